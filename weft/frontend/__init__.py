@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_FORMATS = ("nn", "onnx")
+_FORMATS = ("nn", "onnx", "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.error import InternalError, ModelImportError, WeftError, own_errors
+from weft.frontend.dataflow import to_dataflow
 from weft.frontend.onnx import check, function_body, shape_values
-from weft.frontend.onnx.dataflow import to_dataflow
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
 from weft.frontend.onnx.limits import check_limits

@@ -1,0 +1,273 @@
+"""Element by element: arithmetic, comparison, logic, activations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft import ir
+from weft.frontend.torch.node import Node, dtype_name
+from weft.frontend.torch.registry import aten
+
+__all__: list[str] = []
+
+_UNARY = {
+    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
+    "atanh": "atanh", "ceil": "ceil", "cos": "cos", "cosh": "cosh", "erf": "erf", "exp": "exp", "expm1": "expm1",
+    "floor": "floor", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "neg": "negative",
+    "reciprocal": "reciprocal", "round": "round", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sign": "sign",
+    "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
+    "relu": "nn.relu", "silu": "nn.silu", "hardswish": "nn.hardswish", "hardsigmoid": "nn.hardsigmoid",
+    "relu6": "nn.relu6", "mish": "nn.mish", "bitwise_not": "bitwise_not", "square": "square", "selu": "nn.selu",
+}  # fmt: skip
+_ROUNDING = {"ceil", "floor", "round", "trunc"}
+_BINARY = {
+    "mul": "multiply", "atan2": "arctan2", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor", "remainder": "floor_mod",
+    "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "__lshift__": "left_shift",
+    "__rshift__": "right_shift", "floor_divide": "floor_divide", "logaddexp": "log_add_exp",
+}  # fmt: skip
+_COMPARISON = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+}  # fmt: skip
+_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
+
+
+@aten(*_UNARY)
+def _unary(node: Node) -> Any:
+    name, x = node.name.split(".")[1], node["self"]
+    if name in _ROUNDING and not ir.DataType(x.ty.dtype).is_float:
+        return x
+    if name in ("abs", "sign", "neg", "relu", "bitwise_not", "square"):
+        if name == "bitwise_not" and x.ty.dtype == "bool":
+            return node.op("logical_not", x)
+        return node.op(_UNARY[name], node.astype(x, node.dtype)) if x.ty.dtype != "bool" else x
+    return node.op(_UNARY[name], node.astype(x, node.dtype))
+
+
+@aten("round.decimals")
+def _round_decimals(node: Node) -> Any:
+    scale = 10.0 ** node["decimals"]
+    x, factor = node.astype(node["self"], node.dtype), node.scalar(scale, node.dtype)
+    return node.op("divide", node.op("round", node.op("multiply", x, factor)), factor)
+
+
+@aten(*_BINARY, "max.other", "min.other")
+def _binary(node: Node) -> Any:
+    name = node.name.split(".")[1]
+    name = {"max": "maximum", "min": "minimum"}.get(name, name)
+    a, b = _operands(node)
+    if node.dtype == "bool" and name in ("maximum", "minimum", "mul"):
+        return node.op("logical_or" if name == "maximum" else "logical_and", a, b)
+    if node.dtype == "bool" and name.startswith("bitwise_"):
+        return node.op(name.replace("bitwise", "logical"), a, b)
+    if name == "atan2":
+        return _arctan2(node, a, b)
+    if name in ("remainder", "floor_divide") and ir.DataType(node.dtype).is_float:
+        return _floored(node, name, a, b)
+    return node.op(_BINARY[name], a, b)
+
+
+def _floored(node: Node, name: str, a: Any, b: Any) -> Any:
+    """The quotient that rounds down and its remainder, from C's remainder, which is exact."""
+    rest, zero = node.op("fmod", a, b), node.scalar(0, node.dtype)
+    other_sign = node.op("not_equal", node.op("less", rest, zero), node.op("less", b, zero))
+    moves = node.op("logical_and", node.op("not_equal", rest, zero), other_sign)
+    if name == "remainder":
+        return node.op("where", moves, node.op("add", rest, b), rest)
+    whole = node.op("divide", node.op("subtract", a, rest), b)
+    whole = node.op("where", moves, node.op("subtract", whole, node.scalar(1, node.dtype)), whole)
+    quotient = node.op("divide", a, b)
+    rounded = node.op("round", whole)
+    return node.op("where", node.op("equal", b, zero), quotient, rounded)
+
+
+def _arctan2(node: Node, y: Any, x: Any) -> Any:
+    """The angle of (x, y), from the quotient's arc tangent and the quadrant."""
+    dtype = node.dtype
+    zero, pi = node.scalar(0, dtype), node.scalar(math.pi, dtype)
+    below = node.op("logical_or", node.op("less", y, zero), _is_minus_zero(node, y))
+    left = node.op("logical_or", node.op("less", x, zero), _is_minus_zero(node, x))
+    size = node.op("atan", node.op("divide", node.op("abs", y), node.op("abs", x)))
+    both_zero = node.op("logical_and", node.op("equal", x, zero), node.op("equal", y, zero))
+    both_inf = node.op("logical_and", node.op("isinf", x), node.op("isinf", y))
+    size = node.op("where", both_zero, zero, node.op("where", both_inf, node.scalar(math.pi / 4, dtype), size))
+    angle = node.op("where", left, node.op("subtract", pi, size), size)
+    return node.op("where", below, node.op("negative", angle), angle)
+
+
+def _is_minus_zero(node: Node, x: Any) -> Any:
+    zero = node.scalar(0, node.dtype)
+    inverse = node.op("divide", node.scalar(1, node.dtype), x)
+    return node.op("logical_and", node.op("equal", x, zero), node.op("less", inverse, zero))
+
+
+def _operands(node: Node, dtype: str | None = None) -> tuple[Any, Any]:
+    """Both operands in the type that PyTorch computes in."""
+    other = "other" if "other" in node.args else "exponent"
+    dtype = dtype or node.dtype
+    return node.tensor(node["self"], dtype), node.tensor(node[other], dtype)
+
+
+def _promoted(node: Node) -> str:
+    """The type in which operands of different types meet."""
+    import torch
+
+    a, b = node.metas["self"], node.metas["other"]
+    plain = [v if isinstance(v, (bool, int, float)) or hasattr(v, "dtype") else 1 for v in (a, b)]
+    return dtype_name(torch.result_type(*plain))
+
+
+@aten(*_COMPARISON)
+def _compare(node: Node) -> Any:
+    dtype = _promoted(node)
+    a, b = _operands(node, dtype if dtype != "bool" else "uint8")
+    return node.op(_COMPARISON[node.name.split(".")[1]], a, b)
+
+
+@aten(*_LOGICAL)
+def _logical(node: Node) -> Any:
+    return node.op(_LOGICAL[node.name.split(".")[1]], *(_truth(node, x) for x in (node["self"], node["other"])))
+
+
+@aten("logical_not")
+def _logical_not(node: Node) -> Any:
+    return node.op("logical_not", _truth(node, node["self"]))
+
+
+def _truth(node: Node, x: Any) -> Any:
+    return x if x.ty.dtype == "bool" else node.op("not_equal", x, node.scalar(0, x.ty.dtype))
+
+
+@aten("add", "sub", "rsub")
+def _add(node: Node) -> Any:
+    a, b = _operands(node)
+    name = node.name.split(".")[1]
+    if name == "rsub":
+        a, b = b, a
+    alpha = node.get("alpha", 1)
+    if node.dtype == "bool":
+        return node.op("logical_or", a, b)
+    if alpha != 1:
+        scaled = a if name == "rsub" else b
+        scaled = node.op("multiply", scaled, node.tensor(alpha))
+        a, b = (a, scaled) if name != "rsub" else (b, a)
+        if name == "rsub":  # other - alpha * self
+            return node.op("subtract", node.tensor(node["other"]), node.op("multiply", node.tensor(node["self"]),
+                                                                            node.tensor(alpha)))  # fmt: skip
+    return node.op("add" if name == "add" else "subtract", a, b)
+
+
+@aten("div")
+def _divide(node: Node) -> Any:
+    a, b = _operands(node)
+    mode = node.get("rounding_mode")
+    is_float = ir.DataType(node.dtype).is_float
+    if mode == "floor":
+        return _floored(node, "floor_divide", a, b) if is_float else node.op("floor_divide", a, b)
+    found = node.op("divide", a, b)
+    return node.op("trunc", found) if mode == "trunc" and is_float else found
+
+
+@aten("fmod")
+def _fmod(node: Node) -> Any:
+    a, b = _operands(node)
+    if ir.DataType(node.dtype).is_float:
+        return node.op("fmod", a, b)
+    return node.op("subtract", a, node.op("multiply", node.op("divide", a, b), b))
+
+
+@aten("pow")
+def _power(node: Node) -> Any:
+    a, b = _operands(node)
+    exponent = node["exponent"]
+    if ir.DataType(node.dtype).is_float and isinstance(exponent, (int, float)):
+        simple = {1: lambda: a, 2: lambda: node.op("multiply", a, a), 0.5: lambda: node.op("sqrt", a)}
+        if exponent in simple:
+            return simple[exponent]()
+    return node.op("power", a, b)
+
+
+@aten("isnan", "isinf", "isfinite")
+def _is(node: Node) -> Any:
+    x, name = node["self"], node.name.split(".")[1]
+    if ir.DataType(x.ty.dtype).is_float:
+        return node.op(name, x)
+    return node.full(node.shape, name == "isfinite", "bool")
+
+
+@aten("clamp", "clamp_min", "clamp_max", "hardtanh")
+def _clamp(node: Node) -> Any:
+    x = node.astype(node["self"], node.dtype)
+    low, high = node.get("min", node.get("min_val")), node.get("max", node.get("max_val"))
+    if low is not None:
+        x = node.op("maximum", x, node.tensor(low))
+    return x if high is None else node.op("minimum", x, node.tensor(high))
+
+
+@aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def _where(node: Node) -> Any:
+    return node.op("where", _truth(node, node["condition"]), node.tensor(node["self"]), node.tensor(node["other"]))
+
+
+@aten("masked_fill")
+def _masked_fill(node: Node) -> Any:
+    return node.op("where", node["mask"], node.tensor(node["value"]), node["self"])
+
+
+@aten("gelu")
+def _gelu(node: Node) -> Any:
+    return node.op("nn.gelu_tanh" if node["approximate"] == "tanh" else "nn.gelu", node["self"])
+
+
+@aten("leaky_relu")
+def _leaky_relu(node: Node) -> Any:
+    return node.op("nn.leakyrelu", node["self"], alpha=float(node["negative_slope"]))
+
+
+@aten("prelu", "_prelu_kernel")
+def _prelu(node: Node) -> Any:
+    x, weight = node["self"], node["weight"]
+    if len(weight.ty.shape) == 1 and len(x.ty.shape) > 1:
+        weight = node.reshape(weight, [node.dims(weight)[0], *[1] * (len(x.ty.shape) - 2)])
+    return node.op("where", node.op("greater", x, node.scalar(0, node.dtype)), x, node.op("multiply", x, weight))
+
+
+@aten("elu")
+def _elu(node: Node) -> Any:
+    x, zero = node["self"], node.scalar(0, node.dtype)
+    alpha, scale, slope = (node.scalar(node[k], node.dtype) for k in ("alpha", "scale", "input_scale"))
+    negative = node.op("multiply", node.op("expm1", node.op("multiply", node.op("minimum", x, zero), slope)), alpha)
+    return node.op("multiply", node.op("where", node.op("greater", x, zero), x, negative), scale)
+
+
+@aten("softplus")
+def _softplus(node: Node) -> Any:
+    return node.op("nn.softplus", node["self"], beta=float(node["beta"]), threshold=float(node["threshold"]))
+
+
+@aten("clone", "alias", "detach", "contiguous", "lift_fresh_copy", "lift_fresh", "view_of")
+def _identity(node: Node) -> Any:
+    return node["self"]
+
+
+@aten("_to_copy", "to", "copy")
+def _convert(node: Node) -> Any:
+    x = node.get("src", node["self"])
+    if node.dtype == "bool":
+        return _truth(node, x)
+    return node.expand(node.astype(x, node.dtype), node.shape)
+
+
+@aten("native_dropout")
+def _dropout(node: Node) -> Any:
+    if node["train"] and node["p"] > 0:
+        node.error("dropout in training mode", help="export the module after .eval()")
+    return [node["self"], node.full(node.dims(node["self"]), True, "bool") if 1 in node.used else None]
+
+
+@aten("dropout")
+def _plain_dropout(node: Node) -> Any:
+    if node["train"] and node["p"] > 0:
+        node.error("dropout in training mode", help="export the module after .eval()")
+    return node["input"]

@@ -1,0 +1,154 @@
+"""``torch.export``'s programs in, Relax out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft import ir, relax
+from weft.error import ModelImportError
+from weft.frontend.dataflow import to_dataflow
+from weft.frontend.torch import registry
+from weft.frontend.torch.graph import Converter, Graph, constant, find_custom
+
+__all__ = ["from_exported_program"]
+
+
+def from_exported_program(
+    exported_program: Any,
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    custom_convert_map: Mapping[str, Converter] | None = None,
+    run_ep_decomposition: bool = True,
+) -> ir.IRModule:
+    """Convert what ``torch.export.export`` returns.
+
+    Parameters
+    ----------
+    exported_program : torch.export.ExportedProgram
+        Its dynamic dimensions become symbolic dimensions.
+    keep_params_as_input : bool
+        Parameters and buffers are inputs behind the program's own; their values are the function's attribute
+        ``params``. Otherwise they are constants, which share PyTorch's memory.
+    unwrap_unit_return_tuple : bool
+        A tuple of one result is that result.
+    no_bind_return_tuple : bool
+        A tuple of results stands in the function's end without a variable.
+    custom_convert_map : mapping, optional
+        Converters by the operator's name (``"my_op.default"`` or ``"ns.my_op.default"``), called with the arguments,
+        as expressions, and returning an expression; they come before Weft's own.
+    run_ep_decomposition : bool
+        Take operators apart that have no converter, as ``ExportedProgram.run_decompositions`` does.
+
+    Returns
+    -------
+    IRModule
+        With the function ``main``.
+
+    Raises
+    ------
+    UnsupportedOperator
+        Lists all operators that have no converter.
+    ModelImportError
+        For what Weft cannot express; the message names the node.
+    """
+    if run_ep_decomposition:
+        exported_program = exported_program.run_decompositions(_decompositions(custom_convert_map or {}))
+    return _Importer(exported_program, custom_convert_map or {}).module(
+        keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple
+    )
+
+
+def _decompositions(custom: Mapping[str, Converter]) -> Any:
+    """PyTorch's table, without the operators that are converted whole."""
+    import torch
+
+    table = torch.export.default_decompositions()
+    for target in list(table.keys()):
+        if registry.find(target) is not None or find_custom(custom, target) is not None:
+            table.pop(target)
+    return table
+
+
+class _Importer(Graph):
+    """One program under conversion."""
+
+    def __init__(self, program: Any, custom: Mapping[str, Converter]) -> None:
+        super().__init__(program.graph_module, custom)
+        self.program = program
+
+    def module(self, keep_params: bool, unwrap: bool, unbound: bool) -> ir.IRModule:
+        self.refuse_unsupported(self.program.graph.nodes)
+        inputs, held = self._inputs(keep_params)
+        attrs = {"num_input": len(inputs)} if keep_params else {}
+        params = [*inputs, *(var for var, _ in held)]
+        with self.bb.function("main", params, attrs=attrs):
+            for node in self.program.graph.nodes:
+                self.convert(node)
+            result = self._result(unwrap)
+            self.bb.emit_func_output(result if unbound and isinstance(result, ir.Tuple) else self.bb.emit(result))
+        mod = self.bb.get()
+        main = to_dataflow(mod["main"])
+        if keep_params:
+            main = main.with_attr("params", [tensor for _, tensor in held])
+        mod.update_func(mod.get_global_var("main"), main)
+        return mod
+
+    # --- inputs and results -------------------------------------------------------------------------------------------
+
+    def _inputs(self, keep_params: bool) -> tuple[list[Any], list[tuple[Any, Any]]]:
+        """The variables of the program's own inputs, and those of the weights with their values."""
+        from torch.export.graph_signature import InputKind
+
+        specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
+        placeholders = [node for node in self.program.graph.nodes if node.op == "placeholder"]
+        self._define_sizes([n.meta["val"] for n in placeholders])
+        inputs, held = [], []
+        for node in placeholders:
+            spec = specs[node.name]
+            if spec.kind is InputKind.USER_INPUT:
+                self.values[node] = self._input(node)
+                if isinstance(self.values[node], relax.Var):
+                    inputs.append(self.values[node])
+                continue
+            self.values[node] = value = constant(self._state(spec))
+            if keep_params and spec.kind is not InputKind.CONSTANT_TENSOR:
+                self.values[node] = relax.Var(node.name, value.ty)
+                held.append((self.values[node], value.data))
+        return inputs, held
+
+    def _define_sizes(self, values: list[Any]) -> None:
+        """Give the symbols that stand alone in some input's shape their variables."""
+        for value in values:
+            for d in getattr(value, "shape", ()):
+                if not isinstance(d, int) and d.node.expr.is_Symbol and not self.symbols.knows(d):
+                    self.symbols.define(d.node.expr)
+
+    def _input(self, node: Any) -> Any:
+        value = node.meta["val"]
+        if hasattr(value, "dtype"):
+            return relax.Var(node.name, self.type_of(value))
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value  # torch.export has checked it and compiled it in
+        raise ModelImportError(
+            f"input '{node.name}' is no tensor", expected="a tensor or a constant", found=type(value).__name__
+        )
+
+    def _state(self, spec: Any) -> Any:
+        """The tensor of a parameter, a buffer or a constant."""
+        program = self.program
+        for table in (program.state_dict, program.constants):
+            if spec.target in table:
+                return table[spec.target]
+        raise ModelImportError(f"'{spec.target}' has no value in the exported program")
+
+    def _result(self, unwrap: bool) -> Any:
+        from torch.export.graph_signature import OutputKind
+
+        output = next(node for node in self.program.graph.nodes if node.op == "output")
+        kinds = [spec.kind for spec in self.program.graph_signature.output_specs]
+        kept = [v for v, kind in zip(output.args[0], kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
+        results = [self.as_tensor(self.value(v)) for v in kept if v is not None]
+        return results[0] if unwrap and len(results) == 1 else ir.Tuple(tuple(results))

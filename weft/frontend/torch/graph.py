@@ -1,0 +1,231 @@
+"""The nodes of a graph of ``torch.fx``, one after another: calls, sizes, graphs inside of graphs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft import ir, relax
+from weft.error import ModelImportError, UnsupportedOperator
+from weft.frontend.torch import control, registry
+from weft.frontend.torch.node import Node, dtype_name
+from weft.frontend.torch.symbols import Symbols, as_expr
+from weft.relax import BlockBuilder, core_ops
+
+__all__ = ["Converter", "Graph", "constant", "find_custom"]
+
+Converter = Callable[..., Any]
+# Arguments whose effect the result's type has already, or that change no values.
+_IN_THE_TYPE = frozenset(
+    """dtype layout device pin_memory memory_format non_blocking implicit half_to_float sparse scale_grad_by_freq
+    padding_idx sparse_grad size output_size scale_factors N C HxW momentum train sorted stable cudnn_enabled
+    cudnn_enable sizes split_size split_sizes split_size_or_sections sections chunks end dim dims start_dim end_dim
+    shape generator n m enabled requires_grad compute_log_sumexp return_debug_mask""".split()
+)
+# Calls that say something to PyTorch's own tracer or allocator, and nothing about values.
+_SILENT = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._assert_scalar", "aten._assert_async")
+
+
+def find_custom(custom: Mapping[str, Converter], target: Any) -> Converter | None:
+    """The user's converter of an overload, by its name with or without the namespace."""
+    name = str(target)
+    return custom.get(name) or custom.get(name.partition(".")[2])
+
+
+def constant(tensor: Any) -> ir.Constant:
+    """A tensor of PyTorch as a constant, in the same memory where it lies there in order."""
+    return ir.constant(weft.runtime.from_dlpack(tensor.detach().contiguous()))
+
+
+class Graph:
+    """The state of one import."""
+
+    def __init__(self, root: Any, custom: Mapping[str, Converter]) -> None:
+        self.root, self.custom = root, custom
+        self.bb, self.symbols = BlockBuilder(), Symbols()
+        self.values: dict[Any, Any] = {}
+
+    def type_of(self, value: Any) -> ir.TensorType:
+        """The type of a tensor that PyTorch knows."""
+        return ir.tensor_type([as_expr(self.symbols.dim(d)) for d in value.shape], dtype_name(value.dtype))
+
+    def inlined(self, graph_module: Any, args: list[Any]) -> list[Any]:
+        """Convert another graph where this one stands: its results for some arguments."""
+        outer, self.root = self.root, graph_module
+        given = iter(args)
+        for node in graph_module.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = next(given)
+            elif node.op == "output":
+                ends = node.args[0]
+                results = [self.value(v) for v in (ends if isinstance(ends, (list, tuple)) else [ends])]
+            else:
+                self.convert(node)
+        self.root = outer
+        return results
+
+    def as_tensor(self, found: Any, value: Any = None) -> Any:
+        """A value as a tensor: numbers and sizes become one."""
+        if isinstance(found, (bool, int, float)):
+            return ir.constant(np.asarray(found, "float32" if isinstance(found, float) else None))
+        if isinstance(found, ir.PrimExpr):
+            whole = ir.Select(found, as_expr(1), as_expr(0)) if found.dtype == "bool" else found
+            size = self.bb.emit(core_ops.shape_to_tensor(ir.shape_expr([whole])))
+            size = self.bb.emit(relax.op.reshape(size, ir.shape_expr([])))
+            return self.bb.emit(relax.op.astype(size, "bool")) if found.dtype == "bool" else size
+        return found
+
+    def refuse_unsupported(self, nodes: Any) -> None:
+        """Refuse a graph with operators that have no converter, naming all."""
+        found: dict[str, int] = {}
+        for node in _calls(nodes):
+            if node.target is operator.getitem or str(node.target) in control.HIGHER_ORDER:
+                continue
+            name = str(node.target)
+            if not name.startswith(_SILENT) and self._converter(node.target) is None and not _is_size(node):
+                found[name] = found.get(name, 0) + 1
+        if found:
+            raise UnsupportedOperator(
+                "operators of PyTorch have no converter: " + ", ".join(f"{n} ({k}x)" for n, k in sorted(found.items())),
+                help="give one by custom_convert_map",
+            )
+
+    def _converter(self, target: Any) -> Converter | None:
+        custom = find_custom(self.custom, target)
+        if custom is not None:
+            return lambda node: custom(*node.args.values())
+        return registry.find(target)
+
+    def convert(self, node: Any) -> None:
+        """Convert one node, where it says anything about values."""
+        if node.op != "call_function" or str(node.target).startswith(_SILENT):
+            return
+        if node.target is operator.getitem:
+            self.values[node] = self._item(self.value(node.args[0]), node.args[1])
+        elif _is_size(node):
+            self.values[node] = self._size(node)
+        elif str(node.target) in control.HIGHER_ORDER:
+            self.values[node] = control.HIGHER_ORDER[str(node.target)](self, node)
+        else:
+            self.values[node] = self._call(node)
+
+    def _item(self, value: Any, i: int) -> Any:
+        return value[i] if isinstance(value, (list, tuple)) else self.bb.emit(ir.TupleGetItem(value, i))
+
+    def _size(self, node: Any) -> Any:
+        """A size or a condition on sizes, from what PyTorch knows about it; one out of data gets a variable."""
+        value = node.meta["val"]
+        if isinstance(value, (bool, int, float)):
+            return value
+        for symbol in self.symbols.unknown(value):
+            if str(node.target) not in ("aten._local_scalar_dense.default", "aten.item.default"):
+                raise ModelImportError(f"{node.name}: size '{symbol}' is used before anything defines it")
+            x = relax.op.reshape(relax.op.astype(self.value(node.args[0]), "int64"), ir.shape_expr([1]))
+            var = self.symbols.define(symbol, is_size=False)
+            self.bb.match_cast(self.bb.emit(core_ops.tensor_to_shape(self.bb.emit(x))), ir.ShapeType((var,), 1))
+        return self.symbols.dim(value)
+
+    def _call(self, node: Any) -> Any:
+        converter = self._converter(node.target)
+        assert converter is not None
+        metas = _named(node, lambda n: n.meta.get("val"))
+        readers = {user.args[1] for user in node.users if user.target is operator.getitem}
+        context = Node(
+            self.bb, self.symbols, str(node.target), _named(node, self.value), metas, node.meta["val"],
+            frozenset(readers),
+        )  # fmt: skip
+        try:
+            found = converter(context)
+            self._refuse_unread(node, context)
+            return self._checked(context, found)
+        except weft.WeftError as error:
+            if isinstance(error, ModelImportError) and node.name in str(error):
+                raise
+            raise ModelImportError(f"node '{node.name}' ({node.target}): {error}") from error
+
+    def _refuse_unread(self, node: Any, context: Node) -> None:
+        """An argument that a converter has not asked for must be its default: an overload may have one more."""
+        if self._converter(node.target) is not registry.find(node.target):
+            return
+        for arg in node.target._schema.arguments:
+            given = context.args[arg.name]
+            if arg.name in context.read or arg.name in _IN_THE_TYPE or given is None:
+                continue
+            if isinstance(given, ir.Expr) or given != arg.default_value:
+                context.error(f"argument '{arg.name}' is not supported", found=str(given)[:60])
+
+    def _checked(self, node: Node, found: Any) -> Any:
+        """The result with the element type and the shape that PyTorch says it has."""
+        if isinstance(found, (list, tuple)):
+            return [self.settled(x, v) for x, v in zip(found, node.value, strict=False)]
+        return self.settled(found, node.value)
+
+    def settled(self, x: Any, value: Any) -> Any:
+        """A result with the element type and the shape that PyTorch says it has; new sizes get their variables."""
+        if x is None or not isinstance(x, ir.Expr) or not hasattr(value, "dtype"):
+            return x
+        if not isinstance(x, (ir.Var, ir.Constant)):
+            x = self.bb.emit(x)
+        dtype = dtype_name(value.dtype)
+        if x.ty.dtype != dtype:
+            x = self.bb.emit(relax.op.astype(x, dtype))
+        for d in value.shape:
+            for symbol in self.symbols.unknown(d):
+                self.symbols.define(symbol)
+        dims = [self.symbols.dim(d) for d in value.shape]
+        if x.ty.shape is not None and len(x.ty.shape) == len(dims):
+            own = [d.value if isinstance(d, ir.IntImm) else d for d in x.ty.shape]
+            if all(self.symbols.equal(a, b) for a, b in zip(own, dims, strict=True)):
+                return x
+        return self.bb.match_cast(x, ir.tensor_type([as_expr(d) for d in dims], dtype))
+
+    def value(self, v: Any) -> Any:
+        """An argument: what its node became, constants as they are, sequences of these."""
+        if isinstance(v, (list, tuple)):
+            return [self.value(x) for x in v]
+        if type(v).__name__ == "Node":
+            if v.op == "get_attr" and v not in self.values:
+                self.values[v] = self._attribute(v)
+            return self.values[v]
+        return v
+
+    def _attribute(self, node: Any) -> Any:
+        found = self.root
+        for part in node.target.split("."):
+            found = getattr(found, part)
+        return constant(found) if hasattr(found, "detach") else found
+
+
+def _calls(nodes: Any) -> Iterator[Any]:
+    """The calls of a graph and of the graphs inside of it."""
+    for node in nodes:
+        if node.op == "call_function":
+            yield node
+        elif node.op == "get_attr":
+            inner = getattr(node.graph.owning_module, node.target, None)
+            yield from _calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
+
+
+def _is_size(node: Any) -> bool:
+    """Whether a call's result is a number: a size, a condition on sizes."""
+    value = node.meta.get("val")
+    return isinstance(value, (bool, int, float)) or type(value).__name__ in ("SymInt", "SymBool")
+
+
+def _named(node: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
+    """Arguments by the schema's names, with its defaults."""
+
+    def value(v: Any) -> Any:
+        if isinstance(v, (list, tuple)):
+            return [value(x) for x in v]
+        return read(v) if type(v).__name__ == "Node" else v
+
+    found = {}
+    for i, arg in enumerate(node.target._schema.arguments):
+        given = node.args[i] if i < len(node.args) else node.kwargs.get(arg.name, arg.default_value)
+        found[arg.name] = value(given)
+    return found

@@ -1,0 +1,216 @@
+"""Elements by index: gather, scatter, advanced indexing, embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.frontend.torch.node import Node
+from weft.frontend.torch.registry import aten
+from weft.relax import core_ops
+
+__all__: list[str] = []
+
+_REDUCTIONS = {
+    "sum": "add",
+    "add": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "mean": "mean",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+@aten("embedding")
+def _embedding(node: Node) -> Any:
+    return node.op("take", node["weight"], node["indices"], axis=0)
+
+
+@aten("index_select")
+def _index_select(node: Node) -> Any:
+    x, places = node["self"], _row(node, node["index"])
+    if not x.ty.shape:
+        return node.reshape(node.op("take", _row(node, x), places, axis=0), [])
+    return node.op("take", x, places, axis=node.axis(node["dim"], len(x.ty.shape)))
+
+
+@aten("gather")
+def _gather(node: Node) -> Any:
+    x, places = node["self"], node["index"]
+    if not x.ty.shape or not places.ty.shape:
+        return node.reshape(node.op("gather_elements", _row(node, x), _row(node, places), axis=0), node.shape)
+    return node.op("gather_elements", x, places, axis=node.axis(node["dim"], len(x.ty.shape)))
+
+
+def _row(node: Node, x: Any) -> Any:
+    """A scalar as a tensor of one element."""
+    return x if x.ty.shape else node.reshape(x, [1])
+
+
+@aten("scatter.src", "scatter.value", "scatter_add", "scatter_reduce.two", "scatter.reduce", "scatter.value_reduce")
+def _scatter(node: Node) -> Any:
+    x, places = node["self"], node["index"]
+    src = node.get("src", node.get("value"))
+    how = "add" if "scatter_add" in node.name else _REDUCTIONS.get(node.get("reduce"), "update")
+    flat = not x.ty.shape
+    x, places = _row(node, x), _row(node, places)
+    if isinstance(src, ir.Expr) and not isinstance(src, ir.PrimExpr):
+        src = _cut_to(node, _row(node, src), node.dims(places))
+    else:
+        src = node.full(node.dims(places), src, node.dtype)
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    if node.get("include_self", True) is False:
+        x = _left_out(node, x, places, axis, how)
+    found = node.op("scatter_elements", x, places, node.astype(src, node.dtype), axis=axis, reduction=how)
+    return node.reshape(found, []) if flat else found
+
+
+def _cut_to(node: Node, x: Any, dims: Any) -> Any:
+    """The first elements of each axis: a source may be wider than its indices."""
+    if node.same(node.dims(x), dims):
+        return x
+    axes = tuple(range(len(dims)))
+    return node.op("strided_slice", x, axes=axes, begin=(0,) * len(dims), end=tuple(dims), assume_inbound=True)
+
+
+def _left_out(node: Node, x: Any, places: Any, axis: int, how: str) -> Any:
+    """`x` with the neutral element where something is written; means are refused."""
+    if how == "mean":
+        node.error("the mean without the tensor's own elements")
+    limits = {"max": float("-inf"), "min": float("inf")}
+    if not ir.DataType(node.dtype).is_float and how in limits:
+        node.error(f"'{how}' of integers without the tensor's own elements")
+    neutral = {"add": 0, "mul": 1, **limits}.get(how, 0)
+    filler = node.full(node.dims(places), neutral, node.dtype)
+    return node.op("scatter_elements", x, places, filler, axis=axis, reduction="update")
+
+
+def _arranged(node: Node, x: Any, indices: list[Any]) -> tuple[Any, list[Any], list[int], int]:
+    """Bring the indexed axes to the front.
+
+    Returns the tensor, its indices, the axes in their new order, and where the indexed ones belong in the result.
+    """
+    indices = [j for i in indices for j in ([i] if i is None or i.ty.dtype != "bool" else _columns(node, i))]
+    indices = [*indices, *[None] * (len(x.ty.shape) - len(indices))]
+    taken = [axis for axis, i in enumerate(indices) if i is not None]
+    together = taken == list(range(taken[0], taken[-1] + 1)) if taken else True
+    rest = [axis for axis in range(len(indices)) if axis not in taken]
+    return node.permute(x, [*taken, *rest]), [indices[a] for a in taken], [*taken, *rest], taken[0] if together else 0
+
+
+def _columns(node: Node, mask: Any) -> list[Any]:
+    """Where a mask is true, as one vector of indices for each of its axes; how many there are, the data says."""
+    dims = node.dims(mask)
+    if not dims:
+        node.error("an index by a mask without dimensions")
+    size = node.product(dims)
+    flat = node.reshape(mask, [size])
+    ones = node.astype(flat, "int64")
+    last = node.op("subtract", node.op("cumsum", ones, axis=0), node.scalar(1, "int64"))
+    target = node.op("where", flat, last, node.tensor(size, "int64"))  # all others to one more place, cut off below
+    room = node.full([size + 1], 0, "int64")
+    placed = node.op("scatter_elements", room, target, node.arange(size), axis=0)
+    count = _counted(node, node.op("sum", ones, axis=(0,), keepdims=True))
+    places = node.op("strided_slice", placed, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
+    columns, below = [], 1
+    for i, d in reversed(list(enumerate(dims))):
+        rest = places if isinstance(below, int) and below == 1 else node.op(
+            "floor_divide", places, node.tensor(below, "int64"))  # fmt: skip
+        columns.append(rest if i == 0 else node.op("floor_mod", rest, node.tensor(d, "int64")))
+        below = below * d
+    return columns[::-1]
+
+
+def _counted(node: Node, count: Any) -> Any:
+    """A tensor of one integer as a size: the symbol that PyTorch gave it, where it waits for a value."""
+    waiting = [s for d in node.first.shape for s in node.symbols.unknown(d)]
+    var = node.symbols.define(waiting[0]) if waiting else ir.SizeVar("count", ir.DataType("int64"))
+    node.bb.match_cast(node.emit(core_ops.tensor_to_shape(count)), ir.ShapeType((var,), 1))
+    return var
+
+
+@aten("nonzero")
+def _nonzero(node: Node) -> Any:
+    x = node["self"]
+    if not x.ty.shape:
+        x = node.reshape(x, [1])
+        flat = _columns(node, _mask(node, x))
+        return node.reshape(flat[0], [node.dims(flat[0])[0], 0])
+    return node.op("stack", ir.Tuple(tuple(_columns(node, _mask(node, x)))), axis=1)
+
+
+def _mask(node: Node, x: Any) -> Any:
+    return x if x.ty.dtype == "bool" else node.op("not_equal", x, node.scalar(0, x.ty.dtype))
+
+
+@aten("masked_select")
+def _masked_select(node: Node) -> Any:
+    mask, x = node["mask"], node["self"]
+    dims = _broadcast([node.dims(mask), node.dims(x)])
+    flat = _columns(node, node.reshape(node.expand(mask, dims), [node.product(dims)]))
+    return node.op("take", node.reshape(node.expand(x, dims), [node.product(dims)]), flat[0], axis=0, mode="clip")
+
+
+@aten("masked_scatter")
+def _masked_scatter(node: Node) -> Any:
+    """The running count of the mask says which element of the source comes."""
+    dims = node.shape
+    mask, x = node.expand(node["mask"], dims), node.expand(node["self"], dims)
+    source, size = node["source"], node.symbols.dim(node.metas["source"].numel())
+    if isinstance(size, int) and size == 0:
+        return x
+    flat = node.reshape(mask, [node.product(dims)])
+    places = node.op("subtract", node.op("cumsum", node.astype(flat, "int64"), axis=0), node.scalar(1, "int64"))
+    taken = node.op("take", node.reshape(source, [size]), places, axis=0, mode="clip")
+    return node.op("where", mask, node.reshape(taken, dims), x)
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def _index(node: Node) -> Any:
+    x, places, order, front = _arranged(node, node["self"], node["indices"])
+    if not places:
+        return x
+    if len(places) == 1:
+        found = node.op("take", x, places[0], axis=0)
+    else:
+        found = node.op("index_tensor", x, ir.Tuple(tuple(places)))
+    width = len(node.shape) - (len(order) - len(places))
+    axes = [*range(width, width + front), *range(width), *range(width + front, len(node.shape))]
+    return node.permute(found, axes)
+
+
+@aten("index_put", "_unsafe_index_put")
+def _index_put(node: Node) -> Any:
+    given = node["self"]
+    mask = node["indices"][0] if len(node["indices"]) == 1 else None
+    if mask is not None and mask.ty.dtype == "bool" and node.dims(node["values"]) in ([], [1]):
+        return _masked_put(node, given, mask)
+    x, places, order, front = _arranged(node, given, node["indices"])
+    values = node.astype(node["values"], node.dtype)
+    shape = _broadcast([node.dims(p) for p in places])
+    rest = node.dims(x)[len(places) :]
+    target = [*rest[:front], *shape, *rest[front:]]
+    values = node.expand(values, target)
+    values = node.permute(
+        values, [*range(front, front + len(shape)), *range(front), *range(front + len(shape), len(target))]
+    )
+    found = node.op("index_put", x, ir.Tuple(tuple(places)), values, accumulate=node["accumulate"])
+    back = [order.index(axis) for axis in range(len(order))]
+    return node.permute(found, back)
+
+
+def _masked_put(node: Node, x: Any, mask: Any) -> Any:
+    values = node.reshape(node.astype(node["values"], node.dtype), [])
+    mask = node.reshape(mask, [*node.dims(mask), *[1] * (len(x.ty.shape) - len(mask.ty.shape))])
+    return node.op("where", mask, node.op("add", x, values) if node["accumulate"] else values, x)
+
+
+def _broadcast(shapes: list[list[Any]]) -> list[Any]:
+    """The shape that index tensors have together."""
+    found: list[Any] = []
+    for shape in shapes:
+        wide = max(len(found), len(shape))
+        a, b = [*[1] * (wide - len(found)), *found], [*[1] * (wide - len(shape)), *shape]
+        found = [y if isinstance(x, int) and x == 1 else x for x, y in zip(a, b, strict=True)]
+    return found

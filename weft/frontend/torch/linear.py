@@ -1,0 +1,144 @@
+"""Products, convolutions, attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.frontend.torch.node import Node
+from weft.frontend.torch.registry import aten
+
+__all__: list[str] = []
+
+
+@aten("mm", "bmm", "matmul", "mv", "dot")
+def _matmul(node: Node) -> Any:
+    other = next(node[k] for k in ("mat2", "other", "vec", "tensor") if k in node.args)
+    return node.op("matmul", node["self"], other)
+
+
+@aten("addmm", "baddbmm", "addmv")
+def _add_product(node: Node) -> Any:
+    a, b = (node["mat1"], node["mat2"]) if "mat1" in node.args else (node.get("batch1", node.get("mat")),
+                                                                      node.get("batch2", node.get("vec")))  # fmt: skip
+    product, added = node.op("matmul", a, b), node["self"]
+    if node["alpha"] != 1:
+        product = node.op("multiply", product, node.tensor(node["alpha"]))
+    if node["beta"] == 0:
+        return product
+    if node["beta"] != 1:
+        added = node.op("multiply", added, node.tensor(node["beta"]))
+    return node.op("add", product, added)
+
+
+@aten("linear")
+def _linear(node: Node) -> Any:
+    weight = node["weight"]
+    if len(weight.ty.shape) == 1:
+        found = node.op("matmul", node["input"], weight)
+    else:
+        found = node.op("matmul", node["input"], node.permute(weight, [1, 0]))
+    return found if node["bias"] is None else node.op("add", found, node["bias"])
+
+
+@aten("convolution", "conv1d", "conv2d", "conv3d")
+def _convolution(node: Node) -> Any:
+    x, weight = node["input"], node["weight"]
+    rank = len(weight.ty.shape) - 2
+    single = len(x.ty.shape) == rank + 1
+    x = node.reshape(x, [1, *node.dims(x)]) if single else x
+    padding = node["padding"]
+    if isinstance(padding, str):
+        node.error("padding by name", help="export with the default decompositions")
+    attrs: dict[str, Any] = {
+        "strides": _each(node["stride"], rank),
+        "padding": (*_each(padding, rank), *_each(padding, rank)),
+        "dilation": _each(node["dilation"], rank),
+        "groups": node["groups"],
+    }
+    if node.get("transposed", False):
+        attrs["output_padding"] = _each(node["output_padding"], rank)
+        found = node.op(f"nn.conv{rank}d_transpose", x, weight, **attrs)
+    else:
+        found = node.op(f"nn.conv{rank}d", x, weight, **attrs)
+    if node["bias"] is not None:
+        found = node.op("add", found, node.reshape(node["bias"], [1, node.dims(node["bias"])[0], *[1] * rank]))
+    return node.reshape(found, node.dims(found)[1:]) if single else found
+
+
+def _each(values: Any, rank: int) -> tuple[int, ...]:
+    """One number for each axis."""
+    values = [values] if isinstance(values, int) else list(values)
+    return tuple(values * rank if len(values) == 1 else values)
+
+
+@aten("scaled_dot_product_attention", "_scaled_dot_product_fused_attention_overrideable",
+      "_scaled_dot_product_flash_attention_for_cpu")  # fmt: skip
+def _attention(node: Node) -> Any:
+    q, k, v = node["query"], node["key"], node["value"]
+    if node.get("dropout_p", 0.0):
+        node.error("attention with dropout", help="export the module after .eval()")
+    mask, rank = node.get("attn_mask"), len(q.ty.shape)
+    lead = node.dims(q)[:-3] if rank > 4 else []
+    if rank != 4 or not node.same(node.dims(q)[: rank - 2], node.dims(k)[: rank - 2]):
+        if not node.get("enable_gqa", False) and not _leading_agree(node, q, k, v):
+            return _written_out(node, q, k, v, mask)
+        if rank != 4:
+            return _written_out(node, q, k, v, mask)
+    del lead
+    if node.get("enable_gqa", False):
+        k, v = (_heads(node, x, node.dims(q)[1]) for x in (k, v))
+    rows = [node.permute(x, [0, 2, 1, 3]) for x in (q, k, v)]
+    attrs: dict[str, Any] = {"causal_mask": "TopLeft"} if node.get("is_causal", False) else {}
+    if node.get("scale") is not None:
+        attrs["scale"] = float(node["scale"])
+    if mask is not None:
+        rows.append(_bias(node, mask, q, k))
+    return node.permute(node.op("nn.attention", *rows, **attrs), [0, 2, 1, 3])
+
+
+def _leading_agree(node: Node, *operands: Any) -> bool:
+    first, *rest = (node.dims(x)[:-2] for x in operands)
+    return all(node.same(first, other) for other in rest)
+
+
+def _bias(node: Node, mask: Any, q: Any, k: Any) -> Any:
+    """A mask as numbers to add, of four dimensions."""
+    if mask.ty.dtype == "bool":
+        mask = node.op("where", mask, node.scalar(0, node.dtype), node.scalar(float("-inf"), node.dtype))
+    mask = node.reshape(mask, [*[1] * (4 - len(mask.ty.shape)), *node.dims(mask)])
+    own, batch = node.dims(mask), node.dims(q)[:2]
+    del k
+    return node.expand(mask, [*batch, *own[2:]])
+
+
+def _heads(node: Node, x: Any, heads: Any) -> Any:
+    """Repeat each head of keys or values for the queries that share it."""
+    batch, own, rows, size = node.dims(x)
+    if own == heads:
+        return x
+    wide = node.expand(node.reshape(x, [batch, own, 1, rows, size]), [batch, own, heads // own, rows, size])
+    return node.reshape(wide, [batch, heads, rows, size])
+
+
+def _written_out(node: Node, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    """Attention by its formula, for operands whose leading dimensions broadcast."""
+    rank = len(k.ty.shape)
+    scale = node.get("scale")
+    size = node.dims(q)[-1]
+    if not isinstance(size, int) and scale is None:
+        node.error("attention over heads of a size that is not known")
+    scores = node.op("matmul", q, node.permute(k, [*range(rank - 2), rank - 1, rank - 2]))
+    scores = node.op("multiply", scores, node.scalar(float(size) ** -0.5 if scale is None else scale, node.dtype))
+    if node.get("is_causal", False):
+        rows, columns = node.dims(q)[-2], node.dims(k)[-2]
+        mask = node.op("less_equal", node.arange(columns), node.reshape(node.arange(rows), [rows, 1]))
+    if mask is not None and mask.ty.dtype == "bool":
+        mask = node.op("where", mask, node.scalar(0, node.dtype), node.scalar(float("-inf"), node.dtype))
+    scores = scores if mask is None else node.op("add", scores, mask)
+    return node.op("matmul", node.op("nn.softmax", scores, axis=-1), v)
+
+
+@aten("einsum")
+def _einsum(node: Node) -> Any:
+    return node.op("einsum", ir.Tuple(tuple(node["tensors"])), subscripts=node["equation"].replace(" ", ""))

@@ -1,0 +1,282 @@
+"""Shapes and places: views, joins, cuts, pads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft import ir
+from weft.frontend.torch.node import Node
+from weft.frontend.torch.registry import aten
+from weft.frontend.torch.symbols import Dim, as_expr
+
+__all__: list[str] = []
+
+
+@aten("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_copy", "_reshape_alias",
+      "squeeze_copy", "unsqueeze_copy")  # fmt: skip
+def _view(node: Node) -> Any:
+    if node.name == "aten.view.dtype":
+        node.error("a view with another element type")
+    return node.reshape(node["self"], node.shape)
+
+
+@aten("expand", "expand_copy")
+def _expand(node: Node) -> Any:
+    return node.expand(node["self"], node.shape)
+
+
+@aten("permute", "permute_copy")
+def _permute(node: Node) -> Any:
+    x = node["self"]
+    return node.permute(x, [node.axis(d, len(x.ty.shape)) for d in node["dims"]])
+
+
+@aten("t", "transpose", "transpose_copy", "numpy_T")
+def _transpose(node: Node) -> Any:
+    x = node["self"]
+    order = list(range(len(x.ty.shape)))
+    a, b = (node.axis(node.get(k, k), len(order)) for k in ("dim0", "dim1")) if "dim0" in node.args else (-1, 0)
+    if order:
+        order[a], order[b] = order[b], order[a]
+    return node.permute(x, order)
+
+
+@aten("cat")
+def _concatenate(node: Node) -> Any:
+    parts = [x for x in node["tensors"] if len(x.ty.shape) > 1 or node.dims(x) != [0]]
+    if not parts:
+        return node.full(node.shape, 0, node.dtype)
+    parts = [node.astype(x, node.dtype) for x in parts]
+    axis = node.axis(node["dim"], len(node.shape))
+    return parts[0] if len(parts) == 1 else node.op("concat", ir.Tuple(tuple(parts)), axis=axis)
+
+
+@aten("stack")
+def _stack(node: Node) -> Any:
+    parts = tuple(node.astype(x, node.dtype) for x in node["tensors"])
+    return node.op("stack", ir.Tuple(parts), axis=node.axis(node["dim"], len(node.shape)))
+
+
+def _bounds(node: Node, x: Any, axis: int) -> tuple[Dim, Dim]:
+    """Where a slice begins and how long it is, both counted as PyTorch does."""
+    size, start = node.dims(x)[axis], node.get("start", 0)
+    if isinstance(start, int) and start < 0:
+        start = max(start + size, 0) if isinstance(size, int) else ir.max_(as_expr(size) + start, as_expr(0))
+    elif isinstance(start, int) and isinstance(size, int):
+        start = min(start, size)
+    return node.symbols.analyzer.simplify(start) if not isinstance(start, int) else start, size
+
+
+def _cut(node: Node, x: Any, axis: int, start: Dim, length: Dim, step: int = 1) -> Any:
+    end = start + (length - 1) * step + 1 if step != 1 else start + length
+    if isinstance(end, ir.PrimExpr):
+        end = node.symbols.analyzer.simplify(end)
+    empty = isinstance(length, int) and length == 0
+    return node.op("strided_slice", x, axes=(axis,), begin=(start,), end=(start if empty else end,), strides=(step,),
+                   assume_inbound=True)  # fmt: skip
+
+
+@aten("slice.Tensor", "slice_copy")
+def _slice(node: Node) -> Any:
+    x = node["self"]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    if node.same(node.dims(x), node.shape) and node["step"] == 1:
+        return x
+    start, _ = _bounds(node, x, axis)
+    for d in node.first.shape:
+        if node.symbols.unknown(d):
+            node.error("a slice whose length depends on data")
+    return _cut(node, x, axis, start, node.shape[axis], node["step"])
+
+
+@aten("narrow")
+def _narrow(node: Node) -> Any:
+    x = node["self"]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    return _cut(node, x, axis, _bounds(node, x, axis)[0], node["length"])
+
+
+@aten("select.int", "select_copy")
+def _select(node: Node) -> Any:
+    x = node["self"]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    return node.reshape(_cut(node, x, axis, _at(node, x, axis), 1), node.shape)
+
+
+def _at(node: Node, x: Any, axis: int) -> Dim:
+    """An index, counted from the front."""
+    index = node["index"]
+    return index + node.dims(x)[axis] if isinstance(index, int) and index < 0 else index
+
+
+@aten("split_with_sizes", "split.Tensor", "split", "chunk", "unsafe_split", "unsafe_chunk", "split_with_sizes_copy")
+def _split(node: Node) -> Any:
+    x = node["self"]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    found, start = [], 0
+    for i, value in enumerate(node.value):
+        length = node.symbols.dim(value.shape[axis])
+        found.append(_cut(node, x, axis, start, length) if i in node.used else None)
+        start = start + length
+    return found
+
+
+@aten("unbind")
+def _unbind(node: Node) -> Any:
+    x = node["self"]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    rest = [d for i, d in enumerate(node.dims(x)) if i != axis]
+    return [node.reshape(_cut(node, x, axis, i, 1), rest) if i in node.used else None for i in range(len(node.value))]
+
+
+def _between(node: Node, x: Any, src: Any, axis: int, start: Dim, length: Dim, step: int) -> Any:
+    """`x` with a slice replaced: gathered from the source where an index lies in the slice."""
+    size = node.dims(x)[axis]
+    places = node.op("subtract", node.arange(size), node.tensor(start, "int64"))
+    inside = node.op("logical_and", node.op("greater_equal", places, node.scalar(0, "int64")),
+                     node.op("less", places, node.tensor(length * step, "int64")))  # fmt: skip
+    if step != 1:
+        left = node.op("floor_mod", places, node.scalar(step, "int64"))
+        inside = node.op("logical_and", inside, node.op("equal", left, node.scalar(0, "int64")))
+        places = node.op("floor_divide", places, node.scalar(step, "int64"))
+    taken = node.op("take", src, places, axis=axis, mode="clip")
+    column = [size if i == axis else 1 for i in range(len(x.ty.shape))]
+    return node.op("where", node.reshape(inside, column), taken, x)
+
+
+@aten("slice_scatter")
+def _slice_scatter(node: Node) -> Any:
+    x, src = node["self"], node.astype(node["src"], node.dtype)
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    length = node.dims(src)[axis]
+    if isinstance(length, int) and length == 0:
+        return x
+    return _between(node, x, src, axis, _bounds(node, x, axis)[0], length, node["step"])
+
+
+@aten("select_scatter")
+def _select_scatter(node: Node) -> Any:
+    x = node["self"]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    src = node.reshape(node.astype(node["src"], node.dtype), [*node.dims(node["src"])[:axis], 1,
+                                                                *node.dims(node["src"])[axis:]])  # fmt: skip
+    return _between(node, x, src, axis, _at(node, x, axis), 1, 1)
+
+
+@aten("repeat")
+def _repeat(node: Node) -> Any:
+    """Between the dimensions of the tensor stand the repeats."""
+    x, repeats = node["self"], list(node["repeats"])
+    own = [*[1] * (len(repeats) - len(x.ty.shape)), *node.dims(x)]
+    between: list[Dim] = [d for pair in zip([1] * len(own), own, strict=True) for d in pair]
+    wide = [d for pair in zip(repeats, own, strict=True) for d in pair]
+    return node.reshape(node.expand(node.reshape(x, between), wide), node.shape)
+
+
+@aten("repeat_interleave.self_int")
+def _repeat_interleave(node: Node) -> Any:
+    x, repeats = node["self"], node["repeats"]
+    if node["dim"] is None:
+        x = node.reshape(x, [node.product(node.dims(x))])
+    axis = node.axis(node.get("dim", 0), len(x.ty.shape))
+    own = node.dims(x)
+    wide = node.expand(node.reshape(x, [*own[: axis + 1], 1, *own[axis + 1 :]]),
+                       [*own[: axis + 1], repeats, *own[axis + 1 :]])  # fmt: skip
+    return node.reshape(wide, node.shape)
+
+
+@aten("flip")
+def _flip(node: Node) -> Any:
+    x = node["self"]
+    for axis in node["dims"]:
+        x = node.op("flip", x, axis=node.axis(axis, len(x.ty.shape)))
+    return x
+
+
+@aten("roll")
+def _roll(node: Node) -> Any:
+    x, dims = node["self"], node.get("dims") or []
+    if not dims:
+        flat = node.reshape(x, [node.product(node.dims(x))])
+        return node.reshape(_rolled(node, flat, 0, node["shifts"][0]), node.shape)
+    for shift, axis in zip(node["shifts"], dims, strict=True):
+        x = _rolled(node, x, node.axis(axis, len(x.ty.shape)), shift)
+    return x
+
+
+def _rolled(node: Node, x: Any, axis: int, shift: Dim) -> Any:
+    size = node.dims(x)[axis]
+    if isinstance(size, int) and isinstance(shift, int):
+        if not size or not shift % size:
+            return x
+        back = size - shift % size
+        parts = _cut(node, x, axis, back, size - back), _cut(node, x, axis, 0, back)
+        return node.op("concat", ir.Tuple(parts), axis=axis)
+    places = node.op("subtract", node.arange(size), node.tensor(shift, "int64"))
+    return node.op("take", x, node.op("floor_mod", places, node.tensor(size, "int64")), axis=axis, mode="clip")
+
+
+@aten("diagonal", "diagonal_copy")
+def _diagonal(node: Node) -> Any:
+    x, rank = node["self"], len(node["self"].ty.shape)
+    a, b = node.axis(node["dim1"], rank), node.axis(node["dim2"], rank)
+    rest = [i for i in range(rank) if i not in (a, b)]
+    x = node.permute(x, [*rest, a, b])
+    *outer, rows, columns = node.dims(x)
+    count, offset = node.shape[-1], node["offset"]
+    first = offset if offset >= 0 else -offset * columns
+    flat = node.reshape(x, [*outer, rows * columns])
+    places = node.op("multiply", node.arange(count), node.tensor(columns + 1, "int64"))
+    return node.op("take", flat, node.op("add", places, node.tensor(first, "int64")), axis=len(outer), mode="clip")
+
+
+@aten("as_strided", "as_strided_copy")
+def _as_strided(node: Node) -> Any:
+    """Gathered by the places in memory, of a tensor that lies there in order."""
+    value = node.metas["self"]
+    if not value.is_contiguous():
+        node.error("as_strided of a tensor that is no row-major one")
+    x = node.reshape(node["self"], [node.product(node.dims(node["self"]))])
+    place: Any = node.tensor(node.get("storage_offset", 0), "int64")
+    sizes = node["size"]
+    for i, (size, stride) in enumerate(zip(sizes, node["stride"], strict=True)):
+        steps = node.op("multiply", node.arange(size), node.tensor(stride, "int64"))
+        place = node.op("add", place, node.reshape(steps, [size if j == i else 1 for j in range(len(sizes))]))
+    return node.op("take", x, place, axis=0)
+
+
+def _widths(pad: Sequence[int], rank: int) -> tuple[int, ...]:
+    """PyTorch counts from the last axis; Weft has all, from the first."""
+    pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)]
+    pairs = [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
+    return tuple(n for pair in pairs for n in pair)
+
+
+@aten("constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
+      "replication_pad2d", "replication_pad3d")  # fmt: skip
+def _pad(node: Node) -> Any:
+    x = node["self"]
+    pad = node.get("pad", node.get("padding"))
+    if not all(isinstance(n, int) for n in pad):
+        node.error("padding by a size that is not known")
+    mode = next((m for key, m in (("reflection", "reflect"), ("replication", "edge")) if key in node.name), "constant")
+    widths = list(_widths(pad, len(x.ty.shape)))
+    for axis in range(len(x.ty.shape)):  # less than nothing is cut off
+        low, high = widths[2 * axis], widths[2 * axis + 1]
+        if low < 0 or high < 0:
+            start = max(-low, 0)
+            x = _cut(node, x, axis, start, node.dims(x)[axis] - start - max(-high, 0))
+    widths = [max(w, 0) for w in widths]
+    if not any(widths):
+        return x
+    if x.ty.dtype == "bool":
+        padded = node.op("nn.pad", node.astype(x, "uint8"), pad_width=tuple(widths), pad_mode=mode,
+                         pad_value=float(node.get("value", 0)))  # fmt: skip
+        return node.astype(padded, "bool")
+    return node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=float(node.get("value", 0)))
+
+
+@aten("pixel_shuffle")
+def _pixel_shuffle(node: Node) -> Any:
+    return node.op("nn.pixel_shuffle", node["self"], upscale_factor=node["upscale_factor"])

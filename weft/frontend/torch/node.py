@@ -1,0 +1,172 @@
+"""What a converter sees of one call: its arguments by name, its result's type, and how to build."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from weft import ir
+from weft.error import ModelImportError
+from weft.frontend.torch.symbols import Dim, Symbols, as_expr
+from weft.op import make_call
+from weft.relax import core_ops
+
+if TYPE_CHECKING:
+    from weft.relax import BlockBuilder
+
+__all__ = ["Node", "dtype_name"]
+
+_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a ``torch.dtype``.
+
+    Raises
+    ------
+    ModelImportError
+        For one that Weft has not, such as complex numbers.
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name.startswith(("complex", "q", "bits")):
+        raise ModelImportError("an element type is not supported", expected="floats, integers, bool", found=name)
+    return _DTYPES.get(name, name)
+
+
+class Node:
+    """One call of an operator.
+
+    Attributes
+    ----------
+    name : str
+        The overload: ``aten.add.Tensor``.
+    args : dict
+        Arguments by the schema's names, defaults included: expressions for tensors, ints and scalar expressions for
+        sizes, sequences of these.
+    metas : dict
+        The same as PyTorch knows them: fake tensors, numbers.
+    value : object
+        The result as PyTorch knows it.
+    """
+
+    def __init__(
+        self, bb: BlockBuilder, symbols: Symbols, name: str, args: dict[str, Any], metas: dict[str, Any], value: Any,
+        used: frozenset[int],
+    ) -> None:  # fmt: skip
+        self.bb, self.symbols, self.name = bb, symbols, name
+        self.args, self.metas, self.value = args, metas, value
+        self.used = used
+        """Of several results, those that something reads."""
+        self.read: set[str] = set()
+        """Arguments that the converter has asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self.args[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An argument, or the default where the overload has none or it is None."""
+        self.read.add(name)
+        value = self.args.get(name)
+        return default if value is None else value
+
+    def error(self, what: str, **details: Any) -> NoReturn:
+        """Refuse the call."""
+        raise ModelImportError(f"{self.name}: {what}", **details)
+
+    # --- types --------------------------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> Any:
+        """The result's first tensor, as PyTorch knows it."""
+        return self.value[0] if isinstance(self.value, (tuple, list)) else self.value
+
+    @property
+    def dtype(self) -> str:
+        """The result's element type."""
+        return dtype_name(self.first.dtype)
+
+    @property
+    def shape(self) -> list[Dim]:
+        """The result's shape."""
+        return [self.symbols.dim(d) for d in self.first.shape]
+
+    def dims(self, x: Any) -> list[Dim]:
+        """The shape of an expression, numbers as ints."""
+        return [d.value if isinstance(d, ir.IntImm) else d for d in x.ty.shape]
+
+    def product(self, dims: Sequence[Dim]) -> Dim:
+        """How many elements a shape has."""
+        return math.prod(dims)
+
+    def axis(self, axis: int, ndim: int) -> int:
+        """Count an axis from the front."""
+        return axis % ndim if ndim else 0
+
+    def axes(self, axes: Any, ndim: int) -> list[int]:
+        """Count axes from the front; none are all."""
+        axes = [axes] if isinstance(axes, int) else list(axes or range(ndim))
+        return sorted(self.axis(a, ndim) for a in axes) if ndim else []
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
+        """Bind a call of an operator."""
+        return self.emit(make_call(name)(*args, **attrs))
+
+    def emit(self, expr: ir.Expr) -> Any:
+        """Bind an expression."""
+        return self.bb.emit(expr)
+
+    def astype(self, x: Any, dtype: str) -> Any:
+        """Convert, unless `x` has the type."""
+        if x.ty.dtype == dtype:
+            return x
+        if isinstance(x, ir.Constant) and not x.ty.shape:
+            return self.scalar(x.data.numpy(), dtype)
+        return self.op("astype", x, dtype=dtype)
+
+    def scalar(self, value: Any, dtype: str) -> ir.Constant:
+        """A 0-dimensional constant."""
+        return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
+
+    def tensor(self, x: Any, dtype: str | None = None) -> Any:
+        """A tensor, a number or a size as a tensor of an element type."""
+        dtype = dtype or self.dtype
+        if isinstance(x, (bool, int, float)):
+            return self.scalar(x, dtype)
+        if isinstance(x, ir.PrimExpr):
+            x = self.reshape(self.emit(core_ops.shape_to_tensor(ir.shape_expr([x]))), [])
+        return self.astype(x, dtype)
+
+    def shape_expr(self, dims: Sequence[Dim]) -> ir.ShapeExpr:
+        """A shape as an operand."""
+        return ir.shape_expr([as_expr(d) for d in dims])
+
+    def same(self, a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+        """Whether two shapes are proved to be equal."""
+        return len(a) == len(b) and all(self.symbols.equal(x, y) for x, y in zip(a, b, strict=True))
+
+    def reshape(self, x: Any, dims: Sequence[Dim]) -> Any:
+        """Reshape, unless `x` has the shape."""
+        return x if self.same(self.dims(x), dims) else self.op("reshape", x, self.shape_expr(dims))
+
+    def expand(self, x: Any, dims: Sequence[Dim]) -> Any:
+        """Repeat along dimensions of 1, unless `x` has the shape."""
+        return x if self.same(self.dims(x), dims) else self.op("broadcast_to", x, self.shape_expr(dims))
+
+    def permute(self, x: Any, axes: Sequence[int]) -> Any:
+        """Transpose, unless the order is the identity."""
+        return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
+
+    def full(self, dims: Sequence[Dim], value: Any, dtype: str) -> Any:
+        """A tensor of one value."""
+        return self.op("full", self.shape_expr(dims), self.tensor(value, dtype), dtype=dtype)
+
+    def arange(self, count: Dim, dtype: str = "int64") -> Any:
+        """0, 1, … of so many numbers."""
+        zero, one = ir.const(0, "int64"), ir.const(1, "int64")
+        return self.astype(self.op("arange", zero, as_expr(count), one, dtype="int64"), dtype)

@@ -1,0 +1,115 @@
+"""Normalisation and softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.frontend.torch.node import Node
+from weft.frontend.torch.registry import aten
+
+__all__: list[str] = []
+
+
+@aten("softmax.int", "_softmax", "log_softmax.int", "_log_softmax", "_safe_softmax")
+def _softmax(node: Node) -> Any:
+    x = node.astype(node["self"], node.dtype)
+    name = "nn.log_softmax" if "log_softmax" in node.name else "nn.softmax"
+    if not x.ty.shape:
+        return node.full([], 0 if "log" in name else 1, node.dtype)
+    return node.op(name, x, axis=node.axis(node["dim"], len(x.ty.shape)))
+
+
+def _ones(node: Node, weight: Any, like: list[Any], value: int) -> Any:
+    return node.full(like, value, node.dtype) if weight is None else weight
+
+
+@aten("native_layer_norm", "layer_norm")
+def _layer_norm(node: Node) -> Any:
+    x, count = node["input"], len(node["normalized_shape"])
+    axes = tuple(range(len(x.ty.shape) - count, len(x.ty.shape)))
+    like = [node.symbols.dim(d) if not isinstance(d, (int, ir.PrimExpr)) else d for d in node["normalized_shape"]]
+    weight, bias = _ones(node, node["weight"], like, 1), node["bias"]
+    operands = [weight] if bias is None else [weight, bias]
+    out = node.op("nn.layer_norm", x, *operands, axes=axes, epsilon=float(node["eps"]), center=bias is not None)
+    if "native" not in node.name:
+        return out
+    return [out, *_statistics(node, x, axes)]
+
+
+def _statistics(node: Node, x: Any, axes: tuple[int, ...]) -> list[Any]:
+    """Mean and inverse deviation, where something reads them."""
+    if not {1, 2} & node.used:
+        return [None, None]
+    mean = node.op("mean", x, axis=axes, keepdims=True)
+    spread = node.op("variance", x, axis=axes, keepdims=True)
+    return [mean, node.op("rsqrt", node.op("add", spread, node.scalar(node["eps"], x.ty.dtype)))]
+
+
+@aten("native_group_norm", "group_norm")
+def _group_norm(node: Node) -> Any:
+    x = node["input"]
+    groups = node.get("group", node.get("num_groups"))
+    channels = [node.dims(x)[1]]
+    weight, bias = _ones(node, node["weight"], channels, 1), _ones(node, node["bias"], channels, 0)
+    axes = tuple(range(2, len(x.ty.shape)))
+    out = node.op("nn.group_norm", x, weight, bias, num_groups=groups, channel_axis=1, axes=axes,
+                  epsilon=float(node["eps"]))  # fmt: skip
+    if "native" not in node.name:
+        return out
+    if not {1, 2} & node.used:
+        return [out, None, None]
+    batch, _, *space = node.dims(x)
+    rows = node.reshape(x, [batch, groups, channels[0] // groups, node.product(space)])
+    return [out, *(node.reshape(part, [batch, groups]) for part in _statistics(node, rows, (2, 3)))]
+
+
+@aten("_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "_native_batch_norm_legit.no_stats",
+      "_native_batch_norm_legit_functional",
+      "batch_norm", "native_batch_norm", "instance_norm")  # fmt: skip
+def _batch_norm(node: Node) -> Any:
+    x = node["input"]
+    if node.get("training", False) or node.get("use_input_stats", False) or node.get("running_mean") is None:
+        return _own_statistics(node, x)
+    channels = [node.dims(x)[1]]
+    weight, bias = _ones(node, node["weight"], channels, 1), _ones(node, node["bias"], channels, 0)
+    made = node.op("nn.batch_norm", x, weight, bias, node["running_mean"], node["running_var"],
+                   epsilon=float(node["eps"]))  # fmt: skip
+    out = node.emit(ir.TupleGetItem(made, 0))
+    if node.name.startswith(("aten.batch_norm", "aten.instance_norm")):
+        return out
+    if node.used - {0}:
+        node.error("the statistics of a batch normalisation")
+    return [out, None, None]
+
+
+def _own_statistics(node: Node, x: Any) -> Any:
+    """Normalise by the batch's own statistics; running ones are not brought up to date."""
+    rank = len(x.ty.shape)
+    axes = tuple(range(2, rank)) if "instance_norm" in node.name else (0, *range(2, rank))
+    if node.used - {0}:
+        node.error("the statistics of a normalisation in training mode", help="export the module after .eval()")
+    mean = node.op("mean", x, axis=axes, keepdims=True)
+    spread = node.op("variance", x, axis=axes, keepdims=True)
+    scale = node.op("rsqrt", node.op("add", spread, node.scalar(node["eps"], x.ty.dtype)))
+    out = node.op("multiply", node.op("subtract", x, mean), scale)
+    column = [node.dims(x)[1], *[1] * (rank - 2)]
+    if node["weight"] is not None:
+        out = node.op("multiply", out, node.reshape(node["weight"], column))
+    if node["bias"] is not None:
+        out = node.op("add", out, node.reshape(node["bias"], column))
+    return out if isinstance(node.value, type(node.first)) and not isinstance(node.value, (tuple, list)) else [out]
+
+
+@aten("rms_norm", "_fused_rms_norm")
+def _rms_norm(node: Node) -> Any:
+    import torch
+
+    x = node["input"]
+    axes = tuple(range(len(x.ty.shape) - len(node["normalized_shape"]), len(x.ty.shape)))
+    epsilon = node.get("eps", torch.finfo(node.first.dtype).eps)
+    square = node.op("mean", node.op("multiply", x, x), axis=axes, keepdims=True)
+    scale = node.op("rsqrt", node.op("add", square, node.scalar(epsilon, x.ty.dtype)))
+    out = node.op("multiply", x, scale)
+    out = out if node.get("weight") is None else node.op("multiply", out, node["weight"])
+    return [out, scale] if isinstance(node.value, (tuple, list)) else out

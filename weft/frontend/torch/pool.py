@@ -1,0 +1,100 @@
+"""Pooling over windows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft import ir
+from weft.frontend.torch.linear import _each
+from weft.frontend.torch.node import Node
+from weft.frontend.torch.registry import aten
+
+__all__: list[str] = []
+
+
+def _batched(node: Node, x: Any, rank: int) -> Any:
+    return node.reshape(x, [1, *node.dims(x)]) if len(x.ty.shape) == rank + 1 else x
+
+
+def _windows(node: Node, rank: int) -> dict[str, Any]:
+    kernel = _each(node["kernel_size"], rank)
+    padding = _each(node["padding"], rank)
+    return {
+        "pool_size": kernel,
+        "strides": _each(node["stride"], rank) if node.get("stride") else kernel,
+        "padding": (*padding, *padding),
+        "ceil_mode": node["ceil_mode"],
+    }
+
+
+@aten("max_pool1d", "max_pool2d", "max_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices",
+      "max_pool1d_with_indices")  # fmt: skip
+def _max_pool(node: Node) -> Any:
+    rank = int(node.name.split("max_pool")[1][0])
+    x = _batched(node, node["self"], rank)
+    attrs = {**_windows(node, rank), "dilation": _each(node["dilation"], rank)}
+    single = len(node["self"].ty.shape) == rank + 1
+    if "with_indices" not in node.name or 1 not in node.used:
+        out = node.op(f"nn.max_pool{rank}d", x, **attrs)
+        out = node.reshape(out, node.dims(out)[1:]) if single else out
+        return [out, None] if "with_indices" in node.name else out
+    made = node.op("nn.max_pool_with_indices", x, **attrs)
+    out, places = (node.emit(ir.TupleGetItem(made, i)) for i in (0, 1))
+    plane = node.tensor(node.product(node.dims(x)[2:]), "int64")
+    places = node.op("floor_mod", places, plane)  # within its plane, as PyTorch counts
+    return [node.reshape(part, node.dims(part)[1:]) if single else part for part in (out, places)]
+
+
+@aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def _avg_pool(node: Node) -> Any:
+    rank = int(node.name.split("avg_pool")[1][0])
+    attrs, divisor, padded = _windows(node, rank), node.get("divisor_override"), node["count_include_pad"]
+    is_float = ir.DataType(node.dtype).is_float
+    x = node.astype(_batched(node, node["self"], rank), node.dtype if is_float else "float64")
+    if divisor is not None:
+        x = _covered(node, x, attrs, rank)
+        attrs = {**attrs, "padding": (0,) * (2 * rank), "ceil_mode": False}
+    out = node.op(f"nn.avg_pool{rank}d", x, **attrs, count_include_pad=padded)
+    if divisor is not None:
+        out = node.op("multiply", out, node.scalar(math.prod(attrs["pool_size"]) / divisor, x.ty.dtype))
+    out = out if is_float else node.astype(node.op("trunc", out), node.dtype)
+    return node.reshape(out, node.dims(out)[1:]) if len(node["self"].ty.shape) == rank + 1 else out
+
+
+def _covered(node: Node, x: Any, attrs: dict[str, Any], rank: int) -> Any:
+    """The image with zeros around it, so that every window is whole."""
+    before, after = attrs["padding"][:rank], list(attrs["padding"][rank:])
+    if attrs["ceil_mode"]:
+        sizes, wanted = node.dims(x)[2:], node.shape[-rank:]
+        if not all(isinstance(n, int) for n in (*sizes, *wanted)):
+            node.error("a divisor together with ceil_mode, for a size that is not known")
+        windows = zip(wanted, attrs["strides"], attrs["pool_size"], strict=True)
+        ends = [(n - 1) * stride + kernel for n, stride, kernel in windows]
+        after = [max(end - size - low, 0) for end, size, low in zip(ends, sizes, before, strict=True)]
+    widths = (0, 0, 0, 0, *(n for pair in zip(before, after, strict=True) for n in pair))
+    return node.op("nn.pad", x, pad_width=widths) if any(widths) else x
+
+
+@aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
+      "adaptive_avg_pool3d")  # fmt: skip
+def _adaptive_avg_pool(node: Node) -> Any:
+    rank = int(node.name.split("avg_pool")[1][0])
+    x, size = _batched(node, node["self"], rank), node["output_size"]
+    if not all(isinstance(n, int) for n in size):
+        node.error("pooling to a size that is not known")
+    if all(n == 1 for n in size):
+        out = node.op("mean", x, axis=tuple(range(2, rank + 2)), keepdims=True)
+    else:
+        out = node.op(f"nn.adaptive_avg_pool{rank}d", x, output_size=tuple(size))
+    return node.reshape(out, node.dims(out)[1:]) if len(node["self"].ty.shape) == rank + 1 else out
+
+
+@aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def _adaptive_max_pool(node: Node) -> Any:
+    rank = int(node.name.split("max_pool")[1][0])
+    if 1 in node.used:
+        node.error("the places of an adaptive pooling")
+    x = _batched(node, node["self"], rank)
+    out = node.op(f"nn.adaptive_max_pool{rank}d", x, output_size=tuple(node["output_size"]))
+    return [node.reshape(out, node.dims(out)[1:]) if len(node["self"].ty.shape) == rank + 1 else out, None]

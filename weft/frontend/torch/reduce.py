@@ -1,0 +1,158 @@
+"""Reductions over axes, running sums, sorting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.frontend.torch.node import Node
+from weft.frontend.torch.registry import aten
+
+__all__: list[str] = []
+
+
+def _reduced(node: Node, name: str, x: Any, axes: Any, keepdim: bool) -> Any:
+    axes = node.axes(axes, len(x.ty.shape))
+    return node.op(name, x, axis=tuple(axes), keepdims=keepdim) if axes else x
+
+
+@aten("sum", "mean", "prod", "amax", "amin", "nansum")
+def _reduce(node: Node) -> Any:
+    name = node.name.split(".")[1]
+    plain = {"amax": "max", "amin": "min", "nansum": "sum"}.get(name, name)
+    x, dtype = node["self"], node.dtype
+    wide = "int32" if dtype == "bool" else dtype
+    x = node.astype(x, wide)
+    if name == "nansum" and ir.DataType(dtype).is_float:
+        x = node.op("where", node.op("isnan", x), node.scalar(0, dtype), x)
+    return _reduced(node, plain, x, node.get("dim"), bool(node.get("keepdim", False)))
+
+
+@aten("any", "all")
+def _any(node: Node) -> Any:
+    x = node["self"]
+    name = "max" if node.name.startswith("aten.any") else "min"
+    truth = node.op("not_equal", x, node.scalar(0, x.ty.dtype)) if x.ty.dtype != "bool" else x
+    found = _reduced(node, name, node.astype(truth, "uint8"), node.get("dim"), bool(node.get("keepdim", False)))
+    return node.op("not_equal", found, node.scalar(0, "uint8"))
+
+
+@aten("max.dim", "min.dim")
+def _extreme(node: Node) -> Any:
+    x, name = node["self"], node.name.split(".")[1]
+    if not x.ty.shape:
+        return [x, node.scalar(0, "int64")]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    ordered = node.astype(x, "uint8") if x.ty.dtype == "bool" else x
+    values = node.op(name, ordered, axis=(axis,), keepdims=node["keepdim"]) if 0 in node.used else None
+    places = node.op(f"arg{name}", ordered, axis=axis, keepdims=node["keepdim"]) if 1 in node.used else None
+    return [values, places]
+
+
+@aten("max", "min")
+def _extreme_of_all(node: Node) -> Any:
+    name, x = node.name.split(".")[1], node["self"]
+    return _reduced(node, name, node.astype(x, "uint8") if x.ty.dtype == "bool" else x, None, False)
+
+
+@aten("argmax", "argmin")
+def _place(node: Node) -> Any:
+    x, name = node["self"], node.name.split(".")[1]
+    keep = node["keepdim"]
+    if node["dim"] is None or not x.ty.shape:
+        found = node.op(name, node.reshape(x, [node.product(node.dims(x))]), axis=0)
+        return node.reshape(found, node.shape)
+    return node.op(name, x, axis=node.axis(node["dim"], len(x.ty.shape)), keepdims=keep)
+
+
+@aten("var.correction", "var.dim", "var", "std.correction", "std.dim", "std", "var_mean.correction",
+      "std_mean.correction")  # fmt: skip
+def _variance(node: Node) -> Any:
+    x, dtype = node["self"], node.dtype
+    correction = node.get("correction", 1 if node.get("unbiased", True) else 0)
+    axes = node.axes(node.get("dim"), len(x.ty.shape))
+    keep = bool(node.get("keepdim", False))
+    count = node.product([node.dims(x)[axis] for axis in axes])
+    mean = node.op("mean", x, axis=tuple(axes), keepdims=True) if axes else x
+    offset = node.op("subtract", x, mean)
+    total = _reduced(node, "sum", node.op("multiply", offset, offset), axes, keep) if axes else offset
+    degrees = node.op("maximum", node.op("subtract", node.tensor(count, dtype), node.tensor(correction, dtype)),
+                      node.scalar(0, dtype))  # fmt: skip
+    found = node.op("divide", total, degrees)
+    found = node.op("sqrt", found) if node.name.startswith("aten.std") else found
+    if "_mean" not in node.name:
+        return found
+    return [found, mean if keep or not axes else node.op("squeeze", mean, axis=tuple(axes))]
+
+
+@aten("logsumexp")
+def _log_sum_exp(node: Node) -> Any:
+    x = node.astype(node["self"], node.dtype)
+    axes = tuple(node.axes(node["dim"], len(x.ty.shape)))
+    if not axes:
+        return x
+    top = node.op("max", x, axis=axes, keepdims=True)
+    finite = node.op("where", node.op("isfinite", top), top, node.scalar(0, node.dtype))
+    total = node.op("sum", node.op("exp", node.op("subtract", x, finite)), axis=axes, keepdims=True)
+    found = node.op("add", node.op("log", total), finite)
+    return found if node["keepdim"] else node.op("squeeze", found, axis=axes)
+
+
+@aten("cumsum", "cumprod")
+def _running(node: Node) -> Any:
+    x = node.astype(node["self"], node.dtype)
+    if not x.ty.shape:
+        return x
+    return node.op(node.name.split(".")[1], x, axis=node.axis(node["dim"], len(x.ty.shape)))
+
+
+@aten("topk")
+def _topk(node: Node) -> Any:
+    x = node["self"]
+    if not x.ty.shape:
+        return [x, node.scalar(0, "int64")]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    if isinstance(node["k"], int):
+        found = node.op("topk", x, k=node["k"], axis=axis, largest=node["largest"], dtype="int64")
+        return [node.emit(ir.TupleGetItem(found, i)) for i in (0, 1)]
+    values, places = _sorted(node, x, axis, node["largest"])
+    cut = {"axes": (axis,), "begin": (0,), "end": (node["k"],)}
+    return [node.op("strided_slice", part, **cut) for part in (values, places)]
+
+
+def _sorted(node: Node, x: Any, axis: int, descending: bool) -> list[Any]:
+    places = node.op("argsort", x, axis=axis, descending=descending, dtype="int64")
+    return [node.op("gather_elements", x, places, axis=axis), places]
+
+
+@aten("sort")
+def _sort(node: Node) -> Any:
+    x = node["self"]
+    if not x.ty.shape:
+        return [x, node.scalar(0, "int64")]
+    return _sorted(node, x, node.axis(node["dim"], len(x.ty.shape)), node["descending"])
+
+
+@aten("argsort")
+def _argsort(node: Node) -> Any:
+    x = node["self"]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    return node.op("argsort", x, axis=axis, descending=node["descending"], dtype="int64")
+
+
+@aten("linalg_vector_norm")
+def _vector_norm(node: Node) -> Any:
+    x, order = node.op("abs", node.astype(node["self"], node.dtype)), float(node["ord"])
+    axes, keep, dtype = node.get("dim"), node["keepdim"], node.dtype
+    if order in (np.inf, -np.inf):
+        return _reduced(node, "max" if order > 0 else "min", x, axes, keep)
+    if order == 0:
+        return _reduced(node, "sum", node.astype(node.op("not_equal", x, node.scalar(0, dtype)), dtype), axes, keep)
+    if order == 1:
+        return _reduced(node, "sum", x, axes, keep)
+    if order == 2:
+        return node.op("sqrt", _reduced(node, "sum", node.op("multiply", x, x), axes, keep))
+    total = _reduced(node, "sum", node.op("power", x, node.scalar(order, dtype)), axes, keep)
+    return node.op("power", total, node.scalar(1 / order, dtype))

@@ -1,0 +1,116 @@
+"""Sizes that PyTorch knows as SymPy expressions become scalar expressions of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft import ir
+from weft.arith import Analyzer
+from weft.error import ModelImportError
+
+__all__ = ["Dim", "Symbols", "as_expr"]
+
+Dim = int | ir.PrimExpr
+INT64 = ir.DataType("int64")
+
+
+def as_expr(d: Dim) -> ir.PrimExpr:
+    """A size as an int64 expression."""
+    return ir.const(d, "int64") if isinstance(d, int) else d
+
+
+def _floordiv(a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr:
+    return ir.FloorDiv(a, b)
+
+
+_FUNCTIONS: dict[str, Callable[..., ir.PrimExpr]] = {
+    "Add": lambda *args: _fold(ir.Add, args),
+    "Mul": lambda *args: _fold(ir.Mul, args),
+    "FloorDiv": _floordiv,
+    "CleanDiv": _floordiv,
+    "Mod": ir.FloorMod,
+    "PythonMod": ir.FloorMod,
+    "Max": lambda *args: _fold(ir.Max, args),
+    "Min": lambda *args: _fold(ir.Min, args),
+    "Identity": lambda x: x,
+    "Equality": ir.EQ,
+    "Unequality": ir.NE,
+    "StrictLessThan": ir.LT,
+    "LessThan": ir.LE,
+    "StrictGreaterThan": ir.GT,
+    "GreaterThan": ir.GE,
+    "And": lambda *args: _fold(ir.And, args),
+    "Or": lambda *args: _fold(ir.Or, args),
+    "Not": ir.Not,
+    "Where": ir.Select,
+}
+
+
+def _fold(make: Callable[..., ir.PrimExpr], args: Any) -> ir.PrimExpr:
+    first, *rest = args
+    for arg in rest:
+        first = make(first, arg)
+    return first
+
+
+class Symbols:
+    """The variables of one import, by PyTorch's symbol."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self._vars: dict[Any, ir.Var] = {}
+
+    def define(self, symbol: Any, *, is_size: bool = True) -> ir.Var:
+        """Make the variable of a symbol that has none."""
+        make = ir.SizeVar if is_size else ir.Var
+        self._vars[symbol] = make(str(symbol), INT64)
+        return self._vars[symbol]
+
+    def knows(self, value: Any) -> bool:
+        """Whether all symbols of a size have variables."""
+        return isinstance(value, int) or all(s in self._vars for s in _expression(value).free_symbols)
+
+    def unknown(self, value: Any) -> list[Any]:
+        """The symbols of a size that have no variables yet."""
+        return [] if isinstance(value, int) else [s for s in _expression(value).free_symbols if s not in self._vars]
+
+    def dim(self, value: Any) -> Dim:
+        """Convert a size: an int, or an expression of the variables.
+
+        Raises
+        ------
+        ModelImportError
+            Where it is computed by what has no counterpart, or from a symbol that nothing has defined.
+        """
+        if isinstance(value, int):
+            return value
+        found = self.analyzer.simplify(self._convert(_expression(value)))
+        return found.value if isinstance(found, ir.IntImm) and found.dtype != "bool" else found
+
+    def equal(self, a: Dim, b: Dim) -> bool:
+        """Whether two sizes are proved to be equal."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        return self.analyzer.can_prove_equal(as_expr(a), as_expr(b))
+
+    def _convert(self, e: Any) -> ir.PrimExpr:
+        if e.is_Symbol:
+            if e not in self._vars:
+                raise ModelImportError(f"size '{e}' is used before anything defines it")
+            return self._vars[e]
+        if e.is_Integer:
+            return ir.const(int(e), "int64")
+        if e.is_Boolean and e.is_Atom:
+            return ir.const(bool(e), "bool")
+        name = type(e).__name__
+        if name in ("Pow", "PowByNatural") and e.args[1].is_Integer and e.args[1] > 0:
+            return _fold(ir.Mul, [self._convert(e.args[0])] * int(e.args[1]))
+        if name not in _FUNCTIONS:
+            raise ModelImportError(f"a size is computed by {name}", expected=", ".join(_FUNCTIONS), found=str(e))
+        return _FUNCTIONS[name](*(self._convert(arg) for arg in e.args))
+
+
+def _expression(value: Any) -> Any:
+    """The SymPy expression of a SymInt or SymBool."""
+    return value.node.expr
