@@ -1,8 +1,12 @@
 """The PyTorch importer: exported programs in, Relax out. PyTorch itself is loaded when one is converted.
 
-Read in this order: ``exported_program``, ``symbols``, ``node``, ``registry``, then one file per operator family.
+Read in this order: ``exported_program``, ``graph``, ``symbols``, ``node``, ``registry``, ``control``, then one file per
+operator family, ``fx``, ``backend``.
 """
 
+from typing import Any
+
+from weft._aliases import names_of
 from weft.frontend.torch import (  # importing a family registers its converters
     create,
     elementwise,
@@ -15,6 +19,18 @@ from weft.frontend.torch import (  # importing a family registers its converters
     resize,
 )
 from weft.frontend.torch.exported_program import from_exported_program
+from weft.frontend.torch.fx import dynamo_capture_subgraphs, from_fx
 from weft.frontend.torch.registry import supported_operators
 
-__all__ = ["from_exported_program", "supported_operators"]
+__all__ = ["dynamo_capture_subgraphs", "from_exported_program", "from_fx", "relax_dynamo", "supported_operators"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "relax_dynamo":  # loads PyTorch
+        from weft.frontend.torch.backend import relax_dynamo
+
+        return relax_dynamo
+    return _alias(name)
+
+
+_alias = names_of("weft.frontend.torch")

@@ -14,6 +14,7 @@ __all__: list[str] = []
 @aten("full", "full_like", "new_full", "fill.Scalar", "fill.Tensor")
 def _full(node: Node) -> Any:
     value = node.get("fill_value", node.get("value"))
+    node.get("self")  # gives its shape alone
     if isinstance(value, ir.Expr) and not isinstance(value, ir.PrimExpr):
         return node.expand(node.astype(value, node.dtype), node.shape)
     return node.full(node.shape, value, node.dtype)
@@ -22,11 +23,13 @@ def _full(node: Node) -> Any:
 @aten("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided",
       "empty_permuted")  # fmt: skip
 def _zeros(node: Node) -> Any:
+    node.get("self")
     return node.full(node.shape, 0, node.dtype)
 
 
 @aten("ones", "ones_like", "new_ones")
 def _ones(node: Node) -> Any:
+    node.get("self")
     return node.full(node.shape, 1, node.dtype)
 
 

@@ -11,7 +11,7 @@ from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
 from weft.frontend.torch.graph import Converter, Graph, constant, find_custom
 
-__all__ = ["from_exported_program"]
+__all__ = ["ExportedProgramImporter", "from_exported_program"]
 
 
 def from_exported_program(
@@ -37,8 +37,9 @@ def from_exported_program(
     no_bind_return_tuple : bool
         A tuple of results stands in the function's end without a variable.
     custom_convert_map : mapping, optional
-        Converters by the operator's name (``"my_op.default"`` or ``"ns.my_op.default"``), called with the arguments,
-        as expressions, and returning an expression; they come before Weft's own.
+        Converters by the operator's name (``"my_op.default"`` or ``"ns.my_op.default"``), which come before Weft's own:
+        ``converter(node, importer)`` returns an expression. ``importer.retrieve_args(node)`` are the arguments,
+        ``importer.env`` maps nodes to expressions, ``importer.block_builder`` binds new ones.
     run_ep_decomposition : bool
         Take operators apart that have no converter, as ``ExportedProgram.run_decompositions`` does.
 
@@ -56,7 +57,7 @@ def from_exported_program(
     """
     if run_ep_decomposition:
         exported_program = exported_program.run_decompositions(_decompositions(custom_convert_map or {}))
-    return _Importer(exported_program, custom_convert_map or {}).module(
+    return ExportedProgramImporter(exported_program, custom_convert_map or {}).module(
         keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple
     )
 
@@ -72,7 +73,7 @@ def _decompositions(custom: Mapping[str, Converter]) -> Any:
     return table
 
 
-class _Importer(Graph):
+class ExportedProgramImporter(Graph):
     """One program under conversion."""
 
     def __init__(self, program: Any, custom: Mapping[str, Converter]) -> None:
@@ -80,6 +81,7 @@ class _Importer(Graph):
         self.program = program
 
     def module(self, keep_params: bool, unwrap: bool, unbound: bool) -> ir.IRModule:
+        """The module with the program as ``main``."""
         self.refuse_unsupported(self.program.graph.nodes)
         inputs, held = self._inputs(keep_params)
         attrs = {"num_input": len(inputs)} if keep_params else {}
@@ -104,7 +106,7 @@ class _Importer(Graph):
 
         specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
         placeholders = [node for node in self.program.graph.nodes if node.op == "placeholder"]
-        self._define_sizes([n.meta["val"] for n in placeholders])
+        self.define_sizes([n.meta["val"] for n in placeholders])
         inputs, held = [], []
         for node in placeholders:
             spec = specs[node.name]
@@ -118,13 +120,6 @@ class _Importer(Graph):
                 self.values[node] = relax.Var(node.name, value.ty)
                 held.append((self.values[node], value.data))
         return inputs, held
-
-    def _define_sizes(self, values: list[Any]) -> None:
-        """Give the symbols that stand alone in some input's shape their variables."""
-        for value in values:
-            for d in getattr(value, "shape", ()):
-                if not isinstance(d, int) and d.node.expr.is_Symbol and not self.symbols.knows(d):
-                    self.symbols.define(d.node.expr)
 
     def _input(self, node: Any) -> Any:
         value = node.meta["val"]

@@ -16,7 +16,7 @@ from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.symbols import Symbols, as_expr
 from weft.relax import BlockBuilder, core_ops
 
-__all__ = ["Converter", "Graph", "constant", "find_custom"]
+__all__ = ["Converter", "Graph", "constant", "find_custom", "is_size"]
 
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
@@ -48,6 +48,13 @@ class Graph:
         self.root, self.custom = root, custom
         self.bb, self.symbols = BlockBuilder(), Symbols()
         self.values: dict[Any, Any] = {}
+
+    def define_sizes(self, values: list[Any]) -> None:
+        """Give the symbols that stand alone in some input's shape their variables."""
+        for value in values:
+            for d in getattr(value, "shape", ()):
+                if not isinstance(d, int) and d.node.expr.is_Symbol and not self.symbols.knows(d):
+                    self.symbols.define(d.node.expr)
 
     def type_of(self, value: Any) -> ir.TensorType:
         """The type of a tensor that PyTorch knows."""
@@ -86,7 +93,7 @@ class Graph:
             if node.target is operator.getitem or str(node.target) in control.HIGHER_ORDER:
                 continue
             name = str(node.target)
-            if not name.startswith(_SILENT) and self._converter(node.target) is None and not _is_size(node):
+            if not name.startswith(_SILENT) and self._converter(node.target) is None and not is_size(node):
                 found[name] = found.get(name, 0) + 1
         if found:
             raise UnsupportedOperator(
@@ -95,10 +102,25 @@ class Graph:
             )
 
     def _converter(self, target: Any) -> Converter | None:
-        custom = find_custom(self.custom, target)
-        if custom is not None:
-            return lambda node: custom(*node.args.values())
-        return registry.find(target)
+        return find_custom(self.custom, target) or registry.find(target)
+
+    # --- what converters of users know --------------------------------------------------------------------------------
+
+    @property
+    def env(self) -> dict[Any, Any]:
+        """What each node became."""
+        return self.values
+
+    @property
+    def block_builder(self) -> BlockBuilder:
+        """Where bindings go."""
+        return self.bb
+
+    def retrieve_args(self, node: Any) -> list[Any]:
+        """A node's arguments as expressions, numbers, sequences of these."""
+        return [self.value(v) for v in node.args]
+
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     def convert(self, node: Any) -> None:
         """Convert one node, where it says anything about values."""
@@ -106,7 +128,7 @@ class Graph:
             return
         if node.target is operator.getitem:
             self.values[node] = self._item(self.value(node.args[0]), node.args[1])
-        elif _is_size(node):
+        elif is_size(node):
             self.values[node] = self._size(node)
         elif str(node.target) in control.HIGHER_ORDER:
             self.values[node] = control.HIGHER_ORDER[str(node.target)](self, node)
@@ -139,6 +161,8 @@ class Graph:
             frozenset(readers),
         )  # fmt: skip
         try:
+            if find_custom(self.custom, node.target) is not None:
+                return self._checked(context, converter(node, self))
             found = converter(context)
             self._refuse_unread(node, context)
             return self._checked(context, found)
@@ -149,8 +173,6 @@ class Graph:
 
     def _refuse_unread(self, node: Any, context: Node) -> None:
         """An argument that a converter has not asked for must be its default: an overload may have one more."""
-        if self._converter(node.target) is not registry.find(node.target):
-            return
         for arg in node.target._schema.arguments:
             given = context.args[arg.name]
             if arg.name in context.read or arg.name in _IN_THE_TYPE or given is None:
@@ -210,7 +232,7 @@ def _calls(nodes: Any) -> Iterator[Any]:
             yield from _calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
 
 
-def _is_size(node: Any) -> bool:
+def is_size(node: Any) -> bool:
     """Whether a call's result is a number: a size, a condition on sizes."""
     value = node.meta.get("val")
     return isinstance(value, (bool, int, float)) or type(value).__name__ in ("SymInt", "SymBool")

@@ -56,8 +56,9 @@ def _convolution(node: Node) -> Any:
         "dilation": _each(node["dilation"], rank),
         "groups": node["groups"],
     }
+    output_padding = node.get("output_padding", 0)  # it says nothing of a convolution that is not transposed
     if node.get("transposed", False):
-        attrs["output_padding"] = _each(node["output_padding"], rank)
+        attrs["output_padding"] = _each(output_padding, rank)
         found = node.op(f"nn.conv{rank}d_transpose", x, weight, **attrs)
     else:
         found = node.op(f"nn.conv{rank}d", x, weight, **attrs)
@@ -75,26 +76,32 @@ def _each(values: Any, rank: int) -> tuple[int, ...]:
 @aten("scaled_dot_product_attention", "_scaled_dot_product_fused_attention_overrideable",
       "_scaled_dot_product_flash_attention_for_cpu")  # fmt: skip
 def _attention(node: Node) -> Any:
-    q, k, v = node["query"], node["key"], node["value"]
     if node.get("dropout_p", 0.0):
         node.error("attention with dropout", help="export the module after .eval()")
-    mask, rank = node.get("attn_mask"), len(q.ty.shape)
-    lead = node.dims(q)[:-3] if rank > 4 else []
-    if rank != 4 or not node.same(node.dims(q)[: rank - 2], node.dims(k)[: rank - 2]):
-        if not node.get("enable_gqa", False) and not _leading_agree(node, q, k, v):
-            return _written_out(node, q, k, v, mask)
-        if rank != 4:
-            return _written_out(node, q, k, v, mask)
-    del lead
-    if node.get("enable_gqa", False):
+    mask = node.get("attn_mask", node.get("attn_bias"))
+    q, k, v = node["query"], node["key"], node["value"]
+    grouped = bool(node.get("enable_gqa", False))
+    if len(q.ty.shape) == 4 and (grouped or _leading_agree(node, q, k, v)):
+        out = _by_heads(node, q, k, v, mask, grouped)
+    else:
+        out = _written_out(node, q, k, v, mask)
+    if not isinstance(node.value, (list, tuple)):
+        return out
+    if node.used - {0}:
+        node.error("results of attention besides the first")
+    return [out]
+
+
+def _by_heads(node: Node, q: Any, k: Any, v: Any, mask: Any, grouped: bool) -> Any:
+    if grouped:
         k, v = (_heads(node, x, node.dims(q)[1]) for x in (k, v))
-    rows = [node.permute(x, [0, 2, 1, 3]) for x in (q, k, v)]
+    operands = [node.permute(x, [0, 2, 1, 3]) for x in (q, k, v)]
     attrs: dict[str, Any] = {"causal_mask": "TopLeft"} if node.get("is_causal", False) else {}
     if node.get("scale") is not None:
         attrs["scale"] = float(node["scale"])
     if mask is not None:
-        rows.append(_bias(node, mask, q, k))
-    return node.permute(node.op("nn.attention", *rows, **attrs), [0, 2, 1, 3])
+        operands.append(_bias(node, mask, q))
+    return node.permute(node.op("nn.attention", *operands, **attrs), [0, 2, 1, 3])
 
 
 def _leading_agree(node: Node, *operands: Any) -> bool:
@@ -102,14 +109,12 @@ def _leading_agree(node: Node, *operands: Any) -> bool:
     return all(node.same(first, other) for other in rest)
 
 
-def _bias(node: Node, mask: Any, q: Any, k: Any) -> Any:
+def _bias(node: Node, mask: Any, q: Any) -> Any:
     """A mask as numbers to add, of four dimensions."""
     if mask.ty.dtype == "bool":
         mask = node.op("where", mask, node.scalar(0, node.dtype), node.scalar(float("-inf"), node.dtype))
     mask = node.reshape(mask, [*[1] * (4 - len(mask.ty.shape)), *node.dims(mask)])
-    own, batch = node.dims(mask), node.dims(q)[:2]
-    del k
-    return node.expand(mask, [*batch, *own[2:]])
+    return node.expand(mask, [*node.dims(q)[:2], *node.dims(mask)[2:]])
 
 
 def _heads(node: Node, x: Any, heads: Any) -> Any:

@@ -81,9 +81,9 @@ def _cut(node: Node, x: Any, axis: int, start: Dim, length: Dim, step: int = 1) 
 def _slice(node: Node) -> Any:
     x = node["self"]
     axis = node.axis(node["dim"], len(x.ty.shape))
+    start, _ = _bounds(node, x, axis)
     if node.same(node.dims(x), node.shape) and node["step"] == 1:
         return x
-    start, _ = _bounds(node, x, axis)
     for d in node.first.shape:
         if node.symbols.unknown(d):
             node.error("a slice whose length depends on data")

@@ -1,0 +1,40 @@
+"""Modules through the importer, beside PyTorch."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+
+import weft
+from weft import relax
+from weft.frontend.torch import from_exported_program
+
+
+def machine(mod):
+    return relax.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())["main"]
+
+
+def exported(module, args, dynamic=None):
+    """``torch.export`` of a module in evaluation mode; it warns about its own insides."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(module.eval(), args, dynamic_shapes=dynamic)
+
+
+def check(module, args, *others, dynamic=None, tolerance=1e-4, **options):
+    """Import a module for some arguments; compare it on these, and on others where dimensions are dynamic."""
+    mod = from_exported_program(exported(module, args, dynamic), **options)
+    function = machine(mod)
+    for given in (args, *others):
+        with torch.no_grad():
+            expected = module(*given)
+        found = function(*(weft.runtime.from_dlpack(x.contiguous()) for x in given if isinstance(x, torch.Tensor)))
+        found = [found] if hasattr(found, "numpy") else list(found)
+        expected = list(expected) if isinstance(expected, (tuple, list)) else [expected]
+        assert len(found) == len(expected)
+        for f, e in zip(found, expected, strict=True):
+            np.testing.assert_allclose(f.numpy(), e.numpy(), rtol=tolerance, atol=tolerance)
+            assert str(f.dtype) == str(e.dtype).removeprefix("torch.")
+    return mod

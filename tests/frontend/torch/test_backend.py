@@ -1,0 +1,89 @@
+"""``torch.compile`` with Weft behind it."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.frontend.torch.test_exported_program import Encoder, Images
+from weft.frontend.torch.backend import weft_backend
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+
+
+def check(compiled, module, *calls):
+    with torch.no_grad():
+        for args in calls:
+            torch.testing.assert_close(compiled(*args), module(*args), rtol=1e-4, atol=1e-4)
+
+
+def test_by_name():
+    """The entry point of the installed package is found."""
+    module = nn.Sequential(nn.Linear(4, 3), nn.GELU()).eval()
+    check(torch.compile(module, backend="weft"), module, (torch.randn(2, 4),))
+
+
+def test_sizes_that_change_compile_once_more_only():
+    module = Images().eval()
+    count = []
+
+    def counting(*args, **kwargs):
+        count.append(1)
+        return weft_backend(*args, **kwargs)
+
+    compiled = torch.compile(module, backend=counting)
+    check(compiled, module, *((torch.randn(batch, 3, 16, 16),) for batch in (2, 4, 5, 9, 3)))
+    assert len(count) == 2  # for 2, then for any
+
+
+def test_a_weight_that_is_written_counts():
+    module = Encoder().eval()
+    compiled, tokens = torch.compile(module, backend=weft_backend), torch.randint(0, 50, (2, 6))
+    check(compiled, module, (tokens,))
+    with torch.no_grad():
+        module.out.weight.mul_(2)
+    check(compiled, module, (tokens,))
+    module.load_state_dict(Encoder().state_dict())
+    check(compiled, module, (tokens,))
+
+
+def test_what_is_missing_stays_with_pytorch():
+    class Mixed(nn.Module):
+        def forward(self, x):
+            x = torch.special.i0(torch.sin(x)) + 1
+            torch._dynamo.graph_break()
+            return torch.cos(x) * 2
+
+    module = Mixed()
+    with pytest.warns(UserWarning, match="PyTorch runs what has no converter: aten.i0"):
+        check(torch.compile(module, backend=weft_backend), module, (torch.randn(5),))
+
+
+def test_results_that_are_sizes_or_nothing():
+    class Sizes(nn.Module):
+        def forward(self, x):
+            return x * 2, x.shape[0] + 1, None
+
+    module = Sizes()
+    compiled = torch.compile(module, backend=weft_backend, dynamic=True)
+    with torch.no_grad():
+        doubled, size, nothing = compiled(torch.ones(3))
+    assert doubled.tolist() == [2, 2, 2] and size == 4 and nothing is None
+
+
+def test_training_stays_with_pytorch():
+    module = nn.Linear(3, 2)
+    with pytest.warns(UserWarning, match="no_grad"):
+        torch.compile(module, backend=weft_backend)(torch.ones(1, 3)).sum().backward()
+    assert module.weight.grad is not None
+
+
+def test_options():
+    module = nn.Linear(3, 2).eval()
+    check(torch.compile(module, backend=weft_backend, options={"precision": "float32"}), module, (torch.ones(1, 3),))
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend=weft_backend, options={"speed": 9})
+    with torch.no_grad(), pytest.raises(Exception, match="unknown options of the backend 'weft'"):
+        compiled(torch.ones(1, 3))

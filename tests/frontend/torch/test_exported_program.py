@@ -1,0 +1,178 @@
+"""Programs of torch.export, beside PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
+from torch.export import Dim
+
+import weft
+from tests.frontend.torch.programs import check, exported, machine
+from weft import relax
+from weft.error import ModelImportError, UnsupportedOperator
+from weft.frontend.torch import from_exported_program
+
+
+class Images(nn.Module):
+    """Convolutions of several kinds, normalised and pooled."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=4),
+            nn.GroupNorm(2, 8), nn.SiLU(), nn.ConvTranspose2d(8, 4, 2, stride=2), nn.Upsample(scale_factor=2),
+        )  # fmt: skip
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x):
+        return torch.softmax(self.head(self.body(x).mean((2, 3))), -1)
+
+
+class Encoder(nn.Module):
+    """Attention that is written for any batch and length."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.norm = nn.Embedding(50, 32), nn.LayerNorm(32)
+        self.project, self.out = nn.Linear(32, 96), nn.Linear(32, 50)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        batch, length, size = x.shape
+        q, k, v = self.project(self.norm(x)).view(batch, length, 3, 4, size // 4).permute(2, 0, 3, 1, 4)
+        x = x + nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return self.out(x)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 16, num_layers=2, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def test_images_of_a_fixed_and_of_any_batch():
+    args = (torch.randn(2, 3, 16, 16),)
+    check(Images(), args)
+    mod = check(Images(), args, (torch.randn(5, 3, 16, 16),), dynamic=({0: Dim("batch")},))
+    assert str(mod["main"].params[0].ty.shape[0]).startswith("s")
+
+
+def test_tokens_of_any_batch_and_length():
+    check(Encoder(), (torch.randint(0, 50, (2, 7)),), (torch.randint(0, 50, (3, 11)),),
+          dynamic=({0: Dim("batch"), 1: Dim("length", min=2, max=64)},))  # fmt: skip
+
+
+def test_recurrence():
+    check(Recurrent(), (torch.randn(2, 5, 8),))
+
+
+def test_what_data_counts():
+    """Elements by a mask and places of what is not zero: their number is a size of what follows."""
+
+    class Chosen(nn.Module):
+        def forward(self, x):
+            return x[x > 0] * 2, x.nonzero(), x[:, x[0] > 0]
+
+    check(Chosen(), (torch.randn(4, 5),))
+    check(Chosen(), (torch.randn(4, 5),), (torch.randn(7, 5),), dynamic=({0: Dim("n")},))
+
+
+def test_choices_and_loops():
+    class Choice(nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos(), (x,))
+
+    class Steps(nn.Module):
+        def forward(self, i, x):
+            return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2 + 1), (i, x))
+
+    check(Choice(), (torch.ones(3),), (-torch.ones(3),), (torch.ones(9),), dynamic=({0: Dim("n")},))
+    check(Steps(), (torch.tensor(0), torch.ones(3)), (torch.tensor(4), torch.ones(8)), dynamic=(None, {0: Dim("n")}))
+
+
+def test_parameters_as_inputs():
+    module = Encoder()
+    tokens = torch.randint(0, 50, (1, 4))
+    mod = from_exported_program(exported(module, (tokens,)), keep_params_as_input=True, unwrap_unit_return_tuple=True)
+    main = mod["main"]
+    assert main.attrs["num_input"] == 1
+    assert len(main.params) == 1 + len(main.attrs["params"]) == 1 + len(list(module.parameters()))
+    found = machine(mod)(weft.runtime.from_dlpack(tokens), *main.attrs["params"])
+    np.testing.assert_allclose(found.numpy(), module(tokens).detach().numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_weights_share_memory():
+    module = nn.Linear(3, 2)
+    mod = from_exported_program(exported(module, (torch.ones(1, 3),)))
+    held = {c.data.numpy().ctypes.data for c in _constants(mod["main"])}
+    assert module.weight.data_ptr() in held
+
+
+def _constants(func):
+    from weft.ir import Constant, walk
+
+    return [n for n in walk(func) if isinstance(n, Constant)]
+
+
+def test_results():
+    class Two(nn.Module):
+        def forward(self, x):
+            return x + 1, x.shape[0]
+
+    one = from_exported_program(exported(nn.ReLU(), (torch.ones(2),)), unwrap_unit_return_tuple=True)
+    assert isinstance(one["main"].ret_ty, weft.ir.TensorType)
+    both = from_exported_program(exported(Two(), (torch.ones(2),), ({0: Dim("n")},)))
+    found = machine(both)(weft.runtime.tensor(np.zeros(7, np.float32)))
+    assert found[0].shape == (7,) and found[1].numpy() == 7
+
+
+def test_what_has_no_converter_is_named_all_at_once():
+    class Odd(nn.Module):
+        def forward(self, x):
+            return torch.special.i0(x) + torch.special.i1(x), torch.special.i0(x)
+
+    with pytest.raises(UnsupportedOperator, match=r"special_i1.*\(1x\)|i0.*\(2x\)") as caught:
+        from_exported_program(exported(Odd(), (torch.ones(2),)))
+    assert "aten.i0.default (2x)" in str(caught.value) and "i1" in str(caught.value)
+
+
+def test_a_converter_of_the_user():
+    class Odd(nn.Module):
+        def forward(self, x):
+            return torch.special.i0(x)
+
+    def twice(node, importer):
+        (x,) = importer.retrieve_args(node)
+        assert importer.env[node.args[0]] is x
+        return importer.block_builder.emit(relax.op.add(x, x))
+
+    mod = from_exported_program(exported(Odd(), (torch.ones(2),)), custom_convert_map={"i0.default": twice})
+    assert machine(mod)(weft.runtime.tensor(np.ones(2, np.float32)))[0].numpy().tolist() == [2, 2]
+
+
+def test_an_argument_that_is_not_read_is_refused():
+    """An overload with one argument more is not taken for the one that a converter knows."""
+    program = exported(nn.ReLU(), (torch.ones(2),))
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            node.target, node.args = torch.ops.aten.clamp.default, (node.args[0], 0.0, 1.0)
+    mod = from_exported_program(program, run_ep_decomposition=False)
+    assert machine(mod)(weft.runtime.tensor(np.array([-1, 3], np.float32)))[0].numpy().tolist() == [0, 1]
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            node.target, node.args = torch.ops.aten.embedding_renorm.default, (node.args[0], node.args[0], 1.0, 2.0)
+    with pytest.raises(UnsupportedOperator):
+        from_exported_program(program, run_ep_decomposition=False)
+
+
+def test_refusals_name_the_node():
+    class Complex(nn.Module):
+        def forward(self, x):
+            return torch.complex(x, x).abs()
+
+    with pytest.raises((ModelImportError, UnsupportedOperator), match="complex"):
+        from_exported_program(exported(Complex(), (torch.ones(2),)))

@@ -1,0 +1,204 @@
+"""``torch.compile(model, backend="weft")``: what Weft converts runs in Weft, the rest as PyTorch runs it.
+
+PyTorch hands over graphs of functional ATen operators. Runs of nodes that have converters become one function each,
+compiled at its first call. Parameters are compiled in, so that their layout is the kernels' own; a call that finds one
+of them written since (its version or its memory is another) compiles again. Tensors pass both ways through DLPack,
+without a copy where they lie in order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+import weft
+from weft import ir, relax
+from weft.error import InvalidArgument, ModelImportError, WeftError
+from weft.frontend.dataflow import to_dataflow
+from weft.frontend.torch import registry
+from weft.frontend.torch.graph import Graph, constant, is_size
+from weft.frontend.torch.node import dtype_name
+
+__all__ = ["relax_dynamo", "weft_backend"]
+
+_OPTIONS = {"target", "precision", "tuned", "relax_pipeline"}
+
+
+def weft_backend(
+    module: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Compile a graph that ``torch.compile`` has traced; found by the name ``"weft"``.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+    example_inputs : sequence
+    options : mapping, optional
+        ``target``, ``precision``, ``tuned`` and ``relax_pipeline`` of :func:`weft.compile`.
+
+    Raises
+    ------
+    InvalidArgument
+        For another option.
+    """
+    given = dict(options or {})
+    if given.keys() - _OPTIONS:
+        raise InvalidArgument("unknown options of the backend 'weft'", expected=", ".join(sorted(_OPTIONS)),
+                              found=", ".join(sorted(given.keys() - _OPTIONS)))  # fmt: skip
+
+    def inference(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return _boxed(_partitioned(graph, _weights(len(inputs)), given))
+
+    return aot_module_simplified(
+        module,  # ty: Dynamo's own type
+        example_inputs,
+        fw_compiler=_eager,
+        inference_compiler=inference,
+        decompositions=_decompositions(),
+    )
+
+
+def relax_dynamo(pipeline: Any = None) -> Callable[..., Any]:
+    """The backend with a pipeline of its own: ``torch.compile(model, backend=relax_dynamo(pipeline))``.
+
+    Parameters
+    ----------
+    pipeline : Pass or str, optional
+        What ``relax.build(relax_pipeline=)`` takes.
+    """
+    options = {} if pipeline is None else {"relax_pipeline": pipeline}
+    return lambda module, example_inputs, **kwargs: weft_backend(module, example_inputs, options=options)
+
+
+def _decompositions() -> Any:
+    table = torch.export.default_decompositions()
+    return {op: rule for op, rule in table.items() if registry.find(op) is None}
+
+
+def _eager(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Graphs that gradients are asked of run as PyTorch runs them."""
+    warnings.warn("the backend 'weft' runs inference: call the model under torch.no_grad()", stacklevel=2)
+    return _boxed(graph)
+
+
+def _boxed(graph: Any) -> Callable[..., Any]:
+    """The calling convention of AOTAutograd: a list, which may be emptied."""
+
+    def run(args: list[Any]) -> Any:
+        return graph(*args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _weights(count: int) -> set[int]:
+    """Which inputs are parameters and buffers, whose memory stays."""
+    context = torch._guards.TracingContext.try_get()
+    found = getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or []
+    return {i for i in found if i < count}
+
+
+class _Support(OperatorSupportBase):
+    """Tells PyTorch's partitioner what Weft converts."""
+
+    def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
+        if node.op != "call_function" or not _is_plain(node.meta.get("val")):
+            return False
+        if node.target.__name__ == "getitem" or is_size(node):
+            return all(not is_size(node) or n.op != "call_function" for n in node.all_input_nodes)
+        inputs = (n.meta.get("val") for n in node.all_input_nodes)
+        return registry.find(node.target) is not None and all(map(_is_plain, inputs))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether Weft has a type for a value: tensors of known rank in the CPU's memory, numbers."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    if not hasattr(value, "dtype"):
+        return value is None or isinstance(value, (bool, int, float, torch.SymInt, torch.SymBool))
+    try:
+        dtype_name(value.dtype)
+    except WeftError:
+        return False
+    return value.device.type == "cpu" and value.layout is torch.strided
+
+
+def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any]) -> Any:
+    """The graph with each run of nodes that Weft converts as one call."""
+    parts = CapabilityBasedPartitioner(graph, _Support(), allows_single_node_partition=True)
+    made = parts.fuse_partitions(parts.propose_partitions())
+    placeholders = [node for node in made.graph.nodes if node.op == "placeholder"]
+    fixed = {node for i, node in enumerate(placeholders) if i in weights}
+    left = sorted({str(n.target) for n in made.graph.nodes if n.op == "call_function" and not is_size(n)
+                   and n.target.__name__ != "getitem"})  # fmt: skip
+    if left:
+        warnings.warn(f"PyTorch runs what has no converter: {', '.join(left)}", stacklevel=2)
+    for node in made.graph.nodes:
+        if node.op == "call_module":
+            places = {i for i, arg in enumerate(node.args) if arg in fixed}
+            setattr(made, node.target, _Compiled(getattr(made, node.target), places, options))
+    return made
+
+
+class _Compiled(torch.nn.Module):
+    """One part of a graph, compiled at its first call."""
+
+    def __init__(self, part: Any, weights: set[int], options: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.part, self.weights, self.options = [part], weights, options  # a list: no submodule
+        self.seen: list[tuple[int, int]] | None = None
+        self.function: Any = None
+        self.kinds: list[Any] = []
+
+    def forward(self, *args: Any) -> Any:
+        """Run the part; it is compiled again where a weight was written since."""
+        now = [(args[i]._version, args[i].data_ptr()) for i in self.weights]
+        if now != self.seen:
+            self.seen = now
+            try:
+                self._build(args)
+            except ModelImportError as error:
+                warnings.warn(f"PyTorch runs a part of the model: {error}", stacklevel=2)
+                self.function = None
+        if self.function is None:
+            return self.part[0](*args)
+        given = [weft.runtime.from_dlpack(args[i].detach().contiguous()) for i in self.inputs]
+        found = self.function(*given)
+        found = list(found) if self.many else [found]
+        results = [torch.from_dlpack(x) for x in found]
+        results = [int(x) if size else x for x, size in zip(results, self.kinds, strict=True)]
+        return results if self.many else results[0]
+
+    def _build(self, args: Sequence[Any]) -> None:
+        (part,) = self.part
+        placeholders = [n for n in part.graph.nodes if n.op == "placeholder"]
+        ends = next(n for n in part.graph.nodes if n.op == "output").args[0]
+        self.many = isinstance(ends, (list, tuple))
+        self.kinds = [is_size(n) for n in (ends if self.many else [ends])]
+        graph = Graph(part, {})
+        graph.define_sizes([n.meta["val"] for n in placeholders])
+        values: list[Any] = []
+        self.inputs: list[int] = []
+        for i, node in enumerate(placeholders):
+            if i in self.weights:
+                values.append(constant(args[i]))
+            elif hasattr(node.meta["val"], "dtype"):
+                self.inputs.append(i)
+                values.append(relax.Var(node.name, graph.type_of(node.meta["val"])))
+            else:
+                values.append(graph.symbols.dim(node.meta["val"]))
+        with graph.bb.function("main", [values[i] for i in self.inputs]):
+            results = [graph.as_tensor(v) for v in graph.inlined(part, values)]
+            graph.bb.emit_func_output(graph.bb.emit(ir.Tuple(tuple(results))) if self.many else results[0])
+        mod = graph.bb.get()
+        mod.update_func(mod.get_global_var("main"), to_dataflow(mod["main"]))
+        target = self.options.get("target")
+        rest = {k: v for k, v in self.options.items() if k != "target"}
+        self.machine = relax.VirtualMachine(weft.compile(mod, target, **rest), weft.cpu())
+        self.function = self.machine["main"]
