@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
@@ -60,9 +62,13 @@ def _scatter(node: Node) -> Any:
     else:
         src = node.full(node.dims(places), src, node.dtype)
     axis = node.axis(node["dim"], len(x.ty.shape))
+    src = node.astype(src, node.dtype)
     if node.get("include_self", True) is False:
+        if how == "mean":
+            found = _means(node, x, places, src, axis)
+            return node.reshape(found, []) if flat else found
         x = _left_out(node, x, places, axis, how)
-    found = node.op("scatter_elements", x, places, node.astype(src, node.dtype), axis=axis, reduction=how)
+    found = node.op("scatter_elements", x, places, src, axis=axis, reduction=how)
     return node.reshape(found, []) if flat else found
 
 
@@ -75,15 +81,24 @@ def _cut_to(node: Node, x: Any, dims: Any) -> Any:
 
 
 def _left_out(node: Node, x: Any, places: Any, axis: int, how: str) -> Any:
-    """`x` with the neutral element where something is written; means are refused."""
-    if how == "mean":
-        node.error("the mean without the tensor's own elements")
-    limits = {"max": float("-inf"), "min": float("inf")}
-    if not ir.DataType(node.dtype).is_float and how in limits:
-        node.error(f"'{how}' of integers without the tensor's own elements")
-    neutral = {"add": 0, "mul": 1, **limits}.get(how, 0)
+    """`x` with the neutral element where something is written."""
+    kind = np.iinfo(node.dtype) if node.dtype.startswith(("int", "uint")) else None
+    low, high = (kind.min, kind.max) if kind else (-np.inf, np.inf)
+    neutral = {"add": 0, "mul": 1, "max": low, "min": high}.get(how, 0)
     filler = node.full(node.dims(places), neutral, node.dtype)
     return node.op("scatter_elements", x, places, filler, axis=axis, reduction="update")
+
+
+def _means(node: Node, x: Any, places: Any, src: Any, axis: int) -> Any:
+    """The mean of what is written to each place; `x` where nothing is."""
+    nothing, ones = node.full(node.dims(x), 0, node.dtype), node.full(node.dims(places), 1, node.dtype)
+    total, count = (
+        node.op("scatter_elements", nothing, places, part, axis=axis, reduction="add") for part in (src, ones)
+    )
+    written = node.op("greater", count, node.scalar(0, node.dtype))
+    divisor = node.op("maximum", count, node.scalar(1, node.dtype))
+    name = "divide" if ir.DataType(node.dtype).is_float else "floor_divide"
+    return node.op("where", written, node.op(name, total, divisor), x)
 
 
 def _arranged(node: Node, x: Any, indices: list[Any]) -> tuple[Any, list[Any], list[int], int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from weft import ir
@@ -52,28 +51,26 @@ def _avg_pool(node: Node) -> Any:
     attrs, divisor, padded = _windows(node, rank), node.get("divisor_override"), node["count_include_pad"]
     is_float = ir.DataType(node.dtype).is_float
     x = node.astype(_batched(node, node["self"], rank), node.dtype if is_float else "float64")
+    out = node.op(f"nn.avg_pool{rank}d", x, **attrs, count_include_pad=padded and divisor is None)
     if divisor is not None:
-        x = _covered(node, x, attrs, rank)
-        attrs = {**attrs, "padding": (0,) * (2 * rank), "ceil_mode": False}
-    out = node.op(f"nn.avg_pool{rank}d", x, **attrs, count_include_pad=padded)
-    if divisor is not None:
-        out = node.op("multiply", out, node.scalar(math.prod(attrs["pool_size"]) / divisor, x.ty.dtype))
+        total = node.op("multiply", out, _covered(node, x, attrs, rank))
+        out = node.op("divide", total, node.scalar(divisor, x.ty.dtype))
     out = out if is_float else node.astype(node.op("trunc", out), node.dtype)
     return node.reshape(out, node.dims(out)[1:]) if len(node["self"].ty.shape) == rank + 1 else out
 
 
 def _covered(node: Node, x: Any, attrs: dict[str, Any], rank: int) -> Any:
-    """The image with zeros around it, so that every window is whole."""
-    before, after = attrs["padding"][:rank], list(attrs["padding"][rank:])
-    if attrs["ceil_mode"]:
-        sizes, wanted = node.dims(x)[2:], node.shape[-rank:]
-        if not all(isinstance(n, int) for n in (*sizes, *wanted)):
-            node.error("a divisor together with ceil_mode, for a size that is not known")
-        windows = zip(wanted, attrs["strides"], attrs["pool_size"], strict=True)
-        ends = [(n - 1) * stride + kernel for n, stride, kernel in windows]
-        after = [max(end - size - low, 0) for end, size, low in zip(ends, sizes, before, strict=True)]
-    widths = (0, 0, 0, 0, *(n for pair in zip(before, after, strict=True) for n in pair))
-    return node.op("nn.pad", x, pad_width=widths) if any(widths) else x
+    """How many elements of the image lie in each window: the product of what each axis covers."""
+    found: Any = node.scalar(1, "int64")
+    for axis in range(rank):
+        size, windows = node.dims(x)[2 + axis], node.shape[-rank + axis]
+        stride, kernel, low = (attrs[k][axis] for k in ("strides", "pool_size", "padding"))
+        first = node.op("multiply", node.arange(windows), node.scalar(stride, "int64"))
+        first = node.op("subtract", first, node.scalar(low, "int64"))
+        end = node.op("minimum", node.op("add", first, node.scalar(kernel, "int64")), node.tensor(size, "int64"))
+        covered = node.op("subtract", end, node.op("maximum", first, node.scalar(0, "int64")))
+        found = node.op("multiply", found, node.reshape(covered, [windows, *[1] * (rank - 1 - axis)]))
+    return node.astype(found, x.ty.dtype)
 
 
 @aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
