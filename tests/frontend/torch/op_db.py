@@ -1,0 +1,128 @@
+"""PyTorch's own database of operators through the importer: ``python -m tests.frontend.torch.op_db --samples 5``.
+
+Each sample input of each operator in core ATen (float32, int64, bool) is exported, static and with every dimension
+dynamic, imported, and compared with eager. What eager or ``torch.export`` refuse is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+import weft
+from tests.frontend.torch.programs import machine
+from weft.frontend.torch import from_exported_program
+
+DTYPES = (torch.float32, torch.int64, torch.bool)
+UNDEFINED = ("empty", "new_empty")
+"""Whose elements are whatever lies in memory."""
+ANY_PLACE = ("sort", "topk", "argsort", "msort")
+"""Which of equal elements comes first is not said."""
+
+
+def core() -> set[str]:
+    """Names of the operators in core ATen."""
+    found = set()
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name, None)
+        if hasattr(packet, "overloads"):
+            if any(torch.Tag.core in getattr(packet, o).tags for o in packet.overloads()):
+                found.add(name)
+    return found
+
+
+def operators() -> list[Any]:
+    """Entries of the database for them."""
+    names = core()
+    return [info for info in op_db if info.aten_name in names or info.aten_name.rstrip("_") in names]
+
+
+def samples(info: Any, count: int) -> Iterator[tuple[Any, int, Any]]:
+    """The first sample inputs of each element type."""
+    for dtype in DTYPES:
+        if dtype in info.dtypes:
+            for n, sample in enumerate(list(info.sample_inputs("cpu", dtype, requires_grad=False))[:count]):
+                yield dtype, n, sample
+
+
+class Call(torch.nn.Module):
+    """One call of an operator: tensors are inputs, everything else is fixed."""
+
+    def __init__(self, info: Any, sample: Any) -> None:
+        super().__init__()
+        self.op = info.op
+        leaves, self.spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+        self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        self.tensors = tuple(leaves[i].detach().clone() for i in self.places)
+        self.leaves = [None if i in self.places else leaf for i, leaf in enumerate(leaves)]
+
+    def forward(self, *tensors: Any) -> Any:
+        leaves = list(self.leaves)
+        for i, tensor in zip(self.places, tensors, strict=True):
+            leaves[i] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.op(*args, **kwargs)
+
+
+def check(info: Any, sample: Any, dynamic: bool) -> str:
+    """``ok``, or why a sample is left out; raises where Weft refuses or differs."""
+    call = Call(info, sample)
+    try:
+        with torch.no_grad():
+            expected = [x for x in pytree.tree_leaves(call(*(t.clone() for t in call.tensors))) if x is not None]
+    except Exception:
+        return "eager refuses"
+    if any(isinstance(x, torch.Tensor) and (x.dtype.is_complex or x.layout is not torch.strided) for x in expected):
+        return "complex or sparse"
+    dims = tuple({i: torch.export.Dim.AUTO for i in range(t.ndim)} for t in call.tensors)
+    try:
+        program = torch.export.export(call, call.tensors, dynamic_shapes=(dims,) if dynamic and dims else None)
+    except Exception:
+        return "export refuses"
+    found = machine(from_exported_program(program))(*(weft.runtime.from_dlpack(t.contiguous()) for t in call.tensors))
+    found = [found] if hasattr(found, "numpy") else list(found)
+    assert len(found) == len(expected), f"{len(found)} results instead of {len(expected)}"
+    if info.name.startswith(UNDEFINED):
+        return "ok"
+    for f, e in zip(found, map(torch.as_tensor, expected), strict=True):
+        if info.name in ANY_PLACE and e.dtype == torch.int64 and len(expected) > 1 and e is not expected[0]:
+            continue
+        mine = torch.from_numpy(np.array(f.numpy()))
+        wide = {"rtol": 1e-3, "atol": 1e-4} if e.dtype == torch.float32 else {}
+        torch.testing.assert_close(mine.to(e.dtype) if not e.ndim else mine, e, equal_nan=True, **wide)
+    return "ok"
+
+
+def main() -> int:
+    """Run all; print what fails."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=5)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    count: Counter[str] = Counter()
+    for info in operators():
+        if options.only not in info.name:
+            continue
+        for dtype, n, sample in samples(info, options.samples):
+            for dynamic in (False, True):
+                mode = "dynamic" if dynamic else "static"
+                try:
+                    count[f"{mode}: {check(info, sample, dynamic)}"] += 1
+                except Exception as error:
+                    count[f"{mode}: {type(error).__name__}"] += 1
+                    print(info.name, dtype, n, mode, " ".join(str(error).split())[:200], flush=True)
+    print(*(f"{name} {k}" for name, k in sorted(count.items())), sep="\n")
+    return int(any(not name.endswith(("ok", "refuses", "sparse")) for name in count))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
