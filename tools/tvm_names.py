@@ -93,6 +93,8 @@ class Release:
                     bound.update(dict.fromkeys(self._imported(module, node), False))
                 case ast.If() | ast.Try():
                     self._bind(module, [*node.body, *node.orelse])
+                case _:
+                    pass
 
     def _imported(self, module: str, node: ast.ImportFrom) -> list[str]:
         """Of names from TVM itself: those that an import binds."""

@@ -22,7 +22,7 @@ from weft.frontend.torch.exported_program import from_exported_program
 from weft.frontend.torch.fx import dynamo_capture_subgraphs, from_fx
 from weft.frontend.torch.registry import supported_operators
 
-__all__ = ["dynamo_capture_subgraphs", "from_exported_program", "from_fx", "relax_dynamo", "supported_operators"]
+__all__ = ["dynamo_capture_subgraphs", "from_exported_program", "from_fx", "supported_operators"]
 
 
 def __getattr__(name: str) -> Any:

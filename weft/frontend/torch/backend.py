@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._functorch.aot_autograd import aot_module_simplified
+from torch._guards import TracingContext
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -55,13 +56,8 @@ def weft_backend(
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         return _boxed(_partitioned(graph, _weights(len(inputs)), given))
 
-    return aot_module_simplified(
-        module,  # ty: Dynamo's own type
-        example_inputs,
-        fw_compiler=_eager,
-        inference_compiler=inference,
-        decompositions=_decompositions(),
-    )
+    compilers: dict[str, Any] = {"fw_compiler": _eager, "inference_compiler": inference}
+    return aot_module_simplified(module, example_inputs, decompositions=_decompositions(), **compilers)
 
 
 def relax_dynamo(pipeline: Any = None) -> Callable[..., Any]:
@@ -99,7 +95,7 @@ def _boxed(graph: Any) -> Callable[..., Any]:
 
 def _weights(count: int) -> set[int]:
     """Which inputs are parameters and buffers, whose memory stays."""
-    context = torch._guards.TracingContext.try_get()
+    context = TracingContext.try_get()
     found = getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or []
     return {i for i in found if i < count}
 

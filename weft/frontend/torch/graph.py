@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Graph:
     def inlined(self, graph_module: Any, args: list[Any]) -> list[Any]:
         """Convert another graph where this one stands: its results for some arguments."""
         outer, self.root = self.root, graph_module
-        given = iter(args)
+        given, results = iter(args), []
         for node in graph_module.graph.nodes:
             if node.op == "placeholder":
                 self.values[node] = next(given)
@@ -190,8 +190,9 @@ class Graph:
         """A result with the element type and the shape that PyTorch says it has; new sizes get their variables."""
         if x is None or not isinstance(x, ir.Expr) or not hasattr(value, "dtype"):
             return x
-        if not isinstance(x, (ir.Var, ir.Constant)):
+        if not isinstance(x, (ir.ExprVar, ir.Constant)):
             x = self.bb.emit(x)
+        x = cast("Any", x)
         dtype = dtype_name(value.dtype)
         if x.ty.dtype != dtype:
             x = self.bb.emit(relax.op.astype(x, dtype))
@@ -228,7 +229,7 @@ def _calls(nodes: Any) -> Iterator[Any]:
         if node.op == "call_function":
             yield node
         elif node.op == "get_attr":
-            inner = getattr(node.graph.owning_module, node.target, None)
+            inner: Any = getattr(node.graph.owning_module, node.target, None)
             yield from _calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
 
 

@@ -131,10 +131,12 @@ def _written_out(node: Node, q: Any, k: Any, v: Any, mask: Any) -> Any:
     rank = len(k.ty.shape)
     scale = node.get("scale")
     size = node.dims(q)[-1]
-    if not isinstance(size, int) and scale is None:
-        node.error("attention over heads of a size that is not known")
+    if scale is None:
+        if not isinstance(size, int):
+            node.error("attention over heads of a size that is not known")
+        scale = size**-0.5
     scores = node.op("matmul", q, node.permute(k, [*range(rank - 2), rank - 1, rank - 2]))
-    scores = node.op("multiply", scores, node.scalar(float(size) ** -0.5 if scale is None else scale, node.dtype))
+    scores = node.op("multiply", scores, node.scalar(scale, node.dtype))
     if node.get("is_causal", False):
         rows, columns = node.dims(q)[-2], node.dims(k)[-2]
         mask = node.op("less_equal", node.arange(columns), node.reshape(node.arange(rows), [rows, 1]))

@@ -117,7 +117,7 @@ class Node:
         """Bind a call of an operator."""
         return self.emit(make_call(name)(*args, **attrs))
 
-    def emit(self, expr: ir.Expr) -> Any:
+    def emit(self, expr: Any) -> Any:
         """Bind an expression."""
         return self.bb.emit(expr)
 
@@ -139,7 +139,7 @@ class Node:
         if isinstance(x, (bool, int, float)):
             return self.scalar(x, dtype)
         if isinstance(x, ir.PrimExpr):
-            x = self.reshape(self.emit(core_ops.shape_to_tensor(ir.shape_expr([x]))), [])
+            return self.astype(self.reshape(self.emit(core_ops.shape_to_tensor(ir.shape_expr([x]))), []), dtype)
         return self.astype(x, dtype)
 
     def shape_expr(self, dims: Sequence[Dim]) -> ir.ShapeExpr:
