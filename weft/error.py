@@ -44,8 +44,10 @@ __all__ = [
 ]
 
 
-class WeftError(Exception):
+class WeftError(RuntimeError):
     """The base of every error that Weft raises on purpose.
+
+    It is a RuntimeError, which is what programs written for TVM catch.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ class ExecutableError(WeftError):
     """An executable or library file is damaged, cut short, of another version, or lacks a part."""
 
 
-class EvaluationError(WeftError, RuntimeError):
+class EvaluationError(WeftError):
     """A program that is evaluated cannot go on: no clause matches a value, or calls are nested too deep."""
 
 
