@@ -183,7 +183,7 @@ def test_tensor_expressions_are_saved():
     c = make(0)
     loaded = ir.load_json(ir.save_json(c.op))
     assert ir.structural_equal(loaded, c.op) and not ir.structural_equal(make(1).op, c.op)
-    middle = loaded.input_tensors()
+    middle = loaded.input_tensors
     assert [t.name for t in middle] == ["B"] and middle[0].op.output(0) is middle[0]
-    func = te.create_prim_func([*middle[0].op.input_tensors(), loaded.output(0)])
+    func = te.create_prim_func([*middle[0].op.input_tensors, loaded.output(0)])
     ir.assert_structural_equal(func, te.create_prim_func([a, c]))

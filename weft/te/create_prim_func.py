@@ -112,7 +112,7 @@ def _topological(args: Sequence[Any]) -> list[Operation]:
         elif op not in done:
             done.add(op)
             stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(op.input_tensors()))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors))
     return order
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from weft.ir import NO_ATTRS, Attrs, IterVar, Node, PrimExpr, Range, Var, make_exprs
+from weft.ir import NO_ATTRS, TRUE, Attrs, IterVar, Node, PrimExpr, Range, Var, make_exprs
 from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, index_exprs
 
 __all__ = [
@@ -87,6 +87,26 @@ class AllocBuffer(Stmt):
     body: Stmt
     annotations: Attrs = NO_ATTRS
 
+    @property
+    def buffer_var(self) -> Var:
+        """The pointer to the memory."""
+        return self.buffer.data
+
+    @property
+    def dtype(self) -> str:
+        """The data type of the elements."""
+        return self.buffer.dtype
+
+    @property
+    def extents(self) -> tuple[PrimExpr, ...]:
+        """How many elements each dimension has."""
+        return self.buffer.shape
+
+    @property
+    def condition(self) -> PrimExpr:
+        """Where memory is allocated: always."""
+        return TRUE
+
 
 class DeclBuffer(Stmt):
     """Declare `buffer` as a view of memory that its ``data`` points to."""
@@ -99,6 +119,18 @@ class SeqStmt(Stmt):
     """Statements one after another. Build it with :func:`seq`, which flattens."""
 
     seq: tuple[Stmt, ...]
+
+    def __getitem__(self, position: int) -> Stmt:
+        """The statement at a position."""
+        return self.seq[position]
+
+    def __len__(self) -> int:
+        """The number of statements."""
+        return len(self.seq)
+
+    def __bool__(self) -> bool:
+        """A statement is there, also without any in it."""
+        return True
 
 
 class IfThenElse(Stmt):

@@ -140,7 +140,7 @@ def _float_imm(node: s.FloatImm, p: Printer) -> Doc:
 
 @EXPR.on(s.StringImm)
 def _string_imm(node: s.StringImm, p: Printer) -> Doc:
-    return call("T.StringImm", [quote(node.value)])
+    return quote(node.value)
 
 
 def var_declaration(var: s.Var, p: Printer) -> Doc:
