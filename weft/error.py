@@ -45,9 +45,7 @@ __all__ = [
 
 
 class WeftError(RuntimeError):
-    """The base of every error that Weft raises on purpose.
-
-    It is a RuntimeError, which is what programs written for TVM catch.
+    """The base of every error that Weft raises on purpose; a RuntimeError, as those of TVM's programs are.
 
     Parameters
     ----------
@@ -107,6 +105,10 @@ class UnsupportedOperator(ModelImportError):
 
 class ParseError(WeftError, SyntaxError):
     """Text in one of Weft's languages does not parse."""
+
+    def __init__(self, what: str, **details: Any) -> None:
+        super().__init__(what, **details)
+        self.msg = what  # what Python shows of a SyntaxError
 
     def __str__(self) -> str:
         return render(self)

@@ -80,7 +80,9 @@ def _tensors() -> list[object]:
         te.compute((1, 2), lambda _, i: a[0, i]), te.compute((3, 2), lambda t, i: state[t - 1, i] + 1.0), state
     )
     ext = te.extern((4,), [c], lambda ins, outs: tir.call_packed("f", ins[0], outs[0]), name="E")
-    return [a.op, c.op, scan.op, ext.op, te.create_prim_func([a, c])]
+    intrin = te.decl_tensor_intrin(c.op, lambda ins, outs: tir.call_packed("f", ins[0], outs[0]))
+    called = te.compute((2, 4), lambda i: intrin(te.placeholder((2, 4, 5))[i, 0:4, 0:5]))
+    return [a.op, c.op, scan.op, ext.op, called.op, te.create_prim_func([a, c])]
 
 
 def _patterns() -> list[object]:

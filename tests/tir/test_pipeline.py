@@ -74,7 +74,7 @@ def test_build_of_what_was_lowered_only_finishes_it():
     assert lower_module(mod) is mod and structural_equal(weft.lower(mod), mod)
     with Target("llvm"):
         same = weft.lower(s, [a, b])
-    func = te.schedule.schedule_to_prim_func(s, [a, b], "default_function")
+    func = te.schedule.schedule_to_prim_func(s, [a, b], "main")
     assert get_source(same, "llvm") == get_source(func, "llvm")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.error import InvalidArgument
 
-__all__ = ["DataType", "DataTypeCode", "dtype_of", "is_float", "is_integer", "numpy_dtype", "with_lanes"]
+__all__ = ["DataType", "DataTypeCode", "HandleType", "dtype_of", "is_float", "is_integer", "numpy_dtype", "with_lanes"]
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
@@ -55,9 +55,14 @@ class DataType(str):
 
     def __new__(cls, text: Any) -> DataType:
         """Return the data type that `text` spells, be it a string, a NumPy type or a data type."""
-        if type(text) is DataType:
+        if type(text) is DataType or isinstance(text, HandleType):
             return text
         return _parse(str(text))
+
+    @property
+    def dtype(self) -> DataType:
+        """The data type itself: of values with a type object, TVM's programs ask ``x.dtype.dtype``."""
+        return self
 
     @property
     def itemsize(self) -> int:
@@ -88,6 +93,19 @@ class DataType(str):
     def is_integer(self) -> bool:
         """Whether values are signed or unsigned integers; bool is neither."""
         return self.code in ("int", "uint")
+
+
+class HandleType(DataType):
+    """The type of a pointer that knows what it points to: ``ty`` is its type. It compares as ``handle``."""
+
+    ty: Any
+    __slots__ = ("ty",)
+
+    def __new__(cls, ty: Any) -> HandleType:
+        """Make the type of a pointer to `ty`."""
+        made = str.__new__(cls, "handle")
+        made.code, made.bits, made.lanes, made.ty = "handle", _DEFAULT_BITS["handle"], 1, ty
+        return made
 
 
 @cache

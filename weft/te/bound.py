@@ -19,8 +19,7 @@ from weft.ir import IntImm, IterVar, PrimExpr, Range, as_int, cast, const, floor
 from weft.te.stage import AttachType, Fuse, Singleton, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
-from weft.te.tensor_intrin import RegionRead
-from weft.tir import ProducerLoad
+from weft.tir import ProducerLoad, RegionRead
 
 __all__ = ["Bounds", "InferBound", "enclosing_loops", "root_values"]
 

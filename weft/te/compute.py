@@ -11,8 +11,7 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, TensorSlice
-from weft.te.tensor_intrin import IntrinCall
-from weft.tir import CommReducer, Evaluate, Reduce, Stmt, decl_buffer
+from weft.tir import CommReducer, Evaluate, IntrinCall, Reduce, Stmt, decl_buffer
 
 __all__ = [
     "comm_reducer", "compute", "extern", "highest", "lowest", "max", "min", "placeholder", "prod", "reduce_axis",

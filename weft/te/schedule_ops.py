@@ -14,7 +14,7 @@ from weft.te.realize import realize_buffers
 from weft.te.stage import AttachType, Fuse, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
-from weft.te.tensor_intrin import IntrinCall, RegionRead, TensorIntrin, call_intrin, matched
+from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
 
 __all__ = ["ScheduleOps", "schedule_to_prim_func"]
 
@@ -117,7 +117,7 @@ class _Writer:
         analyzer = self._analyzer(stage)
         if stage.tensorized is not None:
             return self._tensorized(stage, *stage.tensorized, values, analyzer)
-        if isinstance(stage.body[0], IntrinCall):
+        if isinstance(stage.body[0], tir.IntrinCall):
             return self._intrin_call(stage, stage.body[0], values, analyzer)
         if isinstance(stage.body[0], tir.Reduce):
             return self._reduction(stage, values, analyzer)
@@ -238,7 +238,7 @@ class _Writer:
         return self._loops(stage, outer[:first], tir.seq(self._init_loops(stage, outer[first:], init), update))
 
     def _intrin_call(
-        self, stage: Stage, call: IntrinCall, values: dict[ir.IterVar, ir.PrimExpr], an: Analyzer
+        self, stage: Stage, call: tir.IntrinCall, values: dict[ir.IterVar, ir.PrimExpr], an: Analyzer
     ) -> tir.Stmt:
         """Write the loops around an intrinsic that a compute function called; its own axes have none."""
         intrin = call.intrin

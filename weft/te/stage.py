@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from weft.error import ScheduleError
 from weft.ir import IterVar, PrimExpr, Range, StringImm, Var, as_expr, as_int, const, walk
 from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
-from weft.te.tensor_intrin import IntrinCall, TensorIntrin
-from weft.tir import ProducerLoad, Reduce
+from weft.te.tensor_intrin import TensorIntrin
+from weft.tir import IntrinCall, ProducerLoad, Reduce
 
 if TYPE_CHECKING:
     from weft.te.stages import Schedule

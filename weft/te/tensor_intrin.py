@@ -23,35 +23,7 @@ from weft.ir import (
 )
 from weft.te.tensor import ComputeOp, Operation, Tensor, TensorSlice
 
-__all__ = ["IntrinCall", "RegionRead", "TensorIntrin", "call_intrin", "decl_tensor_intrin", "matched"]
-
-
-class RegionRead(PrimExpr):
-    """What a called intrinsic reads of a tensor: `extents` elements from `load` on."""
-
-    load: tir.ProducerLoad
-    extents: tuple[PrimExpr, ...]
-
-    @property
-    def dtype(self) -> str:
-        """The data type of an element."""
-        return self.load.dtype
-
-
-class IntrinCall(PrimExpr):
-    """Output `value_index` of an intrinsic called on regions of tensors; its last `own_axes` axes are its own."""
-
-    intrin: Any
-    reads: tuple[RegionRead, ...]
-    scalars: tuple[PrimExpr, ...]
-    axis: tuple[IterVar, ...]
-    own_axes: int = 0
-    value_index: int = 0
-
-    @property
-    def dtype(self) -> str:
-        """The data type of an element."""
-        return self.intrin.op.output_dtype(self.value_index)
+__all__ = ["TensorIntrin", "call_intrin", "decl_tensor_intrin", "matched"]
 
 
 class TensorIntrin:
@@ -61,7 +33,7 @@ class TensorIntrin:
     ----------
     op : ComputeOp
         The computation.
-    buffers : list of Buffer
+    buffers : tuple of Buffer
         Those of the inputs, then those of the outputs, that the statements use.
     body, reduce_init, reduce_update : Stmt or None
         The whole computation; and, where a reduction continues, its start and one step.
@@ -73,19 +45,31 @@ class TensorIntrin:
         self,
         name: str,
         op: ComputeOp,
-        inputs: list[Tensor],
-        buffers: list[tir.Buffer],
+        inputs: Sequence[Tensor],
+        buffers: Sequence[tir.Buffer],
         parts: Sequence[tir.Stmt | None],
         scalar_params: Sequence[Var] = (),
     ) -> None:
-        self.name, self.op, self.inputs, self.buffers = name, op, inputs, buffers
+        self.name, self.op, self.inputs, self.buffers = name, op, tuple(inputs), tuple(buffers)
         self.scalar_params = tuple(scalar_params)
         self.body, self.reduce_init, self.reduce_update = parts
+
+    __saved_fields__ = ("name", "op", "inputs", "buffers", "parts", "scalar_params")
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The three statements."""
+        return (self.body, self.reduce_init, self.reduce_update)
+
+    @staticmethod
+    def from_saved(**fields: Any) -> TensorIntrin:
+        """Return the intrinsic that was saved."""
+        return TensorIntrin(**fields)
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"
 
-    def __call__(self, *args: Any, reduce_axis: Any = ()) -> tuple[IntrinCall, ...]:
+    def __call__(self, *args: Any, reduce_axis: Any = ()) -> tuple[tir.IntrinCall, ...]:
         """Call the intrinsic in the function of a compute.
 
         Parameters
@@ -102,14 +86,14 @@ class TensorIntrin:
                 raise InvalidArgument(f"'{self.name}' takes another number of {what}", expected=str(len(wanted)),
                                       found=str(len(given)))  # fmt: skip
         axis = tuple(reduce_axis) if isinstance(reduce_axis, (list, tuple)) else (reduce_axis,)
-        return tuple(IntrinCall(self, reads, scalars, axis, 0, i) for i in range(self.op.num_outputs))
+        return tuple(tir.IntrinCall(self, reads, scalars, axis, 0, i) for i in range(self.op.num_outputs))
 
 
 def _is_region(value: Any) -> bool:
     return isinstance(value, (Tensor, TensorSlice, tir.ProducerLoad))
 
 
-def _region(value: Any) -> RegionRead:
+def _region(value: Any) -> tir.RegionRead:
     """Return the region that a slice names: numbers are one element, what it leaves out the whole dimension."""
     if isinstance(value, Tensor):
         tensor, indices = value, ()
@@ -127,7 +111,7 @@ def _region(value: Any) -> RegionRead:
         high = dim if given.stop is None else as_expr(given.stop)
         mins.append(low)
         extents.append(Analyzer().simplify(high - low))
-    return RegionRead(tir.ProducerLoad(tensor, tuple(mins)), tuple(extents))
+    return tir.RegionRead(tir.ProducerLoad(tensor, tuple(mins)), tuple(extents))
 
 
 def decl_tensor_intrin(

@@ -21,7 +21,7 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion,
 from weft.tir.function import PrimFunc
 from weft.tir.interpret import interpret
 from weft.tir.intrin import *  # noqa: F403 - one name an intrinsic
-from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
+from weft.tir.reduce import TENSOR_EXPRS, CommReducer, IntrinCall, ProducerLoad, Reduce, RegionRead
 from weft.tir.script import printing as _printing  # its import registers print rules
 from weft.tir.stmt import (
     AllocBuffer,

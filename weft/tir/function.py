@@ -26,6 +26,14 @@ class PrimFunc(BaseFunc):
     buffer_map: tuple[tuple[Var, Buffer], ...] = ()
     attrs: Attrs = NO_ATTRS
 
+    @property
+    def __name__(self) -> str:
+        """The name that the function is exported by."""
+        symbol = self.attrs.get("global_symbol")
+        if symbol is None:
+            raise AttributeError("a private function has no name")
+        return symbol
+
     def buffer_of(self, param: Var) -> Buffer | None:
         """Return the buffer of a parameter, or None for a scalar."""
         for p, b in self.buffer_map:

@@ -7,6 +7,8 @@ Names that are not defined here are data types (``T.float32``), intrinsics (``T.
 from __future__ import annotations
 
 import difflib
+import functools
+from types import FunctionType
 from typing import Any
 
 from weft import ir, tir
@@ -84,8 +86,12 @@ class DTypeMaker:
 
 
 class _HandleMaker(DTypeMaker):
-    def __call__(self, value: Any = None, *_: Any, **__: Any) -> PrimExpr:
-        return Var("", self.dtype)
+    def __call__(self, value: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> PrimExpr:
+        """Return a pointer; `value` is the data type that it points to."""
+        if value is None:
+            return Var("", self.dtype)
+        element = ir.PrimType(DataType(getattr(value, "dtype", value)))
+        return Var("", ir.HandleType(ir.PointerType(element, storage_scope)))
 
 
 handle = _HandleMaker("handle")
@@ -323,7 +329,7 @@ def allocate(
 
 def func_attr(attrs: dict[str, Any]) -> BlockFact:
     """Set attributes of the function."""
-    return BlockFact("func_attr", attrs)
+    return BlockFact("func_attr", {ir.own_name(k): v for k, v in attrs.items()})
 
 
 def sblock(name: str = "", no_realize: bool = False) -> BlockScope:
@@ -546,6 +552,27 @@ def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = 
     return BufferStoreNode(buffer, v, tuple(as_expr(i) for i in places), predicate)
 
 
+_BY_DTYPE = frozenset(
+    """call_extern call_pure_extern call_intrin call_pure_intrin call_llvm_intrin call_llvm_pure_intrin reinterpret
+    infinity max_value min_value vectorlow vectorhigh vectorcombine""".split()
+)
+
+
+def _typed(build: Any) -> Any:
+    """Let a constructor take ``dtype=``, as texts of older releases write it.
+
+    It is the first argument of those that have one; of others, whose operands decide, it says nothing new.
+    """
+
+    @functools.wraps(build)
+    def typed(*args: Any, dtype: str | None = None, **named: Any) -> Any:
+        if dtype is not None and build.__name__ in _BY_DTYPE:
+            args = (dtype, *args)
+        return build(*args, **named)
+
+    return typed
+
+
 _RENAMED: dict[str, Any] = {
     **CALLS,
     "broadcast": Broadcast,
@@ -554,7 +581,8 @@ _RENAMED: dict[str, Any] = {
     "buffer_load": BufferLoad,
     "boolean": DTypeMaker("bool"),
     "Range": Range_,
-    "tvm_call_packed": tir.call_packed,
+    "buffer": Buffer,
+    "tvm_call_packed": _typed(tir.call_packed),
     "StringImm": StringImm_,
     "Var": Var_,
     **{c.__name__: _raw(c) for c in (ir.Add, ir.Sub, ir.Mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max)},
@@ -580,7 +608,8 @@ def _other(name: str) -> Any:
     else:
         return maker
     if hasattr(tir, name):
-        return getattr(tir, name)
+        found = getattr(tir, name)
+        return _typed(found) if isinstance(found, FunctionType) else found
     near = difflib.get_close_matches(name, sorted({*globals(), *_RENAMED, *dir(tir)}), 3)
     raise AttributeError(
         f"T has no '{name}'" + (f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else "")

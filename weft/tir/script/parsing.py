@@ -7,7 +7,7 @@ closes the scopes from the end.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft import ir
@@ -137,6 +137,8 @@ def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
         )
         body = BlockRealize((), ir.TRUE, block, span=p.span(node))
     attrs = dict(state.attrs)
+    if options.get("private") and "global_symbol" in attrs:
+        raise p.fail(node, "a private function has no global symbol", found=str(attrs["global_symbol"]))
     if not options.get("private") and "global_symbol" not in attrs:
         attrs["global_symbol"] = options.get("name", node.name)
     ret_type = None if node.returns is None else p.evaluate(node.returns)
@@ -212,7 +214,7 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     if not isinstance(buffer, Buffer):
         raise p.fail(target.value, "only elements of buffers can be assigned", found=str(buffer))
     indices = p.evaluate(target.slice)
-    indices = as_lanes(indices if isinstance(indices, tuple) else (indices,), buffer)
+    indices = as_lanes(tuple(indices) if isinstance(indices, (tuple, list)) else (indices,), buffer)
     if isinstance(value, BufferRegion):  # the elements that a slice names
         value = value.asobject()
     if len(indices) != len(buffer.shape):
@@ -309,12 +311,28 @@ def _fact(p: Parser, node: ast.AST, fact: BlockFact) -> None:
         state.attrs.update(fact.value)
         return
     block = state.blocks[-1]
+    if fact.kind == "annotations" and fact.kind in block.facts:
+        block.facts[fact.kind] = _merged(p, node, block.facts[fact.kind], fact.value)
+        return
     if fact.kind in block.facts:
         raise p.fail(node, f"{_FACTS[fact.kind]} stands twice in one block")
     value = fact.value
     if fact.kind in ("reads", "writes"):
         value = tuple(_as_region(p, node, r) for r in value)
     block.facts[fact.kind] = value
+
+
+def _merged(p: Parser, node: ast.AST, a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Put annotations together that two statements set."""
+    result = dict(a)
+    for key, value in b.items():
+        if key not in result:
+            result[key] = value
+        elif isinstance(value, Mapping) and isinstance(result[key], Mapping):
+            result[key] = _merged(p, node, result[key], value)
+        elif not ir.structural_equal(result[key], value):
+            raise p.fail(node, f"annotation '{key}' of the block has two values", found=f"{result[key]} and {value}")
+    return result
 
 
 def _as_region(p: Parser, node: ast.AST, value: Any) -> BufferRegion:
@@ -349,7 +367,7 @@ def _for(p: Parser, node: ast.For) -> None:
     if not isinstance(loops, Loops):
         _unrolled(p, node, loops)
         return
-    targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
+    targets, names = _loop_targets(node.target, len(loops.ranges))
     if len(targets) != len(loops.ranges):
         raise p.fail(
             node.target,
@@ -370,6 +388,8 @@ def _for(p: Parser, node: ast.For) -> None:
         if loops.step == 1:
             p.state.loops[var] = r
         p.define(t.id, var if loops.step == 1 else r.min + var * ir.const(loops.step, var.dtype))
+    for name, place in names.items():
+        p.define(name, tuple(variables[place]))
     body = _sequence(p, node.body)
     p.scopes.pop()
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
@@ -387,6 +407,23 @@ def _for(p: Parser, node: ast.For) -> None:
             span=p.span(node.target),
         )
     emit(p, body)
+
+
+def _loop_targets(target: ast.expr, n_loops: int) -> tuple[list[ast.expr], dict[str, slice]]:
+    """Return a name for each loop, and which names stand for several: ``for ij in T.grid(..)``, ``for *s, k in ..``."""
+    elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    if isinstance(target, ast.Name) and n_loops != 1:
+        elements = [ast.copy_location(ast.Starred(target), target)]
+    result: list[ast.expr] = []
+    names: dict[str, slice] = {}
+    for e in elements:
+        if not isinstance(e, ast.Starred) or not isinstance(e.value, ast.Name) or names:
+            result.append(e)
+            continue
+        count = max(0, n_loops - len(elements) + 1)
+        names[e.value.id] = slice(len(result), len(result) + count)
+        result += [ast.copy_location(ast.Name(f"{e.value.id}_{i}", ast.Store()), e) for i in range(count)]
+    return result, names
 
 
 def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
