@@ -35,6 +35,7 @@ __all__ = [
     "ShapeMismatch",
     "TVMError",
     "TypeInferenceError",
+    "UnsupportedForm",
     "UnsupportedOperator",
     "VerifyError",
     "WeftError",
@@ -159,6 +160,13 @@ class InternalError(WeftError):
 
     def __str__(self) -> str:
         return render(self) + "\n  this is a defect of Weft; please report it with the text above"
+
+
+class UnsupportedForm(LoweringError, InternalError):
+    """A program has a form that a pass does not take, of which TVM says so by an internal error."""
+
+    def __str__(self) -> str:
+        return render(self)
 
 
 class ErrorGroup(WeftError):

@@ -12,12 +12,15 @@ import numpy as np
 
 from weft.error import InvalidArgument
 
-__all__ = ["DataType", "DataTypeCode", "HandleType", "dtype_of", "is_float", "is_integer", "numpy_dtype", "with_lanes"]
+__all__ = [
+    "DataType", "DataTypeCode", "HandleType", "ScalableLanes", "dtype_of", "is_float", "is_integer", "numpy_dtype",
+    "with_lanes",
+]  # fmt: skip
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
 _CUSTOM = re.compile(r"^(custom\[\w+\])(\d+)(?:x(\d+))?$")
-_PATTERN = re.compile(rf"^(bool|handle|void|bfloat|{'|'.join(_FLOAT8)}|float|uint|int)(\d*)(?:x(\d+))?$")
+_PATTERN = re.compile(rf"^(bool|handle|void|bfloat|{'|'.join(_FLOAT8)}|float|uint|int)(\d*)(?:x(\d+|vscalex\d+))?$")
 _DEFAULT_BITS = {"bool": 8, "handle": 64, "void": 0, "int": 32, "uint": 32, "float": 32, **dict.fromkeys(_FLOAT8, 8)}
 _WIDTHS = {"float": (8, 16, 32, 64), "bfloat": (16,), "int": range(1, 129), "uint": range(1, 129)}
 _EXTENDED = {
@@ -39,6 +42,34 @@ class DataTypeCode(IntEnum):
     FLOAT8_E4M3FNUZ = 11
     FLOAT8_E5M2 = 12
     FLOAT8_E5M2FNUZ = 13
+
+
+class ScalableLanes(int):
+    """A number of lanes that is this often the length of the machine's vectors, in 128 bits: ``vscalex4``."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"vscalex{int(self)}"
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScalableLanes) and int(self) == int(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __mul__(self, other: Any) -> Any:
+        return ScalableLanes(int(self) * int(other))
+
+    __rmul__ = __mul__
 
 
 class DataType(str):
@@ -72,6 +103,8 @@ class DataType(str):
     @property
     def element(self) -> DataType:
         """The type of one lane."""
+        if isinstance(self.lanes, ScalableLanes):
+            return _parse(str(self).rpartition("xvscalex")[0])
         return self if self.lanes == 1 else _parse(str(self).rsplit("x", 1)[0])
 
     @property
@@ -121,7 +154,7 @@ def _parse(text: str) -> DataType:
     dt = str.__new__(DataType, text)
     dt.code = code
     dt.bits = int(bits) if bits else _DEFAULT_BITS[code]
-    dt.lanes = int(lanes) if lanes else 1
+    dt.lanes = ScalableLanes(lanes[7:]) if lanes and lanes[0] == "v" else int(lanes or 1)
     allowed = _WIDTHS.get(code)
     if (allowed is not None and dt.bits not in allowed) or dt.lanes < 1:
         raise InvalidArgument(f"unknown data type '{text}'", help=f"there is no {code} of this width")

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from weft import ir, tir
+from weft.arith import Analyzer
 from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
 from weft.ir import CallIntrin as CallNode
@@ -97,8 +98,9 @@ class _HandleMaker(DTypeMaker):
 handle = _HandleMaker("handle")
 
 
-def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False) -> Var:
+def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False, *, ty: Any = None) -> Var:
     """Make a variable; an empty name is given by the assignment."""
+    dtype = dtype if ty is None else ty
     return (ir.SizeVar if is_size_var else Var)(name, DataType(getattr(dtype, "dtype", dtype)))
 
 
@@ -163,12 +165,12 @@ def Select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
 def Ramp(base: Any, stride: Any, lanes: Any) -> PrimExpr:
     """Build the vector ``base, base + stride, ...``."""
     b, step = ir.unify_dtypes(base, stride)
-    return ir.Ramp(b, step, int(lanes))
+    return ir.Ramp(b, step, ir.lanes_from(lanes))
 
 
 def Broadcast(value: Any, lanes: Any) -> PrimExpr:
     """Build a vector of equal lanes."""
-    return ir.Broadcast(as_expr(value), int(lanes))
+    return ir.Broadcast(as_expr(value), ir.lanes_from(lanes))
 
 
 def Shuffle(vectors: Any, indices: Any) -> PrimExpr:
@@ -419,7 +421,8 @@ def _loop_range(start: Any, stop: Any) -> Range:
     if stop is None:
         extent = as_expr(start)
         return Range.from_min_extent(const(0, extent.dtype), extent)
-    return slice_of(start, stop)
+    r = slice_of(start, stop)
+    return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
 def _loop(kind: ForKind) -> Any:

@@ -56,6 +56,11 @@ def type_annotation(dtype: Any) -> PrimExpr:
     return _call("type_annotation", str(getattr(dtype, "dtype", dtype)), ())
 
 
+def get_active_lane_mask(dtype: str, base: Any, limit: Any) -> PrimExpr:
+    """Return which lanes from `base` on are below `limit`."""
+    return _call("get_active_lane_mask", dtype, (base, limit))
+
+
 def nan(dtype: str) -> PrimExpr:
     """Return the value that is no number."""
     return const(float("nan"), dtype)
@@ -77,6 +82,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "ptx_commit_group": _of_type("ptx_commit_group", "void"),
     "ptx_wait_group": _of_type("ptx_wait_group", "void"),
     "tvm_warp_activemask": _of_type("tvm_warp_activemask", "uint32"),
-    **{f.__name__: f for f in (tvm_struct_get, tvm_stack_alloca, type_annotation, nan)},
+    **{f.__name__: f for f in (tvm_struct_get, tvm_stack_alloca, type_annotation, get_active_lane_mask, nan)},
 }  # fmt: skip
 """The constructor of each call."""

@@ -16,7 +16,7 @@ from weft.error import DTypeMismatch, ParseError
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.tir.analysis.access import access_regions
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.function import PrimFunc
+from weft.tir.function import PrimFunc, signature_type
 from weft.tir.script.commands import (
     AllocBlockBuffer,
     Axis,
@@ -87,12 +87,15 @@ def _param(p: Parser, arg: ast.arg) -> None:
             f"parameter '{arg.arg}' has no type",
             help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32",
         )
-    note = _annotation(p, arg.annotation)
+    note = _annotation(p, arg.annotation, defines=True)
+    known = state.symbols.get(arg.arg)
     if isinstance(note, Buffer):
-        param = ir.Var(arg.arg + "_handle", ir.DataType("handle"), span=p.span(arg))
         buffer = named_buffer(note, arg.arg)
+        param = ir.Var(arg.arg + "_handle", ir.HandleType(buffer), span=p.span(arg))
         state.buffers[param] = buffer
         p.define(arg.arg, buffer)
+    elif known is not None and known.dtype == getattr(note, "dtype", None):
+        param = known  # a shape before it named it
     elif isinstance(note, DTypeMaker):
         param = ir.Var(arg.arg, note.dtype, span=p.span(arg))
         p.define(arg.arg, param)
@@ -109,12 +112,41 @@ def _param(p: Parser, arg: ast.arg) -> None:
     state.params.append(param)
 
 
-def _annotation(p: Parser, node: ast.expr) -> Any:
-    """Evaluate an annotation; one in quotes is read as an expression."""
+def _annotation(p: Parser, node: ast.expr, defines: bool = False) -> Any:
+    """Evaluate an annotation; one in quotes is read as an expression, and so are the dimensions of a shape.
+
+    With `defines`, a name in a dimension in quotes that nothing defines yet is a variable: the parameter of that name,
+    if one follows.
+    """
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], (ast.Tuple, ast.List)):
+        shape = node.args[0]
+        for d in shape.elts:
+            if isinstance(d, ast.Name):
+                p.evaluate(d)  # a name without quotes is defined before the shape
+        dims = [_dimension(p, d, defines) for d in shape.elts]
+        if any(a is not b for a, b in zip(dims, shape.elts, strict=True)):
+            shape = ast.copy_location(ast.Tuple(dims, ast.Load()), shape)
+            node = ast.copy_location(ast.Call(node.func, [shape, *node.args[1:]], node.keywords), node)
     value = p.evaluate(node)
     if isinstance(value, str):
         value = p.evaluate(ast.copy_location(ast.parse(value, mode="eval").body, node))
     return value
+
+
+def _dimension(p: Parser, node: ast.expr, defines: bool) -> ast.expr:
+    """Return the expression that a dimension in quotes spells; anything else is left as it is."""
+    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        return node
+    spelled = ast.parse(node.value, mode="eval").body
+    for n in ast.walk(spelled):
+        ast.copy_location(n, node)
+        if defines and isinstance(n, ast.Name) and not any(n.id in names for names in (*p.scopes, p.outer)):
+            later = {a.arg: a.annotation for a in p.state.node.args.args}
+            note = p.evaluate(later[n.id]) if n.id in later else None
+            dtype = note.dtype if isinstance(note, (DTypeMaker, ir.Var)) else "int32"
+            symbol = p.state.symbols[n.id] = ir.Var(n.id, ir.DataType(dtype), span=p.span(node))
+            p.define(n.id, symbol)
+    return spelled
 
 
 def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
@@ -141,13 +173,14 @@ def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
         raise p.fail(node, "a private function has no global symbol", found=str(attrs["global_symbol"]))
     if not options.get("private") and "global_symbol" not in attrs:
         attrs["global_symbol"] = options.get("name", node.name)
-    ret_type = None if node.returns is None else p.evaluate(node.returns)
+    ret_type = None if node.returns is None else _annotation(p, node.returns)
     buffer_map = tuple((v, state.buffers[v]) for v in state.params if v in state.buffers)
-    return PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
+    func = PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
+    return func.replace(ty=signature_type(func))
 
 
 def _is_root(body: Stmt) -> bool:
-    return isinstance(body, BlockRealize) and not body.iter_values and body.block.name_hint == "root"
+    return isinstance(body, BlockRealize) and not body.iter_values
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------
@@ -176,7 +209,8 @@ def _fold(p: Parser, entries: list[Any]) -> Stmt:
             rest.append(e)
         else:
             scope, value = e
-            rest = [scope.make(value, seq(*reversed(rest)), p)]
+            body = seq(*reversed(rest)) if rest else Evaluate(ir.const(0))  # what a name is bound for may be nothing
+            rest = [scope.make(value, body, p)]
     return seq(*reversed(rest))
 
 
@@ -550,7 +584,8 @@ def _assert(p: Parser, node: ast.Assert) -> None:
 def _return(p: Parser, node: ast.Return) -> None:
     if node.value is None:
         raise p.fail(node, "a function returns by writing its buffers; 'return' needs a value")
-    value = ir.as_expr(p.evaluate(node.value))
+    found = p.evaluate(node.value)
+    value = found.data if isinstance(found, Buffer) else ir.as_expr(found)
     emit(p, Evaluate(ir.CallIntrin(value.dtype, ir.Op.get("tir.ret"), (value,)), span=p.span(node)))
 
 

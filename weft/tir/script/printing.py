@@ -525,7 +525,6 @@ def _reads_as_root(root: Block) -> bool:
         isinstance(root.body, BlockRealize)
         and not root.alloc_buffers
         and not root.body.iter_values
-        and root.body.block.name_hint == "root"
     )
 
 

@@ -162,6 +162,7 @@ _SPELLED: dict[str, Any] = {
     "call_llvm_intrin": _spell_typed("call_llvm_intrin"),
     "call_llvm_pure_intrin": _spell_typed("call_llvm_pure_intrin"),
     "likely": _spell_likely,
+    "vscale": lambda node, p: call("T.vscale", []) if node.dtype == "int32" and not node.args else None,
     "reinterpret": _spell_reinterpret,
 }
 

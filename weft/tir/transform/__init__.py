@@ -30,6 +30,7 @@ from weft.tir.transform.thread_sync import thread_sync
 from weft.tir.transform.transpose_tiles import transpose_tiles
 from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
+from weft.tir.transform.vectorize_statements import vectorize_statements
 
 CommonSubexprElim = CommonSubexprElimTIR = common_subexpr_elim
 DotProduct = dot_product
@@ -53,7 +54,7 @@ StorageRewrite = storage_rewrite
 ThreadSync = thread_sync
 TransposeTiles = transpose_tiles
 UnrollLoop = unroll_loop
-VectorizeLoop = vectorize_loop
+VectorizeLoop = vectorize_statements
 
 prim_func_pass = function_pass_over(_PrimFunc)
 """``@prim_func_pass(opt_level=0)`` makes a pass of ``fn(func, mod, ctx) -> PrimFunc``."""
