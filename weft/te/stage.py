@@ -36,9 +36,15 @@ class Split:
     """``parent`` runs as ``outer * factor + inner``; one of `factor` and `nparts` is given."""
 
     __slots__ = ("factor", "inner", "nparts", "outer", "parent")
+    __saved_fields__ = ("parent", "outer", "inner", "factor", "nparts")
 
     def __init__(
-        self, parent: IterVar, outer: IterVar, inner: IterVar, factor: PrimExpr | None, nparts: PrimExpr | None
+        self,
+        parent: IterVar,
+        outer: IterVar,
+        inner: IterVar,
+        factor: PrimExpr | None = None,
+        nparts: PrimExpr | None = None,
     ) -> None:
         self.parent, self.outer, self.inner, self.factor, self.nparts = parent, outer, inner, factor, nparts
 
@@ -47,6 +53,7 @@ class Fuse:
     """``fused`` runs over all pairs of ``outer`` and ``inner``."""
 
     __slots__ = ("fused", "inner", "outer")
+    __saved_fields__ = ("outer", "inner", "fused")
 
     def __init__(self, outer: IterVar, inner: IterVar, fused: IterVar) -> None:
         self.outer, self.inner, self.fused = outer, inner, fused
@@ -56,6 +63,7 @@ class Singleton:
     """``iter`` runs once: the loop of a stage that has no axes."""
 
     __slots__ = ("iter",)
+    __saved_fields__ = ("iter",)
 
     def __init__(self, iter: IterVar) -> None:
         self.iter = iter
@@ -75,12 +83,31 @@ class IterAttr:
     """How a loop runs: its kind, the hardware thread it is bound to, its intrinsic, and pragmas."""
 
     __slots__ = ("bind_thread", "kind", "pragmas", "tensor_intrin")
+    __saved_fields__ = ("bind_thread", "kind", "saved_pragmas", "tensor_intrin")
 
     def __init__(self) -> None:
         self.kind = "serial"
         self.bind_thread: IterVar | None = None
         self.tensor_intrin: TensorIntrin | None = None
         self.pragmas: list[tuple[str, Any]] = []
+
+    @staticmethod
+    def from_saved(
+        kind: str,
+        saved_pragmas: tuple[tuple[str, Any], ...],
+        bind_thread: IterVar | None = None,
+        tensor_intrin: TensorIntrin | None = None,
+    ) -> IterAttr:
+        """Return the attribute that was saved."""
+        attr = IterAttr()
+        attr.kind, attr.bind_thread, attr.tensor_intrin = kind, bind_thread, tensor_intrin
+        attr.pragmas = list(saved_pragmas)
+        return attr
+
+    @property
+    def saved_pragmas(self) -> tuple[tuple[str, Any], ...]:
+        """The pragmas, as they are saved."""
+        return tuple(self.pragmas)
 
     @property
     def pragma_keys(self) -> tuple[StringImm, ...]:

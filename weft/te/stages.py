@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.error import ScheduleError
-from weft.ir import IterVar, Range, Var, const, rewrite, substitute
+from weft.ir import IterVar, Range, Var, const, load_json, rewrite, save_json, substitute
 from weft.te.relayout import relaid_out
 from weft.te.rfactor import factor_reduction
+from weft.te.saved import restore_groups, restore_stages, saved_groups, saved_stages
 from weft.te.stage import AttachType, Stage, StageGroup, check_scope
 from weft.te.tensor import ComputeOp, Operation, ScanOp, Tensor
 from weft.tir import Buffer, ProducerLoad, decl_buffer
@@ -35,6 +36,34 @@ class Schedule:
         for stage in list(self.stages):
             if isinstance(stage.origin_op, ScanOp):
                 self._lay_out_scan(stage, stage.origin_op)
+
+    __saved_fields__ = ("saved_outputs", "saved_stages", "saved_groups")
+
+    @property
+    def saved_outputs(self) -> tuple[Operation, ...]:
+        """The operations that the schedule was made for."""
+        return tuple(self.outputs)
+
+    @property
+    def saved_stages(self) -> tuple[Any, ...]:
+        """The stages, as they are saved."""
+        return saved_stages(self)
+
+    @property
+    def saved_groups(self) -> tuple[Any, ...]:
+        """The groups, as they are saved."""
+        return saved_groups(self)
+
+    @staticmethod
+    def from_saved(saved_outputs: Any, saved_stages: Any, saved_groups: Any) -> Schedule:
+        """Return the schedule that was saved."""
+        made = Schedule(saved_outputs)
+        restore_stages(made, saved_stages)
+        restore_groups(made, saved_groups, saved_stages)
+        return made
+
+    def __reduce__(self) -> Any:
+        return load_json, (save_json(self),)
 
     def _lay_out_scan(self, scan: Stage, op: ScanOp) -> None:
         """Let states, first rows and updates share the memory of a scan; what one step computes runs in its loop."""

@@ -116,6 +116,8 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
 
     new = rebuild(node, child)
     steps, depth = counts
+    if isinstance(new, AttrStmt) and new.attr_key in ("pragma_auto_unroll_max_step", "pragma_unroll_explicit"):
+        return new.body, steps, depth  # it has been followed
     if isinstance(node, (BufferStore, AssertStmt)) or (isinstance(node, Evaluate) and not _is_instruction(node.value)):
         steps += 1
     if not isinstance(new, For):
