@@ -174,6 +174,8 @@ def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
     if not options.get("private") and "global_symbol" not in attrs:
         attrs["global_symbol"] = options.get("name", node.name)
     ret_type = None if node.returns is None else _annotation(p, node.returns)
+    if isinstance(ret_type, DTypeMaker):
+        ret_type = ir.PrimType(ret_type.dtype)
     buffer_map = tuple((v, state.buffers[v]) for v in state.params if v in state.buffers)
     func = PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
     return func.replace(ty=signature_type(func))

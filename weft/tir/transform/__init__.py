@@ -25,6 +25,7 @@ from weft.tir.transform.remove_no_op import remove_no_op
 from weft.tir.transform.scalarize import scalarize
 from weft.tir.transform.simplify import simplify
 from weft.tir.transform.split_host_device import split_host_device
+from weft.tir.transform.split_target_regions import split_target_regions
 from weft.tir.transform.storage_rewrite import storage_rewrite
 from weft.tir.transform.thread_sync import thread_sync
 from weft.tir.transform.transpose_tiles import transpose_tiles
@@ -49,7 +50,7 @@ MakePackedAPI = make_packed_api
 RemoveNoOp = remove_no_op
 Scalarize = scalarize
 Simplify = StmtSimplify = simplify
-SplitHostDevice = split_host_device
+SplitHostDevice = split_target_regions
 StorageRewrite = storage_rewrite
 ThreadSync = thread_sync
 TransposeTiles = transpose_tiles
