@@ -305,8 +305,10 @@ def decl_buffer(
     shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
     scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
 ) -> Scope:  # fmt: skip
-    """Declare a buffer as a view of the memory that `data` points to."""
+    """Declare a buffer as a view of the memory that `data` points to; without it, allocate the memory."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+    if data is None:
+        return Scope(b, lambda value, body, _: AllocBuffer(value, body))
     return Scope(b, lambda value, body, _: DeclBuffer(value, body))
 
 
