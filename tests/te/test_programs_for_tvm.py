@@ -1,4 +1,4 @@
-"""What schedules written for TVM say: groups, intrinsics that are called, caches of scheduled stages, saved schedules."""
+"""What schedules written for TVM say: groups, intrinsics that are called, caches of scheduled stages, saving."""
 
 import pickle
 

@@ -45,7 +45,7 @@ def test_shapes_in_quotes(order):
     assert shaped.ty.shape[0].a is n
 
 
-@pytest.mark.parametrize("signature, body", [
+@pytest.mark.parametrize(("signature", "body"), [
     ('A: T.Buffer((n, "n"), "float32")', "T.evaluate(0)"),
     ('A: T.Buffer(("n",), "float32")', "n = T.int64()\n    T.evaluate(n)"),
 ])  # fmt: skip

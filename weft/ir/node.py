@@ -182,7 +182,7 @@ class _Pairs(tuple[tuple[str, Any], ...]):
 
 
 def own_name(key: str) -> str:
-    """Return the name of an attribute of functions and loops here, of TVM's newer one: ``tirx.noalias``, ``s_tir.x``."""
+    """Return the name that an attribute has here, of TVM's newer one: ``tirx.noalias``, ``s_tir.x``."""
     return f"tir.{key.partition('.')[2]}" if key.startswith(("tirx.", "s_tir.")) else key
 
 
@@ -256,7 +256,7 @@ class Attrs(Node):
         return Attrs(tuple((k, v) for k, v in self.pairs if k not in names))
 
 
-Map.register(Attrs)
+Map.register(Attrs)  # pyright: ignore[reportAttributeAccessIssue] - as every abstract base class
 
 NO_ATTRS = Attrs(())
 

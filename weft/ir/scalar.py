@@ -18,7 +18,8 @@ __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
     "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
     "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "as_expr", "as_int", "const", "lanes_from", "vscale", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "make_exprs",
+    "as_expr", "as_int", "const",
+    "lanes_from", "vscale", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "make_exprs",
 ]  # fmt: skip
 
 

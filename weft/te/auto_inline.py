@@ -47,7 +47,12 @@ def is_broadcast(stage: Stage) -> bool:
 def _inline(schedule: Schedule, chosen: Callable[[Stage], bool]) -> None:
     for stage in schedule.stages:
         readers = schedule.consumers(stage)
-        free = stage.placement[0] == AttachType.GROUP_ROOT and not stage.is_output and stage.scope == "global" and not stage.relations
+        free = (
+            stage.placement[0] == AttachType.GROUP_ROOT
+            and not stage.is_output
+            and stage.scope == "global"
+            and not stage.relations
+        )
         if free and readers and all(isinstance(r.op, ComputeOp) for r in readers) and chosen(stage):
             stage.compute_inline()
 

@@ -28,7 +28,7 @@ class Bounds(dict[IterVar, Range]):
     """The range of each iteration variable: a map, as TVM's programs ask for."""
 
 
-Map.register(Bounds)
+Map.register(Bounds)  # pyright: ignore[reportAttributeAccessIssue] - as every abstract base class
 
 
 def InferBound(sch: Schedule) -> Bounds:

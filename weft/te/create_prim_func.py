@@ -95,7 +95,9 @@ class _State:
 
     def index(self, expr: ir.PrimExpr) -> ir.PrimExpr:
         """Return an index or extent in the data type of indices."""
-        return expr if self.index_dtype is None or ir.DataType(expr.dtype).lanes > 1 else ir.cast(self.index_dtype, expr)
+        return (
+            expr if self.index_dtype is None or ir.DataType(expr.dtype).lanes > 1 else ir.cast(self.index_dtype, expr)
+        )
 
     def at(self, expr: Any, env: Mapping[ir.Var, ir.PrimExpr]) -> Any:
         """Return an expression over tensors and axes as one over buffers and the variables of a block."""
@@ -164,9 +166,7 @@ def _compute(op: ComputeOp, state: _State) -> list[tir.Stmt]:
 
     def body(env: dict[ir.Var, ir.PrimExpr]) -> tuple[tir.Stmt, tir.Stmt | None]:
         indices = tuple(env[iv.var] for iv in op.axis)
-        return tir.seq(
-            *[tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices) for b, e in outputs]
-        ), None
+        return tir.seq(*[tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices) for b, e in outputs]), None
 
     if any(isinstance(n, tir.Reduce) for b in op.body for n in ir.walk(b)):
         raise InvalidArgument(
@@ -183,10 +183,7 @@ def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> 
     indices = tuple(env[iv.var] for iv in op.axis)
     inits = reduce.init or reduce.combiner.identity_element
     init = tir.seq(
-        *[
-            tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices)
-            for b, e in zip(buffers, inits, strict=True)
-        ]
+        *[tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices) for b, e in zip(buffers, inits, strict=True)]
     )
     sources = [state.at(e, env) for e in reduce.source]
     values = {

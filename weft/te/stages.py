@@ -232,7 +232,7 @@ class Schedule:
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute a tensor in `scope` first and copy it to its place.
 
-        Where loops of the tensor were split, fused or reordered, what is computed first lies in the order of these loops.
+        Where loops of the tensor were split, fused or reordered, what is computed first lies in their order.
 
         Parameters
         ----------

@@ -42,7 +42,7 @@ class PrimFunc(BaseFunc):
     attrs: Attrs = NO_ATTRS
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The name that the function is exported by."""
         symbol = self.attrs.get("global_symbol")
         if symbol is None:

@@ -7,7 +7,6 @@ Names that are not defined here are data types (``T.float32``), intrinsics (``T.
 from __future__ import annotations
 
 import difflib
-import functools
 from types import FunctionType
 from typing import Any
 
@@ -37,7 +36,7 @@ from weft.tir.script.commands import (
     Scope,
     WhileScope,
 )
-from weft.tir.script.low_level import CALLS
+from weft.tir.script.low_level import CALLS, typed
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -87,7 +86,7 @@ class DTypeMaker:
 
 
 class _HandleMaker(DTypeMaker):
-    def __call__(self, value: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> PrimExpr:
+    def __call__(self, value: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> PrimExpr:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a pointer; `value` is the data type that it points to."""
         if value is None:
             return Var("", self.dtype)
@@ -557,27 +556,6 @@ def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = 
     return BufferStoreNode(buffer, v, tuple(as_expr(i) for i in places), predicate)
 
 
-_BY_DTYPE = frozenset(
-    """call_extern call_pure_extern call_intrin call_pure_intrin call_llvm_intrin call_llvm_pure_intrin reinterpret
-    infinity max_value min_value vectorlow vectorhigh vectorcombine""".split()
-)
-
-
-def _typed(build: Any) -> Any:
-    """Let a constructor take ``dtype=``, as texts of older releases write it.
-
-    It is the first argument of those that have one; of others, whose operands decide, it says nothing new.
-    """
-
-    @functools.wraps(build)
-    def typed(*args: Any, dtype: str | None = None, **named: Any) -> Any:
-        if dtype is not None and build.__name__ in _BY_DTYPE:
-            args = (dtype, *args)
-        return build(*args, **named)
-
-    return typed
-
-
 _RENAMED: dict[str, Any] = {
     **CALLS,
     "broadcast": Broadcast,
@@ -587,7 +565,7 @@ _RENAMED: dict[str, Any] = {
     "boolean": DTypeMaker("bool"),
     "Range": Range_,
     "buffer": Buffer,
-    "tvm_call_packed": _typed(tir.call_packed),
+    "tvm_call_packed": typed(tir.call_packed),
     "StringImm": StringImm_,
     "Var": Var_,
     **{c.__name__: _raw(c) for c in (ir.Add, ir.Sub, ir.Mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max)},
@@ -614,7 +592,7 @@ def _other(name: str) -> Any:
         return maker
     if hasattr(tir, name):
         found = getattr(tir, name)
-        return _typed(found) if isinstance(found, FunctionType) else found
+        return typed(found) if isinstance(found, FunctionType) else found
     near = difflib.get_close_matches(name, sorted({*globals(), *_RENAMED, *dir(tir)}), 3)
     raise AttributeError(
         f"T has no '{name}'" + (f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else "")

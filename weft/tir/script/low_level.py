@@ -5,13 +5,14 @@ They build calls of the operator ``tir.<name>``; a target that has no rule for o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from weft.ir import CallIntrin, DataType, Op, PrimExpr, as_expr, const
 from weft.tir.buffer import Buffer
 
-__all__ = ["CALLS"]
+__all__ = ["CALLS", "typed"]
 
 
 def _call(name: str, dtype: str, args: tuple[Any, ...]) -> PrimExpr:
@@ -64,6 +65,27 @@ def get_active_lane_mask(dtype: str, base: Any, limit: Any) -> PrimExpr:
 def nan(dtype: str) -> PrimExpr:
     """Return the value that is no number."""
     return const(float("nan"), dtype)
+
+
+_BY_DTYPE = frozenset(
+    """call_extern call_pure_extern call_intrin call_pure_intrin call_llvm_intrin call_llvm_pure_intrin reinterpret
+    infinity max_value min_value vectorlow vectorhigh vectorcombine""".split()
+)
+
+
+def typed(build: Any) -> Any:
+    """Let a constructor take ``dtype=``, as texts of older releases write it.
+
+    It is the first argument of those that have one; of others, whose operands decide, it says nothing new.
+    """
+
+    @functools.wraps(build)
+    def build_typed(*args: Any, dtype: str | None = None, **named: Any) -> Any:
+        if dtype is not None and build.__name__ in _BY_DTYPE:
+            args = (dtype, *args)
+        return build(*args, **named)
+
+    return build_typed
 
 
 CALLS: dict[str, Callable[..., Any]] = {

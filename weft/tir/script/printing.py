@@ -525,11 +525,7 @@ def _is_plain_root(body: Stmt) -> bool:
 
 def _reads_as_root(root: Block) -> bool:
     """Whether the content alone would be taken for a root block itself."""
-    return (
-        isinstance(root.body, BlockRealize)
-        and not root.alloc_buffers
-        and not root.body.iter_values
-    )
+    return isinstance(root.body, BlockRealize) and not root.alloc_buffers and not root.body.iter_values
 
 
 def _holds_block(stmt: Stmt) -> bool:

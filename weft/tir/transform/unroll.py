@@ -55,8 +55,8 @@ def unroll_loop(
         those within ``auto_max_extent``;
         ``unroll_local_access``: whether loops that run over elements of local memory are expanded in any case.
         Those that are not given come from ``PassContext(config={"tir.UnrollLoop": {...}})``, else they are 0, 8, 0,
-        True and False. The pragmas ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop, or of an AttrStmt under the names
-        ``pragma_...``, hold for what is inside, and for the loop itself.
+        True and False. The pragmas ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop, or of an AttrStmt under
+        the names ``pragma_...``, hold for what is inside, and for the loop itself; such an AttrStmt is gone afterwards.
     Cost
         Linear in the output.
     Source

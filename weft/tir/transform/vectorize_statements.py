@@ -167,7 +167,9 @@ def _predicated(condition: ir.PrimExpr, body: Stmt) -> Stmt | None:
     """Mask all loads and stores of `body` by ``ramp < limit``; None where one of them runs over other places."""
     if isinstance(condition, ir.CallIntrin) and condition.op.name == "tir.likely":
         condition = condition.args[0]
-    if not (isinstance(condition, ir.LT) and isinstance(condition.a, ir.Ramp) and isinstance(condition.b, ir.Broadcast)):
+    if not (
+        isinstance(condition, ir.LT) and isinstance(condition.a, ir.Ramp) and isinstance(condition.b, ir.Broadcast)
+    ):
         return None
     ramp, limit = condition.a, condition.b.value
     if not ir.is_const_int(ramp.stride, 1):
