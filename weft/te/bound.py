@@ -181,16 +181,21 @@ def _region_read(
 
 def _own_threads(stage: Stage, consumer: Stage) -> dict[Any, PrimExpr]:
     """Map loops of a consumer that run on the threads that `stage` runs on to the loops around it on these threads."""
+
+    def identity(thread: IterVar) -> Any:  # virtual threads are those of one axis, whatever its tag
+        return thread.thread_tag if "Idx" in thread.thread_tag else thread
+
     around = {
-        thread.thread_tag: iv.var
+        identity(thread): iv.var
         for parent, iv in enclosing_loops(stage)
         if (thread := parent.attr(iv).bind_thread) is not None and not _shared_over(stage, parent, iv)
     }
     own: dict[Any, PrimExpr] = {}
     for iv in consumer.leaf_iter_vars:
         thread = consumer.attr(iv).bind_thread
-        if thread is not None and thread.thread_tag in around and around[thread.thread_tag] is not iv.var:
-            own[iv.var] = cast(iv.var.dtype, around[thread.thread_tag])
+        var = around.get(identity(thread)) if thread is not None else None
+        if var is not None and var is not iv.var:
+            own[iv.var] = cast(iv.var.dtype, var)
     return own
 
 
