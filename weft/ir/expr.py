@@ -55,6 +55,11 @@ class BaseFunc(TypedExpr, abstract=True):
         """Return a copy without an attribute."""
         return self.replace(attrs=self.attrs.without(own_name(key)))  # type: ignore[attr-defined]
 
+    @property
+    def ty_of_references(self) -> Type | None:
+        """The type of variables that stand for the function; None where each call says what it gives."""
+        return self.ty
+
     @staticmethod
     def global_var_class() -> type[GlobalVar]:
         """Return the class of the variables that modules make for such functions; a dialect may have its own."""

@@ -49,6 +49,11 @@ class PrimFunc(BaseFunc):
             raise AttributeError("a private function has no name")
         return symbol
 
+    @property
+    def ty_of_references(self) -> None:
+        """None: a call says what it gives."""
+        return None
+
     def buffer_of(self, param: Var) -> Buffer | None:
         """Return the buffer of a parameter, or None for a scalar."""
         for p, b in self.buffer_map:

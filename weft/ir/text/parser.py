@@ -248,7 +248,7 @@ class ModuleScope:
                 ty = entry.state.ty
                 if ty is None and not entry.running:
                     self.read(entry)
-                    ty = getattr(entry.func, "ty", None)
+                    ty = None if entry.func is None else entry.func.ty_of_references
                 if entry.var is None:
                     entry.var = GlobalVar(entry.name, ty=ty)
         return entry.var
@@ -327,7 +327,7 @@ def _class_assign(statement: ast.Assign, evaluator: Evaluator, scope: ModuleScop
     assert isinstance(target, ast.Name)
     value = evaluator.evaluate(statement.value)
     if isinstance(value, BaseFunc):
-        scope.made[target.id] = (GlobalVar(target.id, ty=value.ty), value)
+        scope.made[target.id] = (GlobalVar(target.id, ty=value.ty_of_references), value)
     else:
         scope.outer[target.id] = value
 
