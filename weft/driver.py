@@ -17,7 +17,7 @@ from weft.target import Target
 from weft.target import build as build_target
 from weft.te import Schedule, Tensor
 from weft.te.schedule import schedule_to_prim_func
-from weft.tir import Buffer, PrimFunc, Stmt
+from weft.tir import Buffer, PrimFunc
 from weft.tir.pipeline import lower_module
 
 __all__ = ["build", "compile", "lower", "schedule_to_module"]
@@ -37,10 +37,10 @@ def schedule_to_module(
 def lower(
     inp: Any,
     args: Sequence[Any] | None = None,
-    name: str = "default_function",
+    name: str = "main",
     binds: Mapping[Tensor, Buffer] | None = None,
     simple_mode: bool = False,
-) -> IRModule | Stmt:
+) -> IRModule:
     """Lower a schedule to a module of one TIR function.
 
     Parameters
@@ -56,21 +56,10 @@ def lower(
     binds : mapping of Tensor to Buffer, optional
         Buffers to use for tensors.
     simple_mode : bool
-        Return the body of the function alone, for reading; loops keep the conditions of their boundaries
-        (no LoopPartition).
-
-    Returns
-    -------
-    IRModule, or Stmt in simple mode
+        For reading: loops keep the conditions of their boundaries (no LoopPartition).
     """
     mod = _to_module(inp, args, name, binds)
-    mod = lower_module(mod, Target.current(allow_none=True), simple_mode=simple_mode)
-    if simple_mode:
-        functions = [f for _, f in mod.items() if isinstance(f, PrimFunc)]
-        if len(functions) != 1:
-            raise InvalidArgument("simple_mode shows one function", found=f"{len(functions)} functions")
-        return functions[0].body
-    return mod
+    return lower_module(mod, Target.current(allow_none=True), simple_mode=simple_mode)
 
 
 def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None) -> IRModule:

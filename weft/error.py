@@ -35,6 +35,7 @@ __all__ = [
     "ShapeMismatch",
     "TVMError",
     "TypeInferenceError",
+    "UnsupportedForm",
     "UnsupportedOperator",
     "VerifyError",
     "WeftError",
@@ -44,8 +45,8 @@ __all__ = [
 ]
 
 
-class WeftError(Exception):
-    """The base of every error that Weft raises on purpose.
+class WeftError(RuntimeError):
+    """The base of every error that Weft raises on purpose; a RuntimeError, as those of TVM's programs are.
 
     Parameters
     ----------
@@ -106,6 +107,10 @@ class UnsupportedOperator(ModelImportError):
 class ParseError(WeftError, SyntaxError):
     """Text in one of Weft's languages does not parse."""
 
+    def __init__(self, what: str, **details: Any) -> None:
+        super().__init__(what, **details)
+        self.msg = what  # what Python shows of a SyntaxError
+
     def __str__(self) -> str:
         return render(self)
 
@@ -134,7 +139,7 @@ class ExecutableError(WeftError):
     """An executable or library file is damaged, cut short, of another version, or lacks a part."""
 
 
-class EvaluationError(WeftError, RuntimeError):
+class EvaluationError(WeftError):
     """A program that is evaluated cannot go on: no clause matches a value, or calls are nested too deep."""
 
 
@@ -155,6 +160,13 @@ class InternalError(WeftError):
 
     def __str__(self) -> str:
         return render(self) + "\n  this is a defect of Weft; please report it with the text above"
+
+
+class UnsupportedForm(LoweringError, InternalError):
+    """A program has a form that a pass does not take, of which TVM says so by an internal error."""
+
+    def __str__(self) -> str:
+        return render(self)
 
 
 class ErrorGroup(WeftError):

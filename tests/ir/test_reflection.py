@@ -80,7 +80,9 @@ def _tensors() -> list[object]:
         te.compute((1, 2), lambda _, i: a[0, i]), te.compute((3, 2), lambda t, i: state[t - 1, i] + 1.0), state
     )
     ext = te.extern((4,), [c], lambda ins, outs: tir.call_packed("f", ins[0], outs[0]), name="E")
-    return [a.op, c.op, scan.op, ext.op, te.create_prim_func([a, c])]
+    intrin = te.decl_tensor_intrin(c.op, lambda ins, outs: tir.call_packed("f", ins[0], outs[0]))
+    called = te.compute((2, 4), lambda i: intrin(te.placeholder((2, 4, 5))[i, 0:4, 0:5]))
+    return [a.op, c.op, scan.op, ext.op, called.op, te.create_prim_func([a, c])]
 
 
 def _patterns() -> list[object]:
@@ -183,7 +185,7 @@ def test_tensor_expressions_are_saved():
     c = make(0)
     loaded = ir.load_json(ir.save_json(c.op))
     assert ir.structural_equal(loaded, c.op) and not ir.structural_equal(make(1).op, c.op)
-    middle = loaded.input_tensors()
+    middle = loaded.input_tensors
     assert [t.name for t in middle] == ["B"] and middle[0].op.output(0) is middle[0]
-    func = te.create_prim_func([*middle[0].op.input_tensors(), loaded.output(0)])
+    func = te.create_prim_func([*middle[0].op.input_tensors, loaded.output(0)])
     ir.assert_structural_equal(func, te.create_prim_func([a, c]))

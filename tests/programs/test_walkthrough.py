@@ -135,4 +135,4 @@ def test_other_inputs_of_build():
         tvm.build(te.create_schedule(B.op))
     with pytest.raises(tvm.TVMError, match="not among the arguments"):
         tvm.lower(te.create_schedule(B.op), [B])
-    assert "For" in type(tvm.lower(te.create_schedule(B.op), [A, B], simple_mode=True)).__name__
+    assert "For" in type(tvm.lower(te.create_schedule(B.op), [A, B], simple_mode=True)["main"].body).__name__

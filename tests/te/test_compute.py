@@ -28,7 +28,7 @@ def blocks(func):
 def test_compute_by_index() -> None:
     a, b = te.placeholder((4, 5), name="a"), te.placeholder((5,), name="b")
     c = te.compute((4, 5), lambda i, j: a[i, j] * 2 + b[j], name="c")
-    assert c.op.input_tensors() == [a, b]
+    assert c.op.input_tensors == [a, b]
     assert c.name == "c"
     assert [as_int(d) for d in c.shape] == [4, 5]
     x, y = np.random.rand(4, 5).astype("float32"), np.random.rand(5).astype("float32")

@@ -16,7 +16,7 @@ P = te.placeholder((16,), "bool", name="P")
 
 def run(out, *arrays, target="llvm"):
     found = np.zeros([int(d) for d in out.shape], str(out.dtype))
-    weft.build(te.create_schedule(out.op), [*out.op.input_tensors(), out], target=target)(*arrays, found)
+    weft.build(te.create_schedule(out.op), [*out.op.input_tensors, out], target=target)(*arrays, found)
     return found
 
 

@@ -58,9 +58,9 @@ def test_simple_mode_keeps_the_conditions_of_boundaries():
     s, a, b = program()
     names = seen(lambda: weft.lower(s, [a, b], simple_mode=True))
     assert "LoopPartition" not in names and "VectorizeLoop" in names
-    body = weft.lower(s, [a, b], simple_mode=True)
+    body = weft.lower(s, [a, b], simple_mode=True)["main"].body
     assert isinstance(body, tir.Stmt) and any(isinstance(n, Ramp) for n in walk(body))
-    branches = [n for n in walk(weft.lower(s, [a, b])["default_function"]) if isinstance(n, tir.IfThenElse)]
+    branches = [n for n in walk(weft.lower(s, [a, b])["main"]) if isinstance(n, tir.IfThenElse)]
     assert branches and not any(isinstance(n, tir.IfThenElse) for n in walk(body))
 
 
@@ -74,7 +74,7 @@ def test_build_of_what_was_lowered_only_finishes_it():
     assert lower_module(mod) is mod and structural_equal(weft.lower(mod), mod)
     with Target("llvm"):
         same = weft.lower(s, [a, b])
-    func = te.schedule.schedule_to_prim_func(s, [a, b], "default_function")
+    func = te.schedule.schedule_to_prim_func(s, [a, b], "main")
     assert get_source(same, "llvm") == get_source(func, "llvm")
 
 
@@ -134,7 +134,7 @@ def test_an_own_pass_changes_the_program():
 
     with PassContext(config={"tir.add_lower_pass": [(1, marked)]}):
         mod = weft.lower(s, [a, b])
-    assert any(isinstance(n, Ramp) and n.lanes == 24 for n in walk(mod["default_function"]))
+    assert any(isinstance(n, Ramp) and n.lanes == 24 for n in walk(mod["main"]))
     run(weft.build(mod, target="llvm"), 24)
 
 
@@ -166,7 +166,7 @@ def test_a_pass_over_statements_as_users_write_them():
     with PassContext(config={"tir.add_lower_pass": [(1, vectors)]}):
         mod = weft.lower(s, [a, c])
         run(weft.build(s, [a, c], target="llvm"), 128)
-    assert any(isinstance(n, Ramp) and n.lanes == 8 for n in walk(mod["default_function"]))
+    assert any(isinstance(n, Ramp) and n.lanes == 8 for n in walk(mod["main"]))
 
 
 @pytest.mark.parametrize("entry", [(4, lambda f: f), (1, "pass"), lambda f: f, (1,), ("1", lambda f: f)])
@@ -181,7 +181,7 @@ def test_options_of_the_context():
 
     def lowered(**config):
         with PassContext(config={f"tir.{k}": v for k, v in config.items()}):
-            return weft.lower(s, [a, b])["default_function"]
+            return weft.lower(s, [a, b])["main"]
 
     assert not any(isinstance(n, Ramp) for n in walk(lowered(disable_vectorize=True)))
     with PassContext(config={"tir.disable_vectorize": True}):
@@ -201,12 +201,12 @@ def test_functions_on_devices_have_phases_of_their_own():
     s[b].bind(thread, te.thread_axis("threadIdx.x"))
     names = seen(lambda: weft.lower(s, [a, b]))
     assert "HoistIfThenElse" not in names and "FlattenBuffer" in names
-    func = weft.lower(s, [a, b])["default_function"]
+    func = weft.lower(s, [a, b])["main"]
     assert func.attrs["tir.lowered"] and "threadIdx.x" in str(func)
 
 
 def test_lowered_functions_give_the_interpreters_values():
     s, a, b = program(37)
     x, out = np.random.default_rng(1).random(37, "float32"), np.zeros(37, "float32")
-    tir.interpret(lower(weft.lower(s, [a, b])["default_function"]), x, out)
+    tir.interpret(lower(weft.lower(s, [a, b])["main"]), x, out)
     np.testing.assert_allclose(out, 2 * x + 1, rtol=1e-6)

@@ -232,7 +232,7 @@ def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     T.ret(0)
 """,
     "func attr": """
-@T.prim_func(private=True)
+@T.prim_func
 def f(A: T.Buffer((4,), "int32")) -> T.int32:
     T.func_attr({"global_symbol": "g", "tir.noalias": True, "n": 3, "list": ["a", "b"], "d": {"x": 1}})
     return A[0]

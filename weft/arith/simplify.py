@@ -425,7 +425,8 @@ def _let(e: ir.Let, an: Any) -> ir.PrimExpr:
 def _cast(e: ir.Cast, an: Any) -> ir.PrimExpr:
     cx = an.context
     value = simplify(an, e.value)
-    keep = e if value is e.value else ir.cast(e.dtype, value)
+    constant = isinstance(value, (ir.IntImm, ir.FloatImm))
+    keep = e if value is e.value and not constant else ir.cast(e.dtype, value)
     if not isinstance(keep, ir.Cast):
         return keep
     p = poly_of(cx, keep)

@@ -12,7 +12,17 @@ from weft.ir.arithmetic import *  # noqa: F403
 from weft.ir.arithmetic import __all__ as _constructors
 from weft.ir.deep import DeepPool, with_deep_stack
 from weft.ir.dispatch import Dispatch
-from weft.ir.dtype import DataType, DataTypeCode, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
+from weft.ir.dtype import (
+    DataType,
+    DataTypeCode,
+    HandleType,
+    ScalableLanes,
+    dtype_of,
+    is_float,
+    is_integer,
+    numpy_dtype,
+    with_lanes,
+)
 from weft.ir.dump import DumpPrograms, compilation, dumped
 from weft.ir.expr import (
     BaseFunc,
@@ -37,7 +47,7 @@ from weft.ir.expr import (
 from weft.ir.expr import Var as ExprVar
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
-from weft.ir.node import NO_ATTRS, Attrs, Node, Span, SubclassTable, make_node, set_printer
+from weft.ir.node import NO_ATTRS, Attrs, Node, Span, SubclassTable, make_node, own_name, set_printer
 from weft.ir.pass_config import ConfigOption, config_options, near_names, register_config_option
 from weft.ir.passes import (
     Pass,
@@ -82,7 +92,8 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
     "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool", "ConfigOption",
-    "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch", "DummyGlobalInfo", "DumpPrograms",
+    "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch",
+    "HandleType", "ScalableLanes", "own_name", "DummyGlobalInfo", "DumpPrograms",
     "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
     "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue", "PrintIR",
     "Sequential", "ShapeExpr", "ShapeType", "Span", "SubclassTable", "TensorType", "TimePasses", "Tuple",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 __all__ = ["Ambient", "CallersPool"]
 
@@ -19,7 +19,10 @@ T = TypeVar("T")
 class Ambient(Generic[T]):
     """The objects of one kind whose ``with`` blocks are open, innermost last."""
 
+    _BY_NAME: ClassVar[dict[str, Ambient[Any]]] = {}
+
     def __init__(self, name: str) -> None:
+        Ambient._BY_NAME[name] = self
         self._open: ContextVar[tuple[T, ...]] = ContextVar(name, default=())
 
     def enter(self, value: T) -> T:
@@ -33,6 +36,12 @@ class Ambient(Generic[T]):
         at = next((i for i in reversed(range(len(now))) if now[i] is value), None)
         if at is not None:
             self._open.set(now[:at] + now[at + 1 :])
+
+    @staticmethod
+    def current_of(name: str) -> Any:
+        """Return the innermost value of the kind that is called `name`, for whom it is defined above of."""
+        known = Ambient._BY_NAME.get(name)
+        return None if known is None else known.current
 
     @property
     def current(self) -> T | None:

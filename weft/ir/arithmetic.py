@@ -304,6 +304,8 @@ def cast(dtype: str, value: Any) -> PrimExpr:
         and (dt.is_float or (dt.is_integer and math.isfinite(value.value)))
     ):
         return const(float(numpy_dtype(dt).type(value.value)) if dt.is_float else int(value.value), dt)
+    if isinstance(value, Broadcast) and isinstance(value.value, (IntImm, FloatImm)):
+        return Broadcast(cast(dt.element, value.value), value.lanes)
     return Cast(dt, value)
 
 

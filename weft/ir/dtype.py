@@ -12,12 +12,15 @@ import numpy as np
 
 from weft.error import InvalidArgument
 
-__all__ = ["DataType", "DataTypeCode", "dtype_of", "is_float", "is_integer", "numpy_dtype", "with_lanes"]
+__all__ = [
+    "DataType", "DataTypeCode", "HandleType", "ScalableLanes", "dtype_of", "is_float", "is_integer", "numpy_dtype",
+    "with_lanes",
+]  # fmt: skip
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
 _CUSTOM = re.compile(r"^(custom\[\w+\])(\d+)(?:x(\d+))?$")
-_PATTERN = re.compile(rf"^(bool|handle|void|bfloat|{'|'.join(_FLOAT8)}|float|uint|int)(\d*)(?:x(\d+))?$")
+_PATTERN = re.compile(rf"^(bool|handle|void|bfloat|{'|'.join(_FLOAT8)}|float|uint|int)(\d*)(?:x(\d+|vscalex\d+))?$")
 _DEFAULT_BITS = {"bool": 8, "handle": 64, "void": 0, "int": 32, "uint": 32, "float": 32, **dict.fromkeys(_FLOAT8, 8)}
 _WIDTHS = {"float": (8, 16, 32, 64), "bfloat": (16,), "int": range(1, 129), "uint": range(1, 129)}
 _EXTENDED = {
@@ -41,6 +44,34 @@ class DataTypeCode(IntEnum):
     FLOAT8_E5M2FNUZ = 13
 
 
+class ScalableLanes(int):
+    """A number of lanes that is this often the length of the machine's vectors, in 128 bits: ``vscalex4``."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"vscalex{int(self)}"
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScalableLanes) and int(self) == int(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __mul__(self, other: Any) -> Any:
+        return ScalableLanes(int(self) * int(other))
+
+    __rmul__ = __mul__
+
+
 class DataType(str):
     """A data type: a string that knows its kind, bits and lanes.
 
@@ -55,9 +86,14 @@ class DataType(str):
 
     def __new__(cls, text: Any) -> DataType:
         """Return the data type that `text` spells, be it a string, a NumPy type or a data type."""
-        if type(text) is DataType:
+        if type(text) is DataType or isinstance(text, HandleType):
             return text
         return _parse(str(text))
+
+    @property
+    def dtype(self) -> DataType:
+        """The data type itself: of values with a type object, TVM's programs ask ``x.dtype.dtype``."""
+        return self
 
     @property
     def itemsize(self) -> int:
@@ -67,6 +103,8 @@ class DataType(str):
     @property
     def element(self) -> DataType:
         """The type of one lane."""
+        if isinstance(self.lanes, ScalableLanes):
+            return _parse(str(self).rpartition("xvscalex")[0])
         return self if self.lanes == 1 else _parse(str(self).rsplit("x", 1)[0])
 
     @property
@@ -90,6 +128,19 @@ class DataType(str):
         return self.code in ("int", "uint")
 
 
+class HandleType(DataType):
+    """The type of a pointer that knows what it points to: ``ty`` is its type. It compares as ``handle``."""
+
+    ty: Any
+    __slots__ = ("ty",)
+
+    def __new__(cls, ty: Any) -> HandleType:
+        """Make the type of a pointer to `ty`."""
+        made = str.__new__(cls, "handle")
+        made.code, made.bits, made.lanes, made.ty = "handle", _DEFAULT_BITS["handle"], 1, ty
+        return made
+
+
 @cache
 def _parse(text: str) -> DataType:
     match = _PATTERN.match(text) or _CUSTOM.match(text)
@@ -103,7 +154,7 @@ def _parse(text: str) -> DataType:
     dt = str.__new__(DataType, text)
     dt.code = code
     dt.bits = int(bits) if bits else _DEFAULT_BITS[code]
-    dt.lanes = int(lanes) if lanes else 1
+    dt.lanes = ScalableLanes(lanes[7:]) if lanes and lanes[0] == "v" else int(lanes or 1)
     allowed = _WIDTHS.get(code)
     if (allowed is not None and dt.bits not in allowed) or dt.lanes < 1:
         raise InvalidArgument(f"unknown data type '{text}'", help=f"there is no {code} of this width")

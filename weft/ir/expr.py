@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from weft.ir.dtype import numpy_dtype
-from weft.ir.node import NO_ATTRS, Attrs, Node
+from weft.ir.node import NO_ATTRS, Attrs, Node, own_name
 from weft.ir.scalar import Op, PrimExpr, const
 from weft.ir.types import PrimType, ShapeType, Type, as_shape, tensor_type
 from weft.runtime import constant_view
@@ -48,12 +48,17 @@ class BaseFunc(TypedExpr, abstract=True):
 
     def with_attr(self, key: Any, value: Any = None) -> Any:
         """Return a copy with one attribute (or, from a dict, several) set."""
-        from_dict = key if isinstance(key, dict) else {key: value}
+        from_dict = {own_name(k): v for k, v in (key if isinstance(key, dict) else {key: value}).items()}
         return self.replace(attrs=self.attrs.with_(**from_dict))  # type: ignore[attr-defined]
 
     def without_attr(self, key: str) -> Any:
         """Return a copy without an attribute."""
-        return self.replace(attrs=self.attrs.without(key))  # type: ignore[attr-defined]
+        return self.replace(attrs=self.attrs.without(own_name(key)))  # type: ignore[attr-defined]
+
+    @property
+    def ty_of_references(self) -> Type | None:
+        """The type of variables that stand for the function; None where each call says what it gives."""
+        return self.ty
 
     @staticmethod
     def global_var_class() -> type[GlobalVar]:

@@ -9,12 +9,16 @@ constants).
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
 from msgspec.structs import force_setattr
+from tvm_ffi import Map
 
-__all__ = ["Attrs", "NoField", "Node", "NodeMeta", "Span", "SubclassTable", "kinds", "make_node", "saved_fields"]
+__all__ = [
+    "Attrs", "NoField", "Node", "NodeMeta", "Span", "SubclassTable", "kinds", "make_node", "own_name", "saved_fields",
+]  # fmt: skip
 
 _BY_NAME: dict[str, type[Node]] = {}
 _ABSTRACT: set[type] = set()
@@ -168,62 +172,91 @@ def set_printer(printer: Any) -> None:
     _PRINTER[0] = printer
 
 
+class _Pairs(tuple[tuple[str, Any], ...]):
+    """Names with values: a tuple, which may be called as the method of mappings is."""
+
+    __slots__ = ()
+
+    def __call__(self) -> _Pairs:
+        return self
+
+
+def own_name(key: str) -> str:
+    """Return the name that an attribute has here, of TVM's newer one: ``tirx.noalias``, ``s_tir.x``."""
+    return f"tir.{key.partition('.')[2]}" if key.startswith(("tirx.", "s_tir.")) else key
+
+
 class Attrs(Node):
     """Named attributes of a call, function or loop: an immutable mapping in insertion order.
 
     Values are nodes, tuples, ``str``, ``int``, ``float``, ``bool`` or ``None``.
     """
 
-    items: tuple[tuple[str, Any], ...] = ()
+    pairs: tuple[tuple[str, Any], ...] = ()
 
     @staticmethod
     def of(mapping: Any = None, **kwargs: Any) -> Attrs:
         """Make attributes from a mapping and keyword arguments; lists become tuples."""
         if isinstance(mapping, Attrs):
-            mapping = dict(mapping.items)
+            mapping = dict(mapping.pairs)
         merged = {**(mapping or {}), **kwargs}
         return Attrs(tuple((str(k), _freeze(v)) for k, v in merged.items())) if merged else NO_ATTRS
 
+    @property
+    def items(self) -> _Pairs:
+        """The names with their values in order; ``attrs.items()`` is the same."""
+        return _Pairs(self.pairs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of `key`, or `default`."""
-        for k, v in self.items:
+        for k, v in self.pairs:
             if k == key:
                 return v
-        return default
+        own = own_name(key)
+        return default if own == key else self.get(own, default)
 
     def __getitem__(self, key: str) -> Any:
-        for k, v in self.items:
+        for k, v in self.pairs:
             if k == key:
                 return v
+        if own_name(key) != key:
+            return self[own_name(key)]
         raise KeyError(key)
 
     def __getattr__(self, key: str) -> Any:
-        for k, v in self.items:
+        for k, v in self.pairs:
             if k == key:
                 return v
-        raise AttributeError(f"no attribute '{key}'; there are: {', '.join(k for k, _ in self.items) or 'none'}")
+        raise AttributeError(f"no attribute '{key}'; there are: {', '.join(k for k, _ in self.pairs) or 'none'}")
 
     def __contains__(self, key: object) -> bool:
-        return any(k == key for k, _ in self.items)
+        return any(k == key for k, _ in self.pairs) or (
+            isinstance(key, str) and own_name(key) != key and own_name(key) in self
+        )
 
     def __len__(self) -> int:
-        return len(self.items)
+        return len(self.pairs)
 
     def __bool__(self) -> bool:
-        return bool(self.items)
+        return bool(self.pairs)
 
     def keys(self) -> tuple[str, ...]:
         """Return the names in order."""
-        return tuple(k for k, _ in self.items)
+        return tuple(k for k, _ in self.pairs)
 
     def with_(self, **kwargs: Any) -> Attrs:
         """Return a copy with some values set; a value of ``None`` is kept as a value."""
-        return Attrs.of(dict(self.items), **kwargs)
+        return Attrs.of(dict(self.pairs), **kwargs)
 
     def without(self, *names: str) -> Attrs:
         """Return a copy without some names."""
-        return Attrs(tuple((k, v) for k, v in self.items if k not in names))
+        return Attrs(tuple((k, v) for k, v in self.pairs if k not in names))
 
+
+Map.register(Attrs)  # pyright: ignore[reportAttributeAccessIssue] - as every abstract base class
 
 NO_ATTRS = Attrs(())
 

@@ -27,8 +27,8 @@ _OPTIONS = {
     "tir.LoopPartition": ConfigOption({"partition_const_loop": bool}, {}, "options of LoopPartition"),
     "tir.InjectDoubleBuffer": ConfigOption({"split_loop": int}, {}, "options of InjectDoubleBuffer"),
     "tir.UnrollLoop": ConfigOption(
-        {"auto_max_step": int, "auto_max_depth": int, "auto_max_extent": int, "explicit_unroll": bool}, {},
-        "options of UnrollLoop"),
+        {"auto_max_step": int, "auto_max_depth": int, "auto_max_extent": int, "explicit_unroll": bool,
+         "unroll_local_access": bool}, {}, "options of UnrollLoop"),
     "tir.add_lower_pass": ConfigOption(Collection, (), "pairs (phase, pass): passes of the user's, behind a phase"),
     "tir.disable_cse_tir": ConfigOption(bool, True, "whether CommonSubexprElim is left out"),
     "tir.disable_storage_rewrite": ConfigOption(bool, False, "whether StorageRewrite is left out"),

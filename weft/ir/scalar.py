@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
-from weft.ir.dtype import DataType, dtype_of
+from weft.ir.dtype import DataType, ScalableLanes, dtype_of
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 
 __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
     "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
     "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "make_exprs",
+    "as_expr", "as_int", "const",
+    "lanes_from", "vscale", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "make_exprs",
 ]  # fmt: skip
 
 
@@ -313,6 +314,23 @@ class Let(PrimExpr):
         return self.body.dtype
 
 
+def vscale() -> PrimExpr:
+    """Return how often 128 bits the machine's vectors are long, which is known when the program runs."""
+    return CallIntrin("int32", Op.get("tir.vscale"), ())
+
+
+def lanes_from(value: Any) -> Any:
+    """Return a number of lanes: a constant, or a multiple of :func:`vscale`; None where it is neither."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, IntImm):
+        return value.value
+    if isinstance(value, Mul):
+        a, b = (value.b, value.a) if isinstance(value.a, IntImm) else (value.a, value.b)
+        return ScalableLanes(b.value) if isinstance(b, IntImm) and lanes_from(a) == ScalableLanes(1) else None
+    return ScalableLanes(1) if isinstance(value, CallIntrin) and value.op is Op.get("tir.vscale") else None
+
+
 class Ramp(PrimExpr):
     """The vector ``base, base + stride, ...`` of `lanes` values."""
 
@@ -326,6 +344,9 @@ class Ramp(PrimExpr):
         if not isinstance(given.base, PrimExpr) or not isinstance(given.stride, PrimExpr):
             like = getattr(given.base, "dtype", None) or getattr(given.stride, "dtype", None)
             make_exprs(self, like, "base", "stride")
+
+        if type(self.lanes) is not int:
+            force_setattr(self, "lanes", lanes_from(self.lanes))
 
     @property
     def dtype(self) -> str:
@@ -343,6 +364,8 @@ class Broadcast(PrimExpr):
         """Make an expression of a number."""
         if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
             make_exprs(self, None, "value")
+        if type(self.lanes) is not int:
+            force_setattr(self, "lanes", lanes_from(self.lanes))
 
     @property
     def dtype(self) -> str:

@@ -67,7 +67,9 @@ class _Writer:
 
     def _add(self, node: Node) -> None:
         cls = type(node)
-        fields = {f: self.value(x) for f in _fields(cls) if (x := getattr(node, f)) is not None}
+        names = _fields(cls)
+        required = names[: len(names) - len(getattr(cls, "__struct_defaults__", names))]
+        fields = {f: self.value(x) for f in names if (x := getattr(node, f)) is not None or f in required}
         self._numbers[id(node)] = len(self.nodes)
         self._keep.append(node)
         self.nodes.append([f"{cls.__module__.removeprefix('weft.')}.{cls.__name__}", fields])

@@ -215,7 +215,7 @@ class _Equal:
         elif kind == _ATTRS:
             if set(a.keys()) != set(b.keys()):
                 raise _Mismatch(where, a.keys(), b.keys(), " (names of attributes)")
-            for k, v in reversed(a.items):
+            for k, v in reversed(a.pairs):
                 self.stack.append((v, b[k], (where, f"[{k!r}]"), defining))
         else:
             self._tensors(a.data, b.data, (where, ".data"))
@@ -404,7 +404,7 @@ def _encode_leaf(plan: _Plan, v: Any, stack: list[Any], out: list[bytes]) -> Non
     elif plan.kind == _NAMED:
         out.append(plan.tag + _name_of(v).encode() + b";")
     elif plan.kind == _ATTRS:
-        items = sorted(v.items, key=lambda kv: kv[0])
+        items = sorted(v.pairs, key=lambda kv: kv[0])
         out.append(b"{%d:" % len(items))
         for k, x in reversed(items):
             stack += (x, k)

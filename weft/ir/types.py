@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
-from weft.ir.dtype import DataType
+from weft.ir.dtype import DataType, HandleType
 from weft.ir.node import Node
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
 
@@ -36,12 +36,29 @@ class PrimType(Type):
     dtype: str
     value: PrimExpr | None = None
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same data type; a data type in words is one, too."""
+        if isinstance(other, PrimType):
+            return self.dtype == other.dtype and self.value is other.value
+        return str(self.dtype) == other if isinstance(other, str) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self.dtype))
+
 
 class PointerType(Type):
     """A pointer to elements, in a memory scope."""
 
     element_type: Type
     storage_scope: str = "global"
+
+
+def _scalar_type(expr: PrimExpr) -> Any:
+    """The type: of a pointer that knows it, to what; of anything else, the data type."""
+    return expr.dtype.ty if isinstance(expr.dtype, HandleType) else PrimType(expr.dtype)
+
+
+PrimExpr.ty = property(_scalar_type)  # type: ignore[attr-defined]
 
 
 class VDevice(Node):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.ir import PrimExpr, Var, walk
-from weft.te.stage import Stage
+from weft.ir import PrimExpr, Var, is_const_int, walk
+from weft.te.stage import AttachType, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp
 from weft.tir import ProducerLoad
@@ -35,9 +35,10 @@ def is_broadcast(stage: Stage) -> bool:
     place: dict[PrimExpr, int] = {iv.var: i for i, iv in enumerate(stage.axis)}
 
     def in_order(indices: tuple[PrimExpr, ...]) -> bool:
-        if not all(isinstance(i, Var) and i in place for i in indices):
+        running = [i for i in indices if not is_const_int(i, 0)]  # a dimension of one element
+        if not all(isinstance(i, Var) and i in place for i in running):
             return False
-        places = [place[i] for i in indices]
+        places = [place[i] for i in running]
         return places == sorted(set(places))
 
     return is_injective(stage) and all(in_order(ix) for ix in _reads(stage))
@@ -46,7 +47,12 @@ def is_broadcast(stage: Stage) -> bool:
 def _inline(schedule: Schedule, chosen: Callable[[Stage], bool]) -> None:
     for stage in schedule.stages:
         readers = schedule.consumers(stage)
-        free = stage.attach_type == "root" and not stage.is_output and stage.scope == "global" and not stage.relations
+        free = (
+            stage.placement[0] == AttachType.GROUP_ROOT
+            and not stage.is_output
+            and stage.scope == "global"
+            and not stage.relations
+        )
         if free and readers and all(isinstance(r.op, ComputeOp) for r in readers) and chosen(stage):
             stage.compute_inline()
 

@@ -10,20 +10,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_ffi import Map
+
 from weft.arith import Analyzer, IntervalSet
 from weft.arith import union as union_of
 from weft.error import ScheduleError
 from weft.ir import IntImm, IterVar, PrimExpr, Range, as_int, cast, const, floordiv, floormod, substitute, walk
-from weft.te.stage import Split, Stage
+from weft.te.stage import AttachType, Fuse, Singleton, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
-from weft.tir import ProducerLoad
+from weft.tir import ProducerLoad, RegionRead
 
 __all__ = ["Bounds", "InferBound", "enclosing_loops", "root_values"]
 
 
 class Bounds(dict[IterVar, Range]):
-    """The range of each iteration variable."""
+    """The range of each iteration variable: a map, as TVM's programs ask for."""
+
+
+Map.register(Bounds)  # pyright: ignore[reportAttributeAccessIssue] - as every abstract base class
 
 
 def InferBound(sch: Schedule) -> Bounds:
@@ -42,7 +47,7 @@ def InferBound(sch: Schedule) -> Bounds:
     sch.normalize()
     bounds = Bounds()
     for stage in reversed(sch.stages):
-        if stage.attach_type == "inline" or isinstance(stage.origin_op, PlaceholderOp):
+        if stage.attach_type == AttachType.INLINE or isinstance(stage.origin_op, PlaceholderOp):
             continue
         analyzer = Analyzer()
         for iv, dom in _axis_ranges(sch, stage, bounds, analyzer).items():
@@ -75,9 +80,10 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
         axis = stage.origin_op.scan_axis
         assert axis is not None and axis.dom is not None
         return {axis: axis.dom}
-    if stage.attach_type != "scope":
+    if not stage.is_attached and (stage.is_output or not sch.consumers(stage)):
         return whole  # type: ignore[return-value]
-    scan = stage.attach_stage.origin_op if stage.attach_stage is not None else None
+    _, parent, at = stage.placement
+    scan = parent.origin_op if parent is not None else None
     if isinstance(scan, ScanOp) and any(t.op is stage.origin_op for t in scan.update):  # one row a step
         axis, first = scan.scan_axis, stage.axis[0]
         assert axis is not None and axis.dom is not None
@@ -86,11 +92,11 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
     fixed = {iv for parent, iv in enclosing_loops(stage) if not _shared_over(stage, parent, iv)}
     regions: list[list[IntervalSet]] = [[] for _ in stage.axis]
     for consumer in sch.consumers(stage):
-        if consumer.attach_type == "inline":
+        if consumer.attach_type == AttachType.INLINE:
             continue
-        if not _is_inside(consumer, stage):
+        if at is not None and parent is not None and not _is_inside(consumer, stage):
             raise ScheduleError(
-                f"'{stage.name}' runs inside '{stage.attach_ivar.var.name}' of '{stage.attach_stage.name}', "  # type: ignore[union-attr]
+                f"'{stage.name}' runs inside '{at.var.name}' of '{parent.name}', "
                 f"but '{consumer.name}' reads it outside",
                 help=f"compute '{stage.name}' around all of them, or '{consumer.name}' inside that loop too",
             )
@@ -111,6 +117,8 @@ def _shared_over(stage: Stage, parent: Stage, iv: IterVar) -> bool:
     thread = parent.attr(iv).bind_thread
     if thread is None or stage.scope.startswith(("local", "wmma")):
         return False
+    if stage.scope.startswith("warp"):
+        return thread.thread_tag == "threadIdx.x"
     return not (stage.scope.startswith("shared") and thread.thread_tag.startswith("blockIdx"))
 
 
@@ -124,8 +132,8 @@ def _within(whole: Range, part: Range, an: Analyzer) -> Range:
 def enclosing_loops(stage: Stage) -> list[tuple[Stage, IterVar]]:
     """List the loops of other stages that a stage runs inside, innermost first."""
     result: list[tuple[Stage, IterVar]] = []
-    while stage.attach_type == "scope":
-        parent, at = stage.attach_stage, stage.attach_ivar
+    while stage.is_attached:
+        _, parent, at = stage.placement
         assert parent is not None and at is not None
         if not any(iv is at for iv in parent.leaf_iter_vars):
             raise ScheduleError(
@@ -140,9 +148,8 @@ def enclosing_loops(stage: Stage) -> list[tuple[Stage, IterVar]]:
 
 def _is_inside(consumer: Stage, stage: Stage) -> bool:
     """Whether a consumer runs within the loop that `stage` is computed at."""
-    if consumer is stage.attach_stage:
-        return True
-    return any(iv is stage.attach_ivar for _, iv in enclosing_loops(consumer))
+    _, parent, at = stage.placement
+    return consumer is parent or any(iv is at for _, iv in enclosing_loops(consumer))
 
 
 def _region_read(
@@ -157,13 +164,53 @@ def _region_read(
         if iv not in fixed
     }
     values = root_values(consumer, bounds)
-    mapping = {iv.var: value for iv, value in values.items()}
+    mapping: dict[Any, PrimExpr] = {iv.var: value for iv, value in values.items()}
+    threads = _own_threads(stage, consumer)
+    running = {v: r for v, r in running.items() if v not in threads}
     result: list[list[IntervalSet]] = [[] for _ in stage.axis]
     for node in walk(consumer.body):
-        if isinstance(node, ProducerLoad) and node.producer.op is stage.origin_op:
-            for axis, index in enumerate(node.indices):
-                result[axis].append(an.int_set(substitute(index, mapping), running))
+        read = node.load if isinstance(node, RegionRead) else node
+        if not isinstance(read, ProducerLoad) or read.producer.op is not stage.origin_op:
+            continue
+        for axis, index in enumerate(read.indices):
+            ends = [index, index + node.extents[axis] - 1] if isinstance(node, RegionRead) else [index]
+            sets = [an.int_set(substitute(substitute(e, mapping), threads), running) for e in ends]
+            result[axis].append(_inside_shape(union_of(sets, an), read.producer.shape[axis], an))
     return result
+
+
+def _own_threads(stage: Stage, consumer: Stage) -> dict[Any, PrimExpr]:
+    """Map loops of a consumer that run on the threads that `stage` runs on to the loops around it on these threads."""
+
+    def identity(thread: IterVar) -> Any:  # virtual threads are those of one axis, whatever its tag
+        return thread.thread_tag if "Idx" in thread.thread_tag else thread
+
+    around = {
+        identity(thread): iv.var
+        for parent, iv in enclosing_loops(stage)
+        if (thread := parent.attr(iv).bind_thread) is not None and not _shared_over(stage, parent, iv)
+    }
+    own: dict[Any, PrimExpr] = {}
+    for iv in consumer.leaf_iter_vars:
+        thread = consumer.attr(iv).bind_thread
+        var = around.get(identity(thread)) if thread is not None else None
+        if var is not None and var is not iv.var:
+            own[iv.var] = cast(iv.var.dtype, var)
+    return own
+
+
+def _inside_shape(read: IntervalSet, extent: PrimExpr, an: Analyzer) -> IntervalSet:
+    """Return what is read, or the whole dimension where that is provably no more."""
+    if not read.has_lower_bound and not read.has_upper_bound:
+        return IntervalSet(const(0, extent.dtype), an.simplify(extent - 1))
+    if (
+        read.has_lower_bound
+        and read.has_upper_bound
+        and an.can_prove(read.min_value <= 0)
+        and an.can_prove(read.max_value >= extent - 1)
+    ):
+        return IntervalSet(const(0, extent.dtype), an.simplify(extent - 1))
+    return read
 
 
 def _pass_down(stage: Stage, bounds: Bounds, an: Analyzer) -> None:
@@ -174,6 +221,8 @@ def _pass_down(stage: Stage, bounds: Bounds, an: Analyzer) -> None:
             outer, inner = _split_extents(stage, r, extent, an)
             zero = const(0, r.parent.var.dtype)
             bounds[r.outer], bounds[r.inner] = Range.from_min_extent(zero, outer), Range.from_min_extent(zero, inner)
+        elif isinstance(r, Singleton):
+            bounds[r.iter] = Range.from_min_extent(const(0), const(1))
         else:
             dtype = r.fused.var.dtype
             extent = an.simplify(cast(dtype, bounds[r.outer].extent) * cast(dtype, bounds[r.inner].extent))
@@ -208,7 +257,7 @@ def root_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | 
     for r in reversed(stage.relations):
         if isinstance(r, Split):
             values[r.parent] = values[r.outer] * bounds[r.inner].extent + values[r.inner]
-        else:
+        elif isinstance(r, Fuse):
             fused, inner = values[r.fused], cast(r.fused.var.dtype, bounds[r.inner].extent)
             values[r.outer] = cast(r.outer.var.dtype, floordiv(fused, inner))
             values[r.inner] = cast(r.inner.var.dtype, floormod(fused, inner))

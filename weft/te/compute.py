@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
-from weft.tir import CommReducer, Evaluate, Reduce, Stmt, decl_buffer
+from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, TensorSlice
+from weft.tir import CommReducer, Evaluate, IntrinCall, Reduce, Stmt, decl_buffer
 
 __all__ = [
     "comm_reducer", "compute", "extern", "highest", "lowest", "max", "min", "placeholder", "prod", "reduce_axis",
@@ -82,14 +83,19 @@ def compute(
         One tensor for each expression.
     """
     dims = _dims(shape)
-    names = _index_names(fcompute, len(dims), varargs_names)
+    names, taken = _index_names(fcompute, len(dims), varargs_names)
     axis = tuple(
         ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(n, d.dtype))
         for n, d in zip(names, dims, strict=True)
     )
-    body = fcompute(*[iv.var for iv in axis])
-    several = isinstance(body, (tuple, list))
-    exprs = tuple(_element(name, b) for b in (body if several else (body,)))
+    body = fcompute(*[iv.var for iv in axis[:taken]])
+    called = isinstance(body, tuple) and body and isinstance(body[0], IntrinCall)
+    if called:
+        body = tuple(_called_over(call, len(dims) - taken) for call in body)
+    elif taken < len(dims):
+        raise _other_rank(len(dims), taken)
+    several = isinstance(body, (tuple, list)) and not (called and len(body) == 1)
+    exprs = tuple(_element(name, b) for b in (body if isinstance(body, (tuple, list)) else (body,)))
     if len(exprs) != 1:
         _check_outputs(name, exprs)
     op = ComputeOp(name, _tagged(tag), ir.Attrs.of(attrs), axis=axis, body=exprs)
@@ -127,23 +133,29 @@ def _tagged(tag: str) -> str:
     return tag or _TAG.current or ""
 
 
-def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) -> list[str]:
+def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) -> tuple[list[str], int]:
+    """Return the names of the axes, and how many of them the function takes: an intrinsic's own have no index."""
     code = getattr(fcompute, "__code__", None)
     if code is None or inspect.ismethod(fcompute):
-        return [f"i{i}" for i in range(ndim)]
+        return [f"i{i}" for i in range(ndim)], ndim
     positional = list(code.co_varnames[: code.co_argcount])
-    if len(positional) == ndim and not code.co_flags & inspect.CO_VARARGS:
-        return positional
     if code.co_flags & inspect.CO_VARARGS:
         rest = list(varargs_names or [f"i{i}" for i in range(ndim - len(positional))])
-        return positional[:ndim] + rest
+        return positional[:ndim] + rest, ndim
     required = len(positional) - len(fcompute.__defaults__ or ())  # type: ignore[attr-defined]
-    if required <= ndim <= len(positional):
-        return positional[:ndim]
-    raise InvalidArgument(
-        "the compute function takes another number of indices",
-        expected=f"{ndim} (the rank)",
-        found=f"{len(positional)}",
+    if required > ndim:
+        raise _other_rank(ndim, len(positional))
+    names = positional[:ndim]
+    return names + [f"ax{i}" for i in range(len(names), ndim)], len(names)
+
+
+def _called_over(call: IntrinCall, own_axes: int) -> IntrinCall:
+    return IntrinCall(call.intrin, call.reads, call.scalars, call.axis, own_axes, call.value_index)
+
+
+def _other_rank(ndim: int, found: int) -> InvalidArgument:
+    return InvalidArgument(
+        "the compute function takes another number of indices", expected=f"{ndim} (the rank)", found=str(found)
     )
 
 
@@ -186,10 +198,16 @@ def comm_reducer(
     Returns
     -------
     callable
-        ``reducer(expr, axis, where=None, init=None)``; with tuples it returns one expression for each component.
+        ``reducer(expr, axis, where=None, init=None)``; with tuples it returns one expression for each component. Of
+        values alone, ``reducer(a, b, ...)``, it is their combination.
     """
 
-    def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    def reducer(expr: Any, *rest: Any, **named: Any) -> Any:
+        if rest and _is_operand(rest[0]):  # values, and no axes
+            return reduce(fcombine, map(ir.as_expr, (expr, *rest)))
+        return reduction(expr, *rest, **named)
+
+    def reduction(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
         several = isinstance(expr, (tuple, list))
         source = tuple(map(ir.as_expr, _listed(expr)))
         dtypes = [e.dtype for e in source]
@@ -213,8 +231,13 @@ def comm_reducer(
         )
         return parts if several else parts[0]
 
-    reducer.__name__ = name
+    reducer.__name__ = reduction.__name__ = name
     return reducer
+
+
+def _is_operand(value: Any) -> bool:
+    """Whether a reducer's second argument is a value to combine, and no axis."""
+    return isinstance(value, (ir.PrimExpr, int, float, TensorSlice)) and not isinstance(value, ir.IterVar)
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

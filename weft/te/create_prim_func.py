@@ -5,7 +5,7 @@ A tensor-expression graph becomes a TIR function of blocks, one loop nest a stag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weft import ir, tir
@@ -31,7 +31,7 @@ def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = Non
     args : sequence of Tensor or Var
         The parameters in order: placeholders are inputs, other tensors outputs, variables scalars.
     index_dtype_override : str, optional
-        The data type of all loop variables; by default that of the extents.
+        The data type of all loop variables, indices and constant extents; by default that of the extents.
 
     Returns
     -------
@@ -40,6 +40,9 @@ def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = Non
     """
     flat = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else (arg,))]
     state = _State(flat, index_dtype_override)
+    for op in _topological(flat):
+        if isinstance(op, ScanOp):
+            _scan(op, state)
     stages = [s for op in _topological(flat) for s in _STAGE(op, state)]
     params: list[ir.Var] = []
     buffer_map: list[tuple[ir.Var, tir.Buffer]] = []
@@ -54,7 +57,7 @@ def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = Non
         else:
             raise InvalidArgument("create_prim_func takes tensors and variables", found=repr(arg))
     root = tir.Block((), (), (), "root", tir.seq(*stages), None, tuple(state.intermediates))
-    attrs = ir.Attrs.of({"global_symbol": "main", "tir.noalias": True})
+    attrs = ir.Attrs.of({"global_symbol": "main", "tir.noalias": True, **_layout_free(flat, state)})
     return tir.PrimFunc(tuple(params), tir.BlockRealize((), ir.TRUE, root), None, tuple(buffer_map), attrs)
 
 
@@ -82,12 +85,36 @@ class _State:
         """Return the buffer of a tensor, allocating an intermediate where it is no argument."""
         known = self.buffers.get(tensor)
         if known is None:
-            known = tir.decl_buffer(tensor.shape, tensor.dtype, self.unique(tensor.name))
+            shape = [self.index(d) for d in tensor.shape]
+            known = tir.decl_buffer(shape, tensor.dtype, self.unique(tensor.name))
             self.buffers[tensor] = known
             self.tensors.append(tensor)
             if tensor not in self.arguments:
                 self.intermediates.append(known)
         return known
+
+    def index(self, expr: ir.PrimExpr) -> ir.PrimExpr:
+        """Return an index or extent in the data type of indices."""
+        return (
+            expr if self.index_dtype is None or ir.DataType(expr.dtype).lanes > 1 else ir.cast(self.index_dtype, expr)
+        )
+
+    def at(self, expr: Any, env: Mapping[ir.Var, ir.PrimExpr]) -> Any:
+        """Return an expression over tensors and axes as one over buffers and the variables of a block."""
+        found = ir.substitute(self.loads(expr), env)
+        return found if self.index_dtype is None else ir.rewrite(found, self._fitted)
+
+    def _fitted(self, node: Any) -> Any:
+        """Let operands agree where some have taken the data type of indices."""
+        if isinstance(node, tir.BufferLoad):
+            return tir.BufferLoad(node.buffer, tuple(map(self.index, node.indices)), node.predicate)
+        if isinstance(node, (ir.BinaryOp, ir.CmpOp)) and node.a.dtype != node.b.dtype:
+            return type(node)(*ir.unify_dtypes(node.a, node.b))
+        if isinstance(node, ir.Select) and node.true_value.dtype != node.false_value.dtype:
+            return ir.Select(node.condition, *ir.unify_dtypes(node.true_value, node.false_value))
+        if isinstance(node, ir.CallIntrin) and node.op is ir.Op.get("tir.if_then_else"):
+            return ir.if_then_else(*node.args) if node.args[1].dtype != node.args[2].dtype else node
+        return ir.cast(node.dtype, node.value) if isinstance(node, ir.Cast) else node
 
     def loads(self, expr: Any) -> Any:
         """Replace reads of tensors by reads of buffers."""
@@ -112,7 +139,7 @@ def _topological(args: Sequence[Any]) -> list[Operation]:
         elif op not in done:
             done.add(op)
             stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(op.input_tensors()))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors))
     return order
 
 
@@ -133,13 +160,13 @@ def _placeholder(op: PlaceholderOp, state: _State) -> list[tir.Stmt]:
 def _compute(op: ComputeOp, state: _State) -> list[tir.Stmt]:
     if isinstance(op.body[0], tir.Reduce):
         return [_nest(op, state, op.axis, op.body[0].axis, lambda env: _reduction(op, state, env))]
-    outputs = [(state.buffer(op.output(i)), state.loads(b)) for i, b in enumerate(op.body)]
+    outputs = [(state.buffer(op.output(i)), b) for i, b in enumerate(op.body)]
+    for _, b in outputs:
+        state.loads(b)  # inputs have their buffers, in order, before the block does
 
     def body(env: dict[ir.Var, ir.PrimExpr]) -> tuple[tir.Stmt, tir.Stmt | None]:
         indices = tuple(env[iv.var] for iv in op.axis)
-        return tir.seq(
-            *[tir.BufferStore(b, ir.cast(b.dtype, ir.substitute(e, env)), indices) for b, e in outputs]
-        ), None
+        return tir.seq(*[tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices) for b, e in outputs]), None
 
     if any(isinstance(n, tir.Reduce) for b in op.body for n in ir.walk(b)):
         raise InvalidArgument(
@@ -156,17 +183,14 @@ def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> 
     indices = tuple(env[iv.var] for iv in op.axis)
     inits = reduce.init or reduce.combiner.identity_element
     init = tir.seq(
-        *[
-            tir.BufferStore(b, ir.cast(b.dtype, ir.substitute(state.loads(e), env)), indices)
-            for b, e in zip(buffers, inits, strict=True)
-        ]
+        *[tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices) for b, e in zip(buffers, inits, strict=True)]
     )
-    sources = [ir.substitute(state.loads(e), env) for e in reduce.source]
+    sources = [state.at(e, env) for e in reduce.source]
     values = {
         **{v: tir.BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)},
         **dict(zip(reduce.combiner.rhs, sources, strict=True)),
     }
-    results = [ir.substitute(r, values) for r in reduce.combiner.result]
+    results = [ir.substitute(state.at(r, env), values) for r in reduce.combiner.result]
     if len(buffers) == 1:
         update: tir.Stmt = tir.BufferStore(buffers[0], ir.cast(buffers[0].dtype, results[0]), indices)
     else:
@@ -175,7 +199,7 @@ def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> 
         update = tir.seq(*[tir.BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
         for t, r in reversed(list(zip(temps, results, strict=True))):
             update = tir.LetStmt(t, r, update)
-    condition = ir.substitute(state.loads(reduce.condition), env)
+    condition = state.at(reduce.condition, env)
     if condition is not ir.TRUE and not (hasattr(condition, "value") and condition.value):
         update = tir.IfThenElse(condition, update)
     return update, init
@@ -195,12 +219,12 @@ def _nest(
         var = ir.Var("v_" + iv.var.name, dtype)
         loops.append((ir.Var(iv.var.name, dtype), dom.min, dom.extent))
         block_vars.append(ir.IterVar(dom, var, kind))
-        env[iv.var] = var if iv.var.dtype == dtype else ir.cast(iv.var.dtype, var)
+        env[iv.var] = var if state.index_dtype or iv.var.dtype == dtype else ir.cast(iv.var.dtype, var)
     body, init = make_body(env)
     writes = tuple(
         _region(state.buffer(op.output(i)), [tuple(env[iv.var] for iv in axis)]) for i in range(op.num_outputs)
     )
-    reads = _reads(body, {r.buffer for r in writes} if init is not None else set())
+    reads = _reads((init, body), {r.buffer for r in writes} if init is not None else set())
     block = tir.Block(
         tuple(block_vars),
         reads,
@@ -208,6 +232,7 @@ def _nest(
         state.unique("B_" + op.name) if op.name == "root" else op.output(0).name,
         body,
         init,
+        annotations=_block_attrs(op, state),
     )
     stmt: tir.Stmt = tir.BlockRealize(tuple(v for v, _, _ in loops), ir.TRUE, block)
     for loop_var, low, extent in reversed(loops):
@@ -215,7 +240,23 @@ def _nest(
     return stmt
 
 
-def _reads(body: tir.Stmt, exclude: set[tir.Buffer]) -> tuple[tir.BufferRegion, ...]:
+_LAYOUT_FREE = "layout_free_placeholders"
+
+
+def _layout_free(args: Sequence[Any], state: _State) -> dict[str, Any]:
+    """Say which arguments may have another layout: those that an operation says so of."""
+    free = {t for op in _topological(args) for t in op.attrs.get(_LAYOUT_FREE, ())}
+    places = tuple(i for i, a in enumerate(args) if isinstance(a, Tensor) and a in free)
+    return {"layout_free_buffers": places} if places else {}
+
+
+def _block_attrs(op: Operation, state: _State) -> ir.Attrs:
+    """Return the annotations of a block: the intermediate tensors that may have another layout."""
+    free = tuple(state.buffer(t) for t in op.attrs.get(_LAYOUT_FREE, ()) if t not in state.arguments)
+    return ir.Attrs.of({_LAYOUT_FREE: free}) if free else ir.NO_ATTRS
+
+
+def _reads(body: Any, exclude: set[tir.Buffer]) -> tuple[tir.BufferRegion, ...]:
     """The regions that a block body reads: exact points where all loads of a buffer agree, else whole dimensions."""
     found: dict[tir.Buffer, list[tuple[ir.PrimExpr, ...]]] = {}
     for node in ir.walk(body):
@@ -260,6 +301,6 @@ def _whole(buffer: tir.Buffer) -> tir.BufferRegion:
 @_STAGE.on(ScanOp)
 def _scan(op: ScanOp, state: _State) -> list[tir.Stmt]:
     raise InvalidArgument(
-        f"'{op.name}': a scan cannot become blocks",
+        f"Unsupported Operation: te.ScanOp. The scan '{op.name}' cannot become blocks",
         help="use te.create_schedule and tvm.lower, or write the recurrence with te.extern",
     )

@@ -59,10 +59,10 @@ def _parts(
     part = IterVar(
         Range.from_min_extent(const(0, axis.var.dtype), extents[axis]), Var(axis.var.name + "_rf", axis.var.dtype)
     )
-    inner = {
-        iv: IterVar(
-            Range.from_min_extent(const(0, iv.var.dtype), extents[iv]), Var(iv.var.name, iv.var.dtype), "reduce"
-        )
+    inner = {  # an axis that nothing was said of stays the axis that it is
+        iv: iv
+        if any(iv is own for own in stage.reduce_axis)
+        else IterVar(Range.from_min_extent(const(0, iv.var.dtype), extents[iv]), iv.var, "reduce")
         for iv in leaves
         if iv is not axis
     }
@@ -73,7 +73,7 @@ def _parts(
     condition = substitute(reduce.condition, rename)
     for guard in guards:
         condition = condition & substitute(guard, to_leaf)
-    axes = tuple(inner[iv] for iv in leaves if iv is not axis)
+    axes = tuple(sorted((inner[iv] for iv in leaves if iv is not axis), key=lambda iv: iv not in stage.reduce_axis))
     source = tuple(substitute(x, rename) for x in reduce.source)
     body: tuple[PrimExpr, ...] = source
     if axes:
@@ -94,14 +94,14 @@ def _reduce_loops(stage: Stage) -> tuple[dict[IterVar, PrimExpr], dict[IterVar, 
             amount = r.factor if r.factor is not None else r.nparts
             rest = floordiv(whole + amount - 1, amount)
             extents[r.inner], extents[r.outer] = (amount, rest) if r.factor is not None else (rest, amount)  # type: ignore[assignment]
-        elif isinstance(r, Fuse) and r.outer in extents:
+        elif isinstance(r, Fuse) and r.outer in extents and r.inner in extents:
             extents[r.fused] = extents[r.outer] * extents[r.inner]
     for r in reversed(stage.relations):
         if isinstance(r, Split):
             values[r.parent] = (
                 values[r.outer] * extents[r.inner] + values[r.inner] if r.inner in extents else r.parent.var
             )
-        else:
+        elif isinstance(r, Fuse):
             fused = values[r.fused]
             if r.inner in extents:
                 values[r.outer] = floordiv(fused, extents[r.inner])

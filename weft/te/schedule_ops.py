@@ -11,7 +11,7 @@ from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
 from weft.te.bound import Bounds, InferBound, enclosing_loops, root_values
 from weft.te.realize import realize_buffers
-from weft.te.stage import Stage
+from weft.te.stage import AttachType, Fuse, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
@@ -58,13 +58,17 @@ class _Writer:
         self.sch, self.bounds, self.keep_trivial = sch, bounds, keep_trivial
         self.attached: dict[tuple[Stage | None, ir.IterVar | None], list[Stage]] = {}
         for stage in sch.stages:
-            if stage.attach_type == "scope":
+            if stage.is_attached:
                 enclosing_loops(stage)  # raises where the place is gone
-                self.attached.setdefault((stage.attach_stage, stage.attach_ivar), []).append(stage)
+                self.attached.setdefault(stage.placement[1:], []).append(stage)
 
     def program(self) -> tir.Stmt:
         """Write all root stages, producers first, each intermediate alive from its computation on."""
-        roots = [s for s in self.sch.stages if s.attach_type == "root" and not isinstance(s.origin_op, PlaceholderOp)]
+        roots = [
+            s
+            for s in self.sch.stages
+            if s.placement[0] == AttachType.GROUP_ROOT and not isinstance(s.origin_op, PlaceholderOp)
+        ]
         return self._loaded(self._sequence(roots, None))  # regions may start where a tensor's element says
 
     def _sequence(self, stages: Sequence[Stage], rest: tir.Stmt | None) -> tir.Stmt:
@@ -86,7 +90,7 @@ class _Writer:
             dims = tuple(self.bounds[iv] for iv in stage.axis)
             scan = self.sch.state_of(tensor)
             if scan is not None:
-                if stage.attach_type == "scope" or self.sch[scan].is_output:
+                if stage.is_attached or self.sch[scan].is_output:
                     continue
                 dims = ()
                 tensor = scan
@@ -113,6 +117,8 @@ class _Writer:
         analyzer = self._analyzer(stage)
         if stage.tensorized is not None:
             return self._tensorized(stage, *stage.tensorized, values, analyzer)
+        if isinstance(stage.body[0], tir.IntrinCall):
+            return self._intrin_call(stage, stage.body[0], values, analyzer)
         if isinstance(stage.body[0], tir.Reduce):
             return self._reduction(stage, values, analyzer)
         if any(isinstance(n, tir.Reduce) for n in ir.walk(stage.body)):
@@ -125,7 +131,7 @@ class _Writer:
         stores = tir.seq(
             *[self._store(stage, i, self._scalar(b, env, analyzer), indices) for i, b in enumerate(stage.body)]
         )
-        body = _guard(self._conditions(stage, stage.axis, values, analyzer), stores)
+        body = _guard([*self._conditions(stage, stage.axis, values, analyzer), *self._store_predicate(stage)], stores)
         return self._loops(stage, stage.leaf_iter_vars, body)
 
     def _store(self, stage: Stage, output: int, value: ir.PrimExpr, indices: tuple[ir.PrimExpr, ...]) -> tir.Stmt:
@@ -152,6 +158,8 @@ class _Writer:
         spatial = self._conditions(stage, stage.axis, values, an)
         update = self._update(stage, reduce, indices, env, an)
         checks = [*spatial, *self._conditions(stage, stage.reduce_axis, values, an)]
+        if not any(iv.iter_type == "reduce" and stage.attr(iv).bind_thread is not None for iv in leaves):
+            checks += self._store_predicate(stage)  # of a reduction by threads, only the first one stores
         condition = an.simplify(self._scalar(reduce.condition, env, an))
         if not (isinstance(condition, ir.IntImm) and condition.value):
             checks.append(condition)
@@ -163,12 +171,17 @@ class _Writer:
             ]
         )
         init = _guard(spatial, init)
-        inner = [iv for iv in leaves[first:] if iv.iter_type != "reduce"]
+        return self._loops(stage, leaves[:first], tir.seq(self._init_loops(stage, leaves[first:], init), update))
+
+    def _init_loops(self, stage: Stage, leaves: Sequence[ir.IterVar], init: tir.Stmt) -> tir.Stmt:
+        """Run the init of a reduction over what loops around its update say of the element, in loops of its own."""
+        spatial = _made_of(stage, stage.axis)
+        inner = [iv for iv in leaves if iv in spatial]
         fresh = {iv.var: ir.Var(iv.var.name + "_init", iv.var.dtype) for iv in inner}
         init = ir.substitute(init, fresh)
         for iv in reversed(inner):
             init = self._loop(stage, iv, fresh[iv.var], init)
-        return self._loops(stage, leaves[:first], tir.seq(init, update))
+        return init
 
     def _update(
         self, stage: Stage, reduce: Any, indices: tuple[ir.PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer
@@ -222,12 +235,48 @@ class _Writer:
                                 help="let its function return body, reduce_init and reduce_update")  # fmt: skip
         init = call_intrin(intrin, intrin.reduce_init, places)
         update = self._loops(stage, outer[first:], call_intrin(intrin, intrin.reduce_update, places))
-        spatial = [iv for iv in outer[first:] if iv.iter_type != "reduce"]
-        fresh = {iv.var: ir.Var(iv.var.name + "_init", iv.var.dtype) for iv in spatial}
-        init = ir.substitute(init, fresh)
-        for iv in reversed(spatial):
-            init = self._loop(stage, iv, fresh[iv.var], init)
-        return self._loops(stage, outer[:first], tir.seq(init, update))
+        return self._loops(stage, outer[:first], tir.seq(self._init_loops(stage, outer[first:], init), update))
+
+    def _intrin_call(
+        self, stage: Stage, call: tir.IntrinCall, values: dict[ir.IterVar, ir.PrimExpr], an: Analyzer
+    ) -> tir.Stmt:
+        """Write the loops around an intrinsic that a compute function called; its own axes have none."""
+        intrin = call.intrin
+        scheduled, own = stage.axis[: len(stage.axis) - call.own_axes], stage.axis[len(stage.axis) - call.own_axes :]
+        inside = _made_of(stage, own)
+        leaves = [iv for iv in stage.leaf_iter_vars if iv not in inside]
+        env = {iv.var: an.simplify(values[iv]) for iv in (*scheduled, *stage.reduce_axis)}
+        places: list[tuple[tir.Buffer, tuple[ir.Range, ...]]] = []
+        for read in call.reads:
+            mins = [an.simplify(ir.substitute(i, env)) for i in read.load.indices]
+            sizes = [an.simplify(ir.substitute(e, env)) for e in read.extents]
+            places.append((self.sch.buffer(read.load.producer),
+                           tuple(map(ir.Range.from_min_extent, mins, sizes))))  # fmt: skip
+        out = (
+            *(ir.Range.from_min_extent(env[iv.var], ir.const(1, iv.var.dtype)) for iv in scheduled),
+            *(iv.dom for iv in own if iv.dom is not None),
+        )
+        places += [(self.sch.buffer(stage.origin_op.output(i)), out) for i in range(stage.origin_op.num_outputs)]
+        scalars = [self._scalar(x, env, an) for x in call.scalars]
+
+        def part(body: tir.Stmt) -> tir.Stmt:
+            return call_intrin(intrin, body, places, scalars)
+
+        checks = self._conditions(stage, scheduled, values, an)
+        first = next((i for i, iv in enumerate(leaves) if iv.iter_type == "reduce"), None)
+        if first is None:
+            if intrin.body is None:
+                raise ScheduleError(f"'{intrin.name}' has no body, which '{stage.name}' calls")
+            return self._loops(stage, leaves, _guard(checks, part(intrin.body)))
+        if intrin.reduce_update is None:
+            raise ScheduleError(f"'{intrin.name}' has no update for the reduction of '{stage.name}'",
+                                help="let its function return body, reduce_init and reduce_update")  # fmt: skip
+        reduced = self._conditions(stage, stage.reduce_axis, values, an)
+        update = self._loops(stage, leaves[first:], _guard([*checks, *reduced], part(intrin.reduce_update)))
+        if intrin.reduce_init is None:
+            return self._loops(stage, leaves[:first], update)
+        init = self._init_loops(stage, leaves[first:], _guard(checks, part(intrin.reduce_init)))
+        return self._loops(stage, leaves[:first], tir.seq(init, update))
 
     def _covered(self, index: ir.PrimExpr, running: Mapping[ir.Var, ir.Range], an: Analyzer) -> ir.Range:
         """Return the range of an index while some loops run."""
@@ -283,6 +332,18 @@ class _Writer:
         return ir.substitute(op.body, mapping)  # type: ignore[type-var]
 
     # --- guards ---
+
+    def _store_predicate(self, stage: Stage) -> list[ir.PrimExpr]:
+        """Return the condition that was set for the stores, in terms of the loops that are bound to its threads."""
+        if stage.store_predicate is None:
+            return []
+        around = [*((stage, iv) for iv in stage.leaf_iter_vars), *enclosing_loops(stage)]
+        threads: dict[Any, Any] = {}
+        for parent, iv in reversed(around):
+            thread = parent.attr(iv).bind_thread
+            if thread is not None:
+                threads[thread.var] = ir.cast(thread.var.dtype, iv.var)
+        return [ir.substitute(stage.store_predicate, threads)]
 
     def _analyzer(self, stage: Stage) -> Analyzer:
         """Return an analyzer that knows the ranges of all loops around the stores of a stage."""
@@ -348,6 +409,17 @@ class _Writer:
         return tir.For(
             var, zero, extent, _KINDS[attr.kind], body, None, ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
         )
+
+
+def _made_of(stage: Stage, axes: Sequence[ir.IterVar]) -> set[ir.IterVar]:
+    """Return the loops that some of the given axes were made into."""
+    made = set(axes)
+    for r in stage.relations:
+        if isinstance(r, Split) and r.parent in made:
+            made |= {r.outer, r.inner}
+        elif isinstance(r, Fuse) and (r.outer in made or r.inner in made):
+            made.add(r.fused)
+    return made
 
 
 def _guard(conditions: Sequence[ir.PrimExpr], body: tir.Stmt) -> tir.Stmt:

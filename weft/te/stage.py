@@ -8,18 +8,19 @@ stage's own copy of the body.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from weft.error import ScheduleError
-from weft.ir import IterVar, PrimExpr, Var, as_expr, as_int, walk
+from weft.ir import IterVar, PrimExpr, Range, StringImm, Var, as_expr, as_int, const, walk
 from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin
-from weft.tir import ProducerLoad, Reduce
+from weft.tir import IntrinCall, ProducerLoad, Reduce
 
 if TYPE_CHECKING:
     from weft.te.stages import Schedule
 
-__all__ = ["Fuse", "IterAttr", "Split", "Stage", "check_scope"]
+__all__ = ["AttachType", "Fuse", "IterAttr", "Singleton", "Split", "Stage", "StageGroup", "check_scope"]
 
 _SCOPES = ("global", "shared", "local", "warp", "wmma", "texture")
 _THREADS = ("blockIdx", "threadIdx", "vthread", "cthread")
@@ -35,9 +36,15 @@ class Split:
     """``parent`` runs as ``outer * factor + inner``; one of `factor` and `nparts` is given."""
 
     __slots__ = ("factor", "inner", "nparts", "outer", "parent")
+    __saved_fields__ = ("parent", "outer", "inner", "factor", "nparts")
 
     def __init__(
-        self, parent: IterVar, outer: IterVar, inner: IterVar, factor: PrimExpr | None, nparts: PrimExpr | None
+        self,
+        parent: IterVar,
+        outer: IterVar,
+        inner: IterVar,
+        factor: PrimExpr | None = None,
+        nparts: PrimExpr | None = None,
     ) -> None:
         self.parent, self.outer, self.inner, self.factor, self.nparts = parent, outer, inner, factor, nparts
 
@@ -46,20 +53,71 @@ class Fuse:
     """``fused`` runs over all pairs of ``outer`` and ``inner``."""
 
     __slots__ = ("fused", "inner", "outer")
+    __saved_fields__ = ("outer", "inner", "fused")
 
     def __init__(self, outer: IterVar, inner: IterVar, fused: IterVar) -> None:
         self.outer, self.inner, self.fused = outer, inner, fused
 
 
-class IterAttr:
-    """How a loop runs: its kind, the hardware thread it is bound to, and pragmas."""
+class Singleton:
+    """``iter`` runs once: the loop of a stage that has no axes."""
 
-    __slots__ = ("bind_thread", "kind", "pragmas")
+    __slots__ = ("iter",)
+    __saved_fields__ = ("iter",)
+
+    def __init__(self, iter: IterVar) -> None:
+        self.iter = iter
+
+
+class AttachType(IntEnum):
+    """Where a stage runs, by TVM's numbers."""
+
+    GROUP_ROOT = 1
+    INLINE = 2
+    INLINED_ALREADY = 3
+    SCOPE = 4
+    SCAN_UPDATE = 5
+
+
+class IterAttr:
+    """How a loop runs: its kind, the hardware thread it is bound to, its intrinsic, and pragmas."""
+
+    __slots__ = ("bind_thread", "kind", "pragmas", "tensor_intrin")
+    __saved_fields__ = ("bind_thread", "kind", "saved_pragmas", "tensor_intrin")
 
     def __init__(self) -> None:
         self.kind = "serial"
         self.bind_thread: IterVar | None = None
+        self.tensor_intrin: TensorIntrin | None = None
         self.pragmas: list[tuple[str, Any]] = []
+
+    @staticmethod
+    def from_saved(
+        kind: str,
+        saved_pragmas: tuple[tuple[str, Any], ...],
+        bind_thread: IterVar | None = None,
+        tensor_intrin: TensorIntrin | None = None,
+    ) -> IterAttr:
+        """Return the attribute that was saved."""
+        attr = IterAttr()
+        attr.kind, attr.bind_thread, attr.tensor_intrin = kind, bind_thread, tensor_intrin
+        attr.pragmas = list(saved_pragmas)
+        return attr
+
+    @property
+    def saved_pragmas(self) -> tuple[tuple[str, Any], ...]:
+        """The pragmas, as they are saved."""
+        return tuple(self.pragmas)
+
+    @property
+    def pragma_keys(self) -> tuple[StringImm, ...]:
+        """The names of the pragmas."""
+        return tuple(StringImm(key) for key, _ in self.pragmas)
+
+    @property
+    def pragma_values(self) -> tuple[Any, ...]:
+        """The values of the pragmas."""
+        return tuple(value for _, value in self.pragmas)
 
     @property
     def iter_type(self) -> int:
@@ -67,7 +125,58 @@ class IterAttr:
         return getattr(IterVar, self.kind.capitalize().replace("Parallel", "Parallelized"), IterVar.DataPar)
 
 
-class Stage:
+class _Placed:
+    """What may run inside a loop of another stage: a stage, or a group of stages."""
+
+    schedule: Schedule
+    name: str
+
+    def __init__(self) -> None:
+        self.attach_type = AttachType.GROUP_ROOT
+        self.attach_stage: Stage | None = None
+        self._attach_ivar: IterVar | None = None
+        self.group: StageGroup | None = None
+
+    def _attach(self, kind: AttachType, stage: Stage | None = None, at: IterVar | None = None) -> None:
+        self.attach_type, self.attach_stage, self._attach_ivar = kind, stage, at
+
+    @property
+    def attach_ivar(self) -> IterVar | None:
+        """The loop that this runs inside; where that loop was split or fused since, what became of it."""
+        at, stage = self._attach_ivar, self.attach_stage
+        if at is None or stage is None:
+            return at
+        for r in stage.relations:  # in order: later relations are of what earlier ones made
+            if isinstance(r, Split) and r.parent is at:
+                at = r.inner
+            elif isinstance(r, Fuse) and at in (r.outer, r.inner):
+                at = r.fused
+        return at
+
+    def compute_at(self, parent: Any, scope: IterVar) -> None:
+        """Compute, inside loop `scope` of `parent`, just what its iterations need."""
+        if not isinstance(parent, Stage):
+            raise ScheduleError("compute_at takes a stage", found=repr(parent), help="s[B].compute_at(s[C], i)")
+        parent._position(scope, f"compute_at in stage '{parent.name}'")
+        self._attach(AttachType.SCOPE, parent, scope)
+
+    def compute_root(self) -> None:
+        """Compute the whole tensor before its consumers."""
+        self._attach(AttachType.GROUP_ROOT)
+
+
+class StageGroup(_Placed):
+    """Stages that are placed together: where the group runs, those of its members run that are placed nowhere else."""
+
+    def __init__(self, schedule: Schedule, name: str) -> None:
+        super().__init__()
+        self.schedule, self.name = schedule, name
+
+    def __repr__(self) -> str:
+        return f"StageGroup({self.name}, attach={self.attach_type.name.lower()})"
+
+
+class Stage(_Placed):
     """One operation and the loops that compute it.
 
     Attributes
@@ -80,18 +189,19 @@ class Stage:
         What each element is now (for compute operations), after inlining and caching.
     leaf_iter_vars, all_iter_vars : list of IterVar
         The loops from outermost to innermost; and all that ever were, the operation's own first.
-    attach_type : str
-        ``"root"``, ``"inline"`` or ``"scope"`` (inside loop `attach_ivar` of `attach_stage`).
+    attach_type : AttachType
+        Where it runs; with ``SCOPE``, inside loop `attach_ivar` of `attach_stage`.
+    group : StageGroup or None
+        The group that places the stage where it is placed nowhere itself.
     """
 
     def __init__(self, schedule: Schedule, op: Operation) -> None:
+        super().__init__()
         self.schedule, self.origin_op, self.op = schedule, op, op
         self.body: tuple[PrimExpr, ...] = op.body if isinstance(op, ComputeOp) else ()
         self.is_output = False
         self.given_scope = ""
-        self.attach_type = "root"
-        self.attach_stage: Stage | None = None
-        self.attach_ivar: IterVar | None = None
+        self.store_predicate: PrimExpr | None = None
         self.double_buffered = False
         self.prefetches: list[tuple[Tensor, IterVar, PrimExpr]] = []
         self.tensorized: tuple[IterVar, Any] | None = None
@@ -101,7 +211,7 @@ class Stage:
 
     def reset_loops(self) -> None:
         """Return to one loop per axis; what was said of a whole axis stays."""
-        self.relations: list[Split | Fuse] = []
+        self.relations: list[Split | Fuse | Singleton] = []
         whole = set(self.axis)
         self.iter_attrs = {key: attr for key, attr in self.iter_attrs.items() if key in whole}
         self.all_iter_vars: list[IterVar] = [*self.axis, *self.reduce_axis]
@@ -111,12 +221,25 @@ class Stage:
 
     def __repr__(self) -> str:
         loops = ", ".join(iv.var.name for iv in self.leaf_iter_vars)
-        return f"Stage({self.name}, loops=[{loops}], attach={self.attach_type})"
+        return f"Stage({self.name}, loops=[{loops}], attach={self.attach_type.name.lower()})"
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The name of the operation."""
         return self.origin_op.name
+
+    @property
+    def placement(self) -> tuple[AttachType, Stage | None, IterVar | None]:
+        """Where the stage runs: what was said of it, else of the groups around it."""
+        placed: _Placed = self
+        while placed.attach_type == AttachType.GROUP_ROOT and placed.group is not None:
+            placed = placed.group
+        return placed.attach_type, placed.attach_stage, placed.attach_ivar
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the stage runs inside a loop of another one."""
+        return self.placement[0] == AttachType.SCOPE
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
@@ -127,7 +250,7 @@ class Stage:
     def reduce_axis(self) -> tuple[IterVar, ...]:
         """The reduction axes of the body as it is now."""
         first = self.body[0] if self.body else None
-        return first.axis if isinstance(first, Reduce) else ()
+        return first.axis if isinstance(first, (Reduce, IntrinCall)) else ()
 
     @property
     def scope(self) -> str:
@@ -135,8 +258,8 @@ class Stage:
         if self.given_scope:
             return self.given_scope
         stage, tags = self, []
-        while stage.attach_type == "scope":
-            parent, at = stage.attach_stage, stage.attach_ivar
+        while stage.is_attached:
+            _, parent, at = stage.placement
             assert parent is not None
             for iv in parent.leaf_iter_vars:
                 thread = parent.iter_attrs[iv].bind_thread if iv in parent.iter_attrs else None
@@ -151,7 +274,7 @@ class Stage:
     def reads(self) -> list[Tensor]:
         """List the tensors that the stage reads, each once."""
         if not isinstance(self.origin_op, ComputeOp):
-            return self.origin_op.input_tensors()
+            return self.origin_op.input_tensors
         return list(dict.fromkeys(n.producer for n in walk(self.body) if isinstance(n, ProducerLoad)))
 
     @property
@@ -229,11 +352,19 @@ class Stage:
         """Fuse adjacent loops, outermost first, into one."""
         loops = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
         if not loops:
-            raise ScheduleError(f"fuse in stage '{self.name}' needs at least one loop")
+            return self._once()
         fused = loops[0]
         for iv in loops[1:]:
             fused = self._fuse_pair(fused, iv)
         return fused
+
+    def _once(self) -> IterVar:
+        """Make a loop that runs once, around all others."""
+        once = IterVar(Range.from_min_extent(const(0), const(1)), Var("singleton", "int32"))
+        self.relations.append(Singleton(once))
+        self.all_iter_vars.append(once)
+        self.leaf_iter_vars.insert(0, once)
+        return once
 
     def _fuse_pair(self, outer: IterVar, inner: IterVar) -> IterVar:
         i, j = self._position(outer, "fuse"), self._position(inner, "fuse")
@@ -246,10 +377,6 @@ class Stage:
         if "ordered" in (outer.iter_type, inner.iter_type):
             raise ScheduleError(f"fuse: the scan axis of '{self.name}' cannot be fused")
         kind = "reduce" if "reduce" in (outer.iter_type, inner.iter_type) else outer.iter_type
-        if outer.iter_type != inner.iter_type and kind == "reduce":
-            raise ScheduleError(
-                f"fuse: '{outer.var.name}' and '{inner.var.name}' are a reduction and a data-parallel loop"
-            )
         dtype = "int64" if "int64" in (outer.var.dtype, inner.var.dtype) else outer.var.dtype
         fused = IterVar(None, Var(f"{outer.var.name}_{inner.var.name}_fused", dtype), kind)
         self.relations.append(Fuse(outer, inner, fused))
@@ -315,6 +442,9 @@ class Stage:
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Attach a hint such as ``("auto_unroll_max_step", 16)`` to a loop."""
+        if pragma_type in ("vectorize", "unroll"):
+            getattr(self, pragma_type)(var)
+            return
         self._position(var, "pragma")
         self.attr(var).pragmas.append((pragma_type, pragma_value))
 
@@ -334,22 +464,22 @@ class Stage:
         if not isinstance(tensor_intrin, TensorIntrin):
             raise ScheduleError("tensorize takes a tensor intrinsic", found=repr(tensor_intrin),
                                 help="declare it with te.decl_tensor_intrin")  # fmt: skip
-        self.attr(var).kind = "tensorized"
+        self.attr(var).kind, self.attr(var).tensor_intrin = "tensorized", tensor_intrin
         self.tensorized = (var, tensor_intrin)
 
-    def compute_at(self, parent: Any, scope: IterVar) -> None:
-        """Compute, inside loop `scope` of `parent`, just what its iterations need."""
-        if not isinstance(parent, Stage):
-            raise ScheduleError("compute_at takes a stage", found=repr(parent), help="s[B].compute_at(s[C], i)")
-        if self.is_output or isinstance(self.origin_op, PlaceholderOp):
-            kind = "output" if self.is_output else "input"
+    def check_place(self) -> None:
+        """Refuse a place inside a loop that does not need the stage, or that runs inside of it."""
+        kind, parent, _ = self.placement
+        if kind != AttachType.SCOPE or parent is None:
+            return
+        output = any(op in (self.op, self.origin_op) for op in self.schedule.outputs)
+        if output or isinstance(self.origin_op, PlaceholderOp):
+            kind = "output" if output else "input"
             raise ScheduleError(f"compute_at: '{self.name}' is an {kind}", help="only intermediate stages can move")
         if parent is self:
             raise ScheduleError(f"compute_at: stage '{self.name}' cannot run inside itself")
-        parent._position(scope, f"compute_at in stage '{parent.name}'")
-        if not parent.schedule.depends(parent, self):
+        if not self.schedule.depends(parent, self):
             raise ScheduleError(f"compute_at: stage '{parent.name}' does not use '{self.name}'")
-        self.attach_type, self.attach_stage, self.attach_ivar = "scope", parent, scope
 
     def compute_inline(self) -> None:
         """Substitute the body wherever the tensor is read."""
@@ -359,11 +489,7 @@ class Stage:
             raise ScheduleError(f"compute_inline: '{self.name}' has no expression to substitute")
         if self.reduce_axis:
             raise ScheduleError(f"compute_inline: '{self.name}' is a reduction")
-        self.attach_type, self.attach_stage, self.attach_ivar = "inline", None, None
-
-    def compute_root(self) -> None:
-        """Compute the whole tensor before its consumers."""
-        self.attach_type, self.attach_stage, self.attach_ivar = "root", None, None
+        self._attach(AttachType.INLINE)
 
     def set_scope(self, scope: str) -> None:
         """Set the memory scope of the output: ``global``, ``local``, ``shared``."""
@@ -371,6 +497,10 @@ class Stage:
         if scope != "global":
             self._intermediate("set_scope")
         self.given_scope = scope
+
+    def set_store_predicate(self, predicate: Any) -> None:
+        """Store only where a condition holds, such as ``thread_x.equal(0)``."""
+        self.store_predicate = as_expr(predicate)
 
     def double_buffer(self) -> None:
         """Ask for two copies of the output, so that the next tile is filled while this one is read."""

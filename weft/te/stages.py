@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.error import ScheduleError
-from weft.ir import IterVar, Range, Var, const, rewrite, substitute
+from weft.ir import IterVar, Range, Var, const, load_json, rewrite, save_json, substitute
+from weft.te.relayout import relaid_out
 from weft.te.rfactor import factor_reduction
-from weft.te.stage import Stage, check_scope
+from weft.te.saved import restore_groups, restore_stages, saved_groups, saved_stages
+from weft.te.stage import AttachType, Stage, StageGroup, check_scope
 from weft.te.tensor import ComputeOp, Operation, ScanOp, Tensor
 from weft.tir import Buffer, ProducerLoad, decl_buffer
 
@@ -23,6 +25,7 @@ class Schedule:
         self.stages: list[Stage] = []
         self.stage_map: dict[Operation, Stage] = {}
         self._buffers: dict[Tensor, Buffer] = {}
+        self.groups: list[StageGroup] = []
         for op in _operations(self.outputs):
             stage = Stage(self, op)
             self.stages.append(stage)
@@ -33,6 +36,34 @@ class Schedule:
         for stage in list(self.stages):
             if isinstance(stage.origin_op, ScanOp):
                 self._lay_out_scan(stage, stage.origin_op)
+
+    __saved_fields__ = ("saved_outputs", "saved_stages", "saved_groups")
+
+    @property
+    def saved_outputs(self) -> tuple[Operation, ...]:
+        """The operations that the schedule was made for."""
+        return tuple(self.outputs)
+
+    @property
+    def saved_stages(self) -> tuple[Any, ...]:
+        """The stages, as they are saved."""
+        return saved_stages(self)
+
+    @property
+    def saved_groups(self) -> tuple[Any, ...]:
+        """The groups, as they are saved."""
+        return saved_groups(self)
+
+    @staticmethod
+    def from_saved(saved_outputs: Any, saved_stages: Any, saved_groups: Any) -> Schedule:
+        """Return the schedule that was saved."""
+        made = Schedule(saved_outputs)
+        restore_stages(made, saved_stages)
+        restore_groups(made, saved_groups, saved_stages)
+        return made
+
+    def __reduce__(self) -> Any:
+        return load_json, (save_json(self),)
 
     def _lay_out_scan(self, scan: Stage, op: ScanOp) -> None:
         """Let states, first rows and updates share the memory of a scan; what one step computes runs in its loop."""
@@ -48,7 +79,7 @@ class Schedule:
         for stage in self.stages:
             step = any(stage is u for u in updates)
             if step or (any(self.depends(u, stage) for u in updates) and any(self.depends(stage, x) for x in states)):
-                stage.attach_type, stage.attach_stage, stage.attach_ivar = "scope", scan, op.scan_axis
+                stage._attach(AttachType.SCOPE, scan, op.scan_axis)
 
     def state_of(self, tensor: Tensor) -> Tensor | None:
         """Return the output of a scan that a tensor is a part of (its state, first rows or update), else None."""
@@ -107,9 +138,54 @@ class Schedule:
     def normalize(self) -> Schedule:
         """Substitute inlined stages into their consumers; returns the schedule itself."""
         for stage in self.stages:
-            if stage.attach_type == "inline":
+            stage.check_place()
+            if stage.attach_type == AttachType.INLINE:
                 self._inline(stage)
         return self
+
+    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> StageGroup:
+        """Place stages together: those on the ways from `inputs` to `outputs`.
+
+        Parameters
+        ----------
+        outputs, inputs : Tensor, Operation or list of them
+            The ends of the ways.
+        include_inputs : bool
+            Whether the stages of the inputs belong to the group.
+
+        Returns
+        -------
+        StageGroup
+            What ``compute_at`` and ``compute_root`` place. Groups that lie in it as a whole become its members.
+        """
+        first, last = ([self[x] for x in (g if isinstance(g, (list, tuple)) else [g])] for g in (inputs, outputs))
+        inside = [
+            s
+            for s in self.stages
+            if (s in last or any(self.depends(o, s) for o in last))
+            and (s not in first or include_inputs)
+            and (s in first or any(self.depends(s, i) for i in first))
+        ]
+        group = StageGroup(self, f"{'_'.join(s.name for s in last)}_group")
+        for stage in inside:
+            member: Stage | StageGroup = stage
+            while member.group is not None and member.group is not group:
+                member = member.group
+            if isinstance(member, StageGroup):
+                left_out = [s.name for s in self.stages if s not in inside and self._is_in(s, member)]
+                if left_out:
+                    raise ScheduleError(f"create_group: '{stage.name}' belongs to a group with '{left_out[0]}', which "
+                                        "would be left out")  # fmt: skip
+            if member is not group:
+                member.group = group
+        self.groups.append(group)
+        return group
+
+    def _is_in(self, stage: Stage, group: StageGroup) -> bool:
+        around = stage.group
+        while around is not None and around is not group:
+            around = around.group
+        return around is group
 
     def _inline(self, stage: Stage) -> None:
         axis = [iv.var for iv in stage.axis]
@@ -156,6 +232,8 @@ class Schedule:
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute a tensor in `scope` first and copy it to its place.
 
+        Where loops of the tensor were split, fused or reordered, what is computed first lies in their order.
+
         Parameters
         ----------
         tensor : Tensor or list of Tensor
@@ -176,16 +254,9 @@ class Schedule:
         if sorted(t.value_index for t in given) != list(range(stage.origin_op.num_outputs)):
             raise ScheduleError(f"cache_write: '{name}' computes {stage.origin_op.num_outputs} outputs together",
                                 found=str(len(given)), help="pass a list of all of them")  # fmt: skip
-        if stage.relations:
-            raise ScheduleError(
-                f"cache_write: the loops of '{name}' are scheduled already",
-                help="call cache_write before split, fuse and tile",
-            )
-        axis = tuple(IterVar(iv.dom, Var(f"{iv.var.name}_c", iv.var.dtype)) for iv in stage.axis)
-        mapping = {iv.var: new.var for iv, new in zip(stage.axis, axis, strict=True)}
-        op = ComputeOp(f"{name}_{scope}", axis=axis, body=substitute(stage.body, mapping))
+        axis, body, at = relaid_out(stage)
+        op = ComputeOp(f"{name}_{scope}", axis=axis, body=body)
         before = self.stages[self.stages.index(stage) - 1] if self.stages.index(stage) else None
-        at = tuple(iv.var for iv in stage.axis)
         stage.body = tuple(ProducerLoad(op.output(i), at) for i in range(op.num_outputs))
         stage.reset_loops()
         self._insert(op, scope, after=before)
@@ -231,7 +302,7 @@ def _operations(outputs: Iterable[Operation]) -> list[Operation]:
         elif op not in done:
             done.add(op)
             stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(op.input_tensors()))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors))
     return order
 
 

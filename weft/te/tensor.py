@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.tir import Buffer, ProducerLoad, Reduce, Stmt
+from weft.tir import Buffer, ProducerLoad, Stmt
 
 __all__ = [
     "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice",
@@ -47,8 +47,9 @@ class Operation(ir.Node):
         """The tensors that this operation reads, each once, in order of first use."""
         return ()
 
+    @property
     def input_tensors(self) -> list[Tensor]:
-        """List the tensors that this operation reads (TVM's name)."""
+        """The tensors that this operation reads, each once, in order of first use."""
         return list(self.input_tensors_tuple)
 
     def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
@@ -99,7 +100,7 @@ class ComputeOp(BaseComputeOp, kw_only=True):
     @property
     def reduce_axis(self) -> tuple[ir.IterVar, ...]:
         """The reduction variables of the sums."""
-        return self.body[0].axis if isinstance(self.body[0], Reduce) else ()
+        return getattr(self.body[0], "axis", ())  # of a reduction, or of an intrinsic that steps along it
 
     @property
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
@@ -310,9 +311,10 @@ class Tensor(_ScalarOperators):
         return ProducerLoad(self, at)
 
     def __getitem__(self, indices: Any) -> Any:
-        """Return the element at all of the indices, or what is left to index after the first few."""
+        """Return the element at all of the indices; what is left to index after the first few; or a region."""
         given = indices if isinstance(indices, tuple) else (indices,)
-        return TensorSlice(self, given) if len(given) < len(self.shape) else self(*given)
+        region = len(given) < len(self.shape) or any(isinstance(i, slice) for i in given)
+        return TensorSlice(self, given) if region else self(*given)
 
     @property
     def name(self) -> str:

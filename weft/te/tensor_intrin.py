@@ -8,38 +8,110 @@ from typing import Any
 from weft import tir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
-from weft.ir import TRUE, IterVar, PrimExpr, Range, Var, is_const_int, rewrite, structural_equal, substitute, walk
-from weft.te.tensor import ComputeOp, Operation, Tensor
+from weft.ir import (
+    TRUE,
+    IterVar,
+    PrimExpr,
+    Range,
+    Var,
+    as_expr,
+    is_const_int,
+    rewrite,
+    structural_equal,
+    substitute,
+    walk,
+)
+from weft.te.tensor import ComputeOp, Operation, Tensor, TensorSlice
 
 __all__ = ["TensorIntrin", "call_intrin", "decl_tensor_intrin", "matched"]
 
 
 class TensorIntrin:
-    """What ``decl_tensor_intrin`` makes.
+    """What ``decl_tensor_intrin`` makes. Called in a compute function, on regions of tensors, it computes its part.
 
     Attributes
     ----------
     op : ComputeOp
         The computation.
-    buffers : list of Buffer
+    buffers : tuple of Buffer
         Those of the inputs, then those of the outputs, that the statements use.
     body, reduce_init, reduce_update : Stmt or None
         The whole computation; and, where a reduction continues, its start and one step.
+    scalar_params : tuple of Var
+        The scalars that calls give.
     """
 
     def __init__(
         self,
         name: str,
         op: ComputeOp,
-        inputs: list[Tensor],
-        buffers: list[tir.Buffer],
+        inputs: Sequence[Tensor],
+        buffers: Sequence[tir.Buffer],
         parts: Sequence[tir.Stmt | None],
+        scalar_params: Sequence[Var] = (),
     ) -> None:
-        self.name, self.op, self.inputs, self.buffers = name, op, inputs, buffers
+        self.name, self.op, self.inputs, self.buffers = name, op, tuple(inputs), tuple(buffers)
+        self.scalar_params = tuple(scalar_params)
         self.body, self.reduce_init, self.reduce_update = parts
+
+    __saved_fields__ = ("name", "op", "inputs", "buffers", "parts", "scalar_params")
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The three statements."""
+        return (self.body, self.reduce_init, self.reduce_update)
+
+    @staticmethod
+    def from_saved(**fields: Any) -> TensorIntrin:
+        """Return the intrinsic that was saved."""
+        return TensorIntrin(**fields)
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"
+
+    def __call__(self, *args: Any, reduce_axis: Any = ()) -> tuple[tir.IntrinCall, ...]:
+        """Call the intrinsic in the function of a compute.
+
+        Parameters
+        ----------
+        *args : TensorSlice, Tensor, or scalar
+            A region of a tensor for each input, ``A[i, k, 0:16]``, and scalars for the `scalar_params`.
+        reduce_axis : IterVar or list of IterVar
+            What is reduced over around the intrinsic.
+        """
+        reads = tuple(_region(a) for a in args if _is_region(a))
+        scalars = tuple(as_expr(a) for a in args if not _is_region(a))
+        for what, wanted, given in (("tensors", self.inputs, reads), ("scalars", self.scalar_params, scalars)):
+            if len(wanted) != len(given):
+                raise InvalidArgument(f"'{self.name}' takes another number of {what}", expected=str(len(wanted)),
+                                      found=str(len(given)))  # fmt: skip
+        axis = tuple(reduce_axis) if isinstance(reduce_axis, (list, tuple)) else (reduce_axis,)
+        return tuple(tir.IntrinCall(self, reads, scalars, axis, 0, i) for i in range(self.op.num_outputs))
+
+
+def _is_region(value: Any) -> bool:
+    return isinstance(value, (Tensor, TensorSlice, tir.ProducerLoad))
+
+
+def _region(value: Any) -> tir.RegionRead:
+    """Return the region that a slice names: numbers are one element, what it leaves out the whole dimension."""
+    if isinstance(value, Tensor):
+        tensor, indices = value, ()
+    elif isinstance(value, TensorSlice):
+        tensor, indices = value.tensor, value.indices
+    else:
+        tensor, indices = value.producer, value.indices
+    mins: list[PrimExpr] = []
+    extents: list[PrimExpr] = []
+    for n, dim in enumerate(tensor.shape):
+        given = indices[n] if n < len(indices) else slice(None)
+        if not isinstance(given, slice):
+            given = slice(as_expr(given), as_expr(given) + 1)
+        low = as_expr(0 if given.start is None else given.start)
+        high = dim if given.stop is None else as_expr(given.stop)
+        mins.append(low)
+        extents.append(Analyzer().simplify(high - low))
+    return tir.RegionRead(tir.ProducerLoad(tensor, tuple(mins)), tuple(extents))
 
 
 def decl_tensor_intrin(
@@ -61,14 +133,14 @@ def decl_tensor_intrin(
         the init of a reduction, and its update.
     binds : mapping of Tensor to Buffer, optional
         Buffers to declare, for instance with strides that are variables.
+    scalar_params : list of Var, optional
+        Scalars of the computation; `fcompute` gets them as a third argument.
     default_buffer_params : mapping, optional
         What other buffers are declared with, as for ``decl_buffer``.
     """
     if not isinstance(op, ComputeOp):
         raise InvalidArgument("a tensor intrinsic describes a compute operation", found=type(op).__name__)
-    if scalar_params:
-        raise InvalidArgument("a tensor intrinsic takes no scalars", help="let the buffers carry them")
-    inputs = op.input_tensors()
+    inputs = op.input_tensors
     options: dict[str, Any] = {"offset_factor": 1, **(default_buffer_params or {})}
     given = binds or {}
 
@@ -77,10 +149,11 @@ def decl_tensor_intrin(
 
     ins = [declared(t) for t in inputs]
     outs = [declared(op.output(i)) for i in range(op.num_outputs)]
-    made = fcompute(ins, outs)
+    scalars = list(scalar_params or [])
+    made = fcompute(ins, outs, scalars) if scalars else fcompute(ins, outs)
     parts = list(made) if isinstance(made, (list, tuple)) else [made, None, None]
     parts = [tir.Evaluate(p) if isinstance(p, PrimExpr) else p for p in [*parts, None, None][:3]]
-    return TensorIntrin(name, op, inputs, [*ins, *outs], parts)
+    return TensorIntrin(name, op, inputs, [*ins, *outs], parts, scalars)
 
 
 def matched(
@@ -157,10 +230,14 @@ def _is_index(expr: PrimExpr) -> bool:
 
 
 def call_intrin(
-    intrin: TensorIntrin, part: tir.Stmt, places: Sequence[tuple[tir.Buffer, tuple[Range, ...]]]
+    intrin: TensorIntrin,
+    part: tir.Stmt,
+    places: Sequence[tuple[tir.Buffer, tuple[Range, ...]]],
+    scalars: Sequence[PrimExpr] = (),
 ) -> tir.Stmt:
     """Write one use: a block in which the intrinsic's buffers name regions of real ones."""
     fresh: dict[Any, Any] = {n: Var(n.name, n.dtype) for b in intrin.buffers for n in walk(b) if isinstance(n, Var)}
+    fresh.update(zip(intrin.scalar_params, scalars, strict=True) if scalars else ())
     copies = [substitute(b, fresh) for b in intrin.buffers]
     fresh.update(zip(intrin.buffers, copies, strict=True))
     body = substitute(part, fresh)

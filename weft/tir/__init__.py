@@ -17,11 +17,11 @@ from weft.ir import floormod as indexmod
 from weft.ir import max_ as max
 from weft.ir import min_ as min
 from weft.tir import spec as _spec  # its import registers the forms of TIR
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer, is_buffer_var
 from weft.tir.function import PrimFunc
 from weft.tir.interpret import interpret
 from weft.tir.intrin import *  # noqa: F403 - one name an intrinsic
-from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
+from weft.tir.reduce import TENSOR_EXPRS, CommReducer, IntrinCall, ProducerLoad, Reduce, RegionRead
 from weft.tir.script import printing as _printing  # its import registers print rules
 from weft.tir.stmt import (
     AllocBuffer,

@@ -8,7 +8,9 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument
 
-__all__ = ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer", "index_exprs"]
+__all__ = [
+    "Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer", "index_exprs", "is_buffer_var",
+]  # fmt: skip
 
 
 class Buffer(ir.Node):
@@ -33,6 +35,17 @@ class Buffer(ir.Node):
         indices = indices if isinstance(indices, tuple) else (indices,)
         return BufferLoad(self, tuple(ir.as_expr(i) for i in indices))
 
+    def vload(self, begin: Any, dtype: str | None = None, predicate: ir.PrimExpr | None = None) -> ir.PrimExpr:
+        """Return the elements from `begin` on: as many as `dtype` has lanes."""
+        return BufferLoad(self, self._places(begin, dtype), predicate)
+
+    def _places(self, begin: Any, dtype: str | None) -> tuple[ir.PrimExpr, ...]:
+        indices = tuple(ir.as_expr(i) for i in (begin if isinstance(begin, (list, tuple)) else (begin,)))
+        lanes = 1 if dtype is None else ir.DataType(dtype).lanes // ir.DataType(self.dtype).lanes
+        if lanes == 1:
+            return indices
+        return (*indices[:-1], ir.Ramp(indices[-1], ir.const(1, indices[-1].dtype), lanes))
+
     def access_ptr(
         self, access_mask: int | str = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
     ) -> ir.PrimExpr:
@@ -52,6 +65,11 @@ class Buffer(ir.Node):
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
+
+
+def is_buffer_var(value: Any) -> bool:
+    """Whether a value is a buffer, which TVM's newest release counts among the variables."""
+    return isinstance(value, Buffer)
 
 
 def index_exprs(node: Any) -> None:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import NO_ATTRS, Attrs, BaseFunc, Var
+from weft.ir import (
+    NO_ATTRS,
+    Attrs,
+    BaseFunc,
+    CallIntrin,
+    FuncType,
+    PrimType,
+    TupleType,
+    Type,
+    Var,
+    cast,
+    tensor_type,
+    walk,
+)
 from weft.tir.buffer import Buffer
-from weft.tir.stmt import Block, BlockRealize, Stmt
+from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, DeclBuffer, Evaluate, Stmt
 
-__all__ = ["PrimFunc"]
+__all__ = ["PrimFunc", "signature_type"]
 
 
 class PrimFunc(BaseFunc):
@@ -20,11 +33,26 @@ class PrimFunc(BaseFunc):
     (bool: nobody reads the results while a cache would hold them).
     """
 
+    __uncompared__ = ("ty",)  # it follows from the rest
+
     params: tuple[Var, ...]
     body: Stmt
     ret_type: Any = None
     buffer_map: tuple[tuple[Var, Buffer], ...] = ()
     attrs: Attrs = NO_ATTRS
+
+    @property
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The name that the function is exported by."""
+        symbol = self.attrs.get("global_symbol")
+        if symbol is None:
+            raise AttributeError("a private function has no name")
+        return symbol
+
+    @property
+    def ty_of_references(self) -> None:
+        """None: a call says what it gives."""
+        return None
 
     def buffer_of(self, param: Var) -> Buffer | None:
         """Return the buffer of a parameter, or None for a scalar."""
@@ -42,3 +70,29 @@ class PrimFunc(BaseFunc):
         """The root block of a scheduled function."""
         assert isinstance(self.body, BlockRealize)
         return self.body.block
+
+
+def signature_type(func: PrimFunc) -> FuncType:
+    """Return the type of a function: tensors for its buffers, and whether it changes nothing outside of itself."""
+    buffers = dict(func.buffer_map)
+
+    def of(param: Var) -> Type:
+        buffer = buffers.get(param)
+        if buffer is None:
+            return param.ty  # type: ignore[attr-defined]
+        return tensor_type(tuple(cast("int64", d) for d in buffer.shape), str(buffer.dtype))
+
+    ret = getattr(func.ret_type, "dtype", None)
+    result = TupleType(()) if ret in (None, "void") else PrimType(ret)
+    return FuncType(tuple(of(p) for p in func.params), result, _is_pure(func))
+
+
+def _is_pure(func: PrimFunc) -> bool:
+    own = {b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers}
+    own |= {n.buffer for n in walk(func.body) if isinstance(n, (AllocBuffer, DeclBuffer))}
+    for n in walk(func.body):
+        if isinstance(n, BufferStore) and n.buffer not in own:
+            return False
+        if isinstance(n, Evaluate) and isinstance(n.value, CallIntrin) and getattr(n.value.op, "name", "") != "tir.ret":
+            return False
+    return True

@@ -19,7 +19,7 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS
 from weft.tir.match_buffer import lower_match_buffers
-from weft.tir.reduce import ProducerLoad, Reduce
+from weft.tir.reduce import TENSOR_EXPRS
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -150,7 +150,7 @@ class _State:
 
 
 # Tensor expressions are gone when they are run; a block runs where it is realized, with its variables bound.
-_EXPR = ir.Dispatch("interpret an expression", (ir.PrimExpr,), leaves_out=(ProducerLoad, Reduce))
+_EXPR = ir.Dispatch("interpret an expression", (ir.PrimExpr,), leaves_out=TENSOR_EXPRS)
 _STMT = ir.Dispatch("interpret a statement", (Stmt,), leaves_out=(Block, BufferRealize))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.ir import TRUE, DataType, IterVar, Node, PrimExpr, Var
 
-__all__ = ["CommReducer", "ProducerLoad", "Reduce"]
+__all__ = ["CommReducer", "IntrinCall", "ProducerLoad", "Reduce", "RegionRead", "TENSOR_EXPRS"]
 
 
 class ProducerLoad(PrimExpr):
@@ -51,3 +51,35 @@ class Reduce(PrimExpr):
     def dtype(self) -> str:
         """The data type of the value."""
         return self.source[self.value_index].dtype
+
+
+class RegionRead(PrimExpr):
+    """What a called intrinsic reads of a tensor: `extents` elements from `load` on."""
+
+    load: ProducerLoad
+    extents: tuple[PrimExpr, ...]
+
+    @property
+    def dtype(self) -> str:
+        """The data type of an element."""
+        return self.load.dtype
+
+
+class IntrinCall(PrimExpr):
+    """Output `value_index` of an intrinsic called on regions of tensors; its last `own_axes` axes are its own."""
+
+    intrin: Any
+    reads: tuple[RegionRead, ...]
+    scalars: tuple[PrimExpr, ...]
+    axis: tuple[IterVar, ...]
+    own_axes: int = 0
+    value_index: int = 0
+
+    @property
+    def dtype(self) -> str:
+        """The data type of an element."""
+        return self.intrin.op.output_dtype(self.value_index)
+
+
+TENSOR_EXPRS = (ProducerLoad, Reduce, RegionRead, IntrinCall)
+"""The expressions of this file, which no lowered program holds."""

@@ -11,7 +11,21 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from weft.ir import NO_ATTRS, Attrs, IterVar, Node, PrimExpr, Range, Var, make_exprs
+from weft.ir import (
+    NO_ATTRS,
+    TRUE,
+    Attrs,
+    DataType,
+    IterVar,
+    Node,
+    PrimExpr,
+    Ramp,
+    Range,
+    Var,
+    as_expr,
+    const,
+    make_exprs,
+)
 from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, index_exprs
 
 __all__ = [
@@ -47,6 +61,19 @@ class BufferStore(Stmt):
         if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
             make_exprs(self, self.buffer.dtype, "value")
         index_exprs(self)
+
+
+def _vstore(self: Buffer, begin: Any, value: Any, predicate: PrimExpr | None = None) -> BufferStore:
+    """Make the statement that stores a value, or the lanes of a vector, from `begin` on."""
+    stored = value if isinstance(value, PrimExpr) else const(value, self.dtype)
+    lanes = DataType(stored.dtype).lanes // DataType(self.dtype).lanes
+    given = tuple(as_expr(i) for i in (begin if isinstance(begin, (list, tuple)) else (begin,)))
+    if lanes != 1 and DataType(given[-1].dtype).lanes == 1:
+        given = (*given[:-1], Ramp(given[-1], const(1, given[-1].dtype), lanes))
+    return BufferStore(self, stored, given, predicate)
+
+
+Buffer.vstore = _vstore  # type: ignore[attr-defined] - statements are made of buffers
 
 
 class LetStmt(Stmt):
@@ -87,6 +114,26 @@ class AllocBuffer(Stmt):
     body: Stmt
     annotations: Attrs = NO_ATTRS
 
+    @property
+    def buffer_var(self) -> Var:
+        """The pointer to the memory."""
+        return self.buffer.data
+
+    @property
+    def dtype(self) -> str:
+        """The data type of the elements."""
+        return self.buffer.dtype
+
+    @property
+    def extents(self) -> tuple[PrimExpr, ...]:
+        """How many elements each dimension has."""
+        return self.buffer.shape
+
+    @property
+    def condition(self) -> PrimExpr:
+        """Where memory is allocated: always."""
+        return TRUE
+
 
 class DeclBuffer(Stmt):
     """Declare `buffer` as a view of memory that its ``data`` points to."""
@@ -99,6 +146,18 @@ class SeqStmt(Stmt):
     """Statements one after another. Build it with :func:`seq`, which flattens."""
 
     seq: tuple[Stmt, ...]
+
+    def __getitem__(self, position: int) -> Stmt:
+        """The statement at a position."""
+        return self.seq[position]
+
+    def __len__(self) -> int:
+        """The number of statements."""
+        return len(self.seq)
+
+    def __bool__(self) -> bool:
+        """A statement is there, also without any in it."""
+        return True
 
 
 class IfThenElse(Stmt):

@@ -156,7 +156,7 @@ def test_a_chain_of_stages_in_one_buffer():
     for i in range(5):
         t = te.compute((50,), lambda j, t=t: te.sqrt(t[j]) + 1.0, name=f"t{i}")
     out = te.compute((50,), lambda j: t[49 - j], name="out")
-    lowered = weft.lower(te.create_schedule(out.op), [x, out])["default_function"]
+    lowered = weft.lower(te.create_schedule(out.op), [x, out])["main"]
     assert sum(isinstance(n, tir.AllocBuffer) for n in walk(lowered.body)) == 1
     values, found = RNG.random(50, "float32"), np.zeros(50, "float32")
     want = values

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import base64
 import binascii
+import inspect
 import sys
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from weft.error import ErrorGroup, ParseError, WeftError, own_errors
+from weft.error import ErrorGroup, InvalidArgument, ParseError, WeftError, own_errors
 from weft.ir.deep import with_deep_stack
 from weft.ir.expr import BaseFunc, GlobalVar
 from weft.ir.module import IRModule
@@ -103,16 +104,7 @@ class Parser(Evaluator):
         Its other names mean what they mean where it stands.
         """
         saved = self.source, self.outer, self.scopes
-        names = [a.arg for a in macro.definition.args.args]
-        if len(args) > len(names) or any(k not in names for k in kwargs):
-            raise ParseError(
-                f"macro '{macro.definition.name}' takes {', '.join(names)}",
-                found=f"{len(args)} arguments and {', '.join(kwargs)}",
-            )
-        bound = {**dict(zip(names, args, strict=False)), **kwargs}
-        missing = [n for n in names if n not in bound]
-        if missing:
-            raise ParseError(f"macro '{macro.definition.name}': missing argument '{missing[0]}'")
+        bound = _bound(self, macro, args, kwargs)
         base = {} if macro.hygienic else {k: v for scope in saved[2] for k, v in scope.items()}
         self.source, self.outer, self.scopes = (
             macro.source,
@@ -136,9 +128,46 @@ class Macro:
     ) -> None:
         self.source, self.definition, self.outer, self.scope, self.hygienic = source, definition, outer, scope, hygienic
 
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Return the macro as a method, whose first parameter is the object."""
+        return self if instance is None else BoundMacro(self, instance)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: only a script can call a macro."""
         raise ParseError(f"macro '{self.definition.name}' can only be called inside a script")
+
+
+class BoundMacro(NamedTuple):
+    """A macro of an object."""
+
+    macro: Macro
+    instance: Any
+
+
+def _bound(p: Parser, macro: Macro, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return what the parameters of a macro are in one call, by Python's rules."""
+    given = macro.definition.args
+    kinds = inspect.Parameter
+    named = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(named) - len(given.defaults)) + list(given.defaults)
+
+    def parameter(arg: ast.arg, kind: Any, default: ast.expr | None = None) -> inspect.Parameter:
+        return kinds(arg.arg, kind, default=kinds.empty if default is None else p.evaluate(default))
+
+    parameters = [parameter(a, kinds.POSITIONAL_OR_KEYWORD, d) for a, d in zip(named, defaults, strict=True)]
+    if given.vararg is not None:
+        parameters.append(parameter(given.vararg, kinds.VAR_POSITIONAL))
+    parameters += [
+        parameter(a, kinds.KEYWORD_ONLY, d) for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    ]
+    if given.kwarg is not None:
+        parameters.append(parameter(given.kwarg, kinds.VAR_KEYWORD))
+    try:
+        found = inspect.Signature(parameters).bind(*args, **kwargs)
+    except TypeError as e:
+        raise ParseError(f"macro '{macro.definition.name}': {e}", help=f"it takes {ast.unparse(given)}") from None
+    found.apply_defaults()
+    return dict(found.arguments)
 
 
 class MacroDecorator:
@@ -151,6 +180,8 @@ class MacroDecorator:
         """Return the macro of `fn`, or the decorator with the option set."""
         if fn is None:
             return MacroDecorator(hygienic)
+        if not callable(fn):
+            raise InvalidArgument("a macro's decorator takes options by name", found=repr(fn), help="hygienic=False")
         source, definition = source_of_function(fn)
         return Macro(source, definition, _outer_of(fn, sys._getframe(1)), {}, self.hygienic)
 
@@ -158,6 +189,11 @@ class MacroDecorator:
 @CALL.on(Macro)
 def _call_macro(macro: Macro, args: list[Any], kwargs: dict[str, Any], p: Parser) -> Any:
     return p.expand(macro, tuple(args), kwargs)
+
+
+@CALL.on(BoundMacro)
+def _call_method(bound: BoundMacro, args: list[Any], kwargs: dict[str, Any], p: Parser) -> Any:
+    return p.expand(bound.macro, (bound.instance, *args), kwargs)
 
 
 @CALL.on(GlobalVar)
@@ -212,7 +248,7 @@ class ModuleScope:
                 ty = entry.state.ty
                 if ty is None and not entry.running:
                     self.read(entry)
-                    ty = getattr(entry.func, "ty", None)
+                    ty = None if entry.func is None else entry.func.ty_of_references
                 if entry.var is None:
                     entry.var = GlobalVar(entry.name, ty=ty)
         return entry.var
@@ -291,7 +327,7 @@ def _class_assign(statement: ast.Assign, evaluator: Evaluator, scope: ModuleScop
     assert isinstance(target, ast.Name)
     value = evaluator.evaluate(statement.value)
     if isinstance(value, BaseFunc):
-        scope.made[target.id] = (GlobalVar(target.id, ty=value.ty), value)
+        scope.made[target.id] = (GlobalVar(target.id, ty=value.ty_of_references), value)
     else:
         scope.outer[target.id] = value
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.ir import arithmetic
 from weft.ir import scalar as s
-from weft.ir.dtype import DataType
+from weft.ir.dtype import DataType, ScalableLanes
 from weft.ir.structural import structural_equal
 from weft.ir.text.doc import ADD, AND, COMPARE, MUL, NOT, OR, UNARY, Doc, Seq, call, infix, mapping, prefix, tuple_doc
 from weft.ir.text.printer import EXPR, Printer, any_literal, quote
@@ -140,7 +140,7 @@ def _float_imm(node: s.FloatImm, p: Printer) -> Doc:
 
 @EXPR.on(s.StringImm)
 def _string_imm(node: s.StringImm, p: Printer) -> Doc:
-    return call("T.StringImm", [quote(node.value)])
+    return quote(node.value)
 
 
 def var_declaration(var: s.Var, p: Printer) -> Doc:
@@ -178,14 +178,20 @@ def _let(node: s.Let, p: Printer) -> Doc:
     return call("T.Let", [p.expr(node.body)], [("where", mapping([(var, value)]))])
 
 
+def _lanes(lanes: int) -> str:
+    if not isinstance(lanes, ScalableLanes):
+        return str(lanes)
+    return "T.vscale()" if int(lanes) == 1 else f"T.vscale() * {int(lanes)}"
+
+
 @EXPR.on(s.Ramp)
 def _ramp(node: s.Ramp, p: Printer) -> Doc:
-    return call("T.Ramp", [argument(node.base, p), argument(node.stride, p), str(node.lanes)])
+    return call("T.Ramp", [argument(node.base, p), argument(node.stride, p), _lanes(node.lanes)])
 
 
 @EXPR.on(s.Broadcast)
 def _broadcast(node: s.Broadcast, p: Printer) -> Doc:
-    return call("T.Broadcast", [argument(node.value, p), str(node.lanes)])
+    return call("T.Broadcast", [argument(node.value, p), _lanes(node.lanes)])
 
 
 @EXPR.on(s.Shuffle)

@@ -17,7 +17,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.target.llvm.types import llvm_type
 from weft.target.target import Target
-from weft.tir import ProducerLoad, Reduce
+from weft.tir import TENSOR_EXPRS
 
 _REGISTER = re.compile(r"%[A-Za-z_.]\w*")
 _MOVABLE = re.compile(
@@ -29,7 +29,7 @@ _MOVABLE = re.compile(
 __all__ = ["EXPR", "FunctionEmitter", "ModuleEmitter", "condition_type", "suffix"]
 
 # Text is an argument of calls only, which read it themselves; tensor expressions are gone.
-EXPR = ir.Dispatch("LLVM expression", (ir.PrimExpr,), leaves_out=(ProducerLoad, Reduce, ir.StringImm))
+EXPR = ir.Dispatch("LLVM expression", (ir.PrimExpr,), leaves_out=(*TENSOR_EXPRS, ir.StringImm))
 """Node class to ``fn(expr, emitter) -> value``; the rules stand in ``expr``, ``convert``, ``memory`` and ``intrin``."""
 
 

@@ -46,10 +46,10 @@ def as_lanes(indices: Any, buffer: Buffer) -> tuple[ir.PrimExpr, ...]:
             continue
         step = index.step if isinstance(index, slice) and index.step is not None else 1
         r = _range_of(slice(index.start, index.stop) if isinstance(index, slice) else index, dim)
-        extent, stride = ir.as_int(Analyzer().simplify(r.extent)), ir.as_int(step)
+        extent, stride = ir.lanes_from(Analyzer().simplify(r.extent)), ir.as_int(step)
         if extent is None or stride is None or stride < 1:
             raise ParseError("a slice of elements has a constant length and step", found=f"{r.extent}, step {step}")
-        count = -(-extent // stride)
+        count = extent if stride == 1 else -(-extent // stride)
         out.append(r.min if count == 1 else ir.Ramp(r.min, ir.const(stride, r.min.dtype), count))
     return tuple(out)
 

@@ -7,9 +7,11 @@ Names that are not defined here are data types (``T.float32``), intrinsics (``T.
 from __future__ import annotations
 
 import difflib
+from types import FunctionType
 from typing import Any
 
 from weft import ir, tir
+from weft.arith import Analyzer
 from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
 from weft.ir import CallIntrin as CallNode
@@ -34,7 +36,7 @@ from weft.tir.script.commands import (
     Scope,
     WhileScope,
 )
-from weft.tir.script.low_level import CALLS
+from weft.tir.script.low_level import CALLS, typed
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -84,15 +86,20 @@ class DTypeMaker:
 
 
 class _HandleMaker(DTypeMaker):
-    def __call__(self, value: Any = None, *_: Any, **__: Any) -> PrimExpr:
-        return Var("", self.dtype)
+    def __call__(self, value: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> PrimExpr:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return a pointer; `value` is the data type that it points to."""
+        if value is None:
+            return Var("", self.dtype)
+        element = ir.PrimType(DataType(getattr(value, "dtype", value)))
+        return Var("", ir.HandleType(ir.PointerType(element, storage_scope)))
 
 
 handle = _HandleMaker("handle")
 
 
-def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False) -> Var:
+def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False, *, ty: Any = None) -> Var:
     """Make a variable; an empty name is given by the assignment."""
+    dtype = dtype if ty is None else ty
     return (ir.SizeVar if is_size_var else Var)(name, DataType(getattr(dtype, "dtype", dtype)))
 
 
@@ -157,12 +164,12 @@ def Select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
 def Ramp(base: Any, stride: Any, lanes: Any) -> PrimExpr:
     """Build the vector ``base, base + stride, ...``."""
     b, step = ir.unify_dtypes(base, stride)
-    return ir.Ramp(b, step, int(lanes))
+    return ir.Ramp(b, step, ir.lanes_from(lanes))
 
 
 def Broadcast(value: Any, lanes: Any) -> PrimExpr:
     """Build a vector of equal lanes."""
-    return ir.Broadcast(as_expr(value), int(lanes))
+    return ir.Broadcast(as_expr(value), ir.lanes_from(lanes))
 
 
 def Shuffle(vectors: Any, indices: Any) -> PrimExpr:
@@ -297,8 +304,10 @@ def decl_buffer(
     shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
     scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
 ) -> Scope:  # fmt: skip
-    """Declare a buffer as a view of the memory that `data` points to."""
+    """Declare a buffer as a view of the memory that `data` points to; without it, allocate the memory."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+    if data is None:
+        return Scope(b, lambda value, body, _: AllocBuffer(value, body))
     return Scope(b, lambda value, body, _: DeclBuffer(value, body))
 
 
@@ -323,7 +332,7 @@ def allocate(
 
 def func_attr(attrs: dict[str, Any]) -> BlockFact:
     """Set attributes of the function."""
-    return BlockFact("func_attr", attrs)
+    return BlockFact("func_attr", {ir.own_name(k): v for k, v in attrs.items()})
 
 
 def sblock(name: str = "", no_realize: bool = False) -> BlockScope:
@@ -413,7 +422,8 @@ def _loop_range(start: Any, stop: Any) -> Range:
     if stop is None:
         extent = as_expr(start)
         return Range.from_min_extent(const(0, extent.dtype), extent)
-    return slice_of(start, stop)
+    r = slice_of(start, stop)
+    return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
 def _loop(kind: ForKind) -> Any:
@@ -554,7 +564,8 @@ _RENAMED: dict[str, Any] = {
     "buffer_load": BufferLoad,
     "boolean": DTypeMaker("bool"),
     "Range": Range_,
-    "tvm_call_packed": tir.call_packed,
+    "buffer": Buffer,
+    "tvm_call_packed": typed(tir.call_packed),
     "StringImm": StringImm_,
     "Var": Var_,
     **{c.__name__: _raw(c) for c in (ir.Add, ir.Sub, ir.Mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max)},
@@ -580,7 +591,8 @@ def _other(name: str) -> Any:
     else:
         return maker
     if hasattr(tir, name):
-        return getattr(tir, name)
+        found = getattr(tir, name)
+        return typed(found) if isinstance(found, FunctionType) else found
     near = difflib.get_close_matches(name, sorted({*globals(), *_RENAMED, *dir(tir)}), 3)
     raise AttributeError(
         f"T has no '{name}'" + (f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else "")

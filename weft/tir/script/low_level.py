@@ -5,13 +5,14 @@ They build calls of the operator ``tir.<name>``; a target that has no rule for o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from weft.ir import CallIntrin, DataType, Op, PrimExpr, as_expr, const
 from weft.tir.buffer import Buffer
 
-__all__ = ["CALLS"]
+__all__ = ["CALLS", "typed"]
 
 
 def _call(name: str, dtype: str, args: tuple[Any, ...]) -> PrimExpr:
@@ -56,9 +57,35 @@ def type_annotation(dtype: Any) -> PrimExpr:
     return _call("type_annotation", str(getattr(dtype, "dtype", dtype)), ())
 
 
+def get_active_lane_mask(dtype: str, base: Any, limit: Any) -> PrimExpr:
+    """Return which lanes from `base` on are below `limit`."""
+    return _call("get_active_lane_mask", dtype, (base, limit))
+
+
 def nan(dtype: str) -> PrimExpr:
     """Return the value that is no number."""
     return const(float("nan"), dtype)
+
+
+_BY_DTYPE = frozenset(
+    """call_extern call_pure_extern call_intrin call_pure_intrin call_llvm_intrin call_llvm_pure_intrin reinterpret
+    infinity max_value min_value vectorlow vectorhigh vectorcombine""".split()
+)
+
+
+def typed(build: Any) -> Any:
+    """Let a constructor take ``dtype=``, as texts of older releases write it.
+
+    It is the first argument of those that have one; of others, whose operands decide, it says nothing new.
+    """
+
+    @functools.wraps(build)
+    def build_typed(*args: Any, dtype: str | None = None, **named: Any) -> Any:
+        if dtype is not None and build.__name__ in _BY_DTYPE:
+            args = (dtype, *args)
+        return build(*args, **named)
+
+    return build_typed
 
 
 CALLS: dict[str, Callable[..., Any]] = {
@@ -77,6 +104,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "ptx_commit_group": _of_type("ptx_commit_group", "void"),
     "ptx_wait_group": _of_type("ptx_wait_group", "void"),
     "tvm_warp_activemask": _of_type("tvm_warp_activemask", "uint32"),
-    **{f.__name__: f for f in (tvm_struct_get, tvm_stack_alloca, type_annotation, nan)},
+    **{f.__name__: f for f in (tvm_struct_get, tvm_stack_alloca, type_annotation, get_active_lane_mask, nan)},
 }  # fmt: skip
 """The constructor of each call."""

@@ -41,6 +41,7 @@ class FunctionUnderWay:
         self.params: list[ir.Var] = []
         self.buffers: dict[ir.Var, Buffer] = {}
         self.attrs: dict[str, Any] = {}
+        self.symbols: dict[str, ir.Var] = {}  # that shapes in quotes named
         self.loops: dict[ir.Var, ir.Range] = {}
         self.threads: dict[ir.Var, str] = {}
         self.depth = 0
@@ -115,6 +116,8 @@ def _bind(p: Parser, target: ast.Name, value: Any) -> Any:
     if rule is not None:
         return rule(p, target, value)
     if isinstance(value, ir.Var) and value.name == "":
+        if target.id in p.state.symbols:
+            raise p.fail(target, f"'{target.id}' is defined already, by a shape of the signature")
         return type(value)(target.id, value.dtype)
     if isinstance(value, (ir.PrimExpr, int, float)) and not isinstance(value, bool):
         return let(p, target, ir.as_expr(value), None)

@@ -7,7 +7,7 @@ closes the scopes from the end.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft import ir
@@ -16,7 +16,7 @@ from weft.error import DTypeMismatch, ParseError
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.tir.analysis.access import access_regions
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.function import PrimFunc
+from weft.tir.function import PrimFunc, signature_type
 from weft.tir.script.commands import (
     AllocBlockBuffer,
     Axis,
@@ -34,7 +34,8 @@ from weft.tir.script.commands import (
 )
 from weft.tir.script.elements import as_lanes
 from weft.tir.script.language import DTypeMaker, serial
-from weft.tir.script.names import BlockUnderWay, FunctionUnderWay, assign, emit, let, name_scope, named_buffer
+from weft.tir.script.names import BlockUnderWay, FunctionUnderWay, assign, emit, let, name_scope
+from weft.tir.script.signature import annotation, signature
 from weft.tir.stmt import (
     AssertStmt,
     Block,
@@ -53,68 +54,6 @@ __all__ = ["TIR", "prim_func"]
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
-
-
-def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> FunctionUnderWay:
-    unknown = set(options) - {
-        "name",
-        "private",
-        "check_well_formed",
-        "root_block",
-        "s_tir",
-        "tirx",
-        "is_stir",
-        "persistent",
-    }
-    if unknown:
-        raise p.fail(
-            node, f"T.prim_func has no option '{min(unknown)}'", expected="private, check_well_formed or root_block"
-        )
-    state = p.state = FunctionUnderWay(node, options)
-    p.define("range", _range)
-    if node.args.vararg or node.args.kwarg or node.args.defaults or node.args.kwonlyargs:
-        raise p.fail(node, "parameters of a program have no defaults and are not packed")
-    for arg in node.args.args:
-        _param(p, arg)
-    return state
-
-
-def _param(p: Parser, arg: ast.arg) -> None:
-    state: FunctionUnderWay = p.state
-    if arg.annotation is None:
-        raise p.fail(
-            arg,
-            f"parameter '{arg.arg}' has no type",
-            help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32",
-        )
-    note = _annotation(p, arg.annotation)
-    if isinstance(note, Buffer):
-        param = ir.Var(arg.arg + "_handle", ir.DataType("handle"), span=p.span(arg))
-        buffer = named_buffer(note, arg.arg)
-        state.buffers[param] = buffer
-        p.define(arg.arg, buffer)
-    elif isinstance(note, DTypeMaker):
-        param = ir.Var(arg.arg, note.dtype, span=p.span(arg))
-        p.define(arg.arg, param)
-    elif isinstance(note, ir.Var):
-        param = type(note)(arg.arg, note.dtype, span=p.span(arg))
-        p.define(arg.arg, param)
-    else:
-        raise p.fail(
-            arg.annotation,
-            f"parameter '{arg.arg}' has no TIR type",
-            expected="T.Buffer(...), T.handle or a data type",
-            found=repr(note),
-        )
-    state.params.append(param)
-
-
-def _annotation(p: Parser, node: ast.expr) -> Any:
-    """Evaluate an annotation; one in quotes is read as an expression."""
-    value = p.evaluate(node)
-    if isinstance(value, str):
-        value = p.evaluate(ast.copy_location(ast.parse(value, mode="eval").body, node))
-    return value
 
 
 def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
@@ -137,15 +76,20 @@ def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
         )
         body = BlockRealize((), ir.TRUE, block, span=p.span(node))
     attrs = dict(state.attrs)
+    if options.get("private") and "global_symbol" in attrs:
+        raise p.fail(node, "a private function has no global symbol", found=str(attrs["global_symbol"]))
     if not options.get("private") and "global_symbol" not in attrs:
         attrs["global_symbol"] = options.get("name", node.name)
-    ret_type = None if node.returns is None else p.evaluate(node.returns)
+    ret_type = None if node.returns is None else annotation(p, node.returns)
+    if isinstance(ret_type, DTypeMaker):
+        ret_type = ir.PrimType(ret_type.dtype)
     buffer_map = tuple((v, state.buffers[v]) for v in state.params if v in state.buffers)
-    return PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
+    func = PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
+    return func.replace(ty=signature_type(func))
 
 
 def _is_root(body: Stmt) -> bool:
-    return isinstance(body, BlockRealize) and not body.iter_values and body.block.name_hint == "root"
+    return isinstance(body, BlockRealize) and not body.iter_values
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------
@@ -174,7 +118,8 @@ def _fold(p: Parser, entries: list[Any]) -> Stmt:
             rest.append(e)
         else:
             scope, value = e
-            rest = [scope.make(value, seq(*reversed(rest)), p)]
+            body = seq(*reversed(rest)) if rest else Evaluate(ir.const(0))  # what a name is bound for may be nothing
+            rest = [scope.make(value, body, p)]
     return seq(*reversed(rest))
 
 
@@ -212,7 +157,7 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     if not isinstance(buffer, Buffer):
         raise p.fail(target.value, "only elements of buffers can be assigned", found=str(buffer))
     indices = p.evaluate(target.slice)
-    indices = as_lanes(indices if isinstance(indices, tuple) else (indices,), buffer)
+    indices = as_lanes(tuple(indices) if isinstance(indices, (tuple, list)) else (indices,), buffer)
     if isinstance(value, BufferRegion):  # the elements that a slice names
         value = value.asobject()
     if len(indices) != len(buffer.shape):
@@ -309,12 +254,28 @@ def _fact(p: Parser, node: ast.AST, fact: BlockFact) -> None:
         state.attrs.update(fact.value)
         return
     block = state.blocks[-1]
+    if fact.kind == "annotations" and fact.kind in block.facts:
+        block.facts[fact.kind] = _merged(p, node, block.facts[fact.kind], fact.value)
+        return
     if fact.kind in block.facts:
         raise p.fail(node, f"{_FACTS[fact.kind]} stands twice in one block")
     value = fact.value
     if fact.kind in ("reads", "writes"):
         value = tuple(_as_region(p, node, r) for r in value)
     block.facts[fact.kind] = value
+
+
+def _merged(p: Parser, node: ast.AST, a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Put annotations together that two statements set."""
+    result = dict(a)
+    for key, value in b.items():
+        if key not in result:
+            result[key] = value
+        elif isinstance(value, Mapping) and isinstance(result[key], Mapping):
+            result[key] = _merged(p, node, result[key], value)
+        elif not ir.structural_equal(result[key], value):
+            raise p.fail(node, f"annotation '{key}' of the block has two values", found=f"{result[key]} and {value}")
+    return result
 
 
 def _as_region(p: Parser, node: ast.AST, value: Any) -> BufferRegion:
@@ -349,7 +310,7 @@ def _for(p: Parser, node: ast.For) -> None:
     if not isinstance(loops, Loops):
         _unrolled(p, node, loops)
         return
-    targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
+    targets, names = _loop_targets(node.target, len(loops.ranges))
     if len(targets) != len(loops.ranges):
         raise p.fail(
             node.target,
@@ -370,6 +331,8 @@ def _for(p: Parser, node: ast.For) -> None:
         if loops.step == 1:
             p.state.loops[var] = r
         p.define(t.id, var if loops.step == 1 else r.min + var * ir.const(loops.step, var.dtype))
+    for name, place in names.items():
+        p.define(name, tuple(variables[place]))
     body = _sequence(p, node.body)
     p.scopes.pop()
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
@@ -387,6 +350,23 @@ def _for(p: Parser, node: ast.For) -> None:
             span=p.span(node.target),
         )
     emit(p, body)
+
+
+def _loop_targets(target: ast.expr, n_loops: int) -> tuple[list[ast.expr], dict[str, slice]]:
+    """Return a name for each loop, and which names stand for several: ``for ij in T.grid(..)``, ``for *s, k in ..``."""
+    elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    if isinstance(target, ast.Name) and n_loops != 1:
+        elements = [ast.copy_location(ast.Starred(target), target)]
+    result: list[ast.expr] = []
+    names: dict[str, slice] = {}
+    for e in elements:
+        if not isinstance(e, ast.Starred) or not isinstance(e.value, ast.Name) or names:
+            result.append(e)
+            continue
+        count = max(0, n_loops - len(elements) + 1)
+        names[e.value.id] = slice(len(result), len(result) + count)
+        result += [ast.copy_location(ast.Name(f"{e.value.id}_{i}", ast.Store()), e) for i in range(count)]
+    return result, names
 
 
 def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
@@ -513,7 +493,8 @@ def _assert(p: Parser, node: ast.Assert) -> None:
 def _return(p: Parser, node: ast.Return) -> None:
     if node.value is None:
         raise p.fail(node, "a function returns by writing its buffers; 'return' needs a value")
-    value = ir.as_expr(p.evaluate(node.value))
+    found = p.evaluate(node.value)
+    value = found.data if isinstance(found, Buffer) else ir.as_expr(found)
     emit(p, Evaluate(ir.CallIntrin(value.dtype, ir.Op.get("tir.ret"), (value,)), span=p.span(node)))
 
 
@@ -564,5 +545,10 @@ def _call_global(func: ir.GlobalVar, args: list[Any], **_: Any) -> Any:
     return ir.CallIntrin(ir.DataType("void"), func, tuple(a if isinstance(a, Buffer) else ir.as_expr(a) for a in args))
 
 
-TIR = Dialect("tir", _signature, _body, _expand, _call_global)
+def _in_function(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> FunctionUnderWay:
+    p.define("range", _range)
+    return signature(p, node, options)
+
+
+TIR = Dialect("tir", _in_function, _body, _expand, _call_global)
 prim_func = FunctionDecorator(TIR)

@@ -466,7 +466,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     if not bare and _holds_block(func.body) and not isinstance(func.body, BlockRealize):
         options.append(("root_block", "False"))
     p.lines.add("@", call("T.prim_func", (), options) if options else "T.prim_func")
-    returns = [" -> ", any_literal(func.ret_type, p)] if func.ret_type is not None else []
+    returns = [] if func.ret_type is None else [" -> ", _return_type(func.ret_type, p)]
     p.lines.add(f"def {spelled}", Group("(", tuple(params), ")"), *returns, ":")
     with p.scope():
         if attrs:
@@ -483,6 +483,10 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
         else:
             _body(func.body, p)
     p.close_function()
+
+
+def _return_type(ty: Any, p: Printer) -> Doc:
+    return f"T.{ty.dtype}" if isinstance(ty, ir.PrimType) and ty.value is None else any_literal(ty, p)
 
 
 def _inline_params(func: PrimFunc) -> dict[Var, Buffer]:
@@ -521,12 +525,7 @@ def _is_plain_root(body: Stmt) -> bool:
 
 def _reads_as_root(root: Block) -> bool:
     """Whether the content alone would be taken for a root block itself."""
-    return (
-        isinstance(root.body, BlockRealize)
-        and not root.alloc_buffers
-        and not root.body.iter_values
-        and root.body.block.name_hint == "root"
-    )
+    return isinstance(root.body, BlockRealize) and not root.alloc_buffers and not root.body.iter_values
 
 
 def _holds_block(stmt: Stmt) -> bool:

@@ -162,6 +162,8 @@ _SPELLED: dict[str, Any] = {
     "call_llvm_intrin": _spell_typed("call_llvm_intrin"),
     "call_llvm_pure_intrin": _spell_typed("call_llvm_pure_intrin"),
     "likely": _spell_likely,
+    "ret": lambda node, p: call("T.ret", [p.expr(node.args[0])]) if node.dtype == node.args[0].dtype else None,
+    "vscale": lambda node, p: call("T.vscale", []) if node.dtype == "int32" and not node.args else None,
     "reinterpret": _spell_reinterpret,
 }
 

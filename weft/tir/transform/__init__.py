@@ -25,11 +25,13 @@ from weft.tir.transform.remove_no_op import remove_no_op
 from weft.tir.transform.scalarize import scalarize
 from weft.tir.transform.simplify import simplify
 from weft.tir.transform.split_host_device import split_host_device
+from weft.tir.transform.split_target_regions import split_target_regions
 from weft.tir.transform.storage_rewrite import storage_rewrite
 from weft.tir.transform.thread_sync import thread_sync
 from weft.tir.transform.transpose_tiles import transpose_tiles
 from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
+from weft.tir.transform.vectorize_statements import vectorize_statements
 
 CommonSubexprElim = CommonSubexprElimTIR = common_subexpr_elim
 DotProduct = dot_product
@@ -48,12 +50,12 @@ MakePackedAPI = make_packed_api
 RemoveNoOp = remove_no_op
 Scalarize = scalarize
 Simplify = StmtSimplify = simplify
-SplitHostDevice = split_host_device
+SplitHostDevice = split_target_regions
 StorageRewrite = storage_rewrite
 ThreadSync = thread_sync
 TransposeTiles = transpose_tiles
 UnrollLoop = unroll_loop
-VectorizeLoop = vectorize_loop
+VectorizeLoop = vectorize_statements
 
 prim_func_pass = function_pass_over(_PrimFunc)
 """``@prim_func_pass(opt_level=0)`` makes a pass of ``fn(func, mod, ctx) -> PrimFunc``."""

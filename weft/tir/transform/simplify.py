@@ -132,7 +132,12 @@ def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
     dt = ir.DataType(expr.dtype)
     if (dt.is_integer or dt.code == "bool") and dt.lanes == 1:
         return analyzer.simplify(expr)
-    return ir.rebuild(expr, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
+    new = ir.rebuild(expr, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
+    return ir.cast(new.dtype, new.value) if type(new) is ir.Cast and _is_constant(new.value) else new
+
+
+def _is_constant(e: Any) -> bool:
+    return isinstance(e, (ir.IntImm, ir.FloatImm))
 
 
 def _constant_lanes(e: Any) -> list[Any] | None:

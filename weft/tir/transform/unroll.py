@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.ir import CallIntrin, IntImm, IRModule, PassContext, as_int, const, function_pass, rebuild, substitute, walk
 from weft.tir.analysis.structure import replace_node
-from weft.tir.buffer import Buffer
+from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, For, ForKind, Stmt, seq
 
@@ -22,6 +22,7 @@ def unroll_loop(
     auto_max_depth: int | None = None,
     auto_max_extent: int | None = None,
     explicit_unroll: bool | None = None,
+    unroll_local_access: bool | None = None,
     max_copies: int = 4096,
 ) -> PrimFunc:
     """Expand loops.
@@ -51,25 +52,38 @@ def unroll_loop(
         ``auto_max_depth``: and no more loops than this are inside it;
         ``auto_max_extent``: or when its extent is no more than this;
         ``explicit_unroll``: whether loops are expanded here; if not, those that would be are marked, for LLVM, but for
-        those within ``auto_max_extent``.
-        Those that are not given come from ``PassContext(config={"tir.UnrollLoop": {...}})``, else they are 0, 8, 0 and
-        True. The pragmas ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop, or of an AttrStmt under the names
-        ``pragma_...``, hold for what is inside, and for the loop itself.
+        those within ``auto_max_extent``;
+        ``unroll_local_access``: whether loops that run over elements of local memory are expanded in any case.
+        Those that are not given come from ``PassContext(config={"tir.UnrollLoop": {...}})``, else they are 0, 8, 0,
+        True and False. The pragmas ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop, or of an AttrStmt under
+        the names ``pragma_...``, hold for what is inside, and for the loop itself; such an AttrStmt is gone afterwards.
     Cost
         Linear in the output.
     Source
         TVM's ``UnrollLoop``, whose four limits it keeps.
     """
     given = {"auto_max_step": auto_max_step, "auto_max_depth": auto_max_depth, "auto_max_extent": auto_max_extent,
-             "explicit_unroll": explicit_unroll}  # fmt: skip
+             "explicit_unroll": explicit_unroll, "unroll_local_access": unroll_local_access}  # fmt: skip
     config = PassContext.current().config.get("tir.UnrollLoop", {})
     chosen = {**_DEFAULTS, **config, **{k: v for k, v in given.items() if v is not None}}
-    limits = (*chosen.values(), max_copies)
+    limits = (*(chosen[name] for name in given), max_copies)
     body = _visit(func.body, limits)[0]
     return func if body is func.body else func.replace(body=body)
 
 
-_DEFAULTS: dict[str, Any] = {"auto_max_step": 0, "auto_max_depth": 8, "auto_max_extent": 0, "explicit_unroll": True}
+_DEFAULTS: dict[str, Any] = {
+    "auto_max_step": 0, "auto_max_depth": 8, "auto_max_extent": 0, "explicit_unroll": True,
+    "unroll_local_access": False,
+}  # fmt: skip
+
+
+def _runs_over_local(loop: For) -> bool:
+    """Whether a loop's variable is in an index of memory of a thread's own."""
+    return any(
+        n.buffer.scope.startswith("local") and any(v is loop.loop_var for i in n.indices for v in walk(i))
+        for n in walk(loop.body)
+        if isinstance(n, (BufferLoad, BufferStore))
+    )
 
 
 def _is_instruction(value: Any) -> bool:
@@ -89,7 +103,7 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
             limits[0] if step is None else as_int(step),
             *limits[1:3],
             limits[3] if explicit is None else bool(as_int(explicit)),
-            limits[4],
+            *limits[4:],
         )
 
     def child(n: Any) -> Any:
@@ -102,12 +116,16 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
 
     new = rebuild(node, child)
     steps, depth = counts
+    if isinstance(new, AttrStmt) and new.attr_key in ("pragma_auto_unroll_max_step", "pragma_unroll_explicit"):
+        return new.body, steps, depth  # it has been followed
     if isinstance(node, (BufferStore, AssertStmt)) or (isinstance(node, Evaluate) and not _is_instruction(node.value)):
         steps += 1
     if not isinstance(new, For):
         return new, steps, depth
-    auto_step, auto_depth, auto_extent, explicit, max_copies = limits
+    auto_step, auto_depth, auto_extent, explicit, local, max_copies = limits
     extent = new.extent.value if isinstance(new.extent, IntImm) else None
+    if local and new.kind == ForKind.SERIAL and extent is not None and _runs_over_local(new):
+        new = replace_node(new, kind=ForKind.UNROLLED)
     marked = new.kind == ForKind.UNROLLED
     automatic = (
         new.kind == ForKind.SERIAL

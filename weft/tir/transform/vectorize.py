@@ -15,7 +15,7 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 
-__all__ = ["lanes_of", "vectorize_loop"]
+__all__ = ["NoVector", "Vectorizer", "broadcast", "lanes_of", "vectorize_loop"]
 
 
 @ir.function_pass(kind=PrimFunc, name="VectorizeLoop")
@@ -62,13 +62,13 @@ def _visit(node: Any, enable: bool) -> Any:
         if node.extent.value == 1:
             return ir.substitute(node.body, {node.loop_var: node.min})
         try:
-            return _Vectorizer(node).stmt(node.body, None)
-        except _Scalar:
+            return Vectorizer(node).stmt(node.body, None)
+        except NoVector:
             pass
     return For(node.loop_var, node.min, node.extent, ForKind.SERIAL, node.body, None, node.annotations, span=node.span)
 
 
-class _Scalar(Exception):
+class NoVector(Exception):
     """Raised where a body has no vector form."""
 
 
@@ -78,15 +78,15 @@ def broadcast(value: ir.PrimExpr, lanes: int) -> ir.PrimExpr:
     if have == lanes:
         return value
     if have != 1:
-        raise _Scalar
+        raise NoVector
     return ir.Broadcast(value, lanes)
 
 
-class _Vectorizer:
+class Vectorizer:
     """Rewrites the body of one loop."""
 
-    def __init__(self, loop: For) -> None:
-        self.lanes = ir.as_int(loop.extent) or 0
+    def __init__(self, loop: For, lanes: int | None = None) -> None:
+        self.lanes = lanes or ir.as_int(loop.extent) or 0
         self.env: dict[ir.Var, ir.PrimExpr] = {
             loop.loop_var: ir.Ramp(loop.min, ir.const(1, loop.loop_var.dtype), self.lanes)
         }
@@ -115,17 +115,17 @@ class _Vectorizer:
         if isinstance(s, For):
             low, extent = self.expr(s.min, mask), self.expr(s.extent, mask)
             if ir.DataType(low.dtype).lanes > 1 or ir.DataType(extent.dtype).lanes > 1:
-                raise _Scalar
+                raise NoVector
             return For(
                 s.loop_var, low, extent, s.kind, self.stmt(s.body, mask), s.thread_binding, s.annotations, span=s.span
             )
         if isinstance(s, Evaluate):
             if any(isinstance(n, ir.Var) and n in self.env for n in ir.walk(s.value)):
-                raise _Scalar
+                raise NoVector
             return s
         if isinstance(s, AllocBuffer):
-            raise _Scalar
-        raise _Scalar
+            raise NoVector
+        raise NoVector
 
     def store(self, s: BufferStore, mask: ir.PrimExpr | None) -> Stmt:
         """Rewrite a store."""
@@ -133,7 +133,7 @@ class _Vectorizer:
         wide_index, wide_value = ir.DataType(index.dtype).lanes > 1, ir.DataType(value.dtype).lanes > 1
         if not wide_index:
             if wide_value or mask is not None:
-                raise _Scalar
+                raise NoVector
             return BufferStore(s.buffer, value, (index,), span=s.span)
         return BufferStore(s.buffer, broadcast(value, self.lanes), (index,), mask, span=s.span)
 
@@ -163,7 +163,7 @@ class _Vectorizer:
 
 def lanes_of(value: ir.PrimExpr, loop: For) -> ir.PrimExpr:
     """Return the vector of the values that an expression takes over a loop of constant extent."""
-    worker = _Vectorizer(loop)
+    worker = Vectorizer(loop)
     return broadcast(worker.expr(value, None), worker.lanes)
 
 
@@ -171,20 +171,20 @@ _EXPR = ir.Dispatch("vectorize an expression", (ir.PrimExpr,))
 
 
 @_EXPR.on(ir.PrimExpr)
-def _generic(e: Any, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _generic(e: Any, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     new = ir.rebuild(e, lambda n: s.expr(n, mask) if isinstance(n, ir.PrimExpr) else n)
     if new is not e and ir.DataType(new.dtype).lanes > 1:
-        raise _Scalar
+        raise NoVector
     return new
 
 
 @_EXPR.on(ir.Var)
-def _var(e: ir.Var, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _var(e: ir.Var, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     return s.env.get(e, e)
 
 
 @_EXPR.on(ir.BinaryOp, ir.CmpOp)
-def _binary(e: Any, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _binary(e: Any, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     a, b = s.expr(e.a, mask), s.expr(e.b, mask)
     if a is e.a and b is e.b:
         return e
@@ -216,7 +216,7 @@ def _ramp(e: Any, a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr | None:
 
 
 @_EXPR.on(ir.And, ir.Or)
-def _logic(e: Any, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _logic(e: Any, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     a, b = s.expr(e.a, mask), s.expr(e.b, mask)
     if ir.DataType(a.dtype).lanes == 1 and ir.DataType(b.dtype).lanes == 1:
         return e if a is e.a and b is e.b else type(e)(a, b)
@@ -224,7 +224,7 @@ def _logic(e: Any, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
 
 
 @_EXPR.on(ir.Cast)
-def _cast(e: ir.Cast, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _cast(e: ir.Cast, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     value = s.expr(e.value, mask)
     if value is e.value:
         return e
@@ -234,7 +234,7 @@ def _cast(e: ir.Cast, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
 
 
 @_EXPR.on(ir.Select)
-def _select(e: ir.Select, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _select(e: ir.Select, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     c, a, b = s.expr(e.condition, mask), s.expr(e.true_value, mask), s.expr(e.false_value, mask)
     if max(ir.DataType(x.dtype).lanes for x in (c, a, b)) == 1:
         return e if c is e.condition and a is e.true_value and b is e.false_value else ir.Select(c, a, b)
@@ -242,7 +242,7 @@ def _select(e: ir.Select, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
 
 
 @_EXPR.on(BufferLoad)
-def _load(e: BufferLoad, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _load(e: BufferLoad, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     index = s.expr(e.indices[0], mask)
     if index is e.indices[0]:
         return e
@@ -252,7 +252,7 @@ def _load(e: BufferLoad, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
 
 
 @_EXPR.on(ir.Let)
-def _let(e: ir.Let, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _let(e: ir.Let, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     value = s.expr(e.value, mask)
     if ir.DataType(value.dtype).lanes == 1:
         return ir.Let(e.var, value, s.expr(e.body, mask))
@@ -262,7 +262,7 @@ def _let(e: ir.Let, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
 
 
 @_EXPR.on(ir.CallIntrin)
-def _call(e: ir.CallIntrin, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _call(e: ir.CallIntrin, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     if e.op.name == "tir.if_then_else":
         return _if_then_else(e, s, mask)
     args = tuple(s.expr(a, mask) if isinstance(a, ir.PrimExpr) else a for a in e.args)
@@ -271,12 +271,12 @@ def _call(e: ir.CallIntrin, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     if all(ir.DataType(a.dtype).lanes == 1 for a in args if isinstance(a, ir.PrimExpr)):
         return ir.CallIntrin(e.dtype, e.op, args, e.attrs)
     if e.op.name in ("tir.call_extern", "tir.tvm_call_packed"):
-        raise _Scalar
+        raise NoVector
     wide = tuple(broadcast(a, s.lanes) if isinstance(a, ir.PrimExpr) and a.dtype != "handle" else a for a in args)
     return ir.CallIntrin(ir.with_lanes(e.dtype, s.lanes), e.op, wide, e.attrs)
 
 
-def _if_then_else(e: ir.CallIntrin, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+def _if_then_else(e: ir.CallIntrin, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     c = s.expr(e.args[0], mask)
     if ir.DataType(c.dtype).lanes > 1:
         inside = c if mask is None else ir.And(mask, c)
