@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 
-class WeftError(Exception):
-    """The base of every error that Weft raises on purpose.
+class WeftError(RuntimeError):
+    """The base of every error that Weft raises on purpose; a RuntimeError, as those of TVM's programs are.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ class IndexOutOfRange(InvalidArgument, IndexError):
     """An index, or a tensor of indices, points outside of the tensor that it is for."""
 
 
-class TypeInferenceError(WeftError):
-    """The type of an expression cannot be inferred."""
+class TypeInferenceError(WeftError, ValueError, TypeError):
+    """The type of an expression cannot be inferred: an operand has a wrong type or a wrong value."""
 
 
 class ModelImportError(WeftError):
@@ -134,7 +134,7 @@ class ExecutableError(WeftError):
     """An executable or library file is damaged, cut short, of another version, or lacks a part."""
 
 
-class EvaluationError(WeftError, RuntimeError):
+class EvaluationError(WeftError):
     """A program that is evaluated cannot go on: no clause matches a value, or calls are nested too deep."""
 
 

@@ -78,7 +78,7 @@ def test_good_arguments(main):
         ("a", "x", TypeError, r"main: parameter 0 'a': expected a tensor, found a str"),
         ("a", None, TypeError, r"main: parameter 0 'a': expected a tensor, found None"),
         ("a", tensor(2, 3, dtype=np.float64), TypeError, r"'a': expected dtype float32, found float64"),
-        ("a", tensor(2), ValueError, r"'a': expected 2 dimensions, found 1: a tensor float32\[2\]"),
+        ("a", tensor(2), ValueError, r"'a': expected ndim 2, found 1: a tensor float32\[2\]"),
         ("b", tensor(3, 4), ValueError, r"parameter 1 'b': dimension 1 must be 2 \(the value of this symbol in an "
          r"earlier argument\), found 4 in shape \[3, 4\]"),
         ("b", tensor(4, 2), ValueError, r"parameter 1 'b': dimension 0 must be 3 .* found 4 in shape \[4, 2\]"),
