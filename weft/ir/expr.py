@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from weft.ir.dtype import numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node
 from weft.ir.scalar import Op, PrimExpr, const
-from weft.ir.types import PrimType, ShapeType, Type, as_shape, tensor_type
+from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor_type
 from weft.runtime import constant_view
 
 __all__ = [
@@ -72,6 +72,11 @@ class Var(Expr):
     name_hint: str
     ty: Type | None = None
 
+    @property
+    def name(self) -> str:
+        """The name, as TVM has called it since 0.26."""
+        return self.name_hint
+
 
 class GlobalVar(TypedExpr):
     """A reference to a function of the module, by name."""
@@ -93,6 +98,14 @@ class ShapeExpr(TypedExpr):
     def __post_init__(self) -> None:
         if type(self.values) is not tuple or any(type(d) is int for d in cast(tuple[Any, ...], self.values)):
             force_setattr(self, "values", as_shape(self.values))
+        if self.ty is None:
+            force_setattr(self, "ty", ShapeType(self.values, len(self.values)))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class PrimValue(TypedExpr):
@@ -114,9 +127,23 @@ class DataTypeImm(TypedExpr):
 
 
 class Tuple(TypedExpr):
-    """A tuple of expressions."""
+    """A tuple of expressions. Its type is known where those of all elements are."""
 
     fields: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.fields) is not tuple:
+            force_setattr(self, "fields", tuple(self.fields))
+        if self.ty is None and type(self) is Tuple:
+            types = [getattr(f, "ty", None) for f in self.fields]
+            if None not in types:
+                force_setattr(self, "ty", TupleType(tuple(types)))
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class TupleGetItem(TypedExpr):

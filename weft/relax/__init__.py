@@ -26,6 +26,7 @@ from weft.ir import (
     TupleGetItem,
     TupleType,
     Type,
+    Span,
     VDevice,
     constant,
     prim_value,
@@ -43,12 +44,23 @@ from weft.relax.core_ops import (
     call_pure_packed,
     call_tir,
     call_tir_inplace,
-    const,
     invoke_closure,
     invoke_pure_closure,
     make_closure,
 )
-from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.expr import (
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    DataflowVar,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+    const,
+    extern,
+)
+from weft.relax import expr_operators as _expr_operators  # its import puts operators on expressions
 from weft.relax.expr_functor import PyExprMutator, PyExprVisitor
 from weft.relax.infer import get_shape_of
 from weft.relax.interpreter import Interpreter, MachineOnly, UnscheduledKernels

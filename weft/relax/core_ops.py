@@ -16,7 +16,7 @@ from weft.error import InvalidArgument, TypeInferenceError
 __all__ = [
     "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
     "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir",
-    "call_tir_inplace", "const", "dynamic_strided_slice", "hint_on_device", "index_bounds", "invoke_closure",
+    "call_tir_inplace", "dynamic_strided_slice", "hint_on_device", "index_bounds", "invoke_closure",
     "invoke_pure_closure", "is_op", "make_closure", "null_value", "print_", "shape_of", "shape_to_tensor",
     "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
@@ -37,11 +37,6 @@ def _core(name: str, *, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
 def is_op(expr: Any, name: str) -> bool:
     """Whether `expr` is a call of the operator ``relax.<name>``."""
     return isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == "relax." + name
-
-
-def const(value: Any, dtype: str | None = None) -> Any:
-    """Make a tensor constant (TVM's ``relax.const``)."""
-    return ir.constant(value, dtype)
 
 
 def as_relax(value: Any) -> ir.Expr:

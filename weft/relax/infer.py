@@ -99,7 +99,7 @@ def _if_atom(e: ir.If) -> ir.Type:
 
 def get_shape_of(expr: ir.Expr) -> ir.Expr:
     """Return the shape of a tensor: its dimensions where its type has them, else the operation that takes it."""
-    ty = type_of(expr)
+    ty = infer_call(expr) if isinstance(expr, ir.Call) and expr.ty is None else type_of(expr)
     if not isinstance(ty, ir.TensorType):
         raise TypeInferenceError("only a tensor has a shape", found=str(ty), where=expr.span)
     return shape_of(expr) if ty.shape is None else ir.shape_expr(ty.shape)

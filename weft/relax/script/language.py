@@ -35,12 +35,12 @@ from weft.ir import (
 from weft.ir import (
     TupleGetItem as TupleGetItemNode,
 )
-from weft.ir import constant as const  # noqa: F401 - a name of R
 from weft.ir.text.parser import MacroDecorator
 from weft.op import list_ops, make_call
 from weft.relax import core_ops
 from weft.relax.core_ops import CORE_OPS, as_relax
 from weft.relax.expr import Var as VarNode
+from weft.relax.expr import const  # noqa: F401 - a name of R
 from weft.relax.script.annotation import (
     Any_,
     Callable_,

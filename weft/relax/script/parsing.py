@@ -313,7 +313,7 @@ def _result(p: Parser, value: Any) -> ir.Expr:
 
 def _condition(p: Parser, node: ast.If) -> Any:
     value = p.evaluate(node.test)
-    return p.state.bb.normalize(as_relax(value)) if isinstance(value, (ir.Expr, ir.PrimExpr)) else bool(value)
+    return p.state.bb.atom(as_relax(value)) if isinstance(value, (ir.Expr, ir.PrimExpr)) else bool(value)
 
 
 def _returns(node: ast.If) -> bool:
