@@ -22,10 +22,15 @@ from weft.tir import BufferLoad, BufferStore, PrimFunc
 __all__ = ["is_mergeable", "is_pure_call", "is_removable", "mutable_variables", "written_arguments"]
 
 _DESTINATION_PASSING = ("call_tir", "call_tir_inplace")
-_ALLOCATIONS = ("memory.alloc_tensor", "builtin.alloc_tensor", "memory.alloc_storage")
+_ALLOCATIONS = (
+    "memory.alloc_tensor", "builtin.alloc_tensor", "memory.alloc_storage", "vm.alloc_storage", "vm.alloc_tensor",
+)  # fmt: skip
 _READING = (*_ALLOCATIONS, "print", "assert_op")
 """Impure operators that write to no argument."""
-_VIEWS = ("reshape", "call_builtin", "call_builtin_with_ctx", "call_pure_packed", "make_closure", "memory.alloc_tensor")
+_VIEWS = (
+    "reshape", "call_builtin", "call_builtin_with_ctx", "call_pure_packed", "make_closure", "memory.alloc_tensor",
+    "memory.ensure_zero_offset", "memory.view", "vm.alloc_tensor",
+)  # fmt: skip
 """Operators whose result may be, or hold, the memory of an argument."""
 
 

@@ -37,7 +37,7 @@ from weft.ir import (
 )
 from weft.ir.text.parser import MacroDecorator
 from weft.op import list_ops, make_call
-from weft.relax import core_ops
+from weft.relax import core_ops, data_ops, memory_ops
 from weft.relax.core_ops import CORE_OPS, as_relax
 from weft.relax.expr import Var as VarNode
 from weft.relax.expr import const  # noqa: F401 - a name of R
@@ -269,6 +269,17 @@ def _core(name: str) -> Any:
     return make
 
 
+_CONSTRUCTORS: dict[str, Any] = {
+    "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
+    "memory.view": memory_ops.view,
+    "nonzero": data_ops.nonzero,
+    "unique": data_ops.unique,
+    "vm.alloc_storage": memory_ops.vm_alloc_storage,
+    "vm.alloc_tensor": memory_ops.vm_alloc_tensor,
+    "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
+}
+
+
 class _Namespace:
     """Operators that share a prefix."""
 
@@ -277,6 +288,8 @@ class _Namespace:
 
     def __getattr__(self, name: str) -> Any:
         full = self._prefix + name
+        if full in _CONSTRUCTORS:
+            return _CONSTRUCTORS[full]
         if full in CORE_OPS:
             return _core(full)
         names = list_ops()

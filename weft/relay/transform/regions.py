@@ -60,7 +60,7 @@ class Region(RelaxBuilder):
         self._args: list[tuple[Any, ir.ExprVar]] = []
         self._elements: list[tuple[Any, ir.ExprVar]] = []
         self._stack = ExitStack()
-        self._stack.enter_context(self.bb.function("main", []))
+        self._stack.enter_context(self.bb.function("main"))
         self._dataflow = self._stack.enter_context(ExitStack())
         self._dataflow.enter_context(self.bb.dataflow())
 
