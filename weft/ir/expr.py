@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from msgspec.structs import force_setattr
 
+from weft.error import InvalidArgument
 from weft.ir.dtype import numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node
 from weft.ir.scalar import Op, PrimExpr, const
@@ -196,10 +197,29 @@ def shape_expr(values: Any) -> ShapeExpr:
     return ShapeExpr(dims, ty=ShapeType(dims, len(dims)))
 
 
-def prim_value(value: Any) -> PrimValue:
-    """Make a typed scalar value; Python ints become int64, bools bool, floats float64."""
+def prim_value(value: Any, dtype: str | None = None) -> PrimValue:
+    """Make a typed scalar value.
+
+    Parameters
+    ----------
+    value : number or PrimExpr
+    dtype : str, optional
+        Of a number; by default integers become int64, bools bool, floats float64.
+
+    Raises
+    ------
+    InvalidArgument
+        When `value` is neither.
+    """
+    if isinstance(value, PrimValue):
+        return value
     if not isinstance(value, PrimExpr):
-        value = const(value, "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
+        if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+            raise InvalidArgument("Cannot convert to a scalar value", expected="a number or a scalar expression",
+                                  found=f"{type(value).__name__}: {value!r}")  # fmt: skip
+        number = value.item() if isinstance(value, np.generic) else value
+        default = "bool" if isinstance(number, bool) else "int64" if isinstance(number, int) else "float64"
+        value = const(number, dtype or default)
     return PrimValue(value, ty=PrimType(value.dtype, value))
 
 

@@ -19,7 +19,7 @@ from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rename import variables
 from weft.tir import BufferLoad, BufferStore, PrimFunc
 
-__all__ = ["is_mergeable", "is_pure_call", "is_removable", "mutable_variables", "written_arguments"]
+__all__ = ["is_foreign", "is_mergeable", "is_pure_call", "is_removable", "mutable_variables", "written_arguments"]
 
 _DESTINATION_PASSING = ("call_tir", "call_tir_inplace")
 _ALLOCATIONS = (
@@ -108,6 +108,14 @@ def is_removable(value: Any, mod: ir.IRModule | None = None) -> bool:
             isinstance(b, MatchCast) or not is_removable(b.value, mod) for b in bindings
         )
     return True
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether a call is of a function from outside: a packed one, or one that a variable holds."""
+    if not isinstance(value, ir.Call):
+        return False
+    packed = isinstance(value.op, ir.Op) and value.op.name in ("relax.call_pure_packed", "relax.call_inplace_packed")
+    return packed or isinstance(value.op, ir.ExprVar)
 
 
 def is_mergeable(value: Any, var: ir.ExprVar, mutable: AbstractSet[ir.ExprVar], mod: ir.IRModule | None = None) -> bool:

@@ -66,6 +66,11 @@ def _unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
+@register_global_func("weft.run.shape_to_tensor", override=True)
+def _shape_to_tensor(shape: Any) -> Tensor:
+    return tensor(np.array(tuple(shape), "int64"))
+
+
 @register_global_func("weft.run.nonzero", override=True)
 def _nonzero(x: Tensor) -> Tensor:
     return tensor(np.stack(np.nonzero(np.atleast_1d(x.numpy()))).astype("int64"))

@@ -45,7 +45,7 @@ def assign(p: Parser, target: ast.expr, value: Any, note: ir.Type | None = None)
         var = new_var(p, target.id, note or ty, p.span(target))
         p.state.bb.emit_normalized(MatchCast(var, p.state.bb.atom(source), ty, span=p.state.bb.span))
         p.define(target.id, var)
-    elif isinstance(value, (ir.PrimExpr, ModuleScope, ir.Type, Macro)) or _is_python(value):
+    elif isinstance(value, (ir.PrimExpr, ModuleScope, ir.Type, ir.VDevice, Macro)) or _is_python(value):
         p.define(target.id, value)
     else:
         p.define(target.id, bind(p, target, value, note))

@@ -16,6 +16,8 @@ _FOREIGN = frozenset((0,))
 """Memory that outlives the call: arguments, constants."""
 _FRESH = ("call_tir", "call_dps_packed", "builtin.alloc_tensor", "memory.alloc_tensor", "shape_to_tensor")
 
+_IN_PLACE = ("call_tir_inplace", "call_inplace_packed")
+
 Memory = Any
 """What a value may lie in: a set of numbers, or, where the parts of a tuple are known, a tuple of them."""
 
@@ -25,7 +27,8 @@ def fresh_outputs(mod: ir.IRModule) -> ir.IRModule:
     """Copy results of public functions that share memory with an argument, a constant or another result.
 
     What is not known to be in memory of its own may be in that of its arguments: views, results of packed functions,
-    of private functions and closures. Objects that are no tensors are left as they are. A copy stands at the end of
+    of private functions and closures. Objects that are no tensors are left as they are, and so are results that the
+    program writes into a parameter (``call_tir_inplace``). A copy stands at the end of
     the branch that needs it; a private function whose call is a function's end makes its results fresh itself, so that
     the call remains the end.
 
@@ -111,6 +114,7 @@ def _last_call(seq: SeqExpr) -> ir.Call | None:
 
 def _with_copies(func: ir.Function, fresh: Collection[str]) -> ir.Function:
     memory = _Memory(fresh)
+    memory.params = frozenset(func.params)
     for p in func.params:
         memory.of_var[p] = _FOREIGN
     memory.of_seq(func.body)
@@ -144,6 +148,7 @@ class _Memory:
     def __init__(self, fresh: Collection[str]) -> None:
         self.fresh = fresh
         self.of_var: dict[ir.Expr, Memory] = {}
+        self.params: frozenset[ir.ExprVar] = frozenset()
         self._numbers = count(1)
 
     def of_seq(self, seq: Any) -> Memory:
@@ -171,10 +176,25 @@ class _Memory:
             return self._fresh(value.ty)
         if _is_function_call(value) and not _is_unknown(value, self.fresh):
             return self._fresh(value.ty)
+        if any(is_op(value, name) for name in _IN_PLACE):
+            return self._overwritten(value)
         lasting = _FOREIGN if _is_function_call(value) else frozenset[int]()
         return lasting.union(
             self._new(), *(_all(self.of(a)) for a in (value.op, *value.args) if isinstance(a, ir.Expr))
         )
+
+    def _overwritten(self, call: ir.Call) -> Memory:
+        """Where results lie that overwrite arguments: of a parameter they are the argument, as the program asks."""
+        packed = call.args[1] if is_op(call, "call_tir_inplace") else ir.Tuple(call.args[1:])
+        args = packed.fields if isinstance(packed, ir.Tuple) else ()
+        parts: list[Memory] = []
+        for place in call.attrs["inplace_indices"]:
+            arg = args[place] if 0 <= place < len(args) else None
+            if arg is None and is_op(call, "call_inplace_packed"):
+                parts.append(self._new().union(*(_all(self.of(a)) for a in args)))
+            else:
+                parts.append(self._new() if arg is None or arg in self.params else _all(self.of(arg)))
+        return tuple(parts) if isinstance(call.ty, ir.TupleType) else parts[0]
 
     def _fresh(self, ty: ir.Type | None) -> Memory:
         return tuple(self._fresh(t) for t in ty.fields) if isinstance(ty, ir.TupleType) else self._new()

@@ -240,7 +240,7 @@ def _ensure_zero_offset(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.ensure_zero_offset", call.args)
 
 
-@_on("unique", "nonzero")
+@_on("unique", "nonzero", "shape_to_tensor")
 def _of_data(call: ir.Call) -> ir.Expr:
     return call_builtin(f"weft.run.{call.op.name.removeprefix('relax.')}", call.args)  # type: ignore[attr-defined]
 
