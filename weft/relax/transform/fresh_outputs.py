@@ -16,8 +16,6 @@ _FOREIGN = frozenset((0,))
 """Memory that outlives the call: arguments, constants."""
 _FRESH = ("call_tir", "call_dps_packed", "builtin.alloc_tensor", "memory.alloc_tensor", "shape_to_tensor")
 
-_IN_PLACE = ("call_tir_inplace", "call_inplace_packed")
-
 Memory = Any
 """What a value may lie in: a set of numbers, or, where the parts of a tuple are known, a tuple of them."""
 
@@ -176,7 +174,7 @@ class _Memory:
             return self._fresh(value.ty)
         if _is_function_call(value) and not _is_unknown(value, self.fresh):
             return self._fresh(value.ty)
-        if any(is_op(value, name) for name in _IN_PLACE):
+        if "inplace_indices" in value.attrs:
             return self._overwritten(value)
         lasting = _FOREIGN if _is_function_call(value) else frozenset[int]()
         return lasting.union(
@@ -185,12 +183,12 @@ class _Memory:
 
     def _overwritten(self, call: ir.Call) -> Memory:
         """Where results lie that overwrite arguments: of a parameter they are the argument, as the program asks."""
-        packed = call.args[1] if is_op(call, "call_tir_inplace") else ir.Tuple(call.args[1:])
-        args = packed.fields if isinstance(packed, ir.Tuple) else ()
+        kernel = is_op(call, "call_tir_inplace")
+        args = getattr(call.args[1], "fields", ()) if kernel else call.args
         parts: list[Memory] = []
         for place in call.attrs["inplace_indices"]:
             arg = args[place] if 0 <= place < len(args) else None
-            if arg is None and is_op(call, "call_inplace_packed"):
+            if arg is None and not kernel:
                 parts.append(self._new().union(*(_all(self.of(a)) for a in args)))
             else:
                 parts.append(self._new() if arg is None or arg in self.params else _all(self.of(arg)))
