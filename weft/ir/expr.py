@@ -165,6 +165,21 @@ class Call(TypedExpr):
     attrs: Attrs = NO_ATTRS
     ty_args: tuple[Type, ...] = ()
 
+    def __post_init__(self) -> None:
+        if type(self.args) is not tuple:
+            force_setattr(self, "args", tuple(self.args))
+        if type(self.attrs) is not Attrs:
+            force_setattr(self, "attrs", Attrs.of(self.attrs))
+        if type(self.ty_args) is not tuple:
+            force_setattr(self, "ty_args", tuple(self.ty_args or ()))
+        if self.op is None:
+            raise InvalidArgument("a call needs a defined operator or function", found="None")
+
+    @property
+    def sinfo_args(self) -> tuple[Type, ...]:
+        """The type arguments, under the name that TVM used before types and structure information became one."""
+        return self.ty_args
+
 
 class If(TypedExpr):
     """A choice between two expressions by a scalar bool."""

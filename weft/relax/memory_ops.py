@@ -56,9 +56,10 @@ def kill_tensor(tensor: ir.Expr) -> ir.Call:
     return _call("memory.kill_tensor", tensor)
 
 
-def vm_call_tir_dyn(func: ir.Expr, args: Any) -> ir.Call:
+def vm_call_tir_dyn(func: ir.Expr | str, args: Any) -> ir.Call:
     """Call a kernel whose last argument is a shape value, the values of which it takes as scalars."""
-    return _call("vm.call_tir_dyn", func, as_relax(args))
+    callee = ir.ExternFunc(func) if isinstance(func, str) else func
+    return _call("vm.call_tir_dyn", callee, as_relax(args))
 
 
 def view(data: ir.Expr, shape: Any = None, dtype: Any = None, relative_byte_offset: Any = None) -> ir.Call:

@@ -17,7 +17,7 @@ from weft.op import list_ops, make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax, assert_op
 from weft.relax.expr import SeqExpr, VarBinding
-from weft.relax.infer import function_type, merge_types
+from weft.relax.infer import function_type, merge_types, result_type
 from weft.relax.script.annotation import Proxy, as_type
 from weft.relax.script.bindings import as_value, assign, bind, new_var
 from weft.relax.script.language import Command
@@ -166,7 +166,7 @@ def _body(p: Parser, state: _State) -> ir.Function:
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
     func = ir.Function(
-        state.params, body, state.ret_ty or body.ty, options.get("pure", True), ir.Attrs.of(attrs), span=p.span(node)
+        state.params, body, result_type(state.ret_ty, body.ty), options.get("pure", True), ir.Attrs.of(attrs), span=p.span(node)
     )
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))
