@@ -279,6 +279,7 @@ class _Equal:
 
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool, any_size: bool = False) -> None:
+    lhs, rhs = (tuple(x) if isinstance(x, list) else x for x in (lhs, rhs))
     state = _Equal(map_free_vars, any_size)
     if not (isinstance(lhs, IRModule) or isinstance(rhs, IRModule)):
         state.check(lhs, rhs, (None, "root"))

@@ -15,6 +15,7 @@ from weft.relax.core_ops import as_relax, call_tir, null_value
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, type_of
 from weft.relax.normal_form import ATOMS, NORMAL_FORM
+from weft.relax.rename import rename_vars
 from weft.relax.te_bridge import prim_func_from_te
 from weft.tir import PrimFunc
 
@@ -260,6 +261,19 @@ class BlockBuilder:
         self._frame().bindings.append(VarBinding(var, value, span=self.span))
         return var
 
+    def visible(self, value: ir.Expr) -> ir.Expr:
+        """Return a variable for `value` that may be used behind the dataflow block under construction.
+
+        A variable of the block's own becomes one in its place; other values are bound.
+        """
+        if not isinstance(value, DataflowVar):
+            return value if isinstance(value, ATOMS) else self.emit_output(value)
+        frame = self._frame()
+        shown = Var(value.name_hint, value.ty, span=value.span)
+        renamed: dict[ir.Expr, ir.Expr] = {value: shown}
+        frame.bindings = [_renamed(b, renamed) for b in frame.bindings]
+        return shown
+
     def match_cast(self, value: Any, ty: ir.Type, name_hint: str = "") -> Var:
         """Check at run time that `value` has type `ty` and name its new symbolic variables."""
         source = self.atom(_value(value))
@@ -330,6 +344,7 @@ class BlockBuilder:
         """Make the call of :meth:`emit_te` without binding it; the TIR function gets `primfunc_attrs`."""
         atoms = [self.atom(a) if isinstance(a, ir.Expr) else a for a in args]
         prim, inputs, out_types, extra = prim_func_from_te(func, atoms, kwargs, "int64")
+        prim = prim.without_attr("global_symbol")
         if primfunc_attrs:
             prim = prim.replace(attrs=prim.attrs.with_(**primfunc_attrs))
         gvar = self.add_func(prim, primfunc_name_hint or getattr(func, "__name__", "te_func").strip("<>"))
@@ -389,6 +404,13 @@ class BlockBuilder:
             return result
         dataflow = self._frame().dataflow
         return self._bind(result, "lv" if dataflow else "gv", dataflow)
+
+
+def _renamed(binding: Any, renamed: dict[ir.Expr, ir.Expr]) -> Any:
+    var, value = renamed.get(binding.var, binding.var), rename_vars(binding.value, renamed)
+    if isinstance(binding, MatchCast):
+        return MatchCast(var, value, binding.ty, span=binding.span)  # type: ignore[arg-type]
+    return VarBinding(var, value, span=binding.span)  # type: ignore[arg-type]
 
 
 def _params(params: Any) -> tuple[Var, ...] | None:

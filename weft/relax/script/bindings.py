@@ -68,7 +68,7 @@ def bind(p: Parser, target: ast.Name, value: Any, note: ir.Type | None) -> ir.Ex
     """Emit the binding of a name to a value, and return its variable."""
     new = as_value(p, value)
     ty = new.ty if not isinstance(new, ir.GlobalVar) else new.ty or ir.AnyType()  # type: ignore[attr-defined]
-    if note is not None:
+    if note is not None and not (isinstance(note, ir.AnyType) and isinstance(new, ir.ExprVar)):
         new = checked(p, target, new, note)
         ty = note
     var = new_var(p, target.id, ty, p.span(target))
