@@ -592,7 +592,7 @@ int check_tuple_info(const Call& c) {
   int64_t size;
   if (!int_at(c, 1, &size)) return c.wrong(1, "a size");
   if (tuple != nullptr && tuple->size == size) return 0;
-  return fail(tuple == nullptr ? "TypeError" : "ValueError", "%s: expected a tuple of %lld, found %s",
+  return fail(tuple == nullptr ? "TypeError" : "ValueError", "%s: expected a tuple of %lld elements, found %s",
               where_of(c.args[2]).c_str(), static_cast<long long>(size), describe(c.args[0]).c_str());
 }
 

@@ -11,8 +11,8 @@ from weft.ir import as_int
 from weft.relax.core_ops import as_relax, core_op, tensor_of
 
 __all__ = [
-    "ensure_zero_offset", "kill_object", "kill_storage", "kill_tensor", "view", "vm_alloc_storage", "vm_alloc_tensor",
-    "vm_call_tir_dyn",
+    "ensure_zero_offset", "kill_object", "kill_storage", "kill_tensor", "stop_lift_params", "view", "vm_alloc_storage",
+    "vm_alloc_tensor", "vm_call_tir_dyn",
 ]  # fmt: skip
 
 
@@ -87,6 +87,11 @@ def ensure_zero_offset(data: ir.Expr) -> ir.Call:
     return _call("memory.ensure_zero_offset", data)
 
 
+def stop_lift_params(x: ir.Expr) -> ir.Call:
+    """Return the value itself; what is computed of it is no part of a function that prepares parameters."""
+    return _call("builtin.stop_lift_params", x)
+
+
 # --- type rules -------------------------------------------------------------------------------------------------------
 
 
@@ -100,10 +105,11 @@ def _tensor_type(call: ir.Call) -> ir.Type:
     return tensor_of(call.args[2], call.args[3])
 
 
+@core_op("builtin.stop_lift_params")
 @core_op("memory.ensure_zero_offset")
 def _same_type(call: ir.Call) -> ir.Type:
     if not isinstance(call.args[0].ty, ir.TensorType):
-        raise TypeInferenceError("ensure_zero_offset needs a tensor", found=str(call.args[0].ty), where=call.span)
+        raise TypeInferenceError("the operator needs a tensor", found=str(call.args[0].ty), where=call.span)
     return call.args[0].ty
 
 

@@ -40,6 +40,7 @@ from weft.relax.memory_ops import (
     kill_object,
     kill_storage,
     kill_tensor,
+    stop_lift_params,
     view,
     vm_alloc_storage,
     vm_alloc_tensor,
@@ -49,6 +50,7 @@ from weft.relax.memory_ops import (
 _CORE: dict[str, Any] = {
     "assert_op": assert_op,
     "builtin.alloc_tensor": alloc_tensor,
+    "builtin.stop_lift_params": stop_lift_params,
     "call_builtin_with_ctx": call_builtin_with_ctx,
     "call_dps_packed": call_dps_packed,
     "call_inplace_packed": call_inplace_packed,

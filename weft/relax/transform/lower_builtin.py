@@ -228,6 +228,11 @@ def _kill_memory(call: ir.Call) -> ir.Expr:
     return ir.Call(ir.Op.get("relax.vm.kill_object"), call.args)
 
 
+@_on("builtin.stop_lift_params")
+def _stop_lift_params(call: ir.Call) -> ir.Expr:
+    return call_builtin("vm.builtin.copy", call.args)
+
+
 @_on("memory.view")
 def _view(call: ir.Call) -> ir.Expr:
     given = [None if isinstance(a, ir.Tuple) else a for a in call.args[1:]]
