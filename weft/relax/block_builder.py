@@ -231,7 +231,7 @@ class BlockBuilder:
     # --- bindings --------------------------------------------------------------------------------------------------
 
     def fresh_name(self, hint: str) -> str:
-        """Return a name that this builder has not given yet, to a variable or a function: ``lv``, ``lv1``, ``lv2``."""
+        """Return a variable name that this builder has not given yet: ``lv``, ``lv1``, ``lv2``."""
         hint = hint.replace(".", "_") or "v"
         n = self._names.get(hint)
         if n is None:
@@ -323,7 +323,14 @@ class BlockBuilder:
             result = self.emit(result, "gv")
         return self._finish_function(scope, result)
 
-    def emit_te(self, func: Callable[..., Any], *args: Any, name_hint: str = "", **kwargs: Any) -> Var:
+    def emit_te(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        primfunc_name_hint: str | None = None,
+        name_hint: str = "",
+        **kwargs: Any,
+    ) -> Var:
         """Bind the result of a te function applied to Relax values, as a call of the TIR function made of it.
 
         Parameters
@@ -331,7 +338,7 @@ class BlockBuilder:
         name_hint : str
             Of the variable. Further keyword arguments are those of :meth:`call_te`.
         """
-        return self.emit(self.call_te(func, *args, **kwargs), name_hint)
+        return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs), name_hint)
 
     def call_te(
         self,
@@ -361,18 +368,19 @@ class BlockBuilder:
         return gvar
 
     def _add(self, func: Any, name_hint: str) -> ir.GlobalVar:
-        name = self.fresh_name(name_hint)
+        hint = name_hint.replace(".", "_")
+        n, name = 0, hint
         while name in self.module:
-            name = self.fresh_name(name_hint)
+            n, name = n + 1, f"{hint}{n + 1}"
         if isinstance(func, PrimFunc) and "global_symbol" in func.attrs:
             func = func.with_attr("global_symbol", name)
         self.module[name] = func
         return self.module.get_global_var(name)
 
-    def update_func(self, gv: ir.GlobalVar, updated_func: Any) -> None:
+    def update_func(self, gvar: ir.GlobalVar, func: Any) -> None:
         """Replace a function."""
-        self._funcs_by_fingerprint = {k: v for k, v in self._funcs_by_fingerprint.items() if v is not gv}
-        self.module[gv] = updated_func
+        self._funcs_by_fingerprint = {k: v for k, v in self._funcs_by_fingerprint.items() if v is not gvar}
+        self.module[gvar] = func
 
     def get(self) -> ir.IRModule:
         """Return the module built so far."""

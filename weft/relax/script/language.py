@@ -12,6 +12,7 @@ from weft.error import InvalidArgument
 from weft.ir import (
     AnyType,
     Attrs,
+    Constant,
     DataTypeImm,
     Expr,
     ExprStringImm,
@@ -40,7 +41,7 @@ from weft.op import list_ops, make_call
 from weft.relax import core_ops, data_ops, memory_ops
 from weft.relax.core_ops import CORE_OPS, as_relax
 from weft.relax.expr import Var as VarNode
-from weft.relax.expr import const  # noqa: F401 - a name of R
+from weft.relax.expr import const as tensor_constant
 from weft.relax.script.annotation import (
     Any_,
     Callable_,
@@ -87,6 +88,11 @@ def match_cast(value: Any, ty: Any) -> Command:
 def emit_te(func: Any, *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Command:
     """Call a te function, as a TIR function that is added to the module."""
     return Command("emit_te", (func, args, primfunc_name_hint, kwargs))
+
+
+def const(data: Any, dtype: Any = None) -> Constant:
+    """Make a tensor constant by TVM's rule: numbers and arrays of 64 bits become int32 and float32 by default."""
+    return tensor_constant(data, dtype)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

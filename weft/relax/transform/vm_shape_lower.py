@@ -317,7 +317,7 @@ class _Lowerer:
                 return scope[key]
         var = self.bind(
             call_builtin("vm.builtin.make_prim_value", [self.heap, _LOAD, self.slot(value)]),
-            ir.PrimType("int64", value),
+            ir.PrimType(value.dtype, value),
         )
         self.shape_vars[-1][key] = var
         return var
