@@ -136,7 +136,7 @@ class Tuple(TypedExpr):
         if type(self.fields) is not tuple:
             force_setattr(self, "fields", tuple(self.fields))
         if self.ty is None and type(self) is Tuple:
-            types = [getattr(f, "ty", None) for f in self.fields]
+            types: list[Any] = [getattr(f, "ty", None) for f in self.fields]
             if None not in types:
                 force_setattr(self, "ty", TupleType(tuple(types)))
 
@@ -172,7 +172,7 @@ class Call(TypedExpr):
             force_setattr(self, "attrs", Attrs.of(self.attrs))
         if type(self.ty_args) is not tuple:
             force_setattr(self, "ty_args", tuple(self.ty_args or ()))
-        if self.op is None:
+        if self.op is None:  # pyright: ignore[reportUnnecessaryComparison] - in programs it may be
             raise InvalidArgument("a call needs a defined operator or function", found="None")
 
     @property

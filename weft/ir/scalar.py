@@ -538,4 +538,6 @@ def is_prim_expr(value: Any) -> bool:
 
 def is_prim_var(value: Any) -> bool:
     """Whether `value` is a variable for a scalar."""
-    return isinstance(value, Var) or (type(getattr(value, "ty", None)).__name__ == "PrimType" and hasattr(value, "name_hint"))
+    return isinstance(value, Var) or (
+        type(getattr(value, "ty", None)).__name__ == "PrimType" and hasattr(value, "name_hint")
+    )

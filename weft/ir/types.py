@@ -71,10 +71,11 @@ class TensorType(Type):
 
     def __post_init__(self) -> None:
         if type(self.ndim) is not int:  # TVM's order: the device before the rank
-            rank = self.vdevice if type(self.vdevice) is int else -1
+            given: Any = self.vdevice
+            rank = given if isinstance(given, int) else -1
             force_setattr(self, "vdevice", self.ndim)
             force_setattr(self, "ndim", rank)
-        if self.dtype is None:
+        if self.dtype is None:  # pyright: ignore[reportUnnecessaryComparison] - in programs it may be
             force_setattr(self, "dtype", "")
         shape = self.shape
         if shape is not None and (self.ndim < 0 or not _canonical(shape)):

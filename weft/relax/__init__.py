@@ -21,12 +21,12 @@ from weft.ir import (
     PrimValue,
     ShapeExpr,
     ShapeType,
+    Span,
     TensorType,
     Tuple,
     TupleGetItem,
     TupleType,
     Type,
-    Span,
     VDevice,
     constant,
     prim_value,
@@ -35,6 +35,7 @@ from weft.ir import (
 )
 from weft.ir import ExprStringImm as StringImm
 from weft.relax import analysis, dpl, op, run, testing, transform
+from weft.relax import expr_operators as _expr_operators  # its import puts operators on expressions
 from weft.relax import spec as _spec  # its import registers the forms of the pipeline
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import (
@@ -60,7 +61,6 @@ from weft.relax.expr import (
     const,
     extern,
 )
-from weft.relax import expr_operators as _expr_operators  # its import puts operators on expressions
 from weft.relax.expr_functor import PyExprMutator, PyExprVisitor
 from weft.relax.infer import get_shape_of
 from weft.relax.interpreter import Interpreter, MachineOnly, UnscheduledKernels

@@ -170,7 +170,8 @@ class BlockBuilder:
         def_vars : sequence of Var
             Symbolic variables that are known in it.
         """
-        if any(not isinstance(v, ir.Var) for v in def_vars):
+        given: Any = def_vars
+        if any(not isinstance(v, ir.Var) for v in given):
             raise InvalidArgument("def_vars are symbolic variables", found=repr(def_vars))
         self._begin_dataflow_block()
         try:
@@ -409,7 +410,7 @@ class BlockBuilder:
         """
         result: Any = NORMAL_FORM(expr, self)
         if isinstance(result, (*ATOMS, ir.Tuple, ir.Op)) or not self._scopes:
-            return result
+            return cast(ir.Expr, result)
         dataflow = self._frame().dataflow
         return self._bind(result, "lv" if dataflow else "gv", dataflow)
 
@@ -440,10 +441,11 @@ def with_public_names(mod: ir.IRModule) -> ir.IRModule:
 
     The module itself where they have them.
     """
-    wanted = {v.name_hint: f.attrs.get("global_symbol") or v.name_hint for v, f in mod.items()}
+    attrs: dict[str, Any] = {v.name_hint: getattr(f, "attrs", ir.Attrs.of()) for v, f in mod.items()}
+    wanted = {name: a.get("global_symbol") or name for name, a in attrs.items()}
     if all(old == new for old, new in wanted.items()):
         return mod.copy()
-    public = {v.name_hint for v, f in mod.items() if "global_symbol" in f.attrs}
+    public = {name for name, a in attrs.items() if "global_symbol" in a}
     taken = {wanted[name] for name in public}
     for name in wanted.keys() - public:
         n, new = 0, name
@@ -451,7 +453,9 @@ def with_public_names(mod: ir.IRModule) -> ir.IRModule:
             n, new = n + 1, f"{name}{n + 1}"
         wanted[name] = new
         taken.add(new)
-    gvars = {v: ir.GlobalVar(wanted[v.name_hint], ty=v.ty) for v, _ in mod.items() if wanted[v.name_hint] != v.name_hint}
+    gvars = {
+        v: ir.GlobalVar(wanted[v.name_hint], ty=v.ty) for v, _ in mod.items() if wanted[v.name_hint] != v.name_hint
+    }
     changed = {
         gvars.get(v, v): ir.rewrite(f, lambda n: gvars.get(n, n) if isinstance(n, ir.GlobalVar) else n)
         for v, f in mod.items()

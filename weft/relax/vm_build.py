@@ -137,7 +137,9 @@ def build(
     return made
 
 
-def _vmcodegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") -> IRModule:
+def _vmcodegen(  # pyright: ignore[reportUnusedFunction] - the name that TVM's programs know
+    builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode"
+) -> IRModule:
     """Emit the Relax functions of a module that nothing remains to be lowered in, and return its TIR functions.
 
     In the mode ``"compiled"`` they are among these, as ``__vmtir__<name>``.
@@ -149,7 +151,7 @@ def _vmcodegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode")
     return kernels.with_functions({**kernels.functions, **functions.functions})
 
 
-def _vmlink(
+def _vmlink(  # pyright: ignore[reportUnusedFunction] - as above
     builder: ExecBuilder,
     target: Any = None,
     tir_mod: IRModule | None = None,

@@ -87,7 +87,9 @@ def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
     if type(ndim) is not int or ndim < -1:
-        raise InvalidArgument("R.Tensor: ndim is no rank", expected="a number, or -1 where it is unknown", found=repr(ndim))
+        raise InvalidArgument(
+            "R.Tensor: ndim is no rank", expected="a number, or -1 where it is unknown", found=repr(ndim)
+        )
     if isinstance(shape, ir.ShapeExpr):
         shape = shape.values
     if shape is not None and not isinstance(shape, ir.ExprVar) and ndim not in (-1, len(shape)):

@@ -168,7 +168,12 @@ def _body(p: Parser, state: _State) -> ir.Function:
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
     func = ir.Function(
-        state.params, body, result_type(state.ret_ty, body.ty), options.get("pure", True), ir.Attrs.of(attrs), span=p.span(node)
+        state.params,
+        body,
+        result_type(state.ret_ty, body.ty),
+        options.get("pure", True),
+        ir.Attrs.of(attrs),
+        span=p.span(node),
     )
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))

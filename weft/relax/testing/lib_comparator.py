@@ -26,7 +26,9 @@ class LibCompareVMInstrument:
         What results may differ by.
     """
 
-    def __init__(self, mod: Module, device: Device, verbose: bool = True, rtol: float = 1e-5, atol: float = 1e-5):
+    def __init__(
+        self, mod: Module, device: Device, verbose: bool = True, rtol: float = 1e-5, atol: float = 1e-5
+    ) -> None:
         self.mod, self.device, self.verbose = mod, device, verbose
         self.rtol, self.atol = rtol, atol
         self.counter = 0

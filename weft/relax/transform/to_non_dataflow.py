@@ -112,6 +112,7 @@ def remove_purity_checking(func: Function, mod: IRModule, *, keep_indices: bool 
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 y: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
                 return y
+
     Parameters
     ----------
         ``keep_indices``: whether calls that worked in place still say which arguments they overwrite.
