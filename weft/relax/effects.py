@@ -114,8 +114,9 @@ def is_foreign(value: Any) -> bool:
     """Whether a call is of a function from outside: a packed one, or one that a variable holds."""
     if not isinstance(value, ir.Call):
         return False
-    packed = isinstance(value.op, ir.Op) and value.op.name in ("relax.call_pure_packed", "relax.call_inplace_packed")
-    return packed or isinstance(value.op, ir.ExprVar)
+    if isinstance(value.op, ir.Op) and value.op.name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
+        return not getattr(value.args[0], "global_symbol", "").startswith("vm.builtin.")  # the machine's own are known
+    return isinstance(value.op, ir.ExprVar)
 
 
 def is_mergeable(value: Any, var: ir.ExprVar, mutable: AbstractSet[ir.ExprVar], mod: ir.IRModule | None = None) -> bool:
