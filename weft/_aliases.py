@@ -18,6 +18,7 @@ from weft import _absent
 
 MODULES = {
     "container": "weft.runtime.container",
+    "contrib.cblas": "weft.topi.cblas",
     "contrib.graph_executor": "weft.runtime.graph_executor",
     "contrib.graph_runtime": "weft.runtime.graph_executor",
     "contrib.nvcc": "weft.target.cuda.nvrtc",

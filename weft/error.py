@@ -92,8 +92,8 @@ class IndexOutOfRange(InvalidArgument, IndexError):
     """An index, or a tensor of indices, points outside of the tensor that it is for."""
 
 
-class TypeInferenceError(WeftError):
-    """The type of an expression cannot be inferred."""
+class TypeInferenceError(WeftError, ValueError, TypeError):
+    """The type of an expression cannot be inferred: an operand has a wrong type or a wrong value."""
 
 
 class ModelImportError(WeftError):

@@ -376,7 +376,7 @@ int match_shape(const Call& c) {
   int64_t* heap = heap_at(c, 1, &heap_size);
   if (!int_at(c, 2, &n) || n < 0 || c.n != 4 + 2 * n) return c.wrong(2, "the number of dimensions");
   if (n != ndim) {
-    return fail("ValueError", "%s: expected %lld dimensions, found %lld: shape %s", where_of(c.args[c.n - 1]).c_str(),
+    return fail("ValueError", "%s: expected ndim %lld, found %lld: shape %s", where_of(c.args[c.n - 1]).c_str(),
                 static_cast<long long>(n), static_cast<long long>(ndim), shape_text(dims, ndim).c_str());
   }
   for (int64_t i = 0; i < n; ++i) {
@@ -539,12 +539,17 @@ int check_tensor_info(const Call& c) {
   int64_t ndim;
   if (!int_at(c, 1, &ndim)) return c.wrong(1, "the number of dimensions");
   if (ndim >= 0 && t->ndim != ndim) {
-    return fail("ValueError", "%s: expected %lld dimensions, found %d: %s", where_of(c.args[c.n - 1]).c_str(),
+    return fail("ValueError", "%s: expected ndim %lld, found %d: %s", where_of(c.args[c.n - 1]).c_str(),
                 static_cast<long long>(ndim), t->ndim, describe(c.args[0]).c_str());
   }
   if (c.n == 3) return 0;
-  if (c.args[2].type_index != kTVMFFIDataType) return c.wrong(2, "a dtype");
+  if (c.args[2].type_index == kTVMFFINone) return 0;
   DLDataType want = c.args[2].v_dtype;
+  if (c.args[2].type_index != kTVMFFIDataType) {  // Python's callers name it
+    std::string name = text_of(c.args[2]);
+    TVMFFIByteArray bytes{name.data(), name.size()};
+    if (name.empty() || TVMFFIDataTypeFromString(&bytes, &want) != 0) return c.wrong(2, "a dtype");
+  }
   if (want.bits == 0 && want.lanes == 0) return 0;  // void: unknown
   if (t->dtype.code == want.code && t->dtype.bits == want.bits && t->dtype.lanes == want.lanes) return 0;
   return fail("TypeError", "%s: expected dtype %s, found %s", where_of(c.args[3]).c_str(), dtype_name(want).c_str(),
@@ -587,7 +592,7 @@ int check_tuple_info(const Call& c) {
   int64_t size;
   if (!int_at(c, 1, &size)) return c.wrong(1, "a size");
   if (tuple != nullptr && tuple->size == size) return 0;
-  return fail(tuple == nullptr ? "TypeError" : "ValueError", "%s: expected a tuple of %lld, found %s",
+  return fail(tuple == nullptr ? "TypeError" : "ValueError", "%s: expected a tuple of %lld elements, found %s",
               where_of(c.args[2]).c_str(), static_cast<long long>(size), describe(c.args[0]).c_str());
 }
 

@@ -223,14 +223,14 @@ def test_calls_into_other_levels():
             R.call_packed("my.effect", g)
             R.print(x, format="x = {}")
             R.assert_op(R.const(True), x, format="wrong")
-            R.call_builtin_with_ctx(
+            _ = R.call_builtin_with_ctx(
                 "vm.builtin.alloc_shape_heap", (R.prim_value(2),), ty_args=(R.Tensor((2,), "int64"),)
             )
             s = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
             u = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([4]), R.dtype("float32"))
             w = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
             R.memory.kill_storage(s)
-            R.to_vdevice(w, dst_vdevice=I.vdevice("llvm", 1))
+            _ = R.to_vdevice(w, dst_vdevice=I.vdevice("llvm", 1))
             return b[0], R.shape_of(d), R.null_value(), u
 
     main = Module["main"]

@@ -72,7 +72,7 @@ def test_errors_name_the_argument():
         main(rand(2, 3))
     with pytest.raises(TypeError, match="main: argument 'x' .*expected dtype float32, found float64"):
         main(np.zeros((2, 4)))
-    with pytest.raises(ValueError, match="argument 'x'.*expected 2 dimensions, found 1"):
+    with pytest.raises(ValueError, match="argument 'x'.*expected ndim 2, found 1"):
         main(rand(4))
     with pytest.raises(TypeError, match="argument 'x'.*expected a tensor, found the int 3"):
         main(3)

@@ -7,7 +7,7 @@ Reading order: `native` (finds and loads the library), `function` (packed functi
 import weft.error as _errors
 
 from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip - loads the library first
-from weft.ffi.convert import convert, convert_func
+from weft.ffi.convert import CallbackTaker, convert, convert_func
 from weft.ffi.function import (
     Function,
     NativeTensor,
@@ -34,6 +34,7 @@ __all__ = [
     "NativeTensor",
     "PackedFunc",
     "builtin",
+    "CallbackTaker",
     "convert",
     "convert_argument",
     "convert_func",

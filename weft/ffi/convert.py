@@ -7,9 +7,9 @@ from typing import Any
 
 import tvm_ffi
 
-from weft.ffi.function import PackedFunc, convert_argument, packed, wrap
+from weft.ffi.function import PackedFunc, convert_argument, make_packed, packed, wrap
 
-__all__ = ["convert", "convert_func"]
+__all__ = ["CallbackTaker", "convert", "convert_func"]
 
 _PLAIN = frozenset((type(None), bool, int, float, str))
 
@@ -34,6 +34,25 @@ def convert_func(function: Callable[..., Any]) -> PackedFunc:
     return packed(tvm_ffi.convert(call))
 
 
+class CallbackTaker(PackedFunc):
+    """A packed function whose arguments may be Python callables; tensors reach these as Weft's."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(function: PackedFunc) -> CallbackTaker:
+        """Make one of a packed function."""
+        return make_packed(CallbackTaker, function)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function."""
+        return super().__call__(*[convert_func(a) if _is_callback(a) else a for a in args])
+
+
+def _is_callback(value: Any) -> bool:
+    return callable(value) and not isinstance(value, (PackedFunc, tvm_ffi.core.CObject))
+
+
 def convert(value: Any) -> Any:
     """Convert a Python value to what the runtime would hand back for it.
 
@@ -41,6 +60,6 @@ def convert(value: Any) -> Any:
     """
     if value is None or isinstance(value, (bool, int, float, str, bytes, PackedFunc)):
         return value
-    if callable(value) and not isinstance(value, tvm_ffi.core.CObject):
+    if _is_callback(value):
         return convert_func(value)
     return wrap(tvm_ffi.convert(convert_argument(value)))

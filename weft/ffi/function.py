@@ -123,11 +123,15 @@ Function = PackedFunc
 
 def packed(function: tvm_ffi.Function) -> PackedFunc:
     """The same function as a `PackedFunc`."""
-    if isinstance(function, PackedFunc):
-        return function
-    out = PackedFunc.__new__(PackedFunc)
-    out.__move_handle_from__(_duplicate(function))
-    out._plain = function
+    return function if isinstance(function, PackedFunc) else make_packed(PackedFunc, function)
+
+
+def make_packed(cls: type[PackedFunc], function: tvm_ffi.Function) -> Any:
+    """The same function as one of a class of packed functions."""
+    plain = function.plain if isinstance(function, PackedFunc) else function
+    out: Any = cls.__new__(cls)
+    out.__move_handle_from__(_duplicate(plain))
+    out._plain = plain
     return out
 
 

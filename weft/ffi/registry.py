@@ -67,7 +67,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     """Look a global function up.
 
     Weft keeps those of its own whose names Apache TVM takes too under ``weft.``: both may live in one process. They
-    are found under the common name as long as nobody else took it.
+    are found under the common name as long as nobody else took it; so are the machine's builtins.
 
     Raises
     ------
@@ -78,6 +78,9 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
         found = tvm_ffi.get_global_func(known, allow_missing=True)
         if found is not None:
             return packed(found)
+    machine_function = _builtin(name) if name.startswith("vm.builtin.") else None
+    if machine_function is not None:
+        return packed(machine_function)
     if allow_missing:
         return None
     raise InvalidArgument(f"there is no global function '{name}'", help="register it with register_global_func")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from msgspec.structs import force_setattr
 
+from weft.error import InvalidArgument
 from weft.ir.dtype import numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node, own_name
 from weft.ir.scalar import Op, PrimExpr, const
-from weft.ir.types import PrimType, ShapeType, Type, as_shape, tensor_type
+from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor_type
 from weft.runtime import constant_view
 
 __all__ = [
@@ -77,6 +78,11 @@ class Var(Expr):
     name_hint: str
     ty: Type | None = None
 
+    @property
+    def name(self) -> str:
+        """The name, as TVM has called it since 0.26."""
+        return self.name_hint
+
 
 class GlobalVar(TypedExpr):
     """A reference to a function of the module, by name."""
@@ -98,6 +104,14 @@ class ShapeExpr(TypedExpr):
     def __post_init__(self) -> None:
         if type(self.values) is not tuple or any(type(d) is int for d in cast(tuple[Any, ...], self.values)):
             force_setattr(self, "values", as_shape(self.values))
+        if self.ty is None:
+            force_setattr(self, "ty", ShapeType(self.values, len(self.values)))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class PrimValue(TypedExpr):
@@ -119,9 +133,23 @@ class DataTypeImm(TypedExpr):
 
 
 class Tuple(TypedExpr):
-    """A tuple of expressions."""
+    """A tuple of expressions. Its type is known where those of all elements are."""
 
     fields: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.fields) is not tuple:
+            force_setattr(self, "fields", tuple(self.fields))
+        if self.ty is None and type(self) is Tuple:
+            types: list[Any] = [getattr(f, "ty", None) for f in self.fields]
+            if None not in types:
+                force_setattr(self, "ty", TupleType(tuple(types)))
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class TupleGetItem(TypedExpr):
@@ -141,6 +169,21 @@ class Call(TypedExpr):
     args: tuple[Expr, ...]
     attrs: Attrs = NO_ATTRS
     ty_args: tuple[Type, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.args) is not tuple:
+            force_setattr(self, "args", tuple(self.args))
+        if type(self.attrs) is not Attrs:
+            force_setattr(self, "attrs", Attrs.of(self.attrs))
+        if type(self.ty_args) is not tuple:
+            force_setattr(self, "ty_args", tuple(self.ty_args or ()))
+        if self.op is None:  # pyright: ignore[reportUnnecessaryComparison] - in programs it may be
+            raise InvalidArgument("a call needs a defined operator or function", found="None")
+
+    @property
+    def sinfo_args(self) -> tuple[Type, ...]:
+        """The type arguments, under the name that TVM used before types and structure information became one."""
+        return self.ty_args
 
 
 class If(TypedExpr):
@@ -174,10 +217,29 @@ def shape_expr(values: Any) -> ShapeExpr:
     return ShapeExpr(dims, ty=ShapeType(dims, len(dims)))
 
 
-def prim_value(value: Any) -> PrimValue:
-    """Make a typed scalar value; Python ints become int64, bools bool, floats float64."""
+def prim_value(value: Any, dtype: str | None = None) -> PrimValue:
+    """Make a typed scalar value.
+
+    Parameters
+    ----------
+    value : number or PrimExpr
+    dtype : str, optional
+        Of a number; by default integers become int64, bools bool, floats float64.
+
+    Raises
+    ------
+    InvalidArgument
+        When `value` is neither.
+    """
+    if isinstance(value, PrimValue):
+        return value
     if not isinstance(value, PrimExpr):
-        value = const(value, "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
+        if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+            raise InvalidArgument("Cannot convert to a scalar value", expected="a number or a scalar expression",
+                                  found=f"{type(value).__name__}: {value!r}")  # fmt: skip
+        number = value.item() if isinstance(value, np.generic) else value
+        default = "bool" if isinstance(number, bool) else "int64" if isinstance(number, int) else "float64"
+        value = const(number, dtype or default)
     return PrimValue(value, ty=PrimType(value.dtype, value))
 
 

@@ -149,6 +149,10 @@ class IRModule:
         for var, func in other.items():
             self[var] = func
 
+    def update_global_info(self, name: str, global_info: Any) -> None:
+        """Set a list of global information, in place."""
+        self.global_infos[name] = tuple(global_info) if isinstance(global_info, (list, tuple)) else (global_info,)
+
     def import_from_std(self, file_name: str) -> None:
         """Put a text of Relay's standard library, such as ``"prelude.rly"``, into this module, in place."""
         importlib.import_module("weft.relay.prelude").import_std(self, file_name)  # a higher floor: only when asked for

@@ -92,7 +92,15 @@ class PrimExpr(Node, abstract=True):
 IS_EXPR = SubclassTable(PrimExpr)
 
 
-class Var(PrimExpr):
+class _VarMeta(NodeMeta):
+    """Lets ``Var(name, ty="int64")`` say the data type by TVM's newer name."""
+
+    def __call__(cls, name: str = "", dtype: Any = "int32", *, ty: Any = None, span: Any = None) -> Any:
+        """Make a variable of a name and a data type."""
+        return super().__call__(name, dtype if ty is None else getattr(ty, "dtype", ty), span=span)
+
+
+class Var(PrimExpr, metaclass=_VarMeta):  # type: ignore[misc]
     """A scalar variable; two variables of the same name are different variables."""
 
     name: str
@@ -547,10 +555,12 @@ def is_const_int(value: Any, expected: int) -> bool:
 
 
 def is_prim_expr(value: Any) -> bool:
-    """Whether `value` is a scalar expression."""
-    return isinstance(value, PrimExpr)
+    """Whether `value` is a scalar expression, or a graph-level one whose value is a scalar."""
+    return isinstance(value, PrimExpr) or type(getattr(value, "ty", None)).__name__ == "PrimType"
 
 
 def is_prim_var(value: Any) -> bool:
-    """Whether `value` is a scalar variable."""
-    return isinstance(value, Var)
+    """Whether `value` is a variable for a scalar."""
+    return isinstance(value, Var) or (
+        type(getattr(value, "ty", None)).__name__ == "PrimType" and hasattr(value, "name_hint")
+    )

@@ -28,7 +28,7 @@ from weft.ir.expr import (
 from weft.ir.expr import Var as ExprVar
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node, saved_fields
-from weft.ir.scalar import Op, Var
+from weft.ir.scalar import Op, SizeVar, Var
 
 __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
 
@@ -172,11 +172,17 @@ def _path_text(path: Any) -> str:
     return "".join(reversed(labels))
 
 
-class _Equal:
-    """Compares two structures, mapping the variables of one to those of the other."""
+_SIZES = (Var, SizeVar)
 
-    def __init__(self, map_free_vars: bool) -> None:
-        self.map_free_vars = map_free_vars
+
+class _Equal:
+    """Compares two structures, mapping the variables of one to those of the other.
+
+    With `any_size` a variable that is known to be no less than zero may correspond to one of which that is not said.
+    """
+
+    def __init__(self, map_free_vars: bool, any_size: bool = False) -> None:
+        self.map_free_vars, self.any_size = map_free_vars, any_size
         self.forward: dict[Any, Any] = {}
         self.backward: dict[Any, Any] = {}
         self.stack: list[tuple[Any, Any, Any, int]] = []
@@ -198,7 +204,7 @@ class _Equal:
                 self._tensors(a, b, where)
             elif kind == _SEQUENCE or type(b).__name__ == "SeqStmt":
                 self._sequences(_flattened(a), _flattened(b), where, defining)
-            elif cls is not type(b):
+            elif cls is not type(b) and not (self.any_size and cls in _SIZES and type(b) in _SIZES):
                 raise _Mismatch(where, a, b)
             elif kind == _PLAIN:
                 self._push(plan, a, b, where, defining)
@@ -272,8 +278,9 @@ class _Equal:
             )
 
 
-def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> None:
-    state = _Equal(map_free_vars)
+def _compare(lhs: Any, rhs: Any, map_free_vars: bool, any_size: bool = False) -> None:
+    lhs, rhs = (tuple(x) if isinstance(x, list) else x for x in (lhs, rhs))
+    state = _Equal(map_free_vars, any_size)
     if not (isinstance(lhs, IRModule) or isinstance(rhs, IRModule)):
         state.check(lhs, rhs, (None, "root"))
         return
@@ -285,7 +292,7 @@ def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> None:
         only = [", ".join(sorted(a - b)) or "no other function" for a, b in (names, names[::-1])]
         raise _Mismatch(root, f"has {only[0]}", f"has {only[1]}", " (names of functions)")
     for var, func in lhs.items():  # functions are closed: what two of them share is chance
-        _Equal(map_free_vars).check(func, rhs[var.name_hint], (root, f"['{var.name_hint}']"))
+        _Equal(map_free_vars, any_size).check(func, rhs[var.name_hint], (root, f"['{var.name_hint}']"))
     _compare_types(lhs, rhs, map_free_vars, root)
     state.check(lhs.attrs, rhs.attrs, (root, ".attrs"))
     infos = [tuple(sorted(m.global_infos.items())) for m in (lhs, rhs)]
@@ -322,9 +329,12 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise a ValueError that shows the first difference, unless :func:`structural_equal` holds."""
+    """Raise a ValueError that shows the first difference, unless :func:`structural_equal` holds.
+
+    Variables for sizes may correspond to any: which of them a text makes depends on where it names them first.
+    """
     try:
-        _compare(lhs, rhs, map_free_vars)
+        _compare(lhs, rhs, map_free_vars, any_size=True)
     except _Mismatch as e:
         raise ValueError(
             f"the structures differ at {e.path}\n  left:  {_shown(e.lhs)}\n  right: {_shown(e.rhs)}"

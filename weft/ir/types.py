@@ -78,18 +78,31 @@ class TensorType(Type):
 
     ``shape`` is a tuple of int64 scalar expressions, or None where only the rank (``ndim``) or not even that (-1) is
     known. An empty ``dtype`` is unknown. A shape may be given as any sequence of ints and expressions;
-    :func:`tensor_type` also checks the data type.
+    :func:`tensor_type` also checks the data type. A variable as shape says no more than its rank.
     """
 
     shape: tuple[PrimExpr, ...] | None = None
-    dtype: str = ""
+    dtype: str = "float32"
     ndim: int = -1
     vdevice: VDevice | None = None
 
     def __post_init__(self) -> None:
-        if self.shape is not None and (self.ndim < 0 or not _canonical(self.shape)):
-            force_setattr(self, "shape", as_shape(self.shape))
-            force_setattr(self, "ndim", len(self.shape))
+        if type(self.ndim) is not int:  # TVM's order: the device before the rank
+            given: Any = self.vdevice
+            rank = given if isinstance(given, int) else -1
+            force_setattr(self, "vdevice", self.ndim)
+            force_setattr(self, "ndim", rank)
+        if self.dtype is None:  # pyright: ignore[reportUnnecessaryComparison] - in programs it may be
+            force_setattr(self, "dtype", "")
+        shape = self.shape
+        if shape is not None and (self.ndim < 0 or not _canonical(shape)):
+            value = getattr(shape, "ty", None)
+            if isinstance(value, ShapeType) or isinstance(shape, Node):  # a shape value: of a variable, the rank
+                shape = getattr(shape, "values", None)
+                force_setattr(self, "ndim", getattr(value, "ndim", -1))
+            force_setattr(self, "shape", None if shape is None else as_shape(shape))
+            if self.shape is not None:
+                force_setattr(self, "ndim", len(self.shape))
 
 
 class ShapeType(Type):

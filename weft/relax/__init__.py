@@ -21,6 +21,7 @@ from weft.ir import (
     PrimValue,
     ShapeExpr,
     ShapeType,
+    Span,
     TensorType,
     Tuple,
     TupleGetItem,
@@ -34,6 +35,7 @@ from weft.ir import (
 )
 from weft.ir import ExprStringImm as StringImm
 from weft.relax import analysis, dpl, op, run, testing, transform
+from weft.relax import expr_operators as _expr_operators  # its import puts operators on expressions
 from weft.relax import spec as _spec  # its import registers the forms of the pipeline
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import (
@@ -43,12 +45,22 @@ from weft.relax.core_ops import (
     call_pure_packed,
     call_tir,
     call_tir_inplace,
-    const,
     invoke_closure,
     invoke_pure_closure,
     make_closure,
 )
-from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.expr import (
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    DataflowVar,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+    const,
+    extern,
+)
 from weft.relax.expr_functor import PyExprMutator, PyExprVisitor
 from weft.relax.infer import get_shape_of
 from weft.relax.interpreter import Interpreter, MachineOnly, UnscheduledKernels

@@ -10,26 +10,16 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from weft import ir
-from weft.error import InvalidArgument, WeftError, own_errors
-from weft.relax.core_ops import as_relax, call_tir
+from weft.error import InvalidArgument, own_errors
+from weft.relax.core_ops import as_relax, call_tir, null_value
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
-from weft.relax.infer import function_type, infer_call, merge_types, type_of
+from weft.relax.infer import function_type, type_of
+from weft.relax.normal_form import ATOMS, NORMAL_FORM
 from weft.relax.rename import rename_vars
 from weft.relax.te_bridge import prim_func_from_te
 from weft.tir import PrimFunc
 
 __all__ = ["BlockBuilder"]
-
-_ATOMS = (
-    ir.ExprVar,
-    ir.Constant,
-    ir.GlobalVar,
-    ir.ShapeExpr,
-    ir.PrimValue,
-    ir.ExprStringImm,
-    ir.DataTypeImm,
-    ir.ExternFunc,
-)
 
 
 class _Frame:
@@ -49,9 +39,10 @@ class _Scope:
     __slots__ = ("attrs", "blocks", "frame", "is_pure", "name", "params", "private", "result")
 
     def __init__(
-        self, name: str | None, params: Sequence[Var], attrs: Any, is_pure: bool, private: bool = False
+        self, name: str | None, params: Sequence[Var] | None, attrs: Any, is_pure: bool, private: bool = False
     ) -> None:
-        self.name, self.params, self.attrs, self.is_pure, self.private = name, tuple(params), attrs, is_pure, private
+        self.name, self.attrs, self.is_pure, self.private = name, attrs, is_pure, private
+        self.params = None if params is None else tuple(params)
         self.blocks: list[BindingBlock] = []
         self.frame: _Frame | None = None
         self.result: ir.Expr | None = None
@@ -96,8 +87,16 @@ class BlockBuilder:
     def function(
         self, name: str, params: Any = None, attrs: Any = None, pure: bool = True, private: bool = False
     ) -> Generator[BlockBuilder, None, None]:
-        """Build a function; call :meth:`emit_func_output` before the end of the ``with``."""
-        params = [params] if isinstance(params, ir.ExprVar) else list(params or ())
+        """Build a function; call :meth:`emit_func_output` before the end of the ``with``.
+
+        Parameters
+        ----------
+        params : Var or sequence of Var, optional
+            Without them :meth:`emit_func_output` takes them.
+        private : bool
+            Whether the function has no symbol of its own.
+        """
+        params = _params(params)
         BlockBuilder._open.enter(self)
         depth = len(self._scopes)
         self._scopes.append(_Scope(name, params, attrs, pure, private))
@@ -108,20 +107,20 @@ class BlockBuilder:
                 raise InvalidArgument(
                     f"function '{name}' has no result", help="call bb.emit_func_output(expr) inside `with bb.function`"
                 )
-            self._finish_function(scope)
         finally:
             del self._scopes[depth:]
             BlockBuilder._open.leave(self)
 
-    def _finish_function(self, scope: _Scope) -> None:
+    def _finish_function(self, scope: _Scope, result: ir.Expr) -> ir.GlobalVar:
         self._close_block(scope)
-        assert scope.result is not None and scope.name is not None
-        body = SeqExpr(tuple(scope.blocks), scope.result, ty=type_of(scope.result))
+        assert scope.name is not None and scope.params is not None
+        scope.result = result
+        body = SeqExpr(tuple(scope.blocks), result, ty=type_of(result))
         attrs = ir.Attrs.of(scope.attrs)
         if not scope.private:
             attrs = attrs.with_(global_symbol=scope.name)
         func = ir.Function(scope.params, body, body.ty, scope.is_pure, attrs)
-        self.module[scope.name] = func.replace(ty=function_type(func))
+        return self._add(func.replace(ty=function_type(func)), scope.name)
 
     @contextmanager
     def dataflow(self) -> Generator[BlockBuilder, None, None]:
@@ -162,15 +161,64 @@ class BlockBuilder:
         finally:
             self._scopes.pop()
 
+    @contextmanager
+    def testing_scope(self, def_vars: Sequence[ir.Var] = ()) -> Generator[BlockBuilder, None, None]:
+        """Build a dataflow block outside of any function, to see what expressions become; it is dropped.
+
+        Parameters
+        ----------
+        def_vars : sequence of Var
+            Symbolic variables that are known in it.
+        """
+        given: Any = def_vars
+        if any(not isinstance(v, ir.Var) for v in given):
+            raise InvalidArgument("def_vars are symbolic variables", found=repr(def_vars))
+        self._begin_dataflow_block()
+        try:
+            yield self
+        finally:
+            self._end_block()
+
+    def _begin_binding_block(self) -> None:
+        """Begin a block that :meth:`_end_block` returns."""
+        self._begin_block(False)
+
+    def _begin_dataflow_block(self) -> None:
+        self._begin_block(True)
+
+    def _begin_block(self, dataflow: bool) -> None:
+        scope = _Scope(None, (), None, True)
+        scope.frame = _Frame(dataflow)
+        self._scopes.append(scope)
+
+    def _end_block(self) -> BindingBlock:
+        """Return the block that was begun last."""
+        frame = self._scopes.pop().frame
+        assert frame is not None
+        return (DataflowBlock if frame.dataflow else BindingBlock)(tuple(frame.bindings))
+
     def open_block(self, scope: _Scope, dataflow: bool) -> None:
         """Begin another block of a scope."""
         self._close_block(scope)
         scope.frame = _Frame(dataflow)
 
+    def next_block(self, dataflow: bool) -> None:
+        """Begin another block of the function or branch under construction."""
+        self.open_block(self._scope(), dataflow)
+
+    @property
+    def can_interrupt(self) -> bool:
+        """Whether the block under construction belongs to a function, which takes others behind it."""
+        return self._scope().name is not None
+
     @property
     def in_dataflow(self) -> bool:
         """Whether the block under construction is a dataflow block."""
         return self._frame().dataflow
+
+    def current_block_is_dataflow(self) -> bool:
+        """Whether the block under construction is a dataflow block."""
+        return self.in_dataflow
 
     def bindings(self) -> list[Any]:
         """The bindings of the block under construction."""
@@ -184,41 +232,55 @@ class BlockBuilder:
     # --- bindings --------------------------------------------------------------------------------------------------
 
     def fresh_name(self, hint: str) -> str:
-        """Return a variable name that this builder has not used."""
+        """Return a variable name that this builder has not given yet: ``lv``, ``lv1``, ``lv2``."""
+        hint = hint.replace(".", "_") or "v"
         n = self._names.get(hint)
-        self._names[hint] = 0 if n is None else n + 1
-        return (
-            hint
-            if n is None
-            else self.fresh_name(f"{hint}{n}")
-            if f"{hint}{n}" in self._names
-            else self._remember(f"{hint}{n}")
-        )
-
-    def _remember(self, name: str) -> str:
-        self._names[name] = 0
+        if n is None:
+            self._names[hint] = 0
+            return hint
+        name = hint
+        while name in self._names:
+            n += 1
+            name = f"{hint}{n}"
+        self._names[hint], self._names[name] = n, 0
         return name
 
-    def emit(self, expr: Any, name_hint: str = "lv") -> Var:
-        """Bind the normal form of `expr` to a new variable and return it."""
-        value = self.normalize(as_relax(expr), atom=False)
-        dataflow = self._frame().dataflow
-        return self._bind(value, name_hint if name_hint != "lv" or dataflow else "gv", dataflow)
+    get_unique_name = fresh_name
 
-    def emit_output(self, expr: Any, name_hint: str = "gv") -> Var:
+    def emit(self, expr: Any, name_hint: str = "") -> Var:
+        """Bind the normal form of `expr` to a new variable and return it."""
+        value = self.normalize(_value(expr))
+        dataflow = self._frame().dataflow
+        return self._bind(value, name_hint or ("lv" if dataflow else "gv"), dataflow)
+
+    def emit_output(self, expr: Any, name_hint: str = "") -> Var:
         """Bind `expr` to a variable that is visible outside of the dataflow block."""
-        return self._bind(self.normalize(as_relax(expr), atom=False), name_hint, False)
+        return self._bind(self.normalize(_value(expr)), name_hint or "gv", False)
 
     def _bind(self, value: ir.Expr, hint: str, dataflow: bool) -> Var:
         var = (DataflowVar if dataflow else Var)(self.fresh_name(hint), value.ty, span=self.span)  # type: ignore[attr-defined]
         self._frame().bindings.append(VarBinding(var, value, span=self.span))
         return var
 
-    def match_cast(self, value: Any, ty: ir.Type, name_hint: str = "lv") -> Var:
+    def visible(self, value: ir.Expr) -> ir.Expr:
+        """Return a variable for `value` that may be used behind the dataflow block under construction.
+
+        A variable of the block's own becomes one in its place; other values are bound.
+        """
+        if not isinstance(value, DataflowVar):
+            return value if isinstance(value, ATOMS) else self.emit_output(value)
+        frame = self._frame()
+        shown = Var(value.name_hint, value.ty, span=value.span)
+        renamed: dict[ir.Expr, ir.Expr] = {value: shown}
+        frame.bindings = [_renamed(b, renamed) for b in frame.bindings]
+        return shown
+
+    def match_cast(self, value: Any, ty: ir.Type, name_hint: str = "") -> Var:
         """Check at run time that `value` has type `ty` and name its new symbolic variables."""
-        source = self.normalize(as_relax(value))
+        source = self.atom(_value(value))
         dataflow = self._frame().dataflow
-        var = (DataflowVar if dataflow else Var)(self.fresh_name(name_hint), ty, span=self.span)
+        name = self.fresh_name(name_hint or ("lv" if dataflow else "gv"))
+        var = (DataflowVar if dataflow else Var)(name, ty, span=self.span)
         self._frame().bindings.append(MatchCast(var, source, ty, span=self.span))
         return var
 
@@ -226,25 +288,58 @@ class BlockBuilder:
         """Append a binding that is already in normal form."""
         self._frame().bindings.append(binding)
 
+    def lookup_binding(self, var: Var) -> ir.Expr | None:
+        """Return the value that a variable of the function under construction is bound to; None of another."""
+        for scope in reversed(self._scopes):
+            frames = [scope.frame.bindings] if scope.frame is not None else []
+            for bindings in (*frames, *(block.bindings for block in scope.blocks)):
+                found = next((b for b in bindings if b.var is var), None)
+                if found is not None:
+                    return found.value
+        return None
+
     @own_errors("building the function")
-    def emit_func_output(self, output: Any, params: Any = None) -> None:
-        """Set the result of the function."""
+    def emit_func_output(self, output: Any, params: Any = None) -> ir.GlobalVar:
+        """Set the result of the function, and its parameters unless it has them; return its global variable.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is a result already, or parameters are missing or given twice.
+        """
         scope = self._scope()
+        if scope.result is not None:
+            raise InvalidArgument(f"function '{scope.name}' has a result already", help="emit_func_output comes once")
+        if (scope.params is None) == (params is None):
+            problem = "has no parameters" if params is None else "has its parameters already"
+            raise InvalidArgument(
+                f"function '{scope.name}' {problem}",
+                help="pass them to bb.function(name, params) or to bb.emit_func_output(result, params)",
+            )
         if params is not None:
-            scope.params = (params,) if isinstance(params, ir.ExprVar) else tuple(params)
+            scope.params = _params(params)
         self._close_block(scope)
-        result = self.normalize(as_relax(output), atom=False)
-        scope.result = (
-            result
-            if isinstance(result, (ir.ExprVar, ir.Constant, ir.Tuple, ir.ShapeExpr, ir.PrimValue))
-            else self.emit(result, "gv")
-        )
+        result = self.normalize(_value(output))
+        if not isinstance(result, (ir.ExprVar, ir.Constant, ir.Tuple, ir.ShapeExpr, ir.PrimValue)):
+            result = self.emit(result, "gv")
+        return self._finish_function(scope, result)
 
     def emit_te(
-        self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        primfunc_name_hint: str | None = None,
+        name_hint: str = "",
+        **kwargs: Any,
     ) -> Var:
-        """Bind the result of a te function applied to Relax values, as a call of the TIR function made of it."""
-        return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs))
+        """Bind the result of a te function applied to Relax values, as a call of the TIR function made of it.
+
+        Parameters
+        ----------
+        name_hint : str
+            Of the variable. Further keyword arguments are those of :meth:`call_te`.
+        """
+        return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs), name_hint)
 
     def call_te(
         self,
@@ -255,8 +350,9 @@ class BlockBuilder:
         **kwargs: Any,
     ) -> ir.Call:
         """Make the call of :meth:`emit_te` without binding it; the TIR function gets `primfunc_attrs`."""
-        atoms = [self.normalize(a) if isinstance(a, ir.Expr) else a for a in args]
-        prim, inputs, out_types, extra = prim_func_from_te(func, atoms, kwargs)
+        atoms = [self.atom(a) if isinstance(a, ir.Expr) else a for a in args]
+        prim, inputs, out_types, extra = prim_func_from_te(func, atoms, kwargs, "int64")
+        prim = prim.without_attr("global_symbol")
         if primfunc_attrs:
             prim = prim.replace(attrs=prim.attrs.with_(**primfunc_attrs))
         gvar = self.add_func(prim, primfunc_name_hint or getattr(func, "__name__", "te_func").strip("<>"))
@@ -264,165 +360,104 @@ class BlockBuilder:
 
     def add_func(self, func: Any, name_hint: str) -> ir.GlobalVar:
         """Add a function, or find one of equal structure, and return its global variable."""
-        key = ir.fingerprint(func.without_attr("global_symbol"))
+        key = ir.fingerprint(func.without_attr("global_symbol") if isinstance(func, PrimFunc) else func)
         known = self._funcs_by_fingerprint.get(key)
         if known is not None and known in self.module:
             return known
-        name = self.module.fresh_name(name_hint)
-        if "global_symbol" in func.attrs:
-            func = func.with_attr("global_symbol", name)
-        self.module[name] = func
-        gvar = self.module.get_global_var(name)
+        gvar = self._add(func, name_hint)
         self._funcs_by_fingerprint[key] = gvar
         return gvar
 
+    def _add(self, func: Any, name_hint: str) -> ir.GlobalVar:
+        hint = name_hint.replace(".", "_")
+        n, name = 0, hint
+        while name in self.module:
+            n, name = n + 1, f"{hint}{n + 1}"
+        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs:
+            func = func.with_attr("global_symbol", name)
+        self.module[name] = func
+        return self.module.get_global_var(name)
+
     def update_func(self, gvar: ir.GlobalVar, func: Any) -> None:
         """Replace a function."""
+        self._funcs_by_fingerprint = {k: v for k, v in self._funcs_by_fingerprint.items() if v is not gvar}
         self.module[gvar] = func
 
     def get(self) -> ir.IRModule:
         """Return the module built so far."""
         return self.module.copy()
 
-    finalize = get
+    def finalize(self) -> ir.IRModule:
+        """Return the module, in which each public function has the name of its symbol."""
+        return with_public_names(self.module)
 
     # --- normal form -----------------------------------------------------------------------------------------------
 
-    def normalize(self, expr: ir.Expr, *, atom: bool = True) -> ir.Expr:
-        """Return the normal form of `expr` with types, binding what is nested.
+    def normalize(self, expr: ir.Expr, *, atom: bool = False) -> ir.Expr:
+        """Return the normal form of `expr` with types, ready to be bound; what is nested in it is bound.
 
         Parameters
         ----------
         atom : bool
-            Whether the result must be an atom; otherwise it may be an operation on atoms, ready to be bound.
+            Whether the result must be an atom, as that of :meth:`atom` is.
         """
-        result: Any = _NORMALIZE(expr, self)
-        if atom and not isinstance(result, (*_ATOMS, ir.Tuple, ir.Op)):
-            return self._bind(result, "lv" if self._frame().dataflow else "gv", self._frame().dataflow)
-        return cast(ir.Expr, result)
+        return self.atom(expr) if atom else cast(ir.Expr, NORMAL_FORM(expr, self))
+
+    def atom(self, expr: ir.Expr) -> ir.Expr:
+        """Return an atom for `expr`: itself, or the variable that its normal form is bound to.
+
+        Outside of a block, where nothing can be bound, the normal form itself.
+        """
+        result: Any = NORMAL_FORM(expr, self)
+        if isinstance(result, (*ATOMS, ir.Tuple, ir.Op)) or not self._scopes:
+            return cast(ir.Expr, result)
+        dataflow = self._frame().dataflow
+        return self._bind(result, "lv" if dataflow else "gv", dataflow)
 
 
-# Functions of TIR belong to the module.
-_NORMALIZE = ir.Dispatch("normalize", (ir.Expr,), leaves_out=(PrimFunc,))
+def _renamed(binding: Any, renamed: dict[ir.Expr, ir.Expr]) -> Any:
+    var, value = renamed.get(binding.var, binding.var), rename_vars(binding.value, renamed)
+    if isinstance(binding, MatchCast):
+        return MatchCast(var, value, binding.ty, span=binding.span)  # type: ignore[arg-type]
+    return VarBinding(var, value, span=binding.span)  # type: ignore[arg-type]
 
 
-@_NORMALIZE.on(*_ATOMS, ir.Op)
-def _atom(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
-    if isinstance(expr, ir.Op) or expr.ty is not None or isinstance(expr, ir.GlobalVar):  # type: ignore[attr-defined]
-        return expr
-    return _with_type(expr, type_of(expr)) if not isinstance(expr, ir.ExprVar) else expr
+def _params(params: Any) -> tuple[Var, ...] | None:
+    if params is None:
+        return None
+    made = (params,) if isinstance(params, ir.ExprVar) else tuple(getattr(params, "fields", params))
+    wrong = next((p for p in made if not isinstance(p, ir.ExprVar)), None)
+    if wrong is not None:
+        raise InvalidArgument("a parameter is a variable", expected="relax.Var", found=repr(wrong))
+    return made
 
 
-def _with_type(expr: Any, ty: ir.Type) -> Any:
-    fields = {f: getattr(expr, f) for f in expr.__struct_fields__}
-    return type(expr)(**{**fields, "ty": ty})
+def _value(value: Any) -> ir.Expr:
+    return null_value() if value is None else as_relax(value)
 
 
-@_NORMALIZE.on(ir.Call)
-def _call(expr: ir.Call, bb: BlockBuilder) -> ir.Expr:
-    op = expr.op if isinstance(expr.op, (ir.Op, ir.ExternFunc, ir.GlobalVar)) else bb.normalize(expr.op)
-    args = tuple([bb.normalize(a) for a in expr.args])
-    if expr.ty is not None and op is expr.op and all(a is b for a, b in zip(args, expr.args, strict=True)):
-        return expr
-    span = expr.span or bb.span
-    call = ir.Call(op, args, expr.attrs, expr.ty_args, span=span)
-    try:
-        ty = infer_call(call, bb.module)
-    except WeftError as e:
-        if span is not None:  # the call, rather than the operand that does not fit it
-            e.where = span
-        raise
-    return ir.Call(op, args, expr.attrs, expr.ty_args, span=span, ty=ty)
+def with_public_names(mod: ir.IRModule) -> ir.IRModule:
+    """Return a module whose public functions have the names of their symbols; private ones make way.
 
-
-@_NORMALIZE.on(ir.Tuple)
-def _tuple(expr: ir.Tuple, bb: BlockBuilder) -> ir.Expr:
-    fields = tuple([bb.normalize(f) for f in expr.fields])
-    if expr.ty is not None and all(a is b for a, b in zip(fields, expr.fields, strict=True)):
-        return expr
-    return ir.Tuple(fields, span=expr.span, ty=ir.TupleType(tuple(type_of(f) for f in fields)))
-
-
-@_NORMALIZE.on(ir.TupleGetItem)
-def _tuple_get_item(expr: ir.TupleGetItem, bb: BlockBuilder) -> ir.Expr:
-    value = bb.normalize(expr.tuple_value)
-    if isinstance(value, ir.Tuple):
-        return value.fields[expr.index]
-    if value is expr.tuple_value and expr.ty is not None:
-        return expr
-    new = ir.TupleGetItem(value, expr.index, span=expr.span)
-    return _with_type(new, type_of(new))
-
-
-@_NORMALIZE.on(ir.If)
-def _if(expr: ir.If, bb: BlockBuilder) -> ir.Expr:
-    cond = bb.normalize(expr.cond)
-    true_branch, false_branch = _branch(expr.true_branch, bb), _branch(expr.false_branch, bb)
-    if expr.ty is not None and (cond, true_branch, false_branch) == (expr.cond, expr.true_branch, expr.false_branch):
-        return expr
-    ty = merge_types(type_of(true_branch), type_of(false_branch))
-    return ir.If(cond, true_branch, false_branch, span=expr.span, ty=ty)
-
-
-def _branch(expr: ir.Expr, bb: BlockBuilder) -> SeqExpr:
-    """Normalize a sequence of its own, keeping its blocks; the same object when it is in normal form."""
-    with bb.scope() as inner:
-        if not isinstance(expr, SeqExpr):
-            return bb.finish(inner, bb.normalize(expr))
-        renamed: dict[ir.Expr, ir.Expr] = {}
-        for block in expr.blocks:
-            bb.open_block(inner, isinstance(block, DataflowBlock))
-            for b in block.bindings:
-                _emit_binding(b, bb, renamed)
-        bb.open_block(inner, False)
-        result = bb.normalize(rename_vars(expr.body, renamed))
-        new = bb.finish(inner, result)
-    same = expr.ty is not None and result is expr.body and len(new.blocks) == len(expr.blocks)
-    return expr if same and all(map(_same_block, new.blocks, expr.blocks)) else new
-
-
-def _same_block(new: BindingBlock, old: BindingBlock) -> bool:
-    return type(new) is type(old) and new.bindings == old.bindings
-
-
-def _inline_seq(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
-    """Emit the bindings of a sequence into the current block and return its result as an atom."""
-    if not isinstance(expr, SeqExpr):
-        return bb.normalize(expr)
-    renamed: dict[ir.Expr, ir.Expr] = {}
-    for block in expr.blocks:
-        for b in block.bindings:
-            _emit_binding(b, bb, renamed)
-    return bb.normalize(rename_vars(expr.body, renamed))
-
-
-def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[ir.Expr, ir.Expr]) -> None:
-    value = rename_vars(binding.value, renamed)
-    new = bb.normalize(value, atom=isinstance(binding, MatchCast))
-    var = binding.var
-    local = isinstance(var, DataflowVar)
-    if var.ty is None or (local and not bb.in_dataflow):
-        kind = DataflowVar if local and bb.in_dataflow else Var
-        typed = kind(var.name_hint, var.ty or new.ty, span=var.span)  # type: ignore[attr-defined]
-        renamed[var] = typed
-        var = typed
-    if new is binding.value and var is binding.var:
-        bb.emit_normalized(binding)
-    elif isinstance(binding, MatchCast):
-        bb.emit_normalized(MatchCast(var, new, binding.ty, span=binding.span))
-    else:
-        bb.emit_normalized(VarBinding(var, new, span=binding.span))
-
-
-@_NORMALIZE.on(SeqExpr)
-def _seq(expr: SeqExpr, bb: BlockBuilder) -> ir.Expr:
-    return _inline_seq(expr, bb)
-
-
-@_NORMALIZE.on(ir.Function)
-def _function(expr: ir.Function, bb: BlockBuilder) -> ir.Expr:
-    body = _branch(expr.body, bb)
-    if body is expr.body and expr.ret_ty is not None and expr.ty is not None:
-        return expr
-    func = ir.Function(expr.params, body, expr.ret_ty or body.ty, expr.is_pure, expr.attrs, span=expr.span)
-    return func.replace(ty=function_type(func))
+    The module itself where they have them.
+    """
+    attrs: dict[str, Any] = {v.name_hint: getattr(f, "attrs", ir.Attrs.of()) for v, f in mod.items()}
+    wanted = {name: a.get("global_symbol") or name for name, a in attrs.items()}
+    if all(old == new for old, new in wanted.items()):
+        return mod.copy()
+    public = {name for name, a in attrs.items() if "global_symbol" in a}
+    taken = {wanted[name] for name in public}
+    for name in wanted.keys() - public:
+        n, new = 0, name
+        while new in taken:
+            n, new = n + 1, f"{name}{n + 1}"
+        wanted[name] = new
+        taken.add(new)
+    gvars = {
+        v: ir.GlobalVar(wanted[v.name_hint], ty=v.ty) for v, _ in mod.items() if wanted[v.name_hint] != v.name_hint
+    }
+    changed = {
+        gvars.get(v, v): ir.rewrite(f, lambda n: gvars.get(n, n) if isinstance(n, ir.GlobalVar) else n)
+        for v, f in mod.items()
+    }
+    return ir.IRModule(changed, mod.attrs, mod.global_infos)

@@ -16,9 +16,9 @@ from weft.error import InvalidArgument, TypeInferenceError
 __all__ = [
     "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
     "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir",
-    "call_tir_inplace", "const", "dynamic_strided_slice", "hint_on_device", "index_bounds", "invoke_closure",
+    "call_tir_inplace", "core_op", "dynamic_strided_slice", "hint_on_device", "index_bounds", "invoke_closure",
     "invoke_pure_closure", "is_op", "make_closure", "null_value", "print_", "shape_of", "shape_to_tensor",
-    "tensor_to_shape", "to_vdevice",
+    "tensor_of", "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
 
 TypeRule = Callable[[ir.Call], ir.Type]
@@ -26,7 +26,9 @@ CORE_OPS: dict[str, tuple[TypeRule, bool]] = {}
 """Name to (type rule, purity)."""
 
 
-def _core(name: str, *, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
+def core_op(name: str, *, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
+    """Register the type rule of an operator of the language: ``@core_op("shape_of")``."""
+
     def register(rule: TypeRule) -> TypeRule:
         CORE_OPS[name] = (rule, pure)
         return rule
@@ -37,11 +39,6 @@ def _core(name: str, *, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
 def is_op(expr: Any, name: str) -> bool:
     """Whether `expr` is a call of the operator ``relax.<name>``."""
     return isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == "relax." + name
-
-
-def const(value: Any, dtype: str | None = None) -> Any:
-    """Make a tensor constant (TVM's ``relax.const``)."""
-    return ir.constant(value, dtype)
 
 
 def as_relax(value: Any) -> ir.Expr:
@@ -314,18 +311,18 @@ def storage_tensor(storage: ir.Expr, offset: Any, shape: Any, dtype: str) -> ir.
 # --- type rules -------------------------------------------------------------------------------------------------------
 
 
-@_core("call_tir")
-@_core("call_tir_inplace")
-@_core("call_dps_packed")
-@_core("call_pure_packed")
-@_core("call_inplace_packed")
+@core_op("call_tir")
+@core_op("call_tir_inplace")
+@core_op("call_dps_packed")
+@core_op("call_pure_packed")
+@core_op("call_inplace_packed")
 def _from_type_args(call: ir.Call) -> ir.Type:
     if not call.ty_args:
         return ir.AnyType()
     return call.ty_args[0] if len(call.ty_args) == 1 else ir.TupleType(call.ty_args)
 
 
-@_core("make_closure")
+@core_op("make_closure")
 def _closure_type(call: ir.Call) -> ir.Type:
     """The type of the function without the parameters that are captured."""
     ty = call.args[0].ty
@@ -343,20 +340,20 @@ def _closure_type(call: ir.Call) -> ir.Type:
     return ir.FuncType(ty.params[: len(ty.params) - len(fields)], ty.ret, ty.purity)
 
 
-@_core("invoke_closure", pure=False)
-@_core("invoke_pure_closure")
+@core_op("invoke_closure", pure=False)
+@core_op("invoke_pure_closure")
 def _invoked_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     return _from_type_args(call) if call.ty_args or not isinstance(ty, ir.FuncType) else ty.ret
 
 
-@_core("call_builtin", pure=False)
-@_core("call_builtin_with_ctx", pure=False)
+@core_op("call_builtin", pure=False)
+@core_op("call_builtin_with_ctx", pure=False)
 def _builtin_type(call: ir.Call) -> ir.Type:
     return _from_type_args(call)
 
 
-@_core("shape_of")
+@core_op("shape_of")
 def _shape_of_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     if isinstance(ty, ir.TensorType):
@@ -364,7 +361,7 @@ def _shape_of_type(call: ir.Call) -> ir.Type:
     return ir.ShapeType(None, -1)
 
 
-@_core("tensor_to_shape")
+@core_op("tensor_to_shape")
 def _tensor_to_shape_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     if isinstance(ty, ir.TensorType) and ty.ndim not in (-1, 1):
@@ -373,7 +370,7 @@ def _tensor_to_shape_type(call: ir.Call) -> ir.Type:
     return ir.ShapeType(None, length.value if isinstance(length, ir.IntImm) else -1)
 
 
-@_core("index_bounds")
+@core_op("index_bounds")
 def _index_bounds_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     if isinstance(ty, ir.TensorType) and ty.dtype and not ir.DataType(ty.dtype).is_integer:
@@ -383,14 +380,14 @@ def _index_bounds_type(call: ir.Call) -> ir.Type:
     return ir.ShapeType(None, 2 * places.value if isinstance(places, ir.IntImm) else -1)
 
 
-@_core("shape_to_tensor")
+@core_op("shape_to_tensor")
 def _shape_to_tensor_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     ndim = ty.ndim if isinstance(ty, ir.ShapeType) else -1
     return ir.tensor_type((ndim,) if ndim >= 0 else None, "int64", ndim=1)
 
 
-@_core("dynamic_strided_slice")
+@core_op("dynamic_strided_slice")
 def _dynamic_slice_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     if not isinstance(ty, ir.TensorType):
@@ -411,23 +408,23 @@ def _dynamic_slice_type(call: ir.Call) -> ir.Type:
     return ir.TensorType(None, ty.dtype, ty.ndim)
 
 
-@_core("null_value")
+@core_op("null_value")
 def _any_type(call: ir.Call) -> ir.Type:
     return ir.AnyType()
 
 
-@_core("print", pure=False)
-@_core("assert_op", pure=False)
-@_core("vm.call_tir_dyn", pure=False)
-@_core("memory.kill_storage", pure=False)
-@_core("memory.kill_tensor", pure=False)
-@_core("vm.kill_object", pure=False)
+@core_op("print", pure=False)
+@core_op("assert_op", pure=False)
+@core_op("vm.call_tir_dyn", pure=False)
+@core_op("memory.kill_storage", pure=False)
+@core_op("memory.kill_tensor", pure=False)
+@core_op("vm.kill_object", pure=False)
 def _unit_type(call: ir.Call) -> ir.Type:
     return ir.TupleType(())
 
 
-@_core("to_vdevice")
-@_core("hint_on_device")
+@core_op("to_vdevice")
+@core_op("hint_on_device")
 def _moved_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     return (
@@ -435,22 +432,23 @@ def _moved_type(call: ir.Call) -> ir.Type:
     )
 
 
-@_core("builtin.alloc_tensor", pure=False)
+@core_op("builtin.alloc_tensor", pure=False)
 def _alloc_tensor_type(call: ir.Call) -> ir.Type:
-    return _tensor_of(call.args[0], call.args[1])
+    return tensor_of(call.args[0], call.args[1])
 
 
-@_core("memory.alloc_storage", pure=False)
+@core_op("memory.alloc_storage", pure=False)
 def _alloc_storage_type(call: ir.Call) -> ir.Type:
     return ir.AnyType()
 
 
-@_core("memory.alloc_tensor", pure=False)
+@core_op("memory.alloc_tensor", pure=False)
 def _storage_tensor_type(call: ir.Call) -> ir.Type:
-    return _tensor_of(call.args[2], call.args[3])
+    return tensor_of(call.args[2], call.args[3])
 
 
-def _tensor_of(shape: Any, dtype: Any) -> ir.Type:
+def tensor_of(shape: Any, dtype: Any) -> ir.Type:
+    """Return the type of a tensor that is made of a shape value and a data type value."""
     if isinstance(shape, ir.ShapeExpr):
         return ir.TensorType(shape.values, dtype.value, len(shape.values))
     ndim = shape.ty.ndim if isinstance(shape.ty, ir.ShapeType) else -1

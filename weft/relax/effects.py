@@ -19,13 +19,18 @@ from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rename import variables
 from weft.tir import BufferLoad, BufferStore, PrimFunc
 
-__all__ = ["is_mergeable", "is_pure_call", "is_removable", "mutable_variables", "written_arguments"]
+__all__ = ["is_foreign", "is_mergeable", "is_pure_call", "is_removable", "mutable_variables", "written_arguments"]
 
 _DESTINATION_PASSING = ("call_tir", "call_tir_inplace")
-_ALLOCATIONS = ("memory.alloc_tensor", "builtin.alloc_tensor", "memory.alloc_storage")
+_ALLOCATIONS = (
+    "memory.alloc_tensor", "builtin.alloc_tensor", "memory.alloc_storage", "vm.alloc_storage", "vm.alloc_tensor",
+)  # fmt: skip
 _READING = (*_ALLOCATIONS, "print", "assert_op")
 """Impure operators that write to no argument."""
-_VIEWS = ("reshape", "call_builtin", "call_builtin_with_ctx", "call_pure_packed", "make_closure", "memory.alloc_tensor")
+_VIEWS = (
+    "reshape", "call_builtin", "call_builtin_with_ctx", "call_pure_packed", "make_closure", "memory.alloc_tensor",
+    "builtin.stop_lift_params", "memory.ensure_zero_offset", "memory.view", "vm.alloc_tensor",
+)  # fmt: skip
 """Operators whose result may be, or hold, the memory of an argument."""
 
 
@@ -103,6 +108,15 @@ def is_removable(value: Any, mod: ir.IRModule | None = None) -> bool:
             isinstance(b, MatchCast) or not is_removable(b.value, mod) for b in bindings
         )
     return True
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether a call is of a function from outside: a packed one, or one that a variable holds."""
+    if not isinstance(value, ir.Call):
+        return False
+    if isinstance(value.op, ir.Op) and value.op.name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
+        return not getattr(value.args[0], "global_symbol", "").startswith("vm.builtin.")  # the machine's own are known
+    return isinstance(value.op, ir.ExprVar)
 
 
 def is_mergeable(value: Any, var: ir.ExprVar, mutable: AbstractSet[ir.ExprVar], mod: ir.IRModule | None = None) -> bool:

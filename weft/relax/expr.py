@@ -6,11 +6,46 @@ constants, shapes, ...), then an atom as result.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from weft.ir import Expr, ExprVar, Node, Type, TypedExpr
+import numpy as np
 
-__all__ = ["Binding", "BindingBlock", "DataflowBlock", "DataflowVar", "MatchCast", "SeqExpr", "Var", "VarBinding"]
+from weft import te
+from weft.error import InvalidArgument
+from weft.ir import (
+    BaseFunc,
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExprVar,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    Node,
+    PrimValue,
+    ShapeExpr,
+    Span,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    Type,
+    TypedExpr,
+    constant,
+    prim_value,
+    shape_expr,
+    substitute,
+)
+from weft.ir import ExprStringImm as StringImm
+
+__all__ = [
+    "BaseFunc", "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar", "Expr",
+    "ExternFunc", "Function", "GlobalVar", "If", "MatchCast", "PrimValue", "SeqExpr", "ShapeExpr", "Span",
+    "StringImm", "Tuple", "TupleGetItem", "Type", "Var", "VarBinding", "const", "extern", "make_shape", "prim_value",
+    "te_tensor",
+]  # fmt: skip
 
 Var = ExprVar
 
@@ -60,3 +95,55 @@ class SeqExpr(TypedExpr):
 
     blocks: tuple[BindingBlock, ...]
     body: Any
+
+
+_NARROW = {"int64": "int32", "float64": "float32"}
+
+
+def const(value: Any, dtype: Any = None) -> Constant:
+    """Make a tensor constant by TVM's rule.
+
+    Parameters
+    ----------
+    value : bool, int, float, list, numpy.ndarray or Tensor
+    dtype : str, optional
+        By default numbers, lists and arrays of 64 bits become int32 and float32, unless an integer needs more.
+    """
+    if dtype is not None:
+        return constant(value, str(getattr(dtype, "dtype", dtype)))
+    if isinstance(value, (bool, int, float, list, tuple, np.ndarray, np.generic)):
+        value = np.asarray(value)
+        narrow = _NARROW.get(str(value.dtype))
+        if narrow is not None and not (narrow == "int32" and _is_wide(value)):
+            value = value.astype(narrow)
+    return constant(value)
+
+
+def _is_wide(value: np.ndarray[Any, Any]) -> bool:
+    return bool(value.size) and bool((value != value.astype("int32")).any())
+
+
+def make_shape(shape: Sequence[Any]) -> ShapeExpr:
+    """Make a shape value of a list or tuple.
+
+    Raises
+    ------
+    InvalidArgument
+        When `shape` is neither.
+    """
+    if not isinstance(shape, (list, tuple)):
+        raise InvalidArgument("a shape is a list or tuple of sizes", found=repr(shape))
+    return shape_expr(shape)
+
+
+def extern(name: str, ty: Type | None = None, span: Span | None = None) -> ExternFunc:
+    """Refer to a packed function by its global name."""
+    return ExternFunc(name, span=span, ty=ty)
+
+
+def te_tensor(value: Expr, tir_var_map: Mapping[Any, Any], name: str = "rxplaceholder") -> te.Tensor:
+    """Make a te placeholder for a tensor, the symbolic variables of its shape replaced by those that a map gives."""
+    ty = value.ty
+    if not isinstance(ty, TensorType) or ty.shape is None:
+        raise InvalidArgument("te_tensor needs a tensor whose shape is known", found=str(ty))
+    return te.placeholder(tuple(substitute(d, dict(tir_var_map)) for d in ty.shape), ty.dtype, name=name)

@@ -183,7 +183,7 @@ class PyExprMutator(_Functor):
             body = self.visit_expr(expr)
             if body is expr and not self.builder_.bindings():
                 return expr
-            return self.builder_.finish(inner, self.builder_.normalize(body))
+            return self.builder_.finish(inner, self.builder_.atom(body))
 
     def _function(self, func: ir.Function) -> ir.Function:
         params = tuple(self.visit_var_def(p) for p in func.params)
@@ -202,7 +202,7 @@ class PyExprMutator(_Functor):
             for block in seq.blocks:
                 self.builder_.open_block(inner, dataflow=isinstance(block, DataflowBlock))
                 self.visit_binding_block(block)
-            body = self.builder_.normalize(self.visit_expr(seq.body))
+            body = self.builder_.atom(self.visit_expr(seq.body))
             new = self.builder_.finish(inner, body)
         old, now = ([b for block in s.blocks for b in block.bindings] for s in (seq, new))
         same = body is seq.body and len(old) == len(now) and all(a is b for a, b in zip(old, now, strict=True))
@@ -210,14 +210,14 @@ class PyExprMutator(_Functor):
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         """Emit the binding with its value rewritten."""
-        value = self.builder_.normalize(self.visit_expr(binding.value), atom=False)
+        value = self.builder_.normalize(self.visit_expr(binding.value))
         var = self._defined(binding, value)
         unchanged = value is binding.value and var is binding.var
         self._emit(binding if unchanged else VarBinding(var, value, span=binding.span))
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
         """Emit the binding with its value rewritten."""
-        value = self.builder_.normalize(self.visit_expr(binding.value))
+        value = self.builder_.atom(self.visit_expr(binding.value))
         var = self.visit_var_def(binding.var)
         self.set_var_remap(binding.var, var)
         unchanged = value is binding.value and var is binding.var

@@ -18,6 +18,7 @@ __all__ = [
     "get_shape_of",
     "infer_call",
     "merge_types",
+    "result_type",
     "type_of",
     "unify_dims",
 ]
@@ -99,7 +100,7 @@ def _if_atom(e: ir.If) -> ir.Type:
 
 def get_shape_of(expr: ir.Expr) -> ir.Expr:
     """Return the shape of a tensor: its dimensions where its type has them, else the operation that takes it."""
-    ty = type_of(expr)
+    ty = infer_call(expr) if isinstance(expr, ir.Call) and expr.ty is None else type_of(expr)
     if not isinstance(ty, ir.TensorType):
         raise TypeInferenceError("only a tensor has a shape", found=str(ty), where=expr.span)
     return shape_of(expr) if ty.shape is None else ir.shape_expr(ty.shape)
@@ -110,6 +111,14 @@ def function_type(func: Any) -> ir.Type:
     if isinstance(func, ir.Function):
         return ir.FuncType(tuple(p.ty or ir.AnyType() for p in func.params), func.ret_ty or ir.AnyType(), func.is_pure)
     return ir.PackedFuncType() if isinstance(func, ir.ExternFunc) else ir.FuncType(None, ir.AnyType(), True)
+
+
+def result_type(declared: ir.Type | None, found: ir.Type | None) -> ir.Type | None:
+    """Return the type of a function's result: that of its body where it implies the declared one."""
+    if declared is None or found is None or ir.structural_equal(declared, found):
+        return found if declared is None else declared
+    implied = isinstance(declared, ir.AnyType) or ir.structural_equal(merge_types(declared, found), declared)
+    return found if implied else declared
 
 
 def infer_call(call: ir.Call, module: Any = None) -> ir.Type:

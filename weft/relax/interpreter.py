@@ -22,7 +22,7 @@ from weft.op import get_op_def
 from weft.op.relations import Relation, refused
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
-from weft.runtime import aligned
+from weft.runtime import aligned, tensor
 from weft.target import build as build_kernels
 from weft.tir import PrimFunc
 from weft.tir.interpret import evaluate as evaluate_scalar
@@ -408,6 +408,26 @@ def _storage_tensor(run: Interpreter, storage: Any, offset: int, shape: tuple[in
     return storage[offset : offset + prod(shape) * kind.itemsize].view(kind).reshape(shape)
 
 
+def _view(run: Interpreter, x: Any, shape: Any, dtype: Any, offset: Any) -> Any:
+    """See an array's bytes as another one; nothing is said by an empty tuple or text."""
+    kind = ir.numpy_dtype(str(x.dtype if dtype in ((), "") else dtype))
+    dims = x.shape if shape in ((), "") else tuple(shape)
+    start = 0 if offset in ((), "") else int(offset)
+    data = np.ascontiguousarray(x).reshape(-1).view("uint8")
+    return data[start : start + prod(dims) * kind.itemsize].view(kind).reshape(dims)
+
+
+def _through_runtime(name: str) -> Callable[..., Any]:
+    """Make the meaning of an operator of the machine's function for it."""
+
+    def compute(run: Interpreter, x: Any, *rest: Any) -> Any:
+        function: Any = get_global_func(name)
+        found = function(tensor(np.ascontiguousarray(x)), *rest)
+        return tuple(f.numpy() for f in found) if isinstance(found, tuple) else found.numpy()
+
+    return compute
+
+
 _ON_VALUES: dict[str, Callable[..., Any]] = {
     "shape_of": lambda run, x: tuple(x.shape),
     "tensor_to_shape": lambda run, x: tuple(int(v) for v in x),
@@ -423,6 +443,17 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     "hint_on_device": lambda run, x: x,
     "to_device": lambda run, x, *_: x,
     "copy": lambda run, x: x,
+    "builtin.stop_lift_params": lambda run, x: x,
+    "memory.ensure_zero_offset": lambda run, x: x,
+    "memory.view": _view,
+    "view": _view,
+    "unique": _through_runtime("weft.run.unique"),
+    "nonzero": _through_runtime("weft.run.nonzero"),
+    "weft.run.unique": _through_runtime("weft.run.unique"),
+    "weft.run.nonzero": _through_runtime("weft.run.nonzero"),
+    "weft.run.view": _view,
+    "vm.alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
+    "vm.alloc_tensor": _storage_tensor,
     "fresh_tensor": lambda run, x: x.copy(),
     "reshape": lambda run, x, shape: x.reshape(shape),
     "make_tuple": lambda run, *fields: fields,

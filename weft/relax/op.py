@@ -34,10 +34,23 @@ from weft.relax.core_ops import (
     tensor_to_shape,
     to_vdevice,
 )
+from weft.relax.data_ops import nonzero, unique
+from weft.relax.memory_ops import (
+    ensure_zero_offset,
+    kill_object,
+    kill_storage,
+    kill_tensor,
+    stop_lift_params,
+    view,
+    vm_alloc_storage,
+    vm_alloc_tensor,
+    vm_call_tir_dyn,
+)
 
 _CORE: dict[str, Any] = {
     "assert_op": assert_op,
     "builtin.alloc_tensor": alloc_tensor,
+    "builtin.stop_lift_params": stop_lift_params,
     "call_builtin_with_ctx": call_builtin_with_ctx,
     "call_dps_packed": call_dps_packed,
     "call_inplace_packed": call_inplace_packed,
@@ -53,12 +66,22 @@ _CORE: dict[str, Any] = {
     "make_closure": make_closure,
     "memory.alloc_storage": alloc_storage,
     "memory.alloc_tensor": storage_tensor,
+    "memory.ensure_zero_offset": ensure_zero_offset,
+    "memory.kill_storage": kill_storage,
+    "memory.kill_tensor": kill_tensor,
+    "memory.view": view,
+    "nonzero": nonzero,
     "null_value": null_value,
     "print": print_,
     "shape_of": shape_of,
     "shape_to_tensor": shape_to_tensor,
     "tensor_to_shape": tensor_to_shape,
     "to_vdevice": to_vdevice,
+    "unique": unique,
+    "vm.alloc_storage": vm_alloc_storage,
+    "vm.alloc_tensor": vm_alloc_tensor,
+    "vm.call_tir_dyn": vm_call_tir_dyn,
+    "vm.kill_object": kill_object,
 }
 
 

@@ -115,7 +115,7 @@ def lowering_passes() -> list[Pass]:
     """List the passes that take legalized Relax to the virtual machine; what is there already they leave as it is."""
     return [
         t.to_non_dataflow(),
-        t.remove_purity_checking(),
+        t.remove_purity_checking(keep_indices=True),
         t.fresh_outputs(),
         t.call_tir_rewrite(),
         t.plan_memory(),

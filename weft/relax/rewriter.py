@@ -93,10 +93,10 @@ class _State:
     def _emit(self, binding: Any, replaced: Expr, checked: bool) -> None:
         var = binding.var
         if isinstance(binding, MatchCast) and not checked:  # whatever becomes of the value, it is checked
-            self.bb.emit_normalized(MatchCast(var, self.bb.normalize(replaced), binding.ty, span=binding.span))
+            self.bb.emit_normalized(MatchCast(var, self.bb.atom(replaced), binding.ty, span=binding.span))
             return
         outer_span, self.bb.span = self.bb.span, binding.span
-        new = self.bb.normalize(replaced, atom=False)
+        new = self.bb.normalize(replaced)
         escapes = not isinstance(var, DataflowVar)
         if isinstance(new, _RESULT_ATOMS) and not (escapes and isinstance(new, DataflowVar)):
             self.renamed[var] = new

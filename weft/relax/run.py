@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
+import numpy as np
+import tvm_ffi
+
+from weft.error import InvalidArgument
 from weft.ffi import get_global_func, register_global_func
+from weft.runtime import Tensor, constant_view, numpy_dtype, tensor
 
 __all__: list[str] = []
 
@@ -13,10 +19,61 @@ def _value(x: Any) -> Any:
     return x.numpy() if hasattr(x, "numpy") else x
 
 
+def _shown(x: Any) -> Any:
+    """Give what a value is printed as; tuples of values are written out."""
+    if isinstance(x, (tuple, list, tvm_ffi.Array)):
+        return f"({', '.join(str(_shown(v)) for v in x)})"
+    return _value(x)
+
+
 @register_global_func("weft.run.print", override=True)
 def _print(template: str, *values: Any) -> None:
-    shown = [_value(v) for v in values]
-    print(template.format(*shown) if template else "\n".join(map(str, shown)))
+    shown = [_shown(v) for v in values]
+    print(template.format(*shown) if template else " ".join(map(str, shown)))
+
+
+@register_global_func("weft.run.view", override=True)
+def _view(x: Tensor, shape: Any, dtype: Any, offset: Any) -> Tensor:
+    """See the bytes of a tensor as another one; an empty text stands for what stays as it is."""
+    kind = numpy_dtype(str(x.dtype if dtype == "" else dtype))
+    dims = x.shape if isinstance(shape, str) else tuple(shape)
+    start = 0 if offset == "" else int(offset)
+    size = prod(dims) * kind.itemsize
+    if not 0 <= start <= x.nbytes - size:
+        raise InvalidArgument(
+            "view: it does not lie inside of the tensor", expected=f"at most {x.nbytes} bytes",
+            found=f"{size} bytes behind the first {start}",
+        )  # fmt: skip
+    data = np.ascontiguousarray(x.numpy()).reshape(-1).view("uint8")
+    return constant_view(data[start : start + size].view(kind).reshape(dims))
+
+
+@register_global_func("weft.run.unique", override=True)
+def _unique(
+    x: Tensor, in_order: int, index: int = 0, inverse: int = 0, counts: int = 0, axis: int | None = None
+) -> Any:
+    data = x.numpy()
+    values, *rest = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    rest[1] = rest[1].reshape(-1)
+    if not in_order:
+        order = np.argsort(rest[0], kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        values = np.take(values, order, 0 if axis is None else axis)
+        rest = [rest[0][order], place[rest[1]], rest[2][order]]
+    found = [values, *(r.astype("int64") for r, wanted in zip(rest, (index, inverse, counts), strict=True) if wanted)]
+    results = [tensor(np.ascontiguousarray(f)) for f in found]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+@register_global_func("weft.run.shape_to_tensor", override=True)
+def _shape_to_tensor(shape: Any) -> Tensor:
+    return tensor(np.array(tuple(shape), "int64"))
+
+
+@register_global_func("weft.run.nonzero", override=True)
+def _nonzero(x: Tensor) -> Tensor:
+    return tensor(np.stack(np.nonzero(np.atleast_1d(x.numpy()))).astype("int64"))
 
 
 @register_global_func("vm.builtin.invoke_debug_func", override=True)
@@ -34,7 +91,7 @@ def _debug_print(line_info: str, value: Any) -> None:
 @register_global_func("weft.run.assert_op", override=True)
 def _assert_op(condition: Any, template: str, *values: Any) -> None:
     if not bool(_value(condition)):
-        shown = [_value(v) for v in values]
+        shown = [_shown(v) for v in values]
         raise AssertionError(
             template.format(*shown) if template else "Assertion Failed" + "".join(f", {v}" for v in shown)
         )

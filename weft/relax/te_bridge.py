@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
@@ -15,9 +15,14 @@ __all__ = ["prim_func_from_te", "undefined_vars"]
 
 
 def prim_func_from_te(
-    func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], index_dtype: str | None = None
 ) -> tuple[Any, list[Expr], list[TensorType], list[Any]]:
     """Make a TIR function by running a te function on placeholders for Relax values.
+
+    Parameters
+    ----------
+    index_dtype : str, optional
+        The data type of loop variables, where it is not that of the sizes.
 
     Returns
     -------
@@ -34,6 +39,8 @@ def prim_func_from_te(
             return value.value
         if isinstance(value, (list, tuple)):
             return type(value)(to_te(v) for v in value)
+        if isinstance(value, Mapping):
+            return {k: to_te(v) for k, v in value.items()}
         if isinstance(value, Tuple):
             return tuple(to_te(f) for f in value.fields)
         ty = getattr(value, "ty", None)
@@ -56,7 +63,7 @@ def prim_func_from_te(
     te_args = [to_te(a) for a in args]
     out = func(*te_args, **{k: to_te(v) for k, v in kwargs.items()})
     outs = list(out) if isinstance(out, (list, tuple)) else [out]
-    prim = create_prim_func([*tensors, *outs])
+    prim = create_prim_func([*tensors, *outs], index_dtype)
     extra = undefined_vars(prim)
     if extra:
         prim = prim.replace(params=(*prim.params, *extra))

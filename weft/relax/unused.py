@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import Expr, Function, If, IRModule
-from weft.relax.effects import is_removable
-from weft.relax.expr import MatchCast, SeqExpr, VarBinding
+from weft.relax.effects import is_foreign, is_removable
+from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import variables
 from weft.relax.rewriter import use_counts
 
@@ -15,6 +15,8 @@ __all__ = ["remove_all_unused"]
 
 def remove_all_unused(func: Function, mod: IRModule | None = None) -> Function:
     """Drop the bindings of operations without effects whose variables nothing uses, those inside of branches included.
+
+    Outside of dataflow blocks calls into functions that are not the module's stay, whatever is said of them.
 
     Parameters
     ----------
@@ -36,8 +38,10 @@ def _prune(seq: SeqExpr, counts: dict[Expr, int], mod: IRModule | None) -> SeqEx
     blocks: list[Any] = []
     for block in reversed(seq.blocks):
         kept: list[Any] = []
+        anywhere = isinstance(block, DataflowBlock)
         for b in reversed(block.bindings):
-            if not counts.get(b.var) and not isinstance(b, MatchCast) and is_removable(b.value, mod):
+            droppable = not counts.get(b.var) and not isinstance(b, MatchCast) and is_removable(b.value, mod)
+            if droppable and (anywhere or not is_foreign(b.value)):
                 for v in variables(b.value):
                     counts[v] -= 1
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
 from math import prod
@@ -34,6 +34,7 @@ from weft.relax.transform import (
     normalize,
 )
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
+from weft.relax.vm.vmtir import PREFIX
 from weft.runtime import Module, VMExecutable, cache
 from weft.target import Kernel, Target, compile_func, emit_object, load_objects
 from weft.target import build as build_target
@@ -134,6 +135,40 @@ def build(
         again = lambda m: here.copy().run(compile_kernels, m, target, tir_pipeline)  # noqa: E731
         made.recompilable = recompilable_kernels(kernels, again)
     return made
+
+
+def _vmcodegen(  # pyright: ignore[reportUnusedFunction] - the name that TVM's programs know
+    builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode"
+) -> IRModule:
+    """Emit the Relax functions of a module that nothing remains to be lowered in, and return its TIR functions.
+
+    In the mode ``"compiled"`` they are among these, as ``__vmtir__<name>``.
+    """
+    kernels = vm_codegen(builder, mod)
+    if exec_mode != "compiled":
+        return kernels
+    functions, _ = vmtir_codegen(builder)
+    return kernels.with_functions({**kernels.functions, **functions.functions})
+
+
+def _vmlink(  # pyright: ignore[reportUnusedFunction] - as above
+    builder: ExecBuilder,
+    target: Any = None,
+    tir_mod: IRModule | None = None,
+    tir_pipeline: Pass | None = None,
+    ext_libs: Sequence[Module] = (),
+) -> VMExecutable:
+    """Compile the TIR functions of :func:`_vmcodegen` and return the executable of a builder with them."""
+    target = target if isinstance(target, Target) else Target(target or "llvm")
+    found = {v: f for v, f in (tir_mod.items() if tir_mod is not None else ()) if isinstance(f, PrimFunc)}
+    functions = IRModule({v: f for v, f in found.items() if v.name_hint.startswith(PREFIX)})
+    kernels = IRModule({v: f for v, f in found.items() if not v.name_hint.startswith(PREFIX)})
+    made = compile_kernels(kernels, target, tir_pipeline)
+    modules = [made] if made is not None else []
+    if len(functions):
+        code = _compile_functions(functions, kernels, set(), target, tir_pipeline, _records(None, target))
+        modules.append(load_objects([code], [v.name_hint for v, _ in functions.items()]))
+    return builder.get([*modules, *ext_libs])
 
 
 def _pipeline(chosen: str | Pass, target: Target, precision: str) -> Pass:

@@ -177,12 +177,12 @@ def _var(expr: Any, b: RelaxBuilder) -> Any:
 @_CONVERT.on(ir.Constant)
 def _constant(expr: Any, b: RelaxBuilder) -> Any:
     made = ir.Constant(expr.data)
-    return ir.Constant(expr.data, span=expr.span, ty=b.bb.normalize(made).ty)  # type: ignore[attr-defined]
+    return ir.Constant(expr.data, span=expr.span, ty=b.bb.atom(made).ty)  # type: ignore[attr-defined]
 
 
 @_CONVERT.on(ir.Tuple)
 def _tuple(expr: Any, b: RelaxBuilder) -> Any:
-    return b.bb.normalize(ir.Tuple(tuple(b.convert(f) for f in expr.fields), span=expr.span))
+    return b.bb.atom(ir.Tuple(tuple(b.convert(f) for f in expr.fields), span=expr.span))
 
 
 @_CONVERT.on(ir.TupleGetItem)
@@ -238,7 +238,7 @@ def _operator(expr: Any, b: RelaxBuilder) -> Any:
     args = tuple(b.convert(a) for a in expr.args)
     outer, b.bb.span = b.bb.span, expr.span
     expanded = expand(ir.Call(expr.op, args, expr.attrs, span=expr.span), b.elements)
-    made = b.bb.normalize(expanded)
+    made = b.bb.atom(expanded)
     b.bb.span = outer
     if expr.op.name == "shape_of":
         b.values.define(made, args[0].ty.shape)
@@ -264,7 +264,7 @@ def _called_in_place(expr: Any, b: RelaxBuilder) -> Any:
 def _group(func: Function, args: tuple[Any, ...], b: RelaxBuilder) -> ir.Function | None:
     """Return a group as a Relax function, or None where it has no form that becomes one kernel."""
     inner = RelaxBuilder(BlockBuilder(), b.mod)
-    params = [ir.ExprVar(p.name_hint, b.bb.normalize(a).ty) for p, a in zip(func.params, args, strict=True)]  # type: ignore[attr-defined]
+    params = [ir.ExprVar(p.name_hint, b.bb.atom(a).ty) for p, a in zip(func.params, args, strict=True)]  # type: ignore[attr-defined]
     for p, made in zip(func.params, params, strict=True):
         inner.define(p, made)
     with inner.bb.function("fused", params, {"Primitive": 1}, private=True):

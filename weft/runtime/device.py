@@ -147,6 +147,10 @@ class Device:
             raise InvalidArgument(f"{self} has no streams", expected="a CUDA device", found=str(self))
         return self.device_id
 
+    def dlpack_device_type(self) -> int:
+        """DLPack's number of the kind of device."""
+        return self.device_type
+
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's pair of numbers."""
         return (self.device_type, self.device_id)

@@ -10,7 +10,7 @@ import numpy as np
 import tvm_ffi
 
 from weft.error import InvalidArgument, OutOfMemory, WeftError
-from weft.ffi import convert_argument, wrap
+from weft.ffi import convert_argument, register_global_func, wrap
 from weft.runtime import disassemble
 from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module, load_module
@@ -225,6 +225,13 @@ class VMExecutable:
     def __repr__(self) -> str:
         names = ", ".join(f.name for f in self.functions if f.kind != FuncKind.PACKED_FUNC)
         return f"VMExecutable({names})"
+
+
+for _name in ("as_text", "as_python", "stats"):  # as functions of a module that was loaded
+
+    @register_global_func(f"weft.Executable.{_name}", override=True)
+    def _about(mod: Any, name: str = _name) -> str:
+        return getattr(VMExecutable(Module(mod) if isinstance(mod, tvm_ffi.Module) else mod), name)()
 
 
 def _on_a_line(constant: Any) -> Any:

@@ -87,6 +87,9 @@ class Module:
         try:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:
+            about = tvm_ffi.get_global_func(f"{self.kind}.{name}", allow_missing=True)
+            if about is not None:  # what a kind of module tells of itself
+                return wrap(tvm_ffi.convert(lambda: about(self._handle)))
             raise MissingFunction(
                 f"this module has no function '{name}'", where=f"module of kind {self.kind}"
             ) from None

@@ -233,6 +233,13 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         """Whether both are the same native object."""
         return self.handle.same_as(other.handle)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same native object; elements are compared by what :meth:`numpy` gives."""
+        return isinstance(other, Tensor) and self.handle.same_as(other.handle)
+
+    def __hash__(self) -> int:
+        return hash(self.handle)
+
     def __repr__(self) -> str:
         return f"Tensor(shape={self.shape}, dtype={self.dtype}, device={self.device})\n{self.numpy()!r}"
 

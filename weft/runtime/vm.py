@@ -10,7 +10,7 @@ from typing import Any
 import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.ffi import PackedFunc, convert_argument, get_global_func, wrap
+from weft.ffi import CallbackTaker, PackedFunc, convert_argument, get_global_func, wrap
 from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.executable import VMExecutable
@@ -125,6 +125,7 @@ class VirtualMachine:
         self._handle = _create(module, flat)
         self.module = Module(self._handle)
         self._cache: dict[str, PackedFunc] = {}
+        self._takes_functions = any(f.name == "vm.builtin.check_func_info" for f in self._executable.functions)
         self._instrument: Callable[..., Any] | None = None
         kernels = self._executable.recompilable
         if kernels and (enabled_by_default() if jit is None else jit):
@@ -148,6 +149,8 @@ class VirtualMachine:
             except AttributeError:
                 self._executable.function(name)  # raises, with the names there are
                 raise
+            if self._takes_functions:
+                found = CallbackTaker.of(found)
             found.on_error = self._executable.name_place
             self._cache[name] = found
         return found

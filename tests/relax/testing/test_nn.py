@@ -18,7 +18,7 @@ def test_mlp():
         out = model(data)
         builder.emit_func_output(out, params=[data, *model.parameters()])
     mod = builder.get()
-    assert [p.name_hint for p in mod["main"].params] == ["data", "linear_weight", "linear_bias", "linear_weight0"]
+    assert [p.name_hint for p in mod["main"].params] == ["data", "linear_weight", "linear_bias", "linear_weight1"]
     assert len([v for v, _ in mod.items()]) == 6
     params = nn.init_params(mod)
     vm = relax.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())

@@ -212,7 +212,7 @@ def test_instrument_that_fails(vm):
 
 WRONG = [
     (lambda vm: vm["main"](X), r"main\(x, y\): expected 2 arguments, found 1"),
-    (lambda vm: vm["main"](X, V), "main: parameter 1 'y': expected 2 dimensions, found 1"),
+    (lambda vm: vm["main"](X, V), "main: parameter 1 'y': expected ndim 2, found 1"),
     (lambda vm: vm["main"](X, Y.T.copy()), "main: parameter 1 'y': dimension 0 must be 2, found 3"),
     (lambda vm: vm["main"](X, Y.astype("int32")), "main: parameter 1 'y': expected dtype float32, found int32"),
     (lambda vm: vm["main"](X, "y"), "main: parameter 1 'y': expected a tensor, found a str"),

@@ -87,7 +87,7 @@ class _Trace:
         finally:
             for (_, param), expr in zip(weights, outer, strict=True):
                 param._expr = expr
-        func: Any = bb.normalize(ir.Function(tuple(self.params), seq, seq.ty, True, ir.Attrs.of()), atom=False)
+        func: Any = bb.normalize(ir.Function(tuple(self.params), seq, seq.ty, True, ir.Attrs.of()))
         return bb.add_func(func, self.name)
 
     def _receive_effects(self) -> None:

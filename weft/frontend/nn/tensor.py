@@ -175,7 +175,7 @@ class _Operators:
         dims = list(unpacked(shape))
         rest = [i for i, d in enumerate(dims) if ir.as_int(d) == -1]
         if len(rest) == 1 and self._expr.ty.shape is not None:
-            call = builder().normalize(make_call("reshape")(self._expr, dims), atom=False)
+            call = builder().normalize(make_call("reshape")(self._expr, dims))
             dims[rest[0]] = call.ty.shape[rest[0]]  # type: ignore[attr-defined]
         return apply("reshape", self, tuple(dims), name=name)
 

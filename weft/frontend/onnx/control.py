@@ -41,7 +41,7 @@ def _if(node: Node) -> Any:
             span = graph.bb.span
             values = [graph.expr(v) for v in convert_subgraph(graph, branch, node.where)]
             graph.bb.span = span
-            result = values[0] if len(values) == 1 else graph.bb.normalize(Tuple(tuple(values)))
+            result = values[0] if len(values) == 1 else graph.bb.atom(Tuple(tuple(values)))
             branches.append(graph.bb.finish(inner, result))
             results.append([v.ty for v in values])
     merged = graph.bb.emit(If(test, branches[0], branches[1]))

@@ -87,7 +87,7 @@ def _module(
     inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)
     params = [i.var for i in inputs]
     bb = graph.bb
-    with bb.function("main", params):
+    with bb.function("main"):
         convert_nodes(graph, _declare(graph, proto.graph, [i.name for i in inputs], "the graph"))
         with _as_import_errors("the model's outputs"):
             outputs = [_output(graph, o.name) for o in proto.graph.output]

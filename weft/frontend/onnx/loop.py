@@ -202,7 +202,7 @@ class _Recursion:
             with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
                 taken = graph.bb.finish(inner, graph.emit(self._step(itself, params, states)))
             with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
-                left = graph.bb.finish(inner, graph.bb.normalize(Tuple(tuple(params))))
+                left = graph.bb.finish(inner, graph.bb.atom(Tuple(tuple(params))))
             sequence = graph.bb.finish(body, graph.bb.emit(If(test, taken, left)))
         func = Function(tuple(params), sequence, result, ty=itself.ty)
         graph.bb.emit_normalized(VarBinding(itself, func, span=graph.bb.span))

@@ -217,7 +217,7 @@ def _typed(bindings: list[Any], bb: BlockBuilder, renamed: dict[Expr, Expr]) -> 
             if not isinstance(b, MatchCast):
                 if any(renamed.get(v, v).ty is not v.ty for v in variables(b.value)):  # type: ignore[attr-defined]
                     value = _untyped(value)
-                value = bb.normalize(value, atom=False)
+                value = bb.normalize(value)
             var, ty = b.var, getattr(value, "ty", None)
             if not isinstance(b, MatchCast) and (var.ty is None or not structural_equal(ty, var.ty)):
                 var = type(var)(var.name_hint, ty, span=var.span)

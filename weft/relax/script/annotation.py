@@ -86,18 +86,26 @@ def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int
     """Make a tensor's type; parameters in TVM's order."""
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
+    if type(ndim) is not int or ndim < -1:
+        raise InvalidArgument(
+            "R.Tensor: ndim is no rank", expected="a number, or -1 where it is unknown", found=repr(ndim)
+        )
     if isinstance(shape, ir.ShapeExpr):
         shape = shape.values
-    if shape is not None and ndim not in (-1, len(shape)):
+    if shape is not None and not isinstance(shape, ir.ExprVar) and ndim not in (-1, len(shape)):
         raise InvalidArgument("R.Tensor: ndim differs from the shape", expected=str(len(shape)), found=str(ndim))
     element = ir.DataType(getattr(dtype, "dtype", dtype)) if dtype else ""
     device = _device(vdevice)
-    if shape is None:
-        return ir.TensorType(None, element, ndim, device)
+    if shape is None or isinstance(shape, ir.ExprVar):
+        known = getattr(getattr(shape, "ty", None), "ndim", ndim)
+        return ir.TensorType(None, element, known, device)
     dims: tuple[Any, ...] = tuple(shape)
     if any(isinstance(d, str) for d in dims):
         sizes = tuple(d for d in dims if isinstance(d, str))
         return Proxy(lambda resolve: ir.TensorType(_dims(dims, resolve), element, len(dims), device), sizes)
+    wrong = next((d for d in dims if isinstance(d, ir.Var) and d.dtype != "int64"), None)
+    if wrong is not None:
+        raise InvalidArgument("R.Tensor: a symbolic dimension is an int64", found=f"{wrong.name}: {wrong.dtype}")
     return ir.TensorType(ir.as_shape(dims), element, len(dims), device)
 
 

@@ -20,7 +20,7 @@ def as_value(p: Parser, value: Any) -> ir.Expr:
     if isinstance(value, Command) and value.kind == "emit_te":
         func, args, hint, kwargs = value.value
         value = p.state.bb.call_te(func, *args, primfunc_name_hint=hint, **kwargs)
-    return p.state.bb.normalize(as_relax(value), atom=False)
+    return p.state.bb.normalize(as_relax(value))
 
 
 def new_var(p: Parser, name: str, ty: ir.Type | None, span: ir.Span) -> ir.ExprVar:
@@ -43,9 +43,9 @@ def assign(p: Parser, target: ast.expr, value: Any, note: ir.Type | None = None)
     elif isinstance(value, Command) and value.kind == "match_cast":
         source, ty = value.value
         var = new_var(p, target.id, note or ty, p.span(target))
-        p.state.bb.emit_normalized(MatchCast(var, p.state.bb.normalize(source), ty, span=p.state.bb.span))
+        p.state.bb.emit_normalized(MatchCast(var, p.state.bb.atom(source), ty, span=p.state.bb.span))
         p.define(target.id, var)
-    elif isinstance(value, (ir.PrimExpr, ModuleScope, ir.Type, Macro)) or _is_python(value):
+    elif isinstance(value, (ir.PrimExpr, ModuleScope, ir.Type, ir.VDevice, Macro)) or _is_python(value):
         p.define(target.id, value)
     else:
         p.define(target.id, bind(p, target, value, note))
@@ -68,7 +68,7 @@ def bind(p: Parser, target: ast.Name, value: Any, note: ir.Type | None) -> ir.Ex
     """Emit the binding of a name to a value, and return its variable."""
     new = as_value(p, value)
     ty = new.ty if not isinstance(new, ir.GlobalVar) else new.ty or ir.AnyType()  # type: ignore[attr-defined]
-    if note is not None:
+    if note is not None and not (isinstance(note, ir.AnyType) and isinstance(new, ir.ExprVar)):
         new = checked(p, target, new, note)
         ty = note
     var = new_var(p, target.id, ty, p.span(target))
@@ -119,7 +119,7 @@ def _contradicts(a: ir.Type, b: ir.Type) -> bool:
 
 def _unpack(p: Parser, target: ast.Tuple | ast.List, value: Any) -> None:
     if isinstance(value, ir.Expr) and not isinstance(value, ir.Tuple):
-        source = p.state.bb.normalize(value)
+        source = p.state.bb.atom(value)
         ty = source.ty  # type: ignore[attr-defined]
         count = len(ty.fields) if isinstance(ty, ir.TupleType) else len(target.elts)
         values: list[Any] = [ir.TupleGetItem(source, i) for i in range(count)]

@@ -12,6 +12,7 @@ from weft.error import InvalidArgument
 from weft.ir import (
     AnyType,
     Attrs,
+    Constant,
     DataTypeImm,
     Expr,
     ExprStringImm,
@@ -35,12 +36,12 @@ from weft.ir import (
 from weft.ir import (
     TupleGetItem as TupleGetItemNode,
 )
-from weft.ir import constant as const  # noqa: F401 - a name of R
 from weft.ir.text.parser import MacroDecorator
 from weft.op import list_ops, make_call
-from weft.relax import core_ops
+from weft.relax import core_ops, data_ops, memory_ops
 from weft.relax.core_ops import CORE_OPS, as_relax
 from weft.relax.expr import Var as VarNode
+from weft.relax.expr import const as tensor_constant
 from weft.relax.script.annotation import (
     Any_,
     Callable_,
@@ -87,6 +88,11 @@ def match_cast(value: Any, ty: Any) -> Command:
 def emit_te(func: Any, *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Command:
     """Call a te function, as a TIR function that is added to the module."""
     return Command("emit_te", (func, args, primfunc_name_hint, kwargs))
+
+
+def const(data: Any, dtype: Any = None) -> Constant:
+    """Make a tensor constant by TVM's rule: numbers and arrays of 64 bits become int32 and float32 by default."""
+    return tensor_constant(data, dtype)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -269,6 +275,17 @@ def _core(name: str) -> Any:
     return make
 
 
+_CONSTRUCTORS: dict[str, Any] = {
+    "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
+    "memory.view": memory_ops.view,
+    "nonzero": data_ops.nonzero,
+    "unique": data_ops.unique,
+    "vm.alloc_storage": memory_ops.vm_alloc_storage,
+    "vm.alloc_tensor": memory_ops.vm_alloc_tensor,
+    "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
+}
+
+
 class _Namespace:
     """Operators that share a prefix."""
 
@@ -277,6 +294,8 @@ class _Namespace:
 
     def __getattr__(self, name: str) -> Any:
         full = self._prefix + name
+        if full in _CONSTRUCTORS:
+            return _CONSTRUCTORS[full]
         if full in CORE_OPS:
             return _core(full)
         names = list_ops()

@@ -17,7 +17,7 @@ from weft.op import list_ops, make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax, assert_op
 from weft.relax.expr import SeqExpr, VarBinding
-from weft.relax.infer import function_type, merge_types
+from weft.relax.infer import function_type, merge_types, result_type
 from weft.relax.script.annotation import Proxy, as_type
 from weft.relax.script.bindings import as_value, assign, bind, new_var
 from weft.relax.script.language import Command
@@ -163,10 +163,17 @@ def _body(p: Parser, state: _State) -> ir.Function:
         p.scopes.pop()
         p.state = saved
     attrs = dict(state.attrs)
+    if options.get("private") and "global_symbol" in attrs:
+        raise p.fail(node, f"function '{node.name}' is private and has a global symbol", found=attrs["global_symbol"])
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
     func = ir.Function(
-        state.params, body, state.ret_ty or body.ty, options.get("pure", True), ir.Attrs.of(attrs), span=p.span(node)
+        state.params,
+        body,
+        result_type(state.ret_ty, body.ty),
+        options.get("pure", True),
+        ir.Attrs.of(attrs),
+        span=p.span(node),
     )
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))
@@ -247,9 +254,16 @@ def _expression(p: Parser, node: ast.Expr) -> None:
         else:
             raise p.fail(node, f"the result of R.{value.kind} is not used")
     elif isinstance(value, ir.Expr):
-        bind(p, ast.copy_location(ast.Name("_", ast.Store()), node), value, None)
+        unused_result(p, node, bind(p, ast.copy_location(ast.Name("_", ast.Store()), node), value, None))
     else:
         raise p.fail(node, "the statement has no effect", found=repr(value))
+
+
+def unused_result(p: Parser, node: ast.AST, var: ir.ExprVar) -> ir.ExprVar:
+    """Refuse a statement whose value, which is not empty, is lost."""
+    if not isinstance(var.ty, ir.AnyType) and not (isinstance(var.ty, ir.TupleType) and not var.ty.fields):
+        raise p.fail(node, "the value of the statement is lost", found=str(var.ty), help="_ = ... says that it may be")
+    return var
 
 
 def _with(p: Parser, node: ast.With) -> None:
@@ -263,9 +277,12 @@ def _with(p: Parser, node: ast.With) -> None:
     state.bb.open_block(state.scope, True)
     state.outputs = outputs
     p.scopes.append({})
+    returned = None
     try:
         for n in node.body:
-            if not _is_output(n):
+            if isinstance(n, ast.Return) and n is node.body[-1]:
+                returned = _visible_result(p, n)
+            elif not _is_output(n):
                 _statement(p, n)
         visible = p.scopes[-1]
     finally:
@@ -276,6 +293,17 @@ def _with(p: Parser, node: ast.With) -> None:
             raise p.fail(node.body[-1], f"R.output names '{name}', which the block does not define")
         p.define(name, visible[name])
     state.bb.open_block(state.scope, False)
+    if returned is not None:
+        state.result = returned
+
+
+def _visible_result(p: Parser, node: ast.Return) -> ir.Expr:
+    """Return the result of a function that a dataflow block ends in: what it names is visible after the block."""
+    value = p.evaluate(node.value) if node.value is not None else ()
+    made = p.state.bb.normalize(as_relax(value))
+    parts = made.fields if isinstance(made, ir.Tuple) else (made,)
+    shown = tuple(p.state.bb.visible(v) if not isinstance(v, ir.Constant) else v for v in parts)
+    return ir.Tuple(shown) if isinstance(made, ir.Tuple) else shown[0]
 
 
 def _output_names(p: Parser, nodes: list[ast.stmt]) -> set[str]:
@@ -313,7 +341,7 @@ def _result(p: Parser, value: Any) -> ir.Expr:
 
 def _condition(p: Parser, node: ast.If) -> Any:
     value = p.evaluate(node.test)
-    return p.state.bb.normalize(as_relax(value)) if isinstance(value, (ir.Expr, ir.PrimExpr)) else bool(value)
+    return p.state.bb.atom(as_relax(value)) if isinstance(value, (ir.Expr, ir.PrimExpr)) else bool(value)
 
 
 def _returns(node: ast.If) -> bool:
@@ -396,6 +424,11 @@ def _last(p: Parser, node: ast.stmt) -> tuple[ir.Expr, str, ir.Type | None]:
     target = (
         node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
     )
+    if isinstance(node, ast.Expr):
+        value = p.evaluate(node.value)
+        if isinstance(value, ir.Expr):
+            var = bind(p, ast.copy_location(ast.Name("_", ast.Store()), node), value, None)
+            return unused_result(p, node, var), "_", None
     if not isinstance(target, ast.Name):
         _statement(p, node)
         name = _assigned(node)

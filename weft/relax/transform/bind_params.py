@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import Constant, Expr, ExprVar, Function, IRModule, Pass, TensorType, constant, substitute
+from weft.ir import Expr, ExprVar, Function, IRModule, Pass, PrimExpr, TensorType, constant, prim_value, substitute
 from weft.relax.infer import function_type, unify_dims
 from weft.relax.rename import rename_vars
 
-__all__ = ["BindParams"]
+__all__ = ["BindParams", "bind_function_params"]
 
 
 def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
@@ -39,18 +39,19 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
         if not found:
             names = [v.name_hint for v, f in mod.items() if isinstance(f, Function)]
             raise InvalidArgument(f"the module has no Relax function '{func_name}'", expected=", ".join(names) or "one")
-        new = _bind(func_name, found[0][1], params)
+        new = bind_function_params(func_name, found[0][1], params)
         return mod.with_functions({v: new if v is found[0][0] else f for v, f in mod.items()})
 
     return Pass("BindParams", run, 0, BindParams.__doc__)
 
 
-def _bind(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
+def bind_function_params(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
+    """Replace parameters of a function, by themselves or by name, by constants or expressions."""
     renamed: dict[Expr, Any] = {}
     symbols: dict[Any, Any] = {}
     for key, value in params.items():
         param = _parameter(name, func, key)
-        data = value if isinstance(value, Constant) else constant(value)
+        data: Any = value if isinstance(value, Expr) else prim_value(value) if _is_number(value) else constant(value)
         want, found = param.ty, data.ty
         if isinstance(want, TensorType) and isinstance(found, TensorType):
             if want.dtype and want.dtype != found.dtype:
@@ -69,6 +70,10 @@ def _bind(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
     if symbols:
         new = substitute(new, symbols)
     return new.replace(ty=function_type(new))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, PrimExpr))
 
 
 def _unify(what: str, want: TensorType, found: TensorType, symbols: dict[Any, Any]) -> None:

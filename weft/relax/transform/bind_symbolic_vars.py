@@ -13,7 +13,7 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.expr_functor import PyExprMutator
 from weft.relax.infer import function_type
 
-__all__ = ["BindSymbolicVars", "UpdateParamType"]
+__all__ = ["BindSymbolicVars", "UpdateParamType", "bind_function_symbols"]
 
 
 def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = None) -> Pass:
@@ -40,18 +40,30 @@ def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = Non
             if not functions:
                 raise InvalidArgument(f"the module has no Relax function '{func_name}'")
         known = {v: defined_symbolic_vars(f) for v, f in functions.items()}
-        for key in binding_map:
-            if not any(_named(key, n) for names in known.values() for n in names):
-                names = sorted({n.name for found in known.values() for n in found})
-                near = get_close_matches(str(key), names, 1)
-                raise InvalidArgument(
-                    f"no symbolic variable '{getattr(key, 'name', key)}'", expected=", ".join(names) or "none",
-                    found=func_name or "all functions", help=f"did you mean '{near[0]}'?" if near else None,
-                )  # fmt: skip
+        _check_known(binding_map, [n for names in known.values() for n in names], func_name or "all functions")
         new = {v: _bound(v.name_hint, f, known[v], binding_map) for v, f in functions.items()}
         return mod.with_functions({v: new.get(v, f) for v, f in mod.items()})
 
     return Pass("BindSymbolicVars", run, 0, BindSymbolicVars.__doc__)
+
+
+def bind_function_symbols(func: Function, binding_map: Mapping[Any, Any]) -> Function:
+    """Give symbolic sizes of one function, by themselves or by name, a value."""
+    name = func.attrs.get("global_symbol") or "the function"
+    known = defined_symbolic_vars(func)
+    _check_known(binding_map, known, name)
+    return _bound(name, func, known, binding_map)
+
+
+def _check_known(binding_map: Mapping[Any, Any], known: list[Var], where: str) -> None:
+    for key in binding_map:
+        if not any(_named(key, n) for n in known):
+            names = sorted({n.name for n in known})
+            near = get_close_matches(str(key), names, 1)
+            raise InvalidArgument(
+                f"no symbolic variable '{getattr(key, 'name', key)}'", expected=", ".join(names) or "none",
+                found=where, help=f"did you mean '{near[0]}'?" if near else None,
+            )  # fmt: skip
 
 
 def _named(key: Any, var: Var) -> bool:

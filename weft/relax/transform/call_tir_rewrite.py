@@ -97,7 +97,7 @@ def device_index(where: Any, devices: tuple[Any, ...]) -> int:
 
 def _arguments(args: ir.Expr, bb: Any) -> list[ir.Expr]:
     return (
-        list(bb.normalize(args).fields)
+        list(bb.atom(args).fields)
         if isinstance(args, ir.Tuple)
         else [bb.emit(ir.TupleGetItem(args, i)) for i in range(len(args.ty.fields))]
     )  # type: ignore[union-attr]

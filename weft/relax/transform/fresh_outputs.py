@@ -25,7 +25,8 @@ def fresh_outputs(mod: ir.IRModule) -> ir.IRModule:
     """Copy results of public functions that share memory with an argument, a constant or another result.
 
     What is not known to be in memory of its own may be in that of its arguments: views, results of packed functions,
-    of private functions and closures. Objects that are no tensors are left as they are. A copy stands at the end of
+    of private functions and closures. Objects that are no tensors are left as they are, and so are results that the
+    program writes into a parameter (``call_tir_inplace``). A copy stands at the end of
     the branch that needs it; a private function whose call is a function's end makes its results fresh itself, so that
     the call remains the end.
 
@@ -111,6 +112,7 @@ def _last_call(seq: SeqExpr) -> ir.Call | None:
 
 def _with_copies(func: ir.Function, fresh: Collection[str]) -> ir.Function:
     memory = _Memory(fresh)
+    memory.params = frozenset(func.params)
     for p in func.params:
         memory.of_var[p] = _FOREIGN
     memory.of_seq(func.body)
@@ -144,6 +146,7 @@ class _Memory:
     def __init__(self, fresh: Collection[str]) -> None:
         self.fresh = fresh
         self.of_var: dict[ir.Expr, Memory] = {}
+        self.params: frozenset[ir.ExprVar] = frozenset()
         self._numbers = count(1)
 
     def of_seq(self, seq: Any) -> Memory:
@@ -171,10 +174,25 @@ class _Memory:
             return self._fresh(value.ty)
         if _is_function_call(value) and not _is_unknown(value, self.fresh):
             return self._fresh(value.ty)
+        if "inplace_indices" in value.attrs:
+            return self._overwritten(value)
         lasting = _FOREIGN if _is_function_call(value) else frozenset[int]()
         return lasting.union(
             self._new(), *(_all(self.of(a)) for a in (value.op, *value.args) if isinstance(a, ir.Expr))
         )
+
+    def _overwritten(self, call: ir.Call) -> Memory:
+        """Where results lie that overwrite arguments: of a parameter they are the argument, as the program asks."""
+        kernel = is_op(call, "call_tir_inplace")
+        args = getattr(call.args[1], "fields", ()) if kernel else call.args
+        parts: list[Memory] = []
+        for place in call.attrs["inplace_indices"]:
+            arg = args[place] if 0 <= place < len(args) else None
+            if arg is None and not kernel:
+                parts.append(self._new().union(*(_all(self.of(a)) for a in args)))
+            else:
+                parts.append(self._new() if arg is None or arg in self.params else _all(self.of(arg)))
+        return tuple(parts) if isinstance(call.ty, ir.TupleType) else parts[0]
 
     def _fresh(self, ty: ir.Type | None) -> Memory:
         return tuple(self._fresh(t) for t in ty.fields) if isinstance(ty, ir.TupleType) else self._new()

@@ -18,7 +18,7 @@ from weft.relax.transform.plan_memory import device_of, size_in_bytes
 from weft.relax.transform.to_non_dataflow import map_values
 from weft.runtime import device
 
-__all__ = ["kill_after_last_use", "lower_alloc_tensor", "lower_runtime_builtin"]
+__all__ = ["kill_after_last_use", "lower_alloc_tensor", "lower_call", "lower_runtime_builtin"]
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0)
@@ -177,8 +177,7 @@ def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule) -> ir.Function:
 
     def lower(value: Any) -> Any:
         if isinstance(value, ir.Call) and isinstance(value.op, ir.Op):
-            rule = _LOWER.get(value.op.name)
-            return value if rule is None else _typed(rule(value), value)
+            return lower_call(value)
         if isinstance(value, ir.Call) and isinstance(value.op, ir.ExprVar):
             return _typed(
                 call_builtin("vm.builtin.invoke_closure", [value.op, *value.args], value.ty, with_ctx=True), value
@@ -191,6 +190,12 @@ def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule) -> ir.Function:
 
     body = map_values(func.body, lower)
     return func if body is func.body else func.replace(body=body)
+
+
+def lower_call(call: ir.Call) -> ir.Call:
+    """Turn a call of an operator into one of the machine's function for it; the call itself where there is none."""
+    rule = _LOWER.get(call.op.name)  # type: ignore[attr-defined]
+    return call if rule is None else _typed(rule(call), call)
 
 
 def _typed(call: Any, origin: ir.Expr) -> ir.Call:
@@ -206,6 +211,43 @@ def _alloc_storage(call: ir.Call) -> ir.Expr:
 @_on("memory.alloc_tensor")
 def _alloc_tensor(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.alloc_tensor", call.args)
+
+
+@_on("vm.alloc_storage")
+def _vm_alloc_storage(call: ir.Call) -> ir.Expr:
+    return call_builtin("vm.builtin.alloc_storage", call.args, with_ctx=True)
+
+
+@_on("vm.alloc_tensor")
+def _vm_alloc_tensor(call: ir.Call) -> ir.Expr:
+    return call_builtin("vm.builtin.alloc_tensor", call.args[:4])
+
+
+@_on("memory.kill_storage", "memory.kill_tensor")
+def _kill_memory(call: ir.Call) -> ir.Expr:
+    return ir.Call(ir.Op.get("relax.vm.kill_object"), call.args)
+
+
+@_on("builtin.stop_lift_params")
+def _stop_lift_params(call: ir.Call) -> ir.Expr:
+    return call_builtin("vm.builtin.copy", call.args)
+
+
+@_on("memory.view")
+def _view(call: ir.Call) -> ir.Expr:
+    given = [None if isinstance(a, ir.Tuple) else a for a in call.args[1:]]
+    nothing = ir.ExprStringImm("", ty=ir.AnyType())
+    return call_builtin("weft.run.view", [call.args[0], *(nothing if a is None else a for a in given)])
+
+
+@_on("memory.ensure_zero_offset")
+def _ensure_zero_offset(call: ir.Call) -> ir.Expr:
+    return call_builtin("vm.builtin.ensure_zero_offset", call.args)
+
+
+@_on("unique", "nonzero", "shape_to_tensor")
+def _of_data(call: ir.Call) -> ir.Expr:
+    return call_builtin(f"weft.run.{call.op.name.removeprefix('relax.')}", call.args)  # type: ignore[attr-defined]
 
 
 @_on("reshape")

@@ -42,7 +42,7 @@ def normalize(func: Function, mod: IRModule) -> Function:
     if isinstance(func.body, SeqExpr) and func.ret_ty is not None and _is_normal(func.body):
         return func
     bb = BlockBuilder(mod)
-    new: Any = bb.normalize(func, atom=False)
+    new: Any = bb.normalize(func)
     return new.replace(ret_ty=new.body.ty, ty=function_type(new))
 
 

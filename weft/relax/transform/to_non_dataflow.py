@@ -91,7 +91,7 @@ def _plain_binding(b: Any, renamed: dict[Expr, Any]) -> Any:
 
 
 @function_pass(kind=Function, opt_level=0)
-def remove_purity_checking(func: Function, mod: IRModule) -> Function:
+def remove_purity_checking(func: Function, mod: IRModule, *, keep_indices: bool = False) -> Function:
     """Unwrap ``call_pure_packed`` and mark functions as checked, since later forms are impure by nature.
 
     Requires
@@ -112,6 +112,10 @@ def remove_purity_checking(func: Function, mod: IRModule) -> Function:
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 y: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
                 return y
+
+    Parameters
+    ----------
+        ``keep_indices``: whether calls that worked in place still say which arguments they overwrite.
     Cost
         Linear.
     Source
@@ -127,7 +131,7 @@ def remove_purity_checking(func: Function, mod: IRModule) -> Function:
             return Call(
                 callee,
                 value.args[1:],
-                value.attrs.without("inplace_indices"),
+                value.attrs if keep_indices else value.attrs.without("inplace_indices"),
                 value.ty_args,
                 span=value.span,
                 ty=value.ty,

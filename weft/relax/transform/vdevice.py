@@ -125,7 +125,7 @@ class _Place(PyExprMutator):
 
     def visit_var_binding_(self, binding: Any) -> None:
         """Keep the device that inference does not know of."""
-        value = self.builder_.normalize(self.visit_expr(binding.value), atom=False)
+        value = self.builder_.normalize(self.visit_expr(binding.value))
         var = self.visit_var_def(binding.var)
         self.set_var_remap(binding.var, var)
         if isinstance(value, ir.Call) and value.ty is not var.ty and _is_tensor(value) and _vdevice(value) is None:

@@ -165,6 +165,7 @@ class _Lowerer:
         for value, dims, context in late:
             self.assert_compound(value, dims, context)
         body = self.sequence(self.func.body, needed)
+        body = self.checked_result(body)
         heap: list[Any] = []
         if self.slots:
             alloc = call_builtin("vm.builtin.alloc_shape_heap", [len(self.slots)], ir.AnyType(), with_ctx=True)
@@ -172,6 +173,22 @@ class _Lowerer:
         bindings = (*heap, *self.out, *body.blocks[0].bindings) if body.blocks else (*heap, *self.out)
         new_body = SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body.body, span=body.span, ty=body.ty)
         return self.func.replace(body=new_body)
+
+    def checked_result(self, body: SeqExpr) -> SeqExpr:
+        """Check the result against the type that the function declares, where its own does not imply that."""
+        declared = self.func.ret_ty
+        if not _needs_check(declared, self.func.body.ty):
+            return body
+        outer, self.out = self.out, []
+        late: list[Any] = []
+        self.check_param(body.body, declared or ir.AnyType(), f"{self.name}: the return value", late)
+        for value, dims, context in late:
+            self.match(value, dims, context)
+        for value, dims, context in late:
+            self.assert_compound(value, dims, context)
+        bindings = (*(b for block in body.blocks for b in block.bindings), *self.out)
+        self.out = outer
+        return SeqExpr((BindingBlock(bindings),), body.body, span=body.span, ty=body.ty)
 
     # --- checks
     # --------------------------------------------------------------------------------------------------------
@@ -300,7 +317,7 @@ class _Lowerer:
                 return scope[key]
         var = self.bind(
             call_builtin("vm.builtin.make_prim_value", [self.heap, _LOAD, self.slot(value)]),
-            ir.PrimType("int64", value),
+            ir.PrimType(value.dtype, value),
         )
         self.shape_vars[-1][key] = var
         return var
@@ -427,7 +444,28 @@ def _symbolic_uses(func: ir.Function, indices: set[ir.Var]) -> list[ir.PrimExpr]
     """List the symbolic expressions that run-time values, parameter checks and casts need, in order."""
     dims = [d for p in func.params for d in type_dims(p.ty)]
     dims.extend(_value_dims(func.body, indices))
+    if _needs_check(func.ret_ty, func.body.ty):
+        dims.extend(type_dims(func.ret_ty))
     return [d for d in dims if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.IntImm)]
+
+
+def _needs_check(declared: Any, found: Any) -> bool:
+    """Whether a declared type says more of a value than its own, which may be any object or tensor."""
+    if found is None or declared is None or isinstance(declared, ir.AnyType):
+        return False
+    if isinstance(found, ir.AnyType):
+        return isinstance(declared, (ir.TensorType, ir.ShapeType, ir.TupleType)) and not _says_nothing(declared)
+    if isinstance(declared, ir.TensorType) and isinstance(found, ir.TensorType):
+        return (declared.ndim >= 0 > found.ndim) or bool(declared.dtype and not found.dtype) or (
+            declared.shape is not None and found.shape is None
+        )  # fmt: skip
+    if isinstance(declared, ir.ShapeType) and isinstance(found, ir.ShapeType):
+        return (declared.ndim >= 0 > found.ndim) or (declared.values is not None and found.values is None)
+    return False
+
+
+def _says_nothing(ty: Any) -> bool:
+    return isinstance(ty, ir.TensorType) and ty.ndim < 0 and not ty.dtype
 
 
 def _new_sizes(cast: MatchCast) -> list[ir.SizeVar]:
@@ -503,7 +541,7 @@ def _inner_values(value: Any) -> list[Any]:
     if isinstance(value, ir.Call):
         return list(value.args)
     if isinstance(value, ir.If):
-        return [value.true_branch, value.false_branch]
+        return [value.cond, value.true_branch, value.false_branch]
     if isinstance(value, VarBinding):
         return [value.value]
     if isinstance(value, SeqExpr):

@@ -11,6 +11,7 @@ from typing import Any
 from weft import ir
 from weft.error import CodegenError
 from weft.relax.expr import SeqExpr
+from weft.relax.transform.lower_builtin import lower_call
 from weft.relax.vm.exec_builder import ExecBuilder
 from weft.runtime import dtype_constant, shape_constant
 from weft.runtime.opcodes import FuncKind
@@ -52,6 +53,7 @@ class _FunctionCodegen:
     def __init__(self, builder: ExecBuilder, mod: ir.IRModule) -> None:
         self.builder, self.mod = builder, mod
         self.registers: dict[ir.Expr, int] = {}
+        self.externs: dict[ir.Expr, ir.ExternFunc] = {}  # packed functions by the variables that are names for them
         self.n_registers = 0
 
     def run(self, name: str, func: ir.Function) -> None:
@@ -83,8 +85,14 @@ class _FunctionCodegen:
             self.registers[b.var] = self.branch(value)
         elif isinstance(value, ir.Call):
             self.call(value, b.var)
+        elif isinstance(value, ir.TupleGetItem):
+            register = self.registers[b.var] = self.fresh()
+            place = [self.operand(value.tuple_value), self.builder.imm(value.index)]
+            self.builder.emit_call("vm.builtin.tuple_getitem", place, register)
         else:
             # a register of its own even for an alias: killing one of two names must not take the other's value
+            if isinstance(value, ir.ExternFunc):
+                self.externs[b.var] = value
             register = self.fresh()
             self.builder.emit_call("vm.builtin.copy", [self.operand(value)], register)
             self.registers[b.var] = register
@@ -106,6 +114,8 @@ class _FunctionCodegen:
 
     def call(self, call: ir.Call, var: Any) -> None:
         """Emit a call; a result that nobody can use (an empty tuple) has no register."""
+        if isinstance(call.op, ir.Op) and call.op.name.startswith("relax.vm."):
+            call = lower_call(call)
         op = call.op
         if isinstance(op, ir.Op):
             if op.name == "relax.vm.kill_object":
@@ -123,7 +133,11 @@ class _FunctionCodegen:
             name = callee.global_symbol  # type: ignore[attr-defined]
         else:
             args = [self.operand(a) for a in call.args]
-            name = op.global_symbol if isinstance(op, ir.ExternFunc) else self.callee(op)
+            op = self.externs.get(op, op)
+            if isinstance(op, ir.ExprVar):
+                name, args = "vm.builtin.invoke_closure", [self.builder.vm_state(), self.operand(op), *args]
+            else:
+                name = op.global_symbol if isinstance(op, ir.ExternFunc) else self.callee(op)
         dst = None
         if not _is_unit(call):
             dst = self.registers[var] = self.fresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import tvm_ffi
 
 from weft.error import InvalidArgument
 from weft.ir import DataType
-from weft.runtime import Tensor, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
+from weft.runtime import Device, Tensor, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, const_arg, decode_arg, func_arg, imm_arg
 
 __all__ = ["ExecBuilder", "Insn", "SpecialReg"]
@@ -151,7 +152,7 @@ class ExecBuilder:
             An ``int`` or ``bool`` of 56 bits is an immediate; a tuple of integers is a shape; other tuples, which may
             nest, are made by an instruction at this place; the rest is what :meth:`add_constant` takes.
         key : hashable, optional
-            What values are shared by; by default equal strings, numbers, shapes and dtypes are.
+            What values are shared by; by default equal strings, numbers, shapes, dtypes and tensors are.
         memory_scope : str, optional
             Where on the device the constant lives.
         """
@@ -292,7 +293,7 @@ class ExecBuilder:
         finally:
             self._current = None
         row.end = len(self._offsets)
-        used = self._settle_registers(row)
+        used = self._settle_registers(row, register_file_size is not None)
         row.registers = used if register_file_size is None else register_file_size
 
     def emit_call(self, name: str | int, args: Sequence[Any] | None = None, dst: int | None = None) -> None:
@@ -348,35 +349,56 @@ class ExecBuilder:
         self._offsets.append(len(self._data))
         self._data.extend(w - (1 << 64) if w >= (1 << 63) else w for w in words)
 
-    def _settle_registers(self, row: _Row) -> int:
-        """Number the temporaries after the other registers, check that each is set, and count them."""
-        written, reads = set(range(row.num_args)), dict[int, int]()  # register to where it stands
-        places: list[tuple[int, int]] = []
+    def _settle_registers(self, row: _Row, keep_gaps: bool) -> int:
+        """Number the temporaries after the other registers, check that each is set before it is read, and count them.
+
+        Registers whose numbers leave gaps are numbered again, in the order in which they are set.
+        """
+        places = self._register_places(row)
+        self._check_order(row, places)
+        used = list(dict.fromkeys(v for _, v, _ in places if v < _TEMPORARY and v >= row.num_args))
+        named = max((*used, row.num_args - 1))
+        numbers = {v: v for v in used}
+        if not keep_gaps and named - row.num_args + 1 > len(used):
+            numbers = {v: row.num_args + i for i, v in enumerate(used)}
+            named = row.num_args + len(used) - 1
+        for at, register, _ in places:
+            if register >= _TEMPORARY:
+                self._data[at] = named + 1 + register - _TEMPORARY
+            elif register >= row.num_args:
+                self._data[at] = numbers[register]
+        return named + 1 + self._n_temporaries
+
+    def _register_places(self, row: _Row) -> list[tuple[int, int, int]]:
+        """List the words of registers, what each says, and its instruction; negative where it is the destination."""
+        places: list[tuple[int, int, int]] = []
         for i in range(row.start, row.end):
             at = self._offsets[i]
             code = self._data[at]
             operands = range(at + 4, at + 4 + self._data[at + 3]) if code == Opcode.CALL else range(at + 1, at + 2)
-            if code == Opcode.CALL:
-                written.add(self._data[at + 1])
-                places.append((at + 1, self._data[at + 1]))
             for p in operands if code != Opcode.GOTO else ():
                 kind, value = decode_arg(self._data[p])
                 if kind == ArgKind.REGISTER:
-                    places.append((p, value))
-                    reads.setdefault(value, i - row.start)
-        places = [(p, v) for p, v in places if v < SpecialReg.VOID_ARG]
-        unset = [v for v in reads if v < SpecialReg.VOID_ARG and v not in written]
-        if unset:
-            raise InvalidArgument(
-                f"function '{row.name}', instruction {reads[unset[0]]} reads register {unset[0]}, which nothing sets",
-                expected=f"an argument (it has {row.num_args}) or the destination of a call",
-            )
-        named = max((v for _, v in places if v < _TEMPORARY), default=-1)
-        base = max(named, row.num_args - 1) + 1
-        for p, v in places:
-            if v >= _TEMPORARY:
-                self._data[p] = base + v - _TEMPORARY
-        return base + self._n_temporaries
+                    places.append((p, value, i - row.start))
+            if code == Opcode.CALL:
+                places.append((at + 1, self._data[at + 1], -1 - (i - row.start)))
+        return [p for p in places if p[1] < SpecialReg.VOID_ARG]
+
+    def _check_order(self, row: _Row, places: Sequence[tuple[int, int, int]]) -> None:
+        """Refuse registers that are read before any instruction sets them; with jumps back, those that none sets."""
+        jumps_back = any(
+            self._data[at] in (Opcode.GOTO, Opcode.IF) and self._data[at + (self._data[at] == Opcode.IF) + 1] < 0
+            for at in self._offsets[row.start : row.end]
+        )
+        written = set(range(row.num_args)) | ({v for _, v, i in places if i < 0} if jumps_back else set())
+        for _, register, at in places:
+            if at < 0:
+                written.add(register)
+            elif register not in written:
+                raise InvalidArgument(
+                    f"function '{row.name}', instruction {at} reads register {register}, which nothing sets before",
+                    expected=f"an argument (it has {row.num_args}) or the destination of an earlier call",
+                )
 
     def get(self, imports: Sequence[Any] = ()) -> VMExecutable:
         """Return the executable of what was built so far, which the verifier has accepted.
@@ -407,4 +429,7 @@ def _sharing_key(value: Any) -> Any:
         return type(value).__name__, value
     if isinstance(value, tvm_ffi.Shape):
         return "shape", tuple(value)
+    if isinstance(value, Tensor) and value.device.device_type == Device.kDLCPU:
+        data = np.ascontiguousarray(value.numpy())
+        return "tensor", str(value.dtype), value.shape, hashlib.sha256(data.view("uint8").data).digest()
     return ("dtype", str(value)) if isinstance(value, tvm_ffi.dtype) else None

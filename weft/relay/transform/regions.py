@@ -60,7 +60,7 @@ class Region(RelaxBuilder):
         self._args: list[tuple[Any, ir.ExprVar]] = []
         self._elements: list[tuple[Any, ir.ExprVar]] = []
         self._stack = ExitStack()
-        self._stack.enter_context(self.bb.function("main", []))
+        self._stack.enter_context(self.bb.function("main"))
         self._dataflow = self._stack.enter_context(ExitStack())
         self._dataflow.enter_context(self.bb.dataflow())
 
@@ -131,7 +131,7 @@ class Region(RelaxBuilder):
             field = Var(f"{var.name_hint}_{i}", ty)
             self.before.append((field, TupleGetItem(var, i, ty=ty)))
             fields.append(self.convert(field))
-        return self.bb.normalize(ir.Tuple(tuple(fields)))
+        return self.bb.atom(ir.Tuple(tuple(fields)))
 
     def _looked_through(self, value: Any) -> Any:
         """Return the expression that a value outside is, where it is a constant, a tuple or a field of a tuple."""

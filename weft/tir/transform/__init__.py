@@ -7,6 +7,7 @@ from weft.tir.transform.bound_checkers import instrument_bound_checkers
 from weft.tir.transform.common_subexpr import common_subexpr_elim
 from weft.tir.transform.compact_buffer import compact_buffer
 from weft.tir.transform.cross_thread_reduction import lower_cross_thread_reduction
+from weft.tir.transform.default_gpu_schedule import default_gpu_schedule
 from weft.tir.transform.dot_product import DOT_GROUPS, dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
@@ -34,6 +35,7 @@ from weft.tir.transform.vectorize import vectorize_loop
 from weft.tir.transform.vectorize_statements import vectorize_statements
 
 CommonSubexprElim = CommonSubexprElimTIR = common_subexpr_elim
+DefaultGPUSchedule = default_gpu_schedule
 DotProduct = dot_product
 FlattenBuffer = StorageFlatten = flatten_buffer
 HoistIfThenElse = hoist_if_then_else

@@ -1,0 +1,71 @@
+"""Operators whose result's shape is data: ``unique`` and ``nonzero``, which functions of the runtime compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import ShapeMismatch, TypeInferenceError
+from weft.ir import as_int
+from weft.relax.core_ops import core_op
+
+__all__ = ["nonzero", "unique"]
+
+
+def unique(
+    x: ir.Expr,
+    sorted: Any = True,
+    return_index: Any = False,
+    return_inverse: Any = False,
+    return_counts: Any = False,
+    axis: Any = None,
+) -> ir.Call:
+    """Take each element of a tensor, or each part along an axis, once.
+
+    Parameters
+    ----------
+    sorted : bool
+        Whether the elements are sorted; else they come in the order of their first appearance.
+    return_index, return_inverse, return_counts : bool
+        Whether the result is a tuple that has also: where each stands first, which one stands at each place, how
+        often each appears.
+    axis : int, optional
+        By default the tensor is flattened.
+    """
+    flags = (_flag(f) for f in (sorted, return_index, return_inverse, return_counts))
+    last = () if axis is None else (axis if isinstance(axis, ir.Expr) else ir.prim_value(axis),)
+    return ir.Call(ir.Op.get("relax.unique"), (x, *flags, *last))
+
+
+def _flag(value: Any) -> ir.Expr:
+    return value if isinstance(value, ir.Expr) else ir.prim_value(ir.int64(int(value)))
+
+
+def nonzero(x: ir.Expr) -> ir.Call:
+    """List the places of the elements that are not zero: ``(ndim, number) int64``."""
+    return ir.Call(ir.Op.get("relax.nonzero"), (x,))
+
+
+def _tensor(call: ir.Call) -> ir.TensorType:
+    ty: Any = call.args[0].ty
+    if not isinstance(ty, ir.TensorType):
+        raise TypeInferenceError("the operator needs a tensor", found=str(ty), where=call.span)
+    return ty
+
+
+@core_op("unique")
+def _unique_type(call: ir.Call) -> ir.Type:
+    ty = _tensor(call)
+    axis = as_int(call.args[5].value) if len(call.args) > 5 else None  # type: ignore[attr-defined]
+    if axis is not None and ty.ndim >= 0 and not -ty.ndim <= axis < ty.ndim:
+        raise ShapeMismatch("unique: there is no such axis", expected=f"rank {ty.ndim}", found=str(axis))
+    one = (ir.int64(1),) if ty.ndim == 0 else None
+    rank = ty.ndim if axis is not None and ty.ndim != 0 else 1
+    types = [ir.TensorType(one, ty.dtype, rank, ty.vdevice)]
+    types += [ir.TensorType(one, "int64", 1, ty.vdevice) for flag in call.args[2:5] if as_int(flag.value)]  # type: ignore[attr-defined]
+    return types[0] if len(types) == 1 else ir.TupleType(tuple(types))
+
+
+@core_op("nonzero")
+def _nonzero_type(call: ir.Call) -> ir.Type:
+    return ir.TensorType(None, "int64", 2, _tensor(call).vdevice)

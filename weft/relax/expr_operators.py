@@ -1,0 +1,135 @@
+"""Python's operators on Relax expressions: ``x + y``, ``t[0]``, ``f(x)``.
+
+Importing this module puts them on the expressions that Relax shares with Relay, whose own classes have others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from weft import ir
+from weft.error import IndexOutOfRange
+from weft.op import make_call
+from weft.relax.core_ops import as_relax
+from weft.relax.infer import function_type
+from weft.relax.transform.bind_params import bind_function_params
+from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
+
+__all__: list[str] = []
+
+_BINARY = {
+    "__sub__": "subtract",
+    "__mul__": "multiply",
+    "__truediv__": "divide",
+    "__floordiv__": "floor_divide",
+    "__mod__": "mod",
+    "__pow__": "power",
+}
+_COMPARISONS = {"__lt__": "less", "__le__": "less_equal", "__gt__": "greater", "__ge__": "greater_equal"}
+
+
+def _binary(op: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    def operator(a: Any, b: Any) -> Any:
+        if not isinstance(b, (ir.Expr, ir.PrimExpr, int, float)):
+            return NotImplemented
+        return make_call(op)(b, a) if swapped else make_call(op)(a, b)
+
+    return operator
+
+
+def _add(a: Any, b: Any) -> Any:
+    if isinstance(a.ty, ir.TupleType) and isinstance(b, tuple):
+        return (*a, *b)
+    return _plus(a, b)
+
+
+_plus = _binary("add")
+
+
+def _negative(a: Any) -> ir.Call:
+    return make_call("negative")(a)
+
+
+def _item(value: Any, index: Any) -> ir.Expr:
+    """Take an element of a tuple; of one whose elements are known, that element."""
+    place = int(index.value if isinstance(index, ir.IntImm) else index)
+    ty = value.ty
+    count = len(ty.fields) if isinstance(ty, ir.TupleType) else None
+    if isinstance(ty, ir.TensorType) or (count is not None and not -count <= place < count):
+        kind = "only elements of tuples are taken by an index" if count is None else "Tuple index out of range"
+        raise IndexOutOfRange(kind, found=f"index {place} of {ty}", help="use R.take or R.strided_slice on a tensor")
+    if count is None:
+        return ir.TupleGetItem(value, place)
+    place %= count
+    return ir.TupleGetItem(value, place, ty=ty.fields[place])
+
+
+def _field(value: ir.Tuple, index: Any) -> ir.Expr:
+    return _element("Tuple", value.fields, index)
+
+
+def _dimension(value: ir.ShapeExpr, index: Any) -> ir.PrimExpr:
+    return _element("ShapeExpr", value.values, index)
+
+
+def _element(kind: str, items: tuple[Any, ...], index: Any) -> Any:
+    place = index.value if isinstance(index, ir.IntImm) else index
+    if isinstance(place, int) and not -len(items) <= place < len(items):
+        raise IndexOutOfRange(f"{kind} index out of range", found=f"{place} of {len(items)}")
+    return items[place]
+
+
+def _call(func: Any, *args: Any, attrs: Any = None) -> ir.Call:
+    """Call a function: one of the module, of a variable, or a packed one."""
+    return ir.Call(func, tuple(as_relax(a) for a in args), ir.Attrs.of(attrs))
+
+
+def _astype(value: Any, dtype: Any) -> ir.Call:
+    """Convert the elements to another data type."""
+    return make_call("astype")(value, str(dtype))
+
+
+def _bind_params(func: ir.Function, binding_map: Any) -> ir.Function:
+    """Return a copy in which some parameters, by themselves or by name, are constants or expressions."""
+    return bind_function_params(func.attrs.get("global_symbol") or "the function", func, binding_map)
+
+
+def _bind_symbolic_vars(func: ir.Function, binding_map: Any) -> ir.Function:
+    """Return a copy in which some symbolic sizes, by themselves or by name, have a value."""
+    return bind_function_symbols(func, binding_map)
+
+
+def _create_empty(
+    params: Any, ret_ty: ir.Type, is_pure: bool = True, attrs: Any = None, span: Any = None
+) -> ir.Function:
+    """Make a function without a body, of which only the type is known."""
+    func = ir.Function(tuple(params), cast(Any, None), ret_ty, is_pure, ir.Attrs.of(attrs), span=span)
+    return func.replace(ty=function_type(func))
+
+
+def _put(cls: type, methods: dict[str, Any]) -> None:
+    for name, method in methods.items():
+        setattr(cls, name, method)
+
+
+_operators: dict[str, Any] = {"__add__": _add, "__radd__": _binary("add", True), "__neg__": _negative}
+for _name, _op in {**_BINARY, **_COMPARISONS}.items():
+    _operators[_name] = _binary(_op)
+    if _name in _BINARY:
+        _operators[f"__r{_name[2:]}"] = _binary(_op, True)
+
+for _cls in (ir.ExprVar, ir.Constant, ir.Tuple, ir.TupleGetItem, ir.Call, ir.If, ir.ExternFunc, ir.ShapeExpr):
+    _put(_cls, {**_operators, "__getitem__": _item, "__call__": _call, "astype": _astype})
+_put(ir.GlobalVar, {"__call__": _call})
+_put(
+    ir.Function,
+    {
+        "__call__": _call,
+        "bind_params": _bind_params,
+        "bind_symbolic_vars": _bind_symbolic_vars,
+        "create_empty": staticmethod(_create_empty),
+    },
+)
+_put(ir.Tuple, {"__getitem__": _field})
+_put(ir.ShapeExpr, {"__getitem__": _dimension})

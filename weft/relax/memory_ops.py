@@ -1,0 +1,156 @@
+"""Operators on memory: storages, tensors in them, views of tensors, and the machine's own forms of these."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from weft import ir
+from weft.error import ShapeMismatch, TypeInferenceError
+from weft.ir import as_int
+from weft.relax.core_ops import as_relax, core_op, tensor_of
+
+__all__ = [
+    "ensure_zero_offset", "kill_object", "kill_storage", "kill_tensor", "stop_lift_params", "view", "vm_alloc_storage",
+    "vm_alloc_tensor", "vm_call_tir_dyn",
+]  # fmt: skip
+
+
+def _call(name: str, *args: ir.Expr) -> ir.Call:
+    return ir.Call(ir.Op.get("relax." + name), args)
+
+
+def as_dtype(dtype: Any) -> ir.Expr:
+    """Make a data type value of a name, or of one that is there."""
+    return dtype if isinstance(dtype, ir.Expr) else ir.DataTypeImm(ir.DataType(str(dtype)), ty=ir.AnyType())
+
+
+def _shape(shape: Any) -> ir.Expr:
+    return shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
+
+
+def vm_alloc_storage(shape: Any, runtime_device_index: Any, dtype: Any, storage_scope: Any = "global") -> ir.Call:
+    """Allocate a storage of a shape (``relax.vm.alloc_storage``), as the machine's function takes its arguments."""
+    args = (_shape(shape), as_relax(runtime_device_index), as_dtype(dtype), as_relax(storage_scope))
+    return _call("vm.alloc_storage", *args)
+
+
+def vm_alloc_tensor(storage: ir.Expr, offset: Any, shape: Any, dtype: Any, runtime_device_ind: Any = 0) -> ir.Call:
+    """Make a tensor in a storage (``relax.vm.alloc_tensor``), as the machine's function takes its arguments."""
+    args = (storage, as_relax(offset), _shape(shape), as_dtype(dtype), as_relax(runtime_device_ind))
+    return _call("vm.alloc_tensor", *args)
+
+
+def kill_object(obj: ir.Expr) -> ir.Call:
+    """Let a register forget its object."""
+    return _call("vm.kill_object", obj)
+
+
+def kill_storage(storage: ir.Expr) -> ir.Call:
+    """Say that nobody uses a storage any more."""
+    return _call("memory.kill_storage", storage)
+
+
+def kill_tensor(tensor: ir.Expr) -> ir.Call:
+    """Say that nobody uses a tensor any more."""
+    return _call("memory.kill_tensor", tensor)
+
+
+def vm_call_tir_dyn(func: ir.Expr | str, args: Any) -> ir.Call:
+    """Call a kernel whose last argument is a shape value, the values of which it takes as scalars."""
+    callee = ir.ExternFunc(func) if isinstance(func, str) else func
+    return _call("vm.call_tir_dyn", callee, as_relax(args))
+
+
+def view(data: ir.Expr, shape: Any = None, dtype: Any = None, relative_byte_offset: Any = None) -> ir.Call:
+    """See the memory of a tensor as another one, which may begin further behind.
+
+    Parameters
+    ----------
+    shape, dtype : optional
+        By default those of the tensor.
+    relative_byte_offset : int or Expr, optional
+        Where it begins, counted from the first element.
+    """
+    nothing = ir.Tuple((), ty=ir.TupleType(()))
+    return _call(
+        "memory.view",
+        data,
+        nothing if shape is None else _shape(shape),
+        nothing if dtype is None else as_dtype(dtype),
+        nothing if relative_byte_offset is None else as_relax(relative_byte_offset),
+    )
+
+
+def ensure_zero_offset(data: ir.Expr) -> ir.Call:
+    """Return the tensor itself where it begins at the start of its memory, else a copy."""
+    return _call("memory.ensure_zero_offset", data)
+
+
+def stop_lift_params(x: ir.Expr) -> ir.Call:
+    """Return the value itself; what is computed of it is no part of a function that prepares parameters."""
+    return _call("builtin.stop_lift_params", x)
+
+
+# --- type rules -------------------------------------------------------------------------------------------------------
+
+
+@core_op("vm.alloc_storage", pure=False)
+def _storage_type(call: ir.Call) -> ir.Type:
+    return ir.AnyType()
+
+
+@core_op("vm.alloc_tensor", pure=False)
+def _tensor_type(call: ir.Call) -> ir.Type:
+    return tensor_of(call.args[2], call.args[3])
+
+
+@core_op("builtin.stop_lift_params")
+@core_op("memory.ensure_zero_offset")
+def _same_type(call: ir.Call) -> ir.Type:
+    if not isinstance(call.args[0].ty, ir.TensorType):
+        raise TypeInferenceError("the operator needs a tensor", found=str(call.args[0].ty), where=call.span)
+    return call.args[0].ty
+
+
+def _is_nothing(value: Any) -> bool:
+    return isinstance(value.ty, ir.TupleType) and not value.ty.fields
+
+
+@core_op("memory.view")
+def _view_type(call: ir.Call) -> ir.Type:
+    data, shape, dtype, offset = call.args
+    ty: Any = data.ty
+    if not isinstance(ty, ir.TensorType):
+        raise TypeInferenceError("view needs a tensor", found=str(ty), where=call.span)
+    if not (_is_nothing(shape) or isinstance(shape.ty, ir.ShapeType)):
+        raise TypeInferenceError("view: the shape is no shape value", found=str(shape.ty), where=call.span)
+    if not (_is_nothing(dtype) or isinstance(dtype, ir.DataTypeImm) or isinstance(dtype.ty, ir.AnyType)):
+        raise TypeInferenceError("view: the data type is none", found=str(dtype.ty), where=call.span)
+    if not (_is_nothing(offset) or (isinstance(offset.ty, ir.PrimType) and offset.ty.dtype == "int64")):
+        raise TypeInferenceError("view: the offset is no int64", found=str(offset.ty), where=call.span)
+    element = ty.dtype if _is_nothing(dtype) else dtype.value if isinstance(dtype, ir.DataTypeImm) else ""
+    dims, ndim = (ty.shape, ty.ndim) if _is_nothing(shape) else (shape.ty.values, shape.ty.ndim)
+    result = ir.TensorType(dims, element, ndim if dims is None else len(dims), ty.vdevice)
+    _check_view(call, ty, result, offset)
+    return result
+
+
+def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: Any) -> None:
+    """Refuse a view that is known to leave the memory of its tensor."""
+    start = 0 if _is_nothing(offset) else as_int(offset.value) if isinstance(offset, ir.PrimValue) else None
+    if start is not None and start < 0:
+        raise TypeInferenceError("view: the offset is negative", found=str(start), where=call.span)
+    sizes = [_bytes(old), _bytes(new)]
+    if sizes[0] is not None and sizes[1] is not None and (start or 0) + sizes[1] > sizes[0]:
+        raise ShapeMismatch(
+            "view: it does not lie inside of the tensor", expected=f"at most {sizes[0]} bytes",
+            found=f"{sizes[1]} bytes behind the first {start or 0}", where=call.span,
+        )  # fmt: skip
+
+
+def _bytes(ty: ir.TensorType) -> int | None:
+    dims = [as_int(d) for d in ty.shape] if ty.shape is not None else [None]
+    if not ty.dtype or None in dims:
+        return None
+    return prod(d for d in dims if d is not None) * ((ir.DataType(ty.dtype).bits + 7) // 8)

@@ -1,0 +1,91 @@
+"""Packed functions ``test.vm.*`` that programs under test call, and a check of saved functions.
+
+They are registered when this module is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.ffi import register_global_func
+from weft.runtime import Tensor, VirtualMachine, tensor
+from weft.testing import assert_allclose
+
+__all__ = ["add", "add_scalar", "check_if_defined", "check_saved_func", "equal_zero", "get_device_id",
+           "identity_packed", "move", "mul", "subtract_one", "tile_packed"]  # fmt: skip
+
+
+def _registered(name: str) -> Callable[[Any], Any]:
+    return register_global_func(f"test.vm.{name}", override=True)
+
+
+@_registered("move")
+def move(src: Any) -> Any:
+    """Return the argument."""
+    return src
+
+
+@_registered("add")
+def add(a: Tensor, b: Tensor) -> Tensor:
+    """Add two tensors."""
+    return tensor(a.numpy() + b.numpy())
+
+
+@_registered("mul")
+def mul(a: Tensor, b: Tensor) -> Tensor:
+    """Multiply two tensors."""
+    return tensor(a.numpy() * b.numpy())
+
+
+@_registered("equal_zero")
+def equal_zero(a: Tensor) -> Tensor:
+    """Tell whether all elements are zero, as a tensor of no dimensions."""
+    return tensor(np.all(a.numpy() == 0))
+
+
+@_registered("subtract_one")
+def subtract_one(a: Tensor) -> Tensor:
+    """Subtract one from each element."""
+    return tensor(np.subtract(a.numpy(), 1))
+
+
+@_registered("identity")
+def identity_packed(a: Tensor, b: Tensor) -> None:
+    """Copy the first tensor into the second."""
+    b[:] = a
+
+
+@_registered("tile")
+def tile_packed(a: Tensor, b: Tensor) -> None:
+    """Write the first tensor twice, side by side, into the second."""
+    b[:] = tensor(np.tile(a.numpy(), (1, 2)))
+
+
+@_registered("add_scalar")
+def add_scalar(a: Any, b: Any) -> Any:
+    """Add two numbers."""
+    return a + b
+
+
+@_registered("get_device_id")
+def get_device_id(device: Any) -> int:
+    """Return the index of a device among those of its kind."""
+    return device.index
+
+
+@_registered("check_if_defined")
+def check_if_defined(obj: Any) -> bool:
+    """Tell whether a value is something else than null."""
+    return obj is not None
+
+
+def check_saved_func(vm: VirtualMachine, func_name: str, *inputs: Any) -> Any:
+    """Call a function, check that it gives the same once its arguments are saved with it, and return its result."""
+    saved_name = f"{func_name}_saved"
+    vm.save_function(func_name, saved_name, *inputs)
+    result = vm[func_name](*inputs)
+    assert_allclose(result.numpy(), vm[saved_name]().numpy(), rtol=1e-7, atol=1e-7)
+    return result

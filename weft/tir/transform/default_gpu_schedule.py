@@ -1,0 +1,93 @@
+"""DefaultGPUSchedule: kernels for a GPU that nobody scheduled become threads, one for each element."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from weft import ir
+from weft.tir.analysis.structure import child_realizes
+from weft.tir.function import PrimFunc
+from weft.tir.schedule.schedule import Schedule
+from weft.tir.schedule.trace import BlockRV
+from weft.tir.stmt import Block, For, ForKind
+
+__all__ = ["default_gpu_schedule"]
+
+
+@ir.function_pass(kind=PrimFunc, name="DefaultGPUSchedule", opt_level=0)
+def default_gpu_schedule(func: PrimFunc, mod: ir.IRModule, *, max_threads: int = 1024) -> PrimFunc:
+    """Bind the spatial loops of each block to blocks of threads, where the function's target is a GPU.
+
+    Requires
+        Functions of blocks. Those without a target, for another one, or with threads of their own stay as they are.
+    Ensures
+        The same; the loops of a block that are no reductions are one, split between ``blockIdx.x`` and
+        ``threadIdx.x``.
+    Example
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+                T.func_attr({"target": T.target({"kind": "cuda"})})
+                for i, j in T.grid(4, 3):
+                    with T.sblock("b"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] + T.float32(1)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+                T.func_attr({"target": T.target({"kind": "cuda"})})
+                for _ in T.thread_binding(1, thread="blockIdx.x"):
+                    for t in T.thread_binding(12, thread="threadIdx.x"):
+                        with T.sblock("b"):
+                            vi = T.axis.spatial(4, t // 3)
+                            vj = T.axis.spatial(3, t % 3)
+                            B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    Parameters
+    ----------
+        ``max_threads``: of a block of threads, at most.
+    Cost
+        Linear.
+    Source
+        TVM's ``DefaultGPUSchedule``.
+    """
+    kind = getattr(func.attrs.get("target"), "kind", None)
+    if "gpu" not in getattr(kind, "keys", ()) or _has_threads(func):
+        return func
+    sch = Schedule(func)
+    for name in _leaves(sch, "root"):
+        _bind(sch, BlockRV(name), max_threads)
+    return sch.func.replace(attrs=func.attrs)
+
+
+def _has_threads(func: PrimFunc) -> bool:
+    return any(isinstance(n, For) and n.kind == ForKind.THREAD_BINDING for n in ir.walk(func.body))
+
+
+def _leaves(sch: Any, name: str) -> list[str]:
+    """Name the blocks that have none inside."""
+    inner = [r.block.name_hint for r in child_realizes(sch.state.realize(name).block)]
+    return [leaf for n in inner for leaf in _leaves(sch, n)] if inner else [name]
+
+
+def _bind(sch: Schedule, block: BlockRV, max_threads: int) -> None:
+    loops: list[Any] = sch.get_loops(block)
+    node: Block = sch.get(block)
+    if not loops:
+        loops = [sch.add_unit_loop(block)]
+    kinds = [v.iter_type for v in node.iter_vars]
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=False) if kind == "data_par"] or loops[:0]
+    if len(kinds) != len(loops) or not spatial:
+        spatial = [sch.add_unit_loop(loops[0])]
+    else:
+        sch.reorder(*spatial, *(loop for loop in loops if loop not in spatial))
+    extents = [ir.as_int(sch.get(loop).extent) for loop in spatial]
+    fused = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    known = prod(e for e in extents if e is not None) if None not in extents else max_threads
+    outer, inner = sch.split(fused, [None, min(known, max_threads)])
+    sch.bind(outer, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
