@@ -25,7 +25,7 @@ def _cond(graph: Graph, node: Any) -> list[Any]:
     for branch in branches:
         with graph.bb.scope() as inner:
             results = tuple(graph.as_tensor(v) for v in graph.inlined(branch, operands))
-            sequences.append(graph.bb.finish(inner, graph.bb.normalize(ir.Tuple(results))))
+            sequences.append(graph.bb.finish(inner, graph.bb.atom(ir.Tuple(results))))
     merged = graph.bb.emit(ir.If(test, *sequences))
     fields = [graph.bb.emit(ir.TupleGetItem(merged, i)) for i in range(len(node.meta["val"]))]
     return [graph.settled(x, v) for x, v in zip(fields, node.meta["val"], strict=True)]
@@ -46,7 +46,7 @@ def _while_loop(graph: Graph, node: Any) -> list[Any]:
             after = [graph.as_tensor(v) for v in graph.inlined(body_of, [*params, *around])]
             taken = graph.bb.finish(inner, graph.bb.emit(ir.Call(itself, tuple(after))))
         with graph.bb.scope() as inner:
-            left = graph.bb.finish(inner, graph.bb.normalize(ir.Tuple(tuple(params))))
+            left = graph.bb.finish(inner, graph.bb.atom(ir.Tuple(tuple(params))))
         sequence = graph.bb.finish(body, graph.bb.emit(ir.If(test, taken, left)))
     func = ir.Function(tuple(params), sequence, outside, ty=itself.ty)
     graph.bb.emit_normalized(VarBinding(itself, func))
