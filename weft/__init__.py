@@ -15,6 +15,7 @@ __version__ = "0.2.0"
 # Public name -> module that has it; "" is the module itself.
 _LAZY: dict[str, str] = {
     "arith": "",
+    "auto_scheduler": "",
     "autotvm": "",
     "check": "",
     "cli": "",
