@@ -24,6 +24,7 @@ _LAZY: dict[str, str] = {
     "ffi": "",
     "frontend": "",
     "ir": "",
+    "meta_schedule": "",
     "op": "",
     "profile": "",
     "relax": "",
