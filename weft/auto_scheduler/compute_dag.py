@@ -190,5 +190,3 @@ def _count(expr: PrimExpr, floats: bool) -> float:
     if isinstance(expr, tir.Call):
         own = str(getattr(expr.op, "name", "")) != "tir.if_then_else"
     return float(own) + sum(_count(p, floats) for p in parts)
-
-

@@ -66,7 +66,11 @@ class XGBModel(PythonBasedModel):
         model_file: str | None = None,
         adaptive_training: bool = False,
     ) -> None:
-        self.num_warmup_sample, self.model_file, self.adaptive_training = num_warmup_sample, model_file, adaptive_training
+        self.num_warmup_sample, self.model_file, self.adaptive_training = (
+            num_warmup_sample,
+            model_file,
+            adaptive_training,
+        )
         self.rows: list[np.ndarray] = []
         self.keys: list[str] = []
         self.costs: list[float] = []

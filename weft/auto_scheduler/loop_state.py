@@ -66,7 +66,9 @@ class Stage:
             return range(len(self.iters))[it]
         found = [i for i, known in enumerate(self.iters) if known.name == it.name]
         if not found:
-            raise InvalidArgument(f"'{it.name}' is no loop of '{self.op.name}'", expected=", ".join(map(str, self.iters)))
+            raise InvalidArgument(
+                f"'{it.name}' is no loop of '{self.op.name}'", expected=", ".join(map(str, self.iters))
+            )
         return found[0]
 
 
@@ -283,4 +285,3 @@ class State:
 def steps_dag(given: Any, state: State) -> Any:
     """Return the computation of ``State(state, dag)``."""
     return given if hasattr(given, "outputs") else state.compute_dag
-

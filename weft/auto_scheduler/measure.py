@@ -158,7 +158,9 @@ class LocalBuilder(ProgramBuilder):
         made, seconds = iter(functions), time.time() - start
         instantiation = MeasureErrorNo.INSTANTIATION_ERROR
         return [
-            _built(next(made), next(built), seconds) if e is None else BuildResult(None, None, instantiation, e, seconds)
+            _built(next(made), next(built), seconds)
+            if e is None
+            else BuildResult(None, None, instantiation, e, seconds)
             for e in errors
         ]
 

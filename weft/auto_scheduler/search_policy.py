@@ -66,7 +66,10 @@ class PreloadCustomSketchRule(SearchCallback):
     PASS, APPLY, APPLY_AND_SKIP_REST = 0, 1, 2
 
     def __init__(
-        self, meet_condition_func: Callable[..., int], apply_func: Callable[..., Any], rule_name: str = "CustomSketchRule"
+        self,
+        meet_condition_func: Callable[..., int],
+        apply_func: Callable[..., Any],
+        rule_name: str = "CustomSketchRule",
     ) -> None:
         self.meet_condition_func, self.apply_func, self.rule_name = meet_condition_func, apply_func, rule_name
 
@@ -283,7 +286,9 @@ def policy_named(search_policy: Any, task: Any, verbose: int, adaptive_training:
         return SketchPolicy(task, RandomModel(), verbose=verbose)
     if name == "empty":
         return EmptyPolicy(task)
-    raise InvalidArgument(f"unknown search policy '{name}'", expected="'default', 'sketch.xgb', 'sketch.random', 'empty'")
+    raise InvalidArgument(
+        f"unknown search policy '{name}'", expected="'default', 'sketch.xgb', 'sketch.random', 'empty'"
+    )
 
 
 def measurer_of(options: Any) -> ProgramMeasurer:

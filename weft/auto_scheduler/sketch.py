@@ -207,7 +207,12 @@ def _parallel(state: State, number: int, cores: int) -> None:
     count, size = 0, 1
     attached = {s.attached[1] for s in state.stages if s.attached is not None and s.attached[0] is stage.te_stage}
     for it in stage.iters:
-        if it.is_reduce or it.extent is None or size > 16 * cores or (count and stage.iters[count - 1].name in attached):
+        if (
+            it.is_reduce
+            or it.extent is None
+            or size > 16 * cores
+            or (count and stage.iters[count - 1].name in attached)
+        ):
             break
         count, size = count + 1, size * it.extent
     if count == 0 or size == 1:

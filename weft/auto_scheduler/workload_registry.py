@@ -99,4 +99,3 @@ def workload_key_to_tensors(workload_key: str) -> list[te.Tensor]:
     if name not in WORKLOAD_FUNC_REGISTRY:
         raise InvalidArgument(f"there is no workload '{name}'", help="register_workload its function first")
     return list(WORKLOAD_FUNC_REGISTRY[name](*deserialize_args(args)))
-

@@ -12,7 +12,10 @@ from weft.meta_schedule import (
     cost_model,
     database,
     measure_callback,
+    mutator,
+    postproc,
     runner,
+    schedule_rule,
     search_strategy,
     space_generator,
     task_scheduler,
@@ -21,17 +24,22 @@ from weft.meta_schedule.builder import Builder
 from weft.meta_schedule.cost_model import CostModel
 from weft.meta_schedule.database import Database, MeasureCandidate, TuningRecord, Workload
 from weft.meta_schedule.measure_callback import MeasureCallback
+from weft.meta_schedule.mutator import Mutator
+from weft.meta_schedule.postproc import Postproc
+from weft.meta_schedule.profiler import Profiler
 from weft.meta_schedule.runner import Runner
+from weft.meta_schedule.schedule_rule import ScheduleRule
 from weft.meta_schedule.search_strategy import SearchStrategy
-from weft.meta_schedule.space_generator import ScheduleRule, SpaceGenerator
+from weft.meta_schedule.space_generator import SpaceGenerator
 from weft.meta_schedule.task_scheduler import TaskScheduler
 from weft.meta_schedule.tune import compile_tir, tune_tasks, tune_tir
 from weft.meta_schedule.tune_context import ExtractedTask, TuneContext
 
 __all__ = [
-    "Builder", "CostModel", "Database", "ExtractedTask", "MeasureCallback", "MeasureCandidate", "Runner",
+    "Builder", "CostModel", "Database", "ExtractedTask", "MeasureCallback", "MeasureCandidate", "Mutator", "Postproc",
+    "Profiler", "Runner",
     "ScheduleRule", "SearchStrategy", "SpaceGenerator", "TaskScheduler", "TuneContext", "TuningRecord", "Workload",
-    "arg_info", "builder", "compile_tir", "cost_model", "database", "measure_callback", "runner", "search_strategy",
+    "arg_info", "builder", "compile_tir", "cost_model", "database", "measure_callback", "mutator", "postproc", "runner", "schedule_rule", "search_strategy",
     "space_generator", "task_scheduler", "tune_tasks", "tune_tir",
 ]  # fmt: skip
 

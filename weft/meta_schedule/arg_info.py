@@ -10,7 +10,21 @@ from weft.ir import IntImm, IRModule
 from weft.tir import PrimFunc
 from weft.tune import Argument, Case
 
-__all__ = ["ArgInfo", "TensorInfo"]
+__all__ = ["ArgInfo", "Seconds", "TensorInfo"]
+
+
+class Seconds(float):
+    """A time; its ``value`` is itself."""
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        return float(self)
+
+    @staticmethod
+    def of(values: Sequence[Any] | None) -> list[Seconds] | None:
+        """Make times of numbers and of constants."""
+        return None if values is None else [Seconds(getattr(v, "value", v)) for v in values]
 
 
 class ArgInfo:

@@ -78,6 +78,9 @@ class LocalBuilder(PyBuilder):
     ) -> None:
         self.max_workers, self.timeout_sec = max_workers or os.cpu_count() or 1, timeout_sec
         self.f_build, self.f_export = f_build, f_export
+        for given in (f_build, f_export):
+            if isinstance(given, str):
+                get_global_func(given)  # says at once that there is none
         if initializer is not None:
             initializer()
         self._measurer: Measurer | None = None

@@ -139,7 +139,9 @@ class XGBModel(PyCostModel):
     def _rows(self, context: Any, candidates: Sequence[Any]) -> list[np.ndarray]:
         if self.extractor is None:
             return [features_of(c.sch.func) for c in candidates]
-        found = [np.asarray(getattr(f, "numpy", lambda f=f: f)()) for f in self.extractor.extract_from(context, candidates)]
+        found = [
+            np.asarray(getattr(f, "numpy", lambda f=f: f)()) for f in self.extractor.extract_from(context, candidates)
+        ]
         return [np.concatenate([f.sum(0), f.max(0)]) if f.size else np.zeros(2 * f.shape[-1]) for f in found]
 
 

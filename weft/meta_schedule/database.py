@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from weft.error import InvalidArgument
 from weft.ir import Ambient, IRModule, fingerprint, load_json, rewrite, save_json
-from weft.meta_schedule.arg_info import ArgInfo, entry_of
+from weft.meta_schedule.arg_info import ArgInfo, Seconds, entry_of
 from weft.target import Target
 from weft.tir import Block, PrimFunc, Schedule
 from weft.tir.analysis import blocks_in, replace_node
@@ -42,9 +42,9 @@ def workload_hash(mod: IRModule | PrimFunc) -> str:
             numbers = {name: f"b{i}" for i, name in enumerate(dict.fromkeys(_names(func)))}
             plain = rewrite(
                 func.body,
-                lambda n, to=numbers: replace_node(n, name_hint=to[n.name_hint])
-                if isinstance(n, Block) and n.name_hint in to
-                else n,
+                lambda n, to=numbers: (
+                    replace_node(n, name_hint=to[n.name_hint]) if isinstance(n, Block) and n.name_hint in to else n
+                ),
             )
             parts.append(fingerprint(func.replace(body=plain).without_attr("global_symbol")))
     return "-".join(sorted(parts))
@@ -88,7 +88,7 @@ class TuningRecord:
         args_info: Sequence[ArgInfo] | None = None,
     ) -> None:
         self.trace, self.workload, self.target = trace, workload, target
-        self.run_secs = [float(getattr(s, "value", s)) for s in run_secs] if run_secs is not None else None
+        self.run_secs = Seconds.of(run_secs)
         self.args_info = list(args_info) if args_info is not None else None
 
     @property
@@ -125,8 +125,8 @@ class TuningRecord:
 class MeasureCandidate:
     """What is measured: a schedule, and the arguments of its function."""
 
-    def __init__(self, sch: Schedule, args_info: Sequence[ArgInfo]) -> None:
-        self.sch, self.args_info = sch, list(args_info)
+    def __init__(self, sch: Schedule, args_info: Sequence[ArgInfo] | None = None) -> None:
+        self.sch, self.args_info = sch, list(args_info or ())
 
 
 class Database:
@@ -181,9 +181,7 @@ class Database:
         sch = self.query_schedule(mod, target, workload_name)
         return None if sch is None else sch.mod
 
-    def query(
-        self, mod: IRModule, target: Target, *, workload_name: str | None = None, kind: str = "schedule"
-    ) -> Any:
+    def query(self, mod: IRModule, target: Target, *, workload_name: str | None = None, kind: str = "schedule") -> Any:
         """Return what is known of a module: its ``"schedule"``, ``"record"`` or ``"ir_module"``."""
         how = {"schedule": self.query_schedule, "record": self.query_tuning_record, "ir_module": self.query_ir_module}
         if kind not in how:

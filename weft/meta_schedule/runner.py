@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument
-from weft.meta_schedule.arg_info import ArgInfo, case_of
+from weft.meta_schedule.arg_info import ArgInfo, Seconds, case_of
 from weft.runtime import num_threads
 from weft.target import Target
 from weft.tune import Built, Measurer
@@ -38,7 +38,7 @@ class RunnerResult:
     """Seconds a run, or what went wrong."""
 
     def __init__(self, run_secs: Sequence[Any] | None, error_msg: str | None) -> None:
-        self.run_secs = [float(getattr(s, "value", s)) for s in run_secs] if run_secs is not None else None
+        self.run_secs = Seconds.of(run_secs)
         self.error_msg = error_msg
 
 

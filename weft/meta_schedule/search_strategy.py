@@ -10,7 +10,6 @@ from typing import Any
 from weft.error import InvalidArgument, WeftError
 from weft.meta_schedule.arg_info import ArgInfo
 from weft.meta_schedule.database import MeasureCandidate, workload_hash
-from weft.meta_schedule.space_generator import without_decisions
 from weft.tir import Schedule
 from weft.tir.schedule import Trace
 
@@ -23,6 +22,8 @@ class SearchStrategy:
     """Proposes schedules, a batch after another, between :meth:`pre_tuning` and :meth:`post_tuning`."""
 
     def __init__(self) -> None:
+        if type(self) is SearchStrategy:
+            raise TypeError("SearchStrategy is abstract; use a strategy, or derive from PySearchStrategy")
         self.context: Any = None
         self._reset()
 
@@ -32,7 +33,7 @@ class SearchStrategy:
         self.database: Any = None
         self.cost_model: Any = None
 
-    def initialize_with_tune_context(self, context: Any) -> None:
+    def _initialize_with_tune_context(self, context: Any) -> None:
         """Hear of the task."""
         self.context = context
 
@@ -68,10 +69,14 @@ class SearchStrategy:
         if count <= 0:
             return None
         schedules = self.propose(count)
-        if not schedules:
+        if not schedules and self.has_ended():
             return None
         self.done += len(schedules)
         return [MeasureCandidate(s, ArgInfo.from_entry_func(s.mod)) for s in schedules]
+
+    def has_ended(self) -> bool:
+        """Whether a batch without schedules ends the search."""
+        return True
 
     def propose(self, count: int) -> list[Schedule]:
         """Return up to `count` schedules."""
@@ -88,12 +93,18 @@ class SearchStrategy:
         new._reset()
         return new
 
-    def replay(self, space: Schedule, fresh: bool) -> Schedule | None:
-        """Apply a schedule's trace to the module anew, with other draws where `fresh`; None where that is refused."""
-        sch = Schedule(self.context.mod, seed=self.random.randrange(1, 1 << 30))
-        trace = space.trace.without_postproc()
+    def redraw(self) -> Schedule | None:
+        """Generate the design space anew, with other draws, and take a schedule of it; None where that is refused.
+
+        Numbers that were drawn are constants in what follows them, so that a trace alone cannot be drawn anew.
+        """
+        return self.replay(self.random.choice(self.context.space_generator.generate_design_space(self.context.mod)))
+
+    def replay(self, space: Schedule) -> Schedule | None:
+        """Apply a schedule's trace to the module, and postprocess it; None where that is refused."""
+        sch = Schedule(self.context.mod)
         try:
-            (without_decisions(trace) if fresh else trace).apply_to_schedule(sch)
+            space.trace.without_postproc().apply_to_schedule(sch)
         except WeftError:
             return None
         return sch if self._postprocessed(sch) else None
@@ -117,7 +128,7 @@ class PySearchStrategy(SearchStrategy):
 
 
 class ReplayTrace(SearchStrategy):
-    """Applies the traces of the design space again and again, with other draws.
+    """Draws schedules of the design space again and again.
 
     Parameters
     ----------
@@ -135,25 +146,14 @@ class ReplayTrace(SearchStrategy):
         for _ in range(count + self.max_fail_count):
             if len(found) == count:
                 break
-            sch = self.replay(self.random.choice(self.spaces), fresh=True)
+            sch = self.redraw()
             if sch is not None:
                 found.append(sch)
         return found
 
 
-class ReplayFunc(SearchStrategy):
+class ReplayFunc(ReplayTrace):
     """Generates the design space again for each candidate."""
-
-    def propose(self, count: int) -> list[Schedule]:
-        """Draw schedules."""
-        generator = self.context.space_generator
-        found: list[Schedule] = []
-        while len(found) < count:
-            drawn = self.random.choice(generator.generate_design_space(self.context.mod))
-            sch = self.replay(drawn, fresh=False)
-            if sch is not None:
-                found.append(sch)
-        return found
 
 
 class EvolutionarySearch(SearchStrategy):
@@ -174,6 +174,8 @@ class EvolutionarySearch(SearchStrategy):
     genetic_max_fail_count : int
     eps_greedy : float
         The share of a batch that is drawn at random.
+    num_empty_iters_before_early_stop : int
+        After so many batches without a new schedule the search ends.
     """
 
     def __init__(
@@ -187,30 +189,37 @@ class EvolutionarySearch(SearchStrategy):
         genetic_mutate_prob: float = 0.85,
         genetic_max_fail_count: int = 10,
         eps_greedy: float = 0.05,
+        num_empty_iters_before_early_stop: int = 5,
     ) -> None:
         super().__init__()
         self.population_size, self.init_measured_ratio = population_size, init_measured_ratio
         self.init_min_unmeasured, self.max_fail_count = init_min_unmeasured, max_fail_count
         self.genetic_num_iters, self.genetic_mutate_prob = genetic_num_iters, genetic_mutate_prob
         self.genetic_max_fail_count, self.eps_greedy = genetic_max_fail_count, eps_greedy
+        self.num_empty_iters_before_early_stop = num_empty_iters_before_early_stop
 
     def _reset(self) -> None:
         super()._reset()
         self.seen: set[str] = set()
-        self._given = 0
+        self._given = self._empty = 0
         self._workload: Any = None
 
     def propose(self, count: int) -> list[Schedule]:
         """Return the design space first, as it is; then what is bred."""
         found: list[Schedule] = []
         while self._given < len(self.spaces) and len(found) < count:
-            sch = self.replay(self.spaces[self._given], fresh=False)
+            sch = self.replay(self.spaces[self._given])
             self._given += 1
             if sch is not None and self._is_new(sch):
                 found.append(sch)
         if len(found) < count:
             found += self._bred(count - len(found))
         return found
+
+    def has_ended(self) -> bool:
+        """Whether there were so many batches without schedules that the search ends."""
+        self._empty += 1
+        return self._empty >= self.num_empty_iters_before_early_stop
 
     def _is_new(self, sch: Schedule) -> bool:
         key = workload_hash(sch.func)
@@ -225,7 +234,13 @@ class EvolutionarySearch(SearchStrategy):
         if self._workload is None:
             self._workload = self.database.commit_workload(self.context.mod)
         count = int(self.population_size * self.init_measured_ratio)
-        return [r.as_measure_candidate().sch for r in self.database.get_top_k(self._workload, count)]
+        found = []
+        for record in self.database.get_top_k(self._workload, count):
+            try:
+                found.append(record.as_measure_candidate().sch)
+            except WeftError:  # of another form of the module
+                continue
+        return found
 
     def _bred(self, count: int) -> list[Schedule]:
         if not any(_draws(s.trace) for s in self.spaces) and not self._mutators():
@@ -234,7 +249,7 @@ class EvolutionarySearch(SearchStrategy):
         for _ in range(self.max_fail_count * self.population_size):
             if len(population) >= self.population_size:
                 break
-            sch = self.replay(self.random.choice(self.spaces), fresh=True)
+            sch = self.redraw()
             if sch is not None:
                 population.append(sch)
         for _ in range(self.genetic_num_iters):
@@ -255,34 +270,22 @@ class EvolutionarySearch(SearchStrategy):
         return dict(generator.mutator_probs) if generator is not None else {}
 
     def _mutated(self, sch: Schedule) -> Schedule | None:
-        """Change one draw of a schedule, or let a mutator of the user's do so."""
+        """Let a mutator of the user's change a schedule, or draw another."""
         if self.random.random() > self.genetic_mutate_prob:
             return None
         mutators = self._mutators()
-        trace = sch.trace.without_postproc()
-        if mutators:
-            chosen = self.random.choices(list(mutators), list(mutators.values()))[0]
-            changed = chosen.apply(trace, self.random.randrange(1 << 30))
-        else:
-            changed = self._other_draw(trace)
+        if not mutators:
+            return self.redraw()
+        chosen = self.random.choices(list(mutators), list(mutators.values()))[0]
+        changed = chosen.apply(sch.trace.without_postproc(), self.random.randrange(1 << 30))
         if changed is None:
             return None
-        new = Schedule(self.context.mod, seed=self.random.randrange(1, 1 << 30))
+        new = Schedule(self.context.mod)
         try:
             changed.apply_to_schedule(new)
         except WeftError:
             return None
         return new if self._postprocessed(new) else None
-
-    def _other_draw(self, trace: Trace) -> Trace | None:
-        drawn = [i for i, inst in enumerate(trace.insts) if inst.decision is not None]
-        if not drawn:
-            return None
-        at = self.random.choice(drawn)
-        new = Trace(trace.insts)
-        inst = new.insts[at]
-        new.insts[at] = type(inst)(inst.kind, inst.args, inst.kwargs, inst.outputs, None)
-        return new
 
     def _best(self, schedules: Sequence[Schedule], count: int) -> list[Schedule]:
         if self.cost_model is None or not schedules:
@@ -304,5 +307,3 @@ def create(kind: str = "evolutionary", *args: Any, **kwargs: Any) -> SearchStrat
     if kind not in kinds:
         raise InvalidArgument(f"unknown search strategy '{kind}'", expected=", ".join(kinds))
     return kinds[kind](*args, **kwargs)
-
-

@@ -9,33 +9,15 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir import IRModule
 from weft.meta_schedule.arg_info import entry_of
+from weft.meta_schedule.schedule_rule import ScheduleRule
 from weft.tir import Schedule
 from weft.tir.analysis import blocks_in
-from weft.tir.schedule import BlockRV, schedule_choices
+from weft.tir.schedule import schedule_choices
 from weft.tir.schedule.trace import Trace
 
 __all__ = [
-    "PostOrderApply", "PySpaceGenerator", "ScheduleFn", "ScheduleRule", "SpaceGenerator", "SpaceGeneratorUnion",
-    "create",
+    "PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create",
 ]  # fmt: skip
-
-
-class ScheduleRule:
-    """Schedules a block: ``apply(sch, block)`` returns the schedules that follow, itself among them or not."""
-
-    def initialize_with_tune_context(self, context: Any) -> None:
-        """Hear of the task; a rule's own ``_initialize_with_tune_context`` is called where there is one."""
-        own = getattr(self, "_initialize_with_tune_context", None)
-        if own is not None:
-            own(context)
-
-    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Schedule a block."""
-        raise NotImplementedError
-
-    def clone(self) -> Any:
-        """Return a copy."""
-        return copy.copy(self)
 
 
 class SpaceGenerator:
@@ -58,12 +40,11 @@ class SpaceGenerator:
         self.mutator_probs: Mapping[Any, float] = {} if mutator_probs in ("from-target", None) else dict(mutator_probs)
         self.context: Any = None
 
-    def initialize_with_tune_context(self, context: Any) -> None:
+    def _initialize_with_tune_context(self, context: Any) -> None:
         """Hear of the task."""
         self.context = context
         for part in (*(self.sch_rules or ()), *self.postprocs, *self.mutator_probs):
-            hear = getattr(part, "initialize_with_tune_context", None) or part._initialize_with_tune_context
-            hear(context)
+            part._initialize_with_tune_context(context)
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return the schedules to begin with; what they draw is drawn anew for each candidate."""
@@ -80,7 +61,10 @@ class SpaceGenerator:
 
 
 class PySpaceGenerator(SpaceGenerator):
-    """A generator written in Python."""
+    """A generator written in Python, which defines how it hears of the task and what it generates."""
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        raise NotImplementedError
 
 
 class ScheduleFn(SpaceGenerator):
@@ -156,11 +140,11 @@ class SpaceGeneratorUnion(SpaceGenerator):
         super().__init__(**kwargs)
         self.space_generators = list(space_generators)
 
-    def initialize_with_tune_context(self, context: Any) -> None:
+    def _initialize_with_tune_context(self, context: Any) -> None:
         """Hear of the task."""
-        super().initialize_with_tune_context(context)
+        super()._initialize_with_tune_context(context)
         for g in self.space_generators:
-            g.initialize_with_tune_context(context)
+            g._initialize_with_tune_context(context)
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Ask each."""
@@ -184,5 +168,3 @@ def without_decisions(trace: Trace) -> Trace:
         if inst.decision is not None:
             fresh.insts[i] = type(inst)(inst.kind, inst.args, inst.kwargs, inst.outputs, None)
     return fresh
-
-

@@ -72,10 +72,8 @@ class TuneContext:
     def initialize(self) -> None:
         """Let the generator and the strategy hear of the task."""
         for part in (self.space_generator, self.search_strategy):
-            if part is None:
-                continue
-            hear = getattr(part, "_initialize_with_tune_context", None) or part.initialize_with_tune_context
-            hear(self)
+            if part is not None:
+                part._initialize_with_tune_context(self)
 
     def generate_design_space(self) -> list[Any]:
         """Return the schedules to begin with."""

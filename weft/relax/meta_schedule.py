@@ -22,7 +22,11 @@ __all__ = ["compile_relax", "extract_tasks", "extracted_tasks_to_tune_contexts",
 
 
 def compile_relax(
-    database: Database, mod: IRModule, target: Any, params: Mapping[str, Any] | None = None, enable_warning: bool = False
+    database: Database,
+    mod: IRModule,
+    target: Any,
+    params: Mapping[str, Any] | None = None,
+    enable_warning: bool = False,
 ) -> VMExecutable:
     """Compile a program with the schedules of a database; other kernels are scheduled as ever."""
     target = Target(target)

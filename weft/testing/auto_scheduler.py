@@ -23,14 +23,14 @@ def _product(a: Any, b: Any, name: str, attrs: Any = None) -> Any:
 
 
 @auto_scheduler.register_workload
-def matmul_auto_scheduler_test(N: int, M: int, K: int) -> list[Any]:  # noqa: N803
+def matmul_auto_scheduler_test(N: int, M: int, K: int) -> list[Any]:
     """A product; the layout of its second matrix is free."""
     a, b = te.placeholder((N, K), name="A"), te.placeholder((K, M), name="B")
     return [a, b, _product(a, b, "C", {"layout_free_placeholders": [b]})]
 
 
 @auto_scheduler.register_workload("matmul_auto_scheduler_test_rename_1")
-def matmul_auto_scheduler_test_rename_0(N: int, M: int, K: int) -> list[Any]:  # noqa: N803
+def matmul_auto_scheduler_test_rename_0(N: int, M: int, K: int) -> list[Any]:
     """A product, registered under another name."""
     a, b = te.placeholder((N, K), name="A"), te.placeholder((K, M), name="B")
     return [a, b, _product(a, b, "C")]
@@ -41,14 +41,14 @@ def _squares(n: int) -> list[Any]:
 
 
 @auto_scheduler.register_workload
-def double_matmul_auto_scheduler_test(N: int) -> list[Any]:  # noqa: N803
+def double_matmul_auto_scheduler_test(N: int) -> list[Any]:
     """A product of a product."""
     a, b, c = _squares(N)
     return [a, b, c, _product(_product(a, b, "D"), c, "E")]
 
 
 @auto_scheduler.register_workload
-def parallel_matmul_auto_scheduler_test(N: int) -> list[Any]:  # noqa: N803
+def parallel_matmul_auto_scheduler_test(N: int) -> list[Any]:
     """Two products of one matrix."""
     a, b, c = _squares(N)
     return [a, b, c, _product(a, b, "D"), _product(a, c, "E")]
@@ -56,7 +56,7 @@ def parallel_matmul_auto_scheduler_test(N: int) -> list[Any]:  # noqa: N803
 
 @auto_scheduler.register_workload
 def conv2d_nchw_bn_relu_auto_scheduler_test(
-    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int, strides: int, padding: int, dilation: int = 1  # noqa: N803
+    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int, strides: int, padding: int, dilation: int = 1
 ) -> list[Any]:
     """A convolution with a bias, a scale, an offset and a ReLU."""
     data = te.placeholder((N, CI, H, W), name="Data")
@@ -70,21 +70,21 @@ def conv2d_nchw_bn_relu_auto_scheduler_test(
 
 
 @auto_scheduler.register_workload
-def max_pool2d_auto_scheduler_test(N: int, H: int, W: int, CI: int, padding: int) -> list[Any]:  # noqa: N803
+def max_pool2d_auto_scheduler_test(N: int, H: int, W: int, CI: int, padding: int) -> list[Any]:
     """A pooling."""
     data = te.placeholder((N, CI, H, W), name="Data")
     return [data, topi.nn.pool2d(data, [2, 2], [1, 1], [1, 1], [padding] * 4, "max")]
 
 
 @auto_scheduler.register_workload
-def min_nm_auto_scheduler_test(N: int, M: int) -> list[Any]:  # noqa: N803
+def min_nm_auto_scheduler_test(N: int, M: int) -> list[Any]:
     """The least of each row."""
     a = te.placeholder((N, M), name="A")
     return [a, topi.min(a, axis=-1)]
 
 
 @auto_scheduler.register_workload
-def softmax_nm_auto_scheduler_test(N: int, M: int) -> list[Any]:  # noqa: N803
+def softmax_nm_auto_scheduler_test(N: int, M: int) -> list[Any]:
     """A softmax of rows."""
     a = te.placeholder((N, M), name="A")
     return [a, topi.nn.softmax(a, axis=1)]
@@ -106,7 +106,7 @@ def invalid_compute_definition() -> list[Any]:
 
 
 @auto_scheduler.register_workload
-def zero_rank_reduce_auto_scheduler_test(N: int) -> list[Any]:  # noqa: N803
+def zero_rank_reduce_auto_scheduler_test(N: int) -> list[Any]:
     """A sum of all elements."""
     a = te.placeholder((N,), name="A")
     k = te.reduce_axis((0, N), name="k")
@@ -114,7 +114,7 @@ def zero_rank_reduce_auto_scheduler_test(N: int) -> list[Any]:  # noqa: N803
 
 
 @auto_scheduler.register_workload
-def zero_rank_compute_auto_scheduler_test(N: int) -> list[Any]:  # noqa: N803
+def zero_rank_compute_auto_scheduler_test(N: int) -> list[Any]:
     """The first element."""
     a = te.placeholder((N,), name="A")
     return [a, te.compute((), lambda: a[0], name="B")]

@@ -21,6 +21,7 @@ from weft.autotvm.task.task import (
     serialize_args,
     template,
 )
+
 from weft.autotvm.task.history import ApplyGraphBest, ApplyHistoryBest  # isort: skip  # reads records, which need Task
 
 __all__ = [

@@ -44,9 +44,7 @@ def _plain(value: Any) -> Any:
 
 def deserialize_args(args: Sequence[Any]) -> list[Any]:
     """Make placeholders of what stands for tensors in :func:`serialize_args`'s result."""
-    return [
-        te.placeholder(a[1], dtype=a[2]) if isinstance(a, tuple) and a and a[0] == "TENSOR" else a for a in args
-    ]
+    return [te.placeholder(a[1], dtype=a[2]) if isinstance(a, tuple) and a and a[0] == "TENSOR" else a for a in args]
 
 
 def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> tuple[Any, ...]:
