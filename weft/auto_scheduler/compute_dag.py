@@ -76,7 +76,7 @@ class ComputeDAG:
     @property
     def ops(self) -> list[Any]:
         """The operations, producers first."""
-        return [s.origin_op for s in self.fresh_schedule().stages]
+        return [s.origin_op for s in self.fresh_schedule().stages] if self.outputs else []
 
     @property
     def init_state(self) -> State:
@@ -110,7 +110,7 @@ class ComputeDAG:
 
     def infer_bound_from_state(self, state: State) -> State:
         """Return a state with the ranges of all loops."""
-        return State(self, state.transform_steps).with_bounds()
+        return (state if isinstance(state, State) else State(self, state.transform_steps)).with_bounds()
 
     def hash_key(self) -> str:
         """Name the computation by what it computes."""

@@ -95,6 +95,7 @@ class State:
         self.transform_steps: list[list[Any]] = []
         self.schedule = dag.fresh_schedule()
         self.stages = [Stage(s) for s in self.schedule.stages]
+        self._here: dict[Any, Any] = {}  # operations of states that this one is a copy of, and what they are here
         for step in steps:
             self.do(list(step))
 
@@ -115,7 +116,10 @@ class State:
 
     def copy(self) -> State:
         """Return an independent state."""
-        return State(self.compute_dag, self.transform_steps)
+        new = State(self.compute_dag, self.transform_steps)
+        pairs = {old.op: stage.op for old, stage in zip(self.stages, new.stages, strict=True)}
+        new._here = {**{op: pairs[here] for op, here in self._here.items()}, **pairs}
+        return new
 
     def __getitem__(self, key: Any) -> Stage:
         return self.stages[self.stage_id(key)]
@@ -125,6 +129,7 @@ class State:
         if isinstance(key, int):
             return range(len(self.stages))[key]
         op = key.op if isinstance(key, te.Tensor) else key
+        op = self._here.get(op, op)
         found = [i for i, s in enumerate(self.stages) if s.op is op]
         if not found:
             raise InvalidArgument(f"there is no stage of '{getattr(op, 'name', op)}'")

@@ -141,7 +141,8 @@ def _follow_fused_split(state: Any, stage_id: int, at: int, sources: list[int], 
 @_step("SA")
 def _storage_align(state: Any, stage_id: int, at: int, factor: int, offset: int) -> None:
     stage = state.stages[stage_id]
-    stage.te_stage.storage_align(stage.vars[at], factor, offset)
+    if not stage.te_stage.is_output:  # which lies as the caller has it
+        stage.te_stage.storage_align(stage.vars[at], factor, offset)
 
 
 @_step("TS")
