@@ -15,6 +15,9 @@ from types import ModuleType
 from typing import Any
 
 MODULES = {
+    "auto_scheduler.cost_model.cost_model": "weft.auto_scheduler.cost_model.models",
+    "auto_scheduler.cost_model.xgb_model": "weft.auto_scheduler.cost_model.models",
+    "auto_scheduler.utils": "weft.auto_scheduler.workload_key",
     "container": "weft.runtime.container",
     "contrib.graph_executor": "weft.runtime.graph_executor",
     "contrib.graph_runtime": "weft.runtime.graph_executor",

@@ -86,7 +86,9 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     task, log = task_of(), tmp_path / "log.json"
     task.tune(options(log), "sketch.random")
     policy = auto_scheduler.SketchPolicy(
-        task, auto_scheduler.XGBModel(num_warmup_sample=2), init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(str(log))]
+        task,
+        auto_scheduler.XGBModel(num_warmup_sample=2),
+        init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(str(log))],
     )
     assert len(policy.measured) == 6
     task.tune(options(log), policy)

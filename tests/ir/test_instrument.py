@@ -93,7 +93,9 @@ def test_times_of_passes_inside_passes():
 
 
 def test_printing_and_writing(capsys, tmp_path):
-    with ir.PassContext(instruments=[PassPrintingInstrument(["TestInner"], []), PrintAfterAll(), DumpIR(tmp_path / "d")]):
+    with ir.PassContext(
+        instruments=[PassPrintingInstrument(["TestInner"], []), PrintAfterAll(), DumpIR(tmp_path / "d")]
+    ):
         outer()(weft.IRModule({}))
     printed = capsys.readouterr().out
     assert "before: TestInner" in printed and printed.count("After Running Pass") == 2

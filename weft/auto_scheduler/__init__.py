@@ -5,6 +5,7 @@ Read in this order: ``workload_registry``, ``transform_step``, ``loop_state``, `
 models are tuned by ``weft.tune``.
 """
 
+from weft._aliases import names_of
 from weft.auto_scheduler import (
     compute_dag,
     cost_model,
@@ -46,3 +47,5 @@ __all__ = [
     "load_best_record", "load_records", "loop_state", "make_workload_key", "measure", "measure_record",
     "register_workload", "save_records", "search_policy", "search_task", "task_scheduler", "workload_registry",
 ]  # fmt: skip
+
+__getattr__ = names_of("weft.auto_scheduler")

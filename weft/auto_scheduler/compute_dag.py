@@ -108,7 +108,7 @@ class ComputeDAG:
                 taken.append(f"{', '.join(axes)} = tuple({op}.op.axis) + tuple({op}.op.reduce_axis)")
         return "\n".join([*taken, State(self, state.transform_steps).as_python()])
 
-    def infer_bound_from_state(self, state: State) -> State:
+    def infer_bound_from_state(self, state: Any) -> State:
         """Return a state with the ranges of all loops."""
         return (state if isinstance(state, State) else State(self, state.transform_steps)).with_bounds()
 
@@ -147,9 +147,12 @@ class ComputeDAG:
         return isinstance(other, ComputeDAG) and self.hash_key() == other.hash_key()
 
 
+_SIGNS: dict[type[Any], str] = {tir.Add: "+=", tir.Mul: "*=", tir.Max: "max=", tir.Min: "min="}
+
+
 def _combined(body: Reduce) -> str:
     result = body.combiner.result[body.value_index]
-    sign = {tir.Add: "+=", tir.Mul: "*=", tir.Max: "max=", tir.Min: "min="}.get(type(result), "reduce=")
+    sign = _SIGNS.get(type(result), "reduce=")
     return f"{sign} {body.source[body.value_index]}"
 
 

@@ -88,7 +88,8 @@ class MeasureResult:
     def __str__(self) -> str:
         costs = ", ".join(str(c.value) for c in self.costs)
         told = f"error_type:{MeasureErrorNo(self.error_no).name}, error_msg:{self.error_msg}, " if self.error_no else ""
-        return f"MeasureResult({told}cost:[{costs}], error_no:{self.error_no}, all_cost:{self.all_cost}, Tstamp:{self.timestamp})"
+        times = f"all_cost:{self.all_cost}, Tstamp:{self.timestamp}"
+        return f"MeasureResult({told}cost:[{costs}], error_no:{self.error_no}, {times})"
 
     __repr__ = __str__
 

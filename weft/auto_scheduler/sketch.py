@@ -152,7 +152,8 @@ def _tiled_with_consumer(state: State, stage_id: int) -> State | None:
 
 
 def _extents(op: te.ComputeOp) -> list[int | None]:
-    return [a.dom.extent.value if isinstance(a.dom.extent, IntImm) else None for a in op.axis]
+    extents = [a.dom.extent if a.dom is not None else None for a in op.axis]
+    return [e.value if isinstance(e, IntImm) else None for e in extents]
 
 
 def _attached(state: State, tiled: int, outer: int) -> State:

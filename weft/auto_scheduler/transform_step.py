@@ -1,8 +1,8 @@
 """Steps of scheduling, as log files have them: ``["SP", stage, loop, extent, lengths, inner_to_outer]`` and the like.
 
-``AN`` annotates, ``FU`` fuses, ``PR`` adds a pragma, ``RE`` reorders, ``SP``, ``FSP`` and ``FFSP`` split, ``SA`` aligns,
-``CA``, ``CI`` and ``CR`` say where a stage is computed, ``CHR`` and ``CHW`` add caches, ``RF`` reduces in parts. Stages
-and loops are numbers as they are when the step is taken.
+``AN`` annotates, ``FU`` fuses, ``PR`` adds a pragma, ``RE`` reorders, ``SP``, ``FSP`` and ``FFSP`` split, ``SA``
+aligns, ``CA``, ``CI`` and ``CR`` say where a stage is computed, ``CHR`` and ``CHW`` add caches, ``RF`` reduces in
+parts. Stages and loops are numbers as they are when the step is taken.
 """
 
 from __future__ import annotations

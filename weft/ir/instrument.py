@@ -32,7 +32,7 @@ def pass_instrument(pi_cls: type | None = None) -> Any:
     True
     """
 
-    def make(cls: type) -> type:
+    def make(cls: Any) -> type:
         if not isinstance(cls, type):
             raise InvalidArgument("pass_instrument decorates a class", found=repr(cls))
         if issubclass(cls, PassInstrument):
@@ -86,7 +86,7 @@ class PassTimingInstrument(PassInstrument):
             stack.pop()
 
     def render(self) -> str:
-        """Return a line a pass: its microseconds, those without passes inside it, its share of all and of what is around it."""
+        """Return a line a pass: its microseconds, those without passes inside it, and its shares."""
         root = self._stack()[0]
         total = sum(p.us for p in root.inside)
         lines: list[str] = []

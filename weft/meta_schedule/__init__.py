@@ -39,7 +39,8 @@ __all__ = [
     "Builder", "CostModel", "Database", "ExtractedTask", "MeasureCallback", "MeasureCandidate", "Mutator", "Postproc",
     "Profiler", "Runner",
     "ScheduleRule", "SearchStrategy", "SpaceGenerator", "TaskScheduler", "TuneContext", "TuningRecord", "Workload",
-    "arg_info", "builder", "compile_tir", "cost_model", "database", "measure_callback", "mutator", "postproc", "runner", "schedule_rule", "search_strategy",
+    "arg_info", "builder", "compile_tir", "cost_model", "database", "measure_callback", "mutator", "postproc",
+    "runner", "schedule_rule", "search_strategy",
     "space_generator", "task_scheduler", "tune_tasks", "tune_tir",
 ]  # fmt: skip
 

@@ -115,7 +115,7 @@ class LocalBuilder(PyBuilder):
             self._measurer.__exit__()  # type: ignore[union-attr]
 
 
-def _function(given: Any) -> Callable[..., Any]:
+def _function(given: Any) -> Any:
     if given is None:
         raise InvalidArgument("a builder of the user's needs f_build and f_export")
     return get_global_func(given) if isinstance(given, str) else given

@@ -149,7 +149,7 @@ _LOOPS = 24
 
 
 def features_of(func: Any) -> np.ndarray:
-    """Describe a scheduled function by its loops: extents, on a logarithmic scale, in order, and how many of which kind."""
+    """Describe a scheduled function by its loops: logarithms of extents, in order, and their sums by kind."""
     row = np.zeros(_LOOPS + len(ForKind))
     loops = [s for s in statements(func.body) if isinstance(s, For)]
     for i, loop in enumerate(loops):

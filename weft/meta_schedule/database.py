@@ -7,7 +7,6 @@ seconds, target, arguments]]``.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -16,9 +15,9 @@ from weft.error import InvalidArgument
 from weft.ir import Ambient, IRModule, fingerprint, load_json, rewrite, save_json
 from weft.meta_schedule.arg_info import ArgInfo, Seconds, entry_of
 from weft.target import Target
-from weft.tir import Block, PrimFunc, Schedule
+from weft.tir import Block, PrimFunc
 from weft.tir.analysis import blocks_in, replace_node
-from weft.tir.schedule import Instruction, Trace
+from weft.tir.schedule import Instruction, Schedule, Trace
 
 __all__ = [
     "Database", "JSONDatabase", "MemoryDatabase", "OrderedUnionDatabase", "PyDatabase", "ScheduleFnDatabase",
@@ -296,8 +295,8 @@ class JSONDatabase(MemoryDatabase):
     ) -> None:
         super().__init__(module_equality)
         if work_dir is not None:
-            path_workload = path_workload or os.path.join(work_dir, "database_workload.json")
-            path_tuning_record = path_tuning_record or os.path.join(work_dir, "database_tuning_record.json")
+            path_workload = path_workload or Path(work_dir) / "database_workload.json"
+            path_tuning_record = path_tuning_record or Path(work_dir) / "database_tuning_record.json"
         if path_workload is None or path_tuning_record is None:
             raise InvalidArgument("a database in files needs work_dir, or both paths")
         self.path_workload, self.path_tuning_record = str(path_workload), str(path_tuning_record)
@@ -380,7 +379,7 @@ class ScheduleFnDatabase(Database):
 
 def create(kind: Any = "json", *args: Any, **kwargs: Any) -> Database:
     """Make a database: ``"json"``, ``"memory"``, ``"union"``, ``"ordered_union"``, or of a schedule function."""
-    if callable(kind):
+    if not isinstance(kind, str):
         return ScheduleFnDatabase(kind, *args, **kwargs)
     kinds: dict[str, Any] = {
         "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase, "ordered_union": OrderedUnionDatabase,

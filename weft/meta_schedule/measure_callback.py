@@ -31,7 +31,7 @@ class MeasureCallback:
 
     @staticmethod
     def create(kind: str = "default") -> Any:
-        """Make the usual callbacks, or one: ``"add-to-database"``, ``"remove-build-artifact"``, ``"update-cost-model"``."""
+        """Make the usual callbacks, or one of them, such as ``"add-to-database"``."""
         return create(kind)
 
 

@@ -6,8 +6,9 @@ import copy
 from typing import Any
 
 from weft.ir import IntImm
-from weft.tir import For, PrimFunc, Schedule
+from weft.tir import For, PrimFunc
 from weft.tir.analysis import statements
+from weft.tir.schedule import Schedule
 
 __all__ = ["DisallowDynamicLoop", "Postproc", "PyPostproc"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from weft.tir import Schedule
-from weft.tir.schedule import BlockRV
+from weft.tir.schedule import BlockRV, Schedule
 
 __all__ = ["PyScheduleRule", "ScheduleRule"]
 

@@ -10,11 +10,11 @@ from typing import Any
 from weft.error import InvalidArgument, WeftError
 from weft.meta_schedule.arg_info import ArgInfo
 from weft.meta_schedule.database import MeasureCandidate, workload_hash
-from weft.tir import Schedule
-from weft.tir.schedule import Trace
+from weft.tir.schedule import Schedule, Trace
 
 __all__ = [
-    "EvolutionarySearch", "MeasureCandidate", "PySearchStrategy", "ReplayFunc", "ReplayTrace", "SearchStrategy", "create",
+    "EvolutionarySearch", "MeasureCandidate", "PySearchStrategy", "ReplayFunc", "ReplayTrace", "SearchStrategy",
+    "create",
 ]  # fmt: skip
 
 

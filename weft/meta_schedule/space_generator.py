@@ -10,10 +10,8 @@ from weft.error import InvalidArgument
 from weft.ir import IRModule
 from weft.meta_schedule.arg_info import entry_of
 from weft.meta_schedule.schedule_rule import ScheduleRule
-from weft.tir import Schedule
 from weft.tir.analysis import blocks_in
-from weft.tir.schedule import schedule_choices
-from weft.tir.schedule.trace import Trace
+from weft.tir.schedule import Schedule, Trace, schedule_choices
 
 __all__ = [
     "PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create",

@@ -87,7 +87,7 @@ class TaskScheduler:
         built = builder.build([BuilderInput(c.sch.mod, target) for c in candidates])
         kind = str(target) if target is not None else "llvm"
         good = [(c, b) for c, b in zip(candidates, built, strict=True) if b.error_msg is None]
-        futures = iter(runner.run([RunnerInput(b.artifact_path, kind, c.args_info) for c, b in good]))
+        futures = iter(runner.run([RunnerInput(str(b.artifact_path), kind, c.args_info) for c, b in good]))
         results = [
             RunnerResult(None, b.error_msg) if b.error_msg is not None else next(futures).result() for b in built
         ]

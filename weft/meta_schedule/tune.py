@@ -14,7 +14,8 @@ from weft.meta_schedule.runner import Runner
 from weft.meta_schedule.task_scheduler import TaskScheduler, callbacks_of
 from weft.meta_schedule.tune_context import TuneContext
 from weft.target import Target
-from weft.tir import PrimFunc, Schedule
+from weft.tir import PrimFunc
+from weft.tir.schedule import Schedule
 
 __all__ = ["compile_tir", "tune_tasks", "tune_tir"]
 

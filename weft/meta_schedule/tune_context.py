@@ -62,7 +62,7 @@ class TuneContext:
         made = space_generator is None or isinstance(space_generator, SpaceGenerator)
         self.space_generator = space_generator if made else SpaceGenerator.create(space_generator)
         known = search_strategy is None or isinstance(search_strategy, SearchStrategy)
-        self.search_strategy = search_strategy if known else SearchStrategy.create(search_strategy)
+        self.search_strategy = search_strategy if known else SearchStrategy.create(str(search_strategy))
         self.task_name = task_name
         self.rand_state = random.randrange(1, 1 << 30) if rand_state == -1 else rand_state
         self.num_threads = num_threads if isinstance(num_threads, int) else os.cpu_count() or 1

@@ -149,7 +149,7 @@ def _tuning_passes(
     max_trials_per_task: int | None = None,
     cpu_weight_prepack: bool = False,
 ) -> list[Pass]:
-    """Kernels as ``zero`` makes them, tuned for `target`; `cpu_weight_prepack` is accepted, weights stay as they are."""
+    """Kernels as ``zero`` makes them, tuned; `cpu_weight_prepack` is accepted, weights stay as they are."""
     passes = _zero_passes(target)
     if total_trials > 0:
         passes.append(t.MetaScheduleTuneIRMod({}, work_dir, total_trials, max_trials_per_task))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
 __all__ = ["derived_object"]
 
-T = TypeVar("T", bound=type)
 
-
-def derived_object(cls: T) -> T:
+def derived_object(cls: Any) -> Any:
     """Return a class as it is.
 
-    Programs decorate subclasses of ``PyDatabase``, ``PyBuilder`` and the like with it, and call ``self._outer()`` for the
-    object that the compiler knows, which is itself.
+    Programs decorate subclasses of ``PyDatabase``, ``PyBuilder`` and the like with it, and call ``self._outer()`` for
+    the object that the compiler knows, which is itself.
 
     Raises
     ------
@@ -23,5 +21,5 @@ def derived_object(cls: T) -> T:
     if not isinstance(cls, type) or cls.__mro__[1] is object:
         raise TypeError(f"derived_object takes a class that derives from another, found {cls!r}")
     if not hasattr(cls, "_outer"):
-        cls._outer = lambda self: self  # type: ignore[attr-defined]
+        cls._outer = lambda self: self
     return cls

@@ -102,7 +102,7 @@ def invalid_compute_definition() -> list[Any]:
     """A sum over two axes of one name, which a computation refuses."""
     a = te.placeholder((10, 10), name="A")
     r1, r2 = (te.reduce_axis((0, 2), name="r1") for _ in range(2))
-    return [a, te.compute((10,), lambda i: te.sum(a[i, r1 + r2], axis=[r1, r2]), name="B")]
+    return [a, te.compute((10,), lambda i: te.sum(a[i, r1.var + r2.var], axis=[r1, r2]), name="B")]
 
 
 @auto_scheduler.register_workload

@@ -19,10 +19,10 @@ from weft.tune.tune_tir import tune_tir
 from weft.tune.tuned import CHOICE, CONFIG, Tuned, current_database, workload_of, workload_of_choice
 
 __all__ = [
-    "CHOICE", "CONFIG", "Argument", "Asked", "BoostedTrees", "BudgetError", "Built", "Case", "Database", "DatabaseError", "DrawnSearch",
-    "DrawnSpace", "Hardware", "JSONDatabase", "Measured", "Measurer", "Progress", "RuleSpace", "Search",
-    "Task", "Timed", "Trial", "Tuned", "TuningRecord", "WorkerError", "current_database", "open_database", "tune_tasks",
-    "tune_tir", "workload_of", "workload_of_choice",
+    "CHOICE", "CONFIG", "Argument", "Asked", "BoostedTrees", "BudgetError", "Built", "Case", "Database",
+    "DatabaseError", "DrawnSearch", "DrawnSpace", "Hardware", "JSONDatabase", "Measured", "Measurer", "Progress",
+    "RuleSpace", "Search", "Task", "Timed", "Trial", "Tuned", "TuningRecord", "WorkerError", "current_database",
+    "open_database", "tune_tasks", "tune_tir", "workload_of", "workload_of_choice",
 ]  # fmt: skip
 
 

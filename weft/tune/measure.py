@@ -184,8 +184,8 @@ class Measurer:
         limit_s : float
             How long it may take, in seconds.
         **how : Any
-            ``number`` of calls a repeat, ``repeat``, ``min_repeat_ms``; ``inputs``, arrays in place of random values, and
-            ``expected``, what the last of them hold afterwards.
+            ``number`` of calls a repeat, ``repeat``, ``min_repeat_ms``; ``inputs``, arrays in place of random values,
+            and ``expected``, what the last of them hold afterwards.
         """
         if built.code is None:
             return Timed(built.state, why=built.why)

@@ -97,7 +97,7 @@ class Runner:
 
 
 def create_measure_batch(task: Any, option: dict[str, Any]) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
-    """Return a function that measures configurations of a task; its ``n_parallel`` is how many are best given at once."""
+    """Return a function that measures configurations of a task, ``n_parallel`` of them best at once."""
     builder, runner = option["builder"], option["runner"]
     runner.set_task(task)
     builder.set_task(task, runner.get_build_kwargs())

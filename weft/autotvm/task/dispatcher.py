@@ -78,11 +78,12 @@ class ApplyFixedConfig(DispatchContext):
 
     def _query_inside(self, target: Any, workload: Any) -> Any:
         self.workload = workload
-        task = next((t for t in self._tasks if workload is not None and t.name == workload[0]), None)
+        name = workload[0] if workload is not None else None
+        task = next((t for t in self._tasks if t.name == name), None)
         if task is None:
             raise InvalidArgument("no task has this workload", found=str(workload))
         config = task.config_space.get(0)
-        config.cost = 1e-6 if workload[0] in self._schedule_names else 1e5
+        config.cost = 1e-6 if name in self._schedule_names else 1e5
         return config
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from weft.error import InvalidArgument, ScheduleError
 from weft.ir import IntImm, IterVar
@@ -22,7 +23,8 @@ class InstantiationError(ScheduleError, ValueError):
     """A template refused a configuration with ``cfg.raise_error``."""
 
 
-class Axis(NamedTuple):
+@dataclass(frozen=True)
+class Axis:
     """An axis that a knob makes: the knob's candidates, and which of its results."""
 
     space: Any

@@ -79,7 +79,7 @@ class ConfigSpace:
         return self._define(SplitSpace, name, [axis], policy, **kwargs)
 
     def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **kwargs: Any) -> list[Axis]:
-        """Leave open the order of axes: ``"identity"``, ``"all"``, ``"interval_all"``, ``"candidate"``, ``"interleave"``."""
+        """Leave open the order of axes, such as ``"all"``, ``"candidate"`` or ``"interleave"``."""
         return self._define(ReorderSpace, name, axes, policy, **kwargs)
 
     def define_annotate(self, name: str, axes: Sequence[Any], policy: str, **kwargs: Any) -> list[Axis]:

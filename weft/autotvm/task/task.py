@@ -53,7 +53,7 @@ def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> tuple
 
 
 class TaskTemplate:
-    """The function of a task: one that returns a schedule and its tensors, or one that computes and one that schedules."""
+    """What makes a task's schedule and tensors: one function, or one that computes and one that schedules."""
 
     def __init__(self) -> None:
         self.fcompute: Callable[..., Any] | None = None
@@ -61,6 +61,7 @@ class TaskTemplate:
         self.fcustomized: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make them of the arguments."""
         values = deserialize_args(args)
         if self.fcustomized is not None:
             return self.fcustomized(*values, **kwargs)
@@ -78,6 +79,7 @@ class MissingTask(TaskTemplate):
         self.taskname = taskname
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Say that it is missing."""
         raise InvalidArgument(
             f"there is no task '{self.taskname}'", help="import the module that registers its template first"
         )

@@ -53,6 +53,7 @@ class Monitor:
         self.timestamps: list[float] = []
 
     def __call__(self, tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Take a batch."""
         for inp, res in zip(inputs, results, strict=True):
             self.scores.append(inp.task.flop / float(np.mean(res.costs)) if res.error_no == 0 else 0.0)
             self.timestamps.append(res.timestamp)
@@ -84,8 +85,8 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
         now, most = (format_si_prefix(v, si_prefix) for v in (flops, best))
         seconds = time.time() - start
         end = "\n" if done >= total else ""
-        text = f"{prefix} Current/Best: {now:7.2f}/{most:7.2f} {si_prefix}FLOPS | Progress: ({done}/{total}) | {seconds:.2f} s"
-        sys.stdout.write(f"\r{text}{end}")
+        speed = f"{now:7.2f}/{most:7.2f} {si_prefix}FLOPS"
+        sys.stdout.write(f"\r{prefix} Current/Best: {speed} | Progress: ({done}/{total}) | {seconds:.2f} s{end}")
         sys.stdout.flush()
 
     return callback

@@ -63,7 +63,7 @@ class SimulatedAnnealingOptimizer(ModelOptimizer):
         scores = model.predict(points)
         met = dict(zip((int(p) for p in points), scores, strict=True))
         best, since = max(scores), 0
-        for temperature in np.linspace(*self.temp, self.n_iter):
+        for temperature in np.linspace(self.temp[0], self.temp[1], self.n_iter):
             if len(self.space) < 2 or since > self.early_stop:
                 break
             moved = [self.space.random_walk(int(p)) for p in points]

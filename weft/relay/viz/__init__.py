@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.ir import Expr, IRModule
+from weft.relay.analysis.variables import post_order_visit
 from weft.relay.expr import Function
 from weft.relay.viz import dot, interface, terminal
 from weft.relay.viz.dot import DotPlotter, DotVizParser
 from weft.relay.viz.interface import Plotter, VizGraph, VizParser
 from weft.relay.viz.terminal import TermPlotter, TermVizParser
-from weft.relay.analysis.variables import post_order_visit
 
 __all__ = [
     "DotPlotter", "DotVizParser", "Plotter", "RelayVisualizer", "TermPlotter", "TermVizParser", "VizGraph", "VizParser",

@@ -122,7 +122,7 @@ _STAGES, _LOOPS = 4, 12
 
 
 def features_of(state: Any) -> np.ndarray:
-    """Describe a state by numbers: of its last stages the extents of the loops, innermost first, and how many of which annotation."""
+    """Describe the last stages of a state by the extents of loops, innermost first, and of each annotation."""
     numbers = np.zeros((_STAGES, _LOOPS + len(ANNOTATIONS) + 2))
     stages = [s for s in getattr(state, "stages", ()) if s.op_type != "placeholder"][::-1]
     for row, stage in zip(numbers, stages, strict=False):
