@@ -43,7 +43,7 @@ def test_strategies_that_replay_give_as_many_as_asked(strategy):
 
 
 def test_evolution_gives_each_schedule_once():
-    task = context("evolutionary")
+    task = context(ms.search_strategy.EvolutionarySearch(population_size=24, genetic_num_iters=1))
     task.pre_tuning(max_trials=100, num_trials_per_iter=8, cost_model=ms.cost_model.RandomModel(seed=0))
     seen = []
     while (batch := task.generate_measure_candidates()) is not None:

@@ -98,7 +98,8 @@ class SearchStrategy:
 
         Numbers that were drawn are constants in what follows them, so that a trace alone cannot be drawn anew.
         """
-        return self.replay(self.random.choice(self.context.space_generator.generate_design_space(self.context.mod)))
+        drawn = self.random.choice(self.context.space_generator.generate_design_space(self.context.mod))
+        return drawn if self._postprocessed(drawn) else None
 
     def replay(self, space: Schedule) -> Schedule | None:
         """Apply a schedule's trace to the module, and postprocess it; None where that is refused."""
