@@ -168,7 +168,8 @@ class Database:
         """Return the fastest record of a module; None where there is none."""
         if not self.has_workload(mod):
             return None
-        return next(iter(self.get_top_k(self.commit_workload(mod), 1)), None)
+        found = self.get_top_k(self.commit_workload(mod), 1)
+        return found[0] if found and found[0].is_valid() else None
 
     def query_schedule(self, mod: IRModule, target: Target, workload_name: str | None = None) -> Any:
         """Return the fastest schedule of a module, applied to it; None where there is none."""
@@ -257,10 +258,10 @@ class MemoryDatabase(Database):
         self.records.append(record)
 
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        """Return the fastest records of a workload."""
+        """Return the fastest records of a workload; those that failed come last."""
         if top_k < 0:
             raise InvalidArgument("top_k is a count", found=str(top_k))
-        found = [r for r in self.records if r.workload.hash == workload.hash and r.is_valid()]
+        found = [r for r in self.records if r.workload.hash == workload.hash and r.run_secs]
         return sorted(found, key=lambda r: r.mean_seconds)[:top_k]
 
     def get_all_tuning_records(self) -> list[TuningRecord]:

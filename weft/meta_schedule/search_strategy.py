@@ -236,7 +236,7 @@ class EvolutionarySearch(SearchStrategy):
             self._workload = self.database.commit_workload(self.context.mod)
         count = int(self.population_size * self.init_measured_ratio)
         found = []
-        for record in self.database.get_top_k(self._workload, count):
+        for record in (r for r in self.database.get_top_k(self._workload, count) if r.is_valid()):
             try:
                 found.append(record.as_measure_candidate().sch)
             except WeftError:  # of another form of the module
@@ -253,6 +253,8 @@ class EvolutionarySearch(SearchStrategy):
             sch = self.redraw()
             if sch is not None:
                 population.append(sch)
+        if not population:  # nothing is left to search in
+            self._empty = self.num_empty_iters_before_early_stop
         for _ in range(self.genetic_num_iters):
             if population:
                 children = [self._mutated(self.random.choice(population)) for _ in population]
