@@ -17,6 +17,8 @@ __version__ = "0.2.0"
 # Public name -> module that has it; "" is the module itself.
 _LAZY: dict[str, str] = {
     "arith": "",
+    "auto_scheduler": "",
+    "autotvm": "",
     "check": "",
     "cli": "",
     "driver": "",
@@ -24,6 +26,7 @@ _LAZY: dict[str, str] = {
     "ffi": "",
     "frontend": "",
     "ir": "",
+    "meta_schedule": "",
     "op": "",
     "profile": "",
     "relax": "",

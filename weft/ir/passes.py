@@ -13,7 +13,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,6 +43,16 @@ _PASSES: dict[str, Callable[..., Pass]] = {}
 
 class PassInstrument:
     """Watches passes run; override what you need."""
+
+    def enter_pass_ctx(self) -> None:
+        """Called when a context with this instrument is entered."""
+
+    def exit_pass_ctx(self) -> None:
+        """Called when it is left."""
+
+    def should_run(self, mod: IRModule, info: Pass) -> bool:
+        """Whether a pass is to run; where one instrument says no, it does not."""
+        return True
 
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
         """Called before each pass."""
@@ -139,13 +149,41 @@ class PassContext:
         self.verify = verify if verify is not None else (outer.verify if outer is not None else _VERIFY)
 
     def __enter__(self) -> PassContext:
+        self._enter_instruments()
         return PassContext._open.enter(self)
 
     def __exit__(self, *_: Any) -> None:
         PassContext._open.leave(self)
+        self._exit_instruments(self.instruments)
         for name in sorted(self.required_pass | self.disabled_pass):
             if not _has(_NAMES | _WITHOUT, name):
                 warnings.warn(f"no pass is called '{name}'; {near_names(name, _NAMES)}", stacklevel=2)
+
+    def override_instruments(self, instruments: Iterable[Any]) -> None:
+        """Let others watch from here on: those that did leave the context, these enter it."""
+        self._exit_instruments(self.instruments)
+        self.instruments = [*(instruments or ())]
+        self._enter_instruments()
+
+    def _enter_instruments(self) -> None:
+        """Tell the instruments; where one refuses, those that were told leave, and none is left."""
+        entered: list[Any] = []
+        try:
+            for i in self.instruments:
+                i.enter_pass_ctx()
+                entered.append(i)
+        except BaseException:
+            self.instruments = []
+            self._exit_instruments(entered)
+            raise
+
+    def _exit_instruments(self, instruments: Sequence[Any]) -> None:
+        try:
+            for i in instruments:
+                i.exit_pass_ctx()
+        except BaseException:
+            self.instruments = []
+            raise
 
     @contextmanager
     def again(self) -> Generator[None]:
@@ -231,6 +269,8 @@ class Pass:
         """Run on a module, or on a function in a module of its own; what was given stays as it is."""
         mod = IRModule.from_expr(mod)
         context = PassContext.current()
+        if not all(i.should_run(mod, self) for i in context.instruments) and self.name not in context.required_pass:
+            return mod
         for i in context.instruments:
             i.run_before_pass(mod, self)
         out = self._run(mod)

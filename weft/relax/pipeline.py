@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
@@ -140,9 +141,25 @@ def _zero_passes(_target: Target | str | None = None) -> list[Pass]:
     ]
 
 
+def _tuning_passes(
+    target: Target | str | None = None,
+    *,
+    total_trials: int,
+    work_dir: str = "tuning_logs",
+    max_trials_per_task: int | None = None,
+    cpu_weight_prepack: bool = False,
+) -> list[Pass]:
+    """Kernels as ``zero`` makes them, tuned; `cpu_weight_prepack` is accepted, weights stay as they are."""
+    passes = _zero_passes(target)
+    if total_trials > 0:
+        passes.append(t.MetaScheduleTuneIRMod({}, work_dir, total_trials, max_trials_per_task))
+    return [*passes, t.MetaScheduleApplyDatabase(work_dir)]
+
+
 _PIPELINES: dict[str, Callable[..., list[Pass]]] = {
     "default": default_passes,
     "default_build": default_passes,
+    "static_shape_tuning": _tuning_passes,
     "zero": _zero_passes,
 }
 
@@ -157,7 +174,9 @@ def register_pipeline(name: str) -> Callable[[Callable[..., list[Pass]]], Callab
     return register
 
 
-def get_pipeline(name: str = "default", target: Target | str | None = None, precision: str = "float32") -> Pass:
+def get_pipeline(
+    name: str = "default", target: Target | str | None = None, precision: str = "float32", **options: Any
+) -> Pass:
     """Return a pipeline as one pass.
 
     Raises
@@ -169,10 +188,10 @@ def get_pipeline(name: str = "default", target: Target | str | None = None, prec
         raise InvalidArgument(f"no pipeline is called '{name}'", expected=", ".join(sorted(_PIPELINES)))
     make = _PIPELINES[name]
     if PRECISIONS.get(precision) == "float32":
-        return Sequential(make(target), name=name)
+        return Sequential(make(target, **options), name=name)
     if "precision" not in inspect.signature(make).parameters:
         raise InvalidArgument(f"pipeline '{name}' computes in float32", expected="float32", found=repr(precision))
-    return Sequential(make(target, precision=precision), name=name)
+    return Sequential(make(target, precision=precision, **options), name=name)
 
 
 def get_default_pipeline(target: Target | str | None = None) -> Pass:

@@ -65,6 +65,12 @@ class Target:
         return found
 
     @staticmethod
+    def from_device(device: Any) -> Target:
+        """Return the target of a device of this machine, such as ``weft.cpu(0)`` or ``"cuda"``."""
+        kind = str(device).partition("(")[0].partition(":")[0]
+        return Target("llvm" if kind == "cpu" else kind)
+
+    @staticmethod
     def of(target: Target | str | Mapping[str, Any] | None = None) -> Target:
         """Return the target that an argument means; None is the current one, else this machine's CPU."""
         given = target if target is not None else Target.current() or "llvm"

@@ -48,6 +48,8 @@ def _dims(shape: Any) -> tuple[ir.PrimExpr, ...]:
 
 
 def _extent(given: Any) -> ir.PrimExpr:
+    if isinstance(given, float) and given.is_integer():  # programs divide with /
+        given = int(given)
     dim = None if isinstance(given, (float, str, bool)) else ir.as_expr(given)
     if dim is None or not ir.DataType(dim.dtype).is_integer or (ir.as_int(dim) or 0) < 0:
         raise InvalidArgument("the extents of a shape are integers, none below zero", found=repr(given))

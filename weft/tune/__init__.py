@@ -7,10 +7,11 @@ other processes), ``space``, ``search``, ``task``, ``tune_tir``. Whole models ar
 import importlib
 from typing import Any
 
+from weft.tune.boost import BoostedTrees
 from weft.tune.case import Argument, Case
 from weft.tune.database import Asked, Database, DatabaseError, JSONDatabase, Trial, TuningRecord, open_database
 from weft.tune.hardware import Hardware
-from weft.tune.measure import Measured, Measurer, WorkerError
+from weft.tune.measure import Built, Measured, Measurer, Timed, WorkerError
 from weft.tune.search import DrawnSearch, Search
 from weft.tune.space import DrawnSpace, RuleSpace
 from weft.tune.task import BudgetError, Progress, Task, tune_tasks
@@ -18,10 +19,10 @@ from weft.tune.tune_tir import tune_tir
 from weft.tune.tuned import CHOICE, CONFIG, Tuned, current_database, workload_of, workload_of_choice
 
 __all__ = [
-    "CHOICE", "CONFIG", "Argument", "Asked", "BudgetError", "Case", "Database", "DatabaseError", "DrawnSearch",
-    "DrawnSpace", "Hardware", "JSONDatabase", "Measured", "Measurer", "Progress", "RuleSpace", "Search",
-    "Task", "Trial", "Tuned", "TuningRecord", "WorkerError", "current_database", "open_database", "tune_tasks",
-    "tune_tir", "workload_of", "workload_of_choice",
+    "CHOICE", "CONFIG", "Argument", "Asked", "BoostedTrees", "BudgetError", "Built", "Case", "Database",
+    "DatabaseError", "DrawnSearch", "DrawnSpace", "Hardware", "JSONDatabase", "Measured", "Measurer", "Progress",
+    "RuleSpace", "Search", "Task", "Timed", "Trial", "Tuned", "TuningRecord", "WorkerError", "current_database",
+    "open_database", "tune_tasks", "tune_tir", "workload_of", "workload_of_choice",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tune.case import Case
 
-__all__ = ["Built", "Measured", "Measurer", "WorkerError"]
+__all__ = ["Built", "Measured", "Measurer", "Timed", "WorkerError"]
 
 _COMPILE_SECONDS = 30.0
 _RUN_SECONDS = 5.0
@@ -42,6 +42,14 @@ class Measured(NamedTuple):
     state: str
     ratio: float | None = None
     us: float | None = None
+    why: str = ""
+
+
+class Timed(NamedTuple):
+    """How long a kernel takes by itself, in seconds a call and one number a repeat, or why that is not known."""
+
+    state: str
+    seconds: tuple[float, ...] = ()
     why: str = ""
 
 
@@ -164,6 +172,30 @@ class Measurer:
         if "wrong" in reply:
             return Measured("wrong", why=reply["wrong"])
         return Measured("measured", reply["ratio"], reply["us"])
+
+    def time(self, built: Built, case: Case, *, limit_s: float = 10.0, **how: Any) -> Timed:
+        """Time a compiled kernel by itself.
+
+        Parameters
+        ----------
+        built : Built
+        case : Case
+            Its arguments.
+        limit_s : float
+            How long it may take, in seconds.
+        **how : Any
+            ``number`` of calls a repeat, ``repeat``, ``min_repeat_ms``; ``inputs``, arrays in place of random values,
+            and ``expected``, what the last of them hold afterwards.
+        """
+        if built.code is None:
+            return Timed(built.state, why=built.why)
+        self._ready = False
+        request = {"do": "time", "code": built.code, "name": _KERNEL, "case": case, **how}
+        try:
+            reply = self.processes[0].ask(request, limit_s + _START_SECONDS * (not self.processes[0].is_alive))
+        except WorkerError as e:
+            return Timed(_STATES.get(type(e), "failed"), why=e.what)
+        return Timed("wrong", why=reply["wrong"]) if "wrong" in reply else Timed("measured", tuple(reply["seconds"]))
 
 
 def _built(process: Process, request: Mapping[str, Any]) -> Built:

@@ -8,6 +8,8 @@ What a kernel does to the process, to crash it, to hang it, to print, is nothing
 ``prepare``: ``code``, ``name``, ``cases`` (:class:`Case`), ``cold_bytes`` -> ``us``, of the kernel that others are
 compared with
 ``measure``: ``code``, ``name``, ``rounds`` -> ``ratio``, ``us``, or ``wrong``, what differs
+``time``: ``code``, ``name``, ``case``, ``number``, ``repeat``, ``min_repeat_ms``, ``inputs``, ``expected`` ->
+``seconds``, one a repeat, or ``wrong``
 """
 
 from __future__ import annotations
@@ -128,6 +130,44 @@ class Service:
                 break
         ratio = max(min(mine) / min(plain), statistics.median(mine) / statistics.median(plain))
         return {"ratio": ratio, "us": min(mine)}
+
+    def time(
+        self,
+        code: bytes,
+        name: str,
+        case: Case,
+        number: int = 1,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        inputs: Sequence[np.ndarray] | None = None,
+        expected: Sequence[np.ndarray] | None = None,
+    ) -> dict[str, Any]:
+        """Time a kernel by itself: `number` calls a repeat, more where they take less than `min_repeat_ms`."""
+        kernel = load_objects([code], [name])[name]
+        rng = np.random.default_rng(0)
+        values = [tensor(v) for v in inputs] if inputs is not None else [_value(rng, a) for a in case.arguments]
+        kernel(*values)
+        if expected is not None:
+            found = [v.numpy() for v in values[-len(expected) :]]
+            wrong = _difference(found, [np.asarray(e) for e in expected])
+            if wrong:
+                return {"wrong": wrong}
+        seconds: list[float] = []
+        while len(seconds) < repeat:
+            start = time.perf_counter_ns()
+            for _ in range(number):
+                kernel(*values)
+            taken = time.perf_counter_ns() - start
+            if taken < min_repeat_ms * 1e6:
+                number = int(max(number * 1.618, min_repeat_ms * 1e6 / max(taken, 1) * number + 1))
+            else:
+                seconds.append(taken / number / 1e9)
+        return {"seconds": seconds}
+
+
+def _value(rng: np.random.Generator, argument: Argument) -> Any:
+    made = _random(rng, argument)
+    return tensor(made) if isinstance(made, np.ndarray) else made
 
 
 def _random(rng: np.random.Generator, argument: Argument) -> Any:

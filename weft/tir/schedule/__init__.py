@@ -17,6 +17,7 @@ from weft.tir.schedule.rules import (
     ScheduleRecord,
     default_schedule,
     noting_schedules,
+    schedule_choices,
     schedule_func,
 )
 from weft.tir.schedule.schedule import Schedule
@@ -26,5 +27,6 @@ from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 __all__ = [
     "BlockRV", "Estimate", "IndexMap", "Instruction", "KernelReport", "Knob", "Knobs", "LoopRV", "Refusal", "Schedule",
     "ScheduleError", "ScheduleRecord", "ScheduleReport", "StmtSRef", "TensorIntrin", "Trace", "default_schedule",
-    "explain_schedule", "noting_schedules", "report_of", "schedule_func",
+    "explain_schedule", "noting_schedules", "report_of", "schedule_choices",
+    "schedule_func",
 ]  # fmt: skip

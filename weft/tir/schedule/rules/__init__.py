@@ -2,8 +2,17 @@
 
 from weft.tir.schedule.rules.knobs import Knob, Knobs
 from weft.tir.schedule.rules.record import Refusal, ScheduleRecord, noting_schedules
-from weft.tir.schedule.rules.select import schedule_func
+from weft.tir.schedule.rules.select import schedule_choices, schedule_func
 
 default_schedule = schedule_func
 
-__all__ = ["Knob", "Knobs", "Refusal", "ScheduleRecord", "default_schedule", "noting_schedules", "schedule_func"]
+__all__ = [
+    "Knob",
+    "Knobs",
+    "Refusal",
+    "ScheduleRecord",
+    "default_schedule",
+    "noting_schedules",
+    "schedule_choices",
+    "schedule_func",
+]

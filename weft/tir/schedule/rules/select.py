@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from weft.error import ScheduleError
 from weft.ir import show_text
@@ -30,7 +30,7 @@ from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, BlockRealize
 
-__all__ = ["schedule_func", "schedule_of"]
+__all__ = ["schedule_choices", "schedule_func", "schedule_of"]
 
 
 def schedule_func(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None) -> PrimFunc:
@@ -105,6 +105,23 @@ def schedule_of(
             with applying(GENERIC, ctx.record.function, block.name_hint):
                 schedule_generic(ctx, BlockRV(block.name_hint))
     return sch
+
+
+def schedule_choices(func: PrimFunc, target: TargetLike | None) -> Iterator[Schedule]:
+    """List the schedules that the rules have to offer: their own first, then each with one choice made otherwise."""
+    knobs = Knobs()
+    yield schedule_of(func, target, knobs)
+    for name, knob in knobs.asked.items():
+        for value in knob.candidates:
+            if value == knob.chosen:
+                continue
+            other = Knobs({name: value})
+            try:
+                sch = schedule_of(func, target, other)
+            except ScheduleError:
+                continue
+            if not other.unused():
+                yield sch
 
 
 Rule = Callable[[RuleContext, str], set[str]]

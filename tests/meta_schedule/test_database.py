@@ -1,0 +1,88 @@
+"""Databases of traces: what they keep, by what a module computes, and files."""
+
+import pytest
+
+import weft
+from weft import meta_schedule as ms
+from weft import te, tir
+from weft.meta_schedule.database import TuningRecord, Workload
+
+
+def product(n=16, name="C"):
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n), "k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name=name)
+    return te.create_prim_func([a, b, c])
+
+
+def split(func, factor, block="C"):
+    sch = tir.Schedule(func)
+    i, *_ = sch.get_loops(sch.get_block(block))
+    sch.split(i, [None, factor])
+    return sch
+
+
+def record(database, func, factor, seconds):
+    workload = database.commit_workload(weft.IRModule({"main": func}))
+    args = ms.arg_info.ArgInfo.from_prim_func(func)
+    return TuningRecord(split(func, factor).trace, workload, seconds, weft.target.Target("llvm"), args)
+
+
+@pytest.fixture(params=["memory", "json"])
+def database(request, tmp_path):
+    return ms.database.create(request.param, **({"work_dir": tmp_path} if request.param == "json" else {}))
+
+
+def test_the_fastest_record_is_found(database):
+    func = product()
+    for factor, seconds in ((2, [3.0, 5.0]), (4, [1.0]), (8, [2.0])):
+        database.commit_tuning_record(record(database, func, factor, seconds))
+    mod = weft.IRModule({"main": func})
+    workload = database.commit_workload(mod)
+    assert [r.run_secs for r in database.get_top_k(workload, 2)] == [[1.0], [2.0]]
+    assert len(database) == 3 and database.has_workload(mod)
+    assert not database.has_workload(weft.IRModule({"main": product(8)}))
+    sch = database.query_schedule(mod, weft.target.Target("llvm"))
+    weft.ir.assert_structural_equal(sch.mod, split(func, 4).mod)
+    with pytest.raises(ValueError, match="count"):
+        database.get_top_k(workload, -1)
+
+
+def test_blocks_may_have_other_names(database):
+    database.commit_tuning_record(record(database, product(), 4, [1.0]))
+    other = weft.IRModule({"main": product(name="D")})
+    sch = database.query_schedule(other, weft.target.Target("llvm"))
+    weft.ir.assert_structural_equal(sch.mod, split(product(name="D"), 4, "D").mod)
+
+
+def test_files_are_read_again(tmp_path):
+    database = ms.database.JSONDatabase(work_dir=tmp_path)
+    database.commit_tuning_record(record(database, product(), 4, [1.0]))
+    again = ms.database.JSONDatabase(tmp_path / "database_workload.json", tmp_path / "database_tuning_record.json")
+    (found,) = again.get_all_tuning_records()
+    assert found.run_secs[0].value == 1.0 and str(found.target).startswith("llvm")
+    assert str(found.trace) == str(split(product(), 4).trace)
+    assert [a.as_json() for a in found.args_info] == [["TENSOR", "float32", [16, 16]]] * 3
+    with pytest.raises(ValueError, match="no such database"):
+        ms.database.JSONDatabase(work_dir=tmp_path / "none", allow_missing=False)
+
+
+def test_databases_together():
+    slow, fast = ms.database.MemoryDatabase(), ms.database.MemoryDatabase()
+    slow.commit_tuning_record(record(slow, product(), 2, [2.0]))
+    fast.commit_tuning_record(record(fast, product(), 4, [1.0]))
+    mod, target = weft.IRModule({"main": product()}), weft.target.Target("llvm")
+    union, ordered = ms.database.UnionDatabase(slow, fast), ms.database.OrderedUnionDatabase(slow, fast)
+    assert union.query_tuning_record(mod, target).run_secs == [1.0]
+    assert ordered.query_tuning_record(mod, target).run_secs == [2.0]
+    pruned = ms.database.MemoryDatabase()
+    fast.dump_pruned(pruned)
+    assert len(pruned) == 1
+    with union:
+        assert ms.Database.current() is union
+
+
+def test_schedules_of_a_function():
+    database = ms.database.create(lambda sch: sch.compute_inline(sch.get_block("none")) if False else True)
+    found = database.query_tuning_record(weft.IRModule({"main": product()}), weft.target.Target("llvm"))
+    assert isinstance(found.workload, Workload) and len(found.trace) == 0

@@ -1,0 +1,106 @@
+"""Which state a workload gets: contexts that hold the best of log files."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from weft.auto_scheduler.loop_state import State
+from weft.auto_scheduler.measure_record import RecordReader
+
+__all__ = ["ApplyHistoryBest", "DispatchContext", "FallbackContext"]
+
+
+class DispatchContext:
+    """What is asked for the state of a workload inside ``with context:``."""
+
+    current: ClassVar[DispatchContext]
+
+    def __init__(self) -> None:
+        self._old_ctx: DispatchContext | None = getattr(DispatchContext, "current", None)
+
+    def query(self, target: Any, workload_key: str, has_complex_op: bool, dag: Any, func_name: str) -> State | None:
+        """Return the state of a workload; what a context does not know, the one around it is asked."""
+        found = self._query_inside(target, workload_key, func_name)
+        if found is not None:
+            return State(dag, found.transform_steps)
+        return self._old_ctx.query(target, workload_key, has_complex_op, dag, func_name) if self._old_ctx else None
+
+    def _query_inside(self, target: Any, workload_key: str, func_name: str) -> Any:
+        return None
+
+    def update(self, target: Any, workload_key: str, state: Any) -> None:
+        """Set the state of a workload."""
+
+    def __enter__(self) -> Self:
+        self._old_ctx = DispatchContext.current
+        DispatchContext.current = self
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        assert self._old_ctx is not None
+        DispatchContext.current = self._old_ctx
+
+
+class ApplyHistoryBest(DispatchContext):
+    """The best states of log files.
+
+    Parameters
+    ----------
+    records : str, (input, result) pairs, or a sequence of these
+    n_lines : int, optional
+        How many lines of a log count.
+    include_compatible : bool
+        Accepted; a workload's own records count.
+    """
+
+    def __init__(self, records: Any, n_lines: int | None = None, include_compatible: bool = False) -> None:
+        super().__init__()
+        self.best_by_targetkey: dict[Any, Any] = {}
+        self._best_user_defined: dict[Any, Any] = {}
+        self.load(records, n_lines)
+
+    def load(self, records: Any, n_lines: int | None = None) -> None:
+        """Take in records; of each workload the fastest is kept."""
+        if records is None:
+            return
+        pairs = zip(*RecordReader(records).read_lines(n_lines), strict=True) if isinstance(records, str) else records
+        for entry in pairs:
+            if isinstance(entry, str):
+                self.load(entry, n_lines)
+                continue
+            inp, res = entry
+            for key in ((k, inp.task.workload_key) for k in inp.task.target.kind.keys):
+                known = self.best_by_targetkey.get(key)
+                if res.error_no == 0 and (known is None or res.mean < known[1].mean):
+                    self.best_by_targetkey[key] = (inp, res)
+
+    def _query_inside(self, target: Any, workload_key: str, func_name: str) -> Any:
+        for key in ((k, workload_key) for k in target.kind.keys):
+            if key in self._best_user_defined:
+                return self._best_user_defined[key]
+            if key in self.best_by_targetkey:
+                return self.best_by_targetkey[key][0].state
+        return None
+
+    def update(self, target: Any, workload_key: str, state: Any) -> None:
+        """Set the state of a workload in place of what is recorded."""
+        for k in target.kind.keys:
+            self._best_user_defined[k, workload_key] = state
+
+
+class FallbackContext(DispatchContext):
+    """The outermost context: nothing is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory: dict[Any, Any] = {}
+
+    def _query_inside(self, target: Any, workload_key: str, func_name: str) -> Any:
+        return self.memory.get((str(target), workload_key))
+
+    def update(self, target: Any, workload_key: str, state: Any) -> None:
+        """Set the state of a workload."""
+        self.memory[str(target), workload_key] = state
+
+
+DispatchContext.current = FallbackContext()

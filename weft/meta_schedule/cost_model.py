@@ -1,0 +1,170 @@
+"""Cost models: guesses how fast schedules are, learned from measurements."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument
+from weft.ir import IntImm
+from weft.tir import For, ForKind
+from weft.tir.analysis import statements
+from weft.tune import BoostedTrees
+
+__all__ = ["CostModel", "PyCostModel", "RandomModel", "XGBModel", "create", "features_of"]
+
+
+class CostModel:
+    """Scores schedules; the larger, the faster."""
+
+    def load(self, path: str) -> None:
+        """Load what :meth:`save` wrote."""
+        raise NotImplementedError
+
+    def save(self, path: str) -> None:
+        """Save what was learned."""
+        raise NotImplementedError
+
+    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
+        """Learn from the times of candidates of a task."""
+        raise NotImplementedError
+
+    def predict(self, context: Any, candidates: Sequence[Any]) -> np.ndarray:
+        """Score candidates of a task."""
+        raise NotImplementedError
+
+    @staticmethod
+    def create(kind: str = "xgb", *args: Any, **kwargs: Any) -> CostModel:
+        """Make a model: ``"xgb"``, ``"random"`` or ``"none"``."""
+        return create(kind, *args, **kwargs)
+
+
+class PyCostModel(CostModel):
+    """A model written in Python."""
+
+
+class RandomModel(PyCostModel):
+    """Scores at random.
+
+    Parameters
+    ----------
+    seed : int, optional
+    path : str, optional
+        Where to load from.
+    max_range : int
+        Scores are below it.
+    """
+
+    def __init__(self, *, seed: int | None = None, path: str | None = None, max_range: int = 100) -> None:
+        self.random, self.max_range = np.random.RandomState(seed), max_range
+        if path is not None:
+            self.load(path)
+
+    @property
+    def random_state(self) -> Any:
+        """The state of the random numbers."""
+        return self.random.get_state()
+
+    def load(self, path: str) -> None:
+        """Load the state; only of trusted files."""
+        self.random.set_state(pickle.loads(Path(path).read_bytes()))
+
+    def save(self, path: str) -> None:
+        """Save the state."""
+        Path(path).write_bytes(pickle.dumps(self.random.get_state()))
+
+    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
+        """Learn nothing."""
+
+    def predict(self, context: Any, candidates: Sequence[Any]) -> np.ndarray:
+        """Score at random."""
+        return self.random.rand(len(candidates)) * self.max_range
+
+
+class XGBModel(PyCostModel):
+    """Boosted trees over the loops of schedules.
+
+    Parameters
+    ----------
+    extractor : object, optional
+        ``extract_from(context, candidates)`` returns arrays of numbers, in place of the loops.
+    num_warmup_samples : int
+        Until so many are measured, scores are random.
+    path : str, optional
+        Where to load from.
+    """
+
+    def __init__(
+        self, *, extractor: Any = None, num_warmup_samples: int = 100, path: str | None = None, **options: Any
+    ) -> None:
+        self.extractor, self.num_warmup_samples = extractor, num_warmup_samples
+        self.rows: list[np.ndarray] = []
+        self.keys: list[str] = []
+        self.costs: list[float] = []
+        self.model: BoostedTrees | None = None
+        if path is not None:
+            self.load(path)
+
+    def load(self, path: str) -> None:
+        """Load what :meth:`save` wrote; only of trusted files."""
+        self.rows, self.keys, self.costs, self.model = pickle.loads(Path(path).read_bytes())
+
+    def save(self, path: str) -> None:
+        """Save what was learned."""
+        Path(path).write_bytes(pickle.dumps((self.rows, self.keys, self.costs, self.model)))
+
+    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
+        """Learn; times count as shares of the fastest of their task."""
+        for row, res in zip(self._rows(context, candidates), results, strict=True):
+            secs = res.run_secs
+            self.rows.append(row)
+            self.keys.append(str(getattr(context, "task_name", "")))
+            self.costs.append(float(np.median(secs)) if secs else 1e10)
+        costs, keys, speed = np.array(self.costs), np.array(self.keys), np.zeros(len(self.costs))
+        for key in set(self.keys):
+            speed[keys == key] = costs[keys == key].min() / costs[keys == key]
+        self.model = BoostedTrees().fit(np.stack(self.rows), speed)
+
+    def predict(self, context: Any, candidates: Sequence[Any]) -> np.ndarray:
+        """Score candidates."""
+        if self.model is None or len(self.rows) < self.num_warmup_samples or not candidates:
+            return np.array([random.random() for _ in candidates])
+        return self.model.predict(np.stack(self._rows(context, candidates)))
+
+    def _rows(self, context: Any, candidates: Sequence[Any]) -> list[np.ndarray]:
+        if self.extractor is None:
+            return [features_of(c.sch.func) for c in candidates]
+        found = [
+            np.asarray(getattr(f, "numpy", lambda f=f: f)()) for f in self.extractor.extract_from(context, candidates)
+        ]
+        return [np.concatenate([f.sum(0), f.max(0)]) if f.size else np.zeros(2 * f.shape[-1]) for f in found]
+
+
+_LOOPS = 24
+
+
+def features_of(func: Any) -> np.ndarray:
+    """Describe a scheduled function by its loops: logarithms of extents, in order, and their sums by kind."""
+    row = np.zeros(_LOOPS + len(ForKind))
+    loops = [s for s in statements(func.body) if isinstance(s, For)]
+    for i, loop in enumerate(loops):
+        extent = np.log2(1 + loop.extent.value) if isinstance(loop.extent, IntImm) else 0.0
+        if i < _LOOPS:
+            row[i] = extent
+        row[_LOOPS + list(ForKind).index(loop.kind)] += extent
+    return row
+
+
+def create(kind: str = "xgb", *args: Any, **kwargs: Any) -> CostModel:
+    """Make a model: ``"xgb"``, ``"random"`` or ``"none"``."""
+    kinds: dict[str, Any] = {"xgb": XGBModel, "random": RandomModel}
+    if kind == "none":
+        return None  # type: ignore[return-value]
+    if kind not in kinds:
+        raise InvalidArgument(f"unknown cost model '{kind}'", expected=", ".join(kinds))
+    return kinds[kind](*args, **kwargs) if kind == "xgb" else RandomModel()

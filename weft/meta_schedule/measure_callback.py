@@ -1,0 +1,111 @@
+"""What becomes of each batch of measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.meta_schedule.database import TuningRecord
+
+__all__ = [
+    "AddToDatabase", "MeasureCallback", "PyMeasureCallback", "RemoveBuildArtifact", "UpdateCostModel", "create",
+]  # fmt: skip
+
+
+class MeasureCallback:
+    """Hears of every batch."""
+
+    def apply(
+        self,
+        task_scheduler: Any,
+        task_id: int,
+        measure_candidates: Sequence[Any],
+        builder_results: Sequence[Any],
+        runner_results: Sequence[Any],
+    ) -> None:
+        """Take a batch."""
+        raise NotImplementedError
+
+    @staticmethod
+    def create(kind: str = "default") -> Any:
+        """Make the usual callbacks, or one of them, such as ``"add-to-database"``."""
+        return create(kind)
+
+
+class PyMeasureCallback(MeasureCallback):
+    """A callback written in Python."""
+
+
+class AddToDatabase(MeasureCallback):
+    """Enters records; those that failed have a very long time."""
+
+    def apply(
+        self,
+        task_scheduler: Any,
+        task_id: int,
+        measure_candidates: Sequence[Any],
+        builder_results: Sequence[Any],
+        runner_results: Sequence[Any],
+    ) -> None:
+        """Enter a batch."""
+        database = task_scheduler.database_
+        context = task_scheduler.tasks_[task_id].ctx
+        workload = database.commit_workload(context.mod)
+        for candidate, result in zip(measure_candidates, runner_results, strict=True):
+            seconds = result.run_secs if result.error_msg is None and result.run_secs else [1e10]
+            database.commit_tuning_record(
+                TuningRecord(candidate.sch.trace, workload, seconds, context.target, candidate.args_info)
+            )
+
+
+class RemoveBuildArtifact(MeasureCallback):
+    """Deletes the files that builders made."""
+
+    def apply(
+        self,
+        task_scheduler: Any,
+        task_id: int,
+        measure_candidates: Sequence[Any],
+        builder_results: Sequence[Any],
+        runner_results: Sequence[Any],
+    ) -> None:
+        """Delete those of a batch."""
+        for result in builder_results:
+            if result.artifact_path:
+                path = Path(result.artifact_path)
+                with suppress(OSError):
+                    path.unlink()
+                    path.parent.rmdir()
+
+
+class UpdateCostModel(MeasureCallback):
+    """Teaches the cost model."""
+
+    def apply(
+        self,
+        task_scheduler: Any,
+        task_id: int,
+        measure_candidates: Sequence[Any],
+        builder_results: Sequence[Any],
+        runner_results: Sequence[Any],
+    ) -> None:
+        """Teach a batch."""
+        if task_scheduler.cost_model_ is not None:
+            context = task_scheduler.tasks_[task_id].ctx
+            task_scheduler.cost_model_.update(context, measure_candidates, runner_results)
+
+
+def create(kind: str = "default") -> Any:
+    """Make the usual callbacks, or one of them by name."""
+    kinds = {
+        "add-to-database": AddToDatabase, "update-cost-model": UpdateCostModel,
+        "remove-build-artifact": RemoveBuildArtifact,
+    }  # fmt: skip
+    if kind == "default":
+        return [made() for made in kinds.values()]
+    if kind not in kinds:
+        raise InvalidArgument(f"unknown callback '{kind}'", expected=", ".join(kinds))
+    return kinds[kind]()

@@ -1,0 +1,42 @@
+"""Postprocessors: what is done to a schedule when all is decided; each says whether the schedule is good."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from weft.ir import IntImm
+from weft.tir import For, PrimFunc
+from weft.tir.analysis import statements
+from weft.tir.schedule import Schedule
+
+__all__ = ["DisallowDynamicLoop", "Postproc", "PyPostproc"]
+
+
+class Postproc:
+    """Postprocesses: ``apply(sch)`` returns False where the schedule is not to be measured."""
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        """Hear of the task."""
+
+    def apply(self, sch: Schedule) -> bool:
+        """Postprocess a schedule."""
+        raise NotImplementedError
+
+    def clone(self) -> Any:
+        """Return a copy."""
+        return copy.copy(self)
+
+
+class PyPostproc(Postproc):
+    """A postprocessor written in Python."""
+
+
+class DisallowDynamicLoop(Postproc):
+    """Refuses schedules with a loop whose extent is no constant."""
+
+    def apply(self, sch: Schedule) -> bool:
+        """Whether all extents are constants."""
+        functions = [f for _, f in sch.mod.items() if isinstance(f, PrimFunc)]
+        loops = [s for f in functions for s in statements(f.body) if isinstance(s, For)]
+        return all(isinstance(loop.extent, IntImm) for loop in loops)

@@ -1,0 +1,168 @@
+"""Design spaces: which schedules of a module there are to choose from."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import IRModule
+from weft.meta_schedule.arg_info import entry_of
+from weft.meta_schedule.schedule_rule import ScheduleRule
+from weft.tir.analysis import blocks_in
+from weft.tir.schedule import Schedule, Trace, schedule_choices
+
+__all__ = [
+    "PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create",
+]  # fmt: skip
+
+
+class SpaceGenerator:
+    """Makes design spaces.
+
+    Parameters
+    ----------
+    sch_rules : "from-target" or sequence of ScheduleRule
+        ``"from-target"``: the rules that schedule kernels of this target.
+    postprocs : "from-target" or sequence of postprocessors
+        Applied behind; each says whether the schedule is good.
+    mutator_probs : "from-target" or mapping of mutators to numbers
+    """
+
+    def __init__(
+        self, sch_rules: Any = "from-target", postprocs: Any = "from-target", mutator_probs: Any = "from-target"
+    ) -> None:
+        self.sch_rules = None if sch_rules == "from-target" else list(sch_rules or ())
+        self.postprocs = [] if postprocs in ("from-target", None) else list(postprocs)
+        self.mutator_probs: Mapping[Any, float] = {} if mutator_probs in ("from-target", None) else dict(mutator_probs)
+        self.context: Any = None
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        """Hear of the task."""
+        self.context = context
+        for part in (*(self.sch_rules or ()), *self.postprocs, *self.mutator_probs):
+            part._initialize_with_tune_context(context)
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Return the schedules to begin with; what they draw is drawn anew for each candidate."""
+        raise NotImplementedError
+
+    def clone(self) -> Any:
+        """Return a copy."""
+        return copy.copy(self)
+
+    @staticmethod
+    def create(kind: Any = "post-order-apply", *args: Any, **kwargs: Any) -> SpaceGenerator:
+        """Make a generator: ``"post-order-apply"``, ``"union"``, or of a function that schedules."""
+        return create(kind, *args, **kwargs)
+
+
+class PySpaceGenerator(SpaceGenerator):
+    """A generator written in Python, which defines how it hears of the task and what it generates."""
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        raise NotImplementedError
+
+
+class ScheduleFn(SpaceGenerator):
+    """The schedules of a function of the user's.
+
+    Parameters
+    ----------
+    sch_fn : callable
+        ``sch_fn(sch)`` schedules in place, or returns a schedule or several.
+    """
+
+    def __init__(self, sch_fn: Callable[[Schedule], Any], **kwargs: Any) -> None:
+        super().__init__(**{"sch_rules": [], **kwargs})
+        self.sch_fn = sch_fn
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Call the function."""
+        sch = Schedule(mod)
+        made = self.sch_fn(sch)
+        if made is None:
+            return [sch]
+        found = [made] if isinstance(made, Schedule) else list(made)
+        if not all(isinstance(s, Schedule) for s in found):
+            raise InvalidArgument("a schedule function returns schedules, or nothing", found=repr(made))
+        return found
+
+
+class PostOrderApply(SpaceGenerator):
+    """The schedules of rules, block after block; by default of the rules that compilation uses, with all their choices.
+
+    Parameters
+    ----------
+    f_block_filter : callable, optional
+        Says of a block whether rules of the user's are applied to it.
+    """
+
+    def __init__(self, f_block_filter: Callable[[Any], bool] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.f_block_filter = f_block_filter
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Apply the rules; the first schedule is the one that compilation would choose."""
+        if self.sch_rules is None:
+            target = self.context.target if self.context is not None else None
+            return [_replayed(mod, s) for s in schedule_choices(entry_of(mod), target)]
+        spaces = [Schedule(mod)]
+        names = [b.name_hint for b in blocks_in(entry_of(mod).body)]
+        for name in reversed(names):
+            for rule in self.sch_rules:
+                spaces = [new for sch in spaces for new in self._applied(rule, sch, name)]
+        return spaces
+
+    def _applied(self, rule: ScheduleRule, sch: Schedule, name: str) -> list[Schedule]:
+        if name not in sch.state.block_names():  # it was inlined
+            return [sch]
+        block = sch.get_block(name)
+        if self.f_block_filter is not None and not self.f_block_filter(sch.get(block)):
+            return [sch]
+        return list(rule.apply(sch, block))
+
+
+def _replayed(mod: IRModule, sch: Schedule) -> Schedule:
+    """Make a function's schedule one of its module."""
+    new = Schedule(mod)
+    sch.trace.apply_to_schedule(new)
+    return new
+
+
+class SpaceGeneratorUnion(SpaceGenerator):
+    """The schedules of several generators together."""
+
+    def __init__(self, space_generators: Sequence[SpaceGenerator], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.space_generators = list(space_generators)
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        """Hear of the task."""
+        super()._initialize_with_tune_context(context)
+        for g in self.space_generators:
+            g._initialize_with_tune_context(context)
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Ask each."""
+        return [s for g in self.space_generators for s in g.generate_design_space(mod)]
+
+
+def create(kind: Any = "post-order-apply", *args: Any, **kwargs: Any) -> SpaceGenerator:
+    """Make a generator: ``"post-order-apply"``, ``"union"``, or of a function that schedules."""
+    if callable(kind):
+        return ScheduleFn(kind, *args, **kwargs)
+    kinds: dict[str, Any] = {"post-order-apply": PostOrderApply, "union": SpaceGeneratorUnion}
+    if kind not in kinds:
+        raise InvalidArgument(f"unknown space generator '{kind}'", expected=", ".join(kinds))
+    return kinds[kind](*args, **kwargs)
+
+
+def without_decisions(trace: Trace) -> Trace:
+    """Return a trace whose draws are drawn anew."""
+    fresh = Trace(trace.insts)
+    for i, inst in enumerate(fresh.insts):
+        if inst.decision is not None:
+            fresh.insts[i] = type(inst)(inst.kind, inst.args, inst.kwargs, inst.outputs, None)
+    return fresh
