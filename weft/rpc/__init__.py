@@ -1,1 +1,3 @@
-"""Remote calls: a session with a server on another machine, over TVM's wire protocol."""
+"""Remote calls: sessions with servers on other machines, over TVM's wire protocol."""
+
+from weft.rpc.client import LocalSession, PopenSession, RPCSession, TrackerSession, connect, connect_tracker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm_ffi
@@ -38,6 +39,9 @@ class Device:
 
     kDLCPU = 1
     kDLCUDA = 2
+
+    allocate: Callable[[tuple[int, ...], str, str | None], Any] | None = None
+    """Makes a tensor of a shape, dtype and memory scope, where the native runtime cannot: on other machines."""
 
     def __init__(self, device_type: str | int | Any, device_id: int = 0) -> None:
         if isinstance(device_type, str):
