@@ -1,19 +1,16 @@
 """Channels: whole packets over a connected socket, a TLS connection or a pair of pipes.
 
 A packet that fits the buffer is one read; of a larger one the head comes first, so that the elements of a tensor are
-read to where the tensor lies. Answers come soon after questions, so whoever waits looks again and again for some
-microseconds before it sleeps: to be woken costs more than most calls.
+read to where the tensor lies.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import ssl
 import struct
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +18,11 @@ import numpy as np
 from weft.error import RPCError
 from weft.rpc.codec import malformed
 
-__all__ = ["MAX_MESSAGE_BYTES", "Channel", "Packet", "PipeChannel", "SocketChannel", "channel_of"]
+__all__ = ["MAX_MESSAGE_BYTES", "Channel", "Packet", "PipeChannel", "SocketChannel"]
 
 MAX_MESSAGE_BYTES = 8 << 30
 _BUFFER_BYTES = 1 << 16
 _HEAD_BYTES = 4096  # what precedes the elements in a copy is shorter
-_PATIENCE_NS = 60_000
 _LENGTH = struct.Struct("<Q")
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
 
@@ -157,18 +153,8 @@ class SocketChannel(Channel):
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._recv_into = sock.recv_into
-        self._patience = _PATIENCE_NS if (os.cpu_count() or 1) > 1 else 0
 
     def _read(self, view: memoryview) -> int:
-        if self._patience:
-            receive, dont_wait = self._recv_into, socket.MSG_DONTWAIT
-            end = perf_counter_ns() + self._patience
-            while True:
-                try:
-                    return receive(view, 0, dont_wait)
-                except BlockingIOError:
-                    if perf_counter_ns() > end:
-                        break
         return self._recv_into(view)
 
     def send(self, *parts: Any) -> None:
@@ -181,13 +167,6 @@ class SocketChannel(Channel):
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
-
-
-class TlsChannel(SocketChannel):
-    """Packets over a TLS connection."""
-
-    def _read(self, view: memoryview) -> int:
-        return self._recv_into(view)
 
 
 class PipeChannel(Channel):
@@ -213,8 +192,3 @@ class PipeChannel(Channel):
             with suppress(OSError):
                 os.close(end)
         self._reads = self._writes = -1
-
-
-def channel_of(sock: socket.socket, max_bytes: int = MAX_MESSAGE_BYTES) -> SocketChannel:
-    """The channel for a connected socket."""
-    return (TlsChannel if isinstance(sock, ssl.SSLSocket) else SocketChannel)(sock, max_bytes)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
 from weft.rpc.base import TrackerCode
-from weft.rpc.channel import Channel, PipeChannel, channel_of
+from weft.rpc.channel import Channel, PipeChannel, SocketChannel
 from weft.rpc.endpoint import LocalLink
 from weft.rpc.folder import Folder
 from weft.rpc.remote import RemoteDevice, RemoteEndpoint, RemoteFunction, RemoteModule
@@ -264,7 +264,7 @@ def _open(url: str, port: int, key: str, secret: Secret | None, tls: Tls) -> Cha
     except BaseException:
         sock.close()
         raise
-    return channel_of(sock)
+    return SocketChannel(sock)
 
 
 def _through(url: str, port: int, key: str = "", _logging: bool = False, *constructor: Any) -> Channel:
