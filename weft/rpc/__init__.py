@@ -7,6 +7,7 @@ session, with `memory`, `folder`, `functions`, `machine`), `endpoint` and `remot
 
 from typing import Any
 
+import weft.ffi  # isort: skip - loads tvm_ffi, without what it would load besides
 from weft.rpc import base, client, proxy, server, testing, tracker
 from weft.rpc.client import LocalSession, PopenSession, RPCSession, TrackerSession, connect, connect_tracker
 from weft.rpc.server import Server

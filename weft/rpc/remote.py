@@ -15,7 +15,7 @@ import numpy as np
 import tvm_ffi
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ffi import PackedFunc, convert_func
+from weft.ffi import PackedFunc, builtin, convert_func
 from weft.rpc.base import RPC_SESS_MASK
 from weft.rpc.codec import (
     FunctionHandle,
@@ -283,7 +283,7 @@ def _function(endpoint: Endpoint, handle: int) -> RemoteFunction:
     return out
 
 
-_same: Callable[[Any], Any] = tvm_ffi.get_global_func("testing.echo")
+_same = builtin("copy").plain
 
 
 class RPCObjectRef:
