@@ -19,6 +19,7 @@ _LAZY: dict[str, str] = {
     "cli": "",
     "driver": "",
     "error": "",
+    "exec": "",
     "ffi": "",
     "frontend": "",
     "ir": "",

@@ -126,12 +126,14 @@ class Endpoint:
             try:
                 self._send(*parts)
                 return self._answer(into)
-            except OSError as e:
-                self.close()
-                raise RPCError("the connection was lost", where=self.name, found=str(e)) from e
             except codec.Malformed:
                 self.close()
                 raise
+            except RPCError:  # it may be an OSError, too: of a file of the server's
+                raise
+            except OSError as e:
+                self.close()
+                raise RPCError("the connection was lost", where=self.name, found=str(e)) from e
             finally:
                 self._depth -= 1
                 if self._released and not self._depth and not self.closed:

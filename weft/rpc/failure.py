@@ -68,4 +68,5 @@ def _combined(known: type[Exception]) -> type[RPCError]:
         made("")
     except Exception:  # classes whose layouts or arguments do not go together
         return RPCError
+    tvm_ffi.core.ERROR_TYPE_TO_NAME[made] = known.__name__  # so that it keeps its kind across native functions, too
     return made

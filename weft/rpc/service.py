@@ -134,11 +134,11 @@ class Service:
                     self._pass_on(request)
                 else:
                     self._serve(request)
-            except ConnectionError:
-                break
-            except RPCError as e:
+            except RPCError as e:  # before ConnectionError, which it may be, too
                 with suppress(ConnectionError):
                     self.link.send(packet(RPCCode.EXCEPTION, encode([error_text(e)])))
+                break
+            except ConnectionError:
                 break
         self.close()
 
