@@ -72,7 +72,7 @@ class _Proxying:
             peer.write(base.number(refusal))
             return
         if peer.other is None:
-            yield 1 << 62  # nobody sends anything before both are there; it ends with the connection
+            yield 1  # who sends something before the other is there is sent away
 
     def _match(self, side: str, key: str, came: _Waiting) -> int | None:
         """Bring a server and a client together, or let one wait; the code of a refusal, or None."""
