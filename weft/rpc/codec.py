@@ -278,6 +278,8 @@ def read_tensor(body: Bytes, at: int) -> tuple[WireTensor, int]:
     if not 0 <= rank <= _MAX_RANK:
         raise malformed(f"a tensor of rank {rank}")
     shape = struct.unpack_from(f"<{rank}q", body, at)
+    if rank and min(shape) < 0:
+        raise malformed(f"a tensor of shape {shape}")
     at += 8 * rank
     (offset,) = _U64.unpack_from(body, at)
     return WireTensor(data, WireDevice(kind, index), _dtype_name(dtype), shape, offset), at + 8

@@ -71,8 +71,6 @@ class Memory:
             if wire.device != self.device:
                 raise InvalidArgument("a tensor lies on another device", expected=str(Device(*self.device)),
                                       found=str(Device(*wire.device)))  # fmt: skip
-            if any(d < 0 for d in shape):
-                raise InvalidArgument("a tensor has a negative dimension", found=str(shape))
             size = element_bytes(dtype, math.prod(shape))
             base = self.whole if offset == 0 and size == self.size else self._part(offset, size)
             self._seen = (key, _view(base, shape, dtype))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch, own_errors
 from weft.ffi import PackedFunc, builtin, convert_func
 from weft.rpc.base import RPC_SESS_MASK
 from weft.rpc.codec import (
@@ -229,7 +229,8 @@ class RemoteTensor(Tensor):
         return self._converted()
 
     def _converted(self) -> np.ndarray[Any, Any]:
-        out = np.empty(self.shape, numpy_dtype(self.dtype))
+        with own_errors("fetching a tensor"):
+            out = np.empty(self.shape, numpy_dtype(self.dtype))
         if out.nbytes != self.handle.n_bytes:
             raise DTypeMismatch(f"NumPy has no elements of {self.dtype}", help="copy it to a tensor of this process")
         if out.nbytes:

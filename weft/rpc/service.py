@@ -400,8 +400,6 @@ class Service:
     def _allocate_tensor(self, like: WireTensor, scope: str | None) -> Opaque:
         if scope not in (None, "", "global"):
             raise InvalidArgument("unknown memory scope", expected="'global'", found=repr(scope))
-        if any(d < 0 for d in like.shape):
-            raise InvalidArgument("a tensor has a negative dimension", found=str(like.shape))
         return self._allocate(like.device, codec.element_bytes(like.dtype, math.prod(like.shape)))
 
     def _copy_among(self, source: WireTensor, target: WireTensor, _stream: Any) -> None:
