@@ -31,5 +31,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("with_minrpc", "minrpc"):
-        raise AttributeError(f"weft.rpc has no '{name}': Weft's server is Python; PopenSession runs servers that are not")
+        raise AttributeError(
+            f"weft.rpc has no '{name}': Weft's server is Python; PopenSession runs servers that are not"
+        )
     raise AttributeError(f"module 'weft.rpc' has no attribute '{name}'")

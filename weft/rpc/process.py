@@ -129,7 +129,9 @@ def configure_logging(name: str, silent: bool) -> logging.Logger:
     logger = logging.getLogger(name)
     if not logger.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        handler.setFormatter(
+            logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
+        )
         logger.addHandler(handler)
     logger.propagate = False
     logger.setLevel(logging.ERROR if silent else logging.INFO)

@@ -33,7 +33,15 @@ from weft.rpc.machine import RemoteVirtualMachine
 from weft.runtime import BenchmarkResult, Device, Module, Tensor, empty, numpy_dtype, tensor
 from weft.runtime.module import MissingFunction
 
-__all__ = ["RPCObjectRef", "RemoteDevice", "RemoteFunction", "RemoteModule", "RemoteEndpoint", "RemoteTensor", "global_function"]
+__all__ = [
+    "RPCObjectRef",
+    "RemoteDevice",
+    "RemoteFunction",
+    "RemoteModule",
+    "RemoteEndpoint",
+    "RemoteTensor",
+    "global_function",
+]
 
 
 class RemoteEndpoint(Endpoint):
