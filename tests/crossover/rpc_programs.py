@@ -1,4 +1,4 @@
-"""A client and servers of remote calls, of Weft or Apache TVM: ``rpc_programs.py weft|tvm serve|track|proxy|use|bench``.
+"""Remote calls by Weft or Apache TVM: ``rpc_programs.py weft|tvm serve|track|proxy|use|bench``.
 
 ``serve`` and the like print where they listen and go on until their input ends.
 """

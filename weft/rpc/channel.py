@@ -91,7 +91,7 @@ class Channel(ABC):
         if not packet.rest:
             return packet.head
         head = len(packet.head)
-        out = memoryview(np.empty(head + packet.rest, np.uint8)).cast("B")
+        out = np.empty(head + packet.rest, np.uint8).data
         out[:head] = packet.head
         self.read_rest(out[head:])
         return out

@@ -247,7 +247,7 @@ def _open(url: str, port: int, key: str, secret: Secret | None, tls: Tls) -> Cha
         if secret is not None:
             if code == base.RPC_CODE_SUCCESS:
                 raise RPCError("the server asks for no secret, so it may not be the one that is meant",
-                               where=f"{url}:{port}", help="connect without secret=, or give the server one")  # fmt: skip
+                               where=f"{url}:{port}", help="connect without secret=")  # fmt: skip
             if code == base.RPC_CODE_CHALLENGE:
                 prove(sock, secret, name)
                 (code,) = struct.unpack("<i", base.recvall(sock, 4))

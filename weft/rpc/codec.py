@@ -123,7 +123,7 @@ class WireDevice(NamedTuple):
     """A device of the serving side."""
 
     kind: int
-    index: int
+    number: int
 
 
 class WireTensor(NamedTuple):

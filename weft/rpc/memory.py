@@ -91,7 +91,7 @@ class Memory:
         """The bytes, of memory on the CPU."""
         if self._bytes is None:
             flat = _view(self.whole, (self.size,), "uint8")
-            self._bytes = memoryview(np.from_dlpack(flat)).cast("B") if self.size else memoryview(bytearray())
+            self._bytes = np.from_dlpack(flat).data.cast("B") if self.size else memoryview(bytearray())
         return self._bytes
 
     def readable(self, wire: WireTensor, size: int) -> memoryview:
@@ -101,7 +101,7 @@ class Memory:
             return self._all()[wire.byte_offset : wire.byte_offset + size]
         here = empty((self.size,), "uint8")
         _copy(_view(self.whole, (self.size,), "uint8"), here.handle)
-        return memoryview(here.numpy()).cast("B")[wire.byte_offset : wire.byte_offset + size]
+        return here.numpy().data[wire.byte_offset : wire.byte_offset + size]
 
     @contextmanager
     def writable(self, wire: WireTensor, size: int) -> Generator[memoryview]:
@@ -114,5 +114,5 @@ class Memory:
         here, flat = empty((self.size,), "uint8"), _view(self.whole, (self.size,), "uint8")
         if size != self.size:
             _copy(flat, here.handle)
-        yield memoryview(here.numpy()).cast("B")[start:end]
+        yield here.numpy().data[start:end]
         _copy(here.handle, flat)

@@ -56,6 +56,9 @@ class RemoteEndpoint(Endpoint):
         return _outgoing(self, value)
 
 
+_ATTRIBUTES = {1: 1, 10: 2, 8: 3, 13: 6, 16: 7}  # CUDA's numbers of device attributes, and the protocol's
+
+
 class RemoteDevice(Device):
     """A device of the machine that a session is with."""
 
@@ -87,13 +90,19 @@ class RemoteDevice(Device):
     def _attribute_there(self, number: int) -> Any:
         return self.endpoint.system(RPCCode.DEV_GET_ATTR, self.there, number)
 
-    max_threads_per_block = property(lambda self: self._attribute_there(1), doc="Most threads of a block.")
-    warp_size = property(lambda self: self._attribute_there(2), doc="Threads that run in step.")
-    max_shared_memory_per_block = property(lambda self: self._attribute_there(3), doc="Bytes a block may share.")
-    compute_version = property(lambda self: self._attribute_there(4), doc="Compute capability.")
-    device_name = property(lambda self: self._attribute_there(5), doc="The maker's name.")
-    max_clock_rate = property(lambda self: self._attribute_there(6), doc="Highest clock, in kHz.")
-    multi_processor_count = property(lambda self: self._attribute_there(7), doc="Number of multiprocessors.")
+    def _attribute(self, number: int) -> int | None:
+        """One of CUDA's device attributes, by its number in the protocol."""
+        return self._attribute_there(_ATTRIBUTES[number])
+
+    @property
+    def compute_version(self) -> str | None:
+        """Compute capability, ``"9.0"``."""
+        return self._attribute_there(4)
+
+    @property
+    def device_name(self) -> str | None:
+        """The maker's name of the GPU."""
+        return self._attribute_there(5)
 
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""
@@ -242,7 +251,7 @@ class RemoteTensor(Tensor):
         if out.nbytes != self.handle.n_bytes:
             raise DTypeMismatch(f"NumPy has no elements of {self.dtype}", help="copy it to a tensor of this process")
         if out.nbytes:
-            view = memoryview(out.reshape(-1).view(np.uint8)).cast("B")
+            view = out.reshape(-1).view(np.uint8).data
             self.handle.device.endpoint.copy_from(self.handle.wire, view)
         return out
 
@@ -268,7 +277,7 @@ class RemoteTensor(Tensor):
 class RemoteFunction(PackedFunc):
     """A function of another machine."""
 
-    __slots__ = ("endpoint", "handle", "_owner")
+    __slots__ = ("_owner", "endpoint", "handle")
     endpoint: Endpoint
     handle: int
     _owner: _Owner
@@ -317,13 +326,17 @@ class RemoteModule(Module):
 
     __slots__ = ("_owner", "endpoint", "module_handle")
 
-    kind = "rpc"
-    type_key = "rpc"
-
     def __init__(self, endpoint: Endpoint, handle: int = 0) -> None:
         self.endpoint, self.module_handle = endpoint, handle
         self._owner = _Owner(endpoint, RPCCode.FREE_HANDLE, Opaque(handle)) if handle else None
         self._entry = None
+
+    @property
+    def kind(self) -> str:
+        """``"rpc"``, whatever it is there."""
+        return "rpc"
+
+    type_key = kind
 
     def __tvm_ffi_object__(self) -> Any:
         """Functions of this process do not take it."""

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import weft.rpc.functions
-import weft.rpc.testing
+import weft.rpc.testing  # noqa: F401 - and what tests ask for
 from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
 from weft.rpc.base import TrackerCode
@@ -35,7 +35,7 @@ from weft.rpc.process import ServingProcess, configure_logging, standard_input
 from weft.rpc.service import Limits, Service
 from weft.rpc.trust import NONCE_BYTES, PROOF_BYTES, nonce, proof, server_tls, verified
 
-__all__ = ["MAX_SESSIONS", "Options", "Server", "serve"]
+__all__ = ["MAX_SESSIONS", "Options", "Server", "_server_env", "serve"]
 
 MAX_SESSIONS = 32
 _PING_SECONDS = 2.0

@@ -520,7 +520,7 @@ def _object_argument(service: Service, handle: int) -> Any:
 
 _NATIVE: dict[type, Callable[[Service, Any], Any]] = {
     WireTensor: Service.tensor,
-    WireDevice: lambda _, v: tvm_ffi.Device(v.kind, v.index),
+    WireDevice: lambda _, v: tvm_ffi.Device(v.kind, v.number),
     codec.FunctionHandle: _function_argument,
     codec.ModuleHandle: _module_argument,
     codec.ObjectHandle: _object_argument,

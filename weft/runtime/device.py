@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tvm_ffi
@@ -40,9 +39,6 @@ class Device:
     kDLCPU = 1
     kDLCUDA = 2
 
-    allocate: Callable[[tuple[int, ...], str, str | None], Any] | None = None
-    """Makes a tensor of a shape, dtype and memory scope, where the native runtime cannot: on other machines."""
-
     def __init__(self, device_type: str | int | Any, device_id: int = 0) -> None:
         if isinstance(device_type, str):
             kind, _, index = device_type.partition(":")
@@ -73,6 +69,10 @@ class Device:
         if self.device_type == Device.kDLCUDA:
             return 0 <= self.device_id < _cuda("count")()
         return self.device_type == Device.kDLCPU and self.device_id == 0
+
+    def allocate(self, shape: tuple[int, ...], dtype: str, mem_scope: str | None) -> Any:
+        """Make a tensor where the native runtime does not reach, on other machines; None where it does."""
+        return None
 
     def sync(self, stream: int | None = None) -> None:
         """Wait until all work on the device, or on one of its streams, is done; the CPU has none outstanding."""

@@ -306,8 +306,9 @@ def empty(
     dims = (int(shape),) if isinstance(shape, int) else tuple(int(d) for d in shape)
     name = _ML_DTYPES.get(dtype) if isinstance(dtype, np.dtype) else None
     name = name or str(np.dtype(dtype) if isinstance(dtype, type) else dtype)
-    if isinstance(device, Device) and device.allocate is not None:
-        return device.allocate(dims, name, mem_scope)
+    made = device.allocate(dims, name, mem_scope) if isinstance(device, Device) else None
+    if made is not None:
+        return made
     if mem_scope not in (None, "global"):
         raise InvalidArgument("unknown memory scope", expected="'global'", found=repr(mem_scope))
     kind, index = (1, 0) if device is None else Device(device).__dlpack_device__()
