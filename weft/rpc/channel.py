@@ -60,6 +60,11 @@ class Channel(ABC):
     def close(self) -> None:
         """Close the connection."""
 
+    def exchange(self, *parts: Any) -> Packet | None:
+        """Send bytes and read the next packet."""
+        self.send(*parts)
+        return self.packet()
+
     def packet(self) -> Packet | None:
         """Read the next packet, of a large one the head; None where the other side closed instead.
 
@@ -167,6 +172,23 @@ class SocketChannel(Channel):
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
+
+
+    def exchange(self, *parts: Any) -> Packet | None:
+        """Send bytes and read the next packet; the two calls follow each other, so that the other side runs meanwhile."""
+        if self._start != self._end:
+            return super().exchange(*parts)
+        self._start = 0
+        sendall = self.socket.sendall
+        for part in parts:
+            sendall(part)
+        self._end = end = self._recv_into(self._buffer)
+        if end >= 12:
+            (size,) = _LENGTH.unpack_from(self._buffer)
+            if size + 8 == end:
+                self._start = end
+                return Packet(self._buffer[8:end], 0)
+        return self.packet()
 
 
 class PipeChannel(Channel):

@@ -342,6 +342,10 @@ def decode(body: Bytes, at: int) -> list[Any]:
             raise malformed(f"{count} values in {len(body) - at} bytes")
         for _ in range(count):
             (kind,) = _I32.unpack_from(body, at)
+            if kind == 1:  # most values
+                values.append(_I64.unpack_from(body, at + 4)[0])
+                at += 12
+                continue
             read = _DECODERS.get(kind)
             if read is None:
                 if not (kind >= TypeIndex.OBJECT or kind in (TypeIndex.SMALL_STR, TypeIndex.SMALL_BYTES)):

@@ -7,6 +7,7 @@ and its answer is read before the next one.
 from __future__ import annotations
 
 import itertools
+import struct
 import threading
 import weakref
 from collections import deque
@@ -22,6 +23,7 @@ from weft.rpc.service import Service
 
 __all__ = ["Endpoint", "LocalLink"]
 
+_CODE, _HANDLE = struct.Struct("<i"), struct.Struct("<Q")
 _MAX_OWED = 128  # answers that nobody has read yet lie in the socket's buffer
 _MAX_REMOTE_SESSIONS = 1 << 15  # device types are 32 bits
 _numbers: set[int] = set()
@@ -31,6 +33,7 @@ _numbers_lock = threading.Lock()
 class _Link(Protocol):
     def send(self, *parts: Any) -> None: ...
     def packet(self) -> Packet | None: ...
+    def exchange(self, *parts: Any) -> Packet | None: ...
     def whole(self, packet: Packet) -> memoryview: ...
     def read_rest(self, view: memoryview) -> None: ...
     def skip(self, size: int) -> None: ...
@@ -83,7 +86,7 @@ class Endpoint:
 
     def call(self, handle: int, args: Sequence[Any]) -> Any:
         """Call a function of the server with values of the wire."""
-        values = self._ask(packet(RPCCode.CALL_FUNC, handle.to_bytes(8, "little"), encode(args)))
+        values = self._ask(packet(RPCCode.CALL_FUNC, _HANDLE.pack(handle), encode(args)))
         if len(values) < 2:
             raise codec.malformed("a result without a value")
         return self.wrap(values)
@@ -124,8 +127,11 @@ class Endpoint:
                 self._flush()
             self._depth += 1
             try:
+                if not self._owed:
+                    return self._next_answer(into, True, self._exchange(*parts))
                 self._send(*parts)
-                return self._answer(into)
+                self._settle()
+                return self._next_answer(into, True)
             except codec.Malformed:
                 self.close()
                 raise
@@ -162,23 +168,26 @@ class Endpoint:
         while self._owed:
             self._next_answer()
 
-    def _answer(self, into: memoryview | None) -> list[Any]:
-        """The answer to the last question; those to earlier ones, which nobody waited for, come before."""
-        if self._owed:
-            self._settle()
-        return self._next_answer(into, last=True)
+    def _exchange(self, *parts: Any) -> Packet | None:
+        try:
+            return self.link.exchange(*parts)
+        except (BrokenPipeError, ConnectionResetError):
+            return self.link.packet()  # as in `_send`
 
-    def _next_answer(self, into: memoryview | None = None, last: bool = False) -> list[Any]:
+    def _next_answer(
+        self, into: memoryview | None = None, last: bool = False, reply: Packet | None = None
+    ) -> list[Any]:
+        """The next answer, of which `reply` is the packet where it was read already; questions are answered before."""
         while True:
-            reply = self.link.packet()
+            reply = reply or self.link.packet()
             if reply is None:
                 self.close()
                 raise RPCError("the server closed the connection", where=self.name)
-            code = int.from_bytes(reply.head[:4], "little")
-            if code in (RPCCode.CALL_FUNC, RPCCode.FREE_HANDLE):
-                self._serve(code, reply)
-                continue
-            break
+            (code,) = _CODE.unpack_from(reply.head)
+            if code != RPCCode.CALL_FUNC and code != RPCCode.FREE_HANDLE:
+                break
+            self._serve(code, reply)
+            reply = None
         if not last:
             self._owed -= 1
         if code == RPCCode.COPY_ACK:
@@ -312,6 +321,11 @@ class LocalLink:
         """The next packet of the service."""
         return Packet(self._back.replies.popleft(), 0)
 
+    def exchange(self, *parts: Any) -> Packet:
+        """Take a packet; the answer."""
+        self.send(*parts)
+        return self.packet()
+
     def whole(self, packet: Packet) -> memoryview:
         """All of a packet."""
         return packet.head
@@ -341,6 +355,11 @@ class _Back:
         serve = self.serve()
         assert serve is not None
         serve(int.from_bytes(body[:4], "little"), Packet(body, 0))
+
+    def exchange(self, *parts: Any) -> Packet:
+        """Let the client answer a question; its answer."""
+        self.send(*parts)
+        return self.packet()
 
     def packet(self) -> Packet:
         """The client's answer."""

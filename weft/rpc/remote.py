@@ -285,7 +285,7 @@ class RemoteFunction(PackedFunc):
     def __call__(self, *args: Any) -> Any:
         """Call the function there."""
         endpoint = self.endpoint
-        return endpoint.call(self.handle, [_outgoing(endpoint, a) for a in args])
+        return endpoint.call(self.handle, [a if type(a) in _PLAIN else _outgoing(endpoint, a) for a in args])
 
 
 def _function(endpoint: Endpoint, handle: int) -> RemoteFunction:
@@ -466,6 +466,8 @@ def global_function(endpoint: Endpoint, name: str) -> RemoteFunction | None:
 def _wrap(endpoint: Endpoint, values: Sequence[Any]) -> Any:
     """What a server returned: the index of its type, then itself or its handle."""
     kind, value = values[0], values[1]
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, WireTensor):
         handle = Opaque(values[2])
         device = RemoteDevice(endpoint, *value.device)

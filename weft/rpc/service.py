@@ -31,6 +31,7 @@ __all__ = ["SESSION_CONSTRUCTORS", "Limits", "Link", "ServedModule", "Service", 
 
 _MAX_HANDLES = 1 << 20
 _LOCAL = "rpc.LocalSession"
+_CODE, _HANDLE = struct.Struct("<i"), struct.Struct("<Q")
 _DEVICE_ATTRIBUTES = ("exist", "max_threads_per_block", "warp_size", "max_shared_memory_per_block", "compute_version",
                       "device_name", "max_clock_rate", "multi_processor_count")  # fmt: skip
 
@@ -55,6 +56,10 @@ class Link(Protocol):
 
     def send(self, *parts: Any) -> None:
         """Send bytes."""
+        ...
+
+    def exchange(self, *parts: Any) -> Packet | None:
+        """Send bytes and read the next packet."""
         ...
 
 
@@ -125,21 +130,15 @@ class Service:
     def run(self) -> None:
         """Answer packets until the client closes, or sends what is no packet."""
         assert self.link is not None
-        while True:
-            try:
-                request = self.link.packet()
-                if request is None or _code(request) == RPCCode.SHUTDOWN:
-                    break
-                if self._elsewhere is not None:
-                    self._pass_on(request)
-                else:
-                    self._serve(request)
-            except RPCError as e:  # before ConnectionError, which it may be, too
-                with suppress(ConnectionError):
-                    self.link.send(packet(RPCCode.EXCEPTION, encode([error_text(e)])))
-                break
-            except ConnectionError:
-                break
+        try:
+            request = self.link.packet()
+            while request is not None and _code(request) != RPCCode.SHUTDOWN:
+                request = self.link.exchange(*self._reply(request))
+        except RPCError as e:  # before ConnectionError, which it may be, too
+            with suppress(ConnectionError):
+                self.link.send(packet(RPCCode.EXCEPTION, encode([error_text(e)])))
+        except ConnectionError:
+            pass
         self.close()
 
     def close(self) -> None:
@@ -150,16 +149,17 @@ class Service:
             self._elsewhere.send(packet(RPCCode.SHUTDOWN))
             self._elsewhere.close()
 
-    def _serve(self, request: Packet) -> None:
-        assert self.link is not None
+    def _reply(self, request: Packet) -> tuple[Any, ...]:
+        """What answers a packet; of a session that is served elsewhere, nothing that is not sent already."""
+        if self._elsewhere is not None:
+            self._pass_on(request)
+            return ()
         code = _code(request)
         if code == RPCCode.COPY_TO_REMOTE:
-            self.link.send(self._copy_in(request))
-        elif code == RPCCode.COPY_FROM_REMOTE:
-            self.link.send(*self._copy_out(request.head))
-        else:
-            whole = request.head if not request.rest else self._channel.whole(request)
-            self.link.send(self.answer(whole))
+            return (self._copy_in(request),)
+        if code == RPCCode.COPY_FROM_REMOTE:
+            return self._copy_out(request.head)
+        return (self.answer(request.head if not request.rest else self._channel.whole(request)),)
 
     @property
     def _channel(self) -> Channel:
@@ -174,7 +174,7 @@ class Service:
         RPCError
             When it cannot be read.
         """
-        code = int.from_bytes(body[:4], "little")
+        (code,) = _CODE.unpack_from(body)
         if code == RPCCode.INIT_SERVER:
             return self._guarded(self._initialize, body)
         handler = self._by_code.get(code)
@@ -238,7 +238,7 @@ class Service:
     def _call(self, body: memoryview) -> bytes:
         if len(body) < 12:
             raise codec.malformed("a call without a function")
-        handle = int.from_bytes(body[4:12], "little")
+        (handle,) = _HANDLE.unpack_from(body, 4)
         values = codec.decode(body, 12)
         function = self.objects.get(handle)
         if not callable(function):
@@ -331,7 +331,7 @@ class Service:
                 raise ConnectionResetError("the client is gone")
             code = _code(reply)
             if code not in (RPCCode.RETURN, RPCCode.EXCEPTION):
-                self._serve(reply)
+                self.link.send(*self._reply(reply))
                 continue
             values = codec.decode(reply.head if not reply.rest else self._channel.whole(reply), 4)
             if code == RPCCode.EXCEPTION:
@@ -483,7 +483,7 @@ class _Callback:
 
 
 def _code(request: Packet) -> int:
-    return int.from_bytes(request.head[:4], "little")
+    return _CODE.unpack_from(request.head)[0]
 
 
 def _forward(request: Packet, source: Channel, target: Channel) -> None:
