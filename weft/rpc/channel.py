@@ -173,9 +173,8 @@ class SocketChannel(Channel):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
-
     def exchange(self, *parts: Any) -> Packet | None:
-        """Send bytes and read the next packet; the two calls follow each other, so that the other side runs meanwhile."""
+        """Send bytes and read the next packet, with nothing in between: meanwhile the other side runs."""
         if self._start != self._end:
             return super().exchange(*parts)
         self._start = 0

@@ -53,7 +53,9 @@ def _listdir(service: Service, name: str) -> str:
 
 @session_function("tvm.rpc.server.load_module")
 def _load_module(service: Service, name: str) -> Module:
-    return load_module(linked(service.folder, name))
+    module = load_module(linked(service.folder, name))
+    service.entry_names[module.__tvm_ffi_object__().__chandle__()] = module.entry_name
+    return module
 
 
 @session_function("tvm.rpc.server.download_linked_module")
@@ -124,8 +126,10 @@ def function_of(module: Any, name: str, query_imports: bool = False) -> Any:
 
 
 @session_function("weft.rpc.module_entry_name")
-def _entry_name(_: Service, module: Any) -> str:
-    return "main" if isinstance(module, ServedModule) else Module(module).entry_name
+def _entry_name(service: Service, module: Any) -> str:
+    if isinstance(module, ServedModule):
+        return "main"
+    return service.entry_names.get(module.__chandle__()) or Module(module).entry_name
 
 
 @session_function("weft.rpc.module_kind")

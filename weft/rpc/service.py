@@ -104,6 +104,7 @@ class Service:
         self.folder = folder or Folder()
         self.limits = limits or Limits()
         self.objects: dict[int, Any] = {}
+        self.entry_names: dict[int, str] = {}  # of libraries, by the address of their modules
         self._handles = itertools.count(1 << 12)
         self._memory_left = self.limits.memory()
         self._ready = False
