@@ -23,6 +23,7 @@ _LAZY: dict[str, str] = {
     "cli": "",
     "driver": "",
     "error": "",
+    "exec": "",
     "ffi": "",
     "frontend": "",
     "ir": "",

@@ -30,6 +30,8 @@ __all__ = [
     "NestedTooDeep",
     "OutOfMemory",
     "ParseError",
+    "RPCError",
+    "RPCSessionTimeoutError",
     "ScheduleError",
     "ScheduleWarning",
     "ShapeMismatch",
@@ -145,6 +147,14 @@ class EvaluationError(WeftError):
 
 class OutOfMemory(WeftError, MemoryError):
     """There is not the memory that a result, or the compiler, needs."""
+
+
+class RPCError(WeftError, RuntimeError):
+    """What was asked of another machine failed there, or the connection to it did."""
+
+
+class RPCSessionTimeoutError(RPCError, TimeoutError):
+    """A session with another machine took longer than it was given."""
 
 
 class NestedTooDeep(WeftError, RecursionError):

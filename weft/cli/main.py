@@ -22,6 +22,10 @@ from weft.cli.profile import profile
 from weft.cli.run import run
 from weft.cli.tune import tune
 from weft.error import InternalError, WeftError
+from weft.exec.query_rpc_tracker import query_tracker
+from weft.exec.rpc_proxy import rpc_proxy
+from weft.exec.rpc_server import rpc_server
+from weft.exec.rpc_tracker import rpc_tracker
 
 __all__ = ["app", "main"]
 
@@ -39,6 +43,10 @@ app.command(check, name="check")
 app.command(tune, name="tune")
 app.command(doctor, name="doctor")
 app.command(cache, name="cache")
+app.command(rpc_server, name=["rpc-server", "serve-rpc"])
+app.command(rpc_tracker, name="rpc-tracker")
+app.command(rpc_proxy, name="rpc-proxy")
+app.command(query_tracker, name="query-tracker")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import tvm_ffi
@@ -29,7 +30,11 @@ def convert_func(function: Callable[..., Any]) -> PackedFunc:
 
     def call(*args: Any) -> Any:
         out = function(*map(wrap, args))
-        return out if type(out) in _PLAIN else convert_argument(out)
+        if type(out) in _PLAIN:
+            return out
+        if isinstance(out, FunctionType):  # what it is called with is wrapped, too
+            return convert_func(out)
+        return convert_argument(out)
 
     return packed(tvm_ffi.convert(call))
 

@@ -25,7 +25,7 @@ from weft.runtime.profiler import Report
 from weft.runtime.regular_file import open_regular, read_regular
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
-from weft.runtime.timing import BenchmarkResult
+from weft.runtime.timing import BenchmarkResult, time_function
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind, arguments_in_order
 from weft.runtime.weight_file import map_file, weights_in_files
 
@@ -81,6 +81,7 @@ __all__ = [
     "shape_constant",
     "system_lib",
     "tensor",
+    "time_function",
     "weights_in_files",
 ]
 

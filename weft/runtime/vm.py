@@ -112,6 +112,8 @@ class VirtualMachine:
         """Make the machine that the executable is for: TVM's name is the same for Relay's."""
         if _kind(rt_mod) == "weft.RelayExecutable":
             return __getattr__("relay_vm").VirtualMachine(rt_mod, device, memory_cfg, jit)
+        if _kind(rt_mod) == "rpc":  # a machine where its executable lies
+            return rt_mod.virtual_machine(device, memory_cfg)
         return super().__new__(cls)
 
     def __init__(self, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None, jit: bool | None = None) -> None:

@@ -11,7 +11,7 @@ from weft.runtime import Device
 __all__ = ["device_test", "echo", "identity_cpp", "nop", "object_use_count"]
 
 
-def _echo(value: Any) -> Any:
+def _echo(value: Any, *_: Any) -> Any:
     return value
 
 

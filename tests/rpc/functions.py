@@ -1,0 +1,22 @@
+"""Functions that the tests' server has."""
+
+import os
+import time
+
+import weft
+
+
+def register():
+    for name, function in {
+        "tests.rpc.twice": lambda f, x: f(f(x)),
+        "tests.rpc.pid": os.getpid,
+        "tests.rpc.sleep": time.sleep,
+        "tests.rpc.end": lambda: os._exit(3),
+        "tests.rpc.keep": kept.append,
+        "tests.rpc.call_kept": lambda x: kept[-1](x),
+        "tests.rpc.forget": kept.clear,
+    }.items():
+        weft.register_func(name, function, override=True)
+
+
+kept = []

@@ -1,0 +1,257 @@
+"""Servers: who is let in, how much a session may take, and what is left of it when its client is gone."""
+
+import os
+import socket
+import struct
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from tests.rpc import functions
+from weft import rpc
+from weft.error import InvalidArgument, RPCError, RPCSessionTimeoutError
+from weft.rpc import base
+from weft.rpc.service import Limits
+from weft.runtime import empty, tensor
+
+
+def connected(server, key="", **options):
+    return rpc.connect("127.0.0.1", server.port, key=key, **options)
+
+
+def made(**options):
+    return rpc.Server("127.0.0.1", port=0, silent=True, server_init_callback=functions.register, **options)
+
+
+def eventually(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def raw(port, *parts):
+    sock = socket.create_connection(("127.0.0.1", port), 5)
+    sock.settimeout(5)
+    sock.sendall(b"".join(parts))
+    return sock
+
+
+def greeting(key):
+    name = f"client:{key}".encode()
+    return base.number(base.RPC_MAGIC) + base.number(len(name)) + name
+
+
+def test_a_wrong_key_is_refused(server):
+    with pytest.raises(RPCError, match="does not take this key"):
+        connected(server, "another")
+    with raw(server.port, greeting("another"), b"\xff" * 100) as sock:
+        assert sock.recv(100) == base.number(base.RPC_CODE_MISMATCH)
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", base.number(base.RPC_MAGIC) + base.number(-1),
+                                  base.number(base.RPC_MAGIC) + base.number(1 << 30) + b"x" * 100])  # fmt: skip
+def test_what_is_no_greeting_is_not_answered(server, sent):
+    with raw(server.port, sent) as sock:
+        try:
+            assert sock.recv(100) == b""
+        except ConnectionResetError:
+            pass
+    assert connected(server, "tests").get_function("testing.echo")(1) == 1
+
+
+@pytest.mark.parametrize("size", [3, 1 << 40, (1 << 64) - 1])
+def test_impossible_packets_end_the_session(server, size):
+    with raw(server.port, greeting("tests")) as sock:
+        base.recvall(sock, 8 + len("server:tests"))
+        sock.sendall(struct.pack("<Q", size) + b"1234")
+        (n,) = struct.unpack("<Q", base.recvall(sock, 8))
+        assert b"packet of" in base.recvall(sock, n)
+        assert sock.recv(1) == b""
+
+
+def test_no_call_before_the_session_begins(server):
+    with raw(server.port, greeting("tests")) as sock:
+        base.recvall(sock, 8 + len("server:tests"))
+        sock.sendall(struct.pack("<Qii", 8, 9, 0))
+        (n,) = struct.unpack("<Q", base.recvall(sock, 8))
+        assert b"begins with its constructor" in base.recvall(sock, n)
+
+
+def test_functions_of_the_client_are_kept_and_freed(server):
+    with connected(server, "tests") as session:
+        session.get_function("tests.rpc.keep")(lambda x: x + 1)
+        assert session.get_function("tests.rpc.call_kept")(1) == 2
+        session.get_function("tests.rpc.forget")()
+        assert session.get_function("tests.rpc.twice")(lambda x: x, 3) == 3
+        assert len(session._sess.endpoint._callbacks) <= 1
+
+
+def test_a_session_times_out(server):
+    session = connected(server, "tests", session_timeout=0.3)
+    add = session.get_function("rpc.test.addone")
+    time.sleep(0.6)
+    with pytest.raises(RPCSessionTimeoutError, match="expired"):
+        add(1)
+    with pytest.raises(TimeoutError):
+        connected(server, "tests", session_timeout=0.3).get_function("tests.rpc.sleep")(5)
+
+
+def test_a_session_that_dies_is_an_error(server):
+    session = connected(server, "tests")
+    with pytest.raises(RPCError, match=r"closed the connection|was lost"):
+        session.get_function("tests.rpc.end")()
+    assert connected(server, "tests").get_function("rpc.test.addone")(1) == 2
+
+
+def test_a_client_that_vanishes_leaves_nothing(server):
+    session = connected(server, "tests")
+    pid = session.get_function("tests.rpc.pid")()
+    session.upload(b"x", "file")
+    folder = os.readlink(f"/proc/{pid}/cwd")
+    session._sess.endpoint.link.socket.shutdown(socket.SHUT_RDWR)
+    eventually(lambda: not os.path.exists(f"/proc/{pid}") and not os.path.exists(folder))
+
+
+def test_a_server_ends_with_its_sessions():
+    server = made()
+    pid = connected(server).get_function("tests.rpc.pid")()
+    server.terminate()
+    eventually(lambda: not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read())
+    with pytest.raises(RPCError):
+        connected(server)
+
+
+def test_a_session_may_not_take_more_than_it_may():
+    server = made(limits=Limits(max_message_bytes=1 << 20, max_memory_bytes=1 << 16))
+    session = connected(server)
+    kept = empty((1 << 15,), "uint8", session.cpu())
+    with pytest.raises(MemoryError, match="may not allocate"):
+        empty((1 << 16,), "uint8", session.cpu())
+    del kept
+    empty((1 << 16,), "uint8", session.cpu())
+    with pytest.raises(RPCError, match="packet of"):
+        session.upload(b"x" * (1 << 21), "large")
+
+
+def test_many_sessions_at_once_and_no_more():
+    server = made(max_sessions=32)
+    sessions = [connected(server) for _ in range(32)]
+    assert [s.get_function("rpc.test.addone")(i) for i, s in enumerate(sessions)] == list(range(1, 33))
+    waiting = socket.create_connection(("127.0.0.1", server.port))
+    waiting.sendall(greeting(""))
+    waiting.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        waiting.recv(4)
+    sessions.pop().close()
+    waiting.settimeout(10)
+    assert base.recvall(waiting, 4) == base.number(base.RPC_CODE_SUCCESS)
+    waiting.close()
+
+
+def test_memory_stays_flat_over_sessions(server):
+    def memory():
+        pid = server.proc.pid
+        return int(open(f"/proc/{pid}/statm").read().split()[1]) * 4096, len(os.listdir(f"/proc/{pid}/fd"))
+
+    def use():
+        with connected(server, "tests") as session:
+            data = np.ones(1000, "float32")
+            np.testing.assert_array_equal(tensor(data, session.cpu()).numpy(), data)
+
+    for _ in range(10):
+        use()
+    eventually(lambda: memory()[1] < 16)
+    before, files = memory()
+    for _ in range(100):
+        use()
+    eventually(lambda: memory()[1] <= files)
+    assert memory()[0] - before < 1 << 20
+
+
+def test_memory_stays_flat_over_calls(server, resident):
+    with connected(server, "tests") as session:
+
+        def use():
+            make = session.get_function("rpc.test.remote_return_nd")
+            x = tensor(np.ones(10_000, "float32"), session.cpu())
+            session.get_function("testing.echo")(x)
+            make("get_arr")()
+
+        for _ in range(50):
+            use()
+        before = resident(session)
+        for _ in range(300):
+            use()
+        assert resident(session) - before < 1 << 20
+
+
+def test_through_another_server(server):
+    first = made(key="first")
+    session = connected(first, "first",
+                        session_constructor_args=["rpc.Connect", "127.0.0.1", server.port, "tests", False])  # fmt: skip
+    data = np.random.default_rng(0).standard_normal(100_000).astype("float32")
+    np.testing.assert_array_equal(tensor(data, session.cpu()).numpy(), data)
+    assert session.get_function("tests.rpc.twice")(lambda x: 2 * x, 1) == 4
+    with pytest.raises(ValueError, match="abc"):
+        session.get_function("rpc.test.except")("abc")
+    with pytest.raises(RPCError, match="no session constructor"):
+        connected(first, "first", session_constructor_args=["rpc.NoSuchThing"])
+
+
+def test_sessions_that_start_afresh():
+    server = made(no_fork=True)
+    with connected(server) as session:
+        assert session.get_function("rpc.test.addone")(1) == 2
+
+
+def test_a_secret():
+    server = made(secret="of both", key="k")
+    assert connected(server, "k", secret=b"of both").get_function("rpc.test.addone")(1) == 2
+    with pytest.raises(RPCError, match="does not accept"):
+        connected(server, "k", secret="wrong")
+    with pytest.raises(RPCError, match="asks for a secret"):
+        connected(server, "k")
+
+
+def test_a_client_with_a_secret_does_not_talk_to_servers_without(server):
+    with pytest.raises(RPCError, match="asks for no secret"):
+        connected(server, "tests", secret="mine")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+               "2", "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"), "-subj", "/CN=localhost",
+               "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]  # fmt: skip
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as e:
+        pytest.skip(f"openssl makes no certificate: {e}")
+    return folder
+
+
+def test_tls(certificate):
+    server = made(tls_certificate=certificate / "cert.pem", tls_key=certificate / "key.pem", secret="s")
+    with connected(server, tls=certificate / "cert.pem", secret="s") as session:
+        data = np.random.default_rng(0).standard_normal(300_000).astype("float32")
+        np.testing.assert_array_equal(tensor(data, session.cpu()).numpy(), data)
+        assert session.get_function("rpc.test.addone")(1) == 2
+    with pytest.raises(RPCError):
+        connected(server, tls=True, secret="s")
+    with pytest.raises(InvalidArgument, match="afresh"):
+        made(tls_certificate=certificate / "cert.pem", no_fork=True)
+
+
+def test_what_a_server_cannot_do_is_raised_here(tmp_path):
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    with pytest.raises(RPCError, match="is free"):
+        rpc.Server("127.0.0.1", port=port, port_end=port + 1, silent=True)
+    with pytest.raises(RPCError, match="no library"):
+        rpc.Server("127.0.0.1", port=0, silent=True, load_library=str(tmp_path / "absent.so"))
+    with pytest.raises(RPCError, match="cannot connect"):
+        rpc.connect("127.0.0.1", 1)

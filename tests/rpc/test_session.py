@@ -1,0 +1,245 @@
+"""What a client does with a session: functions, tensors, modules, files, callbacks, timing."""
+
+import gc
+
+import numpy as np
+import pytest
+import tvm_ffi
+
+import weft
+from weft import relax, rpc, te
+from weft.error import InvalidArgument, RPCError
+from weft.rpc.remote import RPCObjectRef
+from weft.runtime import Tensor, empty, tensor
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
+          "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    a = te.placeholder((102,), "float32", name="a")
+    b = te.compute((102,), lambda i: a[i] + 1.0, name="b")
+    module = weft.build(te.create_prim_func([a, b]).with_attr("global_symbol", "add_one"), target="llvm")
+    return str(module.export_library(tmp_path_factory.mktemp("rpc") / "add_one.so"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    x = relax.Var("x", relax.TensorStructInfo((2, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_output((builder.emit(relax.op.add(x, x)), builder.emit(relax.op.nn.relu(x))))
+        builder.emit_func_output(y)
+    path = tmp_path_factory.mktemp("rpc") / "model.so"
+    relax.build(builder.get(), "llvm").export_library(str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize("value", [0, -(2**63), 2**63 - 1, True, False, 2.5, None, "", "text", "ä" * 100, "a\0b", b"",
+                                   b"bytes", b"\0" * 100_000])  # fmt: skip
+def test_values_travel_both_ways(remote, value):
+    echo = remote.get_function("testing.echo")
+    found = echo(value)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_buffers_numbers_of_numpy_and_dtypes_are_values(remote):
+    echo = remote.get_function("testing.echo")
+    assert echo(bytearray(b"ab")) == b"ab"
+    assert echo(memoryview(b"cd")) == b"cd"
+    assert echo(np.float32(0.5)) == 0.5
+    assert echo(tvm_ffi.core.String("x")) == "x"
+    assert echo(tvm_ffi.dtype("float32x4")) == "float32x4"
+
+
+def test_numbers_too_large_are_refused(remote):
+    with pytest.raises(InvalidArgument, match="64 bits"):
+        remote.get_function("testing.echo")(2**64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_tensors_of_every_dtype(remote, dtype):
+    data = empty((3, 4), dtype)
+    data.copyfrom((np.arange(12).reshape(3, 4) % 2).astype(data.numpy().dtype))
+    there = tensor(data, remote.cpu())
+    other = empty((3, 4), dtype, remote.cpu(0))
+    there.copyto(other)
+    assert isinstance(other, Tensor)
+    assert (other.shape, other.dtype, other.nbytes) == ((3, 4), dtype, data.nbytes)
+    np.testing.assert_array_equal(other.numpy(), data.numpy())
+    back = empty((3, 4), dtype)
+    other.copyto(back)
+    np.testing.assert_array_equal(back.numpy(), data.numpy())
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (300, 700)])
+def test_shapes(remote, shape):
+    data = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    there = tensor(data, remote.cpu())
+    assert there.shape == shape
+    np.testing.assert_array_equal(there.numpy(), data)
+
+
+def test_copies_of_layouts_views_and_elements(remote):
+    data = np.arange(24, dtype="int32").reshape(4, 6)
+    there = tensor(data.T, remote.cpu())
+    np.testing.assert_array_equal(there.numpy(), data.T)
+    np.testing.assert_array_equal(there.reshape(2, 12).numpy(), data.T.reshape(2, 12))
+    there[0, 1] = 7
+    assert there[0, 1] == 7
+    assert str(there.device).startswith("remote[")
+    with pytest.raises(ValueError, match="shapes differ"):
+        there.copyfrom(np.zeros((2, 2), "int32"))
+
+
+def test_what_lies_here_is_refused_there(remote):
+    echo = remote.get_function("testing.echo")
+    for value in (tensor(np.zeros(3)), np.zeros(3), weft.cpu()):
+        with pytest.raises(InvalidArgument, match="what lies there"):
+            echo(value)
+    with pytest.raises(InvalidArgument, match="do not reach"):
+        weft.get_global_func("testing.echo")(tensor(np.zeros(3), remote.cpu()))
+
+
+def test_what_is_of_another_session_is_refused(server):
+    one, two = rpc.connect("127.0.0.1", server.port, key="tests"), rpc.LocalSession()
+    there = tensor(np.zeros(3), one.cpu())
+    with pytest.raises(InvalidArgument, match="another session"):
+        two.get_function("testing.echo")(there)
+
+
+def test_errors_keep_their_kind(remote):
+    with pytest.raises(RPCError, match="abc") as raised:
+        remote.get_function("rpc.test.except")("abc")
+    assert isinstance(raised.value, ValueError)
+    with pytest.raises(ZeroDivisionError, match="by nothing") as raised:
+        remote.get_function("testing.test_raise_error")("ZeroDivisionError", "by nothing")
+    assert isinstance(raised.value, RPCError)
+    with pytest.raises(AttributeError, match="not there"):
+        remote.get_function("not there")
+    assert remote.get_function("rpc.test.addone")(1) == 2
+
+
+def test_functions_and_tensors_are_returned(remote):
+    make = remote.get_function("rpc.test.remote_return_nd")
+    array = make("get_arr")()
+    np.testing.assert_array_equal(array.numpy(), np.zeros(10, "float32"))
+    assert make("get_arr_elem")(array, 0) == 0
+    assert remote.get_function("rpc.test.add_to_lhs")(10)(12) == 22
+
+
+def test_objects_stay_there(remote):
+    shape = remote.get_function("ffi.Shape")(2, 3)
+    assert isinstance(shape, RPCObjectRef)
+    assert remote.get_function("rpc.testing.GetShapeElem")(shape, 1) == 3
+
+
+def test_what_nobody_needs_is_freed():
+    session = rpc.LocalSession()
+    objects = session._sess.endpoint.link.service.objects
+    before = len(objects)
+    echo = session.get_function("testing.echo")
+    array = tensor(np.zeros(4), session.cpu())
+    held = [array, session.get_function("ffi.Shape")(1), echo(array)]
+    assert len(objects) > before + 3
+    del held, echo, array
+    gc.collect()
+    assert len(objects) == before
+
+
+def test_functions_of_the_client_are_called_back(remote):
+    apply = remote.get_function("tests.rpc.twice")
+    add = remote.get_function("rpc.test.add_to_lhs")(1)
+    assert apply(lambda x: x * 3, 5) == 45
+    assert apply(lambda x: add(x) * 2, 1) == 10  # which asks the server meanwhile
+    with pytest.raises(KeyError, match="mine"):
+        apply(lambda x: {}["mine"], 5)
+    gc.collect()
+    assert apply(abs, -2) == 2
+    gc.collect()
+    assert len(remote._sess.endpoint._callbacks) <= 1
+
+
+def test_files(remote, tmp_path):
+    remote.upload(bytearray(b"content"), "data.bin")
+    (tmp_path / "here.txt").write_text("text")
+    remote.upload(str(tmp_path / "here.txt"))
+    assert remote.download("data.bin") == b"content"
+    assert remote.listdir() == "data.bin,here.txt"
+    remote.remove("data.bin")
+    assert remote.listdir("") == "here.txt"
+    with pytest.raises(RPCError):
+        remote.download("data.bin")
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/hostname", "a/../../x", ".."])
+def test_files_lie_in_the_folder(remote, name):
+    for action in (lambda: remote.upload(b"x", name), lambda: remote.download(name), lambda: remote.remove(name),
+                   lambda: remote.load_module(name), lambda: remote.listdir(name)):  # fmt: skip
+        with pytest.raises(RPCError, match="folder"):
+            action()
+
+
+def test_modules(remote, library):
+    remote.upload(library)
+    module = remote.load_module("add_one.so")
+    a, b = tensor(np.arange(102, dtype="float32"), remote.cpu()), empty((102,), "float32", remote.cpu())
+    module["add_one"](a, b)
+    np.testing.assert_array_equal(b.numpy(), np.arange(102) + 1)
+    result = module.time_evaluator("add_one", remote.cpu(), number=5, repeat=3, min_repeat_ms=1)(a, b)
+    assert len(result.results) == 3
+    assert 0 < result.min < 1
+    with pytest.raises(AttributeError, match="missing"):
+        module["missing"]
+    with pytest.raises(InvalidArgument, match="its session"):
+        module.time_evaluator("add_one", weft.cpu())
+
+
+def test_object_files_are_linked_there(remote, library, tmp_path):
+    a = te.placeholder((4,), "float32", name="a")
+    b = te.compute((4,), lambda i: a[i] * 2.0, name="b")
+    weft.build(te.create_prim_func([a, b]).with_attr("global_symbol", "twice"), target="llvm").save(tmp_path / "k.o")
+    remote.upload(str(tmp_path / "k.o"))
+    x, y = tensor(np.ones(4, "float32"), remote.cpu()), empty((4,), "float32", remote.cpu())
+    remote.load_module("k.o")["twice"](x, y)
+    np.testing.assert_array_equal(y.numpy(), [2, 2, 2, 2])
+    (tmp_path / "linked.so").write_bytes(remote.download_linked_module("k.o"))
+    assert weft.runtime.load_module(tmp_path / "linked.so")["twice"] is not None
+
+
+def test_virtual_machines(remote, model):
+    remote.upload(model)
+    vm = relax.VirtualMachine(remote.load_module("model.so"), remote.cpu())
+    x = np.float32([[1, -2, 3], [-4, 5, -6]])
+    there = tensor(x, remote.cpu())
+    vm.set_input("main", there)
+    vm.invoke_stateful("main")
+    doubled, positive = vm.get_outputs("main")
+    np.testing.assert_array_equal(doubled.numpy(), 2 * x)
+    np.testing.assert_array_equal(positive.numpy(), np.maximum(x, 0))
+    vm.save_function("main", "saved", x=there)
+    assert vm.time_evaluator("saved", remote.cpu(), number=2, repeat=2)().mean > 0
+    assert vm.get_function_arity("main") == 1
+    with pytest.raises(AttributeError):
+        vm["no such function"]
+
+
+def test_devices(remote):
+    cpu = remote.cpu()
+    assert cpu.exist
+    assert not remote.device("cuda", 77).exist
+    cpu.sync()
+    with pytest.raises(RPCError):
+        tensor(np.zeros(3), remote.device("cuda", 77))
+    assert remote.context("llvm", 0) == cpu
+
+
+def test_a_closed_session_says_so():
+    session = rpc.LocalSession()
+    echo = session.get_function("testing.echo")
+    session.close()
+    with pytest.raises(RPCError, match="closed"):
+        echo(1)

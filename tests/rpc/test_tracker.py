@@ -1,0 +1,184 @@
+"""Trackers and proxies: servers are found, given out one at a time, and forgotten."""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from weft import rpc
+from weft.error import RPCError, RPCSessionTimeoutError
+from weft.rpc import base
+from weft.rpc.base import TrackerCode
+from weft.rpc.proxy import Proxy
+from weft.rpc.tracker import PriorityScheduler, Tracker
+from weft.runtime import tensor
+
+
+@pytest.fixture(scope="module")
+def tracker():
+    tracker = Tracker("127.0.0.1", port=0, silent=True)
+    yield tracker
+    tracker.terminate()
+
+
+@pytest.fixture
+def client(tracker):
+    client = rpc.connect_tracker("127.0.0.1", tracker.port)
+    yield client
+    client.close()
+
+
+def offered(tracker, key, **options):
+    return rpc.Server("127.0.0.1", port=0, key=key, tracker_addr=("127.0.0.1", tracker.port), silent=True, **options)
+
+
+def waits_for(client, key, free, pending=0):
+    end = time.monotonic() + 10
+    while client.summary()["queue_info"].get(key) != {"free": free, "pending": pending}:
+        assert time.monotonic() < end, client.summary()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("key", ["device", "127.0.0.1:5555"])
+def test_servers_come_and_go(tracker, client, key):
+    one, two = offered(tracker, key), offered(tracker, key, custom_addr="elsewhere")
+    waits_for(client, key, 2)
+    places = [tuple(i["addr"]) for i in client.summary()["server_info"] if i["key"] == f"server:{key}"]
+    assert sorted(places) == sorted([("127.0.0.1", one.port), ("elsewhere", two.port)])
+    assert f"server:{key}" in client.text_summary()
+    one.terminate()
+    waits_for(client, key, 1)
+    two.terminate()
+    waits_for(client, key, 0)
+
+
+def test_one_session_at_a_time(tracker, client):
+    server = offered(tracker, "single")
+    waits_for(client, "single", 1)
+    session = client.request("single")
+    assert session.get_function("rpc.test.addone")(1) == 2
+    waits_for(client, "single", 0)
+    got = []
+    other = rpc.connect_tracker("127.0.0.1", tracker.port)
+    waiting = threading.Thread(target=lambda: got.append(other.request("single").get_function("rpc.test.addone")(2)))
+    waiting.start()
+    waits_for(client, "single", 0, 1)
+    session.close()
+    waiting.join(10)
+    assert got == [3]
+    waits_for(client, "single", 1)
+    server.terminate()
+
+
+def test_functions_run_with_whoever_is_free(tracker, client):
+    server = offered(tracker, "runner")
+    assert client.request_and_run("runner", lambda s: s.get_function("rpc.test.addone")(1)) == 2
+    with pytest.raises(RPCError, match="timed out"):
+        client.request_and_run("runner", lambda s: time.sleep(0.4) or s.get_function("rpc.test.addone")(1),
+                               session_timeout=0.2)  # fmt: skip
+    server.terminate()
+
+
+def test_who_asks_with_priority_comes_first():
+    scheduler, order = PriorityScheduler("k"), []
+
+    class Offers:
+        pending_matchkeys = set()
+
+    for name, priority in (("a", 1), ("b", 2), ("c", 2)):
+        scheduler.request("", priority, lambda value, name=name: order.append(name) is None)
+    for i in range(3):
+        scheduler.put((Offers, "host", i, f"key{i}"))
+    assert order == ["b", "c", "a"]
+    assert scheduler.summary() == {"free": 0, "pending": 0}
+
+
+def test_a_client_that_leaves_waits_no_more(tracker, client):
+    with socket.create_connection(("127.0.0.1", tracker.port)) as sock:
+        sock.sendall(base.number(base.RPC_TRACKER_MAGIC))
+        base.recvall(sock, 4)
+        base.sendjson(sock, [TrackerCode.REQUEST, "nobody", "", 1])
+        waits_for(client, "nobody", 0, 1)
+    waits_for(client, "nobody", 0, 0)
+
+
+@pytest.mark.parametrize("message", [base.number(0x7FFFFFFF), base.number(-5), base.number(3) + b"[1,",
+                                     base.json_message([99]), base.json_message({}), base.json_message([3, "k"]),
+                                     base.json_message([5, {"addr": 1}])])  # fmt: skip
+def test_nonsense_ends_the_connection_alone(tracker, client, message):
+    with socket.create_connection(("127.0.0.1", tracker.port)) as sock:
+        sock.settimeout(5)
+        sock.sendall(base.number(base.RPC_TRACKER_MAGIC))
+        base.recvall(sock, 4)
+        sock.sendall(message)
+        assert sock.recv(100) == b""
+    assert "queue_info" in client.summary()
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "tracked"])
+def proxied(request, tracker):
+    """A server behind a proxy, and how a client comes to it."""
+    address = ("127.0.0.1", tracker.port) if request.param else None
+    proxy = Proxy("127.0.0.1", port=0, tracker_addr=address)
+    server = rpc.Server("127.0.0.1", proxy.port, is_proxy=True, key="hidden", silent=True)
+    if request.param:
+        client = rpc.connect_tracker("127.0.0.1", tracker.port)
+        yield lambda **options: client.request("hidden", **options)
+    else:
+        yield lambda **options: rpc.connect("127.0.0.1", proxy.port, key="hidden", **options)
+    server.terminate()
+    proxy.terminate()
+
+
+def test_servers_behind_a_proxy(proxied):
+    for _ in range(2):
+        with proxied() as session:
+            data = np.random.default_rng(0).standard_normal(1_000_000).astype("float32")
+            np.testing.assert_array_equal(tensor(data, session.cpu()).numpy(), data)
+            assert session.get_function("rpc.test.addone")(1) == 2
+    session = proxied(session_timeout=0.3)
+    time.sleep(0.6)
+    with pytest.raises(RPCSessionTimeoutError):
+        session.get_function("rpc.test.addone")
+
+
+def test_nobody_behind_a_proxy():
+    proxy = Proxy("127.0.0.1", port=0, timeout_client=0.2)
+    with pytest.raises(RPCError, match="does not take this key"):
+        rpc.connect("127.0.0.1", proxy.port, key="nobody")
+    proxy.terminate()
+
+
+def test_programs(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ["--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1)]
+    program = subprocess.Popen([sys.executable, "-m", "weft.exec.rpc_tracker", *words], stderr=subprocess.PIPE)
+    try:
+        rpc.connect_tracker("127.0.0.1", port).close() if not _listens(port) else None
+        query = [sys.executable, "-m", "weft.exec.query_rpc_tracker", "--host", "127.0.0.1", "--port", str(port)]
+        shown = subprocess.run(query, capture_output=True, text=True, timeout=60)
+        assert f"Tracker address 127.0.0.1:{port}" in shown.stdout, shown.stderr
+    finally:
+        program.kill()
+        program.wait()
+        program.stderr.close()
+    wrong = [sys.executable, "-m", "weft.exec.rpc_server", "--tracker", "nowhere"]
+    done = subprocess.run(wrong, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "host:port" in done.stderr
+
+
+def _listens(port):
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return True
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    return False

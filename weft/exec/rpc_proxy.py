@@ -1,0 +1,33 @@
+"""``python -m weft.exec.rpc_proxy``, ``weft rpc-proxy``: pass on what servers behind a firewall and clients send."""
+
+from __future__ import annotations
+
+import sys
+
+from weft.exec.command import address, run
+from weft.rpc.proxy import Proxy
+
+__all__ = ["rpc_proxy"]
+
+
+def rpc_proxy(*, host: str = "127.0.0.1", port: int = 9090, port_end: int = 9199, tracker: str | None = None) -> None:
+    """Pass on what servers behind a firewall and their clients send each other.
+
+    Parameters
+    ----------
+    host
+        The address to listen at.
+    port
+        The first port to try.
+    port_end
+        The end of the ports to try.
+    tracker
+        The tracker that shall know of the servers, as host:port.
+    """
+    proxy = Proxy(host, port, port_end, tracker_addr=address(tracker))
+    assert proxy.proc is not None
+    proxy.proc.join()
+
+
+if __name__ == "__main__":
+    sys.exit(run(rpc_proxy))

@@ -1,0 +1,198 @@
+"""What every connection begins with, and the messages of trackers: TVM's numbers, keys and JSON.
+
+A connection to a server or proxy begins with ``RPC_MAGIC`` and a key behind its length; one to a tracker with
+``RPC_TRACKER_MAGIC``, and each message after that is JSON behind its length. Numbers are 32 bits, little-endian.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import random
+import socket
+import struct
+import time
+from collections.abc import Collection
+from typing import Any
+
+from weft.error import RPCError
+
+__all__ = [
+    "MAX_KEY_BYTES",
+    "MAX_TRACKER_MESSAGE_BYTES",
+    "RPC_CODE_CHALLENGE",
+    "RPC_CODE_DUPLICATE",
+    "RPC_CODE_MISMATCH",
+    "RPC_CODE_SUCCESS",
+    "RPC_MAGIC",
+    "RPC_SESS_MASK",
+    "RPC_TRACKER_MAGIC",
+    "TrackerCode",
+    "connect_with_retry",
+    "get_addr_family",
+    "json_message",
+    "listen",
+    "number",
+    "random_key",
+    "recvall",
+    "recvjson",
+    "sendjson",
+    "split_random_key",
+]
+
+RPC_MAGIC = 0xFF271
+RPC_TRACKER_MAGIC = 0x2F271
+RPC_CODE_SUCCESS = RPC_MAGIC
+RPC_CODE_DUPLICATE = RPC_MAGIC + 1
+RPC_CODE_MISMATCH = RPC_MAGIC + 2
+RPC_CODE_CHALLENGE = RPC_MAGIC + 3
+"""Weft's own: the server has a secret and asks for proof of it (`weft.rpc.trust`)."""
+RPC_SESS_MASK = 128
+"""Device types of a session's devices are its number, from one, times this, plus the device's own type."""
+
+MAX_KEY_BYTES = 4096
+MAX_TRACKER_MESSAGE_BYTES = 1 << 20
+
+logger = logging.getLogger("RPCServer")
+
+
+class TrackerCode:
+    """What a message to a tracker asks, and its answer."""
+
+    FAIL = -1
+    SUCCESS = 0
+    PING = 1
+    STOP = 2
+    PUT = 3
+    REQUEST = 4
+    UPDATE_INFO = 5
+    SUMMARY = 6
+    GET_PENDING_MATCHKEYS = 7
+
+
+def number(value: int) -> bytes:
+    """A number as it goes over the wire."""
+    return struct.pack("<i", value)
+
+
+def get_addr_family(addr: tuple[str, int]) -> socket.AddressFamily:
+    """Return the family of an address, so that ``"localhost"`` may be either; name ``127.0.0.1`` or ``::1`` for one."""
+    return socket.getaddrinfo(addr[0], addr[1], 0, 0, socket.IPPROTO_TCP)[0][0]
+
+
+def recvall(sock: socket.socket, nbytes: int) -> bytes:
+    """Receive exactly `nbytes` bytes.
+
+    Raises
+    ------
+    ConnectionResetError
+        When the other side closes before.
+    """
+    parts: list[bytes] = []
+    while nbytes:
+        part = sock.recv(min(nbytes, 1 << 16))
+        if not part:
+            raise ConnectionResetError(errno.ECONNRESET, "the connection was closed by the other side")
+        parts.append(part)
+        nbytes -= len(part)
+    return b"".join(parts)
+
+
+def json_message(data: Any) -> bytes:
+    """A value as a message to a tracker or from one."""
+    text = json.dumps(data).encode()
+    return number(len(text)) + text
+
+
+def sendjson(sock: socket.socket, data: Any) -> None:
+    """Send a value as JSON."""
+    sock.sendall(json_message(data))
+
+
+def recvjson(sock: socket.socket) -> Any:
+    """Receive a value as JSON.
+
+    Raises
+    ------
+    RPCError
+        When what comes is too long, or no JSON.
+    """
+    (size,) = struct.unpack("<i", recvall(sock, 4))
+    if not 0 < size <= MAX_TRACKER_MESSAGE_BYTES:
+        raise RPCError("a message of a tracker has an impossible length", found=f"{size} bytes",
+                       expected=f"1 to {MAX_TRACKER_MESSAGE_BYTES}")  # fmt: skip
+    try:
+        return json.loads(recvall(sock, size))
+    except ValueError as e:
+        raise RPCError("a message of a tracker is no JSON", found=str(e)) from e
+
+
+def random_key(prefix: str, delimiter: str = ":", cmap: Collection[str] | None = None) -> str:
+    """Return `prefix` with a random number behind it that no key of `cmap` has."""
+    while True:
+        key = f"{prefix}{delimiter}{random.random()}"
+        if not cmap or key not in cmap:
+            return key
+
+
+def split_random_key(key: str, delimiter: str = ":") -> list[str]:
+    """Return the two parts of what :func:`random_key` made."""
+    return key.rsplit(delimiter, 1)
+
+
+def connect_with_retry(addr: tuple[str, int], timeout: float = 60, retry_period: float = 5) -> socket.socket:
+    """Connect to an address where nobody may listen yet.
+
+    Parameters
+    ----------
+    addr : tuple of str and int
+        Host and port.
+    timeout, retry_period : float
+        Seconds to go on trying, and between two tries.
+
+    Raises
+    ------
+    RPCError
+        When nobody listened in time.
+    """
+    end = time.monotonic() + timeout
+    while True:
+        sock = socket.socket(get_addr_family(addr), socket.SOCK_STREAM)
+        try:
+            sock.connect(addr)
+            return sock
+        except ConnectionRefusedError as e:
+            sock.close()
+            if time.monotonic() > end:
+                raise RPCError(f"cannot connect to {addr[0]}:{addr[1]}", found=str(e)) from e
+        except BaseException:
+            sock.close()
+            raise
+        logger.warning("cannot connect to %s:%d, the next try is in %g s", *addr, retry_period)
+        time.sleep(retry_period)
+
+
+def listen(host: str, port: int, port_end: int, *, reuse: bool = True, backlog: int = 64) -> tuple[socket.socket, int]:
+    """Listen at the first free port of ``[port, port_end)``, at any where `port` is 0.
+
+    Raises
+    ------
+    RPCError
+        When none is free. (It is a ValueError in TVM.)
+    """
+    sock = socket.socket(get_addr_family((host, port)), socket.SOCK_STREAM)
+    if reuse:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for candidate in range(port, max(port_end, port + 1)):
+        try:
+            sock.bind((host, candidate))
+            sock.listen(backlog)
+        except OSError as e:
+            if e.errno == errno.EADDRINUSE:
+                continue
+            sock.close()
+            raise
+        return sock, sock.getsockname()[1]
+    sock.close()
+    raise RPCError(f"no port of {host} is free", expected=f"one of {port} to {port_end - 1}")
