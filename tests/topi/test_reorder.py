@@ -36,7 +36,10 @@ CASES = {
         X[1:3, 4:0:-2],
     ),
     "dynamic slice of numbers": (
-        lambda x: topi.dynamic_strided_slice(x, [0, 1], [3, 4], [2, 1], (2, 3)), (X,), X[0:3:2, 1:4]),
+        lambda x: topi.dynamic_strided_slice(x, [0, 1], [3, 4], [2, 1], (2, 3)),
+        (X,),
+        X[0:3:2, 1:4],
+    ),
     "set a slice": (
         lambda x, v: topi.strided_set(x, v, [0, 1], [3, 4], [2, 1]),
         (X, X[:2, 2:5] * 3),
@@ -47,22 +50,35 @@ CASES = {
         (X, X[:2, :2] * 3, _int(-1, 4), _int(-3, -6), _int(-1, -3)),
         _set(X, X[:2, :2] * 3, slice(-1, -3, -1), slice(4, -6, -3)),
     ),
-    "set the first rows": (lambda x, v: topi.strided_set(x, v, [1], [2]), (X, X[:1] + 1), _set(X, X[0] + 1, slice(1, 2))),
+    "set the first rows": (
+        lambda x, v: topi.strided_set(x, v, [1], [2]),
+        (X, X[:1] + 1),
+        _set(X, X[0] + 1, slice(1, 2)),
+    ),
     "slice scatter": (
-        lambda x, v: topi.slice_scatter(x, v, 1, 5, 2, 1), (X, X[:, :2] * 2), [_set(X, X[:, :2] * 2, slice(None), slice(1, 5, 2))]),
+        lambda x, v: topi.slice_scatter(x, v, 1, 5, 2, 1),
+        (X, X[:, :2] * 2),
+        [_set(X, X[:, :2] * 2, slice(None), slice(1, 5, 2))],
+    ),
     "windows": (
         lambda x: topi.sliding_window(x, 1, (2, 3), (1, 2)),
         (CUBE,),
         np.lib.stride_tricks.sliding_window_view(CUBE, (2, 3), (1, 2))[:, :, ::2],
     ),
     "expand like": (
-        lambda x, y: topi.expand_like(x, y, [1]), (CUBE[:, 0], CUBE), np.broadcast_to(CUBE[:, :1], CUBE.shape)),
+        lambda x, y: topi.expand_like(x, y, [1]),
+        (CUBE[:, 0], CUBE),
+        np.broadcast_to(CUBE[:, :1], CUBE.shape),
+    ),
     "tile to a shape": (lambda x: topi.dyn_tile(x, (2, 3, 10), 3), (X,), np.tile(X, (2, 1, 2))),
     "collapse": (lambda x: topi.collapse_sum(x, (3, 1)), (CUBE,), CUBE.sum((0, 2))[:, None]),
     "collapse nothing": (lambda x: topi.collapse_sum(x, (3, 5)), (X,), X),
     "tensordot by number": (lambda x, y: topi.tensordot(x, y, 1), (X, X.T), X @ X.T),
     "tensordot by lists": (
-        lambda x, y: topi.tensordot(x, y, ((1, 2), (1, 2))), (CUBE, CUBE), np.tensordot(CUBE, CUBE, ((1, 2), (1, 2)))),
+        lambda x, y: topi.tensordot(x, y, ((1, 2), (1, 2))),
+        (CUBE, CUBE),
+        np.tensordot(CUBE, CUBE, ((1, 2), (1, 2))),
+    ),
     "outer product": (lambda x, y: topi.tensordot(x, y, 0), (X, X[0]), np.tensordot(X, X[0], 0)),
     "mask rows": (
         lambda x, n: topi.sequence_mask(x, n, -1.0, 1),
@@ -75,14 +91,17 @@ CASES = {
         np.where(np.arange(3)[:, None] < np.arange(5), X, np.float32(0)),
     ),
     "unravel": (
-        lambda i, s: topi.unravel_index(i, s), (np.arange(0, 24, 5), _int(2, 3, 4)), np.array(np.unravel_index(np.arange(0, 24, 5), (2, 3, 4)))),
+        lambda i, s: topi.unravel_index(i, s),
+        (np.arange(0, 24, 5), _int(2, 3, 4)),
+        np.array(np.unravel_index(np.arange(0, 24, 5), (2, 3, 4))),
+    ),
     "unravel of a known shape": (lambda i: topi.unravel_index(i, (3, 8)), (_int(23, 9),), np.array([[2, 1], [7, 1]])),
     "invert": (topi.invert_permutation, (_int(2, 0, 3, 1),), _int(1, 3, 0, 2)),
     "size": (topi.tensor_size, (CUBE,), np.array(42, "int32")),
     "size, older": (lambda x: topi.ndarray_size(x, "int64"), (CUBE,), np.array(42)),
     "sum of three": (lambda *x: topi.elemwise_sum(x), (X, X * 2, X[:1]), X * 3 + X[:1]),
     "bits": (lambda x: topi.reinterpret(x, "int32"), (X,), X.view("int32")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

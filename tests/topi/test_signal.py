@@ -28,7 +28,9 @@ def test_stft(n_fft: int, hop: int, onesided: bool, normalized: bool) -> None:
         torch.from_numpy(data), n_fft, hop, n_fft, torch.from_numpy(window), False, onesided=onesided,
         normalized=normalized, return_complex=True,
     )).numpy()  # fmt: skip
-    found = evaluate(lambda x, w: topi.stft(x, n_fft, hop, n_fft, w, normalized, onesided, expected.shape), data, window)
+    found = evaluate(
+        lambda x, w: topi.stft(x, n_fft, hop, n_fft, w, normalized, onesided, expected.shape), data, window
+    )
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -43,7 +45,9 @@ def test_hamming_window(size: int, periodic: bool) -> None:
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_scan_of_any_function(axis: int | None, exclusive: bool) -> None:
     x = RNG.integers(-9, 9, (3, 5)).astype("int32")
-    found = evaluate(lambda a: topi.scanop(a, topi.maximum, topi.cast(-99, "int32"), "cummax", axis, None, exclusive), x)
+    found = evaluate(
+        lambda a: topi.scanop(a, topi.maximum, topi.cast(-99, "int32"), "cummax", axis, None, exclusive), x
+    )
     flat = x.reshape(-1) if axis is None else x
     expected = np.maximum.accumulate(flat, axis or 0)
     if exclusive:
@@ -70,9 +74,7 @@ def test_fixed_point_product(shift: int) -> None:
 def test_fixed_point_product_by_channel(has_left: int, has_right: int) -> None:
     x = RNG.integers(-(2**20), 2**20, (4, 3)).astype("int32")
     m, left, right = (RNG.integers(low, high, 3).astype("int32") for low, high in ((2**30, 2**31), (0, 4), (0, 4)))
-    found = evaluate(
-        lambda *a: topi.fixed_point_multiply_per_axis(*a, has_left, has_right, [1]), x, m, left, right
-    )
+    found = evaluate(lambda *a: topi.fixed_point_multiply_per_axis(*a, has_left, has_right, [1]), x, m, left, right)
     spread = [np.broadcast_to(v, x.shape) for v in (m, left * has_left, right * has_right)]
     np.testing.assert_array_equal(found, _fixed(x, *spread))
 

@@ -57,7 +57,6 @@ from weft.topi.signal import dft, hamming_window, stft
 from weft.topi.sort import sort, topk
 from weft.topi.winograd import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
 
-
 adv_index = index_tensor
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator

@@ -30,8 +30,10 @@ def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, 
     def fill(*_: Any) -> Any:
         if isinstance(default_value, te.Tensor):
             return cast(dtype, default_value(*[0] * default_value.ndim))
-        return cast(dtype, as_expr(default_value)) if not isinstance(default_value, (int, float)) else const(
-            default_value, dtype
+        return (
+            cast(dtype, as_expr(default_value))
+            if not isinstance(default_value, (int, float))
+            else const(default_value, dtype)
         )
 
     def place(ins: Any, i: Any) -> Any:

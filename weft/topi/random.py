@@ -72,9 +72,7 @@ def multinomial(gen: Any, probs: Any, num_samples: int) -> Any:
         The next generator, and (..., num_samples) int32.
     """
     wide = "float32"
-    positive = te.compute(
-        probs.shape, lambda *i: tir.max(cast(wide, probs(*i)), const(0.0, wide)), name="positive"
-    )
+    positive = te.compute(probs.shape, lambda *i: tir.max(cast(wide, probs(*i)), const(0.0, wide)), name="positive")
     running, n = cumsum(positive, probs.ndim - 1), probs.shape[-1]
     new, unit = _unit(gen, (*probs.shape[:-1], num_samples), wide)
     k = te.reduce_axis((0, n), "k")

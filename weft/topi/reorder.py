@@ -94,7 +94,11 @@ def slice_scatter(input_tensor: Any, src: Any, start: int, end: int, step: int, 
     """A copy of `input_tensor` in which the slice ``start:end:step`` of an axis is `src`, in a list."""
     axis = normalize_axis("slice_scatter", axis, input_tensor.ndim)
     lead = [0] * axis
-    bounds = [[*lead, int(start)], [*[as_int(d) for d in input_tensor.shape[:axis]], int(end)], [*[1] * axis, int(step)]]
+    bounds = [
+        [*lead, int(start)],
+        [*[as_int(d) for d in input_tensor.shape[:axis]], int(end)],
+        [*[1] * axis, int(step)],
+    ]
     return [strided_set(input_tensor, src, *bounds)]
 
 
