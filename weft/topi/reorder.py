@@ -13,6 +13,7 @@ from weft.topi.broadcast import broadcast_index
 from weft.topi.elementwise import cast_scalar
 from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, simplify
+from weft.topi.slice import FAR
 
 __all__ = [
     "collapse_sum", "dyn_tile", "dynamic_strided_slice", "expand_like", "invert_permutation", "matrix_set_diag",
@@ -93,13 +94,7 @@ def strided_set(a: Any, v: Any, begin: Any, end: Any, strides: Any = None) -> An
 def slice_scatter(input_tensor: Any, src: Any, start: int, end: int, step: int, axis: int) -> Any:
     """A copy of `input_tensor` in which the slice ``start:end:step`` of an axis is `src`, in a list."""
     axis = normalize_axis("slice_scatter", axis, input_tensor.ndim)
-    lead = [0] * axis
-    bounds = [
-        [*lead, int(start)],
-        [*[as_int(d) for d in input_tensor.shape[:axis]], int(end)],
-        [*[1] * axis, int(step)],
-    ]
-    return [strided_set(input_tensor, src, *bounds)]
+    return [strided_set(input_tensor, src, [*[0] * axis, start], [*[FAR] * axis, end], [*[1] * axis, step])]
 
 
 def sliding_window(data: Any, axis: int, window_shape: Sequence[int], strides: Sequence[int]) -> Any:

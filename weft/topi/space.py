@@ -25,7 +25,7 @@ def _rank(name: str, data: Any, *lists: Sequence[Any]) -> int:
 def space_to_batch_nd(
     data: Any, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int], pad_value: float = 0.0
 ) -> Any:
-    """Divide the axes behind the first into blocks; the place inside a block becomes the slow part of the first axis."""
+    """Divide the axes behind the first into blocks; the place inside a block leads in the first axis."""
     rank = _rank("space_to_batch_nd", data, block_shape, pad_before, pad_after)
     blocks, rest = [int(b) for b in block_shape], [0] * (data.ndim - 1 - rank)
     before, after = ([0, *(int(p) for p in widths), *rest] for widths in (pad_before, pad_after))
@@ -53,7 +53,7 @@ def space_to_batch_nd(
 def batch_to_space_nd(
     data: Any, block_shape: Sequence[int], crop_begin_list: Sequence[int], crop_end_list: Sequence[int]
 ) -> Any:
-    """Undo :func:`space_to_batch_nd`: the slow part of the first axis becomes places inside blocks, which are cropped."""
+    """Undo :func:`space_to_batch_nd`: what leads in the first axis is the place inside a block; then crop."""
     rank = _rank("batch_to_space_nd", data, block_shape, crop_begin_list, crop_end_list)
     blocks, first = [int(b) for b in block_shape], [int(c) for c in crop_begin_list]
     places = 1

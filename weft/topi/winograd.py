@@ -115,7 +115,7 @@ def weight_transform(kernel: Any, tile: int, spatial: Sequence[int], last: bool 
 
 
 def winograd_convolution(data: Any, weight: Any, padding: Any, out_dtype: str = "") -> Any:
-    """Convolve 3x3 with stride 1 over channels-last data, with weights (n, n, out, in) from :func:`weight_transform`."""
+    """Convolve 3x3 with stride 1 over channels-last data, weights (n, n, out, in) of :func:`weight_transform`."""
     n, channels = as_int(weight.shape[0]) or 0, as_int(weight.shape[2]) or 0
     panel = (weight.shape[0], weight.shape[1], 1, weight.shape[3], weight.shape[2])
     packed = te.compute(panel, lambda i, j, _, c, o: weight(i, j, o, c), name="weight_panel")
