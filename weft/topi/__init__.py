@@ -6,14 +6,30 @@ Read in this order: ``shape``, ``broadcast``, ``elementwise``, ``reduce``, ``mat
 
 from weft.error import ShapeMismatch as InvalidShapeError
 from weft.topi import image, nn, random, sparse, tag
-from weft.topi.api import arange, argsort, einsum, full, gather, matmul, strided_slice, take, trilu
+from weft.topi.api import (
+    arange,
+    argsort,
+    clip,
+    einsum,
+    eye,
+    full,
+    gather,
+    gather_nd,
+    matmul,
+    scatter_nd,
+    shape,
+    strided_slice,
+    take,
+    tile,
+    trilu,
+)
 from weft.topi.attention import attention
 from weft.topi.broadcast import broadcast_to, elementwise
 from weft.topi.coordinates import sparse_fill_empty_rows, sparse_reshape, sparse_to_dense
-from weft.topi.create import eye, full_like
-from weft.topi.elementwise import clip, where
+from weft.topi.create import full_like
+from weft.topi.elementwise import where
 from weft.topi.fixed_point import ceil_log2, fixed_point_multiply, fixed_point_multiply_per_axis
-from weft.topi.index import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
+from weft.topi.index import gather_elements, index_tensor, one_hot, reverse_sequence
 from weft.topi.manipulate import (
     concatenate,
     expand_dims,
@@ -25,7 +41,6 @@ from weft.topi.manipulate import (
     split,
     squeeze,
     stack,
-    tile,
     transpose,
 )
 from weft.topi.math import *  # noqa: F403 - one function an operator
@@ -51,7 +66,7 @@ from weft.topi.reorder import (
 )
 from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
 from weft.topi.scan import cumprod, cumsum, scanop
-from weft.topi.scatter import index_put, scatter, scatter_add, scatter_elements, scatter_nd
+from weft.topi.scatter import index_put, scatter, scatter_add, scatter_elements
 from weft.topi.search import argwhere, binary_search, searchsorted, unique
 from weft.topi.signal import dft, hamming_window, stft
 from weft.topi.sort import sort, topk
@@ -68,8 +83,8 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operato
     "index_tensor", "invert_permutation", "layout_transform", "lstm_recurrence", "matmul", "matrix_set_diag", "max",
     "mean", "meshgrid", "min", "ndarray_size", "nn", "one_hot", "prod", "quantize", "random", "repeat", "reshape",
     "reverse_sequence", "rnn_recurrence", "scanop", "scatter", "scatter_add", "scatter_elements", "scatter_nd",
-    "searchsorted", "sequence_mask", "slice_scatter", "sliding_window", "sort", "sparse", "sparse_fill_empty_rows",
-    "sparse_reshape", "sparse_to_dense", "split", "squeeze", "stack", "std", "stft", "strided_set", "strided_slice",
-    "sum", "tag", "take", "tensor_size", "tensordot", "tile", "topk", "transpose", "trilu", "unique",
-    "unravel_index", "variance", "where", *_math_names,
+    "searchsorted", "sequence_mask", "shape", "slice_scatter", "sliding_window", "sort", "sparse",
+    "sparse_fill_empty_rows", "sparse_reshape", "sparse_to_dense", "split", "squeeze", "stack", "std", "stft",
+    "strided_set", "strided_slice", "sum", "tag", "take", "tensor_size", "tensordot", "tile", "topk", "transpose",
+    "trilu", "unique", "unravel_index", "variance", "where", *_math_names,
 ]  # fmt: skip

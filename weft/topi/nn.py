@@ -39,6 +39,7 @@ from weft.topi.conv_gradient import (
     pool_grad,
 )
 from weft.topi.convolutions import (
+    Workload,
     conv,
     conv1d,
     conv1d_ncw,
@@ -66,10 +67,13 @@ from weft.topi.convolutions import (
 from weft.topi.deformable import correlation_nchw, deformable_conv2d_nchw, deformable_conv2d_nhwc
 from weft.topi.image import resize3d
 from weft.topi.lstm import lstm
-from weft.topi.manipulate import depth_to_space, layout_transform, space_to_depth, transpose, view
+from weft.topi.manipulate import depth_to_space as _depth_to_space
+from weft.topi.manipulate import layout_transform, transpose, view
+from weft.topi.manipulate import space_to_depth as _space_to_depth
 from weft.topi.matmul import linear
 from weft.topi.matmul import matmul as _matmul
-from weft.topi.norm import batch_norm, group_norm, instance_norm, layer_norm, log_softmax, lrn, rms_norm, softmax
+from weft.topi.norm import log_softmax, softmax
+from weft.topi.normalization import batch_norm, group_norm, instance_norm, layer_norm, lrn, rms_norm
 from weft.topi.padding import circular_pad, dilate, get_padded_shape, mirror_pad, pad, reflect_pad, replicate_pad
 from weft.topi.pool import adaptive_pool as _adaptive_pool
 from weft.topi.pool import pool as _pool
@@ -91,22 +95,23 @@ from weft.topi.space import batch_to_space_nd, space_to_batch_nd
 from weft.topi.winograd import weight_transform, winograd_convolution
 
 __all__ = [
-    "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT32", "SQNN_INT8", "SQNN_UINT8",
-    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm", "batch_to_space_nd",
-    "bias_add", "binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw", "bitserial_conv2d_nhwc",
-    "bitserial_dense", "circular_pad", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw",
-    "conv2d", "conv2d_NCHWc", "conv2d_NCHWc_OIHWo", "conv2d_NCHWc_int8", "conv2d_hwcn", "conv2d_nchw",
-    "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform",
-    "conv2d_winograd_nhwc", "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform",
-    "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv3d_winograd_weight_transform",
-    "correlation_nchw", "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "dense", "dense_pack", "depth_to_space",
+    "POOL_TYPE_CODE", "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT32", "SQNN_INT8",
+    "SQNN_UINT8", "Workload", "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm",
+    "batch_to_space_nd", "bias_add", "binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw",
+    "bitserial_conv2d_nhwc", "bitserial_dense", "circular_pad", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc",
+    "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_NCHWc_OIHWo", "conv2d_NCHWc_int8", "conv2d_hwcn",
+    "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nchw",
+    "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
+    "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d_ncdhw",
+    "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv3d_winograd_weight_transform", "correlation_nchw",
+    "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "dense", "dense_pack", "depth_to_space",
     "depthwise_conv2d_NCHWc", "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc",
     "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dilate", "fast_softmax", "fifo_buffer", "flatten",
     "get_padded_shape", "global_pool", "group_conv1d_ncw", "group_conv1d_nwc", "group_conv1d_transpose_ncw",
     "group_conv2d_nchw", "group_conv2d_nhwc", "group_conv2d_transpose_nchw", "group_conv3d_transpose_ncdhw",
     "group_norm", "instance_norm", "layer_norm", "layout_transform", "leaky_relu", "log_softmax", "lrn", "lstm",
-    "matmul", "mirror_pad", "nll_loss", "pad", "pool1d", "pool2d", "pool3d", "pool_grad", "prelu", "reflect_pad",
-    "relu", "replicate_pad", "rms_norm", "scale_shift_nchw", "scale_shift_nchwc", "scale_shift_nhwc",
+    "matmul", "mirror_pad", "nll_loss", "pad", "pixel_shuffle", "pool1d", "pool2d", "pool3d", "pool_grad", "prelu",
+    "reflect_pad", "relu", "replicate_pad", "rms_norm", "scale_shift_nchw", "scale_shift_nchwc", "scale_shift_nhwc",
     "simulated_dequantize", "simulated_quantize", "softmax", "softmax_common", "softplus", "space_to_batch_nd",
     "space_to_depth", "sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs",
     "sparse_transpose", "unpack_NCHWc_to_nchw", "upsampling", "upsampling3d",
@@ -151,6 +156,9 @@ def pool3d(
 ) -> Any:  # fmt: skip
     """3-D pooling."""
     return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
+
+
+POOL_TYPE_CODE = {"avg": 0, "max": 1}
 
 
 def adaptive_pool(data: Any, output_size: Any, pool_type: str, layout: str = "NCHW") -> Any:
@@ -346,6 +354,33 @@ def conv2d_winograd_nchw(
 
 
 _TILE = 4
+
+
+# --- channels as pixels -----------------------------------------------------------------------------------------------
+
+
+def _first(layout: str, data: Any, fn: Any) -> Any:
+    """Apply a function of channels-first images."""
+    if not _conv.channels_last(layout):
+        return fn(data)
+    return transpose(fn(transpose(data, (0, 3, 1, 2))), (0, 2, 3, 1))
+
+
+def depth_to_space(data: Any, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Any:
+    """Move channels into blocks of the two spatial axes; in mode ``DCR`` the block's position leads the channel."""
+    return _first(layout, data, lambda x: _depth_to_space(x, block_size, mode))
+
+
+def space_to_depth(data: Any, block_size: int, layout: str = "NCHW") -> Any:
+    """Move blocks of the two spatial axes into channels, of which the block's position leads."""
+    return _first(layout, data, lambda x: _space_to_depth(x, block_size))
+
+
+def pixel_shuffle(data: Any, upscale_factor: int) -> Any:
+    """Move channels into blocks of the last two axes, the channel leading the block's position."""
+    lead, (c, h, w) = data.shape[:-3], data.shape[-3:]
+    moved = _depth_to_space(view(data, (product(lead), c, h, w)), upscale_factor, "CRD")
+    return view(moved, (*lead, *moved.shape[1:]))
 
 
 # --- losses, states, channels -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any
 
@@ -83,3 +84,10 @@ def multinomial(gen: Any, probs: Any, num_samples: int) -> Any:
 
     held = te.compute(unit.shape, passed, name="passed")
     return [new, te.compute(held.shape, lambda *i: tir.min(held(*i), cast("int32", n - 1)), name="multinomial")]
+
+
+def __getattr__(name: str) -> Any:
+    """``threefry_test_wrapping``, which compiles, loads the compiler when it is wanted."""
+    if name == "threefry_test_wrapping":
+        return importlib.import_module("weft.topi.wrapping").threefry_test_wrapping
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
