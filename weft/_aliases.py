@@ -41,6 +41,9 @@ MODULES = {
     "tir.expr": "weft.tir",
     "tirx": "weft.tir",
     "topi.nn.pooling": "weft.topi.nn",
+    "topi.reduction": "weft.topi",
+    "topi.tensor": "weft.topi",
+    "topi.transform": "weft.topi",
     "transform": "weft.ir.pass_decorators",
 }
 

@@ -4,6 +4,7 @@ Read in this order: ``shape``, ``broadcast``, ``elementwise``, ``reduce``, ``mat
 ``math``, ``reductions``, ``nn`` and ``image`` give the public names.
 """
 
+from weft._aliases import names_of
 from weft.error import ShapeMismatch as InvalidShapeError
 from weft.topi import image, nn, random, sparse, tag
 from weft.topi.api import (
@@ -73,6 +74,7 @@ from weft.topi.sort import sort, topk
 from weft.topi.winograd import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
 
 adv_index = index_tensor
+__getattr__ = names_of("weft.topi")
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
     "InvalidShapeError", "adv_index", "all", "any", "arange", "argmax", "argmin", "argsort", "argwhere",

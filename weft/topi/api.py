@@ -18,6 +18,7 @@ from weft.topi.manipulate import tile as _tile
 from weft.topi.manipulate import transpose
 from weft.topi.matmul import einsum as _einsum
 from weft.topi.matmul import matmul as _matmul
+from weft.topi.reorder import dynamic_strided_slice
 from weft.topi.scatter import scatter_nd as _scatter_nd
 from weft.topi.slice import strided_slice as _strided_slice
 from weft.topi.sort import argsort as _argsort
@@ -40,7 +41,14 @@ def strided_slice(
     a: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end",
     assume_inbound: bool = True,
 ) -> Any:  # fmt: skip
-    """A part of a tensor; with `slice_mode` "size", `end` are lengths, of which -1 is the rest."""
+    """A part of a tensor; with `slice_mode` "size", `end` are lengths, of which -1 is the rest.
+
+    Bounds in tensors are known at run time only: the extents of the result are variables then.
+    """
+    if isinstance(begin, te.Tensor):
+        ones = te.compute(begin.shape, lambda _: int64(1), name="ones")
+        extents = [te.size_var(f"dim{d}", "int64") for d in range(a.ndim)]
+        return dynamic_strided_slice(a, begin, end, ones if strides is None else strides, extents)
     axes = list(range(len(begin))) if axes is None else [int(d) for d in axes]
     if slice_mode == "size":
         end = [a.shape[d] if as_int(e) == -1 else b + e for d, b, e in zip(axes, begin, end, strict=True)]

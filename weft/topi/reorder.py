@@ -45,12 +45,14 @@ def dynamic_strided_slice(a: Any, begin: Any, end: Any, strides: Any, output_sha
     begin, end, strides : Tensor or sequence
         A number an axis.
     """
-    count = _length(begin)
+    count, whole = _length(begin), [cast("int64", d) for d in a.shape]
 
     def element(*i: Any) -> Any:
-        return a(*(
-            _number(begin, d) + cast("int64", v) * _number(strides, d) if d < count else v for d, v in enumerate(i)
-        ))  # fmt: skip
+        at = list(i)
+        for d in range(count):
+            first = _number(begin, d)
+            at[d] = select(first < 0, first + whole[d], first) + cast("int64", i[d]) * _number(strides, d)
+        return a(*at)
 
     return te.compute(tuple(output_shape), element, name="T_dynamic_strided_slice")
 
@@ -75,16 +77,18 @@ def _bounds(begin: Any, end: Any, strides: Any, d: int, extent: Any) -> tuple[An
 def strided_set(a: Any, v: Any, begin: Any, end: Any, strides: Any = None) -> Any:
     """A copy of `a` in which the slice ``begin:end:strides`` of leading axes is `v`."""
     rank = max(_length(begin), _length(end))
-    bounds = [_bounds(begin, end, strides, d, a.shape[d]) for d in range(rank)]
+    plan = [_bounds(begin, end, strides, d, a.shape[d]) for d in range(rank)]
+    if any(isinstance(t, te.Tensor) for t in (begin, end, strides)):  # found once, not for each element
+        bounds = [te.compute((1,), lambda _, p=p: p, name="bounds") for p in plan]
+        plan = [tuple(part(0) for part in parts) for parts in bounds]
 
     def element(*i: Any) -> Any:
         inside, at = const(True, "bool"), list(i)
-        for d, (first, step, end_) in enumerate(bounds):
-            forward, gap = step > 0, cast("int64", i[d]) - first
-            size = select(forward, step, -step)
-            distance = select(forward, gap, -gap)
-            before_end = select(forward, cast("int64", i[d]) < end_, cast("int64", i[d]) > end_)
-            inside = tir.all(inside, distance >= 0, before_end, floormod(distance, size).equal(int64(0)))
+        for d, (first, step, stop) in enumerate(plan):
+            forward, index = step > 0, cast("int64", i[d])
+            size, distance = select(forward, step, -step), select(forward, index - first, first - index)
+            left = select(forward, stop - index, index - stop)
+            inside = tir.all(inside, distance >= 0, left > 0, floormod(distance, size).equal(int64(0)))
             at[d] = tir.max(tir.min(floordiv(distance, size), cast("int64", v.shape[d]) - 1), int64(0))
         return if_then_else(inside, v(*at), a(*i))
 
