@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft import te, tir
+from weft import te, tir, topi  # noqa: F401 - brings what operators on whole tensors mean
 from weft.target import build
 
 
@@ -31,3 +31,12 @@ def test_a_compute_reads_what_an_extern_wrote() -> None:
     x, found = np.arange(6, dtype="float32").reshape(2, 3), np.zeros((3, 2), "float32")
     kernel(x, found)
     np.testing.assert_array_equal(found, x.T * 2 + 1)
+
+
+def test_whole_tensors_are_converted() -> None:
+    a = te.placeholder((3,), "float32", "a")
+    b = (a > 1).astype("int8")
+    kernel = build(te.schedule_to_prim_func(te.create_schedule(b.op), [a, b]))["main"]
+    found = np.zeros(3, "int8")
+    kernel(np.array([0, 2, 3], "float32"), found)
+    np.testing.assert_array_equal(found, [0, 1, 1])

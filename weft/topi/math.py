@@ -107,4 +107,4 @@ def _operator(fn: Callable[[Any, Any], PrimExpr], a: Any, b: Any) -> Any:
     return broadcasting(fn, a, b)
 
 
-install_tensor_arithmetic(_operator)
+install_tensor_arithmetic(_operator, astype)
