@@ -234,3 +234,49 @@ def test_lstm(reverse: bool, projected: int) -> None:
     np.testing.assert_allclose(found[0], out.detach().numpy(), atol=1e-5)
     with pytest.raises(InvalidArgument, match="IFGX"):
         nn.lstm(*tensors[:3], weight_layout="IFGX")
+
+
+# --- normalisation ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norm(training: bool) -> None:
+    layer = torch.nn.BatchNorm2d(4, momentum=0.2).train(training)
+    gamma, beta, mean, var = (abs(normal(4)) for _ in range(4))
+    with torch.no_grad():
+        for old, new in zip((layer.weight, layer.bias, layer.running_mean, layer.running_var),
+                            (gamma, beta, mean, var), strict=True):  # fmt: skip
+            old.copy_(torch.from_numpy(new))
+        expected = layer(torch.from_numpy(IMAGE)).numpy()
+    found = evaluate(
+        lambda x, *p: nn.batch_norm(x, *p, 1, 1e-5, True, True, training, 0.2), IMAGE, gamma, beta, mean, var
+    )
+    np.testing.assert_allclose(found[0], expected, atol=1e-4)
+    share = 0.2 if training else 0.0
+    np.testing.assert_allclose(found[1], mean * (1 - share) + IMAGE.mean((0, 2, 3)) * share, rtol=1e-4)
+    np.testing.assert_allclose(found[2], var * (1 - share) + IMAGE.var((0, 2, 3)) * share, rtol=1e-4)
+
+
+def test_instance_norm_of_either_order() -> None:
+    gamma, beta = normal(4), normal(4)
+    expected = F.instance_norm(torch.from_numpy(IMAGE), weight=torch.from_numpy(gamma), bias=torch.from_numpy(beta))
+    for rest in ((1, [2, 3]), ([2, 3],)):
+        found = evaluate(lambda x, g, b, rest=rest: nn.instance_norm(x, g, b, *rest), IMAGE, gamma, beta)
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_parameters_of_lrn() -> None:
+    found = evaluate(lambda x: nn.lrn(x, 3, 1, 1e-2, 0.75, 2.0), IMAGE)
+    expected = F.local_response_norm(torch.from_numpy(IMAGE), 3, 1e-2, 0.75, 2.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_channels_last_as_pixels() -> None:
+    last = IMAGE.transpose(0, 2, 3, 1)
+    found = evaluate(lambda x: nn.depth_to_space(x, 2, "NHWC"), last)
+    np.testing.assert_array_equal(
+        found, last.reshape(2, 6, 7, 2, 2, 1).transpose(0, 1, 3, 2, 4, 5).reshape(2, 12, 14, 1)
+    )
+    np.testing.assert_array_equal(evaluate(lambda x: nn.space_to_depth(x, 2, "NHWC"), found), last)
+    shuffled = evaluate(lambda x: nn.pixel_shuffle(x, 2), IMAGE)
+    np.testing.assert_array_equal(shuffled, F.pixel_shuffle(torch.from_numpy(IMAGE), 2))

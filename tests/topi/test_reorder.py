@@ -145,3 +145,20 @@ def test_a_slice_that_does_not_fit_is_refused() -> None:
         evaluate(lambda x, n: topi.sequence_mask(x, n, 0, 2), X, _int(1, 2, 3))
     with pytest.raises(topi.InvalidShapeError, match="collapse_sum"):
         evaluate(lambda x: topi.collapse_sum(x, (1, 3, 5)), X)
+
+
+def test_coordinates_along_the_first_axis() -> None:
+    at = _int(2, 0, 4, 1).reshape(2, 2)
+    np.testing.assert_array_equal(evaluate(topi.gather_nd, X, at), X[[2, 0], [4, 1]])
+    expected = X.copy()
+    expected[[2, 0], [4, 1]] += 1
+    found = evaluate(lambda x, i, v: topi.scatter_nd(x, i, v, "add"), X, at, np.ones(2, "float32"))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_names_of_parameters() -> None:
+    found = evaluate(lambda a: topi.tile(a=topi.clip(a, a_min=0.0, a_max=1.0), reps=(2, 1)), X)
+    np.testing.assert_array_equal(found, np.tile(X.clip(0, 1), (2, 1)))
+    np.testing.assert_array_equal(evaluate(lambda: topi.eye(n=3, k=1)), np.eye(3, k=1))
+    np.testing.assert_array_equal(evaluate(lambda a: topi.shape(a, "int64"), CUBE), [2, 3, 7])
+    assert topi.transform is topi

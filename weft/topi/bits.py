@@ -179,7 +179,7 @@ def _windows(x: Any, axes: tuple[int, int], size: Any, stride: Any, padding: Any
     widths = [[0] * x.ndim, [0] * x.ndim]
     for d, a in enumerate(axes):
         widths[0][a], widths[1][a] = before[d], after[d]
-    return pad(x, *widths, 0, "pad_temp"), s, outs
+    return pad(x, widths[0], widths[1], 0, "pad_temp"), s, outs
 
 
 def _axes(words: Any, size: Any, data_bits: Any, weight_bits: Any) -> list[Any]:

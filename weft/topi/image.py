@@ -126,7 +126,7 @@ def crop_and_resize(
 
         height, width = (data.shape[a] for a in axes)
         if _METHODS.get(method, method) == "linear":
-            value = bilinear_at(read, *points, height, width)
+            value = bilinear_at(read, points[0], points[1], height, width)
         else:
             value = read(*(tir.max(tir.min(cast("int32", tir.round(p)), n - 1), 0)
                            for p, n in zip(points, (height, width), strict=True)))  # fmt: skip

@@ -44,7 +44,7 @@ def cumulative(
 
 
 def scanop(
-    data: Any, binop: Combine, identity_value: Any, op_name: str, axis: Any = None, dtype: str | None = None,
+    data: Any, binop: Combine, identity_value: Any, op_name: str, axis: Any = None, dtype: Any = None,
     exclusive: bool | None = None,
 ) -> Any:  # fmt: skip
     """Combine each element with all before it along an axis, or in row-major order, by an associative function.
@@ -59,9 +59,10 @@ def scanop(
         x = te.compute((product(data.shape),), lambda i: data(*unravel(i, data.shape)), name="flat")
     a = normalize_axis(op_name, axis or 0, x.ndim)
     dtype = dtype or x.dtype
+    identity = cast(dtype, identity_value)
 
     def body(ins: Any, outs: Any) -> Any:
-        return _rows(binop, cast(dtype, identity_value), ins[0], outs[0], x.shape, a, bool(exclusive), False)
+        return _rows(binop, identity, ins[0], outs[0], x.shape, a, bool(exclusive), False)
 
     return te.extern(x.shape, [x], body, name=op_name, dtype=dtype)
 
