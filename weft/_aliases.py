@@ -55,6 +55,9 @@ MODULES = {
     "tir.meta_schedule": "weft.meta_schedule",
     "tirx": "weft.tir",
     "topi.nn.pooling": "weft.topi.nn",
+    "topi.reduction": "weft.topi",
+    "topi.tensor": "weft.topi",
+    "topi.transform": "weft.topi",
     "transform": "weft.ir.pass_decorators",
 }
 

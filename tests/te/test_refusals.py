@@ -192,7 +192,7 @@ ARGUMENTS = [
     (lambda s: weft.lower(s, [A]), "output 'C' is not among the arguments"),
     (lambda s: weft.lower(s, [A, A, C]), "'A' is an argument twice"),
     (lambda s: weft.lower(s, [A, 3, C]), "takes tensors, buffers and variables"),
-    (lambda s: weft.lower(s, [A, V, C]), "has no stage for 'V'"),
+    (lambda s: weft.lower(s, [A, te.compute((2,), lambda i: i, "other"), C]), "has no stage for 'other'"),
     (lambda s: weft.lower(s, [A, C], binds={A: tir.decl_buffer((3, 3), "float32")}), "does not fit 'A'"),
     (lambda s: weft.lower(s, [A, C], binds={A: tir.decl_buffer((20, 20), "int32")}), "does not fit 'A'"),
     (lambda s: te.create_schedule(5), "operations or tensors"),

@@ -5,26 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.topi.running import evaluate
 from weft import te, topi
 from weft.error import InvalidArgument
 from weft.ir import IntImm
-from weft.target import build
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(3, 5)).astype("float32"), RNG.normal(size=(5,)).astype("float32")
 IMAGE = RNG.normal(size=(2, 4, 6, 7)).astype("float32")
-
-
-def evaluate(fn, *arrays):
-    """Run ``fn`` of placeholders for the arrays."""
-    tensors = [te.placeholder(a.shape, str(a.dtype), f"x{i}") for i, a in enumerate(arrays)]
-    result = fn(*tensors)
-    outs = list(result) if isinstance(result, (tuple, list)) else [result]
-    kernel = build(te.create_prim_func([*tensors, *outs]))["main"]
-    found = [np.empty([int(d) for d in o.shape], str(o.dtype)) for o in outs]
-    kernel(*arrays, *found)
-    return found if isinstance(result, (tuple, list)) else found[0]
-
 
 CASES = {
     "add a number": (lambda x: topi.add(x, 1), (X,), X + 1),

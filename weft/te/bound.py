@@ -156,6 +156,8 @@ def _region_read(
     stage: Stage, consumer: Stage, fixed: set[IterVar], bounds: Bounds, an: Analyzer
 ) -> list[list[IntervalSet]]:
     """Return, per axis of `stage`, the intervals that the loads of one consumer cover."""
+    if not stage.axis:  # an extern writes its tensors whole
+        return []
     if not isinstance(consumer.origin_op, ComputeOp):
         return [[IntervalSet(iv.dom.min, an.simplify(iv.dom.min + iv.dom.extent - 1))] for iv in stage.axis]  # type: ignore[union-attr]
     running = {

@@ -11,7 +11,7 @@ from weft.te.relayout import relaid_out
 from weft.te.rfactor import factor_reduction
 from weft.te.saved import restore_groups, restore_stages, saved_groups, saved_stages
 from weft.te.stage import AttachType, Stage, StageGroup, check_scope
-from weft.te.tensor import ComputeOp, Operation, ScanOp, Tensor
+from weft.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.tir import Buffer, ProducerLoad, decl_buffer
 
 __all__ = ["Schedule", "create_schedule"]
@@ -109,7 +109,10 @@ class Schedule:
             while name in taken:
                 n += 1
                 name = f"{tensor.name}_{n}"
-            known = self._buffers[tensor] = decl_buffer(tensor.shape, tensor.dtype, name, scope=self[tensor].scope)
+            # an input that nothing reads has no stage, but may be an argument
+            read = tensor.op in self.stage_map or not isinstance(tensor.op, PlaceholderOp)
+            scope = self[tensor].scope if read else "global"
+            known = self._buffers[tensor] = decl_buffer(tensor.shape, tensor.dtype, name, scope=scope)
         return known
 
     def set_buffer(self, tensor: Tensor, buffer: Buffer) -> None:

@@ -229,11 +229,16 @@ class _ScalarOperators:
 
 
 _TENSOR_BINARY: list[Any] = []
+_TENSOR_CONVERT: list[Any] = []
 
 
-def install_tensor_arithmetic(apply: Any) -> None:
-    """Make ``apply(op, a, b)`` what operators on whole tensors mean; ``topi`` brings the rules of broadcasting."""
+def install_tensor_arithmetic(apply: Any, convert: Any) -> None:
+    """Make ``apply(op, a, b)`` what operators on whole tensors mean, and ``convert(x, dtype)`` what ``astype`` does.
+
+    ``topi`` brings both.
+    """
     _TENSOR_BINARY[:] = [apply]
+    _TENSOR_CONVERT[:] = [convert]
 
 
 def _binary(op: Any, a: Any, b: Any) -> Any:
@@ -285,6 +290,12 @@ class Tensor(_ScalarOperators):
 
     def __init__(self, op: Operation, value_index: int, shape: tuple[ir.PrimExpr, ...], dtype: str) -> None:
         self.op, self.value_index, self.shape, self.dtype = op, value_index, shape, dtype
+
+    def astype(self, dtype: str) -> Tensor:
+        """Convert the elements to another data type."""
+        if not _TENSOR_CONVERT:
+            raise InvalidArgument("converting whole tensors needs weft.topi", help="import weft.topi, or index it")
+        return _TENSOR_CONVERT[0](self, dtype)
 
     @staticmethod
     def from_saved(op: Operation, value_index: int) -> Tensor:

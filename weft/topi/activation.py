@@ -84,13 +84,13 @@ def leaky_relu(x: Any, alpha: float) -> Any:
     return elementwise(lambda v: ACTIVATIONS["leakyrelu"](v, alpha), x, name="T_leaky_relu")
 
 
-def prelu(x: Any, alpha: Any, axis: int | None = 1) -> Any:
-    """``x`` where positive, else ``alpha * x``.
+def prelu(x: Any, slope: Any, axis: int | None = 1) -> Any:
+    """``x`` where positive, else ``slope * x``.
 
-    A vector `alpha` has a value for each index along `axis`; another tensor, or any where `axis` is None, broadcasts.
+    A vector `slope` has a value for each index along `axis`; another tensor, or any where `axis` is None, broadcasts.
     """
-    if axis is not None and len(alpha.shape) == 1 and as_int(alpha.shape[0]) != 1:
+    if axis is not None and len(slope.shape) == 1 and as_int(slope.shape[0]) != 1:
         channel = normalize_axis("nn.prelu", axis, len(x.shape))
-        negative = lambda *i: select(x(*i) > _c(x, 0), x(*i), x(*i) * alpha(i[channel]))  # noqa: E731
+        negative = lambda *i: select(x(*i) > _c(x, 0), x(*i), x(*i) * slope(i[channel]))  # noqa: E731
         return te.compute(x.shape, negative, name="T_prelu")
-    return elementwise(lambda v, a: select(v > _c(v, 0), v, v * a), x, alpha, name="T_prelu")
+    return elementwise(lambda v, a: select(v > _c(v, 0), v, v * a), x, slope, name="T_prelu")

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import as_int, int64
+from weft import te
+from weft.ir import as_int, cast, if_then_else, int64
 from weft.topi.create import arange as _arange
+from weft.topi.create import eye as _eye
 from weft.topi.create import full as _full
 from weft.topi.create import trilu as _trilu
+from weft.topi.elementwise import clip as _clip
 from weft.topi.index import gather_batched, gather_elements, take_flat
+from weft.topi.index import gather_nd as _gather_nd
 from weft.topi.index import take as _take
+from weft.topi.manipulate import tile as _tile
 from weft.topi.manipulate import transpose
 from weft.topi.matmul import einsum as _einsum
 from weft.topi.matmul import matmul as _matmul
+from weft.topi.reorder import dynamic_strided_slice
+from weft.topi.scatter import scatter_nd as _scatter_nd
 from weft.topi.slice import strided_slice as _strided_slice
 from weft.topi.sort import argsort as _argsort
 
-__all__ = ["arange", "argsort", "einsum", "full", "gather", "matmul", "strided_slice", "take", "trilu"]
+__all__ = ["arange", "argsort", "clip", "einsum", "eye", "full", "gather", "gather_nd", "matmul", "scatter_nd", "shape",
+           "strided_slice", "take", "tile", "trilu"]  # fmt: skip
 
 
 def full(shape: Any, dtype: str, fill_value: Any) -> Any:
@@ -29,13 +37,23 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") 
     return _arange(0, start, step, dtype) if stop is None else _arange(start, stop, step, dtype)
 
 
-def strided_slice(a: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end") -> Any:
-    """A part of a tensor; with `slice_mode` "size", `end` are lengths, of which -1 is the rest."""
+def strided_slice(
+    a: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end",
+    assume_inbound: bool = True,
+) -> Any:  # fmt: skip
+    """A part of a tensor; with `slice_mode` "size", `end` are lengths, of which -1 is the rest.
+
+    Bounds in tensors are known at run time only: the extents of the result are variables then.
+    """
+    if isinstance(begin, te.Tensor):
+        ones = te.compute(begin.shape, lambda _: int64(1), name="ones")
+        extents = [te.size_var(f"dim{d}", "int64") for d in range(a.ndim)]
+        return dynamic_strided_slice(a, begin, end, ones if strides is None else strides, extents)
     axes = list(range(len(begin))) if axes is None else [int(d) for d in axes]
     if slice_mode == "size":
         end = [a.shape[d] if as_int(e) == -1 else b + e for d, b, e in zip(axes, begin, end, strict=True)]
     steps = [1] * len(axes) if strides is None else [*strides, *[1] * (len(axes) - len(strides))]
-    return _strided_slice(a, axes, begin, end, steps)
+    return _strided_slice(a, axes, begin, end, steps, assume_inbound)
 
 
 def take(a: Any, indices: Any, axis: Any = None, batch_dims: int = 0, mode: str = "clip") -> Any:
@@ -60,12 +78,55 @@ def einsum(subscripts: str, *operand: Any) -> Any:
     return _einsum(operand, subscripts)
 
 
-def matmul(tensor_a: Any, tensor_b: Any, transp_a: bool = False, transp_b: bool = False) -> Any:
+def matmul(a: Any, b: Any, transp_a: bool = False, transp_b: bool = False) -> Any:
     """Product of matrices, either of which may be transposed."""
     turned = lambda t: transpose(t, (*range(t.ndim - 2), t.ndim - 1, t.ndim - 2))  # noqa: E731
-    return _matmul(turned(tensor_a) if transp_a else tensor_a, turned(tensor_b) if transp_b else tensor_b)
+    return _matmul(turned(a) if transp_a else a, turned(b) if transp_b else b)
 
 
 def trilu(data: Any, k: Any = 0, upper: Any = True) -> Any:
     """The upper or lower triangle of each matrix."""
     return _trilu(data, int64(k) if isinstance(k, int) else k, bool(upper))
+
+
+def clip(x: Any, a_min: Any, a_max: Any) -> Any:
+    """Limit to ``a_min..a_max``."""
+    return _clip(x, a_min, a_max)
+
+
+def eye(n: Any, m: Any = None, k: Any = 0, dtype: str = "float32") -> Any:
+    """Ones on the k-th diagonal of a matrix, which is square without `m`."""
+    return _eye(n, n if m is None else m, k, dtype)
+
+
+def tile(a: Any, reps: Any) -> Any:
+    """Repeat the whole tensor along each axis."""
+    return _tile(a, reps)
+
+
+def gather_nd(a: Any, indices: Any, batch_dims: int = 0) -> Any:
+    """Take slices by tuples of indices, which stand along the first axis of `indices`."""
+    return _gather_nd(a, transpose(indices, (*range(1, indices.ndim), 0)), batch_dims)
+
+
+def scatter_nd(data: Any, indices: Any, updates: Any, mode: str = "update") -> Any:
+    """Write slices by tuples of indices, which stand along the first axis of `indices`.
+
+    Parameters
+    ----------
+    mode : str
+        How old and new values are combined: update, add, mul, min or max.
+    """
+    return _scatter_nd(data, transpose(indices, (*range(1, indices.ndim), 0)), updates, mode)
+
+
+def shape(array: Any, dtype: str = "int32") -> Any:
+    """The extents as a vector."""
+
+    def element(i: Any) -> Any:
+        value = cast(dtype, array.shape[-1])
+        for d in reversed(range(array.ndim - 1)):
+            value = if_then_else(i.equal(d), cast(dtype, array.shape[d]), value)
+        return value
+
+    return te.compute((array.ndim,), element, name="T_shape")

@@ -61,6 +61,6 @@ def elementwise(fn: Callable[..., PrimExpr], *tensors: Tensor, name: str = "T_el
     return compute(shape, lambda *i: fn(*(t(*broadcast_index(t.shape, shape, i)) for t in tensors)), name=name)
 
 
-def broadcast_to(x: Tensor, shape: Sequence[PrimExpr], name: str = "T_broadcast_to") -> Tensor:
+def broadcast_to(data: Tensor, shape: Sequence[PrimExpr], name: str = "T_broadcast_to") -> Tensor:
     """Repeat a tensor along dimensions of extent 1."""
-    return compute(tuple(shape), lambda *i: x(*broadcast_index(x.shape, shape, i)), name=name)
+    return compute(tuple(shape), lambda *i: data(*broadcast_index(data.shape, shape, i)), name=name)

@@ -4,21 +4,187 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.topi.resize import resize2d as _resize2d
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.ir import cast, const, if_then_else
+from weft.topi.conv import conv_size, pad_spatial, paddings, pair
+from weft.topi.convolutions import resolved_padding
+from weft.topi.deformable import bilinear_at
+from weft.topi.manipulate import transpose
+from weft.topi.precision import narrowed
+from weft.topi.resize import cropped_coordinate
+from weft.topi.resize import resize as _resize
 from weft.topi.sample import grid_sample
 
-__all__ = ["grid_sample", "resize2d"]
+__all__ = [
+    "affine_grid", "crop_and_resize", "dilation2d_nchw", "dilation2d_nhwc", "grid_sample", "resize1d", "resize2d",
+    "resize3d",
+]  # fmt: skip
+
+_METHODS = {"nearest_neighbor": "nearest", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic",
+            "tricubic": "cubic"}  # fmt: skip
+
+
+def _resized(data: Any, roi: Any, size: Any, rank: int, layout: str, method: str, attrs: dict[str, Any]) -> Any:
+    """Resize the spatial axes that a layout names; `roi` has their beginnings, then their ends."""
+    if size is None:  # before 0.9 there was no region, and the size came in its place
+        roi, size = None, roi
+    sizes = list(size) if len(size) == rank else list(size) * rank
+    axes = [layout.index(name) for name in "DHW"[-rank:]]
+    whole = list(data.shape)
+    for a, s in zip(axes, sizes, strict=True):
+        whole[a] = s
+    region = None
+    if roi is not None and len(roi) == 2 * rank:
+        region = [0.0] * data.ndim + [1.0] * data.ndim
+        for d, a in enumerate(axes):
+            region[a], region[data.ndim + a] = roi[d], roi[rank + d]
+    return _resize(data, whole, None, region, _METHODS.get(method.lower(), method.lower()), **attrs)
+
+
+def resize1d(
+    data: Any, roi: Any, size: Any = None, layout: str = "NCW", method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
+    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None, output_shape: Any = None,
+) -> Any:  # fmt: skip
+    """Resize the one spatial axis."""
+    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
+                        extrapolation_value)  # fmt: skip
+    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 1), 1, layout, method, attrs),
+                    out_dtype or data.dtype)  # fmt: skip
 
 
 def resize2d(
-    data: Any, roi: Any, size: Any, layout: str = "NCHW", method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.5,
+    data: Any, roi: Any, size: Any = None, layout: str = "NCHW", method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
     bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None, output_shape: Any = None,
 ) -> Any:  # fmt: skip
     """Resize the two spatial axes."""
-    method = {"nearest_neighbor": "nearest", "bilinear": "linear", "bicubic": "cubic"}.get(method, method)
-    return _resize2d(
-        data, output_shape or size, None, roi, layout, method=method,
-        coordinate_transformation_mode=coordinate_transformation_mode, rounding_method=rounding_method,
-        cubic_alpha=bicubic_alpha, cubic_exclude=bool(bicubic_exclude), extrapolation_value=extrapolation_value,
-    )  # fmt: skip
+    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
+                        extrapolation_value)  # fmt: skip
+    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 2), 2, layout, method, attrs),
+                    out_dtype or data.dtype)  # fmt: skip
+
+
+def resize3d(
+    data: Any, roi: Any, size: Any = None, layout: str = "NCDHW", method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
+    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None, output_shape: Any = None,
+) -> Any:  # fmt: skip
+    """Resize the three spatial axes."""
+    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
+                        extrapolation_value)  # fmt: skip
+    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 3), 3, layout, method, attrs),
+                    out_dtype or data.dtype)  # fmt: skip
+
+
+def _attributes(mode: str, rounding: str, alpha: float, exclude: int, extrapolation: float) -> dict[str, Any]:
+    rounding = rounding or ("round" if mode == "align_corners" else "floor")
+    return {"coordinate_transformation_mode": mode, "rounding_method": rounding, "cubic_alpha": alpha,
+            "cubic_exclude": bool(exclude), "extrapolation_value": extrapolation}  # fmt: skip
+
+
+def _wanted(size: Any, output_shape: Any, layout: str, rank: int) -> Any:
+    """The sizes of the spatial axes; `output_shape` has all axes, or those."""
+    if not output_shape:
+        return size
+    return output_shape if len(output_shape) == rank else [output_shape[layout.index(n)] for n in "DHW"[-rank:]]
+
+
+def crop_and_resize(
+    data: Any, boxes: Any, box_indices: Any, crop_size: Any, layout: str = "NCHW", method: str = "bilinear",
+    extrapolation_value: Any = None, out_dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """Cut boxes out of images and resize each to `crop_size`.
+
+    Parameters
+    ----------
+    boxes : Tensor
+        (boxes, 4): top, left, bottom and right, where 0 and 1 are the first and last pixel.
+    box_indices : Tensor
+        (boxes,): the image of each box.
+    extrapolation_value : float, optional
+        What lies outside of the image; by default the nearest pixel inside.
+    """
+    axes = [layout.index("H"), layout.index("W")]
+    shape = list(data.shape)
+    shape[0] = box_indices.shape[0]
+    for a, s in zip(axes, crop_size, strict=True):
+        shape[a] = s
+
+    def element(*i: Any) -> Any:
+        box = [cast("float32", boxes(i[0], k)) for k in range(4)]
+        points = [
+            cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d]) for d, a in enumerate(axes)
+        ]  # fmt: skip
+        image = cast("int32", box_indices(i[0]))
+
+        def read(y: Any, x: Any) -> Any:
+            at = list(i)
+            at[0], at[axes[0]], at[axes[1]] = image, y, x
+            return cast("float32", data(*at))
+
+        height, width = (data.shape[a] for a in axes)
+        if _METHODS.get(method, method) == "linear":
+            value = bilinear_at(read, points[0], points[1], height, width)
+        else:
+            value = read(*(tir.max(tir.min(cast("int32", tir.round(p)), n - 1), 0)
+                           for p, n in zip(points, (height, width), strict=True)))  # fmt: skip
+        if extrapolation_value is None:
+            return value
+        inside = tir.all(*(tir.all(p >= const(0, "float32"), p <= cast("float32", n - 1))
+                           for p, n in zip(points, (height, width), strict=True)))  # fmt: skip
+        return if_then_else(inside, value, const(extrapolation_value, "float32"))
+
+    found = te.compute(tuple(shape), element, name="crop_and_resize")
+    return narrowed(found, out_dtype or data.dtype)
+
+
+def affine_grid(data: Any, target_shape: Any, align_corners: bool = True) -> Any:
+    """The points (batch, rank, ...) at which an image is sampled to be transformed by matrices (batch, rank, rank + 1).
+
+    Coordinates go from -1 to 1 and stand in the order x, y, z.
+    """
+    rank, dtype = len(target_shape), data.dtype
+    if rank not in (2, 3):
+        raise InvalidArgument("affine_grid: two or three spatial axes", found=str(target_shape))
+    ends = [(int(s) - 1, -1.0) if align_corners else (int(s), -1.0 + 1.0 / int(s)) for s in target_shape]
+    if any(n < 1 for n, _ in ends):
+        raise InvalidArgument("affine_grid: with align_corners, an axis has two points at least",
+                              found=str(target_shape))  # fmt: skip
+
+    def element(b: Any, which: Any, *at: Any) -> Any:
+        value = data(b, which, rank)
+        for d, (n, first) in enumerate(ends):
+            point = const(first, dtype) + cast(dtype, at[d]) * const(2.0 / n, dtype)
+            value = value + data(b, which, rank - 1 - d) * point
+        return value
+
+    return te.compute((data.shape[0], rank, *target_shape), element, name="affine_grid")
+
+
+def dilation2d_nchw(
+    input: Any, filter: Any, stride: Any, padding: Any, dilations: Any, out_dtype: str | None = None
+) -> Any:
+    """The greatest sum of the elements of a window and those of a filter (channels, height, width), channels first."""
+    dtype, s, d, kernel = out_dtype or input.dtype, pair(stride, 2), pair(dilations, 2), filter.shape[1:]
+    before, after = paddings(resolved_padding(padding, kernel, d, 2), 2)
+    padded = pad_spatial(input, before, after, False)
+    size = [conv_size(input.shape[2 + a], kernel[a], s[a], d[a], before[a], after[a]) for a in range(2)]
+    ky, kx = te.reduce_axis((0, kernel[0]), "ry"), te.reduce_axis((0, kernel[1]), "rx")
+
+    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+        value = padded(n, c, y * s[0] + ky.var * d[0], x * s[1] + kx.var * d[1])
+        return te.max(cast(dtype, value) + cast(dtype, filter(c, ky.var, kx.var)), axis=[ky, kx])
+
+    return te.compute((*input.shape[:2], *size), element, name="dilation2d")
+
+
+def dilation2d_nhwc(
+    input: Any, filter: Any, stride: Any, padding: Any, dilations: Any, out_dtype: str | None = None
+) -> Any:
+    """The same, channels last, filter (height, width, channels)."""
+    found = dilation2d_nchw(
+        transpose(input, (0, 3, 1, 2)), transpose(filter, (2, 0, 1)), stride, padding, dilations, out_dtype
+    )
+    return transpose(found, (0, 2, 3, 1))

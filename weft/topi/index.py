@@ -80,7 +80,7 @@ def gather_elements(data: Any, indices: Any, axis: int = 0) -> Any:
     )
 
 
-def gather_nd(data: Any, indices: Any, batch_dims: int = 0) -> Any:
+def gather_nd(a: Any, indices: Any, batch_dims: int = 0) -> Any:
     """Take slices by tuples of indices."""
     depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
     if depth is None:
@@ -89,10 +89,10 @@ def gather_nd(data: Any, indices: Any, batch_dims: int = 0) -> Any:
         )
 
     def element(*i: Any) -> Any:
-        at = [_wrapped(indices(*i[:outer], int64(k)), data.shape[batch_dims + k]) for k in range(depth)]
-        return data(*i[:batch_dims], *at, *i[outer:])
+        at = [_wrapped(indices(*i[:outer], int64(k)), a.shape[batch_dims + k]) for k in range(depth)]
+        return a(*i[:batch_dims], *at, *i[outer:])
 
-    return te.compute((*indices.shape[:-1], *data.shape[batch_dims + depth :]), element, name="T_gather_nd")
+    return te.compute((*indices.shape[:-1], *a.shape[batch_dims + depth :]), element, name="T_gather_nd")
 
 
 def index_tensor(data: Any, indices: Any) -> Any:
@@ -119,14 +119,14 @@ def one_hot(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: int =
     return te.compute((*indices.shape[:a], as_shape((depth,))[0], *indices.shape[a:]), element, name="T_one_hot")
 
 
-def reverse_sequence(data: Any, seq_lengths: Any, seq_axis: int = 1, batch_axis: int = 0) -> Any:
+def reverse_sequence(a: Any, seq_lengths: Any, seq_axis: int = 1, batch_axis: int = 0) -> Any:
     """Reverse the first ``seq_lengths[b]`` elements of each sequence b."""
-    s = normalize_axis("reverse_sequence", seq_axis, data.ndim)
-    b = normalize_axis("reverse_sequence", batch_axis, data.ndim)
+    s = normalize_axis("reverse_sequence", seq_axis, a.ndim)
+    b = normalize_axis("reverse_sequence", batch_axis, a.ndim)
 
     def element(*i: Any) -> Any:
-        length = tir.max(tir.min(cast("int64", seq_lengths(i[b])), data.shape[s]), int64(0))
+        length = tir.max(tir.min(cast("int64", seq_lengths(i[b])), a.shape[s]), int64(0))
         j = select(i[s] < length, length - int64(1) - i[s], i[s])
-        return data(*(j if d == s else v for d, v in enumerate(i)))
+        return a(*(j if d == s else v for d, v in enumerate(i)))
 
-    return te.compute(data.shape, element, name="T_reverse_sequence")
+    return te.compute(a.shape, element, name="T_reverse_sequence")

@@ -34,11 +34,11 @@ def permutation(axes: Any, ndim: int) -> tuple[int, ...]:
     return order
 
 
-def transpose(x: Any, axes: Any = None) -> Any:
+def transpose(a: Any, axes: Any = None) -> Any:
     """Reorder dimensions."""
-    order = permutation(axes, x.ndim)
-    inverse = [order.index(d) for d in range(x.ndim)]
-    return te.compute(tuple(x.shape[a] for a in order), lambda *i: x(*(i[j] for j in inverse)), name="T_transpose")
+    order = permutation(axes, a.ndim)
+    inverse = [order.index(d) for d in range(a.ndim)]
+    return te.compute(tuple(a.shape[v] for v in order), lambda *i: a(*(i[j] for j in inverse)), name="T_transpose")
 
 
 def expanded_axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -66,27 +66,27 @@ def squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
     return axes
 
 
-def concatenate(tensors: Any, axis: int = 0) -> Any:
+def concatenate(a_tuple: Any, axis: int = 0) -> Any:
     """Join along an axis."""
-    a = normalize_axis("concat", axis or 0, tensors[0].ndim)
+    a = normalize_axis("concat", axis or 0, a_tuple[0].ndim)
     ends: list[Any] = []
     total: Any = ir.int64(0)
-    for t in tensors:
+    for t in a_tuple:
         total = simplify(total + t.shape[a])
         ends.append(total)
 
     def element(*i: Any) -> Any:
-        value = tensors[-1](
+        value = a_tuple[-1](
             *(v if d != a else v - (ends[-2] if len(ends) > 1 else ir.int64(0)) for d, v in enumerate(i))
         )
-        for n in reversed(range(len(tensors) - 1)):
+        for n in reversed(range(len(a_tuple) - 1)):
             begin = ends[n - 1] if n else ir.int64(0)
             value = ir.if_then_else(
-                i[a] < ends[n], tensors[n](*(v if d != a else v - begin for d, v in enumerate(i))), value
+                i[a] < ends[n], a_tuple[n](*(v if d != a else v - begin for d, v in enumerate(i))), value
             )
         return value
 
-    return te.compute(tuple(total if d == a else e for d, e in enumerate(tensors[0].shape)), element, name="T_concat")
+    return te.compute(tuple(total if d == a else e for d, e in enumerate(a_tuple[0].shape)), element, name="T_concat")
 
 
 def split_points(ty_dim: Any, indices_or_sections: Any) -> list[tuple[Any, Any]]:
@@ -99,16 +99,16 @@ def split_points(ty_dim: Any, indices_or_sections: Any) -> list[tuple[Any, Any]]
     return [(b, simplify(e - b)) for b, e in itertools.pairwise(points)]
 
 
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Cut along an axis."""
-    a = normalize_axis("split", axis, x.ndim)
+    a = normalize_axis("split", axis, ary.ndim)
     return tuple(
         te.compute(
-            tuple(e if d == a else s for d, s in enumerate(x.shape)),
-            lambda *i, b=b: x(*(v + b if d == a else v for d, v in enumerate(i))),
+            tuple(e if d == a else s for d, s in enumerate(ary.shape)),
+            lambda *i, b=b: ary(*(v + b if d == a else v for d, v in enumerate(i))),
             name="T_split",
         )
-        for b, e in split_points(x.shape[a], indices_or_sections)
+        for b, e in split_points(ary.shape[a], indices_or_sections)
     )
 
 
@@ -142,41 +142,43 @@ def tile(x: Any, repeats: Any) -> Any:
     )
 
 
-def repeat(x: Any, repeats: int, axis: Any = None) -> Any:
+def repeat(a: Any, repeats: int, axis: Any = None) -> Any:
     """Repeat each element along an axis."""
-    x = view(x, (product(x.shape),)) if axis is None else x
-    a = normalize_axis("repeat", axis or 0, x.ndim)
-    shape = tuple(simplify(d * repeats) if i == a else d for i, d in enumerate(x.shape))
+    a = view(a, (product(a.shape),)) if axis is None else a
+    along = normalize_axis("repeat", axis or 0, a.ndim)
+    shape = tuple(simplify(d * repeats) if i == along else d for i, d in enumerate(a.shape))
     return te.compute(
         shape,
-        lambda *i: x(*(ir.floordiv(v, ir.int64(repeats)) if d == a else v for d, v in enumerate(i))),
+        lambda *i: a(*(ir.floordiv(v, ir.int64(repeats)) if d == along else v for d, v in enumerate(i))),
         name="T_repeat",
     )
 
 
-def flip(x: Any, axis: int) -> Any:
+def flip(a: Any, axis: int = 0) -> Any:
     """Reverse along an axis."""
-    a = normalize_axis("flip", axis, x.ndim)
+    along = normalize_axis("flip", axis, a.ndim)
     return te.compute(
-        x.shape, lambda *i: x(*(x.shape[a] - ir.int64(1) - v if d == a else v for d, v in enumerate(i))), name="T_flip"
+        a.shape,
+        lambda *i: a(*(a.shape[along] - ir.int64(1) - v if d == along else v for d, v in enumerate(i))),
+        name="T_flip",
     )
 
 
-def reshape(x: Any, newshape: Any) -> Any:
+def reshape(a: Any, newshape: Any) -> Any:
     """The same elements in row-major order under another shape."""
-    return view(x, ir.as_shape(newshape))
+    return view(a, ir.as_shape(newshape))
 
 
-def expand_dims(x: Any, axis: Any, num_newaxis: int = 1) -> Any:
+def expand_dims(a: Any, axis: Any, num_newaxis: int = 1) -> Any:
     """Insert dimensions of extent 1."""
     axes = tuple(axis + i for i in range(num_newaxis)) if isinstance(axis, int) and num_newaxis != 1 else axis
-    return view(x, expanded_shape(x.shape, axes), "T_expand_dims")
+    return view(a, expanded_shape(a.shape, axes), "T_expand_dims")
 
 
-def squeeze(x: Any, axis: Any = None) -> Any:
+def squeeze(a: Any, axis: Any = None) -> Any:
     """Drop dimensions of extent 1."""
-    dropped = squeezed_axes(x.shape, axis)
-    return view(x, [d for i, d in enumerate(x.shape) if i not in dropped], "T_squeeze")
+    dropped = squeezed_axes(a.shape, axis)
+    return view(a, [d for i, d in enumerate(a.shape) if i not in dropped], "T_squeeze")
 
 
 def space_to_depth(x: Any, block_size: int) -> Any:
@@ -209,14 +211,14 @@ def depth_to_space(x: Any, block_size: int, mode: str = "DCR") -> Any:
     return te.compute((n, depth, simplify(h * b), simplify(w * b)), element, name="T_depth_to_space")
 
 
-def meshgrid(tensors: Any, indexing: str = "ij") -> Any:
+def meshgrid(a_tuple: Any, indexing: str = "ij") -> Any:
     """Repeat vectors over the grid that they span, one tensor for each."""
-    order = list(range(len(tensors)))
+    order = list(range(len(a_tuple)))
     if indexing == "xy" and len(order) > 1:
         order[:2] = [1, 0]
-    shape = tuple(tensors[o].shape[0] for o in order)
+    shape = tuple(a_tuple[o].shape[0] for o in order)
     return tuple(
-        te.compute(shape, lambda *i, t=t, n=n: t(i[order.index(n)]), name="T_meshgrid") for n, t in enumerate(tensors)
+        te.compute(shape, lambda *i, t=t, n=n: t(i[order.index(n)]), name="T_meshgrid") for n, t in enumerate(a_tuple)
     )
 
 
@@ -248,7 +250,7 @@ def layout_shape(shape: Any, src_layout: str, dst_layout: str) -> tuple[Any, ...
     )
 
 
-def layout_transform(x: Any, src_layout: str, dst_layout: str) -> Any:
+def layout_transform(array: Any, src_layout: str, dst_layout: str) -> Any:
     """Bring a tensor into another layout, which may block axes."""
     source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
     blocks = {name.upper(): block for name, block in target if block is not None}
@@ -265,6 +267,6 @@ def layout_transform(x: Any, src_layout: str, dst_layout: str) -> Any:
             else ir.floordiv(index[name], ir.int64(inner.get(name, 1)))
             for name, block in source
         ]
-        return x(*at)
+        return array(*at)
 
-    return te.compute(layout_shape(x.shape, src_layout, dst_layout), element, name="T_layout_trans")
+    return te.compute(layout_shape(array.shape, src_layout, dst_layout), element, name="T_layout_trans")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft import tir
 from weft.ir import DataType, PrimExpr, as_expr
 from weft.te import Tensor, TensorSlice, install_tensor_arithmetic
 from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, UNARY, astype, cast_scalar
 
-__all__ = ["cast", "identity", *BINARY, *UNARY]  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
+    "cast", "elemwise_sum", "fast_erf", "fast_exp", "fast_tanh", "identity", "reinterpret", *BINARY, *UNARY,
+]  # fmt: skip
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
@@ -72,8 +77,34 @@ def identity(x: Any) -> Any:
     return elementwise(lambda v: v, x, name="T_identity") if isinstance(x, Tensor) else x
 
 
+def reinterpret(x: Any, dtype: str) -> Any:
+    """The same bits as values of another data type of the same width."""
+    read = lambda v: tir.reinterpret(dtype, v)  # noqa: E731
+    return elementwise(read, x, name="T_reinterpret") if isinstance(x, Tensor) else read(as_expr(x))
+
+
+def elemwise_sum(xs: Sequence[Any]) -> Any:
+    """The sum of tensors, element by element."""
+    return elementwise(lambda *values: functools.reduce(operator.add, values), *xs, name="T_elemwise_sum")
+
+
+def fast_exp(x: Any) -> Any:
+    """``exp(x)``, whose float32 values are a polynomial in any case (``tir.transform.LowerMath``)."""
+    return _unary("exp")(x)
+
+
+def fast_tanh(x: Any) -> Any:
+    """``tanh(x)``, by the same polynomials as :func:`fast_exp`."""
+    return _unary("tanh")(x)
+
+
+def fast_erf(x: Any) -> Any:
+    """``erf(x)``, by the same polynomials as :func:`fast_exp`."""
+    return _unary("erf")(x)
+
+
 def _operator(fn: Callable[[Any, Any], PrimExpr], a: Any, b: Any) -> Any:
     return broadcasting(fn, a, b)
 
 
-install_tensor_arithmetic(_operator)
+install_tensor_arithmetic(_operator, astype)

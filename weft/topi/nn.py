@@ -2,125 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from weft import te
+from weft import te, tir
 from weft._aliases import names_of
-from weft.error import InvalidArgument
-from weft.ir import as_int, cast, const, int64
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64, select
 from weft.topi import conv as _conv
 from weft.topi.activation import leaky_relu, prelu, relu
-from weft.topi.manipulate import depth_to_space, space_to_depth, view
-from weft.topi.matmul import linear, matmul
-from weft.topi.norm import batch_norm, group_norm, instance_norm, layer_norm, log_softmax, lrn, rms_norm, softmax
+from weft.topi.bits import (
+    binarize_pack,
+    binary_dense,
+    bitpack,
+    bitserial_conv2d_nchw,
+    bitserial_conv2d_nhwc,
+    bitserial_dense,
+)
+from weft.topi.blocked_conv import (
+    conv2d_NCHWc,
+    conv2d_NCHWc_int8,
+    conv2d_NCHWc_OIHWo,
+    depthwise_conv2d_NCHWc,
+    unpack_NCHWc_to_nchw,
+)
+from weft.topi.compressed_rows import (
+    sparse_add,
+    sparse_conv2d,
+    sparse_dense,
+    sparse_dense_sp_lhs,
+    sparse_dense_sp_rhs,
+    sparse_transpose,
+)
+from weft.topi.conv_gradient import (
+    depthwise_conv2d_backward_input_nhwc,
+    depthwise_conv2d_backward_weight_nhwc,
+    pool_grad,
+)
+from weft.topi.convolutions import (
+    Workload,
+    conv,
+    conv1d,
+    conv1d_ncw,
+    conv1d_nwc,
+    conv1d_transpose_ncw,
+    conv2d,
+    conv2d_hwcn,
+    conv2d_nchw,
+    conv2d_nhwc,
+    conv2d_transpose_nchw,
+    conv3d_ncdhw,
+    conv3d_ndhwc,
+    conv3d_transpose_ncdhw,
+    depthwise_conv2d_nchw,
+    depthwise_conv2d_nhwc,
+    group_conv1d_ncw,
+    group_conv1d_nwc,
+    group_conv1d_transpose_ncw,
+    group_conv2d_nchw,
+    group_conv2d_nhwc,
+    group_conv2d_transpose_nchw,
+    group_conv3d_transpose_ncdhw,
+    resolved_padding,
+)
+from weft.topi.deformable import correlation_nchw, deformable_conv2d_nchw, deformable_conv2d_nhwc
+from weft.topi.image import resize3d
+from weft.topi.lstm import lstm
+from weft.topi.manipulate import depth_to_space as _depth_to_space
+from weft.topi.manipulate import layout_transform, transpose, view
+from weft.topi.manipulate import space_to_depth as _space_to_depth
+from weft.topi.matmul import linear
+from weft.topi.matmul import matmul as _matmul
+from weft.topi.norm import log_softmax, softmax
+from weft.topi.normalization import batch_norm, group_norm, instance_norm, layer_norm, lrn, rms_norm
+from weft.topi.padding import circular_pad, dilate, get_padded_shape, mirror_pad, pad, reflect_pad, replicate_pad
 from weft.topi.pool import adaptive_pool as _adaptive_pool
 from weft.topi.pool import pool as _pool
 from weft.topi.precision import accumulator, narrowed
+from weft.topi.quant import (
+    SQNN_CODE_TO_DTYPE,
+    SQNN_DISABLE,
+    SQNN_DTYPE_TO_CODE,
+    SQNN_INT8,
+    SQNN_INT32,
+    SQNN_UINT8,
+    simulated_dequantize,
+    simulated_quantize,
+)
+from weft.topi.reduce import reduce
 from weft.topi.resize import resize2d
 from weft.topi.shape import normalize_axis, product, simplify
-from weft.topi.slice import pad_between
+from weft.topi.space import batch_to_space_nd, space_to_batch_nd
+from weft.topi.winograd import weight_transform, winograd_convolution
 
 __all__ = [
-    "adaptive_pool", "batch_matmul", "batch_norm", "bias_add", "conv", "conv1d", "conv2d", "conv2d_nchw", "conv2d_nhwc",
-    "conv3d_ncdhw", "dense", "depth_to_space", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "flatten",
-    "global_pool", "group_norm", "instance_norm", "layer_norm", "leaky_relu", "log_softmax", "lrn", "matmul", "pad",
-    "pool1d", "pool2d", "pool3d", "prelu", "relu", "rms_norm", "softmax", "space_to_depth", "upsampling",
+    "POOL_TYPE_CODE", "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT32", "SQNN_INT8",
+    "SQNN_UINT8", "Workload", "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm",
+    "batch_to_space_nd", "bias_add", "binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw",
+    "bitserial_conv2d_nhwc", "bitserial_dense", "circular_pad", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc",
+    "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_NCHWc_OIHWo", "conv2d_NCHWc_int8", "conv2d_hwcn",
+    "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nchw",
+    "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
+    "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d_ncdhw",
+    "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv3d_winograd_weight_transform", "correlation_nchw",
+    "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "dense", "dense_pack", "depth_to_space",
+    "depthwise_conv2d_NCHWc", "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc",
+    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dilate", "fast_softmax", "fifo_buffer", "flatten",
+    "get_padded_shape", "global_pool", "group_conv1d_ncw", "group_conv1d_nwc", "group_conv1d_transpose_ncw",
+    "group_conv2d_nchw", "group_conv2d_nhwc", "group_conv2d_transpose_nchw", "group_conv3d_transpose_ncdhw",
+    "group_norm", "instance_norm", "layer_norm", "layout_transform", "leaky_relu", "log_softmax", "lrn", "lstm",
+    "matmul", "mirror_pad", "nll_loss", "pad", "pixel_shuffle", "pool1d", "pool2d", "pool3d", "pool_grad", "prelu",
+    "reflect_pad", "relu", "replicate_pad", "rms_norm", "scale_shift_nchw", "scale_shift_nchwc", "scale_shift_nhwc",
+    "simulated_dequantize", "simulated_quantize", "softmax", "softmax_common", "softplus", "space_to_batch_nd",
+    "space_to_depth", "sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs",
+    "sparse_transpose", "unpack_NCHWc_to_nchw", "upsampling", "upsampling3d",
 ]  # fmt: skip
-
-
-def pad(
-    data: Any,
-    pad_before: Sequence[Any],
-    pad_after: Sequence[Any] | None = None,
-    pad_value: Any = 0.0,
-    name: str = "PadInput",
-) -> Any:
-    """Pad each axis with a value, `pad_before` and (by default as many) `pad_after`."""
-    return pad_between(
-        data, list(pad_before), list(pad_after if pad_after is not None else pad_before), pad_value, name
-    )
-
-
-def _resolved(padding: Any, kernel: Any, dilation: Any, rank: int) -> Any:
-    """Padding as numbers: ``"VALID"`` is none, ``"SAME"`` keeps the size at stride 1."""
-    if not isinstance(padding, str):
-        return padding
-    if padding.upper() == "VALID":
-        return 0
-    if padding.upper() != "SAME":
-        raise InvalidArgument(f"unknown padding '{padding}'", expected="numbers, 'VALID' or 'SAME'")
-    total = [(as_int(k) - 1) * d for k, d in zip(kernel, _conv.pair(dilation, rank), strict=True)]  # type: ignore[operator]
-    return (*(t // 2 for t in total), *(t - t // 2 for t in total))
-
-
-_KERNEL_LAYOUTS = {True: {1: "WIO", 2: "HWIO", 3: "DHWIO"}, False: {1: "OIW", 2: "OIHW", 3: "OIDHW"}}
-
-
-def conv(
-    inp: Any, filt: Any, stride: Any, padding: Any, dilation: Any, groups: int = 1, data_layout: str = "",
-    kernel_layout: str = "", out_dtype: str | None = None,
-) -> Any:  # fmt: skip
-    """Convolve over all spatial axes."""
-    rank, last = inp.ndim - 2, _conv.channels_last(data_layout)
-    layout = kernel_layout or _KERNEL_LAYOUTS[last][rank]
-    kernel = _conv.weight_info(filt.shape, layout, rank, None)[1]
-    pads = _resolved(padding, kernel, dilation, rank)
-    return _conv.conv(inp, filt, stride, pads, dilation, groups, data_layout, layout, None, out_dtype or "")
-
-
-def conv1d(
-    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
-    data_layout: str = "NCW", kernel_layout: str = "", out_dtype: str | None = None,
-) -> Any:  # fmt: skip
-    """1-D convolution."""
-    return conv(data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype)
-
-
-def conv2d(
-    data: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, data_layout: str = "NCHW",
-    kernel_layout: str = "", out_dtype: str | None = None
-) -> Any:  # fmt: skip
-    """2-D convolution."""
-    return conv(data, kernel, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
-
-
-def conv2d_nchw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:
-    """2-D convolution, channels first."""
-    return conv(Input, Filter, stride, padding, dilation, 1, "NCHW", "OIHW", out_dtype)
-
-
-def conv2d_nhwc(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:
-    """2-D convolution, channels last, kernel (height, width, in, out)."""
-    return conv(Input, Filter, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype)
-
-
-def conv3d_ncdhw(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
-) -> Any:
-    """3-D convolution, channels first."""
-    return conv(Input, Filter, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
-
-
-def depthwise_conv2d_nchw(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
-) -> Any:
-    """Depthwise convolution, channels first, kernel (channels, multiplier, height, width)."""
-    c, m, *size = Filter.shape
-    kernel = view(Filter, (simplify(c * m), int64(1), *size), "T_filter")
-    pads = _resolved(padding, size, dilation, 2)
-    return _conv.conv(Input, kernel, stride, pads, dilation, as_int(c) or 1, "NCHW", "OIHW", None, out_dtype or "")
-
-
-def depthwise_conv2d_nhwc(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, kernel_layout: str = "HWOI",
-    out_dtype: str | None = None
-) -> Any:  # fmt: skip
-    """Depthwise convolution, channels last, kernel (height, width, channels, multiplier)."""
-    h, w, c, m = Filter.shape
-    kernel = view(Filter, (h, w, simplify(c * m)), "T_filter")
-    pads = _resolved(padding, (h, w), dilation, 2)
-    return _conv.conv(Input, kernel, stride, pads, dilation, as_int(c) or 1, "NHWC", "HWC", None, out_dtype or "")
 
 
 def _pooled(
@@ -163,8 +158,21 @@ def pool3d(
     return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
+POOL_TYPE_CODE = {"avg": 0, "max": 1}
+
+
 def adaptive_pool(data: Any, output_size: Any, pool_type: str, layout: str = "NCHW") -> Any:
     """Pool to a given size."""
+    return _adaptive_pool(pool_type, data, output_size, layout)
+
+
+def adaptive_pool1d(data: Any, output_size: Any, pool_type: str, layout: str = "NCW") -> Any:
+    """Pool one axis to a given size."""
+    return _adaptive_pool(pool_type, data, output_size, layout)
+
+
+def adaptive_pool3d(data: Any, output_size: Any, pool_type: str, layout: str = "NCDHW") -> Any:
+    """Pool three axes to given sizes."""
     return _adaptive_pool(pool_type, data, output_size, layout)
 
 
@@ -173,20 +181,48 @@ def global_pool(data: Any, pool_type: str, layout: str = "NCHW") -> Any:
     return _adaptive_pool(pool_type, data, 1, layout)
 
 
-def dense(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None) -> Any:
+def dense(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None, **_layouts: Any) -> Any:
     """``data @ weight.T + bias``."""
     return linear(data, weight, bias, out_dtype or "")
 
 
+def dense_pack(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None) -> Any:
+    """``data @ weight.T + bias`` with weights (panels, inputs, panel)."""
+    dtype, panel = out_dtype or data.dtype, weight.shape[2]
+    k = te.reduce_axis((0, data.shape[1]), "k")
+
+    def element(i: Any, j: Any) -> Any:
+        factor = weight(floordiv(j, panel), k.var, floormod(j, panel))
+        return te.sum(cast(dtype, data(i, k.var)) * cast(dtype, factor), axis=k)
+
+    out = te.compute((data.shape[0], simplify(weight.shape[0] * panel)), element, name="T_dense_pack")
+    return out if bias is None else te.compute(out.shape, lambda i, j: out(i, j) + cast(dtype, bias(j)), name="T_add")
+
+
+def matmul(
+    tensor_a: Any, tensor_b: Any, bias: Any = None, out_dtype: str | None = None, transpose_a: bool = False,
+    transpose_b: bool = False, **_layouts: Any,
+) -> Any:  # fmt: skip
+    """``tensor_a @ tensor_b + bias``, of which either matrix may be transposed."""
+    turned = lambda t: transpose(t, (*range(t.ndim - 2), t.ndim - 1, t.ndim - 2))  # noqa: E731
+    left, right = turned(tensor_a) if transpose_a else tensor_a, turned(tensor_b) if transpose_b else tensor_b
+    out = _matmul(left, right, out_dtype or "")
+    return (
+        out if bias is None else te.compute(out.shape, lambda *i: out(*i) + cast(out.dtype, bias(i[-1])), name="T_add")
+    )
+
+
 def batch_matmul(
-    x: Any,
-    y: Any,
+    tensor_a: Any,
+    tensor_b: Any,
     oshape: Any = None,
     out_dtype: str | None = None,
     transpose_a: bool = False,
     transpose_b: bool = True,
+    **_layouts: Any,
 ) -> Any:
     """Products of two batches of matrices; a batch of one is repeated."""
+    x, y = tensor_a, tensor_b
     dtype = out_dtype or x.dtype
     wide = accumulator(dtype)
     n, m = x.shape[0] if as_int(x.shape[0]) != 1 else y.shape[0], x.shape[2 if transpose_a else 1]
@@ -212,6 +248,14 @@ def flatten(data: Any) -> Any:
     return view(data, (data.shape[0], product(data.shape[1:])), "T_flatten")
 
 
+def _scaled(size: Any, factor: float, rounded: bool = False) -> Any:
+    """A size times a factor."""
+    if float(factor).is_integer():
+        return size * int64(int(factor))
+    whole = cast("float64", size) * const(factor, "float64")
+    return cast("int64", tir.round(whole) if rounded else whole)
+
+
 def upsampling(
     data: Any, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor",
     align_corners: bool = False, output_shape: Any = None
@@ -219,17 +263,10 @@ def upsampling(
     """Enlarge the two spatial axes by factors."""
     sizes = _conv.spatial(data.shape, _conv.channels_last(layout))
 
-    def scaled(size: Any, factor: float) -> Any:
-        return (
-            size * int64(int(factor))
-            if float(factor).is_integer()
-            else cast("int64", cast("float64", size) * const(factor, "float64"))
-        )
-
     size = (
         tuple(output_shape)
         if output_shape
-        else tuple(simplify(scaled(s, f)) for s, f in zip(sizes, (scale_h, scale_w), strict=True))
+        else tuple(simplify(_scaled(s, f)) for s, f in zip(sizes, (scale_h, scale_w), strict=True))
     )
     mode = "align_corners" if align_corners else "asymmetric"
     names = {"nearest_neighbor": "nearest", "bilinear": "linear", "bicubic": "cubic"}
@@ -242,6 +279,201 @@ def upsampling(
         coordinate_transformation_mode=mode,
         rounding_method=rounding,
     )
+
+
+def upsampling3d(
+    data: Any, scale_d: float, scale_h: float, scale_w: float, layout: str = "NCDHW",
+    method: str = "nearest_neighbor", coordinate_transformation_mode: str = "half_pixel", output_shape: Any = None,
+) -> Any:  # fmt: skip
+    """Enlarge the three spatial axes by factors."""
+    axes = [layout.index(name) for name in "DHW"]
+    if output_shape:
+        size = [output_shape[a] for a in axes]
+    else:
+        scales = (scale_d, scale_h, scale_w)
+        size = [simplify(_scaled(data.shape[a], f, rounded=True)) for a, f in zip(axes, scales, strict=True)]
+    return resize3d(data, None, size, layout, method, coordinate_transformation_mode)
+
+
+# --- weights in another basis -----------------------------------------------------------------------------------------
+
+
+def conv2d_winograd_weight_transform(kernel: Any, tile_size: int) -> Any:
+    """Weights (out, in, k, k) for tiles of `tile_size` outputs: (n, n, out, in) with ``n = tile_size + k - 1``."""
+    return weight_transform(kernel, tile_size, (2, 3))
+
+
+def conv3d_winograd_weight_transform(kernel: Any, tile_size: int) -> Any:
+    """Weights (out, in, d, k, k) for tiles: (n, n, n, out, in) where all sides are equal, else (n, n, d, out, in)."""
+    depth = as_int(kernel.shape[2])
+    whole = depth == as_int(kernel.shape[3]) and 2 < (depth or 0) < 8
+    return weight_transform(kernel, tile_size, (2, 3, 4) if whole else (3, 4))
+
+
+def _winograd(data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None) -> Any:
+    if _conv.pair(strides, 2) != (1, 1) or _conv.pair(dilation, 2) != (1, 1):
+        raise InvalidArgument("winograd: stride and dilation are 1", found=f"{strides}, {dilation}")
+    pads = resolved_padding(padding, (3, 3), 1, 2)
+    return winograd_convolution(data, weight, pads, out_dtype or data.dtype)
+
+
+def conv2d_winograd_nhwc_without_weight_transform(
+    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None, **_layouts: Any
+) -> Any:
+    """Convolve 3x3, channels last, with weights of :func:`conv2d_winograd_weight_transform`."""
+    return _winograd(data, weight, strides, padding, dilation, out_dtype)
+
+
+def conv2d_winograd_nchw_without_weight_transform(
+    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None, **_layouts: Any
+) -> Any:
+    """The same, channels first; weights (n, n, in, out)."""
+    moved = transpose(data, (0, 2, 3, 1))
+    found = _winograd(moved, transpose(weight, (0, 1, 3, 2)), strides, padding, dilation, out_dtype)
+    return transpose(found, (0, 3, 1, 2))
+
+
+def conv2d_winograd_nhwc(
+    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None,
+    pre_computed: bool = False, **_layouts: Any,
+) -> Any:  # fmt: skip
+    """Convolve 3x3, channels last, by tiles of 4; weights (3, 3, in, out), or transformed ones."""
+    if not pre_computed:
+        weight = weight_transform(weight, _TILE, (0, 1), last=True)
+    return _winograd(data, weight, strides, padding, dilation, out_dtype)
+
+
+def conv2d_winograd_nchw(
+    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None,
+    pre_computed: bool = False, **_layouts: Any,
+) -> Any:  # fmt: skip
+    """Convolve 3x3, channels first, by tiles of 4; weights (out, in, 3, 3), or transformed ones (n, n, in, out)."""
+    if not pre_computed:
+        weight = transpose(weight_transform(weight, _TILE, (2, 3)), (0, 1, 3, 2))
+    return conv2d_winograd_nchw_without_weight_transform(data, weight, strides, padding, dilation, out_dtype)
+
+
+_TILE = 4
+
+
+# --- channels as pixels -----------------------------------------------------------------------------------------------
+
+
+def _first(layout: str, data: Any, fn: Any) -> Any:
+    """Apply a function of channels-first images."""
+    if not _conv.channels_last(layout):
+        return fn(data)
+    return transpose(fn(transpose(data, (0, 3, 1, 2))), (0, 2, 3, 1))
+
+
+def depth_to_space(data: Any, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Any:
+    """Move channels into blocks of the two spatial axes; in mode ``DCR`` the block's position leads the channel."""
+    return _first(layout, data, lambda x: _depth_to_space(x, block_size, mode))
+
+
+def space_to_depth(data: Any, block_size: int, layout: str = "NCHW") -> Any:
+    """Move blocks of the two spatial axes into channels, of which the block's position leads."""
+    return _first(layout, data, lambda x: _space_to_depth(x, block_size))
+
+
+def pixel_shuffle(data: Any, upscale_factor: int) -> Any:
+    """Move channels into blocks of the last two axes, the channel leading the block's position."""
+    lead, (c, h, w) = data.shape[:-3], data.shape[-3:]
+    moved = _depth_to_space(view(data, (product(lead), c, h, w)), upscale_factor, "CRD")
+    return view(moved, (*lead, *moved.shape[1:]))
+
+
+# --- losses, states, channels -----------------------------------------------------------------------------------------
+
+
+def nll_loss(predictions: Any, targets: Any, weights: Any, reduction: str, ignore_index: int) -> Any:
+    """The negative logarithms of the likelihood of targets.
+
+    Parameters
+    ----------
+    predictions : Tensor
+        Logarithms of probabilities, (batch, classes, ...) or (classes,).
+    targets : Tensor
+        Classes, (batch, ...) or ().
+    weights : Tensor
+        (classes,).
+    reduction : str
+        ``none``; ``sum``; or ``mean``, the sum divided by that of the weights.
+    """
+    if reduction not in ("none", "sum", "mean"):
+        raise InvalidArgument(f"unknown reduction '{reduction}'", expected="none, sum or mean")
+    zero = const(0, predictions.dtype)
+
+    def of_target(value: Any) -> Any:
+        def element(*i: Any) -> Any:
+            target = targets(*i)
+            counts = target != const(ignore_index, target.dtype)
+            return if_then_else(counts, value(select(counts, target, const(0, target.dtype)), i), zero)
+
+        return te.compute(targets.shape, element, name="nll_loss")
+
+    losses = of_target(lambda t, i: -predictions(*i[:1], t, *i[1:]) * weights(t))
+    if reduction == "none":
+        return losses
+    axes = range(targets.ndim)
+    total = reduce("sum", losses, axes)
+    if reduction == "sum":
+        return total
+    share = reduce("sum", of_target(lambda t, _: weights(t)), axes)
+    return te.compute((), lambda: total() / share(), name="T_nll_loss")
+
+
+def fifo_buffer(data: Any, buffer: Any, axis: int) -> Any:
+    """Put `data` behind `buffer` along an axis, and let as much go at the front."""
+    a = normalize_axis("fifo_buffer", axis, buffer.ndim)
+    if data.ndim != buffer.ndim:
+        raise ShapeMismatch("fifo_buffer: data and buffer differ in rank", expected=str(buffer.ndim),
+                            found=str(data.ndim))  # fmt: skip
+    new, kept = data.shape[a], simplify(buffer.shape[a] - data.shape[a])
+
+    def element(*i: Any) -> Any:
+        older = buffer(*(v + new if d == a else v for d, v in enumerate(i)))
+        return if_then_else(i[a] < kept, older, data(*(v - kept if d == a else v for d, v in enumerate(i))))
+
+    return te.compute(buffer.shape, element, name="new_buffer")
+
+
+def scale_shift_nchw(Input: Any, Scale: Any, Shift: Any) -> Any:
+    """Scale and shift each channel, channels first."""
+    return te.compute(Input.shape, lambda b, c, i, j: Input(b, c, i, j) * Scale(c) + Shift(c), name="ScaleShift")
+
+
+def scale_shift_nhwc(Input: Any, Scale: Any, Shift: Any) -> Any:
+    """Scale and shift each channel, channels last."""
+    return te.compute(Input.shape, lambda b, i, j, c: Input(b, i, j, c) * Scale(c) + Shift(c), name="ScaleShift")
+
+
+def scale_shift_nchwc(Input: Any, Scale: Any, Shift: Any) -> Any:
+    """Scale and shift each channel of blocked data."""
+    return te.compute(
+        Input.shape, lambda b, c, i, j, k: Input(b, c, i, j, k) * Scale(c, k) + Shift(c, k), name="ScaleShift"
+    )
+
+
+def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """``log(1 + exp(beta * x)) / beta``, and `x` itself where ``beta * x`` is beyond the threshold."""
+
+    def element(*i: Any) -> Any:
+        value, b = x(*i), const(beta, x.dtype)
+        soft = tir.log1p(tir.exp(tir.min(b * value, const(threshold, x.dtype)))) / b
+        return select(b * value > const(threshold, x.dtype), value, soft)
+
+    return te.compute(x.shape, element, name="T_softplus")
+
+
+def softmax_common(x: Any, axis: int, use_fast_exp: bool) -> Any:
+    """:func:`softmax`, whose exponentials are polynomials in any case."""
+    return softmax(x, axis)
+
+
+def fast_softmax(x: Any, axis: int = -1) -> Any:
+    """:func:`softmax`, whose exponentials are polynomials in any case."""
+    return softmax(x, axis)
 
 
 __getattr__ = names_of("weft.topi.nn")

@@ -10,7 +10,10 @@ from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pai
 from weft.topi.precision import accumulator
 from weft.topi.shape import simplify
 
-__all__ = ["adaptive_pool", "adaptive_sizes", "max_pool_with_indices", "pool", "pool_shape", "pool_size_of", "window"]
+__all__ = [
+    "adaptive_pool", "adaptive_sizes", "max_pool_with_indices", "pool", "pool_shape", "pool_size_of", "window",
+    "window_count",
+]  # fmt: skip
 
 
 def window(rank: int, pool_size: Any, strides: Any, dilation: Any, padding: Any) -> tuple[Any, Any, Any, Any, Any]:
@@ -79,7 +82,7 @@ def pool(
     def mean(*i: Any) -> Any:
         count: Any = int64(1)
         for j, o in enumerate(spatial(i, last)):
-            count = count * _count(o, sizes[j], k[j], s[j], d[j], b[j], a[j], ceil_mode, count_include_pad)
+            count = count * window_count(o, sizes[j], k[j], s[j], d[j], b[j], a[j], ceil_mode, count_include_pad)
         if as_int(count) is not None:
             return cast(x.dtype, out(*i) * const(1.0 / as_int(count), wide))  # type: ignore[operator]
         return cast(x.dtype, out(*i) / cast(wide, tir.max(count, int64(1))))
@@ -87,7 +90,7 @@ def pool(
     return te.compute(shape, mean, name="T_avg_pool")
 
 
-def _count(o: Any, size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool) -> Any:
+def window_count(o: Any, size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool) -> Any:
     """How many elements a window counts along one axis."""
     if (b == 0 and a == 0 and not ceil_mode) or (include_pad and not ceil_mode):
         return int64(k)

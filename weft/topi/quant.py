@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
-from weft.ir import DataType, cast, const
+from weft.ir import DataType, as_expr, cast, const, floormod, if_then_else
 from weft.topi.broadcast import broadcast_index
 from weft.topi.shape import normalize_axis
 
-__all__ = ["dequantize", "quantize", "requantize", "requantize_sum"]
+__all__ = [
+    "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT8", "SQNN_INT32", "SQNN_UINT8", "dequantize",
+    "quantize", "requantize", "requantize_sum", "simulated_dequantize", "simulated_quantize",
+]  # fmt: skip
+
+SQNN_DISABLE, SQNN_INT8, SQNN_UINT8, SQNN_INT32 = range(4)
+SQNN_DTYPE_TO_CODE = {"disable": SQNN_DISABLE, "int8": SQNN_INT8, "uint8": SQNN_UINT8, "int32": SQNN_INT32}
+SQNN_CODE_TO_DTYPE = {code: dtype for dtype, code in SQNN_DTYPE_TO_CODE.items()}
 
 
 def _parameter(tensor: Any, i: Any, axis: int) -> Any:
@@ -74,3 +81,59 @@ def _limited(value: Any, low: int, dtype: str) -> Any:
     """Round a value to the numbers of a type, conversions to which saturate, that are not less than `low`."""
     lowest = 0 if dtype.startswith("u") else -(1 << DataType(dtype).bits - 1)
     return cast(dtype, tir.round(tir.max(value, const(float(low), "float32")) if low > lowest else value))
+
+
+def _code(dtype: Any) -> Any:
+    """The number of a simulated data type: its name, the number itself, or an expression or tensor that gives it."""
+    if isinstance(dtype, te.Tensor):
+        return dtype(*[0] * dtype.ndim)
+    return as_expr(SQNN_DTYPE_TO_CODE.get(dtype, dtype) if isinstance(dtype, str) else dtype)
+
+
+def _of_channel(values: Any, i: Any, axis: int) -> Any:
+    """A parameter of the channel of an element; the values repeat."""
+    return values() if values.ndim == 0 else values(floormod(i[axis], values.shape[0]))
+
+
+def simulated_quantize(
+    data: Any, out_dtype: Any, output_scale: Any = None, output_zero_point: Any = None, axis: int = -1
+) -> Any:
+    """The numbers that quantisation would give, in the data type of `data`.
+
+    Parameters
+    ----------
+    out_dtype : PrimExpr or Tensor
+        A code of ``SQNN_DTYPE_TO_CODE``, which may be known at run time only; "disable" leaves the data as it is.
+    """
+    code, limits = _code(out_dtype), ("int8", "uint8", "int32")
+
+    def element(*i: Any) -> Any:
+        value = data(*i)
+        if output_scale is None or output_zero_point is None:
+            return value
+        shifted = tir.round(value / _of_channel(output_scale, i, axis)) + _of_channel(output_zero_point, i, axis)
+        found = value
+        for name in limits:
+            low, high = (cast(value.dtype, limit(name)) for limit in (tir.min_value, tir.max_value))
+            chosen = code.equal(SQNN_DTYPE_TO_CODE[name])
+            found = if_then_else(chosen, tir.max(tir.min(cast(value.dtype, shifted), high), low), found)
+        return found
+
+    return te.compute(data.shape, element, name="T_simulated_quantize")
+
+
+def simulated_dequantize(
+    data: Any, in_dtype: Any, input_scale: Any = None, input_zero_point: Any = None, axis: int = -1
+) -> Any:
+    """The numbers that quantised ones stand for; `in_dtype` is as in :func:`simulated_quantize`."""
+    code = _code(in_dtype)
+
+    def element(*i: Any) -> Any:
+        value = data(*i)
+        if input_scale is None or input_zero_point is None:
+            return value
+        real = (value - _of_channel(input_zero_point, i, axis)) * _of_channel(input_scale, i, axis)
+        quantised = tir.any(*(code.equal(SQNN_DTYPE_TO_CODE[name]) for name in ("int8", "uint8", "int32")))
+        return if_then_else(quantised, cast(value.dtype, real), value)
+
+    return te.compute(data.shape, element, name="T_simulated_dequantize")

@@ -10,7 +10,7 @@ from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
 from weft.topi.precision import narrowed
 from weft.topi.shape import equal_dims
 
-__all__ = ["full_size", "resize", "resize2d", "spread", "spread_roi"]
+__all__ = ["cropped_coordinate", "full_size", "resize", "resize2d", "spread", "spread_roi"]
 
 
 _F = "float32"
@@ -67,13 +67,17 @@ class _Axis:
         return half
 
     def _crop(self, x: Any) -> Any:
-        start, end = self.roi
-        last = _f(self.size) - _f(1.0)
-        n_out, centre = as_int(self.out), _f(0.5) * (_f(start) + _f(end)) * last
-        if n_out == 1:
-            return centre + x * _f(0.0)
-        spread = _f(start) * last + x * (_f(end) - _f(start)) * last / (_f(self.out) - _f(1.0))
-        return spread if n_out is not None else tir.Select(self.out > int64(1), spread, centre)
+        return cropped_coordinate(x, self.out, self.size, *self.roi)
+
+
+def cropped_coordinate(o: Any, out: Any, size: Any, start: Any, end: Any) -> Any:
+    """The input coordinate of output index `o`, where 0 and 1 are the first and last pixel of the axis."""
+    x, last = cast(_F, o), _f(size) - _f(1.0)
+    n_out, centre = as_int(out), _f(0.5) * (_f(start) + _f(end)) * last
+    if n_out == 1:
+        return centre + x * _f(0.0)
+    spread = _f(start) * last + x * (_f(end) - _f(start)) * last / (_f(out) - _f(1.0))
+    return spread if n_out is not None else tir.Select(out > int64(1), spread, centre)
 
 
 def _nearest_index(axis: _Axis, o: Any, rounding: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft import te, tir
@@ -9,7 +10,9 @@ from weft.ir import cast, const, int64
 from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import normalize_axis, product, unravel
 
-__all__ = ["cumulative", "cumprod", "cumsum"]
+__all__ = ["cumulative", "cumprod", "cumsum", "scanop"]
+
+Combine = Callable[[Any, Any], Any]
 
 
 def cumulative(
@@ -31,13 +34,42 @@ def cumulative(
     dtype = dtype or x.dtype
     wide = accumulator(dtype)
 
+    identity = const(0 if kind == "sum" else 1, wide)
+    combine = (lambda u, v: u + v) if kind == "sum" else (lambda u, v: u * v)
+
     def body(ins: Any, outs: Any) -> Any:
-        return _rows(kind, ins[0], outs[0], x.shape, a, exclusive, reverse)
+        return _rows(combine, identity, ins[0], outs[0], x.shape, a, exclusive, reverse)
 
     return narrowed(te.extern(x.shape, [x], body, name="cum" + kind, dtype=wide), dtype)
 
 
-def _rows(kind: str, source: Any, target: Any, shape: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+def scanop(
+    data: Any, binop: Combine, identity_value: Any, op_name: str, axis: Any = None, dtype: Any = None,
+    exclusive: bool | None = None,
+) -> Any:  # fmt: skip
+    """Combine each element with all before it along an axis, or in row-major order, by an associative function.
+
+    Parameters
+    ----------
+    identity_value : PrimExpr
+        What the first element of an exclusive scan is.
+    """
+    x = data
+    if axis is None:
+        x = te.compute((product(data.shape),), lambda i: data(*unravel(i, data.shape)), name="flat")
+    a = normalize_axis(op_name, axis or 0, x.ndim)
+    dtype = dtype or x.dtype
+    identity = cast(dtype, identity_value)
+
+    def body(ins: Any, outs: Any) -> Any:
+        return _rows(binop, identity, ins[0], outs[0], x.shape, a, bool(exclusive), False)
+
+    return te.extern(x.shape, [x], body, name=op_name, dtype=dtype)
+
+
+def _rows(
+    combine: Combine, identity: Any, source: Any, target: Any, shape: Any, axis: int, exclusive: bool, reverse: bool
+) -> Any:
     """Loops over the axes before, in parallel, along the axis, and over the axes after it.
 
     Each step reads the one before.
@@ -53,7 +85,6 @@ def _rows(kind: str, source: Any, target: Any, shape: Any, axis: int, exclusive:
     before = at + int64(1) if reverse else at - int64(1)
     value = cast(target.dtype, tir.BufferLoad(source, index(before if exclusive else at)))
     previous = tir.BufferLoad(target, index(before))
-    identity = const(0 if kind == "sum" else 1, target.dtype)
 
     def inner(value: Any) -> Any:
         stmt: Any = tir.BufferStore(target, value, index(at))
@@ -62,7 +93,7 @@ def _rows(kind: str, source: Any, target: Any, shape: Any, axis: int, exclusive:
         return stmt
 
     start = inner(identity if exclusive else value)
-    step = inner(previous + value if kind == "sum" else previous * value)
+    step = inner(combine(previous, value))
     stmt: Any = tir.For(j, int64(0), extent, tir.ForKind.SERIAL, tir.IfThenElse(j.equal(int64(0)), start, step))
     for d in reversed(range(axis)):
         stmt = tir.For(loops[d], int64(0), shape[d], tir.ForKind.SERIAL if d else tir.ForKind.PARALLEL, stmt)

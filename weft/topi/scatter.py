@@ -10,7 +10,7 @@ from weft.ir import DataType, as_int, cast, floordiv, int64, select
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
 
-__all__ = ["index_put", "scatter_elements", "scatter_nd"]
+__all__ = ["index_put", "scatter", "scatter_add", "scatter_at", "scatter_elements", "scatter_nd"]
 
 _REDUCTIONS = {
     "update": lambda old, new: new,
@@ -45,7 +45,7 @@ def _copy(src: Any, dst: Any, shape: Any) -> Any:
     return _loops(shape, lambda *i: tir.BufferStore(dst, tir.BufferLoad(src, i), i), "c")
 
 
-def _scatter(data: Any, sources: list[Any], shape: Any, place: Any, reduction: str, name: str) -> Any:
+def scatter_at(data: Any, sources: list[Any], shape: Any, place: Any, reduction: str, name: str) -> Any:
     """Copy `data`, then go over the updates in order.
 
     ``place(ins, i)`` gives the indices of update `i`, whether they lie inside, and the new value.
@@ -94,7 +94,17 @@ def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduc
         at = tuple(index if d == a else v for d, v in enumerate(i))
         return at, tir.all(index >= int64(0), index < data.shape[a]), tir.BufferLoad(ins[2], i)
 
-    return _scatter(data, [indices, updates], indices.shape, place, reduction, "scatter_elements")
+    return scatter_at(data, [indices, updates], indices.shape, place, reduction, "scatter_elements")
+
+
+def scatter(data: Any, indices: Any, updates: Any, axis: int = 0) -> Any:
+    """Write one element for each index along an axis."""
+    return scatter_elements(data, indices, updates, axis)
+
+
+def scatter_add(data: Any, indices: Any, updates: Any, axis: int = 0) -> Any:
+    """Add one element for each index along an axis."""
+    return scatter_elements(data, indices, updates, axis, "add")
 
 
 def _from_end(index: Any, extent: Any) -> Any:
@@ -115,7 +125,7 @@ def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str = "update")
         inside = tir.all(*(tir.all(v >= int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
         return (*index, *i[outer:]), inside, tir.BufferLoad(ins[2], i)
 
-    return _scatter(data, [indices, updates], updates.shape, place, reduction, "scatter_nd")
+    return scatter_at(data, [indices, updates], updates.shape, place, reduction, "scatter_nd")
 
 
 def index_put(data: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
@@ -132,4 +142,4 @@ def index_put(data: Any, indices: Any, values: Any, accumulate: bool = False) ->
         inside = tir.all(*(tir.all(v >= int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
         return (*index, *i[len(shape) :]), inside, tir.BufferLoad(ins[-1], broadcast_index(values.shape, full, i))
 
-    return _scatter(data, [*indices, values], full, place, "add" if accumulate else "update", "index_put")
+    return scatter_at(data, [*indices, values], full, place, "add" if accumulate else "update", "index_put")

@@ -126,6 +126,9 @@ def _pad_index(j: Any, d: Any, mode: str) -> Any:
         return tir.max(zero, tir.min(j, last))
     if mode in ("wrap", "circular"):
         return ir.floormod(j, d)
+    if mode == "symmetric":
+        k = ir.floormod(j, d * ir.int64(2))
+        return tir.min(k, d * ir.int64(2) - ir.int64(1) - k)
     period = tir.max(last * ir.int64(2), ir.int64(1))
     k = ir.floormod(j, period)
     return tir.min(k, period - k) if not (isinstance(last, ir.IntImm) and last.value == 0) else zero

@@ -9,57 +9,117 @@ Source: A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import PrimExpr, const, floordiv, floormod, if_then_else, int64
+from weft.ir import PrimExpr, as_int, const, floordiv, floormod, if_then_else, int64
 from weft.machine import UNKNOWN, Machine
 from weft.topi.conv import conv_size, paddings
+from weft.topi.precision import narrowed
 from weft.topi.shape import simplify
 
-__all__ = ["conv2d_winograd", "winograd_matrices", "winograd_tile", "winograd_weight"]
+__all__ = [
+    "conv2d_winograd", "weight_transform", "winograd_convolution", "winograd_matrices", "winograd_tile",
+    "winograd_weight",
+]  # fmt: skip
 
-_POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 1.0, -1.0, 2.0, -2.0)}
+_POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 4.0, -4.0, 0.25, -0.25, 3.0, -3.0)
 
 
-def winograd_matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the matrices of data, weights and outputs for tiles of `tile` outputs and filters of three.
+def winograd_matrices(tile: int, taps: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the matrices of data, weights and outputs for tiles of `tile` outputs and filters of `taps`.
 
     Parameters
     ----------
     tile : int
-        2 or 4.
+        2 to 8.
+    taps : int
+        3 to 7.
 
     Returns
     -------
     (numpy.ndarray, numpy.ndarray, numpy.ndarray)
-        ``B``, ``G`` and ``A`` of float64, (tile + 2, tile + 2), (tile + 2, 3) and (tile, tile + 2), such that
+        ``B``, ``G`` and ``A`` of float64, (n, n), (n, taps) and (tile, n) with ``n = tile + taps - 1``, such that
         ``A @ ((G @ g) * (B @ d))`` are the `tile` outputs of filter ``g`` on data ``d``.
 
     Raises
     ------
     InvalidArgument
-        For another tile.
+        For another tile or filter.
     """
-    if tile not in _POINTS:
-        raise InvalidArgument(f"winograd: no tiles of {tile} outputs", expected="2 or 4", found=str(tile))
-    points = _POINTS[tile]
-    n = tile + 2
+    if not 2 <= tile <= 8 or not 3 <= taps <= 7:
+        raise InvalidArgument(f"winograd: no tiles of {tile} outputs of {taps} taps", expected="2 to 8 of 3 to 7")
+    n = tile + taps - 1
+    points = _POINTS[: n - 1]
     outputs = np.zeros((tile, n))
-    weights, data = np.zeros((n, 3)), np.zeros((n, n))
+    weights, data = np.zeros((n, taps)), np.zeros((n, n))
     for j, p in enumerate(points):
         others = [q for q in points if q != p]
         scale = np.prod([p - q for q in others])
         outputs[:, j] = [p**i for i in range(tile)]
-        weights[j] = [p**i / scale for i in range(3)]
+        weights[j] = [p**i / scale for i in range(taps)]
         data[j, : n - 1] = np.poly(others)[::-1]  # the product of (x - q) over the other points, constant term first
     outputs[tile - 1, n - 1] = 1.0
-    weights[n - 1, 2] = 1.0
+    weights[n - 1, taps - 1] = 1.0
     data[n - 1] = np.poly(points)[::-1]
     return data, weights, outputs
+
+
+def weight_transform(kernel: Any, tile: int, spatial: Sequence[int], last: bool = False) -> Any:
+    """Transform the spatial axes of weights, which all have as many taps, by the weights' matrix.
+
+    Parameters
+    ----------
+    kernel : Tensor
+        (out, in, ...), or, `last`, (..., in, out).
+    spatial : sequence of int
+        The axes to transform.
+
+    Returns
+    -------
+    Tensor
+        The transformed axes, the spatial axes that are not, out, in.
+    """
+    sizes = [as_int(kernel.shape[a]) or 0 for a in spatial]
+    if len(set(sizes)) != 1:
+        raise InvalidArgument("winograd: a filter has as many taps along each axis", found=str(sizes))
+    g = winograd_matrices(tile, sizes[0])[1]
+    n, kept = tile + sizes[0] - 1, kernel.ndim - 2 - len(spatial)
+    channels = (kernel.ndim - 1, kernel.ndim - 2) if last else (0, 1)
+    shape = [n] * len(spatial)
+    shape += [kernel.shape[a] for a in range(kernel.ndim) if a not in spatial and a not in channels]
+    shape += [kernel.shape[c] for c in channels]
+
+    def element(*i: Any) -> Any:
+        moved, rest = i[: len(spatial)], iter(i[len(spatial) : len(spatial) + kept])
+
+        def read(d: int, taps: tuple[int, ...]) -> Any:
+            if d < len(spatial):
+                return _row(g, moved[d], lambda t: read(d + 1, (*taps, t)))
+            others = iter(rest_of)
+            at = [
+                taps[spatial.index(a)] if a in spatial else i[-2] if a == channels[0] else i[-1] if a == channels[1]
+                else next(others)
+                for a in range(kernel.ndim)
+            ]  # fmt: skip
+            return kernel(*at)
+
+        rest_of = list(rest)
+        return read(0, ())
+
+    return te.compute(tuple(shape), element, name="transform_weight")
+
+
+def winograd_convolution(data: Any, weight: Any, padding: Any, out_dtype: str = "") -> Any:
+    """Convolve 3x3 with stride 1 over channels-last data, weights (n, n, out, in) of :func:`weight_transform`."""
+    n, channels = as_int(weight.shape[0]) or 0, as_int(weight.shape[2]) or 0
+    panel = (weight.shape[0], weight.shape[1], 1, weight.shape[3], weight.shape[2])
+    packed = te.compute(panel, lambda i, j, _, c, o: weight(i, j, o, c), name="weight_panel")
+    return narrowed(conv2d_winograd(data, packed, padding, n - 2, channels), out_dtype or data.dtype)
 
 
 def winograd_weight(kernel: np.ndarray, tile: int, panel: int) -> np.ndarray:

@@ -1,0 +1,42 @@
+"""What a schedule of tensor expressions takes for arguments, and externs between computes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft import te, tir, topi  # noqa: F401 - brings what operators on whole tensors mean
+from weft.target import build
+
+
+def test_an_input_that_nothing_reads_may_be_an_argument() -> None:
+    a = te.placeholder((3,), "float32", "a")
+    b = te.compute((3,), lambda i: tir.const(2.0, "float32"), "b")
+    kernel = build(te.schedule_to_prim_func(te.create_schedule(b.op), [a, b]))["main"]
+    found = np.zeros(3, "float32")
+    kernel(np.zeros(3, "float32"), found)
+    np.testing.assert_array_equal(found, [2, 2, 2])
+
+
+def test_a_compute_reads_what_an_extern_wrote() -> None:
+    a = te.placeholder((2, 3), "float32", "a")
+
+    def double(ins, outs):
+        i, j = tir.Var("i", "int32"), tir.Var("j", "int32")
+        store = tir.BufferStore(outs[0], tir.BufferLoad(ins[0], (i, j)) * 2, (i, j))
+        return tir.For(i, 0, 2, tir.ForKind.SERIAL, tir.For(j, 0, 3, tir.ForKind.SERIAL, store))
+
+    twice = te.extern((2, 3), [a], double, "twice")
+    b = te.compute((3, 2), lambda i, j: twice[j, i] + 1, "b")
+    kernel = build(te.schedule_to_prim_func(te.create_schedule(b.op), [a, b]))["main"]
+    x, found = np.arange(6, dtype="float32").reshape(2, 3), np.zeros((3, 2), "float32")
+    kernel(x, found)
+    np.testing.assert_array_equal(found, x.T * 2 + 1)
+
+
+def test_whole_tensors_are_converted() -> None:
+    a = te.placeholder((3,), "float32", "a")
+    b = (a > 1).astype("int8")
+    kernel = build(te.schedule_to_prim_func(te.create_schedule(b.op), [a, b]))["main"]
+    found = np.zeros(3, "int8")
+    kernel(np.array([0, 2, 3], "float32"), found)
+    np.testing.assert_array_equal(found, [0, 1, 1])

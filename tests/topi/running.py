@@ -1,0 +1,22 @@
+"""Running a function of tensors as native code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import te
+from weft.target import build
+
+
+def evaluate(fn: Any, *arrays: np.ndarray) -> Any:
+    """Run ``fn`` of placeholders for the arrays; a list of arrays where it gives several tensors."""
+    arrays = tuple(np.asarray(a, order="C") for a in arrays)
+    tensors = [te.placeholder(a.shape, str(a.dtype), f"x{i}") for i, a in enumerate(arrays)]
+    result = fn(*tensors)
+    outs = list(result) if isinstance(result, (tuple, list)) else [result]
+    kernel = build(te.create_prim_func([*tensors, *outs]))["main"]
+    found = [np.empty([int(d) for d in o.shape], str(o.dtype)) for o in outs]
+    kernel(*arrays, *found)
+    return found if isinstance(result, (tuple, list)) else found[0]

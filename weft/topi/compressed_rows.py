@@ -1,0 +1,154 @@
+"""Products with sparse matrices in compressed rows (CSR), or compressed rows of blocks (BSR)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import cast, const, floordiv, floormod
+from weft.tir import ir_builder
+from weft.topi.shape import simplify
+
+__all__ = [
+    "rows_times", "sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs",
+    "sparse_transpose",
+]  # fmt: skip
+
+
+def _count(indptr: Any) -> Any:
+    return simplify(indptr.shape[0] - 1)
+
+
+def rows_times(data: Any, indices: Any, indptr: Any, dense: Any, name: str, turned: bool = False) -> Any:
+    """Multiply a sparse matrix by a dense one, or, `turned`, by the transpose of it.
+
+    Parameters
+    ----------
+    data : Tensor
+        (elements,), (blocks, block rows) or (blocks, block rows, block columns).
+    indices : Tensor
+        (elements,): the column of each, counted in blocks.
+    indptr : Tensor
+        (rows + 1,): where each row, counted in blocks, begins.
+    """
+    height = data.shape[1] if data.ndim > 1 else 1
+    width = data.shape[2] if data.ndim > 2 else 1
+    if dense.ndim != 2 or data.dtype != dense.dtype:
+        raise ShapeMismatch(f"{name}: the dense factor is a matrix of the same data type",
+                            found=f"{data.dtype}, {dense.dtype} of {dense.ndim} dimensions")  # fmt: skip
+    shape = (simplify(_count(indptr) * height), dense.shape[0 if turned else 1])
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = ir_builder.create()
+        values, places, starts, factor, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
+        with ib.for_range(0, shape[0], name="row", kind="parallel") as row, ib.for_range(0, shape[1], name="n") as n:
+            block_row, inner = floordiv(row, height), floormod(row, height)
+            out[row, n] = const(0, data.dtype)
+            with ib.for_range(starts[block_row], starts[block_row + 1], name="at") as at:
+                with ib.for_range(0, width, name="w") as w:
+                    column = cast("int32", places[at]) * width + w
+                    value = values[(at, inner, w)[: data.ndim]] if data.ndim > 1 else values[at]
+                    out[row, n] = out[row, n] + value * factor[(n, column) if turned else (column, n)]
+        return ib.get()
+
+    return te.extern(shape, [data, indices, indptr, dense], body, name=name, dtype=data.dtype)
+
+
+def sparse_dense_sp_lhs(data_data: Any, data_indices: Any, data_indptr: Any, weight: Any) -> Any:
+    """``data @ weight.T`` with sparse data."""
+    return rows_times(data_data, data_indices, data_indptr, weight, "sparse_dense_sp_lhs", turned=True)
+
+
+def sparse_dense_sp_rhs(data: Any, weight_data: Any, weight_indices: Any, weight_indptr: Any) -> Any:
+    """``data @ weight.T`` with sparse weights."""
+    found = rows_times(weight_data, weight_indices, weight_indptr, data, "sparse_dense_sp_rhs", turned=True)
+    return te.compute((found.shape[1], found.shape[0]), lambda i, j: found(j, i), name="T_transpose")
+
+
+def sparse_dense(
+    dense_data: Any, sparse_data: Any, sparse_indices: Any, sparse_indptr: Any, sparse_lhs: bool = False
+) -> Any:
+    """``dense @ sparse.T``, or, where the sparse factor is the left one, ``sparse @ dense.T``."""
+    if sparse_lhs:
+        return sparse_dense_sp_lhs(sparse_data, sparse_indices, sparse_indptr, dense_data)
+    return sparse_dense_sp_rhs(dense_data, sparse_data, sparse_indices, sparse_indptr)
+
+
+def sparse_conv2d(
+    dense_data: Any, sparse_data: Any, sparse_indices: Any, sparse_indptr: Any, layout: str = "NHWC",
+    kernel_size: int = 1,
+) -> Any:  # fmt: skip
+    """Convolve 1x1 with sparse weights (out, in)."""
+    if kernel_size != 1 or layout not in ("NHWC", "NCHW"):
+        raise InvalidArgument("sparse_conv2d: kernels of one pixel, NHWC or NCHW", found=f"{kernel_size}, {layout}")
+    last = layout == "NHWC"
+    n, *sizes = dense_data.shape
+    channels = sizes.pop(-1 if last else 0)
+    h, w = sizes
+    pixels = simplify(n * h * w)
+
+    def pixel(p: Any, c: Any) -> Any:
+        at = (floordiv(p, h * w), floordiv(floormod(p, h * w), w), floormod(p, w))
+        return dense_data(*at, c) if last else dense_data(at[0], c, *at[1:])
+
+    rows = te.compute((pixels, channels), pixel, name="pixels")
+    found = rows_times(sparse_data, sparse_indices, sparse_indptr, rows, "sparse_conv2d", turned=True)
+    outputs = found.shape[0]
+    if last:
+        return te.compute((n, h, w, outputs), lambda b, y, x, o: found(o, (b * h + y) * w + x), name="T_sparse_conv2d")
+    return te.compute((n, outputs, h, w), lambda b, o, y, x: found(o, (b * h + y) * w + x), name="T_sparse_conv2d")
+
+
+def sparse_add(dense_data: Any, sparse_data: Any, sparse_indices: Any, sparse_indptr: Any) -> Any:
+    """Add a sparse matrix to a dense one."""
+    rows, columns = dense_data.shape
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = ir_builder.create()
+        dense, values, places, starts, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
+        with ib.for_range(0, rows, name="row", kind="parallel") as row:
+            with ib.for_range(0, columns, name="column") as column:
+                out[row, column] = dense[row, column]
+            with ib.for_range(starts[row], starts[row + 1], name="at") as at:
+                out[row, places[at]] = out[row, places[at]] + values[at]
+        return ib.get()
+
+    inputs = [dense_data, sparse_data, sparse_indices, sparse_indptr]
+    return te.extern(dense_data.shape, inputs, body, name="sparse_add", dtype=dense_data.dtype)
+
+
+def sparse_transpose(sparse_data: Any, sparse_indices: Any, sparse_indptr: Any) -> Any:
+    """Transpose a square matrix in compressed rows.
+
+    Returns
+    -------
+    list of Tensor
+        Elements, columns and beginnings of rows of the result.
+    """
+    n, elements = _count(sparse_indptr), sparse_data.shape[0]
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = ir_builder.create()
+        values, places, starts, out, out_places, out_starts = (ib.buffer_ptr(b) for b in (*ins, *outs))
+        kept = ib.allocate(out_starts.dtype, (1,), name="kept", scope="local")
+        with ib.for_range(0, n + 1) as i:
+            out_starts[i] = 0
+        with ib.for_range(0, elements) as i:
+            out_starts[places[i] + 1] = out_starts[places[i] + 1] + 1
+        with ib.for_range(0, n) as i:
+            out_starts[i + 1] = out_starts[i + 1] + out_starts[i]
+        with ib.for_range(0, n) as row, ib.for_range(starts[row], starts[row + 1]) as at:
+            to = out_starts[places[at]]
+            out_places[to], out[to] = cast(out_places.dtype, row), values[at]
+            out_starts[places[at]] = to + 1
+        with ib.for_range(0, n) as i:  # each has moved to the beginning of the next
+            kept[0] = out_starts[n - 1 - i]
+            out_starts[n - i] = kept[0]
+        out_starts[0] = 0
+        return ib.get()
+
+    shapes = [sparse_data.shape, sparse_indices.shape, sparse_indptr.shape]
+    dtypes = [sparse_data.dtype, sparse_indices.dtype, sparse_indptr.dtype]
+    inputs = [sparse_data, sparse_indices, sparse_indptr]
+    return te.extern(shapes, inputs, body, name="sparse_transpose", dtype=dtypes)

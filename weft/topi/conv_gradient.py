@@ -1,0 +1,100 @@
+"""Gradients of depthwise convolutions and of pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.ir import cast, const, floordiv, floormod, if_then_else, int64
+from weft.topi.conv import channels_last, paddings, pair, spatial
+from weft.topi.convolutions import resolved_padding
+from weft.topi.manipulate import transpose
+from weft.topi.pool import max_pool_with_indices, window_count
+
+__all__ = ["depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "pool_grad"]
+
+
+def _outputs_over(i: Any, taps: Any, sizes: Any, strides: Any, before: Any) -> tuple[list[Any], Any]:
+    """The outputs whose windows hold an input, each under a tap, and whether they are there."""
+    at, inside = [], const(True, "bool")
+    for d, tap in enumerate(taps):
+        moved = i[d] + before[d] - tap.var
+        o = floordiv(moved, strides[d])
+        inside = tir.all(inside, floormod(moved, strides[d]).equal(0), o >= 0, o < sizes[d])
+        at.append(o)
+    return at, inside
+
+
+def depthwise_conv2d_backward_input_nhwc(
+    Filter: Any, Out_grad: Any, oshape: Any, ishape: Any, stride: Any, padding: Any
+) -> Any:
+    """The gradient of the data of a depthwise convolution, channels last, kernel (height, width, channels, times)."""
+    h, w, _, times = Filter.shape
+    before, _ = paddings(resolved_padding(padding, (h, w), 1, 2), 2)
+    taps = [te.reduce_axis((0, h), "dh"), te.reduce_axis((0, w), "dw")]
+    m = te.reduce_axis((0, times), "dc")
+
+    def element(b: Any, y: Any, x: Any, c: Any) -> Any:
+        at, inside = _outputs_over((y, x), taps, Out_grad.shape[1:3], pair(stride, 2), before)
+        value = if_then_else(inside, Out_grad(b, *at, c * times + m.var), const(0, Out_grad.dtype))
+        return te.sum(value * Filter(*(t.var for t in taps), c, m.var), axis=[*taps, m])
+
+    return te.compute(tuple(ishape), element, name="depthwise_input_gradient")
+
+
+def depthwise_conv2d_backward_weight_nhwc(
+    Input: Any, Out_grad: Any, oshape: Any, fshape: Any, stride: Any, padding: Any
+) -> Any:
+    """The gradient of the kernel of a depthwise convolution, channels last, (height, width, channels, times)."""
+    h, w, _, times = fshape
+    steps = pair(stride, 2)
+    before, _ = paddings(resolved_padding(padding, (h, w), 1, 2), 2)
+    axes = [te.reduce_axis((0, d), name) for d, name in zip(Out_grad.shape[:3], ("b", "y", "x"), strict=True)]
+    b, y, x = (a.var for a in axes)
+
+    def element(i: Any, j: Any, c: Any, m: Any) -> Any:
+        at = [y * steps[0] + i - before[0], x * steps[1] + j - before[1]]
+        inside = tir.all(*(tir.all(v >= 0, v < d) for v, d in zip(at, Input.shape[1:3], strict=True)))
+        value = if_then_else(inside, Input(b, *at, c), const(0, Input.dtype))
+        return te.sum(value * Out_grad(b, y, x, c * times + m), axis=axes)
+
+    return te.compute(tuple(fshape), element, name="depthwise_weight_gradient")
+
+
+def pool_grad(
+    grads: Any, data: Any, kernel: Any, stride: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
+    count_include_pad: Any = True, layout: Any = "NCHW",
+) -> Any:  # fmt: skip
+    """The gradient of the data of a 2-D pooling; of equal greatest elements, the first has it.
+
+    Until 0.9, the layout came before `count_include_pad`; both orders are understood.
+    """
+    if isinstance(count_include_pad, str):
+        count_include_pad, layout = (True if isinstance(layout, str) else layout), count_include_pad
+    if pool_type not in ("max", "avg"):
+        raise InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
+    if channels_last(layout):
+        first = (0, 3, 1, 2)
+        found = pool_grad(transpose(grads, first), transpose(data, first), kernel, stride, padding, pool_type,
+                          ceil_mode, count_include_pad)  # fmt: skip
+        return transpose(found, (0, 2, 3, 1))
+    k, s, (before, after) = pair(kernel, 2), pair(stride, 2), paddings(padding, 2)
+    sizes = spatial(data.shape, False)
+    taps = [te.reduce_axis((0, k[d]), name) for d, name in enumerate(("wh", "ww"))]
+    chosen = max_pool_with_indices(data, k, s, (*before, *after), 1, ceil_mode)[1] if pool_type == "max" else None
+
+    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+        at, inside = _outputs_over((y, x), taps, grads.shape[2:], s, before)
+        value = grads(n, c, *at)
+        if chosen is not None:
+            place = ((cast("int64", n) * data.shape[1] + c) * sizes[0] + y) * sizes[1] + x
+            return te.sum(if_then_else(tir.all(inside, if_then_else(inside, chosen(n, c, *at), int64(-1)).equal(place)),
+                                       value, const(0, data.dtype)), axis=taps)  # fmt: skip
+        count: Any = int64(1)
+        for d, o in enumerate(at):
+            count = count * window_count(o, sizes[d], k[d], s[d], 1, before[d], after[d], ceil_mode, count_include_pad)
+        share = value / cast(data.dtype, tir.max(count, int64(1)))
+        return te.sum(if_then_else(inside, share, const(0, data.dtype)), axis=taps)
+
+    return te.compute(data.shape, element, name="pool_gradient")

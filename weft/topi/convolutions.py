@@ -1,0 +1,265 @@
+"""Convolutions under the names of ``tvm.topi.nn``, one for each layout."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft.error import InvalidArgument
+from weft.ir import as_int, int64
+from weft.topi import conv as _conv
+from weft.topi.manipulate import transpose, view
+from weft.topi.shape import simplify
+
+__all__ = [
+    "Workload", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw", "conv2d", "conv2d_hwcn",
+    "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw",
+    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "group_conv1d_ncw", "group_conv1d_nwc",
+    "group_conv1d_transpose_ncw", "group_conv2d_nchw", "group_conv2d_nhwc", "group_conv2d_transpose_nchw",
+    "group_conv3d_transpose_ncdhw", "resolved_padding",
+]  # fmt: skip
+
+
+class Workload(NamedTuple):
+    """What tells one 2-D convolution from another."""
+
+    in_dtype: str
+    out_dtype: str
+    height: int
+    width: int
+    in_filter: int
+    groups: int
+    out_filter: int
+    kernel_h: int
+    kernel_w: int
+    padt: int
+    padl: int
+    padb: int
+    padr: int
+    dilation_h: int
+    dilation_w: int
+    stride_h: int
+    stride_w: int
+
+
+def resolved_padding(padding: Any, kernel: Any, dilation: Any, rank: int) -> Any:
+    """Padding as numbers: ``"VALID"`` is none, ``"SAME"`` keeps the size at stride 1, the odd one before the data."""
+    if not isinstance(padding, str):
+        return padding
+    if padding.upper() == "VALID":
+        return 0
+    if padding.upper() != "SAME":
+        raise InvalidArgument(f"unknown padding '{padding}'", expected="numbers, 'VALID' or 'SAME'")
+    total = [(as_int(k) - 1) * d for k, d in zip(kernel, _conv.pair(dilation, rank), strict=True)]  # type: ignore[operator]
+    return (*((t + 1) // 2 for t in total), *(t // 2 for t in total))
+
+
+_KERNEL_LAYOUTS = {True: {1: "WIO", 2: "HWIO", 3: "DHWIO"}, False: {1: "OIW", 2: "OIHW", 3: "OIDHW"}}
+
+
+def conv(
+    inp: Any, filt: Any, stride: Any, padding: Any, dilation: Any, groups: int = 1, data_layout: str = "",
+    kernel_layout: str = "", out_dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """Convolve over all spatial axes."""
+    rank, last = inp.ndim - 2, _conv.channels_last(data_layout)
+    layout = kernel_layout or _KERNEL_LAYOUTS[last][rank]
+    kernel = _conv.weight_info(filt.shape, layout, rank, None)[1]
+    pads = resolved_padding(padding, kernel, dilation, rank)
+    return _conv.conv(inp, filt, stride, pads, dilation, int(groups), data_layout, layout, None, out_dtype or "")
+
+
+# --- one dimension ----------------------------------------------------------------------------------------------------
+
+
+def conv1d(
+    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: Any = 1,
+    data_layout: str | None = "NCW", kernel_layout: str = "", out_dtype: str | None = None, layout: str | None = None,
+) -> Any:  # fmt: skip
+    """1-D convolution; before 0.18, the layout and the output's type came where the groups are."""
+    if isinstance(groups, str):
+        groups, data_layout, out_dtype = 1, groups, data_layout if data_layout != "NCW" else out_dtype
+    return conv(data, kernel, strides, padding, dilation, groups, layout or data_layout or "NCW", kernel_layout,
+                out_dtype)  # fmt: skip
+
+
+def conv1d_ncw(
+    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, out_dtype: str | None = None
+) -> Any:
+    """1-D convolution, channels first, kernel (out, in, width)."""
+    return conv(data, kernel, strides, padding, dilation, 1, "NCW", "OIW", out_dtype)
+
+
+def conv1d_nwc(
+    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, out_dtype: str | None = None
+) -> Any:
+    """1-D convolution, channels last, kernel (width, in, out)."""
+    return conv(data, kernel, strides, padding, dilation, 1, "NWC", "WIO", out_dtype)
+
+
+def group_conv1d_ncw(
+    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
+    out_dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """1-D convolution in groups, channels first."""
+    return conv(data, kernel, strides, padding, dilation, groups, "NCW", "OIW", out_dtype)
+
+
+def group_conv1d_nwc(
+    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
+    out_dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """1-D convolution in groups, channels last."""
+    return conv(data, kernel, strides, padding, dilation, groups, "NWC", "WIO", out_dtype)
+
+
+# --- two dimensions ---------------------------------------------------------------------------------------------------
+
+
+def conv2d(
+    input: Any, filter: Any, strides: Any, padding: Any, dilation: Any, data_layout: str = "NCHW",
+    kernel_layout: str = "", out_dtype: str | None = None, layout: str | None = None,
+) -> Any:  # fmt: skip
+    """2-D convolution; before 0.18, the output's type came where the kernel's layout is."""
+    if kernel_layout and not kernel_layout.isupper():
+        kernel_layout, out_dtype = "", kernel_layout
+    data_layout = layout or data_layout
+    if data_layout == "HWCN":
+        return conv2d_hwcn(input, filter, strides, padding, dilation, out_dtype)
+    return conv(input, filter, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
+
+
+def conv2d_nchw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:
+    """2-D convolution, channels first."""
+    return conv(Input, Filter, stride, padding, dilation, 1, "NCHW", "OIHW", out_dtype)
+
+
+def conv2d_nhwc(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None, **_layouts: Any
+) -> Any:
+    """2-D convolution, channels last, kernel (height, width, in, out)."""
+    return conv(Input, Filter, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype)
+
+
+def conv2d_hwcn(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:
+    """2-D convolution of (height, width, channels, batch), kernel (height, width, in, out)."""
+    found = conv2d_nhwc(transpose(Input, (3, 0, 1, 2)), Filter, stride, padding, dilation, out_dtype)
+    return transpose(found, (1, 2, 3, 0))
+
+
+def group_conv2d_nchw(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
+) -> Any:
+    """2-D convolution in groups, channels first."""
+    return conv(Input, Filter, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
+
+
+def group_conv2d_nhwc(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
+) -> Any:
+    """2-D convolution in groups, channels last, kernel (height, width, in / groups, out)."""
+    return conv(Input, Filter, stride, padding, dilation, groups, "NHWC", "HWIO", out_dtype)
+
+
+def depthwise_conv2d_nchw(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+) -> Any:
+    """Depthwise convolution, channels first, kernel (channels, multiplier, height, width)."""
+    c, m, *size = Filter.shape
+    kernel = view(Filter, (simplify(c * m), int64(1), *size), "T_filter")
+    pads = resolved_padding(padding, size, dilation, 2)
+    return _conv.conv(Input, kernel, stride, pads, dilation, as_int(c) or 1, "NCHW", "OIHW", None, out_dtype or "")
+
+
+def depthwise_conv2d_nhwc(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, kernel_layout: str = "HWOI",
+    out_dtype: str | None = None
+) -> Any:  # fmt: skip
+    """Depthwise convolution, channels last, kernel (height, width, channels, multiplier) or, ``HWIO``, turned."""
+    if kernel_layout not in ("HWOI", "HWIO"):  # before 0.18 the output's type stood here
+        kernel_layout, out_dtype = "HWOI", kernel_layout
+    if kernel_layout == "HWIO":
+        Filter = transpose(Filter, (0, 1, 3, 2))
+    h, w, c, m = Filter.shape
+    kernel = view(Filter, (h, w, simplify(c * m)), "T_filter")
+    pads = resolved_padding(padding, (h, w), dilation, 2)
+    return _conv.conv(Input, kernel, stride, pads, dilation, as_int(c) or 1, "NHWC", "HWC", None, out_dtype or "")
+
+
+# --- three dimensions -------------------------------------------------------------------------------------------------
+
+
+def _groups_and_dtype(groups: Any, out_dtype: str | None) -> tuple[int, str | None]:
+    """Before 0.9, 3-D convolutions had no groups, and the output's type came in their place."""
+    return (1, groups) if groups is None or isinstance(groups, str) else (int(groups), out_dtype)
+
+
+def conv3d_ncdhw(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: Any = 1, out_dtype: str | None = None
+) -> Any:
+    """3-D convolution, channels first."""
+    groups, out_dtype = _groups_and_dtype(groups, out_dtype)
+    return conv(Input, Filter, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
+
+
+def conv3d_ndhwc(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: Any = 1, out_dtype: str | None = None,
+    **_layouts: Any,
+) -> Any:  # fmt: skip
+    """3-D convolution, channels last, kernel (depth, height, width, in, out)."""
+    groups, out_dtype = _groups_and_dtype(groups, out_dtype)
+    return conv(Input, Filter, stride, padding, dilation, groups, "NDHWC", "DHWIO", out_dtype)
+
+
+# --- transposed -------------------------------------------------------------------------------------------------------
+
+
+def _transposed(
+    data: Any, kernel: Any, strides: Any, padding: Any, out_dtype: str | None, output_padding: Any, groups: int = 1
+) -> Any:
+    """Transposed convolution, channels first, kernel (in, out / groups, ...)."""
+    pads = resolved_padding(padding, kernel.shape[2:], 1, data.ndim - 2)
+    return _conv.conv_transpose(
+        data, kernel, strides, pads, output_padding, 1, int(groups), out_dtype=out_dtype or data.dtype
+    )
+
+
+def conv1d_transpose_ncw(
+    data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: str | None, output_padding: Any
+) -> Any:
+    """Transposed 1-D convolution, channels first, kernel (in, out, width)."""
+    return _transposed(data, kernel, stride, padding, out_dtype, output_padding)
+
+
+def group_conv1d_transpose_ncw(
+    data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: str | None, output_padding: Any, groups: int
+) -> Any:
+    """Transposed 1-D convolution in groups."""
+    return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
+
+
+def conv2d_transpose_nchw(
+    Input: Any, Filter: Any, strides: Any, padding: Any, out_dtype: str | None, output_padding: Any
+) -> Any:
+    """Transposed 2-D convolution, channels first, kernel (in, out, height, width)."""
+    return _transposed(Input, Filter, strides, padding, out_dtype, output_padding)
+
+
+def group_conv2d_transpose_nchw(
+    data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: str | None, output_padding: Any, groups: int
+) -> Any:
+    """Transposed 2-D convolution in groups."""
+    return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
+
+
+def conv3d_transpose_ncdhw(
+    Input: Any, Filter: Any, strides: Any, padding: Any, out_dtype: str | None, output_padding: Any
+) -> Any:
+    """Transposed 3-D convolution, channels first, kernel (in, out, depth, height, width)."""
+    return _transposed(Input, Filter, strides, padding, out_dtype, output_padding)
+
+
+def group_conv3d_transpose_ncdhw(
+    data: Any, kernel: Any, strides: Any, padding: Any, out_dtype: str | None, output_padding: Any, groups: int
+) -> Any:
+    """Transposed 3-D convolution in groups."""
+    return _transposed(data, kernel, strides, padding, out_dtype, output_padding, groups)

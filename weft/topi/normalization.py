@@ -1,0 +1,88 @@
+"""Normalisations with the parameter orders of ``tvm.topi.nn``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te, tir
+from weft.ir import cast, const
+from weft.topi import norm as _norm
+from weft.topi.reduce import mean, variance
+from weft.topi.shape import normalize_axes, normalize_axis
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "lrn", "rms_norm"]
+
+
+def layer_norm(data: Any, gamma: Any, beta: Any, axis: Any, epsilon: float = 1e-5) -> Any:
+    """Normalise over axes to mean 0 and variance 1, then scale and shift element by element."""
+    return _norm.layer_norm(data, gamma, beta, axis, epsilon)
+
+
+def rms_norm(data: Any, weight: Any, axis: Any, epsilon: float = 1e-5) -> Any:
+    """Divide by the root of the mean square over axes, then scale."""
+    return _norm.rms_norm(data, weight, axis, epsilon)
+
+
+def group_norm(
+    data: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float = 1e-5
+) -> Any:
+    """Normalise groups of channels, over the channels of a group and over `axes`."""
+    return _norm.group_norm(data, gamma, beta, num_groups, channel_axis, axes, epsilon)
+
+
+def instance_norm(data: Any, gamma: Any, beta: Any, channel_axis: Any, axis: Any = None, epsilon: float = 1e-5) -> Any:
+    """Normalise each channel of each sample over `axis`.
+
+    In 0.18 there was no `channel_axis`: what comes in its place, a list, is `axis`, and the channels are the second.
+    """
+    if isinstance(channel_axis, (list, tuple)):
+        channel_axis, axis, epsilon = 1, channel_axis, epsilon if axis is None else axis
+    channel, over = (
+        normalize_axis("nn.instance_norm", channel_axis, data.ndim),
+        normalize_axes("nn.instance_norm", axis, data.ndim),
+    )
+    middle, spread = mean(data, over, True), variance(data, over, True)
+
+    def element(*i: Any) -> Any:
+        at = [const(0, v.dtype) if d in over else v for d, v in enumerate(i)]
+        scale = tir.rsqrt(spread(*at) + const(epsilon, data.dtype))
+        return (data(*i) - middle(*at)) * scale * gamma(i[channel]) + beta(i[channel])
+
+    return te.compute(data.shape, element, name="T_instance_norm")
+
+
+def batch_norm(
+    data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, axis: int | None = None,
+    epsilon: float | None = None, center: bool | None = None, scale: bool | None = None,
+    training: bool | None = None, momentum: float | None = None,
+) -> Any:  # fmt: skip
+    """Normalise each channel by the given mean and variance or, in training, by those of the batch.
+
+    Returns
+    -------
+    list of Tensor
+        The result, and mean and variance, which training moves towards the batch's by `momentum` (0.1).
+    """
+    a = normalize_axis("nn.batch_norm", 1 if axis is None else axis, data.ndim)
+    eps, share = 1e-5 if epsilon is None else epsilon, 0.1 if momentum is None else momentum
+    flags = [True if f is None else bool(f) for f in (center, scale)]
+    if not training:
+        return list(_norm.batch_norm(data, gamma, beta, moving_mean, moving_var, a, eps, *flags))
+    over = [d for d in range(data.ndim) if d != a]
+    found = mean(data, over), variance(data, over)
+    out = _norm.batch_norm(data, gamma, beta, *found, a, eps, *flags)[0]
+
+    def moved(old: Any, new: Any) -> Any:
+        f = const(share, old.dtype)
+        return te.compute(
+            old.shape, lambda i: (const(1.0, old.dtype) - f) * old(i) + f * cast(old.dtype, new(i)), name="moved"
+        )
+
+    return [out, moved(moving_mean, found[0]), moved(moving_var, found[1])]
+
+
+def lrn(
+    data: Any, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2
+) -> Any:  # fmt: skip
+    """Divide by a power of the squares in a window of channels."""
+    return _norm.lrn(data, size, axis, bias, alpha, beta)
