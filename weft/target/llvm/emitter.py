@@ -138,6 +138,7 @@ class FunctionEmitter:
         self.analyzer = Analyzer()
         self.block = "entry"
         self.cleanup: list[str] = []
+        self.result = ""  # the pointer to where a returned value goes, where the function returns one
         self.noalias = True
         self.streamed: frozenset[ir.Var] = frozenset()
         self.loops = self.scalar_stores = self.vector_stores = 0

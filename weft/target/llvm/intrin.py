@@ -410,8 +410,3 @@ def llvm_intrinsic(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     check_intrinsic(full, llvm_type(e.dtype), args, s.module.target)
     emit = s.intrinsic if e.op.name == "tir.call_llvm_pure_intrin" else s.call
     return emit(full, llvm_type(e.dtype), args)
-
-
-@on("ret")
-def _return(e: ir.CallIntrin, s: FunctionEmitter) -> str:
-    raise CodegenError("a kernel returns through its output buffers", where=e.span, help="drop the return value")

@@ -52,6 +52,21 @@ def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
     return _result(s, result, DataType(e.dtype))
 
 
+@on("ret")
+def _return(e: CallIntrin, s: FunctionEmitter) -> str:
+    """Put a value where the caller finds the result, and leave the function."""
+    if not s.result:
+        raise CodegenError("a value cannot be returned from here", where=e.span,
+                           help="return it outside of parallel loops")  # fmt: skip
+    kind, payload = _argument(s, e.args[0])
+    if kind == _TENSOR:
+        raise CodegenError("a kernel returns tensors through its output buffers", where=e.span)
+    _set(s, s.result, 0, kind, payload)
+    s.leave("0")
+    s.start(s.label("behind"))
+    return "0"
+
+
 def _set(s: FunctionEmitter, args: str, i: int, kind: int, payload: str) -> None:
     for field, t, v in ((0, "i32", str(kind)), (1, "i32", "0"), (2, "i64", payload)):
         s.emit(f"store {t} {v}, ptr {s.value(f'getelementptr inbounds {_ANY}, ptr {args}, i64 {i}, i32 {field}')}")
