@@ -174,7 +174,9 @@ class _Entry:
         kind = f"(int)args[{arg}].type_index"
         self.fail(bad, "TypeError", arg, "Mismatched type", wanted, "a value of type index %d", kind)
 
-    def require(self, found: str, expected: str, arg: int, what: str, unless: str = "", how: str = "Mismatched") -> None:
+    def require(
+        self, found: str, expected: str, arg: int, what: str, unless: str = "", how: str = "Mismatched"
+    ) -> None:
         """Emit the check of an extent or stride."""
         bad = f"{found} != {expected}" + (f" && !({unless})" if unless else "")
         origin = self.origins.get((arg, what.partition(".")[2]), "")
@@ -234,7 +236,9 @@ class _Entry:
         of = memory_type(buffer.dtype, buffer)
         s.emit(f"const DLTensor* {x} = weft_tensor(&args[{i}]);")
         self.not_a(f"!{x}", i, "Tensor")
-        self.fail(f"{x}->ndim != {rank}", "ValueError", i, f"Mismatched {name}.ndim", str(rank), "%d", f"(int){x}->ndim")
+        self.fail(
+            f"{x}->ndim != {rank}", "ValueError", i, f"Mismatched {name}.ndim", str(rank), "%d", f"(int){x}->ndim"
+        )
         wrong = f"{x}->dtype.code != {_CODES[dt.code]} || {x}->dtype.bits != {dt.bits} || {x}->dtype.lanes != 1"
         s.emit(f"if ({wrong}) return weft_wrong_dtype({i}, {string(name)}, signature, {string(str(dt))}, {x}->dtype);")
         self.place(i, name, x)
