@@ -225,8 +225,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         end = begin + math.prod(dims) * -(-code.bits * code.lanes // 8)
         if begin < 0 or end > self.nbytes:
             raise InvalidArgument(
-                f"cannot view a tensor {self.dtype}{list(self.shape)} as {kind}{list(dims)}: the Tensor being viewed only"
-                f" contains {self.nbytes} bytes, and the view would occupy bytes {begin} <= i_byte < {end}"
+                f"cannot view a tensor {self.dtype}{list(self.shape)} as {kind}{list(dims)}: the Tensor being viewed "
+                f"only contains {self.nbytes} bytes, and the view would occupy bytes {begin} <= i_byte < {end}"
             )
         return Tensor(_view(self.handle, dims, kind, begin))
 

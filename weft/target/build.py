@@ -79,8 +79,10 @@ def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Modul
     return built
 
 
-def get_source(mod: IRModule | PrimFunc, target: Target | str | None = None, fmt: str = "") -> str:
+def get_source(mod: IRModule | PrimFunc, target: Target | str | None = None, fmt: str = "") -> Any:
     """Return the text of TIR functions as a target has it: LLVM IR (``"ll"``), assembly (``"asm"``), ``"c"``.
+
+    LLVM's binary form (``"bc"``) comes as bytes.
 
     Raises
     ------
@@ -92,4 +94,4 @@ def get_source(mod: IRModule | PrimFunc, target: Target | str | None = None, fmt
     if kind.source is None:
         raise CodegenError(f"target '{kind}' shows no source", help="its TargetKind has no source=")
     named = IRModule({f.attrs["global_symbol"]: f for f in _named(mod)})
-    return str(kind.source(named, target, fmt or kind.source_format))
+    return kind.source(named, target, fmt or kind.source_format)

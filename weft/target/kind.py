@@ -59,7 +59,7 @@ class TargetKind:
     name: str
     _: KW_ONLY
     build: Callable[[IRModule, Target], Any] | None = None
-    source: Callable[[IRModule, Target, str], str] | None = None
+    source: Callable[[IRModule, Target, str], str | bytes] | None = None
     source_format: str = ""
     compile: Callable[[PrimFunc, Target, str], bytes] | None = None
     lower: Callable[[PrimFunc, Any], PrimFunc] = lower

@@ -48,8 +48,9 @@ static __attribute__((unused, cold)) int weft_fail(const char* kind, const char*
 static __attribute__((unused, cold)) int weft_wrong_dtype(
     int arg, const char* name, const char* signature, const char* expected, DLDataType found) {
   static const char* const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  return weft_fail("TypeError", "Mismatched %s.dtype on argument #%d when calling:\n  `%s`,\n  expected %s, found %s%d%s",
-                   name, arg, signature, expected, found.code < 7 ? names[found.code] : "a dtype of bits ",
+  return weft_fail("TypeError", "Mismatched %s.dtype on argument #%d when calling:\n  `%s`,\n"
+                   "  expected %s, found %s%d%s", name, arg, signature, expected,
+                   found.code < 7 ? names[found.code] : "a dtype of bits ",
                    (int)found.bits, found.lanes > 1 ? " in vectors" : "");
 }
 
