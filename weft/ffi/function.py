@@ -26,7 +26,7 @@ _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class 
 _WRAPPERS: dict[type, Wrapper | None] = {}  # the same for every class that was met
 _ARGUMENTS: list[Callable[[Any], Any]] = []
 _CHECKS: list[Callable[[int, Any, Any], None]] = []
-_duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
+duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
 
 
 _usual_class: type = object  # what most functions return: found without a look into the table
@@ -126,7 +126,7 @@ def packed(function: tvm_ffi.Function) -> PackedFunc:
     if isinstance(function, PackedFunc):
         return function
     out = PackedFunc.__new__(PackedFunc)
-    out.__move_handle_from__(_duplicate(function))
+    out.__move_handle_from__(duplicate(function))
     out._plain = function
     return out
 

@@ -405,7 +405,11 @@ def schedule_to_prim_func(
     _check_arguments(sch, given)
     body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
     return tir.PrimFunc(
-        tuple(params), body, None, tuple(buffer_map), ir.Attrs.of({"global_symbol": name, "tir.noalias": True})
+        tuple(params),
+        body,
+        None,
+        tuple(buffer_map),
+        ir.Attrs.of({"global_symbol": name, "tir.noalias": ir.PassContext.current().config.get("tir.noalias", True)}),
     )
 
 

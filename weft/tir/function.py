@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from msgspec.structs import force_setattr
 
 from weft.ir import NO_ATTRS, Attrs, BaseFunc, Var
 from weft.tir.buffer import Buffer
@@ -25,6 +28,20 @@ class PrimFunc(BaseFunc):
     ret_type: Any = None
     buffer_map: tuple[tuple[Var, Buffer], ...] = ()
     attrs: Attrs = NO_ATTRS
+
+    def __post_init__(self) -> None:
+        if type(self.params) is tuple and type(self.buffer_map) is tuple and Buffer not in map(type, self.params):
+            return
+        given: Any = self.buffer_map  # TVM's programs give a dictionary, and buffers among the parameters
+        buffers = list(given.items() if isinstance(given, Mapping) else given)
+        params: list[Var] = []
+        for p in self.params:
+            handle = Var(p.name, "handle") if isinstance(p, Buffer) else p
+            params.append(handle)
+            if isinstance(p, Buffer):
+                buffers.append((handle, p))
+        force_setattr(self, "params", tuple(params))
+        force_setattr(self, "buffer_map", tuple(buffers))
 
     def buffer_of(self, param: Var) -> Buffer | None:
         """Return the buffer of a parameter, or None for a scalar."""
