@@ -18,6 +18,7 @@ __all__ = [
     "CodegenError",
     "DTypeMismatch",
     "DiagnosticError",
+    "DuplicateSymbol",
     "ErrorGroup",
     "EvaluationError",
     "ExecutableError",
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 
-class WeftError(Exception):
+class WeftError(RuntimeError):
     """The base of every error that Weft raises on purpose.
 
     Parameters
@@ -155,6 +156,13 @@ class InternalError(WeftError):
 
     def __str__(self) -> str:
         return render(self) + "\n  this is a defect of Weft; please report it with the text above"
+
+
+class DuplicateSymbol(CodegenError, InternalError):
+    """Two functions of a module are exported by one name. TVM takes it for a defect, and programs catch it as one."""
+
+    def __str__(self) -> str:
+        return render(self)
 
 
 class ErrorGroup(WeftError):

@@ -37,6 +37,16 @@ _to_bytes = tvm_ffi.get_global_func("weft.module_to_bytes")
 _append = tvm_ffi.get_global_func("weft.executable_append")
 
 
+class _Answer(int):
+    """Yes or no, which is also asked for as a call: ``module.is_runnable`` and ``module.is_runnable()``."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
 class Module:
     """Compiled code: functions by name, and other modules that they need.
 
@@ -75,22 +85,22 @@ class Module:
 
     def get_property_mask(self) -> int:
         """What can be done with the module, as bits: 1 it can be saved as bytes, 2 run, 4 exported as native code."""
-        return self.is_binary_serializable | 2 * self.is_runnable | 4 * self.is_dso_exportable
+        return int(self.is_binary_serializable) | 2 * self.is_runnable | 4 * self.is_dso_exportable
 
     @property
-    def is_binary_serializable(self) -> bool:
+    def is_binary_serializable(self) -> _Answer:
         """Whether the module can be written into a library as bytes."""
-        return bool(self._handle.is_binary_serializable())
+        return _Answer(self._handle.is_binary_serializable())
 
     @property
-    def is_runnable(self) -> bool:
+    def is_runnable(self) -> _Answer:
         """Whether its functions can be called here; all that Weft makes can be."""
-        return self.kind != "static_library"
+        return _Answer(self.kind != "static_library")
 
     @property
-    def is_dso_exportable(self) -> bool:
+    def is_dso_exportable(self) -> _Answer:
         """Whether it is native code, which goes into a library as such."""
-        return self.kind in ("weft.jit", "static_library")
+        return _Answer(self.kind in ("weft.jit", "static_library"))
 
     is_compilation_exportable = is_dso_exportable
 

@@ -137,7 +137,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self.size * numpy_dtype(self.dtype).itemsize
+        dtype = self.handle.dtype
+        return self.size * -(-dtype.bits * dtype.lanes // 8)
 
     def data_ptr(self) -> int:
         """Address of the first element."""
@@ -152,10 +153,17 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
 
         What lies on another device than the CPU is copied.
         """
+        lanes = self.handle.dtype.lanes
+        if lanes > 1:
+            return self._by_lanes(lanes).numpy()
         try:
             return np.from_dlpack(self.handle)
         except (RuntimeError, BufferError):  # another device, or a dtype that is not NumPy's own
             return self._converted()
+
+    def _by_lanes(self, lanes: int) -> Tensor:
+        """The same memory with scalar elements, whose last dimension is that of the lanes."""
+        return self._create_view((*self.shape, lanes), str(self.dtype).rsplit("x", 1)[0])
 
     def _converted(self) -> np.ndarray[Any, Any]:
         """A NumPy array of what NumPy does not take as it is."""
@@ -183,8 +191,16 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         Tensor
             This tensor.
         """
+        lanes = self.handle.dtype.lanes
+        if lanes > 1 and not isinstance(source, (Tensor, tvm_ffi.Tensor)):
+            self._by_lanes(lanes).copyfrom(source)
+            return self
         if not isinstance(source, (Tensor, tvm_ffi.Tensor)):
-            source = np.asarray(source, dtype=numpy_dtype(self.dtype))
+            source = np.asarray(source)
+            bits = self.dtype == "bfloat16" and source.dtype == np.uint16
+            source = (
+                source.view(numpy_dtype("bfloat16")) if bits else source.astype(numpy_dtype(self.dtype), copy=False)
+            )
         handle = _to_handle(source)
         if tuple(handle.shape) != self.shape:
             raise ShapeMismatch("copyfrom: shapes differ", expected=str(self.shape), found=str(tuple(handle.shape)))

@@ -190,6 +190,8 @@ def comm_reducer(
     """
 
     def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+        if isinstance(axis, (ir.PrimExpr, int, float)):  # two values, not axes
+            return fcombine(*ir.unify_dtypes(expr, axis))
         several = isinstance(expr, (tuple, list))
         source = tuple(map(ir.as_expr, _listed(expr)))
         dtypes = [e.dtype for e in source]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import force_setattr
 
-from weft.ir import NO_ATTRS, Attrs, BaseFunc, Var
+from weft.ir import NO_ATTRS, Attrs, BaseFunc, SizeVar, Var
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import Block, BlockRealize, Stmt
 
@@ -30,12 +30,16 @@ class PrimFunc(BaseFunc):
     attrs: Attrs = NO_ATTRS
 
     def __post_init__(self) -> None:
-        if type(self.params) is tuple and type(self.buffer_map) is tuple and Buffer not in map(type, self.params):
+        if (
+            type(self.params) is tuple
+            and type(self.buffer_map) is tuple
+            and {Var, SizeVar}.issuperset(map(type, self.params))
+        ):
             return
         given: Any = self.buffer_map  # TVM's programs give a dictionary, and buffers among the parameters
         buffers = list(given.items() if isinstance(given, Mapping) else given)
         params: list[Var] = []
-        for p in self.params:
+        for p in (p.asobject() if hasattr(p, "asobject") else p for p in cast(Any, self.params)):
             handle = Var(p.name, "handle") if isinstance(p, Buffer) else p
             params.append(handle)
             if isinstance(p, Buffer):

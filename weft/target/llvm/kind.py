@@ -9,6 +9,7 @@ from weft.target.cpu import check_cpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.llvm.jit import load_objects
 from weft.target.llvm.object import compile_ir, emit_assembly, emit_bitcode, emit_ir, emit_object
+from weft.target.llvm.subroutine import calls_functions
 from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
@@ -30,13 +31,16 @@ def _functions(mod: IRModule) -> list[PrimFunc]:
 def _build(mod: IRModule, target: Target) -> Module:
     functions = _functions(mod)
     names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
+    if any(map(calls_functions, functions)):  # then they are one object
+        return load_objects([emit_object([target.kind.lower(f, target) for f in functions], target)], names)
     return load_objects([compile_llvm(f, target) for f in functions], names)
 
 
 def _source(mod: IRModule, target: Target, fmt: str) -> str | bytes:
     if fmt not in _FORMATS:
         raise CodegenError(f"there is no source of kind '{fmt}'", expected="'ll', 'asm' or 'bc'")
-    return _FORMATS[fmt]([target.kind.lower(f, target) for f in _functions(mod)], target)
+    functions = sorted(_functions(mod), key=lambda f: str(f.attrs["global_symbol"]))
+    return _FORMATS[fmt]([target.kind.lower(f, target) for f in functions], target)
 
 
 def _check(target: Target) -> None:

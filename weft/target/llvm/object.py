@@ -30,6 +30,7 @@ from weft.target.llvm import (  # noqa: F401 - rules of the tables
     parallel,
     scale,
     struct,
+    subroutine,
 )
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
@@ -67,6 +68,7 @@ def _emitted(
     if kernels is not None:
         module.kernels.update(kernels)
         module.has_scalar_loop = True  # small functions are to be inlined
+    module.siblings = {str(f.attrs.get("global_symbol")): f for f in functions}
     for func in functions:
         emit_function(module, func, linkage)
     return module
