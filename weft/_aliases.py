@@ -38,6 +38,7 @@ MODULES = {
     "target.datatype": "weft.tir.custom_datatype",
     "tir.expr": "weft.tir",
     "tirx": "weft.tir",
+    "testing.utils": "weft.testing",
     "topi.nn.pooling": "weft.topi.nn",
     "transform": "weft.ir.pass_decorators",
 }

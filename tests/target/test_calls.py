@@ -91,7 +91,9 @@ def test_source_is_in_the_order_of_names():
     def body(A: T.Buffer(1, "float32")):
         A[0] = T.float32(1)
 
-    text = weft.build(weft.IRModule({n: body.with_attr("global_symbol", n) for n in ("zeta", "alpha", "mu")})).get_source("ll")
+    text = weft.build(
+        weft.IRModule({n: body.with_attr("global_symbol", n) for n in ("zeta", "alpha", "mu")})
+    ).get_source("ll")
     places = [text.index(f"@{n}_impl(") for n in ("alpha", "mu", "zeta")]
     assert places == sorted(places)
 
