@@ -44,8 +44,18 @@ _PASSES: dict[str, Callable[..., Pass]] = {}
 class PassInstrument:
     """Watches passes run; override what you need."""
 
+    def enter_pass_ctx(self) -> None:
+        """Called when the context begins, or begins to have this instrument."""
+
+    def exit_pass_ctx(self) -> None:
+        """Called when the context ends, or no longer has this instrument."""
+
+    def should_run(self, mod: IRModule, info: Pass) -> bool:
+        """Whether a pass is to run; one answer of no is enough, and passes that the context requires are not asked."""
+        return True
+
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
-        """Called before each pass."""
+        """Called before each pass that runs."""
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
         """Called after each pass, with its output."""
@@ -139,10 +149,50 @@ class PassContext:
         self.verify = verify if verify is not None else (outer.verify if outer is not None else _VERIFY)
 
     def __enter__(self) -> PassContext:
-        return PassContext._open.enter(self)
+        PassContext._open.enter(self)
+        try:
+            self._enter_instruments()
+        except BaseException:
+            PassContext._open.leave(self)
+            raise
+        return self
+
+    def override_instruments(self, instruments: Iterable[Any] | None) -> None:
+        """Take other instruments: those that there were end, and the new ones begin."""
+        self._exit_instruments()
+        self.instruments = [*(instruments or ())]
+        self._enter_instruments()
+
+    def _enter_instruments(self) -> None:
+        """Let the instruments begin; where one cannot, those before it end, and none is left."""
+        entered: list[Any] = []
+        try:
+            for i in self.instruments:
+                if hasattr(i, "enter_pass_ctx"):
+                    i.enter_pass_ctx()
+                entered.append(i)
+        except BaseException:
+            self.instruments = []
+            for i in entered:
+                if hasattr(i, "exit_pass_ctx"):
+                    i.exit_pass_ctx()
+            raise
+
+    def _exit_instruments(self) -> None:
+        """Let the instruments end; none is left where one cannot."""
+        try:
+            for i in self.instruments:
+                if hasattr(i, "exit_pass_ctx"):
+                    i.exit_pass_ctx()
+        except BaseException:
+            self.instruments = []
+            raise
 
     def __exit__(self, *_: Any) -> None:
-        PassContext._open.leave(self)
+        try:
+            self._exit_instruments()
+        finally:
+            PassContext._open.leave(self)
         for name in sorted(self.required_pass | self.disabled_pass):
             if not _has(_NAMES | _WITHOUT, name):
                 warnings.warn(f"no pass is called '{name}'; {near_names(name, _NAMES)}", stacklevel=2)
@@ -231,6 +281,8 @@ class Pass:
         """Run on a module, or on a function in a module of its own; what was given stays as it is."""
         mod = IRModule.from_expr(mod)
         context = PassContext.current()
+        if context.instruments and not self._asked(mod, context):
+            return mod
         for i in context.instruments:
             i.run_before_pass(mod, self)
         out = self._run(mod)
@@ -240,6 +292,13 @@ class Pass:
         for i in reversed(context.instruments):
             i.run_after_pass(out, self)
         return out
+
+    def _asked(self, mod: IRModule, context: PassContext) -> bool:
+        """Whether all instruments let the pass run."""
+        if _has(context.required_pass, self.name):
+            return True
+        answers = [i.should_run(mod, self) for i in context.instruments if hasattr(i, "should_run")]
+        return all(answers)
 
     def __repr__(self) -> str:
         return f"Pass({self.name})"
