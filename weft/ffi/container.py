@@ -12,7 +12,7 @@ from weft.ffi.function import convert_argument, duplicate, register_wrapper, wra
 __all__ = ["Map"]
 
 
-class Map(tvm_ffi.Map):
+class Map(tvm_ffi.Map[Any, Any]):
     """A map of the runtime in which Python objects are found as what they are.
 
     The native map holds each in a box of its own, so that equal keys in two boxes are different ones to it. What it
@@ -31,7 +31,7 @@ class Map(tvm_ffi.Map):
         super().__init__({convert_argument(k): convert_argument(v) for k, v in items.items()})
 
     @staticmethod
-    def of(native: tvm_ffi.Map) -> Map:
+    def of(native: tvm_ffi.Map[Any, Any]) -> Map:
         """The same map, as this class."""
         if isinstance(native, Map):
             return native

@@ -379,8 +379,9 @@ class CallIntrin(PrimExpr):
     def __post_init__(self) -> None:
         if type(self.op) is str:
             force_setattr(self, "op", Op.get(self.op))
-        if type(self.args) is list:  # as TVM's programs give them, with Python's numbers
-            values = (as_expr(a) if isinstance(a, (int, float, str)) else a for a in self.args)
+        given: Any = self.args
+        if type(given) is list:  # as TVM's programs give them, with Python's numbers
+            values = (as_expr(a) if isinstance(a, (int, float, str)) else a for a in given)
             force_setattr(self, "args", tuple(values))
 
 

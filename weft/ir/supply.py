@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from weft.error import InvalidArgument
@@ -66,10 +65,8 @@ class GlobalVarSupply:
     def __init__(self, value: Any = None) -> None:
         self.name_supply = value if isinstance(value, UniqueNameSupply) else UniqueNameSupply()
         self._known: dict[str, GlobalVar] = {}
-        one = [value] if isinstance(value, IRModule) else value
-        modules: Iterable[IRModule] = one if isinstance(one, list) else ()
-            [value] if isinstance(value, IRModule) else value if isinstance(value, list) else ()
-        )
+        given = [value] if isinstance(value, IRModule) else value
+        modules: list[IRModule] = given if isinstance(given, list) else []
         for mod in modules:
             for var in mod.functions:
                 self.reserve_global(var)

@@ -42,7 +42,7 @@ class _Callable(ModuleType):
         return cuda(*args, **kwargs)
 
 
-_package.__class__ = _Callable
+_package.__class__ = _Callable  # pyright: ignore[reportAttributeAccessIssue] - of every module
 
 
 def rocm(model: str = "unknown", options: Options = None) -> Target:

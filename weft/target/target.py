@@ -331,11 +331,17 @@ _NUMBERS = ("opt-level", "max_num_threads", "thread_warp_size")
 _FLAGS = ("system-lib",)
 
 
+def _check_plain(kind: TargetKind, name: str, value: Any) -> None:
+    """Refuse a mapping as an option's value."""
+    if isinstance(value, Mapping):
+        raise InvalidArgument(f"option '-{name}' of target '{kind}' is no mapping", found=repr(value))
+
+
 def _check_options(kind: TargetKind, attrs: Mapping[str, Any]) -> None:
     """Refuse options that a kind does not have, those without a value, and what is no number where one is needed."""
     for name, value in attrs.items():
-        if isinstance(value, Mapping) and name != "host":
-            raise InvalidArgument(f"option '-{name}' of target '{kind}' is no mapping", found=repr(value))
+        if name != "host":
+            _check_plain(kind, name, value)
         if kind.options is not None and name not in (*kind.options, *OPTIONS):
             near = difflib.get_close_matches(name, (*kind.options, *OPTIONS), 1)
             raise InvalidArgument(

@@ -54,7 +54,7 @@ def check_numerical_grads(
             for step in (delta, -delta):
                 moved = inputs[name].astype("float64").copy()
                 moved[index] += step
-                given = {**inputs, name: moved.astype(inputs[name].dtype)}
+                given: dict[Any, Any] = {**inputs, name: moved.astype(inputs[name].dtype)}
                 ends.append(float(function(**given) if by_name else function(*given.values())))
             found[index] = (ends[0] - ends[1]) / (2 * delta)
         scale = max(float(np.sqrt(np.mean(np.square(found)))), 1e-30) if found.size else 1.0
