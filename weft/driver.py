@@ -12,7 +12,7 @@ from weft._aliases import names_of
 from weft.error import InvalidArgument, own_errors
 from weft.ir import Function, IRModule
 from weft.relax import build as build_relax
-from weft.runtime import Module, VMExecutable
+from weft.runtime import Executable, Module
 from weft.target import Target
 from weft.target import build as build_target
 from weft.te import Schedule, Tensor
@@ -152,7 +152,7 @@ def _merged(inputs: Any, args: Sequence[Any] | None, name: str, binds: Mapping[T
     return IRModule(functions)
 
 
-def compile(mod: Any, target: Any = None, **options: Any) -> VMExecutable | Module:
+def compile(mod: Any, target: Any = None, **options: Any) -> Executable:
     """Compile a module: one with Relax functions to an executable of the virtual machine, one of TIR to native code.
 
     Parameters
@@ -168,7 +168,7 @@ def compile(mod: Any, target: Any = None, **options: Any) -> VMExecutable | Modu
     mod = IRModule.from_expr(mod)
     if any(isinstance(f, Function) for _, f in mod.items()):
         return build_relax(mod, target, **options)
-    return build_target(mod, target)
+    return Executable(build_target(mod, target))
 
 
 __getattr__ = names_of("weft.driver")

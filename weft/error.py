@@ -18,6 +18,7 @@ __all__ = [
     "CodegenError",
     "DTypeMismatch",
     "DiagnosticError",
+    "DuplicateSymbol",
     "ErrorGroup",
     "EvaluationError",
     "ExecutableError",
@@ -174,6 +175,10 @@ class InternalError(WeftError):
 
 class UnsupportedForm(LoweringError, InternalError):
     """A program has a form that a pass does not take, of which TVM says so by an internal error."""
+
+
+class DuplicateSymbol(CodegenError, InternalError):
+    """Two functions of a module are exported by one name. TVM takes it for a defect, and programs catch it as one."""
 
     def __str__(self) -> str:
         return render(self)

@@ -163,71 +163,85 @@ extern "C" int32_t weft_set_error(const char* kind, const char* message) {
   return -1;
 }
 
+// What the lines behind a signature say of a field, "1.shape[0]=A.shape[0]": where its expected value comes from.
+static std::string origin_text(const std::string& lines, const std::string& field) {
+  size_t at = lines.find("\n" + field + "=");
+  if (at == std::string::npos) return "";
+  at += field.size() + 2;
+  return lines.substr(at, lines.find('\n', at) - at);
+}
+
 extern "C" int32_t weft_arg_error(const char* signature, int32_t arg_index, int32_t code, int64_t dim, int64_t expected,
                                   const TVMFFIAny* args, int32_t num_args) {
-  std::string sig = signature != nullptr ? signature : "a kernel";
+  std::string lines = signature != nullptr ? signature : "a kernel", sig = lines.substr(0, lines.find('\n'));
   if (code == kWeftArgCount) {
-    return weft::fail("TypeError", "%s: expected %lld arguments, found %d", sig.c_str(),
-                      static_cast<long long>(expected), num_args);
+    return weft::fail("TypeError", "Expected %lld arguments when calling:\n  `%s`,\n  found %d",
+                      static_cast<long long>(expected), sig.c_str(), num_args);
   }
   const TVMFFIAny none{};
   const TVMFFIAny& value = args != nullptr && arg_index >= 0 && arg_index < num_args ? args[arg_index] : none;
   const DLTensor* tensor = weft::as_tensor(value);
-  std::string where = sig.substr(0, sig.find('(')) + ": argument " + std::to_string(arg_index);
-  std::string parameter = weft::parameter_text(sig.c_str(), arg_index);
-  if (!parameter.empty()) where += " (" + parameter + ")";
-  const char* kind = "ValueError";
-  std::string want;
-  std::string found = describe(value);
+  std::string name = weft::parameter_text(sig.c_str(), arg_index), what = "type";
+  name = name.substr(0, name.find(':')) + ".";
+  const char *kind = "ValueError", *how = "Mismatched ";
+  std::string index = "[" + std::to_string(dim) + "]", want = std::to_string(expected), found = describe(value);
+  auto field = [&](const std::string& of) {  // an extent or a stride
+    std::string origin = origin_text(lines, std::to_string(arg_index) + "." + of);
+    what = name + of;
+    if (code != kWeftArgSymbol) how = "Invalid ";
+    if (!origin.empty()) want = (code == kWeftArgSymbol ? "to match " : "") + origin + " == " + want;
+  };
   switch (code) {
-    case kWeftArgNotTensor: kind = "TypeError"; want = "a tensor"; break;
+    case kWeftArgNotTensor: kind = "TypeError"; want = "Tensor"; break;
+    case kWeftArgNotInt: kind = "TypeError"; want = expected != 0 ? "boolean" : "int"; break;
+    case kWeftArgNotFloat: kind = "TypeError"; want = "float"; break;
+    case kWeftArgRange:
     case kWeftArgDType: {
       DLDataType dtype{static_cast<uint8_t>(expected), static_cast<uint8_t>(expected >> 8),
                        static_cast<uint16_t>(expected >> 16)};
-      kind = "TypeError";
-      want = "dtype " + weft::dtype_name(dtype);
+      if (code == kWeftArgRange) {
+        dtype.lanes = 1;
+        what = "value", want = "an int that " + weft::dtype_name(dtype) + " can hold";
+        break;
+      }
+      kind = "TypeError", what = name + "dtype", want = weft::dtype_name(dtype);
       if (tensor != nullptr) found = weft::dtype_name(tensor->dtype);
       break;
     }
     case kWeftArgNdim:
-      want = std::to_string(expected) + " dimensions";
+      what = name + "ndim";
       if (tensor != nullptr) found = std::to_string(tensor->ndim) + ": " + found;
       break;
     case kWeftArgShape:
     case kWeftArgSymbol:
-      want = "shape[" + std::to_string(dim) + "] == " + std::to_string(expected);
-      if (code == kWeftArgSymbol) want += " (the value of this dimension in an earlier argument)";
+      field("shape" + index);
       if (tensor != nullptr && dim >= 0 && dim < tensor->ndim) found = std::to_string(tensor->shape[dim]) + ": " + found;
       break;
-    case kWeftArgStrides: want = "a contiguous tensor"; found = "strides " +
+    case kWeftArgStrides:
+      if (dim < 0) what = name + "strides", want = "to be compact array";
+      else field("strides" + index);
+      found = "strides " +
         (tensor != nullptr && tensor->strides != nullptr ? weft::shape_text(tensor->strides, tensor->ndim) : "") +
-        " of " + found; break;
+        " of " + found;
+      break;
     case kWeftArgDevice:
-      want = "device " + weft::device_name(static_cast<int32_t>(expected));
+      what = name + "device_type", want = weft::device_name(static_cast<int32_t>(expected));
       if (tensor != nullptr) found = weft::device_name(tensor->device.device_type);
       break;
-    case kWeftArgDeviceId: {
-      std::string name = tensor != nullptr ? weft::device_name(tensor->device.device_type) : "device";
-      want = name + ":" + std::to_string(expected) + " (the device of an earlier argument)";
-      if (tensor != nullptr) found = name + ":" + std::to_string(tensor->device.device_id);
+    case kWeftArgDeviceId:
+      what = name + "device_id", want += " (the device of an earlier argument)";
+      if (tensor != nullptr) found = std::to_string(tensor->device.device_id);
       break;
-    }
     case kWeftArgAlignment: {
-      want = "data aligned to " + std::to_string(expected) + " bytes";
+      how = "Misaligned ", what = "Tensor data", want = "data alignment=" + want + " bytes";
       char address[32];
       std::snprintf(address, sizeof(address), "address %p", tensor != nullptr
           ? static_cast<void*>(static_cast<char*>(tensor->data) + tensor->byte_offset) : nullptr);
       found = address;
       break;
     }
-    case kWeftArgNotInt: kind = "TypeError"; want = "an int"; break;
-    case kWeftArgRange: {
-      DLDataType dtype{static_cast<uint8_t>(expected), static_cast<uint8_t>(expected >> 8), 1};
-      want = "an int that " + weft::dtype_name(dtype) + " can hold";
-      break;
-    }
-    case kWeftArgNotFloat: kind = "TypeError"; want = "a float"; break;
     default: want = "another value (code " + std::to_string(code) + ")";
   }
-  return weft::fail(kind, "%s: expected %s, found %s", where.c_str(), want.c_str(), found.c_str());
+  return weft::fail(kind, "%s%s on argument #%d when calling:\n  `%s`,\n  expected %s, found %s", how, what.c_str(),
+                    arg_index, sig.c_str(), want.c_str(), found.c_str());
 }

@@ -629,17 +629,17 @@ static Any tensor_make_empty(const tvm::ffi::Shape& shape, DLDataType dtype, DLD
   return take(tensor_empty(shape.data(), static_cast<int32_t>(shape.size()), dtype, device, Allocator::kPooled));
 }
 
-// A tensor over the same memory with another dtype of the same width, or another shape of the same size.
-static Any tensor_view(const tvm::ffi::Tensor& tensor, const tvm::ffi::Shape& shape, DLDataType dtype) {
+// A tensor over some of the same memory, from an offset in bytes on, with another dtype or shape.
+static Any tensor_view(const tvm::ffi::Tensor& tensor, const tvm::ffi::Shape& shape, DLDataType dtype, int64_t at) {
   Any source = tensor;
   const DLTensor* t = tensor_of(*raw(&source));
   int64_t from = 0, to = 0;
   if (!is_contiguous(*t) || !tensor_nbytes(t->shape, t->ndim, t->dtype, &from) ||
-      !tensor_nbytes(shape.data(), static_cast<int64_t>(shape.size()), dtype, &to) || from != to) {
+      !tensor_nbytes(shape.data(), static_cast<int64_t>(shape.size()), dtype, &to) || at < 0 || at > from || to > from - at) {
     raise("ValueError", "cannot view " + describe(*raw(&source)) + " as " + dtype_name(dtype) +
                             shape_text(shape.data(), static_cast<int64_t>(shape.size())));
   }
-  return take(tensor_new(raw(&source)->v_obj, static_cast<char*>(t->data) + t->byte_offset, t->device, dtype,
+  return take(tensor_new(raw(&source)->v_obj, static_cast<char*>(t->data) + t->byte_offset + at, t->device, dtype,
                          shape.data(), static_cast<int32_t>(shape.size())));
 }
 

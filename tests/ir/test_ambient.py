@@ -147,8 +147,7 @@ def test_too_deep_is_an_error_of_wefts() -> None:
     [({"no.such.key": 1}, "no pass has an option 'no.such.key'"), ({"tir.UnrollLop": {}}, "near names: tir.UnrollLoop"),
      ({"tir.disable_vectorize": "yes"}, "'tir.disable_vectorize' has a value of a wrong type"),
      ({"tir.UnrollLoop": 4}, "expected Mapping"), ({"tir.UnrollLoop": {"auto_max_step": "4"}}, "expected int"),
-     ({"relay.FuseOps.max_depth": 1.5}, "expected int"), ({"tir.add_lower_pass": "x"}, "wrong type"),
-     ({"tir.noalias": False}, "'tir.noalias' cannot be False")],
+     ({"relay.FuseOps.max_depth": 1.5}, "expected int"), ({"tir.add_lower_pass": "x"}, "wrong type")],
 )  # fmt: skip
 def test_options_that_nobody_reads_are_refused(config: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):

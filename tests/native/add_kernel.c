@@ -14,7 +14,7 @@ static int32_t body(int64_t begin, int64_t end, void* ctx) {
   return 0;
 }
 
-static const char kSignature[] = "add(a: Tensor[[n], float32], b: Tensor[[n], float32], out: Tensor[[n], float32])";
+static const char kSignature[] = "add(a: Tensor([n], float32), b: Tensor([n], float32), out: Tensor([n], float32))";
 
 __attribute__((visibility("default"))) int32_t __tvm_ffi_add(void* self, const TVMFFIAny* args, int32_t num_args,
                                                              TVMFFIAny* ret) {

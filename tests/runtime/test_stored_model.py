@@ -67,10 +67,10 @@ def test_what_is_written_comes_back(tmp_path):
 def test_dtypes_that_numpy_lacks(tmp_path):
     view = tvm_ffi.get_global_func("weft.tensor_view")
     bits = np.arange(0x3F80, 0x3F86, dtype="uint16").reshape(2, 3)
-    write_model(tmp_path / "m", executable([wrap(view(from_dlpack(bits), (2, 3), "bfloat16"))]), None)
+    write_model(tmp_path / "m", executable([wrap(view(from_dlpack(bits), (2, 3), "bfloat16", 0))]), None)
     (got,) = values(read_model(tmp_path / "m").executable, 1)
     assert str(got.dtype) == "bfloat16" and got.shape == (2, 3)
-    np.testing.assert_array_equal(np.from_dlpack(view(got, (2, 3), "uint16")), bits)
+    np.testing.assert_array_equal(np.from_dlpack(view(got, (2, 3), "uint16", 0)), bits)
 
 
 def test_weights_lie_on_cache_lines(tmp_path):

@@ -180,7 +180,7 @@ def test_scalars_and_expressions_of_dimensions():
     a, out = f32(11), np.zeros(5, np.float32)
     module(a, 3, out)
     np.testing.assert_allclose(out, a[1::2] + 3)
-    with pytest.raises(TypeError, match="an int"):
+    with pytest.raises(TypeError, match="expected int"):
         module(a, 3.5, out)
     with pytest.raises(ValueError, match="shape"):
         module(f32(10), 3, out)
@@ -198,10 +198,10 @@ def test_assertion():
 
 
 @pytest.mark.parametrize(("args", "kind", "message"), [
-    ((4, 4), TypeError, "expected 3 arguments, found 2"),
-    ((4, 4, None), TypeError, "argument 2 .*a tensor"),
-    ((4, 5, 4), ValueError, r"argument 1 .*shape\[0\] == 4, found 5"),
-    (((2, 2), 4, 4), ValueError, "argument 0 .*1 dimensions, found 2"),
+    ((4, 4), TypeError, "(?s)Expected 3 arguments .*found 2"),
+    ((4, 4, None), TypeError, "(?s)argument #2 .*Tensor"),
+    ((4, 5, 4), ValueError, r"(?s)shape\[0\] on argument #1 .*to match .*shape\[0\] == 4, found 5"),
+    (((2, 2), 4, 4), ValueError, "(?s)ndim on argument #0 .*expected 1, found 2"),
 ])  # fmt: skip
 def test_wrong_arguments(add, args, kind, message):
     values = [a if a is None else f32(*(a if isinstance(a, tuple) else (a,))) for a in args]
@@ -210,9 +210,9 @@ def test_wrong_arguments(add, args, kind, message):
 
 
 def test_wrong_dtype_and_strides(add):
-    with pytest.raises(TypeError, match="expected dtype float32, found float64"):
+    with pytest.raises(TypeError, match="expected float32, found float64"):
         add(f32(4), f32(4).astype(np.float64), f32(4))
-    with pytest.raises(ValueError, match="contiguous"):
+    with pytest.raises(ValueError, match="compact array"):
         add(f32(8)[::2], f32(4), f32(4))
 
 

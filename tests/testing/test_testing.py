@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from weft import testing, tir
+from weft.error import InvalidArgument
 
 
 def test_allclose():
@@ -30,7 +31,9 @@ def test_functions():
     again = testing.echo(array)
     assert testing.object_use_count(array) == before + 1
     np.testing.assert_array_equal(again.numpy(), array.numpy())
-    assert testing.device_test(weft.cpu(0), 1, 0) and not testing.device_test(weft.cpu(0), 2, 0)
+    assert testing.device_test(weft.cpu(0), 1, 0) == weft.cpu(0)
+    with pytest.raises(InvalidArgument, match="another device"):
+        testing.device_test(weft.cpu(0), 2, 0)
 
 
 def test_targets(monkeypatch):

@@ -1,12 +1,13 @@
 """Values and functions across the language border, on top of apache-tvm-ffi.
 
 Reading order: `native` (finds and loads the library), `function` (packed functions and how results are wrapped),
-`convert` (Python callables and values), `registry` (global functions and the runtime's builtins).
+`container` (maps), `convert` (Python callables and values), `registry` (global functions and the runtime's builtins).
 """
 
 import weft.error as _errors
 
 from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip - loads the library first
+from weft.ffi.container import Map
 from weft.ffi.convert import CallbackTaker, convert, convert_func
 from weft.ffi.function import (
     Function,
@@ -31,6 +32,7 @@ from weft.ffi.registry import (
 __all__ = [
     "LIBRARY",
     "Function",
+    "Map",
     "NativeTensor",
     "PackedFunc",
     "builtin",

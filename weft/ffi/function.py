@@ -26,7 +26,7 @@ _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class 
 _WRAPPERS: dict[type, Wrapper | None] = {}  # the same for every class that was met
 _ARGUMENTS: list[Callable[[Any], Any]] = []
 _CHECKS: list[Callable[[int, Any, Any], None]] = []
-_duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
+duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
 
 
 _usual_class: type = object  # what most functions return: found without a look into the table
@@ -130,7 +130,7 @@ def make_packed(cls: type[PackedFunc], function: tvm_ffi.Function) -> Any:
     """The same function as one of a class of packed functions."""
     plain = function.plain if isinstance(function, PackedFunc) else function
     out: Any = cls.__new__(cls)
-    out.__move_handle_from__(_duplicate(plain))
+    out.__move_handle_from__(duplicate(plain))
     out._plain = plain
     return out
 

@@ -89,6 +89,11 @@ class GlobalVar(TypedExpr):
 
     name_hint: str
 
+    @property
+    def name(self) -> str:
+        """The name, as TVM has called it since 0.26."""
+        return self.name_hint
+
 
 class Constant(TypedExpr):
     """A tensor known at compile time; ``data`` is a ``weft.runtime.Tensor``."""

@@ -9,6 +9,7 @@ constants).
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
@@ -292,9 +293,27 @@ def make_node(type_key: str, **fields: Any) -> Node:
     ----------
     type_key : str
         ``"module.Class"`` or TVM's key, whose last part names the class (``"ir.IntImm"``).
+    **fields
+        Its fields. The type of a scalar may be given as ``ty``, and what follows from other fields is left out.
     """
-    short = type_key.rsplit(".", 1)[-1]
-    for name, cls in _BY_NAME.items():
-        if name == type_key or name.rsplit(".", 1)[-1] == short:
-            return cls(**fields)
-    raise KeyError(f"no node class is called '{type_key}'")
+    module, _, short = type_key.rpartition(".")
+    named = [(name, cls) for name, cls in _BY_NAME.items() if name.rsplit(".", 1)[-1] == short]
+    if not named:
+        return _make_saved(type_key, fields)
+    inside = [cls for name, cls in named if name == type_key or f".{module}." in name]
+    cls = (inside or [named[0][1]])[0]
+    if "ty" in fields and "dtype" in cls.__struct_fields__ and "ty" not in cls.__struct_fields__:
+        fields["dtype"] = str(getattr(fields["ty"], "dtype", fields["ty"]))
+        del fields["ty"]
+    derived = [f for f in fields if f not in cls.__struct_fields__ and hasattr(cls, f)]
+    return cls(**{k: v for k, v in fields.items() if k not in derived})
+
+
+def _make_saved(type_key: str, fields: dict[str, Any]) -> Any:
+    """Make what is no node and is saved as nodes are, such as a tensor expression."""
+    module, _, short = type_key.rpartition(".")
+    cls = getattr(sys.modules.get(f"weft.{module}"), short, None)
+    if not isinstance(cls, type) or not saved_fields(cls):
+        raise KeyError(f"no node class is called '{type_key}'")
+    make: Any = getattr(cls, "from_saved", cls)
+    return make(**{f: fields[f] for f in saved_fields(cls)})

@@ -55,7 +55,7 @@ class PassInstrument:
         return True
 
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
-        """Called before each pass."""
+        """Called before each pass that runs."""
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
         """Called after each pass, with its output."""

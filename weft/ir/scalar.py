@@ -30,8 +30,13 @@ class Op(Node):
 
     @staticmethod
     def get(name: str) -> Op:
-        """Return the operator called `name`, making the reference if it is the first use."""
+        """Return the operator called `name`, making the reference if it is the first use.
+
+        TVM's newer names of those of TIR, ``tirx.x``, mean the same.
+        """
         op = _OPS.get(name)
+        if op is None and name.startswith("tirx."):
+            return Op.get("tir." + name[5:])
         if op is None:
             op = _OPS[name] = Op(name)
         return op
@@ -401,6 +406,14 @@ class CallIntrin(PrimExpr):
     op: Any
     args: tuple[Any, ...]
     attrs: Attrs = NO_ATTRS
+
+    def __post_init__(self) -> None:
+        if type(self.op) is str:
+            force_setattr(self, "op", Op.get(self.op))
+        given: Any = self.args
+        if type(given) is list:  # as TVM's programs give them, with Python's numbers
+            values = (as_expr(a) if isinstance(a, (int, float, str)) else a for a in given)
+            force_setattr(self, "args", tuple(values))
 
 
 def _difference(a: PrimExpr, b: PrimExpr) -> PrimExpr:

@@ -2,8 +2,9 @@
 
 Layout: ``{"weft_ir": version, "root": value, "nodes": [[class, {field: value}], ...], "tensors": [[dtype, shape,
 base64], ...]}``. A value is a JSON scalar, a list (a tuple), or an object with one key: ``n`` node number, ``t``
-tensor number, ``d`` data type, ``f`` non-finite float, ``e`` enumeration member, ``s`` span, ``m`` module. A reader
-accepts its own version only; fields that it lacks are an error, fields that are missing take their defaults.
+tensor number, ``d`` data type, ``k`` pairs of a mapping, ``f`` non-finite float, ``e`` enumeration member, ``s`` span,
+``m`` module. A reader accepts its own version only; fields that it lacks are an error, fields that are missing take
+their defaults.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import binascii
 import importlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from weft.error import InvalidArgument
+from weft.ffi import Map
 from weft.ir.dtype import DataType, numpy_dtype
 from weft.ir.expr import constant
 from weft.ir.module import IRModule
@@ -55,8 +57,10 @@ class _Writer:
         stack: list[tuple[Any, bool]] = [(value, False)]
         while stack:
             v, ready = stack.pop()
-            if type(v) is tuple:
+            if isinstance(v, (tuple, list)):
                 stack.extend((x, False) for x in reversed(v))
+            elif isinstance(v, Mapping):
+                stack.extend((x, False) for pair in v.items() for x in pair)
             elif _is_written(v) and id(v) not in self._numbers:
                 if ready:
                     self._add(v)
@@ -82,6 +86,8 @@ class _Writer:
             return [self.value(x) for x in v]
         if v is None or isinstance(v, bool):
             return v
+        if isinstance(v, Mapping):
+            return {"k": [[self.value(k), self.value(x)] for k, x in v.items()]}
         if isinstance(v, DataType):
             return {"d": str(v)}
         if isinstance(v, IntEnum):
@@ -123,8 +129,8 @@ def save_json(node: Any, indent: int | None = None) -> str:
 
     Parameters
     ----------
-    node : Node, IRModule or tuple of nodes
-        What to write.
+    node : Node, IRModule, or tuple, list or mapping of nodes
+        What to write; a list is read as a tuple.
     indent : int, optional
         Spaces per level; by default one line.
     """
@@ -206,6 +212,7 @@ _DECODE: dict[str, Callable[[_Reader, Any], Any]] = {
     "e": lambda r, x: _class_named(x[0])(x[1]),
     "s": lambda r, x: Span(*x),
     "m": lambda r, x: r.module(x),
+    "k": lambda r, x: Map({r.value(k): r.value(v) for k, v in x}),
 }
 
 

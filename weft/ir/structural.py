@@ -9,9 +9,11 @@ SHA-256, for keys that outlive a process. The walks keep their own stack, so tha
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tvm_ffi
 
 from weft.ir.expr import (
     Constant,
@@ -278,8 +280,18 @@ class _Equal:
             )
 
 
+def _plain(value: Any) -> Any:
+    """Lists as tuples, and mappings as attributes, or as pairs where keys are no strings."""
+    if isinstance(value, (list, tuple, tvm_ffi.Array)):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, Mapping):
+        pairs = tuple((k, _plain(v)) for k, v in value.items())
+        return Attrs(pairs) if all(isinstance(k, str) for k, _ in pairs) else pairs
+    return value
+
+
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool, any_size: bool = False) -> None:
-    lhs, rhs = (tuple(x) if isinstance(x, list) else x for x in (lhs, rhs))
+    lhs, rhs = _plain(lhs), _plain(rhs)
     state = _Equal(map_free_vars, any_size)
     if not (isinstance(lhs, IRModule) or isinstance(rhs, IRModule)):
         state.check(lhs, rhs, (None, "root"))
@@ -432,7 +444,7 @@ def _scalar_bytes(value: Any) -> bytes:
 def _encoding(node: Any) -> list[bytes]:
     out: list[bytes] = []
     if not isinstance(node, IRModule):
-        _encode(node, out)
+        _encode(_plain(node), out)
         return out
     for var, func in sorted(node.items(), key=lambda vf: vf[0].name_hint):
         out.append(b"def " + var.name_hint.encode() + b";")

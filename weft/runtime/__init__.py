@@ -14,7 +14,17 @@ from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.kv_cache import AttentionKVCache
 from weft.runtime.link import register_object_loader
-from weft.runtime.module import Module, enabled, jit_module, load_module, object_code, placed_module, system_lib
+from weft.runtime.module import (
+    Module,
+    enabled,
+    jit_module,
+    load_module,
+    load_static_library,
+    object_code,
+    placed_module,
+    register_file_loader,
+    system_lib,
+)
 from weft.runtime.params import (
     load_param_dict,
     load_param_dict_from_file,
@@ -63,6 +73,7 @@ __all__ = [
     "from_dlpack",
     "jit_module",
     "load_module",
+    "load_static_library",
     "load_param_dict",
     "load_param_dict_from_file",
     "map_file",
@@ -74,6 +85,7 @@ __all__ = [
     "opencl",
     "placed_module",
     "read_regular",
+    "register_file_loader",
     "register_object_loader",
     "save_param_dict",
     "save_param_dict_to_file",

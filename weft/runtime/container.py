@@ -1,10 +1,27 @@
 """Containers of the runtime, under TVM's names: values that cross the language border as one."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from tvm_ffi import Array, Map, Shape
 from tvm_ffi.core import String
 
 from weft.runtime.relay_vm import ADT, tuple_object
 
-ShapeTuple = Shape
-
 __all__ = ["ADT", "Array", "Map", "Shape", "ShapeTuple", "String", "tuple_object"]
+
+
+class ShapeTuple(Shape):
+    """A shape as a value of its own, equal to any sequence of the same numbers."""
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, (list, tuple)) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = Shape.__hash__
+
+    def __reduce__(self) -> Any:
+        return (ShapeTuple, (tuple(self),))

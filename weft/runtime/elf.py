@@ -13,7 +13,7 @@ from typing import BinaryIO
 from weft.error import ExecutableError
 from weft.runtime.regular_file import open_regular
 
-__all__ = ["check_complete", "find_section"]
+__all__ = ["check_complete", "entry_points", "find_section"]
 
 _MAGIC = b"\x7fELF"
 _HEADER_BYTES = {1: 52, 2: 64}
@@ -77,6 +77,22 @@ def find_section(path: Path, name: str) -> tuple[int, int] | None:
         if names[at : names.find(b"\0", at)] == name.encode():
             return offset, size
     return None
+
+
+_PREFIX = b"__tvm_ffi_"
+_NO_ENTRY = (b"__tvm_ffi__library_ctx", b"__tvm_ffi__library_bin", b"__tvm_ffi__metadata_")
+
+
+def entry_points(path: Path) -> list[str]:
+    """List the functions in the convention of tvm-ffi that an ELF library exports; none of another file."""
+    found = find_section(path, ".dynstr")
+    if found is None:
+        return []
+    with open_regular(path) as file:
+        file.seek(found[0])
+        names = file.read(found[1]).split(b"\0")
+    own = [n for n in names if n.startswith(_PREFIX) and not n.startswith(_NO_ENTRY)]
+    return sorted(n.removeprefix(_PREFIX).decode(errors="replace") for n in own)
 
 
 def _table(file: BinaryIO, path: Path, size: int, what: str, offset: int, entry_bytes: int, count: int) -> list[bytes]:

@@ -54,8 +54,56 @@ def dtype_constant(dtype: Any) -> tvm_ffi.dtype:
     return tvm_ffi.dtype(str(dtype))
 
 
-class VMExecutable:
-    """An executable and the modules that it needs.
+class Executable:
+    """What a compiler made: a module, with the interface that all kinds of compiled programs share.
+
+    What the module offers besides, such as ``time_evaluator``, the executable does, too.
+
+    Parameters
+    ----------
+    mod : Module
+        The compiled code.
+    """
+
+    def __init__(self, mod: Module) -> None:
+        self.mod = mod
+        self._jitted_mod: Module | None = None
+
+    def __tvm_ffi_object__(self) -> tvm_ffi.Module:
+        """The tvm-ffi module."""
+        return self.mod.__tvm_ffi_object__()
+
+    def jit(self, *_args: Any, force_recompile: bool = False, **_kwargs: Any) -> Module:
+        """The module, whose code is already in this process; with `force_recompile`, another wrapper of it."""
+        if self._jitted_mod is None:
+            self._jitted_mod = self.mod
+        if force_recompile:
+            self._jitted_mod = Module(self.mod)
+            self._jitted_mod.__dict__.update(self.mod.__dict__)
+        return self._jitted_mod
+
+    def export_library(self, file_name: str | os.PathLike[str], host: str | None = None, **options: Any) -> Any:
+        """Write a shared library; see :meth:`Module.export_library`."""
+        return self.mod.export_library(file_name, host, **options)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.jit().get_function(name, query_imports=True)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call ``main``, or the only function."""
+        return self.jit().entry_func(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "mod":
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return getattr(self.mod, name)
+
+    def __repr__(self) -> str:
+        return f"Executable({self.mod!r})"
+
+
+class VMExecutable(Executable):
+    """An executable of the virtual machine and the modules that it needs.
 
     Parameters
     ----------
@@ -76,7 +124,7 @@ class VMExecutable:
     def __init__(self, mod: Module) -> None:
         if mod.kind != "weft.Executable":
             raise InvalidArgument("not an executable", expected="a module of kind 'weft.Executable'", found=mod.kind)
-        self.mod = mod
+        super().__init__(mod)
         self.recompilable: dict[str, Recompilable] = {}
         self.slow_kernels: tuple[str, ...] = ()
         self.places: Mapping[str, Sequence[tuple[int, str]]] = {}
@@ -145,10 +193,6 @@ class VMExecutable:
         """Open an exported library."""
         return VMExecutable(load_module(path))
 
-    def __tvm_ffi_object__(self) -> tvm_ffi.Module:
-        """The tvm-ffi module."""
-        return self.mod.__tvm_ffi_object__()
-
     @property
     def bytes(self) -> bytes:
         """The executable file."""
@@ -207,17 +251,6 @@ class VMExecutable:
         """Summary: the constant pool and the functions."""
         return disassemble.stats(self)
 
-    def jit(self, *_args: Any, **_kwargs: Any) -> Module:
-        """The module itself: kernels are already in this process."""
-        return self.mod
-
-    def export_library(self, file_name: str | os.PathLike[str], host: str | None = None, **options: Any) -> str:
-        """Write a shared library; see :meth:`Module.export_library`."""
-        return self.mod.export_library(file_name, host, **options)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.mod[name]
-
     def __call__(self, *args: Any) -> Any:
         """Call ``main`` on a CPU virtual machine."""
         return self.mod.entry_func(*args)
@@ -241,6 +274,3 @@ def _on_a_line(constant: Any) -> Any:
     array = constant.numpy()
     placed = stored(array, 64)
     return constant if placed is array else constant_view(placed)
-
-
-Executable = VMExecutable

@@ -12,8 +12,9 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -29,6 +30,8 @@ from weft.runtime.seal import damaged, seal
 __all__ = [
     "Blob",
     "BlobEntry",
+    "Files",
+    "archive",
     "join_objects",
     "link_library",
     "load_objects",
@@ -139,6 +142,7 @@ def link_library(
     options: Sequence[str] = (),
     target: str | None = None,
     container: bool = False,
+    workspace: Path | None = None,
 ) -> Path:
     """Link object files, and a blob of modules, into a shared library at `path`.
 
@@ -160,6 +164,8 @@ def link_library(
         Triple of another platform; needs a driver that can cross-link, such as ziglang.
     container : bool
         Write a container file without looking for a linker.
+    workspace : Path, optional
+        Where the files that are linked are put, and stay; by default a folder that goes away.
 
     Raises
     ------
@@ -171,8 +177,8 @@ def link_library(
     if container:
         return _write_container(path, objects, names, blob)
     tried: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="weft-link-") as directory:
-        inputs = _write_inputs(Path(directory), objects, blob, target)
+    with _folder(workspace) as directory:
+        inputs = _write_inputs(directory, objects, blob, target)
         for command in _drivers(cc, target):
             with _finished(path) as out:
                 message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])
@@ -191,6 +197,58 @@ def link_library(
             help="pip install 'weft[cross]'",
         )
     return _write_container(path, objects, names, blob)
+
+
+@contextmanager
+def _folder(workspace: Path | None) -> Generator[Path]:
+    if workspace is not None:
+        workspace.mkdir(parents=True, exist_ok=True)
+        yield workspace
+        return
+    with tempfile.TemporaryDirectory(prefix="weft-link-") as directory:
+        yield Path(directory)
+
+
+class Files:
+    """What a library is linked of, for a linker that the caller brings.
+
+    Parameters
+    ----------
+    objects, blob
+        As for :func:`link_library`.
+    addons : sequence of str
+        More files to link with.
+    workspace : path, optional
+        Where the files are put, and stay; by default a folder that goes away.
+    triple : callable, optional
+        Says for which platform the linker works.
+    """
+
+    def __init__(
+        self,
+        objects: Sequence[bytes],
+        blob: Blob | None,
+        addons: Sequence[str],
+        workspace: str | os.PathLike[str] | None,
+        triple: Callable[[], str] | None,
+    ) -> None:
+        self.objects, self.blob, self.addons = objects, blob, [str(a) for a in addons]
+        self.workspace = None if workspace is None else Path(workspace)
+        self.triple = triple
+
+    def given_to(self, fcompile: Callable[..., Any], path: str, options: Mapping[str, Any]) -> Any:
+        """Write the files, and call ``fcompile(path, files, **options)``."""
+        with _folder(self.workspace) as directory:
+            target = self.triple() if self.triple is not None else None
+            files = _write_inputs(directory, self.objects, self.blob, target)
+            return fcompile(path, [*files, *self.addons], **options)
+
+
+def archive(path: str, files: Sequence[str]) -> None:
+    """Put files into a tar archive, without their folders."""
+    with tarfile.open(path, "w") as out:
+        for file in files:
+            out.add(file, arcname=Path(file).name)
 
 
 def _seal_library(path: Path) -> None:

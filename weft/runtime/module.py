@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -15,12 +18,14 @@ from weft.error import ExecutableError, InvalidArgument
 from weft.ffi import PackedFunc, get_global_func, register_wrapper, wrap
 from weft.runtime import link
 from weft.runtime.device import device
-from weft.runtime.elf import check_complete
+from weft.runtime.elf import check_complete, entry_points
 from weft.runtime.place import NotPlaced, place_objects
+from weft.runtime.regular_file import read_regular
 from weft.runtime.seal import check_seal
 from weft.runtime.timing import BenchmarkResult, time_function
 
-__all__ = ["Module", "enabled", "jit_module", "load_module", "object_code", "placed_module", "system_lib"]
+__all__ = ["Module", "enabled", "jit_module", "load_module", "load_static_library", "object_code",
+           "placed_module", "register_file_loader", "system_lib"]  # fmt: skip
 
 _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
@@ -32,6 +37,16 @@ _to_bytes = tvm_ffi.get_global_func("weft.module_to_bytes")
 _append = tvm_ffi.get_global_func("weft.executable_append")
 
 
+class _Answer(int):
+    """Yes or no, which is also asked for as a call: ``module.is_runnable`` and ``module.is_runnable()``."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
 class Module:
     """Compiled code: functions by name, and other modules that they need.
 
@@ -40,7 +55,8 @@ class Module:
 
     __slots__ = ("__dict__", "__weakref__", "_entry", "_handle")
 
-    _source: Callable[[str], str] | None = None
+    _source: Callable[[str], str | bytes] | None = None
+    _exported: Sequence[str] = ()
 
     def __init__(self, handle: Any) -> None:
         self._handle: tvm_ffi.Module = handle._handle if isinstance(handle, Module) else handle
@@ -56,6 +72,42 @@ class Module:
         return str(self._handle.kind)
 
     type_key = kind
+
+    @property
+    def format(self) -> str:
+        """What the module's own text or code is: ``"o"`` for native code."""
+        return "o" if self.kind == "weft.jit" else self.kind
+
+    @property
+    def handle(self) -> Any:
+        """The native object, which is the same for all wrappers of a module."""
+        return self._handle
+
+    def get_property_mask(self) -> int:
+        """What can be done with the module, as bits: 1 it can be saved as bytes, 2 run, 4 exported as native code."""
+        return int(self.is_binary_serializable) | 2 * self.is_runnable | 4 * self.is_dso_exportable
+
+    @property
+    def is_binary_serializable(self) -> _Answer:
+        """Whether the module can be written into a library as bytes."""
+        return _Answer(self._handle.is_binary_serializable())
+
+    @property
+    def is_runnable(self) -> _Answer:
+        """Whether its functions can be called here; all that Weft makes can be."""
+        return _Answer(self.kind != "static_library")
+
+    @property
+    def is_dso_exportable(self) -> _Answer:
+        """Whether it is native code, which goes into a library as such."""
+        return _Answer(self.kind in ("weft.jit", "static_library"))
+
+    is_compilation_exportable = is_dso_exportable
+
+    @property
+    def is_device_module(self) -> bool:
+        """Whether it is code for another device than the CPU."""
+        return self.kind in ("cuda", "rocm", "opencl", "vulkan", "metal", "hexagon")
 
     @property
     def imports(self) -> list[Module]:
@@ -118,8 +170,17 @@ class Module:
             self._entry = self.get_function(name)
         return self._entry
 
+    def __getattr__(self, name: str) -> PackedFunc:
+        if name.startswith("_") or not self.implements_function(name):
+            raise AttributeError(
+                f"'{type(self).__name__}' object has no attribute '{name}', nor is it a function of it"
+            )
+        return self.get_function(name)
+
     def function_names(self) -> list[str]:
-        """Names of the functions, where the module can tell (JIT modules and executables)."""
+        """Names of the functions, where the module can tell (native code and executables)."""
+        if self._exported:
+            return list(self._exported)
         if self.kind == "weft.jit":
             return [str(n) for n in _jit_names(self._handle)]
         if self.kind == "weft.Executable":
@@ -183,28 +244,53 @@ class Module:
 
         return evaluate
 
-    def export_library(self, path: str | os.PathLike[str], host: str | None = None, **link_options: Any) -> str:
+    def export_library(
+        self,
+        file_name: str | os.PathLike[str],
+        host: str | None = None,
+        *,
+        fcompile: Callable[..., Any] | None = None,
+        addons: Sequence[str] | None = None,
+        workspace_dir: str | os.PathLike[str] | None = None,
+        **link_options: Any,
+    ) -> Any:
         """Write a shared library with the module's code and the modules inside it.
 
         Parameters
         ----------
-        path : path
-            The file, ``model.so``.
+        file_name : path
+            The file, ``model.so``, or ``model.tar``, an archive of the object files.
         host : str, optional
             ``"tvm"`` writes an executable under the kind that Apache TVM's runtime opens.
+        fcompile : callable, optional
+            ``fcompile(path, object files, **options)`` links instead.
+        addons : sequence of str, optional
+            More files to link with.
+        workspace_dir : path, optional
+            Where the object files are put, and stay; by default a folder that goes away.
         **link_options
-            Passed on to :func:`weft.runtime.link.link_library` (``cc``, ``options``, ``target``).
+            Passed on to `fcompile`, else to :func:`weft.runtime.link.link_library` (``cc``, ``options``, ``target``).
 
         Returns
         -------
         str
-            The path.
+            The path, or what `fcompile` returned.
         """
         if host not in (None, "tvm"):
             raise InvalidArgument("unknown host", expected="None or 'tvm'", found=repr(host))
         kind = "relax.VMExecutable" if host == "tvm" else "weft.Executable"
+        path = Path(file_name)
         objects, names, blob = _collect(self._handle, kind)
-        return str(link.link_library(Path(path), objects, blob, names=names, **link_options))
+        fcompile = fcompile or (link.archive if path.suffix == ".tar" else None)
+        if fcompile is not None:
+            files = link.Files(objects, blob, addons or (), workspace_dir, getattr(fcompile, "get_target_triple", None))
+            made = files.given_to(fcompile, str(path), link_options)
+            return str(path) if made is None else made
+        if addons or workspace_dir is not None:
+            link_options["options"] = [*(link_options.get("options") or ()), *map(str, addons or ())]
+            link_options["workspace"] = None if workspace_dir is None else Path(workspace_dir)
+        link_options["options"] = link_options.get("options") or ()
+        return str(link.link_library(path, objects, blob, names=names, **link_options))
 
     def get_source(self, fmt: str = "") -> str:
         """Return the text that the code was made of.
@@ -225,7 +311,8 @@ class Module:
         if self._source is None:
             raise InvalidArgument("this module has no source", where=f"module of kind {self.kind}",
                                   help="the module that build returns has it")  # fmt: skip
-        return self._source(fmt)
+        text = self._source(fmt)
+        return text if isinstance(text, str) else text.hex()
 
     inspect_source = get_source
 
@@ -234,12 +321,12 @@ class Module:
         """Whether :meth:`get_source` has something to say."""
         return self._source is not None or self.kind == "cuda"
 
-    def set_source(self, source: Callable[[str], str]) -> None:
+    def set_source(self, source: Callable[[str], str | bytes]) -> None:
         """Say where :meth:`get_source` takes the text from: a function of the format."""
         self._source = source
 
     def save(self, path: str | os.PathLike[str], fmt: str = "") -> None:
-        """Write object code (``.o``), text (``.ll``, ``.s``, ``.c``, ``.cu``, ``.ptx``) or a library (``.so``)."""
+        """Write object code (``.o``), LLVM's (``.ll``, ``.bc``), text (``.s``, ``.c``, ``.cu``) or a library."""
         file = Path(path)
         kind = fmt or file.suffix.lstrip(".")
         if kind in ("so", "dylib", "dll"):
@@ -250,12 +337,27 @@ class Module:
                 raise InvalidArgument("an object file holds native code alone", where=f"module of kind {self.kind}",
                                       help="use export_library")  # fmt: skip
             link.join_objects(file, objects)
+        elif kind == "bc" and self._source is not None:
+            code = self._source(kind)
+            file.write_bytes(code if isinstance(code, bytes) else code.encode())
         else:
-            file.write_text(self.get_source({"s": "asm", "cu": "cuda"}.get(kind, kind)))
+            file.write_text(self.get_source({"s": "asm", "cu": "cuda", "cc": "c"}.get(kind, kind)))
+
+    write_to_file = save
+
+    def get_write_formats(self) -> list[str]:
+        """List the formats that :meth:`write_to_file` takes."""
+        return ["o", "so", *(("ll", "bc", "s") if self.has_source else ())] if self.kind == "weft.jit" else ["so"]
 
     def same_as(self, other: Any) -> bool:
         """Whether both are the same native module."""
         return self._handle.same_as(_module_handle(other))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Module) and self._handle.same_as(other._handle)
+
+    def __hash__(self) -> int:
+        return self._handle.__chandle__()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(kind={self.kind!r}, imports={len(self._handle.imports)})"
@@ -401,9 +503,10 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     Parameters
     ----------
     path : path
-        A shared library, or the container file that `export_library` writes where there is no linker.
+        A shared library, or the container file that `export_library` writes where there is no linker; an object file
+        or an archive of some, which are linked; LLVM's text or bit code, which is compiled.
     fmt : str
-        Ignored; TVM's signature has it.
+        What the file is, where its name does not say: ``"so"``, ``"o"``, ``"tar"``, ``"ll"``, ``"bc"``.
 
     Raises
     ------
@@ -411,6 +514,13 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
         When the file is missing, damaged, or holds something unknown.
     """
     file = Path(path)
+    kind = fmt or file.suffix.lstrip(".")
+    if kind in ("o", "obj", "tar"):
+        return _load_objects(file, kind)
+    if kind in _LOADERS or kind in _COMPILED:
+        if kind not in _LOADERS:
+            importlib.import_module("weft.target")  # only here the runtime asks for a compiler, and for its own text
+        return _LOADERS[kind](read_regular(file))
     try:
         container = link.read_container(file, sealed=check_seal(file))
     except OSError as e:
@@ -423,7 +533,47 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
             return code
         return Module(_load_tree(blob, code))
     check_complete(file)
-    return Module(_load_library(str(file.resolve())))
+    module = Module(_load_library(str(file.resolve())))
+    if module.kind == "library":
+        module._exported = entry_points(file)
+    return module
+
+
+_COMPILED = ("ll", "bc")
+_LOADERS: dict[str, Callable[[bytes], Module]] = {}
+
+
+def register_file_loader(kind: str, loader: Callable[[bytes], Module]) -> None:
+    """Set what makes a module of the files that end in ``.<kind>``."""
+    _LOADERS[kind] = loader
+
+
+def _load_objects(file: Path, kind: str) -> Module:
+    """Link an object file, or an archive of some, into a library and open it; the library's file goes away."""
+    with tempfile.TemporaryDirectory(prefix="weft-load-") as folder:
+        library = Path(folder) / f"{file.name}.so"
+        if kind == "tar":
+            with tarfile.open(file) as archive:
+                archive.extractall(folder, filter="data")
+            objects = sorted(p for p in Path(folder).rglob("*") if p.suffix in (".o", ".obj"))
+        else:
+            objects = [file]
+        link.link_library(library, [read_regular(o) for o in objects], None)
+        return load_module(library)
+
+
+def load_static_library(path: str | os.PathLike[str], func_names: Sequence[str]) -> Module:
+    """Read an object file as a module that other modules may import, and that is linked when they are exported.
+
+    Parameters
+    ----------
+    path : path
+        An object file of Weft's code generators.
+    func_names : sequence of str
+        Its functions.
+    """
+    code = read_regular(Path(path))
+    return placed_module([code], list(func_names)) or link.load_objects([code], list(func_names), Path(path))
 
 
 def system_lib(symbol_prefix: str = "") -> Module:

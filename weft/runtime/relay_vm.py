@@ -60,8 +60,10 @@ class ADT(tvm_ffi.Object):
     def __len__(self) -> int:
         return int(_adt_size(self))
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         n = len(self)
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(n))]
         if not -n <= index < n:
             raise IndexError(f"field {index} of a value of {n} fields")
         return wrap(_adt_field(self, index % n))

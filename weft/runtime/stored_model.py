@@ -111,7 +111,7 @@ def _describe(constant: Any, weights: list[np.ndarray[Any, Any]]) -> list[Any] |
         if bits % 8:
             return None
         count = prod(constant.shape) * bits // 8
-        raw = np.from_dlpack(_view(constant, (count,), "uint8")) if count else np.empty(0, np.uint8)
+        raw = np.from_dlpack(_view(constant, (count,), "uint8", 0)) if count else np.empty(0, np.uint8)
         weights.append(raw)
         return ["tensor", str(constant.dtype), list(constant.shape), count]
     if isinstance(constant, tvm_ffi.Shape):
@@ -197,7 +197,7 @@ def _executable(
         if kind == "tensor":
             shape, count = rest
             bytes_of = from_dlpack(memory[at : at + count]) if count else from_dlpack(np.empty(0, np.uint8))
-            constants.append(_view(bytes_of, tuple(shape), value))
+            constants.append(_view(bytes_of, tuple(shape), value, 0))
             at += _up(count)
         else:
             constants.append({"shape": shape_constant, "dtype": dtype_constant}.get(kind, lambda v: v)(value))

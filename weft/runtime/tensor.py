@@ -7,6 +7,7 @@ tvm-ffi's tensor belongs to whoever claimed it first in the process.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,13 @@ _NUMPY: dict[str, np.dtype[Any]] = {name: dtype for dtype, name in _ML_DTYPES.it
 _empty = tvm_ffi.get_global_func("weft.tensor_empty")
 _view = tvm_ffi.get_global_func("weft.tensor_view")
 _copy = tvm_ffi.get_global_func("weft.tensor_copy")
+
+
+def _dimension(d: Any) -> int:
+    """A dimension; numbers with a fraction are none, whole floats are, as NumPy's arithmetic often makes them."""
+    if isinstance(d, float) and not d.is_integer():
+        raise InvalidArgument("a dimension is a whole number", found=repr(d))
+    return int(d)
 
 
 class DType(str):
@@ -129,7 +137,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self.size * numpy_dtype(self.dtype).itemsize
+        dtype = self.handle.dtype
+        return self.size * -(-dtype.bits * dtype.lanes // 8)
 
     def data_ptr(self) -> int:
         """Address of the first element."""
@@ -144,10 +153,17 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
 
         What lies on another device than the CPU is copied.
         """
+        lanes = self.handle.dtype.lanes
+        if lanes > 1:
+            return self._by_lanes(lanes).numpy()
         try:
             return np.from_dlpack(self.handle)
         except (RuntimeError, BufferError):  # another device, or a dtype that is not NumPy's own
             return self._converted()
+
+    def _by_lanes(self, lanes: int) -> Tensor:
+        """The same memory with scalar elements, whose last dimension is that of the lanes."""
+        return self._create_view((*self.shape, lanes), str(self.dtype).rsplit("x", 1)[0])
 
     def _converted(self) -> np.ndarray[Any, Any]:
         """A NumPy array of what NumPy does not take as it is."""
@@ -156,7 +172,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
             handle = self.copyto(Device(Device.kDLCPU)).handle
         dtype = _NUMPY.get(str(handle.dtype))
         if dtype is not None and dtype in _ML_DTYPES:
-            return np.from_dlpack(_view(handle, tuple(handle.shape), _BITS[dtype.itemsize])).view(dtype)
+            return np.from_dlpack(_view(handle, tuple(handle.shape), _BITS[dtype.itemsize], 0)).view(dtype)
         return np.from_dlpack(handle)
 
     def asnumpy(self) -> np.ndarray[Any, Any]:
@@ -175,8 +191,16 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         Tensor
             This tensor.
         """
+        lanes = self.handle.dtype.lanes
+        if lanes > 1 and not isinstance(source, (Tensor, tvm_ffi.Tensor)):
+            self._by_lanes(lanes).copyfrom(source)
+            return self
         if not isinstance(source, (Tensor, tvm_ffi.Tensor)):
-            source = np.asarray(source, dtype=numpy_dtype(self.dtype))
+            source = np.asarray(source)
+            bits = self.dtype == "bfloat16" and source.dtype == np.uint16
+            source = (
+                source.view(numpy_dtype("bfloat16")) if bits else source.astype(numpy_dtype(self.dtype), copy=False)
+            )
         handle = _to_handle(source)
         if tuple(handle.shape) != self.shape:
             raise ShapeMismatch("copyfrom: shapes differ", expected=str(self.shape), found=str(tuple(handle.shape)))
@@ -194,12 +218,39 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         _transfer(self.handle, out.handle)
         return out
 
-    def _create_view(self, shape: Sequence[int], dtype: str | None = None) -> Tensor:
-        return Tensor(_view(self.handle, tuple(int(d) for d in shape), dtype or str(self.dtype)))
+    def _create_view(self, shape: Any, dtype: Any = None, relative_byte_offset: int = 0) -> Tensor:
+        """Some of the same memory as a tensor of another shape or dtype.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Dimensions of the view.
+        dtype : str, optional
+            By default that of this tensor.
+        relative_byte_offset : int
+            Where the view begins, in bytes behind the first element of this tensor.
+
+        Raises
+        ------
+        InvalidArgument
+            When the view would lie in part outside of this tensor.
+        """
+        dims, kind = tuple(_dimension(d) for d in shape), str(dtype or self.dtype)
+        code = tvm_ffi.dtype(kind)
+        begin = int(relative_byte_offset)
+        end = begin + math.prod(dims) * -(-code.bits * code.lanes // 8)
+        if begin < 0 or end > self.nbytes:
+            raise InvalidArgument(
+                f"cannot view a tensor {self.dtype}{list(self.shape)} as {kind}{list(dims)}: the Tensor being viewed "
+                f"only contains {self.nbytes} bytes, and the view would occupy bytes {begin} <= i_byte < {end}"
+            )
+        return Tensor(_view(self.handle, dims, kind, begin))
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same memory under another shape of the same size."""
         dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        if math.prod(map(_dimension, dims)) != self.size:
+            raise ShapeMismatch(f"cannot view {self.dtype}{list(self.shape)} as {self.dtype}{list(dims)}")
         return self._create_view(tuple(dims))
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -253,7 +304,7 @@ def _array_handle(value: np.ndarray[Any, Any]) -> tvm_ffi.Tensor:
         bits = np.ascontiguousarray(value).reshape(value.shape).view(_BITS[value.dtype.itemsize])
         if not bits.flags.writeable:
             bits = bits.copy()
-        return _view(tvm_ffi.from_dlpack(bits), tuple(value.shape), name)
+        return _view(tvm_ffi.from_dlpack(bits), tuple(value.shape), name, 0)
     if not value.flags.writeable:
         value = value.copy(order="C")
     try:
@@ -310,7 +361,7 @@ def empty(
     shape: Sequence[int] | int, dtype: Any = "float32", device: Any = None, mem_scope: str | None = None
 ) -> Tensor:
     """Make a tensor without setting its elements, in 64-byte aligned memory of the runtime's pool."""
-    dims = (int(shape),) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    dims = (int(shape),) if isinstance(shape, int) else tuple(map(_dimension, shape))
     name = _ML_DTYPES.get(dtype) if isinstance(dtype, np.dtype) else None
     name = name or str(np.dtype(dtype) if isinstance(dtype, type) else dtype)
     made = device.allocate(dims, name, mem_scope) if isinstance(device, Device) else None

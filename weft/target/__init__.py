@@ -10,14 +10,30 @@ import weft.target.cuda
 from weft._aliases import names_of
 from weft.ir import register_intrin_rule
 from weft.machine import Machine
+from weft.target import described as _described  # its import registers kinds
 from weft.target.build import build, compile_func, get_source, load_objects
 from weft.target.cpu import host_features
 from weft.target.kind import TargetKind, register_attribute, register_target_kind
 from weft.target.llvm import LLVM, Kernel, emit_object
+from weft.target.presets import (
+    arm_cpu,
+    bifrost,
+    create,
+    device_from_target,
+    intel_graphics,
+    mali,
+    rasp,
+    riscv_cpu,
+    rocm,
+    vta,
+)
+from weft.target.tags import list_tags, register_tag
 from weft.target.target import Target
 
-__all__ = ["LLVM", "Kernel", "Machine", "Target", "TargetKind", "build", "compile_func", "emit_object", "get_source",
-           "host_features", "load_objects", "register_attribute", "register_intrin_rule",
+__all__ = ["LLVM", "Kernel", "Machine", "Target", "TargetKind", "arm_cpu", "bifrost", "build", "compile_func", "create",
+           "device_from_target", "emit_object", "get_source", "host_features", "intel_graphics", "list_tags",
+           "load_objects", "mali", "rasp", "register_tag", "riscv_cpu", "rocm", "vta", "register_attribute",
+           "register_intrin_rule",
            "register_target_kind"]  # fmt: skip
 
 __getattr__ = names_of("weft.target")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.error import CodegenError
+from weft.error import CodegenError, DuplicateSymbol
 from weft.ir import IRModule, dumped, show_text
 from weft.runtime import Module
 from weft.target.llvm import load_objects as _llvm_load
@@ -18,11 +18,17 @@ __all__ = ["build", "compile_func", "get_source", "load_objects"]
 def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
     if isinstance(mod, PrimFunc):
         mod = IRModule({mod.attrs.get("global_symbol") or "main": mod})
-    return [
-        f if f.attrs.get("global_symbol") else f.with_attr("global_symbol", getattr(v, "name_hint", v))
-        for v, f in mod.items()
-        if isinstance(f, PrimFunc)
-    ]
+    named: dict[str, tuple[str, PrimFunc]] = {}
+    for v, f in mod.items():
+        if not isinstance(f, PrimFunc):
+            continue
+        key = str(getattr(v, "name_hint", v))
+        symbol = str(f.attrs.get("global_symbol") or key)
+        if symbol in named:
+            raise DuplicateSymbol(f"Duplicate PrimFunc global_symbol '{symbol}'", found=f"{named[symbol][0]}, {key}",
+                                  help="give each function of the module a name of its own")  # fmt: skip
+        named[symbol] = key, f if f.attrs.get("global_symbol") else f.with_attr("global_symbol", symbol)
+    return [f for _, f in named.values()]
 
 
 def compile_func(func: PrimFunc, target: Target, linkage: str = "internal") -> bytes:
@@ -79,8 +85,10 @@ def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Modul
     return built
 
 
-def get_source(mod: IRModule | PrimFunc, target: Target | str | None = None, fmt: str = "") -> str:
+def get_source(mod: IRModule | PrimFunc, target: Target | str | None = None, fmt: str = "") -> Any:
     """Return the text of TIR functions as a target has it: LLVM IR (``"ll"``), assembly (``"asm"``), ``"c"``.
+
+    LLVM's binary form (``"bc"``) comes as bytes.
 
     Raises
     ------
@@ -92,4 +100,4 @@ def get_source(mod: IRModule | PrimFunc, target: Target | str | None = None, fmt
     if kind.source is None:
         raise CodegenError(f"target '{kind}' shows no source", help="its TargetKind has no source=")
     named = IRModule({f.attrs["global_symbol"]: f for f in _named(mod)})
-    return str(kind.source(named, target, fmt or kind.source_format))
+    return kind.source(named, target, fmt or kind.source_format)

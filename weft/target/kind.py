@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.target.target import Target
     from weft.tir import PrimFunc
 
-__all__ = ["TargetKind", "is_foreign", "kind_named", "register_attribute", "register_target_kind"]
+__all__ = ["TargetKind", "is_foreign", "kind_named", "kind_names", "register_attribute", "register_target_kind"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class TargetKind:
     name: str
     _: KW_ONLY
     build: Callable[[IRModule, Target], Any] | None = None
-    source: Callable[[IRModule, Target, str], str] | None = None
+    source: Callable[[IRModule, Target, str], str | bytes] | None = None
     source_format: str = ""
     compile: Callable[[PrimFunc, Target, str], bytes] | None = None
     lower: Callable[[PrimFunc, Any], PrimFunc] = lower
@@ -128,6 +128,11 @@ def is_foreign(name: str) -> bool:
     if name in _KINDS:
         return not own or not _KINDS[name].is_own
     return not own or get_global_func(f"target.build.{name}", allow_missing=True) is not None
+
+
+def kind_names() -> list[str]:
+    """List the names of the registered kinds."""
+    return list(_KINDS)
 
 
 def kind_named(name: str) -> TargetKind:

@@ -6,6 +6,7 @@ A target is a kind with options; features decide vector width and register tiles
 from __future__ import annotations
 
 import difflib
+import json
 import shlex
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,10 +17,12 @@ import llvmlite.binding as llvm
 from weft.error import InvalidArgument
 from weft.ir import Ambient
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
+from weft.runtime import Device
 from weft.target.cpu import BASELINE, host_features, known_host_features, model_features, with_implied, without
-from weft.target.kind import TargetKind, kind_named
+from weft.target.kind import TargetKind, kind_named, kind_names
+from weft.target.tags import tag_options
 
-__all__ = ["Target", "option_text"]
+__all__ = ["Features", "Target", "option_text", "parse"]
 
 
 class Target:
@@ -46,11 +49,18 @@ class Target:
             kind, attrs = target.kind, dict(target.attrs)
             host = target.host if host is None else host
         else:
-            name, attrs = _parse(target) if isinstance(target, str) else ("llvm", dict(target))
+            name, attrs = parse(target) if isinstance(target, str) else ("llvm", dict(target))
+            tag = attrs.get("tag") or (name if isinstance(target, str) else None)
+            attrs = {**((tag_options(tag) if tag else None) or {}), **attrs}
+            if tag and tag_options(tag) is not None:
+                attrs["tag"] = tag
             kind = kind_named(str(attrs.pop("kind", name)))
+        attrs = {k: list(v) if isinstance(v, tuple) else v for k, v in attrs.items()}
         _check_options(kind, attrs)
         self.kind: TargetKind = kind
         host = host if host is not None else attrs.pop("host", None)
+        if host is not None and not isinstance(host, (str, Mapping, Target)):
+            raise InvalidArgument("the target host has to be a string or dictionary", found=repr(host))
         self.host: Target | None = None if host is None else Target(host)
         self.attrs: dict[str, Any] = attrs
         if kind.check is not None:
@@ -66,9 +76,101 @@ class Target:
 
     @staticmethod
     def from_device(device: Any) -> Target:
-        """Return the target of a device of this machine, such as ``weft.cpu(0)`` or ``"cuda"``."""
-        kind = str(device).partition("(")[0].partition(":")[0]
-        return Target("llvm" if kind == "cpu" else kind)
+        """Return the target of a device of this machine, such as ``weft.cpu(0)`` or ``"cuda"``, with what it says."""
+        found = Device(device)
+        if found.type == "cpu":
+            return Target("llvm")
+        if not found.exist:
+            raise InvalidArgument(f"cannot describe {found}: there is no such device", found=str(device))
+        facts = {"max_threads_per_block": found.max_threads_per_block, "thread_warp_size": found.warp_size,
+                 "max_shared_memory_per_block": found.max_shared_memory_per_block}  # fmt: skip
+        arch = {"arch": "sm_" + str(found.compute_version).replace(".", "")} if found.type == "cuda" else {}
+        return Target({"kind": found.type, **facts, **arch})
+
+    @staticmethod
+    def list_kinds() -> list[str]:
+        """List the names of all kinds of targets."""
+        return kind_names()
+
+    def with_host(self, host: Any = None) -> Target:
+        """Return the target with another target for host code."""
+        out = Target(self)
+        out.host = None if host is None else Target(host)
+        return out
+
+    @property
+    def keys(self) -> list[str]:
+        """What it is like, the most special first: as its option says, else its device and what its kind is."""
+        given = self.attrs.get("keys")
+        named = given.split(",") if isinstance(given, str) else list(given or ())
+        device = self.attrs.get("device")
+        return list(dict.fromkeys([*named, *([str(device)] if device and not named else []), *self.kind.keys]))
+
+    @property
+    def tag(self) -> str:
+        """The tag that it was made of, or an empty text."""
+        return str(self.attrs.get("tag", ""))
+
+    @property
+    def libs(self) -> list[str]:
+        """Libraries that it names."""
+        given = self.attrs.get("libs", ())
+        return given.split(",") if isinstance(given, str) else list(given)
+
+    @property
+    def model(self) -> str:
+        """The model of the device, ``"unknown"`` where none is named."""
+        return str(self.attrs.get("model", "unknown"))
+
+    @property
+    def device_name(self) -> str:
+        """The device that it names, or an empty text."""
+        return str(self.attrs.get("device", ""))
+
+    @property
+    def mattr(self) -> list[str]:
+        """Features that it adds and takes away."""
+        return [n for n in option_text(self.attrs.get("mattr") or ()).split(",") if n]
+
+    @property
+    def mcpu(self) -> str:
+        """The model of the processor that it names, or an empty text."""
+        return str(self.attrs.get("mcpu", ""))
+
+    @property
+    def arch(self) -> str:
+        """The architecture of a GPU that it names, or an empty text."""
+        return str(self.attrs.get("arch", ""))
+
+    @property
+    def max_num_threads(self) -> int:
+        """The most threads of a block."""
+        default = 1024 if self.kind.device == "cuda" else 256
+        return int(self.attrs.get("max_num_threads", self.attrs.get("max_threads_per_block", default)))
+
+    @property
+    def thread_warp_size(self) -> int:
+        """Threads that run in step."""
+        return int(self.attrs.get("thread_warp_size", 32 if self.kind.device == "cuda" else 1))
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes of shared memory that a block may use."""
+        return int(self.attrs.get("max_shared_memory_per_block", 49152))
+
+    @property
+    def l2_cache_size_bytes(self) -> int:
+        """Bytes of the second cache, 0 where it is not known."""
+        return int(self.attrs.get("l2_cache_size_bytes", 0))
+
+    def get_target_device_type(self) -> int:
+        """DLPack's number of the device that its code runs on."""
+        given = self.attrs.get("target_device_type")
+        return int(given) if given is not None else Device(self.kind.device).device_type
+
+    def get_kind_attr(self, attr_name: str) -> Any:
+        """Return what its kind decides, or None."""
+        return self.kind.attribute(attr_name)
 
     @staticmethod
     def of(target: Target | str | Mapping[str, Any] | None = None) -> Target:
@@ -96,7 +198,7 @@ class Target:
             shown["mattr"] = self.attribute_string
             facts = {f: getattr(self.machine, f) for f in host_facts()} if self._is_here else {}
             shown |= {OPTION_OF[f]: n for f, n in facts.items() if n != getattr(UNKNOWN, f)}
-        return " ".join([self.kind.name, *(f"-{k}={option_text(v)}" for k, v in sorted(shown.items()))])
+        return " ".join([self.kind.name, *(f"-{k}={shlex.quote(option_text(v))}" for k, v in sorted(shown.items()))])
 
     __repr__ = __str__
 
@@ -132,7 +234,7 @@ class Target:
         return self.kind.attribute(name, default)
 
     @cached_property
-    def features(self) -> frozenset[str]:
+    def features(self) -> Features:
         """CPU features: the host's, or those that ``-mcpu`` and ``-mattr`` name."""
         on, off = self.named_features()
         if self._model is not None:
@@ -143,7 +245,7 @@ class Target:
             base = frozenset[str]()
         if self.triple.startswith("x86_64"):
             base |= BASELINE
-        return without(base | with_implied(on), set(off) - BASELINE)
+        return Features(without(base | with_implied(on), set(off) - BASELINE))
 
     def named_features(self) -> tuple[list[str], list[str]]:
         """List what ``-mattr`` adds and what it takes away."""
@@ -229,9 +331,17 @@ _NUMBERS = ("opt-level", "max_num_threads", "thread_warp_size")
 _FLAGS = ("system-lib",)
 
 
+def _check_plain(kind: TargetKind, name: str, value: Any) -> None:
+    """Refuse a mapping as an option's value."""
+    if isinstance(value, Mapping):
+        raise InvalidArgument(f"option '-{name}' of target '{kind}' is no mapping", found=repr(value))
+
+
 def _check_options(kind: TargetKind, attrs: Mapping[str, Any]) -> None:
     """Refuse options that a kind does not have, those without a value, and what is no number where one is needed."""
     for name, value in attrs.items():
+        if name != "host":
+            _check_plain(kind, name, value)
         if kind.options is not None and name not in (*kind.options, *OPTIONS):
             near = difflib.get_close_matches(name, (*kind.options, *OPTIONS), 1)
             raise InvalidArgument(
@@ -251,19 +361,48 @@ def _check_options(kind: TargetKind, attrs: Mapping[str, Any]) -> None:
             raise InvalidArgument(f"option '-matrix-tiles' of target '{kind}' is on or off", found=repr(value))
 
 
+class Features(frozenset[str]):
+    """Features of a processor; asked for as attributes, ``features.has_avx2``, too."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> bool:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return name.removeprefix("has_").replace("_", "-") in self or name.removeprefix("has_") in self
+
+
 def option_text(value: Any) -> str:
     """The text of an option's value; lists are separated by commas."""
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _parse(text: str) -> tuple[str, dict[str, Any]]:
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """Read the text of a target: its kind and its options."""
+    if text.lstrip().startswith("{"):
+        options = _json_options(text)
+        return str(options.pop("kind", "llvm")), options
     words = shlex.split(text)
     if not words:
         raise InvalidArgument("an empty target", expected="'llvm', 'c', 'cuda', ...")
     attrs: dict[str, Any] = {}
-    for w in words[1:]:
+    rest = iter(words[1:])
+    for w in rest:
         name, eq, value = w.lstrip("-").partition("=")
+        if w == "--host" or w == "-host":
+            eq, value = "=", next(rest, "")
         if not w.startswith("-"):
             raise InvalidArgument(f"target option '{w}' is malformed", expected="-name=value", found=text)
-        attrs[name] = value if eq else True
+        attrs[name] = (value.split(",") if name in _LISTS else value) if eq else True
     return words[0], attrs
+
+
+_LISTS = ("libs", "keys", "cl-opt", "devices")
+
+
+def _json_options(text: str) -> dict[str, Any]:
+    try:
+        options = json.loads(text)
+    except json.JSONDecodeError as e:
+        raise InvalidArgument("the text of a target is no JSON", found=f"column {e.colno}: {e.msg}") from None
+    return options

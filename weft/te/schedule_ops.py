@@ -465,7 +465,7 @@ def schedule_to_prim_func(
             continue
         if not isinstance(arg, (Tensor, tir.Buffer)):
             raise InvalidArgument("a scheduled function takes tensors, buffers and variables", found=repr(arg))
-        buffer = sch.buffer(arg) if isinstance(arg, Tensor) else arg
+        buffer = _unread(arg, sch) or (sch.buffer(arg) if isinstance(arg, Tensor) else arg)
         if buffer in given:
             raise InvalidArgument(f"'{buffer.name}' is an argument twice")
         handle = ir.Var(f"{buffer.name}_handle", "handle")
@@ -477,7 +477,11 @@ def schedule_to_prim_func(
     _check_arguments(sch, given)
     body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
     return tir.PrimFunc(
-        tuple(params), body, None, tuple(buffer_map), ir.Attrs.of({"global_symbol": name, "tir.noalias": True})
+        tuple(params),
+        body,
+        None,
+        tuple(buffer_map),
+        ir.Attrs.of({"global_symbol": name, "tir.noalias": ir.PassContext.current().config.get("tir.noalias", True)}),
     )
 
 
@@ -486,6 +490,13 @@ def _same_shape(buffer: tir.Buffer, tensor: Tensor) -> bool:
     pairs = zip(buffer.shape, tensor.shape, strict=True) if len(buffer.shape) == len(tensor.shape) else [(0, 1)]
     known = [(ir.as_int(a), ir.as_int(b)) for a, b in pairs]
     return all(a == b for a, b in known if a is not None and b is not None)
+
+
+def _unread(arg: Any, sch: Schedule) -> tir.Buffer | None:
+    """Return the buffer of an input that nothing of the schedule reads, as a parameter it may be all the same."""
+    if isinstance(arg, Tensor) and isinstance(arg.op, PlaceholderOp) and arg.op not in sch.stage_map:
+        return tir.decl_buffer(arg.shape, arg.dtype, arg.name)
+    return None
 
 
 def _check_arguments(sch: Schedule, given: set[tir.Buffer]) -> None:

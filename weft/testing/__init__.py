@@ -1,25 +1,24 @@
 """Helpers for tests of programs built with Weft: comparisons, targets to run on, requirements (``tvm.testing``)."""
 
+from weft._aliases import names_of
 from weft.testing import env
 from weft.testing.compare import assert_allclose, assert_prim_expr_equal
+from weft.testing.fixtures import fixture, parameter, parameters, skip_parameterizations, xfail_parameterizations
 from weft.testing.functions import device_test, echo, identity_cpp, nop, object_use_count
-from weft.testing.targets import (
-    device_enabled,
-    enabled_targets,
-    known_failing_targets,
-    main,
-    parameter,
-    parametrize_targets,
-    requires_cuda,
-    requires_gpu,
-    requires_llvm,
-    skip_if_32bit,
-    uses_gpu,
+from weft.testing.numeric import (
+    check_bool_expr_is_true,
+    check_numerical_grads,
+    generate_random_array,
+    np_dtype_from_str,
 )
+from weft.testing.targets import *  # noqa: F403 - all marks are this package's face
+from weft.testing.targets import __all__ as _targets
 
-__all__ = [
-    "assert_allclose", "assert_prim_expr_equal", "device_enabled", "device_test", "echo", "enabled_targets", "env",
-    "identity_cpp", "known_failing_targets", "main", "nop", "object_use_count",
-    "parameter", "parametrize_targets", "requires_cuda", "requires_gpu", "requires_llvm", "skip_if_32bit",
-    "uses_gpu",
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - those of targets are all of them
+    "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true", "check_numerical_grads", "device_test",
+    "echo", "env", "fixture", "generate_random_array", "identity_cpp", "nop", "np_dtype_from_str", "object_use_count",
+    "parameter", "parameters", "skip_parameterizations", "xfail_parameterizations",
+    *_targets,
 ]  # fmt: skip
+
+__getattr__ = names_of("weft.testing")

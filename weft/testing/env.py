@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+
 from weft.error import WeftError
 from weft.ffi import get_global_func
 from weft.runtime import device
 
-__all__ = ["build_flag_enabled", "has_cuda", "has_gpu", "has_llvm", "has_target"]
+__all__ = [
+    "build_flag_enabled",
+    "has_cpu_feature",
+    "has_cublas",
+    "has_cuda",
+    "has_cuda_compute",
+    "has_cudnn",
+    "has_gpu",
+    "has_hexagon",
+    "has_llvm",
+    "has_llvm_min_version",
+    "has_metal",
+    "has_multi_gpu",
+    "has_nvcc_version",
+    "has_nvptx",
+    "has_opencl",
+    "has_rocm",
+    "has_target",
+    "has_vulkan",
+    "has_x86_avx512",
+    "has_x86_vnni",
+    "is_machine",
+]
 
 
 def has_target(kind: str) -> bool:
@@ -34,6 +62,99 @@ def has_gpu(kind: str = "cuda") -> bool:
 def has_cuda() -> bool:
     """Whether an NVIDIA GPU is there and code can be generated for it."""
     return has_gpu("cuda") and has_target("cuda")
+
+
+def has_multi_gpu(count: int = 2) -> bool:
+    """Whether there are several GPUs."""
+    return all(bool(device("cuda", i).exist) for i in range(count))
+
+
+def has_cuda_compute(major: int, minor: int = 0, exact: bool = False) -> bool:
+    """Whether the first GPU has a compute capability, or a later one."""
+    version = device("cuda", 0).compute_version if has_gpu("cuda") else None
+    if version is None:
+        return False
+    found = tuple(int(part) for part in version.split("."))
+    return found == (major, minor) if exact else found >= (major, minor)
+
+
+def has_nvcc_version(major: int, minor: int = 0, release: int = 0) -> bool:
+    """Whether NVIDIA's compiler is there in a version, or a later one."""
+    compiler = shutil.which("nvcc")
+    if compiler is None:
+        return False
+    text = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"V(\d+)\.(\d+)\.(\d+)", text)
+    return found is not None and tuple(map(int, found.groups())) >= (major, minor, release)
+
+
+def has_llvm_min_version(major: int) -> bool:
+    """Whether LLVM is there in a version, or a later one."""
+    from weft.target import codegen  # loads LLVM, so only when asked
+
+    return codegen.llvm_version_major() >= major
+
+
+def has_cpu_feature(features: str | Sequence[str]) -> bool:
+    """Whether this machine's processor has one of some features."""
+    from weft.target import Target  # loads LLVM, so only when asked
+
+    return not Target("llvm").features.isdisjoint([features] if isinstance(features, str) else features)
+
+
+def has_x86_vnni() -> bool:
+    """Whether the processor has dot products of bytes."""
+    return has_cpu_feature(("avx512vnni", "avxvnni"))
+
+
+def has_x86_avx512() -> bool:
+    """Whether the processor has vectors of 512 bits, with bytes, doublewords and shorter vectors."""
+    return all(has_cpu_feature(f) for f in ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"))
+
+
+def is_machine(*names: str) -> bool:
+    """Whether the processor is of an architecture."""
+    return platform.machine() in names
+
+
+def has_rocm() -> bool:
+    """Whether an AMD GPU is there and code can be generated for it."""
+    return has_gpu("rocm") and has_target("rocm")
+
+
+def has_vulkan() -> bool:
+    """Whether a Vulkan device is there and code can be generated for it."""
+    return has_gpu("vulkan") and has_target("vulkan")
+
+
+def has_metal() -> bool:
+    """Whether a Metal device is there and code can be generated for it."""
+    return has_gpu("metal") and has_target("metal")
+
+
+def has_opencl() -> bool:
+    """Whether an OpenCL device is there and code can be generated for it."""
+    return has_gpu("opencl") and has_target("opencl")
+
+
+def has_nvptx() -> bool:
+    """Whether an NVIDIA GPU is there and LLVM can generate code for it."""
+    return has_gpu("cuda") and has_target("nvptx")
+
+
+def has_cudnn() -> bool:
+    """Whether cuDNN is there, which Weft never calls."""
+    return build_flag_enabled("USE_CUDNN")
+
+
+def has_cublas() -> bool:
+    """Whether cuBLAS is there, which Weft never calls."""
+    return build_flag_enabled("USE_CUBLAS")
+
+
+def has_hexagon() -> bool:
+    """Whether a Hexagon processor is there."""
+    return build_flag_enabled("USE_HEXAGON")
 
 
 def build_flag_enabled(flag: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from weft.error import InvalidArgument
 from weft.ffi import PackedFunc, get_global_func, register_global_func
 from weft.runtime import Device
 
@@ -36,9 +37,17 @@ nop = _function("testing.nop")
 """Take anything, return nothing."""
 
 
-def device_test(dev: Device, type_id: int, device_id: int) -> bool:
-    """Whether a device has a type and an index."""
-    return int(dev.device_type) == type_id and int(dev.index) == device_id
+def device_test(dev: Device, type_id: int, device_id: int) -> Device:
+    """Return a device that has a type and an index.
+
+    Raises
+    ------
+    InvalidArgument
+        When it has others.
+    """
+    if (int(dev.device_type), int(dev.index)) != (int(type_id), int(device_id)):
+        raise InvalidArgument("this is another device", expected=f"{type_id}, {device_id}", found=str(dev))
+    return dev
 
 
 def object_use_count(value: Any) -> int:

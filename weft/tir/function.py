@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from msgspec.structs import force_setattr
 
 from weft.ir import (
     NO_ATTRS,
@@ -11,6 +14,7 @@ from weft.ir import (
     CallIntrin,
     FuncType,
     PrimType,
+    SizeVar,
     TupleType,
     Type,
     Var,
@@ -53,6 +57,25 @@ class PrimFunc(BaseFunc):
     def ty_of_references(self) -> None:
         """None: a call says what it gives."""
         return None
+
+    def __post_init__(self) -> None:
+        if (
+            type(self.params) is tuple
+            and type(self.buffer_map) is tuple
+            and {Var, SizeVar}.issuperset(map(type, self.params))
+        ):
+            return
+        given: Any = self.buffer_map  # TVM's programs give a dictionary, and buffers among the parameters
+        buffers = list(given.items() if isinstance(given, Mapping) else given)
+        params: list[Var] = []
+        listed: Any = self.params
+        for p in (p.asobject() if hasattr(p, "asobject") else p for p in listed):
+            handle = Var(p.name, "handle") if isinstance(p, Buffer) else p
+            params.append(handle)
+            if isinstance(p, Buffer):
+                buffers.append((handle, p))
+        force_setattr(self, "params", tuple(params))
+        force_setattr(self, "buffer_map", tuple(buffers))
 
     def buffer_of(self, param: Var) -> Buffer | None:
         """Return the buffer of a parameter, or None for a scalar."""

@@ -12,7 +12,7 @@ import numpy as np
 from weft import ir
 from weft.error import InvalidArgument
 from weft.ir import CallIntrin as Call
-from weft.ir import DataType, FloatImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
+from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
 
 __all__ = [
     "INTRINSICS", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
@@ -271,13 +271,23 @@ call_pure_extern = call_extern
 
 
 def call_llvm_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
-    """Call an LLVM intrinsic by name (``"llvm.fma"``), overloaded on the result type."""
-    return Call(DataType(dtype), Op.get("tir.call_llvm_intrin"), (StringImm(name), *(as_expr(a) for a in args)))
+    """Call an LLVM intrinsic by name (``"llvm.fma"``), overloaded on the result type; ``""`` is void.
+
+    Older programs of TVM say first how many of the arguments overload the name, as a uint32; LLVM knows that itself.
+    """
+    return _llvm_call("tir.call_llvm_intrin", dtype, name, args)
 
 
 def call_llvm_pure_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
     """Call an LLVM intrinsic without effects."""
-    return Call(DataType(dtype), Op.get("tir.call_llvm_pure_intrin"), (StringImm(name), *(as_expr(a) for a in args)))
+    return _llvm_call("tir.call_llvm_pure_intrin", dtype, name, args)
+
+
+def _llvm_call(op: str, dtype: str, name: str, args: tuple[Any, ...]) -> PrimExpr:
+    first = args[0] if args else None
+    if isinstance(first, IntImm) and first.dtype == "uint32" and first.value < len(args):
+        args = args[1:]
+    return Call(DataType(dtype or "void"), Op.get(op), (StringImm(name), *(as_expr(a) for a in args)))
 
 
 def reinterpret(dtype: str, value: Any) -> PrimExpr:

@@ -161,6 +161,10 @@ class IRBuilder:
         self.emit(lambda body: AllocBuffer(buffer, body))
         return BufferVar(self, buffer)
 
+    def pointer(self, content_type: str, name: str = "ptr", scope: str = "global") -> BufferVar:
+        """Make a parameter that points to memory of a data type; its elements are read and written by index."""
+        return BufferVar(self, decl_buffer((1,), content_type, name, scope=scope))
+
     def buffer_ptr(self, buf: Buffer) -> BufferVar:
         """Index a buffer that is there, such as a parameter."""
         return BufferVar(self, buf)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from weft.arith import detect_linear_equation
 from weft.error import CodegenError
-from weft.ir import DataType, IntImm, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
+from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
 from weft.machine import Machine, TargetLike, machine_of
 from weft.target.c.expr import EXPR, Emitter, memory_type, string, value_type
 from weft.target.c.prelude import CALLS, PRELUDE
 from weft.target.c.source import STMT
 from weft.target.device_entry import bind_device, device_type
+from weft.target.signature import origins, returns_value, signature
 from weft.tir import Buffer, PrimFunc
 from weft.tir import transform as t
 from weft.tir.pipeline import custom_types, is_lowered, requested_checks, with_own_passes
@@ -87,6 +89,9 @@ def _function(func: PrimFunc, machine: Machine) -> str:
         of = s.pointee[buffer.data] = memory_type(buffer.dtype, buffer)
         params.append(f"{of}*{restrict} {s.fresh(buffer.data)}")
     params += [f"{value_type(v.dtype, v)} {s.fresh(v)}" for v in dims]
+    if returns_value(body):
+        s.result = "result"
+        params.append("TVMFFIAny* result")
     STMT(body, s)
     text = "\n".join([f"static int {name}_impl({', '.join(params) or 'void'}) {{", *s.lines, "  return 0;", "}"])
     return text + "\n" + _Entry(func, name, buffers, dims, device).text()
@@ -97,6 +102,7 @@ def _packed_function(func: PrimFunc, name: str, machine: Machine) -> str:
     s = Emitter(machine)
     types = ("void*", "const TVMFFIAny*", "int32_t", "TVMFFIAny*")
     params = ", ".join(f"{of} {s.fresh(p)}" for of, p in zip(types, func.params, strict=True))
+    s.result = s.names[func.params[-1]]
     STMT(func.body, s)
     return "\n".join(["", f"int {name}({params}) {{", *s.lines, "  return 0;", "}", ""])
 
@@ -111,11 +117,14 @@ def _dimension_vars(func: PrimFunc) -> list[Var]:
     return list(found)
 
 
-def _shown(p: Var, buffer: Buffer | None) -> str:
-    if buffer is None:
-        return f"{p.name}: {p.dtype}"
-    dims = [d.name if isinstance(d, Var) else str(d.value) if isinstance(d, IntImm) else "..." for d in buffer.shape]
-    return f"{buffer.name}: Tensor[[{', '.join(dims)}], {buffer.dtype}]"
+class _Late(NamedTuple):
+    """A value found in an argument that must equal an expression, once all variables are known."""
+
+    arg: int
+    what: str
+    expr: PrimExpr
+    found: Var
+    unless: str
 
 
 class _Entry:
@@ -126,62 +135,74 @@ class _Entry:
     ) -> None:
         self.func, self.name, self.buffers, self.dims, self.device = func, name, buffers, dims, device
         self.s = Emitter()
-        self.late: list[tuple[str, PrimExpr, Var, str, str]] = []  # where, expected, found, what, unless
+        self.late: list[_Late] = []
+        self.origins = origins(func)
 
     def text(self) -> str:
         """Emit the checks, numbers first because shapes may use them, and the call."""
         s, params = self.s, self.func.params
-        signature = f"{self.name}({', '.join(_shown(p, self.buffers.get(p)) for p in params)})"
-        s.emit(f'if (num_args != {len(params)}) return weft_fail("TypeError", "%s: expected %d arguments, found %d", '
-               f"{string(signature)}, {len(params)}, (int)num_args);")  # fmt: skip
+        s.emit(f"static const char* const signature = {string(signature(self.func, self.name))};")
+        s.emit(f'if (num_args != {len(params)}) return weft_fail("TypeError", "Expected %d arguments when calling:'
+               f'\\n  `%s`,\\n  found %d", {len(params)}, signature, (int)num_args);')  # fmt: skip
         made: dict[int, str] = {}
         for i, p in sorted(enumerate(params), key=lambda x: x[1] in self.buffers):
             buffer = self.buffers.get(p)
-            where = string(f"{self.name}: argument {i} ({_shown(p, buffer)})")
-            made[i] = self.scalar(i, p, where) if buffer is None else self.tensor(i, buffer, where)
+            made[i] = self.scalar(i, p) if buffer is None else self.tensor(i, buffer)
         self.solve()
         for v in self.dims:
             if v not in s.names:
                 raise CodegenError(
                     f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
                 )
-        for where, expr, found, what, unless in self.late:
-            self.require(s.names[found], EXPR(cast("int64", expr), s), where, what, unless)
+        for late in self.late:
+            expected = EXPR(cast("int64", late.expr), s)
+            self.require(s.names[late.found], expected, late.arg, late.what, late.unless, how="Invalid")
         args = [made[i] for i in range(len(params))] + [s.names[v] for v in self.dims]
+        if returns_value(self.func.body):
+            args.append("ret")
         s.emit(f"return {self.name}_impl({', '.join(args)});")
         head = f"int __tvm_ffi_{self.name}(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {{"
         return "\n".join(["", head, *s.lines, "}", ""])
 
-    def fail(self, bad: str, kind: str, where: str, wanted: str, found: str = "", value: str = "") -> None:
-        """Emit a check whose message shows the value found, when there is one."""
-        rest = f": expected {wanted}" + (f", found {found}" if found else "")
-        self.s.emit(f"if ({bad}) return weft_fail({string(kind)}, {string('%s' + rest)}, {where}"
-                    + (f", {value}" if value else "") + ");")  # fmt: skip
+    def fail(self, bad: str, kind: str, arg: int, what: str, wanted: str, found: str = "", value: str = "") -> None:
+        """Emit a check whose message says what does not fit, and shows the value found when there is one."""
+        text = f"{what} on argument #{arg} when calling:\n  `%s`,\n  expected {wanted}" + (found and f", found {found}")
+        self.s.emit(f"if ({bad}) return weft_fail({string(kind)}, {string(text)}, signature{value and ', ' + value});")
 
-    def require(self, found: str, expected: str, where: str, what: str, unless: str = "") -> None:
+    def not_a(self, bad: str, arg: int, wanted: str) -> None:
+        """Emit a check of the kind of an argument."""
+        kind = f"(int)args[{arg}].type_index"
+        self.fail(bad, "TypeError", arg, "Mismatched type", wanted, "a value of type index %d", kind)
+
+    def require(
+        self, found: str, expected: str, arg: int, what: str, unless: str = "", how: str = "Mismatched"
+    ) -> None:
         """Emit the check of an extent or stride."""
         bad = f"{found} != {expected}" + (f" && !({unless})" if unless else "")
+        origin = self.origins.get((arg, what.partition(".")[2]), "")
+        wanted = origin and ("to match " if how == "Mismatched" else "") + origin.replace("%", "%%") + " == "
         values = f"(long long)({expected}), (long long)({found})"
-        self.fail(bad, "ValueError", where, f"{what} == %lld", "%lld", values)
+        self.fail(bad, "ValueError", arg, f"{how} {what}", f"{wanted}%lld", "%lld", values)
 
-    def match(self, expr: PrimExpr, found: str, where: str, what: str, unless: str = "") -> None:
+    def match(self, expr: PrimExpr, found: str, arg: int, what: str, unless: str = "") -> None:
         """Require that a value is `expr`; a variable without a value takes it."""
         s = self.s
         if isinstance(expr, Var) and expr not in s.names:
             s.emit(f"{value_type(expr.dtype, expr)} {s.fresh(expr)} = {found};")
         elif as_int(expr) is not None or isinstance(expr, Var):
-            self.require(found, EXPR(cast("int64", expr), s), where, what, unless)
+            how = "Mismatched" if isinstance(expr, Var) else "Invalid"
+            self.require(found, EXPR(cast("int64", expr), s), arg, what, unless, how)
         else:
             var = Var("found", "int64")
             s.emit(f"int64_t {s.fresh(var)} = {found};")
-            self.late.append((where, expr, var, what, unless))
+            self.late.append(_Late(arg, what, expr, var, unless))
 
     def solve(self) -> None:
         """Find dimensions that occur only inside expressions: ``2 * n + 1`` and an extent give ``n``."""
         s, progress = self.s, True
         while progress:
             progress = False
-            for _, expr, found, _, _ in self.late:
+            for _, _, expr, found, _ in self.late:
                 free = {v for v in walk(expr) if isinstance(v, Var) and v not in s.names}
                 parts = detect_linear_equation(expr, list(free)) if len(free) == 1 else []
                 if len(parts) == 2:
@@ -191,7 +212,7 @@ class _Entry:
                     s.emit(f"{value_type(v.dtype, v)} {s.fresh(v)} = {value};")
                     progress = True
 
-    def scalar(self, i: int, p: Var, where: str) -> str:
+    def scalar(self, i: int, p: Var) -> str:
         """Check a number, and return its name."""
         s, dt = self.s, DataType(p.dtype)
         of, value = value_type(p.dtype, p), f"args[{i}].v_int64"
@@ -199,44 +220,49 @@ class _Entry:
         if dt.code == "handle":
             value = f"args[{i}].v_ptr"
         elif dt.is_float:
-            self.fail(f"args[{i}].type_index != 3 && !{is_int}", "TypeError", where, "a float",
-                      "a value of type index %d", f"(int)args[{i}].type_index")  # fmt: skip
+            self.not_a(f"args[{i}].type_index != 3 && !{is_int}", i, "float")
             value = f"args[{i}].type_index == 3 ? args[{i}].v_float64 : (double)args[{i}].v_int64"
         else:
-            self.fail(f"!{is_int}", "TypeError", where, "an int", "a value of type index %d",
-                      f"(int)args[{i}].type_index")  # fmt: skip
+            self.not_a(f"!{is_int}", i, "boolean" if dt.code == "bool" else "int")
             if dt.is_integer and dt.bits < 64:
-                self.fail(f"(int64_t)({of}){value} != {value}", "ValueError", where, f"an int that {dt} can hold",
-                          "%lld", f"(long long){value}")  # fmt: skip
+                self.fail(f"(int64_t)({of}){value} != {value}", "ValueError", i, "Mismatched value",
+                          f"an int that {dt} can hold", "%lld", f"(long long){value}")  # fmt: skip
         s.emit(f"{of} {s.fresh(p)} = ({of})({value});")
         return s.names[p]
 
-    def tensor(self, i: int, buffer: Buffer, where: str) -> str:
+    def tensor(self, i: int, buffer: Buffer) -> str:
         """Check a tensor, and return the address of its data."""
-        s, dt, rank, x = self.s, DataType(buffer.dtype), len(buffer.shape), f"t{i}"
+        s, dt, rank, x, name = self.s, DataType(buffer.dtype), len(buffer.shape), f"t{i}", buffer.name
         of = memory_type(buffer.dtype, buffer)
         s.emit(f"const DLTensor* {x} = weft_tensor(&args[{i}]);")
-        self.fail(f"!{x}", "TypeError", where, "a tensor", "a value of type index %d", f"(int)args[{i}].type_index")
-        self.fail(f"{x}->ndim != {rank}", "ValueError", where, f"{rank} dimensions", "%d", f"(int){x}->ndim")
+        self.not_a(f"!{x}", i, "Tensor")
+        self.fail(
+            f"{x}->ndim != {rank}", "ValueError", i, f"Mismatched {name}.ndim", str(rank), "%d", f"(int){x}->ndim"
+        )
         wrong = f"{x}->dtype.code != {_CODES[dt.code]} || {x}->dtype.bits != {dt.bits} || {x}->dtype.lanes != 1"
-        s.emit(f"if ({wrong}) return weft_wrong_dtype({where}, {string(str(dt))}, {x}->dtype);")
-        kind = device_type(self.func)
-        name = {1: "cpu", 2: "cuda"}.get(kind, f"type {kind}")
-        found = f'{x}->device.type == 1 ? "cpu" : {x}->device.type == 2 ? "cuda" : "another device"'
-        self.fail(f"{x}->device.type != {kind}", "ValueError", where, f"device {name}", "%s", found)
-        if self.device is not None:
-            self.match(self.device, f"{x}->device.id", where, "the device of earlier arguments")
+        s.emit(f"if ({wrong}) return weft_wrong_dtype({i}, {string(name)}, signature, {string(str(dt))}, {x}->dtype);")
+        self.place(i, name, x)
         for d, extent in enumerate(buffer.shape):
-            self.match(extent, f"{x}->shape[{d}]", where, f"shape[{d}]")
+            self.match(extent, f"{x}->shape[{d}]", i, f"{name}.shape[{d}]")
         for d, stride in enumerate(buffer.strides):
-            self.match(stride, f"weft_stride({x}, {d})", where, f"stride[{d}]", f"{x}->shape[{d}] <= 1")
+            self.match(stride, f"weft_stride({x}, {d})", i, f"{name}.strides[{d}]", f"{x}->shape[{d}] <= 1")
         if not buffer.strides and rank:
-            self.fail(f"!weft_compact({x})", "ValueError", where, "a contiguous tensor", "other strides")
+            self.fail(f"!weft_compact({x})", "ValueError", i, f"Mismatched {name}.strides", "to be compact array",
+                      "other strides")  # fmt: skip
         if buffer.elem_offset is None:
             if dt.itemsize > 1:
                 unit = dt.itemsize & -dt.itemsize
-                self.fail(f"((uintptr_t){x}->data + {x}->byte_offset) % {unit}", "ValueError", where,
-                          f"data aligned to {unit} bytes", "another address")  # fmt: skip
+                self.fail(f"((uintptr_t){x}->data + {x}->byte_offset) % {unit}", "ValueError", i,
+                          "Misaligned Tensor data", f"data alignment={unit} bytes", "another address")  # fmt: skip
             return f"({of}*)((char*){x}->data + {x}->byte_offset)"
-        self.match(buffer.elem_offset, f"(int64_t)({x}->byte_offset / {dt.itemsize})", where, "element offset")
+        self.match(buffer.elem_offset, f"(int64_t)({x}->byte_offset / {dt.itemsize})", i, f"{name}.elem_offset")
         return f"({of}*){x}->data"
+
+    def place(self, i: int, name: str, x: str) -> None:
+        """Check the device of a tensor."""
+        kind = device_type(self.func)
+        wanted = {1: "cpu", 2: "cuda"}.get(kind, f"device type {kind}")
+        found = f'{x}->device.type == 1 ? "cpu" : {x}->device.type == 2 ? "cuda" : "another device"'
+        self.fail(f"{x}->device.type != {kind}", "ValueError", i, f"Mismatched {name}.device_type", wanted, "%s", found)
+        if self.device is not None:
+            self.match(self.device, f"{x}->device.id", i, f"{name}.device_id (the device of earlier arguments)")

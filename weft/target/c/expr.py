@@ -26,7 +26,7 @@ _LIBM = frozenset((
     "atan2", "hypot", "fmod", "copysign", "nextafter", "fma",
 ))  # fmt: skip
 _RENAMED = {"round": "nearbyint", "power": "pow"}
-_SPECIAL = ("address_of", "tvm_call_packed", "call_packed", "tvm_call_cpacked")
+_SPECIAL = ("ret", "address_of", "tvm_call_packed", "call_packed", "tvm_call_cpacked")
 _OWN = frozenset(("abs", "rsqrt", "sigmoid"))
 _OWN_INT = frozenset(("abs", "pow", "shift_left", "shift_right", "popcount", "clz"))
 
@@ -42,6 +42,7 @@ class Emitter:
         self.taken: set[str] = set()
         self.pointee: dict[ir.Var, str] = {}
         self.cleanup: list[str] = []
+        self.result = ""  # the pointer to where a returned value goes, where the function returns one
         self.imported: set[str] = set()  # functions of the modules that this one imports
 
     def emit(self, line: str) -> None:
@@ -251,24 +252,32 @@ def _call(e: ir.CallIntrin, s: Emitter) -> str:
 def _special(e: ir.CallIntrin, name: str, s: Emitter) -> str:
     """Calls with arguments that are no values."""
     if name != "address_of":
-        return _packed(e, s)
+        return _return(e, s) if name == "ret" else _packed(e, s)
     if not isinstance(e.args[0], BufferLoad):
         return _not_expr(e, s)
     return f"((void*)&{s.element(e.args[0].buffer, e.args[0].indices)})"
 
 
+def _any(a: ir.Node, s: Emitter) -> str:
+    """The initializer of a packed value."""
+    if isinstance(a, ir.StringImm):
+        return f"{{ .type_index = 8, .v_ptr = (void*){string(a.value)} }}"
+    if not isinstance(a, ir.PrimExpr):
+        raise CodegenError("target c passes no tensors to packed functions", where=a.span, help="use target 'llvm'")
+    dt = ir.DataType(a.dtype)
+    index, field = (3, "v_float64") if dt.is_float else (4, "v_ptr") if dt.code == "handle" else (1, "v_int64")
+    return f"{{ .type_index = {2 if dt.code == 'bool' else index}, .{field} = {EXPR(a, s)} }}"
+
+
+def _return(e: ir.CallIntrin, s: Emitter) -> str:
+    """Put a value where the caller finds the result, and leave the function."""
+    free = "".join(f"free({p}); " for p in reversed(s.cleanup))
+    return f"({{ *{s.result} = (TVMFFIAny){_any(e.args[0], s)}; {free}return 0; 0; }})"
+
+
 def _packed(e: ir.CallIntrin, s: Emitter) -> str:
     """A call of a packed function by name; its arguments are numbers, strings and pointers."""
-    name, fields = e.args[0], []
-    for a in e.args[1:]:
-        if isinstance(a, ir.StringImm):
-            fields.append(f"{{ .type_index = 8, .v_ptr = (void*){string(a.value)} }}")
-            continue
-        if not isinstance(a, ir.PrimExpr):
-            raise CodegenError("target c passes no tensors to packed functions", where=e.span, help="use target 'llvm'")
-        dt = ir.DataType(a.dtype)
-        index, field = (3, "v_float64") if dt.is_float else (4, "v_ptr") if dt.code == "handle" else (1, "v_int64")
-        fields.append(f"{{ .type_index = {2 if dt.code == 'bool' else index}, .{field} = {EXPR(a, s)} }}")
+    name, fields = e.args[0], [_any(a, s) for a in e.args[1:]]
     if not isinstance(name, ir.StringImm):
         raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
     n, known = len(fields), "NULL" if name.value in s.imported else "&known"

@@ -36,7 +36,7 @@ typedef struct {
 extern void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message) __attribute__((weak));
 
 static __attribute__((unused, cold)) int weft_fail(const char* kind, const char* format, ...) {
-  char text[1024];
+  char text[4096];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
@@ -45,11 +45,13 @@ static __attribute__((unused, cold)) int weft_fail(const char* kind, const char*
   return -1;
 }
 
-static __attribute__((unused, cold)) int weft_wrong_dtype(const char* where, const char* expected, DLDataType found) {
+static __attribute__((unused, cold)) int weft_wrong_dtype(
+    int arg, const char* name, const char* signature, const char* expected, DLDataType found) {
   static const char* const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  return weft_fail("TypeError", "%s: expected dtype %s, found %s%d%s", where, expected,
-                   found.code < 7 ? names[found.code] : "a dtype of bits ", (int)found.bits,
-                   found.lanes > 1 ? " in vectors" : "");
+  return weft_fail("TypeError", "Mismatched %s.dtype on argument #%d when calling:\n  `%s`,\n"
+                   "  expected %s, found %s%d%s", name, arg, signature, expected,
+                   found.code < 7 ? names[found.code] : "a dtype of bits ",
+                   (int)found.bits, found.lanes > 1 ? " in vectors" : "");
 }
 
 static inline __attribute__((unused)) const DLTensor* weft_tensor(const TVMFFIAny* a) {

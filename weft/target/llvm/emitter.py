@@ -58,6 +58,7 @@ class ModuleEmitter:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.functions: list[str] = []
+        self.helpers: list[str] = []  # what serves functions, written behind them
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = []
         self._strings: dict[str, str] = {}
@@ -65,6 +66,7 @@ class ModuleEmitter:
         self.has_scalar_loop = False
         self.imported: set[str] = set()  # functions of the modules that this one imports
         self.kernels: dict[str, Any] = {}
+        self.siblings: dict[str, Any] = {}  # the functions of the module, which may call each other
         self.inlined: set[str] = set()
 
     def declare(self, name: str, signature: str) -> None:
@@ -75,7 +77,7 @@ class ModuleEmitter:
         """Define an internal helper function once and return its symbol."""
         if name not in self._support:
             self._support.add(name)
-            self.functions.append(make())
+            self.helpers.append(make())
         return f"@{name}"
 
     def string(self, text: str) -> str:
@@ -107,6 +109,7 @@ class ModuleEmitter:
                 *self.globals,
                 *self.declarations.values(),
                 *self.functions,
+                *self.helpers,
                 self._attributes(),
                 '!0 = !{!"branch_weights", i32 2000, i32 1}',
                 "!1 = !{i32 1}",
@@ -138,6 +141,7 @@ class FunctionEmitter:
         self.analyzer = Analyzer()
         self.block = "entry"
         self.cleanup: list[str] = []
+        self.result = ""  # the pointer to where a returned value goes, where the function returns one
         self.noalias = True
         self.streamed: frozenset[ir.Var] = frozenset()
         self.loops = self.scalar_stores = self.vector_stores = 0

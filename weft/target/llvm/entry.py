@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from weft.arith import detect_linear_equation
 from weft.error import CodegenError
-from weft.ir import CallIntrin, DataType, IntImm, PrimExpr, Var, as_int, cast, floordiv, walk
+from weft.ir import CallIntrin, DataType, PrimExpr, Var, as_int, cast, floordiv, walk
 from weft.target.device_entry import bind_device, device_type
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
@@ -19,6 +19,7 @@ from weft.target.llvm.packed import DTYPE_CODES
 from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.support import argument_error, raise_error, request_tiles
 from weft.target.llvm.types import llvm_type
+from weft.target.signature import origins, returns_value, signature
 from weft.tir import Buffer, PrimFunc
 
 __all__ = ["Entry", "dimension_vars", "emit_body", "emit_function"]
@@ -82,6 +83,11 @@ def emit_body(
         params.append(f"{llvm_type(v.dtype)} %d{j}")
         impl.env[v] = f"%d{j}"
         impl.analyzer.mark_global_non_neg(v)
+    if func.attrs.get("calling_conv") == 1:
+        impl.result = f"%a{len(func.params) - 1}"
+    elif returns_value(body):
+        params.append("ptr %result")
+        impl.result = "%result"
     if any(isinstance(n, CallIntrin) and n.op.name == "tir.tile_configure" for n in walk(body)):
         request_tiles(impl, name)
     STMT(body, impl)
@@ -122,21 +128,6 @@ def dimension_vars(func: PrimFunc) -> list[Var]:
     return list(found)
 
 
-def _signature(func: PrimFunc, name: str, buffers: dict[Var, Buffer]) -> str:
-    """The function as error messages show it: ``add(a: Tensor[[n, 4], float32])``."""
-    parts = []
-    for p in func.params:
-        b = buffers.get(p)
-        if b is not None:
-            shape = ", ".join(
-                d.name if isinstance(d, Var) else str(d.value) if isinstance(d, IntImm) else "..." for d in b.shape
-            )
-            parts.append(f"{b.name}: Tensor[[{shape}], {b.dtype}]")
-        else:
-            parts.append(f"{p.name}: {p.dtype}")
-    return f"{name}({', '.join(parts)})"
-
-
 class Entry:
     """Emission of one entry point: checks of the arguments, and the call of the body."""
 
@@ -154,8 +145,9 @@ class Entry:
         self.dims, self.device = dims, device
         self.failures: list[str] = []
         self.late: list[_Late] = []
-        signature = _signature(func, name, self.buffers)
-        self.signature, self.plain = module.string(signature), module.string(f"an argument does not fit {signature}")
+        shown = signature(func, name)
+        lines = "".join(f"\n{i}.{field}={text}" for (i, field), text in origins(func).items())
+        self.signature, self.plain = module.string(shown + lines), module.string(f"an argument does not fit {shown}")
 
     def emit(self) -> None:
         """Emit checks in the order of the arguments, then the call."""
@@ -181,6 +173,8 @@ class Entry:
                 s.value(f"or i1 {ok}, {late.unless}") if late.unless else ok, late.arg, late.code, late.dim, expected
             )
         args += [f"{llvm_type(v.dtype)} {s.env[v]}" for v in self.dims]
+        if returns_value(self.func.body):
+            args.append("ptr %ret")
         code = s.effect(f"call i32 @{self.name}_impl({', '.join(args)})")
         _leave(s, code, self.name)
         s.lines.extend(self.failures)
@@ -353,7 +347,7 @@ class Entry:
         elif dt.code == "handle":
             text = bits
         else:
-            self.require(is_int, i, _NOT_INT, -1, "0")
+            self.require(is_int, i, _NOT_INT, -1, str(int(dt.code == "bool")))
             text = convert(s, bits, DataType("int64"), dt)
             if dt.is_integer and dt.bits < 64:
                 back = s.value(f"{'zext' if dt.code == 'uint' else 'sext'} {t} {text} to i64")

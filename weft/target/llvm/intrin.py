@@ -9,16 +9,19 @@ import math
 from collections.abc import Callable
 from typing import Any, cast
 
+import llvmlite.binding as llvm
+
 from weft import ir
 from weft.error import CodegenError
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.expr import guarded
 from weft.target.llvm.memory import alignment, element_pointer
+from weft.target.llvm.support import raise_error
 from weft.target.llvm.trial import check_intrinsic
 from weft.target.llvm.types import float_constant, llvm_type, memory_type
 from weft.tir import INTRINSICS, BufferLoad
 
-__all__ = ["lanewise", "llvm_intrinsic", "on"]
+__all__ = ["CALLS", "lanewise", "llvm_intrinsic", "on"]
 
 _LLVM = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven",
@@ -29,6 +32,9 @@ _LIBM = frozenset((
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "atan2", "hypot", "fmod", "nextafter",
 ))  # fmt: skip
 _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+
+CALLS: dict[type, Callable[[ir.CallIntrin, FunctionEmitter], str]] = {}
+"""What emits calls of something else than intrinsics, by its class."""
 
 _TABLE: dict[str, Callable[[ir.CallIntrin, FunctionEmitter], str]] = {}
 
@@ -46,6 +52,8 @@ def on(*names: str) -> Callable[[Any], Any]:
 
 @EXPR.on(ir.CallIntrin)
 def _call(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    if type(e.op) in CALLS:
+        return CALLS[type(e.op)](e, s)
     name = e.op.name if isinstance(e.op, ir.Op) else str(e.op)
     rule = s.module.intrinsics.get(name) or _TABLE.get(name)
     if rule is not None:
@@ -383,11 +391,28 @@ def _extern(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     args = [
         (llvm_type(a.dtype), s.module.string(a.value) if isinstance(a, ir.StringImm) else s.expr(a)) for a in e.args[1:]
     ]
-    if e.dtype == "void":
-        s.module.declare(name.value, f"declare void @{name.value}({', '.join(t for t, _ in args)})")
-        s.emit(f"call void @{name.value}({', '.join(f'{t} {v}' for t, v in args)})")
-        return "0"
-    return s.call(name.value, llvm_type(e.dtype), args)
+    result = "void" if e.dtype == "void" else llvm_type(e.dtype)
+    types = ", ".join(t for t, _ in args)
+    if llvm.address_of_symbol(name.value) is None:
+        _check_present(s, name.value, f"{result} @{name.value}({types})")
+    else:
+        s.module.declare(name.value, f"declare {result} @{name.value}({types})")
+    call = f"call {result} @{name.value}({', '.join(f'{t} {v}' for t, v in args)})"
+    if e.dtype != "void":
+        return s.effect(call)
+    s.emit(call)
+    return "0"
+
+
+def _check_present(s: FunctionEmitter, name: str, signature: str) -> None:
+    """Refer weakly to a function that is not in this process: it may be linked later, and a call finds out."""
+    s.module.declare(name, f"declare extern_weak {signature}")
+    there, missing = s.label("there"), s.label("missing")
+    s.branch(s.value(f"icmp ne ptr @{name}, null"), there, missing, ", !prof !0")
+    s.start(missing)
+    text = s.module.string(f"there is no external function '{name}'; load or link it before the kernel runs")
+    s.leave(s.effect(raise_error(s.module, s.module.string("RuntimeError"), text)))
+    s.start(there)
 
 
 _ARCHITECTURES = frozenset(("aarch64", "amdgcn", "arm", "hexagon", "loongarch", "mips", "nvvm", "ppc", "r600", "riscv",
@@ -406,12 +431,12 @@ def llvm_intrinsic(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     parts = name.value.split(".")
     is_full = len(parts) > 2 and parts[-1][:1] in "fiv" and any(c.isdigit() for c in parts[-1])
     of_machine = parts[1] in _ARCHITECTURES
+    if e.dtype == "void":
+        check_intrinsic(name.value, "void", args, s.module.target)
+        s.module.declare(name.value, f"declare void @{name.value}({', '.join(t for t, _ in args)})")
+        s.emit(f"call void @{name.value}({', '.join(f'{t} {v}' for t, v in args)})")
+        return "0"
     full = name.value if is_full or of_machine else f"{name.value}.{suffix(e.dtype)}"
     check_intrinsic(full, llvm_type(e.dtype), args, s.module.target)
     emit = s.intrinsic if e.op.name == "tir.call_llvm_pure_intrin" else s.call
     return emit(full, llvm_type(e.dtype), args)
-
-
-@on("ret")
-def _return(e: ir.CallIntrin, s: FunctionEmitter) -> str:
-    raise CodegenError("a kernel returns through its output buffers", where=e.span, help="drop the return value")

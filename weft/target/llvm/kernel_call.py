@@ -16,6 +16,7 @@ from weft.target.llvm.entry import Entry, emit_body
 from weft.target.llvm.intrin import on
 from weft.target.llvm.support import raise_error
 from weft.target.llvm.types import llvm_type
+from weft.target.signature import returns_value
 from weft.tir import PrimFunc
 
 __all__ = ["Kernel"]
@@ -86,6 +87,8 @@ def _call_kernel(e: CallIntrin, s: FunctionEmitter) -> str:
             args.append(f"ptr {checks.pointer(i, a)}")
         else:
             args.append(f"{'ptr' if p in checks.buffers else llvm_type(p.dtype)} {s.expr(a)}")
+    if returns_value(kernel.func.body):
+        args.append(f"ptr {s.alloca('{ i32, i32, i64 }, align 8', 'ignored')}")
     _define(s, name, kernel)
     code = s.effect(f"call i32 @{name}_impl({', '.join(args)})")
     if not kernel.inline:
@@ -102,8 +105,9 @@ def _define(s: FunctionEmitter, name: str, kernel: Kernel) -> None:
             emit_body(s.module, kernel.func, name, "internal i32")
         return
     buffers = {p for p, _ in kernel.func.buffer_map}
-    types = ", ".join("ptr" if p in buffers else llvm_type(p.dtype) for p in kernel.func.params)
-    s.module.declare(f"{name}_impl", f"declare hidden i32 @{name}_impl({types})")
+    types = ["ptr" if p in buffers else llvm_type(p.dtype) for p in kernel.func.params]
+    types += ["ptr"] * returns_value(kernel.func.body)
+    s.module.declare(f"{name}_impl", f"declare hidden i32 @{name}_impl({', '.join(types)})")
 
 
 def _with_message(s: FunctionEmitter, name: str, code: str) -> str:

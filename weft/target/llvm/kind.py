@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from weft.error import CodegenError
 from weft.ir import IRModule
-from weft.runtime import Module, register_object_loader
+from weft.runtime import Module, register_file_loader, register_object_loader
 from weft.target.cpu import check_cpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.llvm.jit import load_objects
-from weft.target.llvm.object import emit_assembly, emit_ir, emit_object
+from weft.target.llvm.object import compile_ir, emit_assembly, emit_bitcode, emit_ir, emit_object
+from weft.target.llvm.subroutine import calls_functions
 from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
 __all__ = ["LLVM", "compile_llvm"]
 
-_FORMATS = {"ll": emit_ir, "asm": emit_assembly}
+_FORMATS = {"": emit_ir, "ll": emit_ir, "asm": emit_assembly, "s": emit_assembly, "bc": emit_bitcode}
 
 
 def compile_llvm(func: PrimFunc, target: Target, linkage: str = "internal") -> bytes:
@@ -30,13 +31,16 @@ def _functions(mod: IRModule) -> list[PrimFunc]:
 def _build(mod: IRModule, target: Target) -> Module:
     functions = _functions(mod)
     names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
+    if any(map(calls_functions, functions)):  # then they are one object
+        return load_objects([emit_object([target.kind.lower(f, target) for f in functions], target)], names)
     return load_objects([compile_llvm(f, target) for f in functions], names)
 
 
-def _source(mod: IRModule, target: Target, fmt: str) -> str:
+def _source(mod: IRModule, target: Target, fmt: str) -> str | bytes:
     if fmt not in _FORMATS:
-        raise CodegenError(f"there is no source of kind '{fmt}'", expected="'ll' or 'asm'")
-    return _FORMATS[fmt]([target.kind.lower(f, target) for f in _functions(mod)], target)
+        raise CodegenError(f"there is no source of kind '{fmt}'", expected="'ll', 'asm' or 'bc'")
+    functions = sorted(_functions(mod), key=lambda f: str(f.attrs["global_symbol"]))
+    return _FORMATS[fmt]([target.kind.lower(f, target) for f in functions], target)
 
 
 def _check(target: Target) -> None:
@@ -57,7 +61,20 @@ LLVM = register_target_kind(
         compile=compile_llvm,
         check=_check,
         options=("mcpu", "mattr", "mtriple", "mabi", "matrix-tiles", "opt-level", "keys", "device", "model", "host",
-                 "system-lib", "tag", "libs"),
+                 "system-lib", "tag", "libs", "target_device_type", "jit", "cl-opt", "mfloat-abi", "vector-width",
+                 "fast-math", "num-cores"),
     )
 )  # fmt: skip
 register_object_loader(lambda objects, names=(): load_objects(list(objects), list(names)))
+
+
+def _load(code: bytes) -> Module:
+    """Make a module of LLVM IR."""
+    compiled, names = compile_ir(code)
+    module = load_objects([compiled], names)
+    module.set_source(lambda fmt: code if fmt == "bc" else code.decode(errors="replace"))
+    return module
+
+
+register_file_loader("ll", _load)
+register_file_loader("bc", _load)

@@ -44,7 +44,7 @@ def alignment(buffer: Buffer) -> int:
 @EXPR.on(BufferLoad)
 def _load(e: BufferLoad, s: FunctionEmitter) -> str:
     index, dt, m, align = e.indices[0], DataType(e.dtype), memory_type(e.dtype), alignment(e.buffer)
-    if dt.lanes == 1:
+    if dt.lanes == 1 or DataType(index.dtype).lanes == 1:  # an element may be a vector itself
         return _from_memory(s.effect(f"load {m}, ptr {element_pointer(s, e.buffer, index)}, align {align}"), dt, s)
     if isinstance(index, Ramp) and as_int(index.stride) == 1:
         pointer = element_pointer(s, e.buffer, index.base)
@@ -132,7 +132,7 @@ def store(s: FunctionEmitter, buffer: Buffer, index: PrimExpr, value: Any, predi
     text, m, align = s.expr(value), memory_type(value.dtype), alignment(buffer)
     if dt.code == "bool":
         text = s.value(f"zext {'i1' if dt.lanes == 1 else f'<{dt.lanes} x i1>'} {text} to {m}")
-    if dt.lanes == 1:
+    if dt.lanes == 1 or DataType(index.dtype).lanes == 1:
         s.emit(f"store {m} {text}, ptr {element_pointer(s, buffer, index)}, align {align}")
         return
     if isinstance(index, Ramp) and as_int(index.stride) == 1:

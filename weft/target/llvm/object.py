@@ -30,13 +30,15 @@ from weft.target.llvm import (  # noqa: F401 - rules of the tables
     parallel,
     scale,
     struct,
+    subroutine,
 )
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
 from weft.target.target import Target
 from weft.tir import PrimFunc
+from weft.tir.transform.make_packed_api import PREFIX
 
-__all__ = ["assemble", "emit_assembly", "emit_ir", "emit_object", "initialise"]
+__all__ = ["assemble", "compile_ir", "emit_assembly", "emit_bitcode", "emit_ir", "emit_object", "initialise"]
 
 _LOCK = threading.Lock()
 _READY: list[bool] = []
@@ -66,6 +68,7 @@ def _emitted(
     if kernels is not None:
         module.kernels.update(kernels)
         module.has_scalar_loop = True  # small functions are to be inlined
+    module.siblings = {str(f.attrs.get("global_symbol")): f for f in functions}
     for func in functions:
         emit_function(module, func, linkage)
     return module
@@ -143,6 +146,39 @@ def emit_object(
 def emit_assembly(functions: Sequence[PrimFunc], target: Target) -> str:
     """Compile lowered functions to assembly text."""
     return assemble(_emitted(functions, target))
+
+
+def emit_bitcode(functions: Sequence[PrimFunc], target: Target) -> bytes:
+    """Return the LLVM IR of lowered functions in its binary form."""
+    initialise()
+    return llvm.parse_assembly(emit_ir(functions, target), llvm.create_context()).as_bitcode()
+
+
+def compile_ir(code: bytes) -> tuple[bytes, list[str]]:
+    """Compile LLVM IR, as text or in its binary form, to an object file for this machine.
+
+    Returns
+    -------
+    object : bytes
+    names : list of str
+        The functions in the convention of tvm-ffi that it defines.
+
+    Raises
+    ------
+    CodegenError
+        When it is no LLVM IR.
+    """
+    machine = _machine(Target("llvm"))
+    try:
+        is_binary = code.startswith((b"BC\xc0\xde", b"\xde\xc0\x17\x0b"))
+        context = llvm.create_context()
+        module = llvm.parse_bitcode(code, context) if is_binary else llvm.parse_assembly(code.decode(), context)
+        module.verify()
+    except (RuntimeError, UnicodeDecodeError) as e:
+        raise CodegenError("this is no LLVM IR", found=str(e).strip()[:2000]) from e
+    entries = [f.name.removeprefix(PREFIX) for f in module.functions if f.name.startswith(PREFIX)
+               and not f.is_declaration]  # fmt: skip
+    return _emit(machine, module, as_object=True), entries
 
 
 def assemble(emitted: ModuleEmitter) -> str:

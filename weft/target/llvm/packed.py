@@ -14,7 +14,7 @@ from weft.target.llvm.support import raise_error
 from weft.target.llvm.types import llvm_type
 from weft.tir import Buffer
 
-__all__ = ["DTYPE_CODES"]
+__all__ = ["DTYPE_CODES", "result_of"]
 
 DTYPE_CODES = {
     "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11,
@@ -49,7 +49,22 @@ def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
     for view in views:
         s.emit(f"call i32 @TVMFFIObjectDecRef(ptr {view})")
     s.check(code)
-    return _result(s, result, DataType(e.dtype))
+    return result_of(s, result, DataType(e.dtype))
+
+
+@on("ret")
+def _return(e: CallIntrin, s: FunctionEmitter) -> str:
+    """Put a value where the caller finds the result, and leave the function."""
+    if not s.result:
+        raise CodegenError("a value cannot be returned from here", where=e.span,
+                           help="return it outside of parallel loops")  # fmt: skip
+    kind, payload = _argument(s, e.args[0])
+    if kind == _TENSOR:
+        raise CodegenError("a kernel returns tensors through its output buffers", where=e.span)
+    _set(s, s.result, 0, kind, payload)
+    s.leave("0")
+    s.start(s.label("behind"))
+    return "0"
 
 
 def _set(s: FunctionEmitter, args: str, i: int, kind: int, payload: str) -> None:
@@ -197,8 +212,9 @@ done:
 }}""")  # fmt: skip
 
 
-def _result(s: FunctionEmitter, result: str, dt: DataType) -> str:
+def result_of(s: FunctionEmitter, result: str, dt: DataType) -> str:
     """Read the result as a number of type `dt`, and give an object back."""
+    s.module.declare("TVMFFIObjectDecRef", "declare extern_weak i32 @TVMFFIObjectDecRef(ptr)")
     kind = s.effect(f"load i32, ptr {result}")
     bits = s.effect(f"load i64, ptr {s.value(f'getelementptr inbounds {_ANY}, ptr {result}, i64 0, i32 2')}")
     drop, go = s.label("drop"), s.label("ok")

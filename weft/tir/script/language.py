@@ -177,10 +177,23 @@ def Shuffle(vectors: Any, indices: Any) -> PrimExpr:
     return ir.Shuffle(tuple(as_expr(v) for v in vectors), tuple(as_expr(i) for i in indices))
 
 
-def Call(dtype: str, op: Any, args: Any, attrs: Any = None) -> PrimExpr:
-    """Build a call by operator; arguments are taken as they are."""
+def Call(*given: Any, attrs: Any = None, ret_ty: Any = None, dtype: Any = None) -> PrimExpr:
+    """Build a call by operator, ``(dtype, op, args)`` or ``(op, args, ret_ty=...)``; strings and numbers are constants.
+
+    Parameters
+    ----------
+    *given
+        The data type, unless it is named, the operator or its name, and the arguments.
+    attrs : mapping, optional
+        Attributes of the call.
+    ret_ty, dtype : str or PrimType, optional
+        The data type of the result.
+    """
+    named = ret_ty if ret_ty is not None else dtype
+    result, op, args = (named, *given) if named is not None else given
     target = Op.get(op) if isinstance(op, str) else op
-    return CallNode(DataType(dtype), target, tuple(args), Attrs.of(attrs))
+    values = tuple(as_expr(a) if isinstance(a, (str, int, float)) else a for a in args)
+    return CallNode(DataType(getattr(result, "dtype", result) or "void"), target, values, Attrs.of(attrs))
 
 
 def ret(value: Any) -> PrimExpr:

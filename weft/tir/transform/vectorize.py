@@ -128,7 +128,9 @@ class Vectorizer:
         raise NoVector
 
     def store(self, s: BufferStore, mask: ir.PrimExpr | None) -> Stmt:
-        """Rewrite a store."""
+        """Rewrite a store. Elements that are vectors themselves are written one by one."""
+        if ir.DataType(s.buffer.dtype).lanes > 1:
+            raise NoVector
         index, value = self.expr(s.indices[0], mask), self.expr(s.value, mask)
         wide_index, wide_value = ir.DataType(index.dtype).lanes > 1, ir.DataType(value.dtype).lanes > 1
         if not wide_index:

@@ -1,0 +1,74 @@
+"""What error messages say of a function's arguments: its signature, and where the value of a dimension comes from.
+
+Both code generators that write entry points word their messages with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from weft.ir import CallIntrin, IntImm, PrimExpr, Var, as_int, rewrite, walk
+from weft.tir import Buffer, PrimFunc, Stmt
+
+__all__ = ["origins", "returns_value", "signature"]
+
+
+def signature(func: PrimFunc, name: str) -> str:
+    """The function as messages show it: ``add(a: Tensor([n, 4], float32), k: int32)``."""
+    buffers = dict(func.buffer_map)
+    return f"{name}({', '.join(_shown(p, buffers.get(p)) for p in func.params)})"
+
+
+def _shown(p: Var, buffer: Buffer | None) -> str:
+    if buffer is None:
+        return f"{p.name}: {p.dtype}"
+    dims = (str(d.value) if isinstance(d, IntImm) else _text(d, {}, typed=True) for d in buffer.shape)
+    return f"{buffer.name}: Tensor([{', '.join(dims)}], {buffer.dtype})"
+
+
+def returns_value(body: Stmt) -> bool:
+    """Whether a function returns a value, ``T.ret(x)``, besides what it writes into buffers."""
+    return any(isinstance(n, CallIntrin) and n.op.name == "tir.ret" for n in walk(body))
+
+
+def origins(func: PrimFunc) -> dict[tuple[int, str], str]:
+    """Say where the expected values of fields come from that are no constants.
+
+    Returns
+    -------
+    dict of (int, str) to str
+        By argument and field (``"shape[0]"``), another field or an expression of some: ``"A.shape[0] + 1"``. The field
+        in which a variable is first seen is not among them, as it gives the variable its value.
+    """
+    buffers = dict(func.buffer_map)
+    known = {p: p.name for p in func.params if p not in buffers}
+    asked: list[tuple[tuple[int, str], PrimExpr]] = []
+    for i, p in enumerate(func.params):
+        buffer = buffers.get(p)
+        for field, e in _fields(buffer) if buffer is not None else ():
+            if isinstance(e, Var) and e not in known:
+                known[e] = f"{p.name if buffer is None else buffer.name}.{field}"
+            elif as_int(e) is None:
+                asked.append(((i, field), e))
+    return {at: _text(e, known) for at, e in asked}
+
+
+def _fields(buffer: Buffer) -> Iterator[tuple[str, PrimExpr]]:
+    yield from ((f"shape[{d}]", e) for d, e in enumerate(buffer.shape))
+    yield from ((f"strides[{d}]", e) for d, e in enumerate(buffer.strides))
+
+
+def _text(e: PrimExpr, known: Mapping[Var, str], typed: bool = False) -> str:
+    """An expression in terms of fields, which are no names that the printer knows; constants with their types, or not.
+
+    The printer leaves the types of constants out, so that those stand for the others as variables.
+    """
+    if isinstance(e, Var):
+        return known.get(e, e.name)
+    texts = {v: known[v] for v in walk(e) if isinstance(v, Var) and v in known}
+    if typed:
+        texts |= {n: f"T.{n.dtype}({n.value})" for n in walk(e) if isinstance(n, IntImm) and n.dtype != "int32"}
+    stand_ins = {n: Var(f"stand_in_{i}", n.dtype) for i, n in enumerate(texts)}
+    shown = str(rewrite(e, lambda n: stand_ins.get(n)))
+    return re.sub(r"\bstand_in_(\d+)\b", lambda m: list(texts.values())[int(m[1])], shown)
