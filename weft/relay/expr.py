@@ -216,6 +216,9 @@ class Function(Operators, ir.BaseFunc):
                 force_setattr(self, f, tuple(getattr(self, f) or ()))
         if type(self.attrs) is not Attrs:
             force_setattr(self, "attrs", Attrs.of(self.attrs))
+        if any(type(v) is ir.IntImm for _, v in self.attrs.items):
+            plain = {k: v.value if type(v) is ir.IntImm else v for k, v in self.attrs.items}
+            force_setattr(self, "attrs", Attrs.of(plain))
 
     @staticmethod
     def global_var_class() -> type[GlobalVar]:
