@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import tvm_ffi
 
 from weft.ffi.function import PackedFunc, convert_argument, packed, wrap
@@ -37,10 +38,15 @@ def convert_func(function: Callable[..., Any]) -> PackedFunc:
 def convert(value: Any) -> Any:
     """Convert a Python value to what the runtime would hand back for it.
 
-    Callables become packed functions, lists and tuples arrays, dicts maps; numbers and strings stay what they are.
+    Callables become packed functions, lists and tuples arrays, dicts maps; numbers, strings and nodes of programs stay
+    what they are, and a list of nodes becomes a tuple.
     """
     if value is None or isinstance(value, (bool, int, float, str, bytes, PackedFunc)):
         return value
+    if isinstance(value, msgspec.Struct):
+        return value
+    if isinstance(value, (list, tuple)) and any(isinstance(v, msgspec.Struct) for v in value):
+        return tuple(map(convert, value))
     if callable(value) and not isinstance(value, tvm_ffi.core.CObject):
         return convert_func(value)
     return wrap(tvm_ffi.convert(convert_argument(value)))

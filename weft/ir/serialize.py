@@ -2,8 +2,9 @@
 
 Layout: ``{"weft_ir": version, "root": value, "nodes": [[class, {field: value}], ...], "tensors": [[dtype, shape,
 base64], ...]}``. A value is a JSON scalar, a list (a tuple), or an object with one key: ``n`` node number, ``t``
-tensor number, ``d`` data type, ``f`` non-finite float, ``e`` enumeration member, ``s`` span, ``m`` module. A reader
-accepts its own version only; fields that it lacks are an error, fields that are missing take their defaults.
+tensor number, ``d`` data type, ``f`` non-finite float, ``e`` enumeration member, ``k`` mapping, ``s`` span, ``m``
+module. A reader accepts its own version only; fields that it lacks are an error, fields that are missing take their
+defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from weft.error import InvalidArgument
 from weft.ir.dtype import DataType, numpy_dtype
 from weft.ir.expr import constant
 from weft.ir.module import IRModule
-from weft.ir.node import Attrs, Node, Span, saved_fields
+from weft.ir.node import Attrs, FrozenMap, Node, Span, saved_fields
 from weft.ir.scalar import Op
 
 __all__ = ["load_json", "save_json"]
@@ -55,8 +56,8 @@ class _Writer:
         stack: list[tuple[Any, bool]] = [(value, False)]
         while stack:
             v, ready = stack.pop()
-            if type(v) is tuple:
-                stack.extend((x, False) for x in reversed(v))
+            if type(v) in (tuple, FrozenMap):
+                stack.extend((x, False) for x in reversed(tuple(v)))
             elif _is_written(v) and id(v) not in self._numbers:
                 if ready:
                     self._add(v)
@@ -76,6 +77,8 @@ class _Writer:
         """Encode a value whose nodes are written."""
         if _is_written(v):
             return {"n": self._numbers[id(v)]}
+        if isinstance(v, FrozenMap):
+            return {"k": self.value(v.items())}
         if isinstance(v, (tuple, list)):
             return [self.value(x) for x in v]
         if v is None or isinstance(v, bool):
@@ -202,7 +205,8 @@ _DECODE: dict[str, Callable[[_Reader, Any], Any]] = {
     "d": lambda r, x: DataType(x),
     "f": lambda r, x: float(x),
     "e": lambda r, x: _class_named(x[0])(x[1]),
-    "s": lambda r, x: Span(*x),
+    "s": lambda r, x: Span(x[0], x[1], x[3], x[2], *x[4:]),  # written before Span took TVM's order
+    "k": lambda r, x: FrozenMap(r.value(x)),
     "m": lambda r, x: r.module(x),
 }
 

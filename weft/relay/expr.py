@@ -104,7 +104,16 @@ def binary(op: str, lhs: Any, rhs: Any) -> Call:
     return Call(Op.get(op), (as_expr(lhs, like), as_expr(rhs, like)))
 
 
-class Var(Operators, ir.ExprVar):
+class _VarMeta(type(ir.ExprVar)):
+    """Takes a variable's type under the name that TVM's programs use, too."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if "type_annotation" in kwargs:
+            kwargs["ty"] = kwargs.pop("type_annotation")
+        return super().__call__(*args, **kwargs)
+
+
+class Var(Operators, ir.ExprVar, metaclass=_VarMeta):  # type: ignore[misc]
     """A variable; identity is what distinguishes it, the name is a hint.
 
     Parameters
@@ -112,7 +121,7 @@ class Var(Operators, ir.ExprVar):
     name_hint : str
         The name.
     ty : Type, optional
-        Its type, where it is annotated.
+        Its type, where it is annotated; also ``type_annotation``.
     """
 
     __uncompared__ = ()
@@ -121,6 +130,11 @@ class Var(Operators, ir.ExprVar):
     def type_annotation(self) -> Type | None:
         """The annotated type."""
         return self.ty
+
+    @property
+    def vid(self) -> Var:
+        """What distinguishes it from other variables of the name: itself."""
+        return self
 
 
 class GlobalVar(Operators, ir.GlobalVar):

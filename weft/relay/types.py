@@ -53,6 +53,9 @@ class _Structural:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Type) and types_equal(self, other)
 
+    def __ne__(self, other: object) -> bool:  # else that of the nodes, which compares identity
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(_shallow(self))
 
