@@ -8,6 +8,7 @@ import sys
 
 from weft._aliases import names_of
 from weft.ir.ambient import Ambient, CallersPool
+from weft.ir.any_dim import Any as AnyDim
 from weft.ir.arithmetic import *  # noqa: F403
 from weft.ir.arithmetic import __all__ as _constructors
 from weft.ir.deep import DeepPool, with_deep_stack
@@ -82,8 +83,9 @@ from weft.ir.walk import CHILD_FIELDS, children, post_order, rebuild, rewrite, s
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
-    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool", "ConfigOption",
-    "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch", "DummyGlobalInfo", "DumpPrograms",
+    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyDim", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool",
+    "ConfigOption", "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch", "DummyGlobalInfo",
+    "DumpPrograms",
     "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
     "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue", "PrintIR",
     "Sequential", "ShapeExpr", "ShapeType", "Span", "SubclassTable", "TensorType", "TimePasses", "Tuple",

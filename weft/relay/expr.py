@@ -230,8 +230,8 @@ class Function(Operators, ir.BaseFunc):
                 force_setattr(self, f, tuple(getattr(self, f) or ()))
         if type(self.attrs) is not Attrs:
             force_setattr(self, "attrs", Attrs.of(self.attrs))
-        if any(type(v) is ir.IntImm for _, v in self.attrs.items):
-            plain = {k: v.value if type(v) is ir.IntImm else v for k, v in self.attrs.items}
+        if any(_is_plain(v) for _, v in self.attrs.items):
+            plain = {k: v.value if _is_plain(v) else v for k, v in self.attrs.items}
             force_setattr(self, "attrs", Attrs.of(plain))
 
     @staticmethod
@@ -244,6 +244,11 @@ class Function(Operators, ir.BaseFunc):
         return FuncType(
             tuple(p.ty or IncompleteType() for p in self.params), self.ret_type or IncompleteType(), self.type_params
         )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an attribute is a number written as a node: ``with_attr("Primitive", IntImm("int32", 1))``."""
+    return type(value) is ir.IntImm and value.dtype == "int32"
 
 
 class TupleWrapper:
