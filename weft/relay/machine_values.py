@@ -28,7 +28,7 @@ def to_machine(value: Any, ty: Type | None) -> Any:
     """
     if type(value) is not TupleValue and type(value).__module__ == ADT.__module__:  # the machine's own
         return value
-    return _built(inward(value, ty, shapes=False), _fields_of, _machine_value)
+    return _built(inward(value, ty), _fields_of, _machine_value)
 
 
 def from_machine(value: Any, ty: Type | None, mod: IRModule, call: Callable[..., Any]) -> Any:

@@ -128,7 +128,7 @@ class Closure:
         return f"Closure({self.name}, {len(self.func.params)} parameters)"
 
 
-def inward(value: Any, ty: Type | None = None, shapes: bool = True) -> Any:
+def inward(value: Any, ty: Type | None = None) -> Any:
     """Turn what a caller gives into a value of the interpreter.
 
     Parameters
@@ -137,8 +137,6 @@ def inward(value: Any, ty: Type | None = None, shapes: bool = True) -> Any:
         A tensor, array, number, tuple or list of such, or a value that a program returned.
     ty : Type, optional
         What is wanted: a number takes its data type (int32, float32 and bool without), arrays must have it.
-    shapes : bool
-        Whether dimensions are compared here, and not by the kernels that read the tensor.
 
     Raises
     ------
@@ -155,7 +153,7 @@ def inward(value: Any, ty: Type | None = None, shapes: bool = True) -> Any:
         made = value.numpy()
     elif isinstance(value, (tuple, list)):
         fields = ty.fields if isinstance(ty, TupleType) and len(ty.fields) == len(value) else (None,) * len(value)
-        made = tuple(inward(v, t, shapes) for v, t in zip(value, fields, strict=True))
+        made = tuple(map(inward, value, fields))
     elif isinstance(value, (ConstructorValue, RefValue, Closure, Constructor)):
         made = value
     elif hasattr(value, "__dlpack__"):
@@ -164,7 +162,7 @@ def inward(value: Any, ty: Type | None = None, shapes: bool = True) -> Any:
         raise InvalidArgument(
             "this is no value of a Relay program", expected=str(ty or "a tensor, tuple or data type"), found=repr(value)
         )
-    return made if ty is None else _checked(made, ty, shapes)
+    return made if ty is None else _checked(made, ty)
 
 
 def outward(value: Any) -> Any:
@@ -198,7 +196,7 @@ _KINDS: dict[type, Any] = {
 }
 
 
-def _checked(value: Any, ty: Type, shapes: bool) -> Any:
+def _checked(value: Any, ty: Type) -> Any:
     """Return a value that must be of a type, as far as that shows at its surface."""
     if not isinstance(value, _KINDS.get(type(ty), object)):
         raise InvalidArgument("a value is of another type", expected=str(ty), found=_describe(value))
@@ -206,9 +204,7 @@ def _checked(value: Any, ty: Type, shapes: bool) -> Any:
         if value.dtype != numpy_dtype(ty.dtype):
             raise DTypeMismatch("a tensor has another data type", expected=ty.dtype, found=str(value.dtype))
         dims = [as_int(d) for d in ty.shape or ()]
-        if shapes and (
-            value.ndim != len(dims) or any(d is not None and d != n for d, n in zip(dims, value.shape, strict=True))
-        ):
+        if value.ndim != len(dims) or any(d is not None and d != n for d, n in zip(dims, value.shape, strict=True)):
             raise ShapeMismatch("a tensor has another shape", expected=str(ty), found=str(tuple(value.shape)))
     elif isinstance(ty, TupleType) and len(value) != len(ty.fields):
         raise InvalidArgument("a tuple has other fields", expected=str(ty), found=f"{len(value)} fields")
