@@ -300,6 +300,8 @@ def make_node(type_key: str, **fields: Any) -> Node:
         ``"module.Class"`` or TVM's key, whose last part names the class (``"ir.IntImm"``).
     """
     short = type_key.rsplit(".", 1)[-1]
+    if short.endswith("Attrs"):  # of operators: here all have one class
+        return Attrs.of(fields)
     for name, cls in _BY_NAME.items():
         if name == type_key or name.rsplit(".", 1)[-1] == short:
             return cls(**fields)

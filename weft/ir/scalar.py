@@ -48,6 +48,12 @@ class Op(Node):
         """Forget what was registered for an attribute."""
         reset_op_attr(self.name, attr_name)
 
+    @property
+    def num_inputs(self) -> int:
+        """How many inputs it takes; -1 where nobody said."""
+        found = op_attr(self.name, "num_inputs")
+        return -1 if found is None else int(found)
+
     def has_attr(self, attr_name: str) -> bool:
         """Whether something was registered for an attribute."""
         return op_attr(self.name, attr_name) is not None

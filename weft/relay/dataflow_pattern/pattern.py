@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.ir import Op, as_shape
+from weft.ir import Attrs, Op, as_shape
 
 __all__ = [
     "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern", "DominatorPattern",
@@ -217,7 +217,7 @@ class AttrPattern(_Restricted):
 
     def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any]) -> None:
         super().__init__(pattern)
-        self.attrs = dict(attrs)
+        self.attrs = dict(attrs.items if isinstance(attrs, Attrs) else attrs)
 
 
 class DominatorPattern(DFPattern):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from weft.error import InvalidArgument
 from weft.ir import IRModule, Op, structural_equal
 from weft.ir.deep import with_deep_stack
@@ -46,7 +48,7 @@ class _Grouper:
 
     def __init__(self, pattern: DFPattern, root: Any) -> None:
         self.pattern = pattern
-        self.patterns = [node.expr for node in Graph(pattern, DFPattern.parts).order]
+        self.patterns = [node.expr for node in Graph(pattern, lambda p: p.parts()).order]
         self.matcher = Matcher(root)
         self.groups: dict[Any, _Group] = {}  # by root
         self._member: set[Any] = set()
@@ -137,7 +139,9 @@ class _Extracted:
 
 def _untyped(made: Any) -> Any:
     """Drop what inference found for an expression whose parts are variables without types now."""
-    return made.replace(ty=None) if getattr(made, "ty", None) is not None and not isinstance(made, Var) else made
+    return (
+        structs.replace(made, ty=None) if getattr(made, "ty", None) is not None and not isinstance(made, Var) else made
+    )
 
 
 def _label(expr: Any) -> str:

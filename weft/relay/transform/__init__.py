@@ -23,6 +23,7 @@ from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.memory_plan import MemoryPlan
+from weft.relay.transform.merge_composite import merge_composite
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
@@ -47,6 +48,7 @@ FoldConstant = fold_constant
 EliminateCommonSubexpr = eliminate_common_subexpr
 EtaExpand = eta_expand
 InlinePrimitives = inline_primitives
+MergeComposite = merge_composite
 PartialEvaluate = partial_evaluate
 FuseOps = fuse_ops
 AnnotateSpans = annotate_spans
