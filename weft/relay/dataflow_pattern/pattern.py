@@ -215,9 +215,9 @@ class ShapePattern(_Restricted):
 class AttrPattern(_Restricted):
     """What a pattern matches, with attributes."""
 
-    def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any]) -> None:
+    def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any] | Attrs) -> None:
         super().__init__(pattern)
-        self.attrs = dict(attrs.items if isinstance(attrs, Attrs) else attrs)
+        self.attrs: dict[str, Any] = dict(attrs.items) if isinstance(attrs, Attrs) else dict(attrs)
 
 
 class DominatorPattern(DFPattern):

@@ -32,6 +32,7 @@ from weft.relay.transform.simplify_inference import simplify_inference
 from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
 from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
+from weft.relay.transform.typed_pass import with_types
 
 ToANormalForm = to_a_normal_form
 ToANormalFormExpr = to_a_normal_form_expr
@@ -45,7 +46,7 @@ Inline = inline
 ToGraphNormalForm = to_graph_normal_form
 ToBasicBlockNormalForm = to_basic_block_normal_form
 FoldConstant = fold_constant
-EliminateCommonSubexpr = eliminate_common_subexpr
+EliminateCommonSubexpr = with_types(eliminate_common_subexpr)
 EtaExpand = eta_expand
 InlinePrimitives = inline_primitives
 MergeComposite = merge_composite

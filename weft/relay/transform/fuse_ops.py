@@ -85,13 +85,8 @@ class _Group:
         """Make the group's function and its call."""
         calls = [e for e in subexpressions(body) if isinstance(e, Call)]
         attrs: dict[str, Any] = {"Primitive": int(bool(calls))}
-        if (
-            calls
-            and all(renames_dimensions(c.op) for c in calls)
-            and all(  # type: ignore[arg-type]
-                isinstance(p.ty, TensorType) for p in self.params
-            )
-        ):
+        tensors = all(isinstance(p.ty, TensorType) for p in self.params)
+        if calls and tensors and all(isinstance(c.op, Op) and renames_dimensions(c.op) for c in calls):
             attrs["relay.reshape_only"] = 1
         return Call(Function(tuple(self.params), body, ty, (), Attrs.of(attrs)), tuple(self.args), span=span)
 
