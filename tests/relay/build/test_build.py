@@ -235,7 +235,7 @@ def test_wrong_arguments():
     func = relay.Function([x], x + x)
     with pytest.raises(InvalidArgument, match='Executor "vm" is not defined'):
         relay.build(func, executor="vm")
-    with pytest.raises(InvalidArgument, match="no runtime 'crt'"):
+    with pytest.raises(InvalidArgument, match='Runtime "crt" is not defined'):
         relay.build(func, runtime="crt")
     with pytest.raises(InvalidArgument, match="no function 'main'"):
         relay.build(weft.IRModule({"other": func}))
