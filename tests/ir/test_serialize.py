@@ -44,8 +44,8 @@ def test_scalars():
 
 
 def test_spans_and_dtypes_survive():
-    node = load_json(save_json(Var("x", ir.DataType("float32x4"), span=Span("model.py", 3, 4))))
-    assert node.span == Span("model.py", 3, 4)
+    node = load_json(save_json(Var("x", ir.DataType("float32x4"), span=Span("model.py", 3, 5, 4, 9))))
+    assert node.span == Span("model.py", 3, 5, 4, 9)
     assert node.dtype.lanes == 4
 
 

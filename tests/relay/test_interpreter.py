@@ -238,7 +238,7 @@ def test_match_of_nested_patterns():
 
 def test_a_match_without_a_clause_for_the_value_says_where():
     mod, cons, nil = lists()
-    span = ir.Span("program.rly", 3, 9, 3, 20)
+    span = ir.Span("program.rly", 3, 3, 9, 20)
     match = relay.Match(relay.Call(cons, (num(1), nil())), (relay.Clause(relay.PatternConstructor(nil), num(0)),),
                         complete=False, span=span)  # fmt: skip
     with pytest.raises(EvaluationError, match="no clause") as e:

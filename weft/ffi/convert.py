@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import msgspec
 import tvm_ffi
 
 from weft.ffi.function import PackedFunc, convert_argument, make_packed, packed, wrap
@@ -61,10 +62,15 @@ def _is_callback(value: Any) -> bool:
 def convert(value: Any) -> Any:
     """Convert a Python value to what the runtime would hand back for it.
 
-    Callables become packed functions, lists and tuples arrays, dicts maps; numbers and strings stay what they are.
+    Callables become packed functions, lists and tuples arrays, dicts maps; numbers, strings and nodes of programs stay
+    what they are, and a list of nodes becomes a tuple.
     """
     if value is None or isinstance(value, (bool, int, float, str, bytes, PackedFunc)):
         return value
+    if isinstance(value, msgspec.Struct):
+        return value
+    if isinstance(value, (list, tuple)) and any(isinstance(v, msgspec.Struct) for v in value):
+        return tuple(map(convert, value))
     if _is_callback(value):
         return convert_func(value)
     return wrap(tvm_ffi.convert(convert_argument(value)))

@@ -8,6 +8,7 @@ import sys
 
 from weft._aliases import names_of
 from weft.ir.ambient import Ambient, CallersPool
+from weft.ir.any_dim import Any as AnyDim
 from weft.ir.arithmetic import *  # noqa: F403
 from weft.ir.arithmetic import __all__ as _constructors
 from weft.ir.deep import DeepPool, with_deep_stack
@@ -48,6 +49,7 @@ from weft.ir.expr import Var as ExprVar
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
 from weft.ir.node import NO_ATTRS, Attrs, Node, Span, SubclassTable, make_node, own_name, set_printer
+from weft.ir.op_attrs import register_op_attr, reset_op_attr
 from weft.ir.pass_config import ConfigOption, config_options, near_names, register_config_option
 from weft.ir.passes import (
     Pass,
@@ -91,8 +93,8 @@ from weft.ir.walk import CHILD_FIELDS, children, post_order, rebuild, rewrite, s
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
-    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool", "ConfigOption",
-    "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch",
+    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyDim", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool",
+    "ConfigOption", "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch",
     "HandleType", "ScalableLanes", "own_name", "DummyGlobalInfo", "DumpPrograms",
     "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
     "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue", "PrintIR",
@@ -100,7 +102,8 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "TupleGetItem", "TupleType", "Type", "TypedExpr", "VDevice", "as_shape", "assert_structural_equal", "children",
     "compilation", "config_options", "constant", "dtype_of", "dumped", "fingerprint", "function_pass", "intrin_rule",
     "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify",
-    "passes_inside", "passes_named", "post_order", "prim_value", "rebuild", "register_config_option", "rewrite",
+    "passes_inside", "passes_named", "post_order", "prim_value", "rebuild", "register_config_option",
+    "register_op_attr", "reset_op_attr", "rewrite",
     "save_json", "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute",
     "tensor_type", "walk", "with_deep_stack", "with_lanes",
     *_scalar_names, *_constructors,

@@ -18,7 +18,7 @@ class IRModule:
 
     Passes treat modules as values: they return a new module (:meth:`with_functions`, :meth:`copy`) and leave their
     input as it was. The in-place methods (``mod["f"] = func``, :meth:`update_func`) exist for people who build
-    programs by hand.
+    programs by hand; a Relay expression that is no function becomes the body of one there.
 
     Parameters
     ----------
@@ -68,6 +68,8 @@ class IRModule:
         if not isinstance(func, BaseFunc) and hasattr(func, "constructors"):
             self.type_definitions[key] = func
             return
+        if not isinstance(func, BaseFunc) and hasattr(func, "in_function"):
+            func = func.in_function()
         name = key if isinstance(key, str) else key.name_hint
         old = self._by_name.get(name)
         var = key if not isinstance(key, str) else old if old is not None else func.global_var_class()(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
@@ -18,7 +18,8 @@ from msgspec.structs import force_setattr
 from tvm_ffi import Map
 
 __all__ = [
-    "Attrs", "NoField", "Node", "NodeMeta", "Span", "SubclassTable", "kinds", "make_node", "own_name", "saved_fields",
+    "Attrs", "FrozenMap", "NoField", "Node", "NodeMeta", "Span", "SubclassTable", "kinds", "make_node", "own_name",
+    "saved_fields",
 ]  # fmt: skip
 
 _BY_NAME: dict[str, type[Node]] = {}
@@ -34,11 +35,20 @@ class Span(msgspec.Struct, frozen=True):
 
     file: str = "<unknown>"
     line: int = 0
-    column: int = 0
     end_line: int = 0
+    column: int = 0
     end_column: int = 0
     origin: str | None = None
     check: tuple[str, str] | None = None
+
+    @property
+    def source_name(self) -> str:
+        """What the text is called, under TVM's name."""
+        return self.file
+
+    def same_as(self, other: Any) -> bool:
+        """Whether `other` is the same place."""
+        return self == other
 
     def __str__(self) -> str:
         return self.origin if self.origin is not None else f"{self.file}:{self.line}:{self.column}"
@@ -52,7 +62,7 @@ def _lists_to_tuples(fields: tuple[str, ...], bases: tuple[type, ...]) -> Any:
 
     def convert(self: Any) -> None:
         for f in fields:
-            if type(getattr(self, f)) is list:
+            if type(getattr(self, f)) is not tuple and isinstance(getattr(self, f), Sequence):
                 force_setattr(self, f, tuple(getattr(self, f)))
         if inherited is not None:
             inherited(self)
@@ -266,8 +276,26 @@ def _freeze(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):
-        return Attrs.of(value)
+        return Attrs.of(value) if all(isinstance(k, str) for k in value) else FrozenMap(value.items())
     return value
+
+
+class FrozenMap(tuple[tuple[Any, Any], ...]):
+    """A mapping whose keys are nodes, as the pairs that it is made of."""
+
+    __slots__ = ()
+
+    def items(self) -> tuple[tuple[Any, Any], ...]:
+        """Return the pairs."""
+        return tuple(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, (int, slice)):
+            return super().__getitem__(key)
+        for k, v in self:
+            if k is key or k == key:
+                return v
+        raise KeyError(key)
 
 
 def kinds(*bases: type) -> list[type]:
@@ -297,6 +325,8 @@ def make_node(type_key: str, **fields: Any) -> Node:
         Its fields. The type of a scalar may be given as ``ty``, and what follows from other fields is left out.
     """
     module, _, short = type_key.rpartition(".")
+    if short.endswith("Attrs"):  # of operators: here all have one class
+        return Attrs.of(fields)
     named = [(name, cls) for name, cls in _BY_NAME.items() if name.rsplit(".", 1)[-1] == short]
     if not named:
         return _make_saved(type_key, fields)

@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 from weft.error import InvalidArgument
 from weft.ir.dtype import DataType, ScalableLanes, dtype_of
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
+from weft.ir.op_attrs import op_attr, register_op_attr, reset_op_attr
 
 __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
@@ -40,6 +41,28 @@ class Op(Node):
         if op is None:
             op = _OPS[name] = Op(name)
         return op
+
+    def get_attr(self, attr_name: str) -> Any:
+        """Return what was registered for an attribute, or None."""
+        return op_attr(self.name, attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """Register an attribute; it replaces registrations of lower levels."""
+        register_op_attr(self.name, attr_name, value, plevel)
+
+    def reset_attr(self, attr_name: str) -> None:
+        """Forget what was registered for an attribute."""
+        reset_op_attr(self.name, attr_name)
+
+    @property
+    def num_inputs(self) -> int:
+        """How many inputs it takes; -1 where nobody said."""
+        found = op_attr(self.name, "num_inputs")
+        return -1 if found is None else int(found)
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether something was registered for an attribute."""
+        return op_attr(self.name, attr_name) is not None
 
 
 _OPS: dict[str, Op] = {}

@@ -2,9 +2,9 @@
 
 Layout: ``{"weft_ir": version, "root": value, "nodes": [[class, {field: value}], ...], "tensors": [[dtype, shape,
 base64], ...]}``. A value is a JSON scalar, a list (a tuple), or an object with one key: ``n`` node number, ``t``
-tensor number, ``d`` data type, ``k`` pairs of a mapping, ``f`` non-finite float, ``e`` enumeration member, ``s`` span,
-``m`` module. A reader accepts its own version only; fields that it lacks are an error, fields that are missing take
-their defaults.
+tensor number, ``d`` data type, ``k`` pairs of a mapping, ``p`` of one inside a node, ``f`` non-finite float, ``e``
+enumeration member, ``s`` span, ``m`` module. A reader accepts its own version only; fields that it lacks are an error,
+fields that are missing take their defaults.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from weft.ffi import Map
 from weft.ir.dtype import DataType, numpy_dtype
 from weft.ir.expr import constant
 from weft.ir.module import IRModule
-from weft.ir.node import Attrs, Node, Span, saved_fields
+from weft.ir.node import Attrs, FrozenMap, Node, Span, saved_fields
 from weft.ir.scalar import Op
 
 __all__ = ["load_json", "save_json"]
@@ -59,14 +59,14 @@ class _Writer:
             v, ready = stack.pop()
             if isinstance(v, (tuple, list)):
                 stack.extend((x, False) for x in reversed(v))
-            elif isinstance(v, Mapping):
-                stack.extend((x, False) for pair in v.items() for x in pair)
-            elif _is_written(v) and id(v) not in self._numbers:
-                if ready:
+            elif _is_written(v):
+                if ready and id(v) not in self._numbers:
                     self._add(v)
-                else:
+                elif id(v) not in self._numbers:
                     stack.append((v, True))
                     stack.extend((getattr(v, f), False) for f in reversed(_fields(type(v))))
+            elif isinstance(v, Mapping):
+                stack.extend((x, False) for pair in v.items() for x in pair)
         return self.value(value)
 
     def _add(self, node: Node) -> None:
@@ -82,6 +82,8 @@ class _Writer:
         """Encode a value whose nodes are written."""
         if _is_written(v):
             return {"n": self._numbers[id(v)]}
+        if isinstance(v, FrozenMap):
+            return {"p": self.value(v.items())}
         if isinstance(v, (tuple, list)):
             return [self.value(x) for x in v]
         if v is None or isinstance(v, bool):
@@ -210,7 +212,8 @@ _DECODE: dict[str, Callable[[_Reader, Any], Any]] = {
     "d": lambda r, x: DataType(x),
     "f": lambda r, x: float(x),
     "e": lambda r, x: _class_named(x[0])(x[1]),
-    "s": lambda r, x: Span(*x),
+    "s": lambda r, x: Span(x[0], x[1], x[3], x[2], *x[4:]),  # written before Span took TVM's order
+    "p": lambda r, x: FrozenMap(r.value(x)),
     "m": lambda r, x: r.module(x),
     "k": lambda r, x: Map({r.value(k): r.value(v) for k, v in x}),
 }

@@ -3,6 +3,8 @@
 Read in this order: ``types``, ``expr``, ``adt``, ``op/``, ``infer``, ``text/``, ``transform/``, ``vm/``.
 """
 
+import importlib
+
 from weft.relay.adt import (
     Clause,
     Constructor,
@@ -62,6 +64,7 @@ from weft.relay.bind import bind  # isort: skip
 from weft.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor  # isort: skip
 from weft.relay.scope_builder import ScopeBuilder  # isort: skip
 from weft.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor  # isort: skip
+from weft.relay import dataflow_pattern as dataflow_pattern  # isort: skip
 from weft.relay import vm as vm  # isort: skip - stands on the rest
 from weft.relay import backend as backend  # isort: skip
 from weft.relay.executor import create_executor  # isort: skip
@@ -69,4 +72,10 @@ from weft.relay import graph_evaluator as graph_evaluator  # isort: skip - the e
 from weft.relay.build_module import build, build_config, optimize  # isort: skip
 from weft.runtime import load_param_dict, save_param_dict  # isort: skip
 
-__getattr__, __dir__ = namespace("")  # constructors of operators: relay.add, relay.reshape
+_operator, __dir__ = namespace("")  # constructors of operators: relay.add, relay.reshape
+
+
+def __getattr__(name: str) -> object:
+    if name == "testing":
+        return importlib.import_module("weft.relay.testing")  # networks: only when asked for
+    return _operator(name)

@@ -104,7 +104,16 @@ def binary(op: str, lhs: Any, rhs: Any) -> Call:
     return Call(Op.get(op), (as_expr(lhs, like), as_expr(rhs, like)))
 
 
-class Var(Operators, ir.ExprVar):
+class _VarMeta(type(ir.ExprVar)):
+    """Takes a variable's type under the name that TVM's programs use, too."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if "type_annotation" in kwargs:
+            kwargs["ty"] = kwargs.pop("type_annotation")
+        return super().__call__(*args, **kwargs)
+
+
+class Var(Operators, ir.ExprVar, metaclass=_VarMeta):  # type: ignore[misc]
     """A variable; identity is what distinguishes it, the name is a hint.
 
     Parameters
@@ -112,7 +121,7 @@ class Var(Operators, ir.ExprVar):
     name_hint : str
         The name.
     ty : Type, optional
-        Its type, where it is annotated.
+        Its type, where it is annotated; also ``type_annotation``.
     """
 
     __uncompared__ = ()
@@ -121,6 +130,11 @@ class Var(Operators, ir.ExprVar):
     def type_annotation(self) -> Type | None:
         """The annotated type."""
         return self.ty
+
+    @property
+    def vid(self) -> Var:
+        """What distinguishes it from other variables of the name: itself."""
+        return self
 
 
 class GlobalVar(Operators, ir.GlobalVar):
@@ -216,6 +230,9 @@ class Function(Operators, ir.BaseFunc):
                 force_setattr(self, f, tuple(getattr(self, f) or ()))
         if type(self.attrs) is not Attrs:
             force_setattr(self, "attrs", Attrs.of(self.attrs))
+        if any(_is_plain(v) for _, v in self.attrs.items):
+            plain = {k: v.value if _is_plain(v) else v for k, v in self.attrs.items}
+            force_setattr(self, "attrs", Attrs.of(plain))
 
     @staticmethod
     def global_var_class() -> type[GlobalVar]:
@@ -227,6 +244,11 @@ class Function(Operators, ir.BaseFunc):
         return FuncType(
             tuple(p.ty or IncompleteType() for p in self.params), self.ret_type or IncompleteType(), self.type_params
         )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an attribute is a number written as a node: ``with_attr("Primitive", IntImm("int32", 1))``."""
+    return type(value) is ir.IntImm and value.dtype == "int32"
 
 
 class TupleWrapper:

@@ -13,7 +13,7 @@ from weft.relay.adt import Constructor, type_data
 from weft.relay.types import FuncType, TupleType, TypeCall
 from weft.relay.values import ConstructorValue, inward
 from weft.runtime import Tensor
-from weft.runtime.relay_vm import ADT
+from weft.runtime.relay_vm import ADT, TupleValue, tuple_object
 
 __all__ = ["from_machine", "to_machine"]
 
@@ -26,7 +26,7 @@ def to_machine(value: Any, ty: Type | None) -> Any:
     WeftError
         When the value is of another type, or is a function or cell, which the machine makes itself.
     """
-    if type(value).__module__ == ADT.__module__:  # the machine's own
+    if type(value) is not TupleValue and type(value).__module__ == ADT.__module__:  # the machine's own
         return value
     return _built(inward(value, ty), _fields_of, _machine_value)
 
@@ -106,7 +106,7 @@ class _Reader:
         """Return what callers get, given the same of the fields."""
         value, ty = typed
         if isinstance(value, tuple) or (isinstance(value, ADT) and value.tag == 0):
-            return tuple(fields)
+            return tuple_object(fields)
         if isinstance(value, ADT):
             return ConstructorValue.of(value.tag, tuple(map(_inner, fields)), self.constructor(value.tag, ty)[0])
         return self.closure(value, ty) if isinstance(ty, FuncType) else value

@@ -64,7 +64,7 @@ def _library(name: str, dtype: str = "float32") -> IRModule:
     if name not in texts:
         raise InvalidArgument(f"there is no standard text '{name}'", expected=" or ".join(texts))
     text = (_STD / name).read_text(encoding="utf-8")
-    base = None if name == "prelude.rly" else _library("prelude.rly")
+    base = None if name in ("core.rly", "prelude.rly") else _library("prelude.rly")
     if dtype != "float32":
         text = text.replace("float32", dtype)
     return infer_type(parse(text, name if dtype == "float32" else f"{name}[{dtype}]", base))

@@ -92,6 +92,7 @@ class RelaxBuilder:
         self.env: dict[ir.Expr, Any] = {}
         self.values = ShapeValues()
         self._n_dims = 0
+        self._wide: dict[ir.Var, ir.Var] = {}
 
     def fresh_dim(self) -> ir.Var:
         """Make a symbolic variable."""
@@ -100,9 +101,16 @@ class RelaxBuilder:
 
     def param(self, var: Any) -> ir.ExprVar:
         """Make the parameter that stands for a Relay variable."""
-        made = ir.ExprVar(self.bb.fresh_name(var.name_hint), relax_type(var.ty, self.fresh_dim))
+        ty = ir.rewrite(relax_type(var.ty, self.fresh_dim), lambda n: n, pre=self._wide_dim)
+        made = ir.ExprVar(self.bb.fresh_name(var.name_hint), ty)
         self.define(var, made)
         return made
+
+    def _wide_dim(self, node: Any) -> Any:
+        """Return the int64 variable that stands for a dimension's variable of another width."""
+        if not isinstance(node, ir.Var) or node.dtype == "int64":
+            return None
+        return self._wide.setdefault(node, ir.Var(node.name, "int64"))
 
     def define(self, expr: Any, value: Any) -> None:
         """Say what a Relay expression is."""

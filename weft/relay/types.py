@@ -8,29 +8,16 @@ from __future__ import annotations
 import typing
 from typing import ClassVar
 
-from weft.ir import Node, PrimExpr, Type, Var, VDevice, as_int, structural_equal
+from weft.ir import AnyDim as Any
+from weft.ir import Node, PrimExpr, Type, VDevice, as_int, structural_equal
 from weft.ir import TensorType as IRTensorType
 from weft.ir import TupleType as IRTupleType
-from weft.ir.structural import BIND, NAMED, NUMBERED, PLAIN
+from weft.ir.structural import BIND, NAMED, NUMBERED
 
 __all__ = [
     "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "TypeCall", "TypeKind",
     "TypeVar", "scalar_type", "type_parts", "types_equal", "unit_type",
 ]  # fmt: skip
-
-
-class Any(Var):
-    """A dimension that only run time knows: ``?`` in texts.
-
-    It is a scalar variable without a name: operators compute with it, but where it was met says nothing about other
-    places; each use of a type stands for dimensions of its own.
-    """
-
-    name: str = "?"
-    dtype: str = "int64"
-
-    __compared_as__ = PLAIN
-    __hash__ = object.__hash__
 
 
 class TypeKind:
@@ -52,6 +39,9 @@ class _Structural:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Type) and types_equal(self, other)
+
+    def __ne__(self, other: object) -> bool:  # else that of the nodes, which compares identity
+        return not self == other
 
     def __hash__(self) -> int:
         return hash(_shallow(self))

@@ -18,6 +18,7 @@ from weft.relay.adt import Constructor
 from weft.relay.expr import Constant, Function
 from weft.relay.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall
 from weft.runtime import Tensor, from_dlpack
+from weft.runtime.relay_vm import tuple_object
 
 __all__ = ["Closure", "ConstructorValue", "RefValue", "inward", "outward"]
 
@@ -165,11 +166,11 @@ def inward(value: Any, ty: Type | None = None) -> Any:
 
 
 def outward(value: Any) -> Any:
-    """Turn a value of the interpreter into what callers get: arrays become tensors."""
+    """Turn a value of the interpreter into what callers get: arrays become tensors, tuples those of the machine."""
     if isinstance(value, np.ndarray):
         return from_dlpack(value)
     if isinstance(value, tuple):
-        return tuple(map(outward, value))
+        return tuple_object([outward(v) for v in value])
     return value
 
 

@@ -230,13 +230,13 @@ class GraphModule:
             Inputs by name, set before.
         """
         timing: dict[str, Any] = dict(
-            number=number, repeat=repeat, min_repeat_ms=min_repeat_ms or 0, dev=as_device(device),
+            dev=as_device(device), number=number, repeat=repeat, min_repeat_ms=min_repeat_ms or 0,
             limit_zero_time_iterations=limit_zero_time_iterations, cooldown_interval_ms=cooldown_interval_ms,
             repeats_to_cooldown=repeats_to_cooldown,
         )  # fmt: skip
         if not end_to_end:
             self.set_input(**kwargs)
-            return time_function(self.module[func_name], [], **timing)
+            return self.module.time_evaluator(func_name, **timing)()
         host = Device("cpu")
 
         def whole() -> None:

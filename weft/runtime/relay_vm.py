@@ -18,10 +18,10 @@ from weft.runtime.profiler import Profiler, Report
 from weft.runtime.relay_executable import Executable, VMFunction
 from weft.runtime.relay_instruction import Instruction
 from weft.runtime.tensor import Tensor, tensor
-from weft.runtime.timing import BenchmarkResult, time_function
+from weft.runtime.timing import BenchmarkResult
 from weft.runtime.vm import arguments_in_order, machine_devices
 
-__all__ = ["ADT", "Executable", "Instruction", "Ref", "VMFunction", "VirtualMachine", "tuple_object"]
+__all__ = ["ADT", "Executable", "Instruction", "Ref", "TupleValue", "VMFunction", "VirtualMachine", "tuple_object"]
 
 _create = tvm_ffi.get_global_func("weft.relay_vm_create")
 _invoke = tvm_ffi.get_global_func("weft.relay_vm_invoke")
@@ -37,8 +37,15 @@ _adt_field = tvm_ffi.get_global_func("weft.relay_adt_field")
 _ref_value = tvm_ffi.get_global_func("weft.relay_ref_value")
 
 
+class _ADTMeta(type(tvm_ffi.Object)):
+    """Programs ask ``isinstance(result, ADT)`` of tuples, too."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return type(instance) is TupleValue or super().__instancecheck__(instance)
+
+
 @tvm_ffi.register_object("weft.ADT", init=False)
-class ADT(tvm_ffi.Object):
+class ADT(tvm_ffi.Object, metaclass=_ADTMeta):
     """A value of an algebraic data type: a constructor's tag and its fields.
 
     Parameters
@@ -88,9 +95,21 @@ class Ref(tvm_ffi.Object):
         return f"Ref({self.value!r})"
 
 
-def tuple_object(fields: Sequence[Any] = ()) -> ADT:
-    """Make a tuple as the machine makes them: a data type's value with tag 0."""
-    return ADT(0, fields)
+class TupleValue(tuple[Any, ...]):
+    """A tuple as executors return it: Python's, which also is an :class:`ADT` with tag 0."""
+
+    __slots__ = ()
+    tag = 0
+
+    @property
+    def fields(self) -> list[Any]:
+        """Its fields."""
+        return list(self)
+
+
+def tuple_object(fields: Sequence[Any] = ()) -> TupleValue:
+    """Make a tuple as executors return and take them; its fields stay the objects that they are."""
+    return TupleValue(fields)
 
 
 def _argument(value: Any) -> Any:
@@ -280,8 +299,9 @@ class VirtualMachine:
         values = self._arguments(func_name, args, kwargs)
         if not end_to_end and self.devices[0].device_type != Device.kDLCPU:
             values = [tensor(Tensor(v), self.devices[0]) if isinstance(v, tvm_ffi.Tensor) else v for v in values]
-        return time_function(
-            self[func_name], values, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms or 0,
-            limit_zero_time_iterations=limit_zero_time_iterations, cooldown_interval_ms=cooldown_interval_ms,
-            repeats_to_cooldown=repeats_to_cooldown, dev=None if device is None else as_device(device),
+        timer = self.module.time_evaluator(
+            func_name, None if device is None else as_device(device), number=number, repeat=repeat,
+            min_repeat_ms=min_repeat_ms or 0, limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
         )  # fmt: skip
+        return timer(*values)

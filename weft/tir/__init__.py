@@ -8,6 +8,7 @@ import importlib
 
 from weft._aliases import names_of
 from weft.ir import *  # noqa: F403 - TIR's scalar language is ir's
+from weft.ir import AnyDim as Any
 from weft.ir import CallIntrin as Call
 from weft.ir import abs_ as abs
 from weft.ir import all_of as all

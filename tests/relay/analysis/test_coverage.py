@@ -125,7 +125,7 @@ def test_what_is_listed_is_what_is_missed(patterns):
 
 
 def test_warning_names_the_constructor_and_the_place():
-    m = match(pattern(CONS, ANY, ANY), span=Span("net.rly", 3, 5))
+    m = match(pattern(CONS, ANY, ANY), span=Span("net.rly", 3, column=5))
     with pytest.warns(UnmatchedWarning, match=r"does not cover `Nil`\n  --> net.rly:3:5") as caught:
         warn_unmatched([m], MOD)
     assert (caught[0].filename, caught[0].lineno) == ("net.rly", 3)

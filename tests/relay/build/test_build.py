@@ -233,9 +233,9 @@ def test_what_needs_the_virtual_machine_is_named_with_its_place(text, message, l
 def test_wrong_arguments():
     x = relay.var("x", shape=(2,))
     func = relay.Function([x], x + x)
-    with pytest.raises(InvalidArgument, match="no executor 'vm'"):
+    with pytest.raises(InvalidArgument, match='Executor "vm" is not defined'):
         relay.build(func, executor="vm")
-    with pytest.raises(InvalidArgument, match="no runtime 'crt'"):
+    with pytest.raises(InvalidArgument, match='Runtime "crt" is not defined'):
         relay.build(func, runtime="crt")
     with pytest.raises(InvalidArgument, match="no function 'main'"):
         relay.build(weft.IRModule({"other": func}))

@@ -28,7 +28,7 @@ def test_unbound_variable():
 
 
 def test_unknown_operator():
-    call = relay.Call(ir.Op.get("nn.densely"), (relay.const(1),), span=Span("net", 3, 7))
+    call = relay.Call(ir.Op.get("nn.densely"), (relay.const(1),), span=Span("net", 3, column=7))
     fails(call, "nn.densely", "--> net:3:7")
 
 
@@ -37,7 +37,7 @@ def test_operator_that_is_a_value():
 
 
 def test_attribute_of_an_operator():
-    call = relay.Call(ir.Op.get("exp"), (relay.const(1.0),), {"axis": 1}, span=Span("net", 3, 7))
+    call = relay.Call(ir.Op.get("exp"), (relay.const(1.0),), {"axis": 1}, span=Span("net", 3, column=7))
     fails(call, "'exp' has no attribute 'axis'", "--> net:3:7")
 
 

@@ -40,9 +40,10 @@ def test_lets():
 
 
 def test_scopes():
-    x, c, a, b = relay.var("x", CELL), relay.var("c", "bool"), relay.var("a"), relay.var("b")
+    x, c, a, b = relay.var("x", CELL), relay.var("c", "bool"), relay.var("a", CELL), relay.var("b", CELL)
     beside = relay.If(c, x + x, (x + x) * x)
-    assert merge(beside, x, c) is beside
+    merged = merge(beside, x, c)
+    assert calls(merged) == calls(beside) == 3 and merged.ty == CELL
     around = relay.Tuple([x + x, beside])
     assert calls(merge(around, x, c)) == 2
     within = lets([(a, x + x)], relay.If(c, lets([(b, x + x)], b * b), a))

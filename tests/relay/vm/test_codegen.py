@@ -125,7 +125,7 @@ def test_shared_clause_has_one_body():
 def test_missing_case_names_constructor_and_place():
     xs, a = Var("xs", INTS), Var("a", I64)
     match = Match(
-        xs, clauses((cons(PatternVar(a), cons(WILD, WILD)), a)), complete=False, span=ir.Span("list.rly", 4, 7)
+        xs, clauses((cons(PatternVar(a), cons(WILD, WILD)), a)), complete=False, span=ir.Span("list.rly", 4, column=7)
     )
     vm = VirtualMachine(relay.vm.compile(module({"main": Function([xs], match)})), "cpu")
     nil = ADT(2, [])

@@ -167,11 +167,11 @@ def test_kernels_of_other_kinds_of_devices():
     }""")
     cuda = weft.target.Target("cuda -arch=sm_90", host="llvm")
     lowered, _ = relay.vm.VMCompiler().optimize(mod, {"cpu": "llvm", "cuda": cuda})
-    assert "@exp_device_1," in str(lowered["main"]) and "@add," in str(lowered["main"])
+    assert "@fused_exp_device_1," in str(lowered["main"]) and "@fused_add," in str(lowered["main"])
     assert "src_device=0, dst_device=1" in str(lowered["main"]) and "src_device=1, dst_device=0" in str(lowered["main"])
     alone, _ = relay.vm.VMCompiler().optimize(text("def @main(%x: Tensor[(?), float32]) { exp(%x) }"), cuda)
     main = str(alone["main"])
-    assert "@shape_func_device_1," in main and "@exp," in main
+    assert "@shape_func_device_1," in main and "@fused_exp," in main
     assert main.count("device_index=1") == 1, "the machine adds a CPU, where shapes are"
     with pytest.raises(WeftError, match="made for CPUs only"):
         relay.vm.compile(mod, {"cpu": "llvm", "cuda": cuda})

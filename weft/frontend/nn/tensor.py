@@ -67,7 +67,7 @@ def _span(code: CodeType, offset: int) -> ir.Span | None:
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None))
     if line is None:
         return None
-    return ir.Span(code.co_filename, line, (column or 0) + 1, end_line or line, (end_column or 0) + 1)
+    return ir.Span(code.co_filename, line, end_line or line, (column or 0) + 1, (end_column or 0) + 1)
 
 
 def emit(expr: Any, name: str) -> ir.Expr:

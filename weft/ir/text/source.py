@@ -29,7 +29,7 @@ class Source:
             self.tree = ast.parse(text, file)
         except SyntaxError as e:
             line, column = e.lineno or 1, e.offset or 1
-            span = Span(file, line, column, e.end_lineno or line, e.end_offset or column + 1)
+            span = Span(file, line, e.end_lineno or line, column, e.end_offset or column + 1)
             raise ParseError(f"invalid syntax: {e.msg}", where=span) from None
         except (RecursionError, MemoryError):  # as Python's parser says that the text nests deeper than it follows
             raise ParseError("the text nests too deep", where=file, help="give names to parts of it") from None
@@ -40,7 +40,7 @@ class Source:
         """Return the place of an AST node; columns count characters from 1."""
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         end_line, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", column)
-        return Span(self.file, line, self._column(line, column), end_line, self._column(end_line, end_column))
+        return Span(self.file, line, end_line, self._column(line, column), self._column(end_line, end_column))
 
     def _column(self, line: int, offset: int) -> int:
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""

@@ -56,12 +56,8 @@ declare("cast_like", "data dtype_like",
         doc="Convert the elements to the data type of another tensor.")  # fmt: skip
 
 
-def _copy(data: ir.Expr) -> ir.Expr:
-    dtype_of(data)  # it is a tensor
-    return data
-
-
-declare("copy", "data", expand=_copy, doc="The tensor itself.")
+declare("copy", "data", expand=lambda data: shared("astype", data, dtype=dtype_of(data)),
+        doc="The same elements in memory of their own.")  # fmt: skip
 
 # --- limits and choices -----------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from weft.ir import Op
 from weft.relay.op import registry
+from weft.relay.op.pattern import OpPattern, register_pattern
 
-__all__ = ["get"]
+__all__ = ["OpPattern", "get", "register_pattern"]
 
 
 def get(name: str) -> Op:

@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError, UnsupportedOperator, WeftError
-from weft.ir import Attrs, DataType, Op, PrimExpr, Type, as_int, const
+from weft.ir import Attrs, DataType, Op, PrimExpr, Type, as_int, const, register_op_attr
 from weft.op import Input, get_op_def
 from weft.op.registry import make_call
 from weft.relay.expr import Call, as_expr
@@ -107,6 +107,7 @@ def declare(
         completes,
         doc,
     )
+    register_op_attr(name, "num_inputs", -1 if made.variadic else len(made.inputs))
     return made
 
 

@@ -21,6 +21,7 @@ from weft.relay.testing import (
     resnet_3d,
     squeezenet,
     synthetic,
+    temp_op_attr,
     vgg,
 )
 from weft.relay.testing.init import Initializer, Xavier, create_workload
@@ -30,7 +31,7 @@ from weft.relay.testing.run import rand, run_infer_type, run_opt_pass
 __all__ = [
     "Initializer", "Xavier", "count", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers",
     "lstm", "make_nat_expr", "make_nat_value", "mlp", "mobilenet", "nat", "rand", "resnet", "resnet_3d",
-    "run_infer_type", "run_opt_pass", "squeezenet", "synthetic", "vgg",
+    "run_infer_type", "run_opt_pass", "squeezenet", "synthetic", "temp_op_attr", "vgg",
 ]  # fmt: skip
 
 

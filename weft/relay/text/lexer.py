@@ -85,7 +85,7 @@ class Tokens:
     def span(self, start: int, end: int) -> Span:
         """Return the place of a range of characters."""
         line, end_line = bisect_right(self._lines, start), bisect_right(self._lines, max(start, end - 1))
-        return Span(self.file, line, start - self._lines[line - 1] + 1, end_line, end - self._lines[end_line - 1] + 1)
+        return Span(self.file, line, end_line, start - self._lines[line - 1] + 1, end - self._lines[end_line - 1] + 1)
 
     def fail(self, what: str, at: Token | None = None, **details: Any) -> NoReturn:
         """Raise an error at a token, by default at the one that is next."""

@@ -23,6 +23,7 @@ from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.memory_plan import MemoryPlan
+from weft.relay.transform.merge_composite import merge_composite
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
@@ -31,6 +32,7 @@ from weft.relay.transform.simplify_inference import simplify_inference
 from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
 from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
+from weft.relay.transform.typed_pass import with_types
 
 ToANormalForm = to_a_normal_form
 ToANormalFormExpr = to_a_normal_form_expr
@@ -44,9 +46,10 @@ Inline = inline
 ToGraphNormalForm = to_graph_normal_form
 ToBasicBlockNormalForm = to_basic_block_normal_form
 FoldConstant = fold_constant
-EliminateCommonSubexpr = eliminate_common_subexpr
+EliminateCommonSubexpr = with_types(eliminate_common_subexpr)
 EtaExpand = eta_expand
 InlinePrimitives = inline_primitives
+MergeComposite = merge_composite
 PartialEvaluate = partial_evaluate
 FuseOps = fuse_ops
 AnnotateSpans = annotate_spans

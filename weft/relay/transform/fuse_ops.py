@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from weft import ir
-from weft.ir import Attrs, IRModule, PassContext, Type, module_pass
+from weft.ir import Attrs, IRModule, Op, PassContext, TensorType, module_pass
 from weft.ir.deep import with_deep_stack
-from weft.relax.transform import fusion_groups
-from weft.relay.expr import Call, Function, Tuple, TupleGetItem, Var, let_chain
-from weft.relay.from_relax import Bindings
-from weft.relay.transform.nested import with_bodies
-from weft.relay.transform.regions import Region, is_operator
-from weft.relay.transform.runs import Runs
-from weft.relay.transform.to_a_normal_form import to_a_normal_form
-from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
-from weft.relay.types import FuncType
+from weft.relay.expr import Call, Function, Let, Tuple, TupleGetItem, Var
+from weft.relay.infer import infer_module
+from weft.relay.op.pattern import renames_dimensions
+from weft.relay.transform.fusion_graph import FusionGraph
+from weft.relay.transform.fusion_groups import FusionGroups
+from weft.relay.walk import map_parts, subexpressions
 
 __all__ = ["fuse_ops"]
 
 _MOST = 256
+_STOP = "annotation.stop_fusion"
 
 
 @module_pass(name="relay.FuseOps")
 def fuse_ops(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
-    """Make functions with attribute ``Primitive`` of operators, grouped as Relax's FuseOps groups them.
+    """Make functions with attribute ``Primitive`` of operators that one kernel can compute together.
 
     Requires
         Types are inferred; graphs or A-normal form.
     Ensures
-        Operators are called inside such functions, which are called where they stand. Graphs stay graphs.
+        Operators are called inside such functions, which are called where they stand.
+        Types are inferred.
         ``annotation.stop_fusion`` is gone: nothing was fused across it.
     Example
         Before::
@@ -56,106 +55,94 @@ def fuse_ops(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
     Source
         TVM's ``FuseOps``.
     """
-    level = PassContext.current().opt_level if fuse_opt_level < 0 else fuse_opt_level
-    most = int(PassContext.current().config.get("relay.FuseOps.max_depth", _MOST)) if level > 0 else 1
-    graphs = {v.name_hint for v, f in mod.items() if isinstance(f, Function) and not _has_lets(f)}
-    named: Any = to_a_normal_form(bind_constants=False)(mod)
-    runs = Runs(lambda region, outputs: _Fused(region, outputs, most).bindings, scalars=True)
-    fused = {v: with_deep_stack(lambda f=f: with_bodies(f, runs.body)) if isinstance(f, Function) else f
-             for v, f in named.items()}  # fmt: skip
-    out = mod.with_functions(fused)
-    unnamed: Any = to_graph_normal_form()(out)
-    return out.with_functions({v: unnamed[v] if v.name_hint in graphs else f for v, f in out.items()})
+    context = PassContext.current()
+    level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
+    most = int(context.config.get("relay.FuseOps.max_depth", _MOST))
+    linked = bool(context.config.get("relay.FuseOps.link_params", False))
+    typed = infer_module(mod)
+    fused = {v: with_deep_stack(lambda f=f: _Fused(f, level, most, linked).mutate(f)) if type(f) is Function else f
+             for v, f in typed.items()}  # fmt: skip
+    return infer_module(typed.with_functions(fused))
 
 
-def _has_lets(func: Function) -> bool:
-    return bool(let_chain(func.body)[0])
+class _Group:
+    """What a group's function takes: its parameters, and what it is called with."""
+
+    def __init__(self) -> None:
+        self.params: list[Var] = []
+        self.args: list[Any] = []
+
+    def param(self, arg: Any, ty: Any) -> Var:
+        """Return the parameter that stands for a value from outside."""
+        for p, a in zip(self.params, self.args, strict=True):
+            if a is arg:
+                return p
+        self.params.append(Var(f"p{len(self.params)}", ty))
+        self.args.append(arg)
+        return self.params[-1]
+
+    def call(self, body: Any, ty: Any, span: Any) -> Call:
+        """Make the group's function and its call."""
+        calls = [e for e in subexpressions(body) if isinstance(e, Call)]
+        attrs: dict[str, Any] = {"Primitive": int(bool(calls))}
+        tensors = all(isinstance(p.ty, TensorType) for p in self.params)
+        if calls and tensors and all(isinstance(c.op, Op) and renames_dimensions(c.op) for c in calls):
+            attrs["relay.reshape_only"] = 1
+        return Call(Function(tuple(self.params), body, ty, (), Attrs.of(attrs)), tuple(self.args), span=span)
 
 
 class _Fused:
-    """The bindings that a region becomes: a call of a function for each group, and what packs and unpacks tuples."""
+    """Rewrites one function by the groups of its expressions."""
 
-    def __init__(self, region: Region, outputs: list[Var], most: int) -> None:
-        self.region = region
-        self.values = dict(region.members)
-        self.group: dict[Var, int] = {}
-        self.bindings: Bindings = []
-        relax = region.bb.bindings()
-        index = {b.var: i for i, b in enumerate(relax)}
-        groups = fusion_groups(relax, set(region.leaves(outputs)), most)
-        root = {i: members[-1] for members in groups for i in members}
-        for v, value in region.members:
-            place = index.get(_first(region.env[v]))
-            self.group[v] = -1 - len(self.group) if place is None or not is_operator(value) else root[place]
-        region.abandon(GeneratorExit())
-        last = {self.group[v]: v for v, _ in region.members}
-        for v, value in region.members:
-            if not is_operator(value):
-                self.bindings.append((v, value))
-            elif last[self.group[v]] is v:
-                self.bindings.append((v, self._call(v, value)))
+    def __init__(self, func: Function, level: int, most: int, linked: bool) -> None:
+        graph = FusionGraph(func, linked)
+        groups = FusionGroups(graph, level, most)
+        self._root = {node.expr: graph.order[groups.root(node.index)].expr for node in graph.order}
+        self._groups: dict[Any, _Group] = {}
+        self._memo: dict[Any, Any] = {}
 
-    def _call(self, sink: Var, value: Any) -> Any:
-        """Make the function of the group that ends in `sink`, and its call; a group that is one already stays."""
-        if isinstance(value.op, Function):
-            return value
-        made = _Body(self, self.group[sink])
-        body = made.expr(sink)
-        ty = FuncType(tuple(cast(Type, p.ty) for p in made.params), body.ty)
-        func = Function(tuple(made.params), body, body.ty, (), Attrs.of(Primitive=1), ty=ty)
-        return Call(func, tuple(made.args), span=value.span, ty=value.ty)
-
-
-class _Body:
-    """The body of one group's function, as a graph over its parameters."""
-
-    def __init__(self, fused: _Fused, group: int) -> None:
-        self.fused, self.group = fused, group
-        self.params: list[Var] = []
-        self.args: list[Any] = []
-        self._made: dict[ir.Expr, Any] = {}
-
-    def expr(self, expr: Any) -> Any:
-        """Return what stands for an expression inside the function."""
-        found = self._made.get(expr)
-        if found is None:
-            found = self._made[expr] = self._expr(expr)
-        return found
+    def mutate(self, expr: Any) -> Any:
+        """Return what an expression becomes."""
+        chain: list[tuple[Let, Any]] = []
+        while (result := self._memo.get(expr)) is None:
+            if type(expr) is not Let:
+                result = self._memo[expr] = self._expr(expr)
+                break
+            chain.append((expr, self.mutate(expr.value)))
+            expr = expr.body
+        for let, value in reversed(chain):
+            same = value is let.value and result is let.body
+            result = self._memo[let] = let if same else Let(let.var, value, result, span=let.span)
+        return result
 
     def _expr(self, expr: Any) -> Any:
-        if isinstance(expr, ir.Constant):
-            return self._param(expr) if expr.data.shape else expr
-        if isinstance(expr, Tuple):
-            return Tuple(tuple(self.expr(f) for f in expr.fields), span=expr.span, ty=expr.ty)
-        if not isinstance(expr, Var):
+        if type(expr) is Function and expr.attrs.get("Primitive"):
             return expr
-        value = self.fused.values.get(expr)
-        if isinstance(value, Tuple) and any(self._inside(f) for f in value.fields):
-            return self.expr(value)
-        if isinstance(value, TupleGetItem) and self._inside(value.tuple_value):
-            return TupleGetItem(self.expr(value.tuple_value), value.index, span=value.span, ty=value.ty)
-        if not self._inside(expr):
-            return self._param(expr)
-        assert isinstance(value, Call)
-        return Call(value.op, tuple(self.expr(a) for a in value.args), value.attrs, span=value.span, ty=value.ty)
+        if type(expr) is Call and isinstance(expr.op, Op) and not expr.op.get_attr("TNonComputational"):
+            return self._operator(expr)
+        root = self._root.get(expr, expr)
+        if type(expr) is Tuple and root is not expr:
+            return Tuple(self._inside(expr.fields, root), span=expr.span)
+        if type(expr) is TupleGetItem and (root is not expr or self._root.get(expr.tuple_value) is root):
+            item = TupleGetItem(self._inside((expr.tuple_value,), root)[0], expr.index, span=expr.span)
+            return item if root is not expr else self._group(root).call(item, expr.ty, expr.span)
+        return map_parts(expr, self.mutate)
 
-    def _inside(self, expr: Any) -> bool:
-        """Whether the group computes a value, or a tuple or field of what it computes."""
-        if self.fused.group.get(expr) == self.group:
-            return True
-        value = self.fused.values.get(expr)
-        if isinstance(value, Tuple):
-            return any(self._inside(f) for f in value.fields)
-        return isinstance(value, TupleGetItem) and self._inside(value.tuple_value)
+    def _operator(self, call: Any) -> Any:
+        if call.op.name == _STOP:
+            return self.mutate(call.args[0])
+        root = self._root[call]
+        made = Call(call.op, self._inside(call.args, root), call.attrs, call.ty_args, span=call.span)
+        return made if root is not call else self._group(root).call(made, call.ty, call.span)
 
-    def _param(self, expr: Any) -> Var:
-        self.params.append(Var(f"p{len(self.params)}", expr.ty))
-        self.args.append(expr)
-        return self.params[-1]
+    def _inside(self, args: tuple[Any, ...], root: Any) -> tuple[ir.Expr, ...]:
+        """Return arguments as the function of a group sees them: those of other groups become its parameters."""
+        made = []
+        for arg in args:
+            new = self.mutate(arg)
+            inside = self._root.get(arg) is root
+            made.append(new if inside else self._group(root).param(new, arg.ty))
+        return tuple(made)
 
-
-def _first(value: Any) -> Any:
-    """The tensor by which the group of an operator with several results is known."""
-    while isinstance(value, ir.Tuple) and value.fields:
-        value = value.fields[0]
-    return value
+    def _group(self, root: Any) -> _Group:
+        return self._groups.setdefault(root, _Group())

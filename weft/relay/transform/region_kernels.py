@@ -50,7 +50,11 @@ class Kernels(KernelTable):
         """Return a region's bindings in the lowered form; of its variables, `outputs` are bound."""
         made = self.lower(region.finish(outputs))
         bindings, atoms = from_relax(
-            made.main, region.args, region.element_args, made.derived, lambda g: self.add(made.mod[g], g.name_hint)
+            made.main,
+            region.args,
+            region.element_args,
+            made.derived,
+            lambda g: self.add(made.mod[g], _primitive(g.name_hint)),
         )
         named = region.assembled(outputs, atoms)
         used = _used(bindings + named)
@@ -79,6 +83,11 @@ def _key(mod: IRModule) -> str:
 
     functions = [fingerprint(ir.rewrite(f, lambda n: n, pre=placeholder)) for _, f in mod.items()]
     return " ".join([*functions, *map(str, data)])
+
+
+def _primitive(name: str) -> str:
+    """Name a kernel as programs that list an executable's primitives know it."""
+    return name if name.startswith("fused_") else f"fused_{name}"
 
 
 def _used(bindings: Bindings) -> set[Var]:

@@ -6,12 +6,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import IRModule, module_pass
+from weft.error import WeftError
+from weft.ir import IRModule, Pass, Sequential, module_pass
 from weft.relay.expr import Function
 from weft.relay.infer import infer_module
 from weft.relay.transform.to_a_normal_form import is_primitive
 
-__all__ = ["typed_function_pass"]
+__all__ = ["typed_function_pass", "with_types"]
 
 
 def typed_function_pass(fn: Callable[[Function], Function]) -> Any:
@@ -25,3 +26,22 @@ def typed_function_pass(fn: Callable[[Function], Function]) -> Any:
         )
 
     return module_pass(over_module)
+
+
+def with_types(make: Callable[..., Pass]) -> Callable[..., Pass]:
+    """Make the face of a pass for programs, which find types on its result; inside of pipelines the pass is bare."""
+
+    @functools.wraps(make)
+    def typed(*args: Any, **kwargs: Any) -> Pass:
+        bare = make(*args, **kwargs)
+        return Sequential([bare, Pass("InferType", _inferred, 0, _inferred.__doc__)], name=bare.name)
+
+    return typed
+
+
+def _inferred(mod: IRModule) -> IRModule:
+    """Infer types, where the program has them: passes of any form take fragments, too."""
+    try:
+        return infer_module(mod)
+    except WeftError:
+        return mod

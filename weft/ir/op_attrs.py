@@ -1,0 +1,61 @@
+"""Attributes of operators by name: what passes and tuners look up, and what programs register or override."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.error import InvalidArgument
+
+__all__ = ["op_attr", "register_op_attr", "reset_op_attr"]
+
+_ATTRS: dict[str, dict[str, tuple[int, Any]]] = {}  # by operator, then key: the level it was registered at, the value
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | None:
+    """Set an attribute of an operator; as a decorator of the value where none is given.
+
+    Parameters
+    ----------
+    op_name : str
+        The operator's name.
+    attr_key : str
+        The attribute's name, such as ``"TOpPattern"``.
+    value : object, optional
+        Its value.
+    level : int
+        A registration replaces those of lower levels, and none of higher ones.
+
+    Raises
+    ------
+    InvalidArgument
+        When another value was registered at the same level.
+    """
+
+    def register(value: Any) -> Any:
+        attrs = _ATTRS.setdefault(op_name, {})
+        known = attrs.get(attr_key)
+        if known is not None and known[0] == level and known[1] is not value and known[1] != value:
+            raise InvalidArgument(
+                f"attribute '{attr_key}' of operator '{op_name}' is already registered at level {level}",
+                help="give another level, or reset the attribute",
+            )
+        if known is None or known[0] <= level:
+            attrs[attr_key] = (level, value)
+        return value
+
+    if value is None:
+        return register
+    register(value)
+    return None
+
+
+def op_attr(op_name: str, attr_key: str) -> Any:
+    """Return an attribute of an operator, or None."""
+    found = _ATTRS.get(op_name, {}).get(attr_key)
+    return None if found is None else found[1]
+
+
+def reset_op_attr(op_name: str, attr_key: str) -> None:
+    """Forget what was registered for an attribute of an operator."""
+    _ATTRS.get(op_name, {}).pop(attr_key, None)
