@@ -34,7 +34,7 @@ class Lane:
         if self.name == "weft":
             built = relax.build(mod, "llvm", relax_pipeline="zero", exec_mode=exec_mode)
         else:
-            mod = relax.transform.LegalizeOps()(mod)
+            mod = relax.transform.lower_ops()(mod)
             built = relax.build(mod, "llvm", relax_pipeline="default_build", exec_mode=exec_mode)
         return relax.VirtualMachine(built, self.tvm.cpu())
 

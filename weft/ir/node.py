@@ -168,6 +168,11 @@ def set_printer(printer: Any) -> None:
     _PRINTER[0] = printer
 
 
+def _own_name(key: str) -> str:
+    """The name of an attribute here: TVM's newer prefixes ``tirx.`` and ``s_tir.`` mean ``tir.``."""
+    return f"tir.{key.partition('.')[2]}" if key[:5] == "tirx." or key[:6] == "s_tir." else key
+
+
 class Attrs(Node):
     """Named attributes of a call, function or loop: an immutable mapping in insertion order.
 
@@ -182,18 +187,19 @@ class Attrs(Node):
         if isinstance(mapping, Attrs):
             mapping = dict(mapping.items)
         merged = {**(mapping or {}), **kwargs}
-        return Attrs(tuple((str(k), _freeze(v)) for k, v in merged.items())) if merged else NO_ATTRS
+        return Attrs(tuple((_own_name(str(k)), _freeze(v)) for k, v in merged.items())) if merged else NO_ATTRS
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of `key`, or `default`."""
         for k, v in self.items:
             if k == key:
                 return v
-        return default
+        return self.get(_own_name(key), default) if key != _own_name(key) else default
 
     def __getitem__(self, key: str) -> Any:
+        own = _own_name(key)
         for k, v in self.items:
-            if k == key:
+            if k == own:
                 return v
         raise KeyError(key)
 
@@ -204,7 +210,8 @@ class Attrs(Node):
         raise AttributeError(f"no attribute '{key}'; there are: {', '.join(k for k, _ in self.items) or 'none'}")
 
     def __contains__(self, key: object) -> bool:
-        return any(k == key for k, _ in self.items)
+        own = _own_name(key) if isinstance(key, str) else key
+        return any(k == own for k, _ in self.items)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -222,7 +229,8 @@ class Attrs(Node):
 
     def without(self, *names: str) -> Attrs:
         """Return a copy without some names."""
-        return Attrs(tuple((k, v) for k, v in self.items if k not in names))
+        own = tuple(_own_name(n) for n in names)
+        return Attrs(tuple((k, v) for k, v in self.items if k not in own))
 
 
 NO_ATTRS = Attrs(())

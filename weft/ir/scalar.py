@@ -6,6 +6,7 @@ expressions call; passes that know their operands may build the classes directly
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec.structs import force_setattr
@@ -18,7 +19,8 @@ __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
     "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
     "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "make_exprs",
+    "as_expr", "as_int", "const", "default_op_attr", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var",
+    "make_exprs", "op_attr", "register_op_attr",
 ]  # fmt: skip
 
 
@@ -35,8 +37,63 @@ class Op(Node):
             op = _OPS[name] = Op(name)
         return op
 
+    def get_attr(self, key: str) -> Any:
+        """Return an attribute that somebody registered, or its default; None where there is neither."""
+        own = op_attr(self.name, key)
+        default = _DEFAULT_ATTRS.get(key)
+        return own if own is not None or default is None else default(self)
+
+    def has_attr(self, key: str) -> bool:
+        """Whether the operator has an attribute."""
+        return self.get_attr(key) is not None
+
+    def set_attr(self, key: str, value: Any, plevel: int = 10) -> None:
+        """Register an attribute; a lower `plevel` than that of the present one changes nothing."""
+        levels = _ATTRS.setdefault(key, {})
+        if self.name not in levels or levels[self.name][1] <= plevel:
+            levels[self.name] = (value, plevel)
+
+    def reset_attr(self, key: str) -> None:
+        """Forget what was registered."""
+        _ATTRS.get(key, {}).pop(self.name, None)
+
 
 _OPS: dict[str, Op] = {}
+_ATTRS: dict[str, dict[str, tuple[Any, int]]] = {}
+_DEFAULT_ATTRS: dict[str, Callable[[Op], Any]] = {}
+
+
+def op_attr(name: str, key: str) -> Any:
+    """Return what users registered for an operator; None where they did not."""
+    return _ATTRS.get(key, {}).get(name, (None, 0))[0]
+
+
+def default_op_attr(key: str) -> Callable[[Callable[[Op], Any]], Callable[[Op], Any]]:
+    """Register ``fn(op) -> value or None``: what an attribute is where nobody registered another."""
+
+    def register(fn: Callable[[Op], Any]) -> Callable[[Op], Any]:
+        _DEFAULT_ATTRS[key] = fn
+        return fn
+
+    return register
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
+    """Register an attribute of an operator, such as ``FLegalize``; without `value`, a decorator.
+
+    Raises
+    ------
+    InvalidArgument
+        When `value` is None and the decorator gets none either.
+    """
+
+    def register(v: Any) -> Any:
+        if v is None:
+            raise InvalidArgument(f"{op_name}: the attribute '{attr_key}' has no value")
+        Op.get(op_name).set_attr(attr_key, v, level)
+        return v
+
+    return register if value is None else register(value)
 
 
 class PrimExpr(Node, abstract=True):

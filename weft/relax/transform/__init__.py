@@ -29,8 +29,9 @@ from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
 from weft.relax.transform.fuse_tir import fuse_tir
 from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
-from weft.relax.transform.legalize_ops import LegalizeOps, legalize_mutable, legalize_ops
+from weft.relax.transform.legalize_ops import LegalizeOps
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
+from weft.relax.transform.lower_ops import legalize_mutable, lower_ops
 from weft.relax.transform.merge_composite import merge_composite_functions
 from weft.relax.transform.mixed_precision import to_mixed_precision
 from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
