@@ -268,7 +268,8 @@ class BlockBuilder:
         known = self._funcs_by_fingerprint.get(key)
         if known is not None and known in self.module:
             return known
-        name = self.module.fresh_name(name_hint)
+        n = next(i for i in range(len(self.module) + 1) if f"{name_hint}{i or ''}" not in self.module)
+        name = f"{name_hint}{n or ''}"
         if "global_symbol" in func.attrs:
             func = func.with_attr("global_symbol", name)
         self.module[name] = func

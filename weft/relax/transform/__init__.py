@@ -25,6 +25,7 @@ from weft.relax.transform.fold_quantization import fold_quantization
 from weft.relax.transform.fresh_outputs import fresh_outputs
 from weft.relax.transform.fuse_attention import fuse_attention
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
+from weft.relax.transform.fuse_kernels import FuseOps
 from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
 from weft.relax.transform.fuse_tir import fuse_tir
 from weft.relax.transform.inline_private import inline_private_functions
@@ -68,7 +69,6 @@ FoldConstant = fold_constant
 FoldQuantization = fold_quantization
 FreshOutputs = fresh_outputs
 FuseAttention = fuse_attention
-FuseOps = fuse_ops
 FuseTIR = fuse_tir
 InlinePrivateFunctions = inline_private_functions
 KillAfterLastUse = kill_after_last_use

@@ -21,7 +21,7 @@ LegalizeFunc = Callable[[BlockBuilder, ir.Call], ir.Expr]
 _NAMES = {
     "astype": "cast", "collapse_sum_like": "collapse_sum", "collapse_sum_to": "collapse_sum", "concat": "concatenate",
     "flatten": "reshape", "full_like": "full", "gather_elements": "gather", "nn.leakyrelu": "leaky_relu",
-    "ones_like": "ones", "permute_dims": "transpose", "zeros_like": "zeros",
+    "ones_like": "ones", "clip": "tir_clip", "permute_dims": "transpose", "zeros_like": "zeros",
 }  # fmt: skip
 """What kernels are called where that is not the operator's own name."""
 
@@ -51,7 +51,8 @@ def legalized(bb: BlockBuilder, call: ir.Call) -> ir.Expr:
 def kernel_name(definition: OpDef) -> str:
     """Return what the kernels of an operator are called."""
     own = definition.name.rpartition(".")[2]
-    return _NAMES.get(definition.name, f"tir_{own}" if "unary" in definition.tags else own)
+    plain = "unary" in definition.tags and "." not in definition.name and own != "erf"
+    return _NAMES.get(definition.name, f"tir_{own}" if plain else own)
 
 
 def scalar_operands(args: tuple[ir.Expr, ...]) -> list[Any]:
