@@ -7,10 +7,10 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.relax.te_form import as_compared
 from weft.te import Tensor as TETensor
 from weft.te import compute, create_prim_func, placeholder
-from weft.tir import Block, Buffer, BufferLoad, For, LetStmt, PrimFunc
-from weft.tir.analysis.structure import replace_node
+from weft.tir import Buffer, For, LetStmt, PrimFunc
 
 __all__ = ["PrimFuncCall", "fresh_output", "prim_func_from_te", "undefined_vars"]
 
@@ -37,24 +37,11 @@ def prim_func_from_te(func: Callable[..., Any], args: Sequence[Any], kwargs: dic
     if extra:
         n = len(inputs.params)
         made = made.replace(params=(*made.params[:n], *extra, *made.params[n:]))
-    made = made.replace(body=ir.rewrite(made.body, _ascending)).without_attr("global_symbol")
+    made = made.replace(body=as_compared(made.body)).without_attr("global_symbol")
     outer = {v: k for k, v in inputs.vars.items()}
     types = [ir.tensor_type([ir.substitute(d, outer) for d in o.shape], o.dtype) for o in outs]
     scalars = [ir.prim_value(ir.substitute(v, outer)) for v in extra]
     return PrimFuncCall(made, [*inputs.exprs, *scalars], [inputs.placed(t) for t in types])
-
-
-def _ascending(node: ir.Node) -> ir.Node:
-    """Write comparisons in one direction, so that equal computations have equal text; reads are in that order."""
-    if isinstance(node, ir.GT):
-        return ir.LT(node.b, node.a)
-    if isinstance(node, ir.GE):
-        return ir.LE(node.b, node.a)
-    if isinstance(node, Block) and len(node.reads) > 1:
-        order = list(dict.fromkeys(n.buffer for n in ir.walk(node.body) if isinstance(n, BufferLoad)))
-        reads = tuple(sorted(node.reads, key=lambda r: order.index(r.buffer) if r.buffer in order else len(order)))
-        return node if reads == node.reads else replace_node(node, reads=reads)
-    return node
 
 
 def fresh_output(tensor: TETensor, inputs: list[Any]) -> TETensor:
