@@ -43,6 +43,7 @@ from weft.relax.transform.reshape_before_slice import reshape_before_slice
 from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
 from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.split_to_slices import split_to_slices
+from weft.relax.transform.static_plan import StaticPlanBlockMemory
 from weft.relax.transform.stream_outputs import stream_outputs
 from weft.relax.transform.to_non_dataflow import remove_purity_checking, to_non_dataflow
 from weft.relax.transform.topological_sort import topological_sort
@@ -88,7 +89,6 @@ ReshapeBeforeSlice = reshape_before_slice
 RewriteDataflowReshape = rewrite_dataflow_reshape
 ScheduleTIR = schedule_tir
 SplitToSlices = split_to_slices
-StaticPlanBlockMemory = plan_memory
 StreamOutputs = stream_outputs
 ToMixedPrecision = to_mixed_precision
 ToNonDataflow = to_non_dataflow
