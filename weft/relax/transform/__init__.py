@@ -21,6 +21,7 @@ from weft.relax.transform.decompose_ops import decompose_ops
 from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
+from weft.relax.transform.fold_kernels import FoldConstant
 from weft.relax.transform.fold_quantization import fold_quantization
 from weft.relax.transform.fresh_outputs import fresh_outputs
 from weft.relax.transform.fuse_attention import fuse_attention
@@ -66,7 +67,6 @@ DecomposeOpsForInference = decompose_ops
 EliminateCommonSubexpr = eliminate_common_subexpr
 ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
-FoldConstant = fold_constant
 FoldQuantization = fold_quantization
 FreshOutputs = fresh_outputs
 FuseAttention = fuse_attention
