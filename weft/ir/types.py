@@ -73,6 +73,8 @@ class TensorType(Type):
         if self.shape is not None and (self.ndim < 0 or not _canonical(self.shape)):
             force_setattr(self, "shape", as_shape(self.shape))
             force_setattr(self, "ndim", len(self.shape))
+        if self.ndim == 0 and self.shape is None:  # there is only one
+            force_setattr(self, "shape", ())
 
 
 class ShapeType(Type):

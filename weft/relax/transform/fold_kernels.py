@@ -10,6 +10,7 @@ from weft import ir
 from weft.error import WeftError
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, is_op
+from weft.relax.infer import function_type, type_of
 from weft.relax.rename import rename_vars
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.fold_constant import constant_value, evaluate
@@ -49,14 +50,19 @@ def _folded(func: ir.Function, mod: ir.IRModule, kernels: _Kernels) -> ir.Functi
         if not isinstance(value, ir.Call):
             return None
         new = rename_vars(value, known)
-        if new is not value:  # a shape that is known now says more of the result
+        if new is not binding.value:  # a shape that is known now says more of the result
             new = bb.normalize(ir.Call(new.op, new.args, new.attrs, new.ty_args, span=new.span), atom=False)
         result = _fold(new, bb, kernels) if _is_wanted(new) else None
         if isinstance(result, (ir.Constant, ir.ShapeExpr)):
             known[binding.var] = result
-        return result if result is not None else None if new is value else new
+        return result if result is not None else None if new is binding.value else new
 
-    return remove_all_unused(rewrite_bindings(func, mod, rule))
+    new = remove_all_unused(rewrite_bindings(func, mod, rule))
+    known_before = func.ret_ty is not None and ir.structural_equal(func.ret_ty, func.body.ty)
+    if new is func or not known_before:
+        return new
+    new = new.replace(ret_ty=type_of(new.body.body))  # a shape that is known now
+    return new.replace(ty=function_type(new))
 
 
 def _is_wanted(call: ir.Call) -> bool:
