@@ -29,6 +29,7 @@ from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern
 from weft.relax.transform.fuse_kernels import FuseOps
 from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
 from weft.relax.transform.fuse_tir import fuse_tir
+from weft.relax.transform.gradient import Gradient
 from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
 from weft.relax.transform.legalize_ops import LegalizeOps
