@@ -221,46 +221,41 @@ class _Checkpoints:
         self.values: dict[Any, Any] = {}
         self.bindings: list[Any] = []
         renamed: dict[Any, Any] = {}
-        inside: set[Any] = set()
+        again: set[Any] = set()  # what is computed again, and so what uses it, up to the end of its part
         for b in bindings:
             value = _renamed(b.value, renamed)
-            if is_op(value, "grad.start_checkpoint") or is_op(value, "grad.end_checkpoint"):
+            start, end = (is_op(value, f"grad.{n}_checkpoint") for n in ("start", "end"))
+            if start or end:
                 source = value.args[0]
-                escapes = not isinstance(b.var, DataflowVar) and isinstance(source, DataflowVar)
-                if escapes:
+                if not isinstance(b.var, DataflowVar) and isinstance(source, DataflowVar):
                     self.bindings.append(VarBinding(b.var, source, span=b.span))
                     self.kept[b.var] = b.var
                 else:
                     renamed[b.var] = source
-                if is_op(value, "grad.start_checkpoint"):
-                    inside.add(source)
-                else:
-                    inside.discard(source)
-                self.kept[source] = source
+                if start:
+                    again.add(b.var)
+                    self.kept[source] = source
                 continue
-            again = bool(_vars(value)) and any(v in inside for v in _vars(value))
-            if again:
-                inside.add(b.var)
+            if any(v in again for v in _vars(b.value)):
+                again.add(b.var)
             else:
                 self.kept[b.var] = b.var
             self.values[b.var] = value
-            same = value is b.value
-            self.bindings.append(b if same else VarBinding(b.var, value, span=b.span))
+            self.bindings.append(b if value is b.value else VarBinding(b.var, value, span=b.span))
 
     def again(self, b: Any) -> tuple[Any, ir.Call]:
         """Return the value of a binding and its call, over values that are there or are computed again."""
-        if b.var in self.kept and all(v in self.kept for v in _vars(b.value)):
-            return b.var, b.value
         call = _renamed(b.value, {v: self.value(v) for v in _vars(b.value)})
         if b.var not in self.kept:
             self.kept[b.var] = self.bb.emit(call, f"{b.var.name_hint}_cp")
-        return self.kept[b.var], self.bb.normalize(call, atom=False)  # type: ignore[return-value]
+        return self.kept[b.var], call
 
     def value(self, var: Any) -> Any:
         """Return a variable that is there, or compute it again."""
         if var not in self.kept and var in self.values:
             value = self.values[var]
-            self.kept[var] = self.bb.emit(_renamed(value, {v: self.value(v) for v in _vars(value)}), f"{var.name_hint}_cp")
+            again = _renamed(value, {v: self.value(v) for v in _vars(value)})
+            self.kept[var] = self.bb.emit(again, f"{var.name_hint}_cp")
         return self.kept.get(var, var)
 
 
