@@ -49,6 +49,7 @@ _LAZY: dict[str, str] = {
     "cpu": "weft.runtime",
     "cuda": "weft.runtime",
     "device": "weft.runtime",
+    "device_from_target": "weft.target",
     "get_global_func": "weft.ffi",
     "opencl": "weft.runtime",
     "register_func": "weft.ffi",

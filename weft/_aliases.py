@@ -26,6 +26,8 @@ MODULES = {
     "nd": "weft.runtime",
     "parser": "weft.relay.text",
     "relax.frontend": "weft.frontend",
+    "relax.op.base": "weft.relax.gradient_rules",
+    "relax.training.utils": "weft.relax.training",
     "relay.base": "weft.ir",
     "relay.op.algorithm": "weft.relay.op",
     "relay.op.tensor": "weft.relay.op",

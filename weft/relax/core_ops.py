@@ -16,7 +16,7 @@ from weft.error import InvalidArgument, TypeInferenceError
 __all__ = [
     "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
     "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir",
-    "call_tir_inplace", "const", "dynamic_strided_slice", "hint_on_device", "index_bounds", "invoke_closure",
+    "call_tir_inplace", "call_tir_with_grad", "const", "dynamic_strided_slice", "hint_on_device", "index_bounds", "invoke_closure",
     "invoke_pure_closure", "is_op", "make_closure", "null_value", "print_", "shape_of", "shape_to_tensor",
     "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
@@ -98,6 +98,15 @@ def call_tir_inplace(gvar: ir.GlobalVar, args: Any, inplace_indices: Any, out_ty
     indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
     call = call_tir(gvar, args, out_ty, tir_vars)
     return ir.Call(ir.Op.get("relax.call_tir_inplace"), call.args, ir.Attrs.of(inplace_indices=indices), call.ty_args)
+
+
+def call_tir_with_grad(
+    gvar: ir.GlobalVar, args: Any, out_ty: Any, te_grad_name: str, te_grad_kwargs: Any = None, tir_vars: Any = None
+) -> ir.Call:
+    """Call a TIR function that ``Gradient`` goes through by a registered te function, with further arguments."""
+    call = call_tir(gvar, args, out_ty, tir_vars)
+    attrs = ir.Attrs.of(te_grad_name=te_grad_name, te_grad_kwargs=dict(te_grad_kwargs or {}))
+    return ir.Call(ir.Op.get("relax.call_tir_with_grad"), call.args, attrs, call.ty_args)
 
 
 def call_dps_packed(func: Any, args: Any, out_ty: Any) -> ir.Call:
@@ -316,6 +325,7 @@ def storage_tensor(storage: ir.Expr, offset: Any, shape: Any, dtype: str) -> ir.
 
 @_core("call_tir")
 @_core("call_tir_inplace")
+@_core("call_tir_with_grad")
 @_core("call_dps_packed")
 @_core("call_pure_packed")
 @_core("call_inplace_packed")

@@ -14,10 +14,10 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, UnsupportedOperator
 from weft.op import make_call
 
-__all__ = ["gradient_of", "register_gradient"]
+__all__ = ["gradient_of", "register_gradient", "register_te_gradient", "te_gradient_of"]
 
 Gradient = Callable[[ir.ExprVar, ir.Call, ir.ExprVar, Any], list[ir.Expr]]
 
@@ -28,6 +28,30 @@ def register_gradient(op_name: str, fgradient: Gradient | None = None, level: in
 
 
 _RULES: dict[str, Gradient] = {}
+_TE_RULES: dict[str, Callable[..., Any]] = {}
+
+
+def register_te_gradient(te_grad_name: str, te_grad_func: Callable[..., Any] | None = None) -> Any:
+    """Say what flows back through kernels that are called with a name; without the function, a decorator.
+
+    The function takes the adjoint of the result and the operands as te tensors, and returns the operands' adjoints.
+    """
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        _TE_RULES[te_grad_name] = fn
+        return fn
+
+    return register if te_grad_func is None else register(te_grad_func)
+
+
+def te_gradient_of(call: Any, output_grad: Any, bb: Any) -> ir.Expr:
+    """Emit what flows back through a ``call_tir_with_grad``, by the function that is registered for it."""
+    name = call.attrs["te_grad_name"]
+    if name not in _TE_RULES:
+        raise UnsupportedOperator(f"no te gradient is called '{name}'", where=call.span, help="register_te_gradient")
+    options = dict(call.attrs["te_grad_kwargs"].items) if call.attrs.get("te_grad_kwargs") else {}
+    made = bb.call_te(_TE_RULES[name], output_grad, *call.args[1].fields, primfunc_name_hint=name, **options)
+    return bb.emit(made)
 
 
 @ir.default_op_attr("FPrimalGradient")

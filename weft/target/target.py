@@ -16,10 +16,11 @@ import llvmlite.binding as llvm
 from weft.error import InvalidArgument
 from weft.ir import Ambient
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
+from weft.runtime import Device
 from weft.target.cpu import BASELINE, host_features, known_host_features, model_features, with_implied, without
 from weft.target.kind import TargetKind, kind_named
 
-__all__ = ["Target", "option_text"]
+__all__ = ["Target", "device_from_target", "option_text"]
 
 
 class Target:
@@ -221,6 +222,12 @@ class Target:
 
 _NUMBERS = ("opt-level", "max_num_threads", "thread_warp_size")
 _FLAGS = ("system-lib",)
+
+
+def device_from_target(target: Any, index: int | None = None) -> Device:
+    """Return the device that a target, given as such or by its text, makes code for."""
+    made = target if isinstance(target, Target) else Target(target)
+    return Device(made.kind.name, index or 0)
 
 
 def _check_options(kind: TargetKind, attrs: Mapping[str, Any]) -> None:

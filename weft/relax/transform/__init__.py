@@ -17,6 +17,7 @@ from weft.relax.transform.concat_in_place import concat_in_place
 from weft.relax.transform.convert_layout import convert_layout
 from weft.relax.transform.convert_to_dataflow import convert_to_dataflow
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
+from weft.relax.transform.decompose_norm import DecomposeOpsForInference, DecomposeOpsForTraining
 from weft.relax.transform.decompose_ops import decompose_ops
 from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
@@ -65,7 +66,6 @@ ConcatInPlace = concat_in_place
 ConvertLayout = convert_layout
 ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination
-DecomposeOpsForInference = decompose_ops
 EliminateCommonSubexpr = eliminate_common_subexpr
 ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm

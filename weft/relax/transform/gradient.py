@@ -17,9 +17,10 @@ from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, VarBinding
-from weft.relax.gradient_rules import gradient_of
+from weft.relax.gradient_rules import te_gradient_of
 from weft.relax.infer import function_type, type_of
 from weft.relax.rename import copy_with_new_vars
+from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
 
 __all__ = ["Gradient"]
@@ -45,8 +46,9 @@ def Gradient(func_name: str, require_grads: Any = None, target_index: int = 0) -
         if not isinstance(func, ir.Function):
             raise InvalidArgument(f"the module has no Relax function '{func_name}'")
         places = _places(func, wanted)
-        new = _Adjoint(copy_with_new_vars(func), mod, places, target_index).function()
-        out = mod.copy()
+        state = _Adjoint(copy_with_new_vars(func), mod, places, target_index)
+        new, new_module = state.function(), state.bb.get()
+        out = mod.with_functions(new_module.functions).copy()
         name = f"{func_name}_adjoint"
         out[name] = new.with_attr("global_symbol", name)
         return out
@@ -118,7 +120,7 @@ class _Adjoint:
             result: Any = ir.Tuple((self.seq.body, ir.Tuple(tuple(outs))))
             body = self.bb.finish(scope, self.bb.normalize(result, atom=False))
         made = self.func.replace(body=body, ret_ty=body.ty)
-        made = _simplified(remove_all_unused(made.replace(ty=function_type(made))))
+        made = _plain_kernels(remove_all_unused(made.replace(ty=function_type(made))), self.bb.module)
         return made.replace(ty=function_type(made))
 
     def set(self, var: Any, value: ir.Expr) -> None:
@@ -140,10 +142,10 @@ class _Adjoint:
     def back_call(self, b: Any, call: ir.Call, g: Any) -> None:
         if not isinstance(call.op, ir.Op):
             raise UnsupportedOperator("Gradient goes through operators only", where=b.span, found=str(call.op))
-        rule = call.op.get_attr("FPrimalGradient") or gradient_of(call.op)
+        rule = call.op.get_attr("FPrimalGradient")
         var, again = self.forward.again(b)
         if is_op(call, "call_tir_with_grad"):
-            self.back_kernel(call, var, again, g)
+            self.back_kernel(call, again, g)
             return
         if rule is None:
             raise UnsupportedOperator(
@@ -154,12 +156,9 @@ class _Adjoint:
             if not is_op(partial, "grad.no_grad"):
                 self.update(operand, partial)
 
-    def back_kernel(self, call: Any, var: Any, again: Any, g: Any) -> None:
+    def back_kernel(self, call: Any, again: Any, g: Any) -> None:
         """Ask the registered te function of a kernel."""
-        found = _TE_GRADIENTS.get(call.attrs["te_grad_name"])
-        if found is None:
-            raise UnsupportedOperator(f"no te gradient is called '{call.attrs['te_grad_name']}'", where=call.span)
-        partials = found(var, again, g, self.bb)
+        partials: Any = te_gradient_of(again, g, self.bb)
         for i, operand in enumerate(call.args[1].fields):
             many = isinstance(partials.ty, ir.TupleType)
             self.update(operand, ir.TupleGetItem(partials, i) if many else partials)
@@ -285,8 +284,12 @@ def _renamed(expr: Any, renamed: dict[Any, Any]) -> Any:
     return expr
 
 
-_TE_GRADIENTS: dict[str, Any] = {}
+def _plain_kernels(func: ir.Function, mod: ir.IRModule) -> ir.Function:
+    """Call kernels without the note of their gradients."""
 
+    def rule(_binding: Any, value: Any, _bb: Any) -> ir.Expr | None:
+        if not is_op(value, "call_tir_with_grad"):
+            return None
+        return ir.Call(ir.Op.get("relax.call_tir"), value.args, ty_args=value.ty_args, span=value.span, ty=value.ty)
 
-def _simplified(func: ir.Function) -> ir.Function:
-    return func
+    return rewrite_bindings(func, mod, rule)
