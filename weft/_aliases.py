@@ -28,6 +28,7 @@ MODULES = {
     "relax.frontend": "weft.frontend",
     "relax.op.base": "weft.relax.gradient_rules",
     "relax.training.utils": "weft.relax.training",
+    "relax.transform.transform": "weft.relax.transform",
     "relay.base": "weft.ir",
     "relay.op.algorithm": "weft.relay.op",
     "relay.op.tensor": "weft.relay.op",

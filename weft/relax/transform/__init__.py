@@ -45,6 +45,7 @@ from weft.relax.transform.plan_memory import plan_memory
 from weft.relax.transform.products_in_bfloat16 import products_in_bfloat16
 from weft.relax.transform.reshape_before_slice import reshape_before_slice
 from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
+from weft.relax.transform.run_codegen import RunCodegen
 from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.split_to_slices import split_to_slices
 from weft.relax.transform.static_plan import StaticPlanBlockMemory
