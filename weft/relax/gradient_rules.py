@@ -393,7 +393,10 @@ def _conv2d(y: Any, call: Any, g: Any, _bb: Any) -> Any:
     strides, dilation = a["strides"], a["dilation"]
     pads = (top + bottom, left + right)
     spans = [(n - 1) * s - p + (k - 1) * d + 1 for n, s, p, k, d in zip(made, strides, pads, kernel, dilation, strict=True)]
-    rest = tuple(int((n - m).value) for n, m in zip(size, spans, strict=True))
+    known = [ir.as_int(Analyzer().simplify(n - m)) for n, m in zip(size, spans, strict=True)]
+    rest = tuple(n for n in known if n is not None)
+    if len(rest) != len(known):
+        raise InvalidArgument("the gradient of conv2d needs constant sizes", found=str(data.ty))
     back = make_call("nn.conv2d_transpose")(
         g, weight, strides=strides, padding=a["padding"], output_padding=rest, dilation=dilation, groups=1,
         data_layout="NCHW", kernel_layout="IOHW",

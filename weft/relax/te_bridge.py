@@ -72,6 +72,8 @@ class _Inputs:
             return value
         if isinstance(value, ir.Tuple):
             return tuple(self.to_te(f) for f in value.fields)
+        if isinstance(value.ty, ir.TupleType):
+            return tuple(self.to_te(ir.TupleGetItem(value, i, ty=t)) for i, t in enumerate(value.ty.fields))
         if isinstance(value, ir.PrimValue):
             return self.scalar(value.value)
         ty = value.ty

@@ -285,6 +285,8 @@ class _Inputs:
             return arg.value
         if isinstance(arg, ir.Tuple):
             return tuple(self.to_te(f, produced) for f in arg.fields)
+        if isinstance(arg.ty, ir.TupleType):
+            return tuple(self.to_te(ir.TupleGetItem(arg, i, ty=t), produced) for i, t in enumerate(arg.ty.fields))
         if isinstance(arg, ir.Constant) and all(d == 1 for d in arg.data.shape):
             return _scalar_constant(arg)
         ty = arg.ty
