@@ -29,6 +29,7 @@ from weft.relax.transform.fuse_attention import fuse_attention
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
 from weft.relax.transform.fuse_kernels import FuseOps
 from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
+from weft.relax.transform.fuse_private import FuseTIR
 from weft.relax.transform.fuse_tir import fuse_tir
 from weft.relax.transform.gradient import Gradient
 from weft.relax.transform.inline_private import inline_private_functions
@@ -73,7 +74,6 @@ FoldBatchnormToConv2D = fold_batch_norm
 FoldQuantization = fold_quantization
 FreshOutputs = fresh_outputs
 FuseAttention = fuse_attention
-FuseTIR = fuse_tir
 InlinePrivateFunctions = inline_private_functions
 KillAfterLastUse = kill_after_last_use
 LambdaLift = lambda_lift

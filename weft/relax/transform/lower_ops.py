@@ -187,7 +187,8 @@ class _Legalizer:
             return None
         chosen = ir.op_attr(value.op.name, "FLegalize")
         if chosen is not None:
-            return chosen(self.bb, value)
+            new = self.bb.normalize(chosen(self.bb, value), atom=False)
+            return new if new is value else self.rule(binding, new, _bb) or new
         if is_op(value, "shape_to_tensor"):
             return self.shape_to_tensor(value)
         if is_op(value, "dynamic_strided_slice"):
