@@ -392,7 +392,9 @@ def _conv2d(y: Any, call: Any, g: Any, _bb: Any) -> Any:
     top, left, bottom, right = a["padding"]
     strides, dilation = a["strides"], a["dilation"]
     pads = (top + bottom, left + right)
-    spans = [(n - 1) * s - p + (k - 1) * d + 1 for n, s, p, k, d in zip(made, strides, pads, kernel, dilation, strict=True)]
+    spans = [
+        (n - 1) * s - p + (k - 1) * d + 1 for n, s, p, k, d in zip(made, strides, pads, kernel, dilation, strict=True)
+    ]
     known = [ir.as_int(Analyzer().simplify(n - m)) for n, m in zip(size, spans, strict=True)]
     rest = tuple(n for n in known if n is not None)
     if len(rest) != len(known):

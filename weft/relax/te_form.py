@@ -1,7 +1,7 @@
 """The form in which kernels made of te functions are compared: one way to write each comparison, index and condition.
 
-What kernels compute stays the same. Comparisons ascend, indices are int64 throughout, and an operand that is read in the
-place that is written is read there, also along dimensions of extent 1.
+What kernels compute stays the same. Comparisons ascend, indices are int64 throughout, and an operand that is read in
+the place that is written is read there, also along dimensions of extent 1.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ def _rule(node: ir.Node) -> ir.Node:
         return _comparison(node)
     if isinstance(node, (BufferLoad, BufferStore)):
         indices = tuple(_wide(i) for i in node.indices)
-        return node if all(a is b for a, b in zip(indices, node.indices, strict=True)) else replace_node(
-            node, indices=indices
+        return (
+            node
+            if all(a is b for a, b in zip(indices, node.indices, strict=True))
+            else replace_node(node, indices=indices)
         )
     if isinstance(node, ir.Range):
         low, extent = _wide(node.min), _wide(node.extent)

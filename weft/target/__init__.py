@@ -16,8 +16,8 @@ from weft.target.kind import TargetKind, register_attribute, register_target_kin
 from weft.target.llvm import LLVM, Kernel, emit_object
 from weft.target.target import Target, device_from_target
 
-__all__ = ["LLVM", "Kernel", "Machine", "Target", "TargetKind", "build", "compile_func", "device_from_target", "emit_object", "get_source",
-           "host_features", "load_objects", "register_attribute", "register_intrin_rule",
+__all__ = ["LLVM", "Kernel", "Machine", "Target", "TargetKind", "build", "compile_func", "device_from_target",
+           "emit_object", "get_source", "host_features", "load_objects", "register_attribute", "register_intrin_rule",
            "register_target_kind"]  # fmt: skip
 
 __getattr__ = names_of("weft.target")

@@ -445,14 +445,14 @@ def test_groups_become_kernels():
         return c
 """
     )
-    mod = transform.FuseOps()(plain)
+    mod = transform.fuse_ops()(plain)
     assert {v.name_hint for v, f in mod.items() if f.attrs.get("Primitive")}
-    new = transform.FuseTIR()(mod)
+    new = transform.fuse_tir()(mod)
     assert not any(f.attrs.get("Primitive") for _, f in new.items())
     for found, wanted in zip(run(new), run(plain), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert operators(new) >= {"relax.split", "relax.sin"}
-    assert transform.FuseOps(0)(plain) is plain
+    assert transform.fuse_ops(0)(plain) is plain
 
 
 def test_split_whose_parts_are_read_elementwise_becomes_slices():

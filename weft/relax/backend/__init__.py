@@ -1,7 +1,7 @@
-"""External code generators: what they take (``pattern_registry``, ``patterns``), and one that compiles C (``c_source``).
+"""External code generators: what they take (``pattern_registry``, ``patterns``), and one that makes C (``c_source``).
 
-A program's operators are grouped by ``FuseOpsByPattern``, neighbouring groups joined by ``MergeCompositeFunctions``, and
-compiled by ``RunCodegen``, which calls ``relax.ext.<generator>``.
+Operators are grouped by ``FuseOpsByPattern``, neighbouring groups joined by ``MergeCompositeFunctions``, and compiled
+by ``RunCodegen``, which calls ``relax.ext.<generator>``.
 """
 
 from weft.relax.backend import c_source, pattern_registry, patterns

@@ -79,7 +79,9 @@ class Trainer:
         elif isinstance(given, (list, tuple)) and len(given) == len(names):
             held[:] = [self._tensor(v) for v in given]
         else:
-            raise InvalidArgument(f"one value for each {what}, or a dict", expected=str(len(names)), found=repr(given)[:80])
+            raise InvalidArgument(
+                f"one value for each {what}, or a dict", expected=str(len(names)), found=repr(given)[:80]
+            )
 
     def export_params(self) -> dict[str, Tensor]:
         """Return parameters by name."""

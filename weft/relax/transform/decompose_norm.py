@@ -47,7 +47,7 @@ def _decompose(name: str, rule: Decompose, func_name: str | None, doc: str | Non
     def run(mod: ir.IRModule) -> ir.IRModule:
         """Write operators with simpler ones."""
         if func_name is not None:
-            mod[func_name]  # noqa: B018 - it must be there
+            mod[func_name]  # it must be there
         asked = {v: func_name in (None, v.name_hint) and isinstance(f, ir.Function) for v, f in mod.items()}
         return mod.with_functions({v: over(f, mod) if asked[v] else f for v, f in mod.items()})  # type: ignore[arg-type]
 

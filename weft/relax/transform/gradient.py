@@ -38,7 +38,9 @@ def Gradient(func_name: str, require_grads: Any = None, target_index: int = 0) -
     target_index : int
         Which result is differentiated, where there are several.
     """
-    wanted = None if require_grads is None else require_grads if isinstance(require_grads, Sequence) else [require_grads]
+    wanted = (
+        None if require_grads is None else require_grads if isinstance(require_grads, Sequence) else [require_grads]
+    )
 
     def run(mod: ir.IRModule) -> ir.IRModule:
         """Add the function."""

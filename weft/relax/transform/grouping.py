@@ -37,9 +37,7 @@ def group_functions(
 
 
 class _Grouping:
-    def __init__(
-        self, func: ir.Function, groups: Mapping[Any, Group], bb: BlockBuilder, lift_constants: bool
-    ) -> None:
+    def __init__(self, func: ir.Function, groups: Mapping[Any, Group], bb: BlockBuilder, lift_constants: bool) -> None:
         self.groups, self.bb, self.lift_constants = groups, bb, lift_constants
         self.values: dict[Any, Any] = {b.var: b.value for b in all_bindings(func) if not isinstance(b, MatchCast)}
 
@@ -181,7 +179,9 @@ class _GroupFunction:
         """Make a parameter of what comes from outside."""
         if any(a is expr for a in self.args) or expr in self.defined or expr in self.inlined:
             return
-        if isinstance(expr, (ir.GlobalVar, ir.ExternFunc)) or (isinstance(expr, ir.Constant) and not self.lift_constants):
+        if isinstance(expr, (ir.GlobalVar, ir.ExternFunc)) or (
+            isinstance(expr, ir.Constant) and not self.lift_constants
+        ):
             return
         value = expr
         while isinstance(value, ir.ExprVar) and value in self.values:
@@ -285,7 +285,9 @@ def _is_inlinable(expr: Any) -> bool:
     """Whether an operand is a scalar, a shape or a tuple of them without symbolic variables."""
     if isinstance(expr, ir.Tuple):
         return all(_is_inlinable(f) for f in expr.fields)
-    values = (expr.value,) if isinstance(expr, ir.PrimValue) else expr.values if isinstance(expr, ir.ShapeExpr) else None
+    values = (
+        (expr.value,) if isinstance(expr, ir.PrimValue) else expr.values if isinstance(expr, ir.ShapeExpr) else None
+    )
     if values is None:
         return isinstance(expr, (ir.ExprStringImm, ir.DataTypeImm))
     return not any(isinstance(n, ir.Var) for v in values for n in ir.walk(v))

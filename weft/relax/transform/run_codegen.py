@@ -62,7 +62,9 @@ def _constants(func: ir.Function) -> list[tuple[str, ir.Constant]]:
     return [(f"{prefix}{i}", c) for i, c in enumerate(dict.fromkeys(found))]
 
 
-def _generate(generator: str, functions: list[ir.Function], options: dict[str, Any], names: dict[int, str]) -> list[Any]:
+def _generate(
+    generator: str, functions: list[ir.Function], options: dict[str, Any], names: dict[int, str]
+) -> list[Any]:
     fn = get_global_func(f"relax.ext.{generator}", allow_missing=True)
     if fn is None:
         raise CodegenError(f"there is no code generator 'relax.ext.{generator}'", help="register_global_func makes one")

@@ -93,7 +93,11 @@ class KnownSizes:
 
 
 def _factor_last(e: Any) -> Any:
-    return ir.Mul(e.b, e.a) if isinstance(e, ir.Mul) and isinstance(e.a, ir.IntImm) and not isinstance(e.b, ir.IntImm) else e
+    return (
+        ir.Mul(e.b, e.a)
+        if isinstance(e, ir.Mul) and isinstance(e.a, ir.IntImm) and not isinstance(e.b, ir.IntImm)
+        else e
+    )
 
 
 def _bounds(func: ir.Function, key: str) -> dict[str, int]:
