@@ -77,8 +77,9 @@ class _Inputs:
         if isinstance(value, ir.PrimValue):
             return self.scalar(value.value)
         ty = value.ty
-        if isinstance(value, ir.ShapeExpr) or (isinstance(ty, ir.ShapeType) and ty.values is not None):
-            return tuple(self.scalar(v) for v in (value.values if isinstance(value, ir.ShapeExpr) else ty.values))
+        values = value.values if isinstance(value, ir.ShapeExpr) else getattr(ty, "values", None)
+        if values is not None:
+            return tuple(self.scalar(v) for v in values)
         if isinstance(ty, ir.PrimType):
             return self.scalar(ty.value) if ty.value is not None else self.parameter(value, ty)
         return self.tensor(value, ty) if isinstance(ty, ir.TensorType) else getattr(value, "value", value)

@@ -37,7 +37,7 @@ def make_matmul_pattern(
 ) -> Annotated:
     """A product, perhaps of a transposed right operand, with a bias and an activation."""
     lhs, rhs = wildcard(), wildcard()
-    annotations = {"lhs": lhs, "rhs": rhs}
+    annotations: dict[str, DFPattern] = {"lhs": lhs, "rhs": rhs}
     right = is_op("relax.permute_dims")(rhs) if transposed_rhs else rhs
     return _with_epilogue(is_op("relax.matmul")(lhs, right), annotations, with_bias, activation)
 

@@ -39,7 +39,7 @@ class Loss:
         """How many results of the model it takes."""
         return self._num_backbone_outputs
 
-    def __call__(self, *_types: Any) -> ir.Function:
+    def __call__(self, *args: Any, **_named: Any) -> ir.Function:
         """Return the function for values of some types; variables stand for their types."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class L1Loss(Loss):
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__("l1_loss", 1, reduction)
 
-    def __call__(self, predictions: Any, targets: Any) -> ir.Function:
+    def __call__(self, predictions: Any, targets: Any) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions and targets of some types."""
 
         def body(_bb: Any, p: Any, t: Any) -> ir.Expr:
@@ -89,7 +89,7 @@ class MSELoss(Loss):
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__("mse_loss", 1, reduction)
 
-    def __call__(self, predictions: Any, targets: Any) -> ir.Function:
+    def __call__(self, predictions: Any, targets: Any) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions and targets of some types."""
 
         def body(bb: Any, p: Any, t: Any) -> ir.Expr:
@@ -112,7 +112,7 @@ class CrossEntropyLoss(Loss):
         super().__init__("cross_entropy_loss", 1, reduction)
         self.ignore_index = ignore_index
 
-    def __call__(self, predictions: Any, targets: Any, weights: Any = None) -> ir.Function:
+    def __call__(self, predictions: Any, targets: Any, weights: Any = None) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions, targets and perhaps weights of classes."""
 
         def body(bb: Any, p: Any, t: Any, *w: Any) -> ir.Expr:
@@ -136,7 +136,7 @@ class CategoricalCrossEntropyLoss(Loss):
         super().__init__("categorical_cross_entropy_loss", 1, reduction)
         self.ignore_index = ignore_index
 
-    def __call__(self, predictions: Any, targets: Any, weights: Any = None) -> ir.Function:
+    def __call__(self, predictions: Any, targets: Any, weights: Any = None) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions, targets and perhaps weights of classes."""
         dtype = getattr(targets, "dtype", None) or targets.ty.dtype
         if not ir.DataType(dtype).is_integer:

@@ -41,7 +41,7 @@ class Optimizer:
 
     def init(self, params: Any) -> Any:
         """Take the parameters, one float type all, and make the state that training begins with."""
-        variables = [params] if isinstance(params, ir.ExprVar) else list(params)
+        variables: list[Any] = [params] if isinstance(params, ir.ExprVar) else list(params)
         for i, p in enumerate(variables):
             ty = getattr(p, "ty", None)
             if not isinstance(p, ir.ExprVar) or not isinstance(ty, ir.TensorType):
@@ -94,7 +94,7 @@ class Optimizer:
         raise NotImplementedError
 
     def _zeros(self) -> list[Any]:
-        return [tensor(np.zeros([int(d.value) for d in p.ty.shape], ir.numpy_dtype(self.dtype)))
+        return [tensor(np.zeros([int(d.value) for d in p.ty.shape], ir.numpy_dtype(str(self.dtype))))
                 for p in self.param_list or ()]  # fmt: skip
 
 
@@ -214,7 +214,7 @@ class Adam(Optimizer):
         self.beta1, self.beta2 = float(betas[0]), float(betas[1])
 
     def _first_state(self) -> list[Any]:
-        ones = [tensor(np.ones((), ir.numpy_dtype(self.dtype))) for _ in range(2)]
+        ones = [tensor(np.ones((), ir.numpy_dtype(str(self.dtype)))) for _ in range(2)]
         return [*ones, *self._zeros(), *self._zeros()]
 
     def _begin(self, step: Any) -> None:

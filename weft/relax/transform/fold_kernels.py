@@ -49,7 +49,7 @@ def _folded(func: ir.Function, mod: ir.IRModule, kernels: _Kernels) -> ir.Functi
             return None
         if not isinstance(value, ir.Call):
             return None
-        new = rename_vars(value, known)
+        new: Any = rename_vars(value, known)
         if new is not binding.value:  # a shape that is known now says more of the result
             new = bb.normalize(ir.Call(new.op, new.args, new.attrs, new.ty_args, span=new.span), atom=False)
         result = _fold(new, bb, kernels) if _is_wanted(new) else None
@@ -57,8 +57,9 @@ def _folded(func: ir.Function, mod: ir.IRModule, kernels: _Kernels) -> ir.Functi
             known[binding.var] = result
         return result if result is not None else None if new is binding.value else new
 
-    new = remove_all_unused(rewrite_bindings(func, mod, rule))
-    known_before = func.ret_ty is not None and ir.structural_equal(func.ret_ty, func.body.ty)
+    new: Any = remove_all_unused(rewrite_bindings(func, mod, rule))
+    body: Any = func.body
+    known_before = func.ret_ty is not None and ir.structural_equal(func.ret_ty, body.ty)
     if new is func or not known_before:
         return new
     new = new.replace(ret_ty=type_of(new.body.body))  # a shape that is known now
@@ -112,7 +113,7 @@ class _Kernels:
         """Run a kernel on constants."""
         kernel: Any = mod[call.args[0]] if call.args[0] in mod else None
         inputs = call.args[1].fields if isinstance(call.args[1], ir.Tuple) else None
-        types = call.ty.fields if isinstance(call.ty, ir.TupleType) else (call.ty,)
+        types: Any = call.ty.fields if isinstance(call.ty, ir.TupleType) else (call.ty,)
         if not isinstance(kernel, PrimFunc) or inputs is None or len(call.args) > 2:
             return None
         shapes = [[ir.as_int(d) for d in t.shape] if getattr(t, "shape", None) is not None else [None] for t in types]
@@ -121,7 +122,7 @@ class _Kernels:
         function = self.compiled(kernel)
         if function is None:
             return None
-        outs = [empty(tuple(s), t.dtype) for s, t in zip(shapes, types, strict=True)]
+        outs = [empty([d or 0 for d in s], t.dtype) for s, t in zip(shapes, types, strict=True)]
         function(*[i.data for i in inputs], *outs)
         made = tuple(ir.constant(o) for o in outs)
         return ir.Tuple(made, ty=call.ty) if isinstance(call.ty, ir.TupleType) else made[0]

@@ -111,7 +111,8 @@ class Graph:
 
     def _call(self, call: ir.Call) -> tuple[int, tuple[Any, ...]]:
         if is_op(call, "call_tir") or is_op(call, "call_tir_inplace"):
-            kernel = self.mod[call.args[0]] if call.args[0] in self.mod else None
+            callee: Any = call.args[0]
+            kernel = self.mod[callee] if callee in self.mod else None
             known = kernel.attrs.get("op_pattern") if isinstance(kernel, PrimFunc) else None
             leaves = call.args[1].fields if isinstance(call.args[1], ir.Tuple) else (call.args[1],)
             return int(Fusion.OPAQUE if known is None else known), tuple(leaves)

@@ -60,7 +60,7 @@ class KnownSizes:
     def __init__(self, func: ir.Function) -> None:
         self.analyzer, self.domains = Analyzer(), {}
         upper, lower = (_bounds(func, key) for key in (_UPPER, _LOWER))
-        positive = set(func.attrs.get("tir_non_negative_var") or ())
+        positive: set[str] = set(func.attrs.get("tir_non_negative_var") or ())
         for v in tir_vars_in_type(function_type(func)):
             low = lower.get(v.name)
             if v.name in upper:
@@ -323,7 +323,7 @@ class _Rewrite:
 
 
 def _storage(size: Any, alloc: Any) -> tuple[Any, VarBinding]:
-    index, scope, dtype = ir.as_int(alloc.args[2].value), alloc.args[3].value, alloc.args[1].value
+    index, scope, dtype = ir.as_int(alloc.args[2].value) or 0, alloc.args[3].value, alloc.args[1].value
     call = _typed(alloc_storage(ir.shape_expr((size,)), index, scope, dtype))
     var = Var("storage", call.ty)
     return var, VarBinding(var, call)
