@@ -182,8 +182,8 @@ def test_relax_names():
     )
     n = Var("n", "int64")
     shape = relax.BindingBlock(bind((y, relax.shape_expr((n,)))))
-    assert relax.analysis.well_formed(relax_function([relax.BindingBlock(bind((y, exp(x))))], y, (x,)))
-    assert not relax.analysis.well_formed(relax_function([shape], x, (x,)))
+    assert relax.analysis.check_well_formed(relax_function([relax.BindingBlock(bind((y, exp(x))))], y, (x,)))
+    assert not relax.analysis.check_well_formed(relax_function([shape], x, (x,)))
 
 
 def test_conditions_are_bools():
@@ -210,13 +210,13 @@ def test_branches_do_not_see_each_other():
             y = R.exp(x)
         return y
     """)
-    assert relax.analysis.well_formed(func)
+    assert relax.analysis.check_well_formed(func)
     value = func.body.blocks[0].bindings[0].value
     leaked = value.true_branch.blocks[0].bindings[0].var
     bad = ir.rewrite(
         func, lambda n: n, pre=lambda n: leaked if n is value.false_branch.blocks[0].bindings[0].value.args[0] else None
     )
-    assert not relax.analysis.well_formed(bad.replace(params=func.params))
+    assert not relax.analysis.check_well_formed(bad.replace(params=func.params))
 
 
 def test_long_functions_show_the_neighbourhood():

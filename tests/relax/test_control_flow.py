@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import relax
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
@@ -21,9 +21,9 @@ BOOL, INT = 'R.Tensor((), "bool")', 'R.Tensor((), "int64")'
 
 def run(source, *args, devices=None, name="main", exec_mode="bytecode"):
     mod = from_source(HEAD + source)
-    check_well_formed(mod)
+    well_formed(mod)
     again = from_source(mod.script(show_meta=True))
-    check_well_formed(again)
+    well_formed(again)
     vm = relax.VirtualMachine(weft.compile(mod, target="llvm", exec_mode=exec_mode), devices or weft.cpu())
     return plain(vm[name](*args))
 

@@ -113,7 +113,7 @@ def test_a_closure_leaves_the_machine():
 def test_effects_of_a_closure_are_refused_in_pure_functions():
     source = HEAD + CLOSURE.replace("invoke_pure_closure", "invoke_closure")
     with pytest.raises(WeftError, match="relax.invoke_closure"):
-        relax.analysis.check_well_formed(from_source(source))
+        relax.analysis.well_formed(from_source(source))
 
 
 def test_constructors_are_operators():
@@ -156,7 +156,7 @@ def test_an_effect_in_a_pure_function_names_function_and_binding():
         return y
 """
     with pytest.raises(WeftError) as e:
-        relax.analysis.check_well_formed(from_source(HEAD + source))
+        relax.analysis.well_formed(from_source(HEAD + source))
     assert "relax.print" in str(e.value)
     assert "helper" in str(e.value)
     assert "told" in str(e.value)

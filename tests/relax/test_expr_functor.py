@@ -61,7 +61,7 @@ class Emit(PyExprMutator):
 
 def run(func, x, c):
     mod = weft.IRModule({"main": func})
-    relax.analysis.check_well_formed(mod)
+    relax.analysis.well_formed(mod)
     vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
     return vm["main"](weft.runtime.tensor(x), weft.runtime.tensor(np.array(c))).numpy()
 

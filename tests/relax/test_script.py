@@ -320,7 +320,7 @@ def test_large_constants_travel_beside_the_text():
 
 
 @pytest.mark.parametrize(
-    "steps", [[t.fuse_ops], [t.fuse_ops, t.legalize_ops], [t.legalize_ops, t.to_non_dataflow, t.call_tir_rewrite]]
+    "steps", [[t.fuse_ops], [t.fuse_ops, t.lower_ops], [t.lower_ops, t.to_non_dataflow, t.call_tir_rewrite]]
 )
 def test_modules_of_the_pipeline(steps):
     mod = relax_module()

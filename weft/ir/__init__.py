@@ -49,7 +49,7 @@ from weft.ir.expr import Var as ExprVar
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
 from weft.ir.node import NO_ATTRS, Attrs, Node, Span, SubclassTable, make_node, own_name, set_printer
-from weft.ir.op_attrs import register_op_attr, reset_op_attr
+from weft.ir.op_attrs import default_op_attr, op_attr, register_op_attr, reset_op_attr
 from weft.ir.pass_config import ConfigOption, config_options, near_names, register_config_option
 from weft.ir.passes import (
     Pass,
@@ -103,7 +103,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "compilation", "config_options", "constant", "dtype_of", "dumped", "fingerprint", "function_pass", "intrin_rule",
     "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify",
     "passes_inside", "passes_named", "post_order", "prim_value", "rebuild", "register_config_option",
-    "register_op_attr", "reset_op_attr", "rewrite",
+    "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr", "rewrite",
     "save_json", "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute",
     "tensor_type", "walk", "with_deep_stack", "with_lanes",
     *_scalar_names, *_constructors,

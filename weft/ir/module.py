@@ -183,6 +183,12 @@ class IRModule:
         """Return an attribute, or None."""
         return self.attrs.get(key)
 
+    def without_attr(self, key: str) -> IRModule:
+        """Return a copy without an attribute."""
+        made = self.copy()
+        made.attrs = self.attrs.without(key)
+        return made
+
     def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
         """Return a copy with several attributes set."""
         out = self.copy()

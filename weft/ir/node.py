@@ -211,7 +211,7 @@ class Attrs(Node):
         if isinstance(mapping, Attrs):
             mapping = dict(mapping.pairs)
         merged = {**(mapping or {}), **kwargs}
-        return Attrs(tuple((str(k), _freeze(v)) for k, v in merged.items())) if merged else NO_ATTRS
+        return Attrs(tuple((own_name(str(k)), _freeze(v)) for k, v in merged.items())) if merged else NO_ATTRS
 
     @property
     def items(self) -> _Pairs:
@@ -264,7 +264,8 @@ class Attrs(Node):
 
     def without(self, *names: str) -> Attrs:
         """Return a copy without some names."""
-        return Attrs(tuple((k, v) for k, v in self.pairs if k not in names))
+        own = {own_name(n) for n in names}
+        return Attrs(tuple((k, v) for k, v in self.pairs if k not in own))
 
 
 Map.register(Attrs)  # pyright: ignore[reportAttributeAccessIssue] - as every abstract base class

@@ -7,9 +7,27 @@ from typing import Any
 
 from weft.error import InvalidArgument
 
-__all__ = ["op_attr", "register_op_attr", "reset_op_attr"]
+__all__ = ["default_attr", "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr"]
 
 _ATTRS: dict[str, dict[str, tuple[int, Any]]] = {}  # by operator, then key: the level it was registered at, the value
+
+_DEFAULTS: dict[str, Callable[[Any], Any]] = {}  # by key
+
+
+def default_op_attr(attr_key: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Register ``fn(op) -> value or None``: what an attribute is where nobody registered another."""
+
+    def register(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        _DEFAULTS[attr_key] = fn
+        return fn
+
+    return register
+
+
+def default_attr(op: Any, attr_key: str) -> Any:
+    """Return what an attribute is where nobody registered it, or None."""
+    made = _DEFAULTS.get(attr_key)
+    return None if made is None else made(op)
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | None:

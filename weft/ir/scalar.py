@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 from weft.error import InvalidArgument
 from weft.ir.dtype import DataType, ScalableLanes, dtype_of
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
-from weft.ir.op_attrs import op_attr, register_op_attr, reset_op_attr
+from weft.ir.op_attrs import default_attr, op_attr, register_op_attr, reset_op_attr
 
 __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
@@ -43,8 +43,9 @@ class Op(Node):
         return op
 
     def get_attr(self, attr_name: str) -> Any:
-        """Return what was registered for an attribute, or None."""
-        return op_attr(self.name, attr_name)
+        """Return what was registered for an attribute, else its default, or None."""
+        own = op_attr(self.name, attr_name)
+        return default_attr(self, attr_name) if own is None else own
 
     def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
         """Register an attribute; it replaces registrations of lower levels."""
@@ -61,8 +62,8 @@ class Op(Node):
         return -1 if found is None else int(found)
 
     def has_attr(self, attr_name: str) -> bool:
-        """Whether something was registered for an attribute."""
-        return op_attr(self.name, attr_name) is not None
+        """Whether the operator has an attribute."""
+        return self.get_attr(attr_name) is not None
 
 
 _OPS: dict[str, Op] = {}

@@ -103,6 +103,8 @@ class TensorType(Type):
             force_setattr(self, "shape", None if shape is None else as_shape(shape))
             if self.shape is not None:
                 force_setattr(self, "ndim", len(self.shape))
+        if self.ndim == 0 and self.shape is None:  # there is only one
+            force_setattr(self, "shape", ())
 
 
 class ShapeType(Type):

@@ -25,6 +25,7 @@ from weft.op import (
     scatter,
     slice,
     sort,
+    training,
 )
 from weft.op.attributes import in_places
 from weft.op.infer import (

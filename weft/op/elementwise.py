@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.error import DTypeMismatch
-from weft.ir import DataType, Expr, TensorType, numpy_dtype
+from weft.ir import DataType, Expr, PrimType, TensorType, numpy_dtype
 from weft.op.attributes import dtype, number
 from weft.op.infer import broadcast, broadcast_dims, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
@@ -144,10 +144,15 @@ _INTEGER = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shi
 
 
 def _binary_infer(name: str, dtype: str | None, only: str, lhs: Expr, rhs: Expr) -> TensorType:
+    scalars = [arg for arg in (lhs, rhs) if isinstance(arg.ty, PrimType)]
     for side, arg in (("lhs", lhs), ("rhs", rhs)):
-        tensor_arg(name, side, arg, kind=only)
+        if arg not in scalars or len(scalars) == 2:
+            tensor_arg(name, side, arg, kind=only)
     same_dtype(name, lhs, rhs)
-    return broadcast(name, lhs, rhs, dtype=dtype)
+    if not scalars:
+        return broadcast(name, lhs, rhs, dtype=dtype)
+    ty: TensorType = (rhs if lhs in scalars else lhs).ty
+    return TensorType(ty.shape, dtype if dtype is not None else ty.dtype, ty.ndim, ty.vdevice)
 
 
 def _binary(name: str, dtype: str | None = None, only: str = "") -> None:

@@ -132,7 +132,8 @@ def same_as(op: str, dtype: str | None = None, only: str = "") -> Callable[..., 
 
 def same_dtype(op: str, *args: ir.Expr) -> str:
     """Check that tensors have one data type and return it ("" when unknown)."""
-    known = [(i, a.ty.dtype) for i, a in enumerate(args) if isinstance(a.ty, ir.TensorType) and a.ty.dtype]  # type: ignore[attr-defined]
+    typed = (ir.TensorType, ir.PrimType)
+    known = [(i, a.ty.dtype) for i, a in enumerate(args) if isinstance(a.ty, typed) and a.ty.dtype]  # type: ignore[attr-defined]
     for _i, d in known[1:]:
         if d != known[0][1]:
             raise DTypeMismatch(

@@ -34,9 +34,10 @@ from weft.ir import (
     tensor_type,
 )
 from weft.ir import ExprStringImm as StringImm
-from weft.relax import analysis, dpl, op, run, testing, transform
+from weft.relax import analysis, backend, dpl, op, run, testing, training, transform
 from weft.relax import expr_operators as _expr_operators  # its import puts operators on expressions
 from weft.relax import spec as _spec  # its import registers the forms of the pipeline
+from weft.relax.base_py_module import BasePyModule
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import (
     call_dps_packed,

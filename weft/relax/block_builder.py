@@ -351,12 +351,11 @@ class BlockBuilder:
     ) -> ir.Call:
         """Make the call of :meth:`emit_te` without binding it; the TIR function gets `primfunc_attrs`."""
         atoms = [self.atom(a) if isinstance(a, ir.Expr) else a for a in args]
-        prim, inputs, out_types, extra = prim_func_from_te(func, atoms, kwargs, "int64")
-        prim = prim.without_attr("global_symbol")
-        if primfunc_attrs:
-            prim = prim.replace(attrs=prim.attrs.with_(**primfunc_attrs))
+        given = kwargs.pop("ty_args", None) or kwargs.pop("sinfo_args", None)
+        made = prim_func_from_te(func, atoms, kwargs)
+        prim = made.func.with_attr(dict(primfunc_attrs)) if primfunc_attrs else made.func
         gvar = self.add_func(prim, primfunc_name_hint or getattr(func, "__name__", "te_func").strip("<>"))
-        return call_tir(gvar, list(inputs), list(out_types), list(extra) or None)
+        return call_tir(gvar, made.args, given or made.out_types)
 
     def add_func(self, func: Any, name_hint: str) -> ir.GlobalVar:
         """Add a function, or find one of equal structure, and return its global variable."""

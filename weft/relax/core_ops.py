@@ -15,10 +15,10 @@ from weft.error import InvalidArgument, TypeInferenceError
 
 __all__ = [
     "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
-    "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir",
-    "call_tir_inplace", "core_op", "dynamic_strided_slice", "hint_on_device", "index_bounds", "invoke_closure",
-    "invoke_pure_closure", "is_op", "make_closure", "null_value", "print_", "shape_of", "shape_to_tensor",
-    "tensor_of", "tensor_to_shape", "to_vdevice",
+    "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed",
+    "call_py_func", "call_tir", "call_tir_inplace", "call_tir_with_grad", "core_op", "dynamic_strided_slice",
+    "hint_on_device", "index_bounds", "invoke_closure", "invoke_pure_closure", "is_op", "make_closure", "null_value",
+    "print_", "shape_of", "shape_to_tensor", "tensor_of", "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
 
 TypeRule = Callable[[ir.Call], ir.Type]
@@ -97,6 +97,15 @@ def call_tir_inplace(gvar: ir.GlobalVar, args: Any, inplace_indices: Any, out_ty
     return ir.Call(ir.Op.get("relax.call_tir_inplace"), call.args, ir.Attrs.of(inplace_indices=indices), call.ty_args)
 
 
+def call_tir_with_grad(
+    gvar: ir.GlobalVar, args: Any, out_ty: Any, te_grad_name: str, te_grad_kwargs: Any = None, tir_vars: Any = None
+) -> ir.Call:
+    """Call a TIR function that ``Gradient`` goes through by a registered te function, with further arguments."""
+    call = call_tir(gvar, args, out_ty, tir_vars)
+    attrs = ir.Attrs.of(te_grad_name=te_grad_name, te_grad_kwargs=dict(te_grad_kwargs or {}))
+    return ir.Call(ir.Op.get("relax.call_tir_with_grad"), call.args, attrs, call.ty_args)
+
+
 def call_dps_packed(func: Any, args: Any, out_ty: Any) -> ir.Call:
     """Call a packed function in destination-passing style: inputs, then freshly allocated outputs."""
     extern = ir.ExternFunc(func) if isinstance(func, str) else func
@@ -115,6 +124,13 @@ def call_pure_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Any = None,
     """Call a packed function that is known to have no effects."""
     call: Any = call_packed(func, *args, ty_args=ty_args, sinfo_args=sinfo_args)
     return ir.Call(ir.Op.get("relax.call_pure_packed"), (call.op, *call.args), ty_args=call.ty_args)
+
+
+def call_py_func(func_name: Any, args: Any, out_ty: Any) -> ir.Call:
+    """Call a Python function of the module (see ``BasePyModule``), by its name."""
+    if not isinstance(func_name, (str, ir.ExprStringImm)):
+        raise InvalidArgument("Expected the name of a Python function", found=repr(func_name))
+    return ir.Call(ir.Op.get("relax.call_py_func"), (as_relax(func_name), _as_args(args)), ty_args=_out_type(out_ty))
 
 
 def call_builtin(name: str, args: Sequence[Any], out_ty: Any = None, *, with_ctx: bool = False) -> ir.Call:
@@ -313,8 +329,10 @@ def storage_tensor(storage: ir.Expr, offset: Any, shape: Any, dtype: str) -> ir.
 
 @core_op("call_tir")
 @core_op("call_tir_inplace")
+@core_op("call_tir_with_grad")
 @core_op("call_dps_packed")
 @core_op("call_pure_packed")
+@core_op("call_py_func")
 @core_op("call_inplace_packed")
 def _from_type_args(call: ir.Call) -> ir.Type:
     if not call.ty_args:

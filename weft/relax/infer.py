@@ -110,7 +110,10 @@ def function_type(func: Any) -> ir.Type:
     """Return the type of a function from its parameters and result."""
     if isinstance(func, ir.Function):
         return ir.FuncType(tuple(p.ty or ir.AnyType() for p in func.params), func.ret_ty or ir.AnyType(), func.is_pure)
-    return ir.PackedFuncType() if isinstance(func, ir.ExternFunc) else ir.FuncType(None, ir.AnyType(), True)
+    if isinstance(func, ir.ExternFunc):
+        return ir.PackedFuncType()
+    returned = getattr(func, "ret_type", None)  # of a TIR function, which is called for its effects if it has none
+    return ir.FuncType(None, ir.TupleType(()) if returned is None else ir.AnyType(), True)
 
 
 def result_type(declared: ir.Type | None, found: ir.Type | None) -> ir.Type | None:

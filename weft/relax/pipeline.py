@@ -80,7 +80,7 @@ def _graph_passes(target: Target, precision: str, check_indices: bool, tiled: bo
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
         t.fuse_ops(),
-        t.legalize_ops(),
+        t.lower_ops(),
         t.fuse_tir(),
         *([t.stream_outputs(after=machine.flushing_bytes)] if tiled else []),
     ]
@@ -133,7 +133,7 @@ def _zero_passes(_target: Target | str | None = None) -> list[Pass]:
     return [
         t.normalize(),
         t.check_relations(),
-        t.legalize_ops(),
+        t.lower_ops(),
         t.annotate_tir_op_pattern(),
         t.fold_constant(),
         t.fuse_ops(),

@@ -2,98 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import Expr, IterVar, Let, Node, PrimValue, ShapeExpr, TensorType, Tuple, Var, tensor_type, walk
+from weft.relax.te_form import as_compared
 from weft.te import Tensor as TETensor
-from weft.te import create_prim_func, placeholder
+from weft.te import compute, create_prim_func, placeholder
 from weft.tir import Buffer, For, LetStmt, PrimFunc
 
-__all__ = ["prim_func_from_te", "undefined_vars"]
+__all__ = ["PrimFuncCall", "fresh_output", "prim_func_from_te", "undefined_vars"]
 
 
-def prim_func_from_te(
-    func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], index_dtype: str | None = None
-) -> tuple[Any, list[Expr], list[TensorType], list[Any]]:
+class PrimFuncCall:
+    """A TIR function made of te tensors, and what a ``call_tir`` of it takes."""
+
+    def __init__(self, func: PrimFunc, args: list[ir.Expr], out_types: list[ir.TensorType]) -> None:
+        self.func, self.args, self.out_types = func, args, out_types
+
+
+def prim_func_from_te(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> PrimFuncCall:
     """Make a TIR function by running a te function on placeholders for Relax values.
 
-    Parameters
-    ----------
-    index_dtype : str, optional
-        The data type of loop variables, where it is not that of the sizes.
-
-    Returns
-    -------
-    (prim_func, inputs, out_types, tir_vars)
-        What :func:`call_tir` needs; `tir_vars` are symbolic variables that the buffers' shapes do not determine.
+    The function has variables of its own. Its parameters are tensors and scalars in the order of the arguments, then
+    symbolic variables that the shapes of its buffers do not determine, then the results.
     """
-    inputs: list[Expr] = []
-    tensors: list[TETensor] = []
-
-    def to_te(value: Any) -> Any:
-        if isinstance(value, ShapeExpr):
-            return value.values
-        if isinstance(value, PrimValue):
-            return value.value
-        if isinstance(value, (list, tuple)):
-            return type(value)(to_te(v) for v in value)
-        if isinstance(value, Mapping):
-            return {k: to_te(v) for k, v in value.items()}
-        if isinstance(value, Tuple):
-            return tuple(to_te(f) for f in value.fields)
-        ty = getattr(value, "ty", None)
-        if isinstance(value, Expr) and isinstance(ty, TensorType):
-            if ty.shape is None or not ty.dtype:
-                raise InvalidArgument(
-                    "a te function needs tensors of known shape and data type",
-                    found=str(ty),
-                    help="use match_cast first",
-                )
-            for known, tensor in zip(inputs, tensors, strict=True):
-                if known is value:
-                    return tensor
-            tensor = placeholder(ty.shape, ty.dtype, name=getattr(value, "name_hint", "A"))
-            inputs.append(value)
-            tensors.append(tensor)
-            return tensor
-        return value
-
-    te_args = [to_te(a) for a in args]
-    out = func(*te_args, **{k: to_te(v) for k, v in kwargs.items()})
-    outs = list(out) if isinstance(out, (list, tuple)) else [out]
-    prim = create_prim_func([*tensors, *outs], index_dtype)
-    extra = undefined_vars(prim)
+    inputs = _Inputs()
+    te_args = [inputs.to_te(a) for a in args]
+    out = func(*te_args, **{k: inputs.to_te(v) for k, v in kwargs.items()})
+    outs = [fresh_output(o, inputs.params) for o in (out if isinstance(out, (list, tuple)) else [out])]
+    made = create_prim_func([*inputs.params, *outs], index_dtype_override="int64")
+    extra = undefined_vars(made)
     if extra:
-        prim = prim.replace(params=(*prim.params, *extra))
-    return prim, inputs, [tensor_type(o.shape, o.dtype) for o in outs], extra
+        n = len(inputs.params)
+        made = made.replace(params=(*made.params[:n], *extra, *made.params[n:]))
+    made = made.replace(body=as_compared(made.body)).without_attr("global_symbol")
+    outer = {v: k for k, v in inputs.vars.items()}
+    types = [ir.tensor_type([ir.substitute(d, outer) for d in o.shape], o.dtype) for o in outs]
+    scalars = [ir.prim_value(ir.substitute(v, outer)) for v in extra]
+    return PrimFuncCall(made, [*inputs.exprs, *scalars], [inputs.placed(t) for t in types])
 
 
-def undefined_vars(func: PrimFunc) -> list[Var]:
+def fresh_output(tensor: TETensor, inputs: list[Any]) -> TETensor:
+    """Copy a result that is one of the inputs, so that the function has something to write."""
+    if any(tensor is t for t in inputs):
+        return compute(tensor.shape, lambda *i: tensor(*i), name="copy")
+    return tensor
+
+
+class _Inputs:
+    """The arguments met so far, as te placeholders and scalar parameters; symbolic variables get twins."""
+
+    def __init__(self) -> None:
+        self.exprs: list[ir.Expr] = []
+        self.params: list[Any] = []
+        self.vars: dict[ir.Var, ir.Var] = {}
+        self.vdevice: ir.VDevice | None = None
+
+    def to_te(self, value: Any) -> Any:
+        """Convert an argument of a te function."""
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.to_te(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self.to_te(v) for k, v in value.items()}
+        if isinstance(value, ir.PrimExpr):
+            return self.scalar(value)
+        if not isinstance(value, ir.Expr):
+            return value
+        if isinstance(value, ir.Tuple):
+            return tuple(self.to_te(f) for f in value.fields)
+        if isinstance(value.ty, ir.TupleType):
+            return tuple(self.to_te(ir.TupleGetItem(value, i, ty=t)) for i, t in enumerate(value.ty.fields))
+        if isinstance(value, ir.PrimValue):
+            return self.scalar(value.value)
+        ty = value.ty
+        values = value.values if isinstance(value, ir.ShapeExpr) else getattr(ty, "values", None)
+        if values is not None:
+            return tuple(self.scalar(v) for v in values)
+        if isinstance(ty, ir.PrimType):
+            return self.scalar(ty.value) if ty.value is not None else self.parameter(value, ty)
+        return self.tensor(value, ty) if isinstance(ty, ir.TensorType) else getattr(value, "value", value)
+
+    def scalar(self, value: Any) -> Any:
+        """Return a scalar expression over variables of the function's own."""
+        for v in ir.walk(value):
+            if isinstance(v, ir.Var) and v not in self.vars:
+                self.vars[v] = ir.Var(v.name, v.dtype)
+        return ir.substitute(value, self.vars)
+
+    def parameter(self, value: ir.Expr, ty: ir.PrimType) -> ir.Var:
+        """Return the parameter of a scalar that is known when the function is called."""
+        return self._add(value, ir.Var(self._name(value), ty.dtype))
+
+    def tensor(self, value: ir.Expr, ty: ir.TensorType) -> TETensor:
+        """Return the placeholder of a tensor."""
+        if ty.shape is None or not ty.dtype:
+            raise InvalidArgument(
+                "a te function needs tensors of known shape and data type", found=str(ty), help="use match_cast first"
+            )
+        self.vdevice = self.vdevice or ty.vdevice
+        return self._add(value, placeholder([self.scalar(d) for d in ty.shape], ty.dtype, name=self._name(value)))
+
+    def placed(self, ty: ir.TensorType) -> ir.TensorType:
+        """Put a result where the arguments are."""
+        return ty if self.vdevice is None else ir.TensorType(ty.shape, ty.dtype, ty.ndim, self.vdevice)
+
+    def _add(self, value: ir.Expr, param: Any) -> Any:
+        self.exprs.append(value)
+        self.params.append(param)
+        return param
+
+    def _name(self, value: ir.Expr) -> str:
+        n = len(self.params)
+        return getattr(value, "name_hint", chr(ord("A") + n) if n < 26 else f"tensor_input_{n}")
+
+
+def undefined_vars(func: PrimFunc) -> list[ir.Var]:
     """List the scalar variables that a function uses without a definition, in order of first use.
 
     Parameters, loop and block variables, pointers of buffers, and dimensions of parameter buffers that are bare
     variables count as
     defined.
     """
-    defined: set[Node] = set(func.params)
+    defined: set[ir.Node] = set(func.params)
     for _, buffer in func.buffer_map:
         defined.update(buffer.shape)
-    used: list[Var] = []
-    for node in walk(func.body):
+    used: list[ir.Var] = []
+    for node in ir.walk(func.body):
         if isinstance(node, For):
             defined.add(node.loop_var)
-        elif isinstance(node, (IterVar, LetStmt, Let)):
+        elif isinstance(node, (ir.IterVar, LetStmt, ir.Let)):
             defined.add(node.var)
         elif isinstance(node, Buffer):
             defined.add(node.data)
-        elif isinstance(node, Var):
+        elif isinstance(node, ir.Var):
             used.append(node)
     for _, buffer in func.buffer_map:
         used.extend(v for d in buffer.shape for v in _vars(d))
     return [v for v in dict.fromkeys(used) if v not in defined]
 
 
-def _vars(node: Node) -> list[Var]:
-    return [v for v in walk(node) if isinstance(v, Var)]
+def _vars(node: ir.Node) -> list[ir.Var]:
+    return [v for v in ir.walk(node) if isinstance(v, ir.Var)]

@@ -30,7 +30,7 @@ from weft.relax.transform import (
     check_relations,
     fuse_tir,
     lambda_lift,
-    legalize_ops,
+    lower_ops,
     normalize,
 )
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
@@ -102,7 +102,7 @@ def build(
             chosen = _pipeline(relax_pipeline, target, precision)
             mod = chosen(mod)
             if not _ends_in_calls(chosen):
-                rest = [normalize(), lambda_lift(), check_relations(), legalize_ops(), fuse_tir(), *lowering_passes()]
+                rest = [normalize(), lambda_lift(), check_relations(), lower_ops(), fuse_tir(), *lowering_passes()]
                 mod = Sequential(rest)(mod)
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)

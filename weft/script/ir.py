@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import DummyGlobalInfo, GlobalVar, Op, VDevice
-from weft.ir.text.parser import MetaVar, ModuleCommand, from_source, ir_module, metadata
+from weft.ir.text.parser import MetaVar, ModuleCommand, from_source, ir_module, metadata, pyfunc
 
 __all__ = [
     "GlobalVar",
@@ -13,6 +13,7 @@ __all__ = [
     "dummy_global_info",
     "from_source",
     "ir_module",
+    "pyfunc",
     "meta_var",
     "metadata",
     "module_attrs",

@@ -55,10 +55,14 @@ def broadcast_index(
     return tuple(out)
 
 
-def elementwise(fn: Callable[..., PrimExpr], *tensors: Tensor, name: str = "T_elementwise") -> Tensor:
-    """Apply a scalar function to tensors, broadcasting them."""
-    shape = broadcast_shape(*(t.shape for t in tensors))
-    return compute(shape, lambda *i: fn(*(t(*broadcast_index(t.shape, shape, i)) for t in tensors)), name=name)
+def elementwise(fn: Callable[..., PrimExpr], *operands: Any, name: str = "T_elementwise") -> Tensor:
+    """Apply a scalar function to tensors, broadcasting them; other operands are scalars."""
+    shape = broadcast_shape(*(t.shape for t in operands if isinstance(t, Tensor)))
+
+    def element(*i: Any) -> PrimExpr:
+        return fn(*(t(*broadcast_index(t.shape, shape, i)) if isinstance(t, Tensor) else t for t in operands))
+
+    return compute(shape, element, name=name)
 
 
 def broadcast_to(data: Tensor, shape: Sequence[PrimExpr], name: str = "T_broadcast_to") -> Tensor:

@@ -15,4 +15,5 @@ from tests.op.cases import (  # noqa: F401
     resize,
     rnn,
     sort,
+    training,
 )

@@ -94,7 +94,7 @@ def test_passes_over_blocks():
     new = keep_last(MOD)
     assert seen == [2]
     assert [b.var.name_hint for b in new["main"].body.blocks[0].bindings] == ["b"]
-    relax.analysis.check_well_formed(new)
+    relax.analysis.well_formed(new)
 
     @dataflowblock_pass
     class Nothing:

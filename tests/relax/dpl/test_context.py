@@ -173,7 +173,7 @@ def test_rewrite_bindings():
     ops = [b.value.op.name for b in block(new).bindings]
     assert ops.count("relax.matmul") == ops.count("relax.concat") == 1
     assert ops.index("relax.multiply") < ops.index("relax.concat")
-    relax.analysis.check_well_formed(weft.IRModule({"main": new}))
+    relax.analysis.well_formed(weft.IRModule({"main": new}))
     vm = relax.VirtualMachine(weft.compile(weft.IRModule({"main": new})), weft.cpu())
     x, q, k = (
         np.random.default_rng(s).standard_normal(n).astype("float32") for s, n in enumerate([(2, 8), (8, 4), (8, 4)])

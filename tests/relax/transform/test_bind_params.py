@@ -26,7 +26,7 @@ def test_bound(by_name):
     out = relax.transform.BindParams("main", {key: w})(mod)
     assert [p.name_hint for p in out["main"].params] == ["x"]
     assert [int(d) for d in out["main"].params[0].ty.shape] == [2, 5]
-    relax.analysis.check_well_formed(out)
+    relax.analysis.well_formed(out)
     vm = relax.VirtualMachine(weft.compile(out, target="llvm"), weft.cpu())
     np.testing.assert_allclose(vm["main"](weft.runtime.tensor(x)).numpy(), x @ w, rtol=1e-5, atol=1e-6)
     assert len(mod["main"].params) == 2

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import relax
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import CombineParallelMatmul
 from weft.script import from_source
@@ -48,7 +48,7 @@ def products(mod):
 
 def test_products_are_joined():
     new = CombineParallelMatmul()(MOD)
-    check_well_formed(new)
+    well_formed(new)
     assert len(products(MOD)) == 6
     assert len(products(new)) == 4, "three join; one needs a result of the group, two have other operands"
     for found, wanted in zip(run(new), run(MOD), strict=True):
@@ -96,7 +96,7 @@ def test_products_that_become_heads_are_joined_with_their_biases(bias, used_twic
     """Unless something else reads one of them, or only some of them have a bias to add."""
     mod = heads(bias, used_twice)
     new = CombineParallelMatmul(for_attention=True)(mod)
-    check_well_formed(new)
+    well_formed(new)
     assert len(products(weft.ir.Sequential([relax.transform.DeadCodeElimination()])(new))) == count
     x = np.random.default_rng(0).standard_normal((1, 3, 8), np.float32)
 

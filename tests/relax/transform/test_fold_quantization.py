@@ -6,7 +6,7 @@ import pytest
 import weft
 from weft import relax
 from weft.ir import Call
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import FoldQuantization
 
@@ -125,7 +125,7 @@ def test_targets_without_dot_products_compute_in_floats():
 def test_products_and_what_lies_between_are_integers(activations):
     mod, _, _ = residual_network(activations, 1)
     new = FoldQuantization(dot_forms=FORMS)(mod)
-    check_well_formed(new)
+    well_formed(new)
     values = {}
     for b in all_bindings(new["main"]):
         if isinstance(b.value, Call):

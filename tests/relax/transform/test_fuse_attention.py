@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft import relax
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.interpreter import evaluate
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import FuseAttention, dead_code_elimination
@@ -34,7 +34,7 @@ class Module:
 
 def operators(mod):
     fused = dead_code_elimination()(FuseAttention()(mod))
-    check_well_formed(fused)
+    well_formed(fused)
     return [b.value.op.name.removeprefix("relax.") for b in all_bindings(fused["main"]) if hasattr(b.value, "op")]
 
 

@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import relax
 from weft.error import InvalidArgument
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.dpl import is_const, is_op, is_tuple_get_item, make_fused_bias_activation_pattern, wildcard
 from weft.relax.transform import FuseOpsByPattern, FusionPattern
 from weft.script import from_source
@@ -47,7 +47,7 @@ def groups(mod):
 
 
 def check(new):
-    check_well_formed(new)
+    well_formed(new)
     np.testing.assert_allclose(run(new), EXPECTED, rtol=1e-4, atol=1e-5)
     return groups(new)
 
@@ -113,7 +113,7 @@ def test_checks_and_attributes():
 def test_code_generators():
     pattern = is_op("relax.matmul")(wildcard(), wildcard())
     new = FuseOpsByPattern([("blas.matmul", pattern)], annotate_codegen=True)(MOD)
-    check_well_formed(new)
+    well_formed(new)
     outer = [f for _, f in new.items() if f.attrs.get("Codegen")]
     assert {f.attrs["Codegen"] for f in outer} == {"blas"}
     assert all(f.attrs["global_symbol"].startswith("fused_relax_matmul") for f in outer)

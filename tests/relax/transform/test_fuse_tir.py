@@ -36,15 +36,16 @@ X, Y = (RNG.standard_normal((5, 8)).astype("float32") for _ in range(2))
 CASES = {
     "elementwise": (["a = R.add(x, y)", "z = R.nn.relu(a)"], ["fused_add_relu"], lambda: np.maximum(X + Y, 0)),
     "one kernel twice": (["a = R.exp(R.negative(x))", "b = R.exp(a)", "z = R.add(b, a)"],
-                         ["fused_negative_exp_exp_add"], lambda: np.exp(np.exp(-X)) + np.exp(-X)),
+                         ["fused_tir_negative_tir_exp_tir_exp_add"], lambda: np.exp(np.exp(-X)) + np.exp(-X)),
     "an argument twice": (["a = R.multiply(x, x)", "z = R.add(a, x)"], ["fused_multiply_add"], lambda: X * X + X),
     "epilogue": (["a = R.matmul(x, R.permute_dims(y))", "z = R.nn.relu(a)"], None, lambda: np.maximum(X @ Y.T, 0)),
-    "reduction": (["a = R.exp(x)", "z = R.sum(a, axis=[1])"], ["fused_exp_sum"], lambda: np.exp(X).sum(1)),
-    "constants": (["a = R.add(x, R.const(2.0, 'float32'))", "z = R.exp(a)"], ["fused_add_exp"], lambda: np.exp(X + 2)),
+    "reduction": (["a = R.exp(x)", "z = R.sum(a, axis=[1])"], ["fused_tir_exp_sum"], lambda: np.exp(X).sum(1)),
+    "constants": (["a = R.add(x, R.const(2.0, 'float32'))", "z = R.exp(a)"], ["fused_add_tir_exp"],
+                         lambda: np.exp(X + 2)),
     "sizes": (["a = R.full(R.shape([n, 8]), R.const(3.0, 'float32'), dtype='float32')", "z = R.add(a, x)"], None,
               lambda: X + 3),
     "diamond": (["a = R.exp(x)", "b = R.add(a, y)", "c = R.multiply(a, y)", "z = R.subtract(b, c)"],
-                ["fused_exp_add_multiply_subtract"], lambda: np.exp(X) + Y - np.exp(X) * Y),
+                ["fused_tir_exp_add_multiply_subtract"], lambda: np.exp(X) + Y - np.exp(X) * Y),
 }  # fmt: skip
 
 
@@ -106,8 +107,8 @@ def test_kernels_of_the_user_fuse_by_their_pattern():
 def test_level_0_fuses_nothing():
     mod = module(["a = R.add(x, y)", "z = R.nn.relu(a)"])
     with PassContext(opt_level=0):
-        assert t.FuseOps()(mod) is mod
-        assert t.FuseOps(fuse_opt_level=2)(mod) is not mod
+        assert t.fuse_ops()(mod) is mod
+        assert t.fuse_ops(fuse_opt_level=2)(mod) is not mod
 
 
 @pytest.mark.parametrize("name", ["FuseOps", "relax.FuseOps"])

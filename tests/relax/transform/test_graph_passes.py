@@ -10,7 +10,7 @@ from weft import relax
 from weft.error import InvalidArgument
 from weft.ir import Call, Function, TupleGetItem, assert_structural_equal
 from weft.relax import transform
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.expr import DataflowBlock
 from weft.relax.rewriter import all_bindings
 from weft.script import from_source
@@ -145,7 +145,7 @@ PASSES = {
 def test_results_stay(program, name, expected):
     mod = from_source(HEAD + PROGRAMS[program])
     new = PASSES[name](mod)
-    check_well_formed(new)
+    well_formed(new)
     for found, wanted in zip(run(new), expected[program], strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     again = PASSES[name](new)
@@ -223,7 +223,7 @@ def test_symbolic_sizes_take_values(by):
     new = transform.BindSymbolicVars({key: 2}, "main")(SYMBOLIC)["main"]
     assert str(new.params[0].ty.shape[0]) == "2"
     assert "n" not in {v.name for v in relax.analysis.defined_symbolic_vars(new)}
-    check_well_formed(new)
+    well_formed(new)
     for found, wanted in zip(run(weft.IRModule({"main": new})), run(SYMBOLIC), strict=True):
         np.testing.assert_allclose(found, wanted)
     both = transform.BindSymbolicVars({"n": 2, "m": symbols["n"] * 2})(SYMBOLIC)["main"]
@@ -244,7 +244,7 @@ def test_parameters_of_other_types():
         return relax.TensorType((4, 5), "float32") if param.name_hint in "xy" else None
 
     new = transform.UpdateParamType(wider)(mod)["main"]
-    check_well_formed(new)
+    well_formed(new)
     assert str(new.ret_ty) == str(relax.TensorType((4, 5), "float32"))
     assert all(b.var.ty.shape is not None for b in all_bindings(new))
     assert transform.UpdateParamType(lambda p: None)(mod) is mod
@@ -344,7 +344,7 @@ def test_inlining_keeps_what_it_must():
     )
     mod = from_source(source)
     new = transform.InlinePrivateFunctions()(mod)
-    check_well_formed(new)
+    well_formed(new)
     assert {v.name_hint for v in new} == {"main", "branch", "count"}
     for found, wanted in zip(run(new), run(mod), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
@@ -401,7 +401,7 @@ def test_branches_share_nothing_with_what_is_around_them():
 """
     )
     new = transform.EliminateCommonSubexpr()(mod)
-    check_well_formed(new)
+    well_formed(new)
     ops = [b.value.op.name for b in all_bindings(new["main"]) if isinstance(b.value, Call)]
     assert ops.count("relax.exp") == 3
     for found, wanted in zip(run(new), run(mod), strict=True):
@@ -445,14 +445,14 @@ def test_groups_become_kernels():
         return c
 """
     )
-    mod = transform.FuseOps()(plain)
+    mod = transform.fuse_ops()(plain)
     assert {v.name_hint for v, f in mod.items() if f.attrs.get("Primitive")}
-    new = transform.FuseTIR()(mod)
+    new = transform.fuse_tir()(mod)
     assert not any(f.attrs.get("Primitive") for _, f in new.items())
     for found, wanted in zip(run(new), run(plain), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert operators(new) >= {"relax.split", "relax.sin"}
-    assert transform.FuseOps(0)(plain) is plain
+    assert transform.fuse_ops(0)(plain) is plain
 
 
 def test_split_whose_parts_are_read_elementwise_becomes_slices():

@@ -6,7 +6,7 @@ import numpy as np
 
 import weft
 from weft import relax
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.dpl import is_op, wildcard
 from weft.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
 from weft.script import from_source
@@ -35,7 +35,7 @@ PATTERNS = [
 def check(mod):
     grouped = FuseOpsByPattern(PATTERNS)(mod)
     new = MergeCompositeFunctions()(grouped)
-    check_well_formed(new)
+    well_formed(new)
     rng = np.random.default_rng(0)
     args = [0.1 * rng.standard_normal((4, 4), np.float32) for _ in range(2)]
     results = []

@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import relax
 from weft.error import InvalidArgument
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import ToMixedPrecision
 from weft.script import from_source
@@ -55,7 +55,7 @@ def dtypes(func):
 @pytest.mark.parametrize("p", [True, False])
 def test_results_stay_near(out_dtype, p):
     new = ToMixedPrecision(out_dtype)(MOD)
-    check_well_formed(new)
+    well_formed(new)
     for found, wanted in zip(run(new, p), run(MOD, p), strict=True):
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, wanted, rtol=2e-2, atol=2e-2)
@@ -80,7 +80,7 @@ def test_who_is_half():
 def test_half_parameters():
     new = ToMixedPrecision("float32", ["w"])(MOD)
     assert [getattr(p.ty, "dtype", "") for p in new["main"].params] == ["float32", "float16", "float32", "bool"]
-    check_well_formed(new)
+    well_formed(new)
     for found, wanted in zip(run(new, half=True), run(MOD), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-2, atol=2e-2)
 

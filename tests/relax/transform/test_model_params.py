@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import relax
 from weft.error import InvalidArgument
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.transform import BundleModelParams, LazyTransformParams, LiftTransformParams
 from weft.script import from_source
 
@@ -37,7 +37,7 @@ EXPECTED = X @ WEIGHTS[0] ** 2 + WEIGHTS[1] * 2 + 1 + WEIGHTS[2]
 
 
 def machine(mod):
-    check_well_formed(mod)
+    well_formed(mod)
     return relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
 
 

@@ -6,7 +6,7 @@ import pytest
 import weft
 from weft import relax
 from weft.error import InvalidArgument
-from weft.relax.analysis import check_well_formed
+from weft.relax.analysis import well_formed
 from weft.relax.pipeline import default_passes, get_pipeline
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import ProductsInBfloat16, fold_constant
@@ -94,7 +94,7 @@ def test_transformers_stay_near(length):
 
 def test_what_products_read_is_stored_narrow():
     new = ProductsInBfloat16(dot_forms=FORMS)(residual_network())
-    check_well_formed(new)
+    well_formed(new)
     assert operand_types(new["main"], "nn.conv2d") == [["bfloat16", "bfloat16"]] * 3
     assert operand_types(new["main"], "matmul") == [["bfloat16", "bfloat16"]]
     pools = [b for b in all_bindings(new["main"]) if "max_pool2d" in str(getattr(b.value, "op", ""))]

@@ -57,7 +57,7 @@ def run(mod, devices):
 def test_devices_spread_from_what_is_known():
     mod = from_source(SOURCE)
     new = RealizeVDevice()(mod)
-    relax.analysis.check_well_formed(new)
+    relax.analysis.well_formed(new)
     assert places(new["main"]) == {"x": 0, "a": 0, "b": 1, "w": 1, "c": 1, "d": 1, "h": 0, "e": 0}
     assert new["main"].ret_ty.vdevice.vdevice_id == 0
     assert [b.value.op.name for b in all_bindings(new["main"])].count("relax.to_vdevice") == 2

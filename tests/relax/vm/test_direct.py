@@ -22,7 +22,7 @@ from weft.script import from_source
 
 def lowered(mod):
     """Take a module to the machine, a kernel for each operator."""
-    return Sequential([t.Normalize(), t.LegalizeOps(), *lowering_passes()])(mod)
+    return Sequential([t.Normalize(), t.lower_ops(), *lowering_passes()])(mod)
 
 
 def planned(mod, lower=lowered):

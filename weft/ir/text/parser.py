@@ -35,6 +35,7 @@ __all__ = [
     "Parser",
     "from_source",
     "ir_module",
+    "pyfunc",
 ]
 
 
@@ -309,6 +310,8 @@ def _parse_class(source: Source, node: ast.ClassDef, outer: dict[str, Any]) -> I
 def _class_function(statement: ast.FunctionDef, evaluator: Evaluator, scope: ModuleScope) -> None:
     """Note a function of a module's class, to be read when all names are known."""
     decorator = _decorator_of(statement, evaluator)
+    if decorator is None and any(evaluator.evaluate(d) is pyfunc for d in statement.decorator_list):
+        return
     if decorator is None:
         raise evaluator.fail(
             statement,
@@ -390,7 +393,17 @@ def ir_module(cls: Any = None, **_: Any) -> Any:
     frame = sys._getframe(1)
     source, definition = source_of_class(cls, frame)
     outer = _outer_of(cls, frame)
-    return with_deep_stack(lambda: _parse_class(source, definition, outer))
+    made = with_deep_stack(lambda: _parse_class(source, definition, outer))
+    complete = getattr(cls, "from_ir_module", None)
+    if complete is None:
+        return made
+    return complete(made, {n: f for n, f in vars(cls).items() if getattr(f, "dispatch_token", None) == "pyfunc"})
+
+
+def pyfunc(fn: Any) -> Any:
+    """Mark a Python function of a module's class, which inherits from ``BasePyModule``."""
+    fn.dispatch_token = "pyfunc"
+    return fn
 
 
 @own_errors("reading the program")

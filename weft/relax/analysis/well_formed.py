@@ -26,24 +26,29 @@ WELL_FORMED = Spec(
 )
 
 
-def check_well_formed(mod: ir.IRModule | ir.Function) -> None:
-    """Raise an ErrorGroup with everything that is not well formed, under the bindings that are guilty."""
-    verify(mod, WELL_FORMED)
-
-
 def well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
-    """Whether a module or function is well formed.
+    """Return True for a well-formed module or function.
 
     Parameters
     ----------
     check_ty : bool
         Taken for TVM's sake: types are always checked.
+
+    Raises
+    ------
+    ErrorGroup
+        With everything that is not well formed, under the bindings that are guilty.
     """
+    verify(mod, WELL_FORMED)
+    return True
+
+
+def check_well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
+    """Return whether a module or function is well formed; it takes what :func:`well_formed` takes."""
     try:
-        check_well_formed(mod)
+        return well_formed(mod, check_ty)
     except ErrorGroup:
         return False
-    return True
 
 
 @WELL_FORMED.on_function

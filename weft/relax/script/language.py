@@ -167,6 +167,19 @@ def call_tir_inplace(
     return core_ops.call_tir_inplace(func, args, inplace_indices, _out(out_ty, out_sinfo), tir_vars)
 
 
+def call_tir_with_grad(
+    func: Any, args: Any, out_ty: Any = None, te_grad_name: str = "", te_grad_kwargs: Any = None, tir_vars: Any = None,
+    *, out_sinfo: Any = None,
+) -> CallNode:  # fmt: skip
+    """Call a TIR function that ``Gradient`` goes through by a registered te function."""
+    return core_ops.call_tir_with_grad(func, args, _out(out_ty, out_sinfo), te_grad_name, te_grad_kwargs, tir_vars)
+
+
+def call_py_func(func_name: Any, args: Any, out_ty: Any = None, *, out_sinfo: Any = None) -> CallNode:
+    """Call a Python function of the module by its name."""
+    return core_ops.call_py_func(func_name, args, _out(out_ty, out_sinfo))
+
+
 def call_dps_packed(func: Any, args: Any, out_ty: Any = None, *, out_sinfo: Any = None) -> CallNode:
     """Call a packed function in destination-passing style."""
     return core_ops.call_dps_packed(func, args, _out(out_ty, out_sinfo))

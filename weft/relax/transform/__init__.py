@@ -17,20 +17,26 @@ from weft.relax.transform.concat_in_place import concat_in_place
 from weft.relax.transform.convert_layout import convert_layout
 from weft.relax.transform.convert_to_dataflow import convert_to_dataflow
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
+from weft.relax.transform.decompose_norm import DecomposeOpsForInference, DecomposeOpsForTraining
 from weft.relax.transform.decompose_ops import decompose_ops
 from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
+from weft.relax.transform.fold_kernels import FoldConstant
 from weft.relax.transform.fold_quantization import fold_quantization
 from weft.relax.transform.fresh_outputs import fresh_outputs
 from weft.relax.transform.fuse_attention import fuse_attention
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
+from weft.relax.transform.fuse_kernels import FuseOps
 from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
+from weft.relax.transform.fuse_private import FuseTIR
 from weft.relax.transform.fuse_tir import fuse_tir
+from weft.relax.transform.gradient import Gradient
 from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
-from weft.relax.transform.legalize_ops import LegalizeOps, legalize_mutable, legalize_ops
+from weft.relax.transform.legalize_ops import LegalizeOps
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
+from weft.relax.transform.lower_ops import legalize_mutable, lower_ops
 from weft.relax.transform.merge_composite import merge_composite_functions
 from weft.relax.transform.meta_schedule import (
     MetaScheduleApplyDatabase,
@@ -40,12 +46,15 @@ from weft.relax.transform.meta_schedule import (
 from weft.relax.transform.mixed_precision import to_mixed_precision
 from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
 from weft.relax.transform.normalize import normalize
+from weft.relax.transform.normalize_blocks import Normalize
 from weft.relax.transform.plan_memory import plan_memory
 from weft.relax.transform.products_in_bfloat16 import products_in_bfloat16
 from weft.relax.transform.reshape_before_slice import reshape_before_slice
 from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
+from weft.relax.transform.run_codegen import RunCodegen
 from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.split_to_slices import split_to_slices
+from weft.relax.transform.static_plan import StaticPlanBlockMemory
 from weft.relax.transform.stream_outputs import stream_outputs
 from weft.relax.transform.to_non_dataflow import remove_purity_checking, to_non_dataflow
 from weft.relax.transform.topological_sort import topological_sort
@@ -64,16 +73,12 @@ ConcatInPlace = concat_in_place
 ConvertLayout = convert_layout
 ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination
-DecomposeOpsForInference = decompose_ops
 EliminateCommonSubexpr = eliminate_common_subexpr
 ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
-FoldConstant = fold_constant
 FoldQuantization = fold_quantization
 FreshOutputs = fresh_outputs
 FuseAttention = fuse_attention
-FuseOps = fuse_ops
-FuseTIR = fuse_tir
 InlinePrivateFunctions = inline_private_functions
 KillAfterLastUse = kill_after_last_use
 LambdaLift = lambda_lift
@@ -82,7 +87,6 @@ LiftTransformParams = lift_transform_params
 LowerAllocTensor = lower_alloc_tensor
 LowerRuntimeBuiltin = lower_runtime_builtin
 MergeCompositeFunctions = merge_composite_functions
-Normalize = normalize
 ProductsInBfloat16 = products_in_bfloat16
 RealizeVDevice = realize_vdevice
 RemovePurityChecking = remove_purity_checking
@@ -92,7 +96,6 @@ ReshapeBeforeSlice = reshape_before_slice
 RewriteDataflowReshape = rewrite_dataflow_reshape
 ScheduleTIR = schedule_tir
 SplitToSlices = split_to_slices
-StaticPlanBlockMemory = plan_memory
 StreamOutputs = stream_outputs
 ToMixedPrecision = to_mixed_precision
 ToNonDataflow = to_non_dataflow

@@ -47,7 +47,7 @@ def call_tir_rewrite(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     devices = mod.global_infos.get("vdevice", ())
 
     def rule(binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
-        if is_op(value, "call_tir") or is_op(value, "call_dps_packed"):
+        if any(is_op(value, n) for n in ("call_tir", "call_tir_with_grad", "call_dps_packed")):
             return _expand(value, bb, binding.var.name_hint, devices=devices)
         if is_op(value, "call_tir_inplace"):
             return _expand(value, bb, binding.var.name_hint, value.attrs["inplace_indices"], devices)  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from weft.relax.core_ops import CORE_OPS
 from weft.relax.rewriter import rewrite_bindings
 from weft.runtime import aligned
 
-__all__ = ["evaluate", "fold_constant"]
+__all__ = ["constant_value", "evaluate", "fold_constant"]
 
 
 @ir.function_pass(kind=ir.Function, opt_level=1)
@@ -53,9 +53,10 @@ def fold_constant(func: ir.Function, mod: ir.IRModule, *, max_bytes: int = 1 << 
     """
 
     def rule(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
-        if isinstance(value, ir.Call) and _result_bytes(value.ty) <= max_bytes:
-            return evaluate(value)
-        return None
+        made = isinstance(value, ir.Call) and not any(isinstance(a, (ir.Constant, ir.Tuple)) for a in value.args)
+        if not isinstance(value, ir.Call) or made or _result_bytes(value.ty) > max_bytes:
+            return None
+        return evaluate(value)
 
     return rewrite_bindings(func, mod, rule)
 
@@ -67,9 +68,7 @@ def evaluate(call: ir.Call) -> ir.Expr | None:
     """
     if not isinstance(call.op, ir.Op) or call.op.name.removeprefix("relax.") in CORE_OPS:
         return None
-    if not any(isinstance(a, (ir.Constant, ir.Tuple)) for a in call.args):
-        return None
-    args = [_value(a) for a in call.args]
+    args = [constant_value(a) for a in call.args]
     if any(a is None for a in args):
         return None
     definition = get_op_def(call.op)
@@ -90,7 +89,8 @@ def _result_bytes(ty: Any) -> float:
     return float(np.prod(sizes, dtype=np.float64)) * 8
 
 
-def _value(arg: ir.Expr) -> Any:
+def constant_value(arg: ir.Expr) -> Any:
+    """Return what a constant, a static shape or a tuple of them holds; None where it is not known."""
     if isinstance(arg, ir.Constant):
         return arg.data.numpy() if hasattr(arg.data, "numpy") else np.asarray(arg.data)
     if isinstance(arg, ir.ShapeExpr):
@@ -99,7 +99,7 @@ def _value(arg: ir.Expr) -> Any:
     if isinstance(arg, ir.PrimValue):
         return getattr(arg.value, "value", None)
     if isinstance(arg, ir.Tuple):
-        fields = [_value(f) for f in arg.fields]
+        fields = [constant_value(f) for f in arg.fields]
         return None if any(f is None for f in fields) else tuple(fields)
     return None
 

@@ -12,7 +12,7 @@ from weft.relax.expr import SeqExpr
 from weft.relax.infer import bind_type
 from weft.relax.te_bridge import undefined_vars
 from weft.relax.transform.call_sites import change_calls, used_as_values
-from weft.relax.transform.legalize_ops import legalize_groups
+from weft.relax.transform.lower_ops import legalize_groups
 from weft.tir import Block, BlockRealize, Buffer, For, LetStmt, PrimFunc, seq
 from weft.tir.analysis.structure import replace_node
 

@@ -129,7 +129,8 @@ def _closure(name: str, var: ExprVar, func: Function, symbols: set[ScalarVar], m
     if sizes:
         values.append(shape_expr(tuple(sizes)))
         params.append(Var("sizes", values[-1].ty))  # type: ignore[attr-defined]
-    symbol = mod.fresh_name(name)
+    names = (name, *(f"{name}_{i}" for i in range(len(mod) + 1)))
+    symbol = next(n for n in names if n not in mod)
     renamed: dict[Expr, Expr] = dict(zip(captured, params, strict=False))
     again = Var(var.name_hint, var.ty, span=var.span)
     recursive = any(v is var for v in variables(func.body))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Expr, Function, If, IRModule, Op, function_pass
+from weft.ir import Call, Expr, ExternFunc, Function, If, IRModule, Op, Tuple, function_pass
 from weft.relax.core_ops import is_op
 from weft.relax.expr import BindingBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.rename import rename_vars
@@ -126,6 +126,11 @@ def remove_purity_checking(func: Function, mod: IRModule, *, keep_indices: bool 
     def unwrap(value: Any) -> Any:
         nonlocal destination_passing
         destination_passing = destination_passing or is_op(value, "call_dps_packed")
+        if is_op(value, "call_py_func"):
+            name, args = value.args
+            fields = args.fields if isinstance(args, Tuple) else (args,)
+            callee = ExternFunc("vm.builtin.call_py_func")
+            return Call(callee, (name, *fields), ty_args=value.ty_args, span=value.span, ty=value.ty)
         if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _PURE_PACKED:
             callee = value.args[0]
             return Call(

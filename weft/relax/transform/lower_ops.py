@@ -1,13 +1,11 @@
-"""LegalizeOps: every tensor operation, and every fused group, becomes a call of a TIR function.
+"""The default pipeline's LegalizeOps: every tensor operation, and every fused group, becomes a call of a TIR function.
 
 A group is lowered in one go: its operations' tensor expressions are composed and made into one PrimFunc, so that what
-TVM does in two
-passes (LegalizeOps and FuseTIR) needs no merging of loop nests here.
+TVM does in two passes (LegalizeOps and FuseTIR) needs no merging of loop nests here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import ir
@@ -19,21 +17,19 @@ from weft.relax.effects import mutable_variables
 from weft.relax.expr import SeqExpr
 from weft.relax.rename import variables
 from weft.relax.rewriter import rewrite_bindings
-from weft.relax.te_bridge import undefined_vars
+from weft.relax.te_bridge import fresh_output, undefined_vars
 from weft.relax.transform.call_sites import used_as_values
 from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.te import Tensor as TETensor
 from weft.te import compute, create_prim_func, placeholder
 
-__all__ = ["LegalizeOps", "legalize_groups", "legalize_mutable", "legalize_ops"]
-
-Legalize = Callable[[BlockBuilder, ir.Call], ir.Expr]
+__all__ = ["legalize_groups", "legalize_mutable", "lower_ops"]
 
 _BUILTIN = ("relax.reshape",)
 
 
-@ir.module_pass(opt_level=0, ensures="relax.legalized")
-def legalize_ops(mod: ir.IRModule, customize_legalize_map: Mapping[str, Legalize] | None = None) -> ir.IRModule:
+@ir.module_pass(name="LegalizeOps", ensures="relax.legalized")
+def lower_ops(mod: ir.IRModule) -> ir.IRModule:
     """Replace operator calls and calls of primitive functions by ``call_tir``.
 
     Requires
@@ -72,46 +68,17 @@ def legalize_ops(mod: ir.IRModule, customize_legalize_map: Mapping[str, Legalize
                         T.writes(T_exp[v_i0, v_i1])
                         T_exp[v_i0, v_i1] = T.exp(p0[v_i0, v_i1])
 
-    Parameters
-    ----------
-        ``customize_legalize_map``: from an operator, ``relax.add``, to ``fn(bb, call) -> Expr``, which is asked first.
     Cost
         Linear; one PrimFunc for each distinct computation.
     Source
         TVM's ``LegalizeOps`` and ``FuseTIR``.
     """
-    return _legalized(mod, dict(customize_legalize_map or {}), None)
-
-
-def LegalizeOps(
-    customize_legalize_map: Mapping[str, Legalize] | None = None,
-    skip_ops: Sequence[str] | None = None,
-    enable_warning: bool = False,
-) -> ir.Pass:
-    """Make the pass :func:`legalize_ops`.
-
-    Parameters
-    ----------
-    customize_legalize_map : mapping, optional
-        From an operator, ``relax.add``, to ``fn(bb, call) -> Expr``, which is asked first.
-    skip_ops : sequence of str, optional
-        Operators that stay.
-    enable_warning : bool
-        Taken for TVM's sake: what cannot be lowered is an error of the form that comes after.
-    """
-    if not skip_ops:
-        return legalize_ops(customize_legalize_map=customize_legalize_map)
-    stay, custom = frozenset(_op_name(n) for n in skip_ops), dict(customize_legalize_map or {})
-    return ir.Pass("LegalizeOps", lambda mod: _legalized(mod, custom, stay), 0, LegalizeOps.__doc__)
-
-
-def _op_name(name: str) -> str:
-    return name if name.startswith("relax.") else f"relax.{name}"
+    return _legalized(mod)
 
 
 def legalize_groups(mod: ir.IRModule) -> ir.IRModule:
     """Turn groups of operators (functions with ``Primitive``) into one kernel each; other operators stay."""
-    return _legalized(mod, {}, None, groups_only=True)
+    return _legalized(mod, groups_only=True)
 
 
 @ir.module_pass
@@ -155,21 +122,15 @@ def legalize_mutable(mod: ir.IRModule) -> ir.IRModule:
     Source
         None.
     """
-    return _legalized(mod, {}, None, mutable_only=True)
+    return _legalized(mod, mutable_only=True)
 
 
-def _legalized(
-    mod: ir.IRModule,
-    custom: dict[str, Legalize],
-    stay: frozenset[str] | None,
-    groups_only: bool = False,
-    mutable_only: bool = False,
-) -> ir.IRModule:
+def _legalized(mod: ir.IRModule, groups_only: bool = False, mutable_only: bool = False) -> ir.IRModule:
     changed = {v.name_hint: mutable_variables(f, mod) for v, f in mod.items() if isinstance(f, ir.Function)}
     if mutable_only and not any(changed.values()):
         return mod
     bb = BlockBuilder(mod)
-    state = _Legalizer(bb, mod, {_op_name(n): f for n, f in custom.items()}, stay or frozenset(), groups_only)
+    state = _Legalizer(bb, mod, groups_only)
     for gvar, func in mod.items():
         if isinstance(func, ir.Function) and gvar.name_hint not in state.kernels:
             state.mutable, state.mutable_only = changed[gvar.name_hint], mutable_only
@@ -200,11 +161,8 @@ def _is_kernel(func: Any) -> bool:
 
 
 class _Legalizer:
-    def __init__(
-        self, bb: BlockBuilder, mod: ir.IRModule, custom: dict[str, Legalize], stay: frozenset[str], groups_only: bool
-    ) -> None:
-        self.bb, self.mod = bb, mod
-        self.custom, self.stay, self.groups_only = custom, stay, groups_only
+    def __init__(self, bb: BlockBuilder, mod: ir.IRModule, groups_only: bool) -> None:
+        self.bb, self.mod, self.groups_only = bb, mod, groups_only
         self.mutable: set[ir.ExprVar] = set()
         self.mutable_only = False
         self.names: dict[str, ir.GlobalVar] = {}
@@ -225,20 +183,18 @@ class _Legalizer:
                 env: dict[ir.Expr, ir.Expr] = dict(zip(func.params, value.args, strict=True))
                 return self.lower(calls, env, value, value.op.name_hint)
             return None
-        name = value.op.name if isinstance(value.op, ir.Op) else ""
-        if self.groups_only or name in self.stay:
+        if self.groups_only or not isinstance(value.op, ir.Op):
             return None
-        if name in self.custom:
-            return self.custom[name](self.bb, value)
+        chosen = ir.op_attr(value.op.name, "FLegalize")
+        if chosen is not None:
+            new = self.bb.normalize(chosen(self.bb, value), atom=False)
+            return new if new is value else self.rule(binding, new, _bb) or new
         if is_op(value, "shape_to_tensor"):
             return self.shape_to_tensor(value)
         if is_op(value, "dynamic_strided_slice"):
             return lower_dynamic_strided_slice(value, self.bb, self.add)
-        if (
-            not isinstance(value.op, ir.Op)
-            or (value.op.name in _BUILTIN and not touched)  # a view would show what is written later
-            or value.op.name.removeprefix("relax.") in CORE_OPS
-        ):
+        viewed = value.op.name in _BUILTIN and not touched  # a view would show what is written later
+        if viewed or value.op.name.removeprefix("relax.") in CORE_OPS:
             return None
         definition = get_op_def(value.op)
         if definition.lower is None:
@@ -265,7 +221,7 @@ class _Legalizer:
             patterns.append(int(fusion))
         outs = list(result) if isinstance(result, (list, tuple)) else [result]
         out_types = _tensor_types(origin)
-        outs = [_fresh_output(o, inputs.tensors) for o in outs]
+        outs = [fresh_output(o, inputs.tensors) for o in outs]
         prim = create_prim_func([*inputs.tensors, *outs])
         extra = undefined_vars(prim)
         if extra:
@@ -328,6 +284,8 @@ class _Inputs:
             return arg.value
         if isinstance(arg, ir.Tuple):
             return tuple(self.to_te(f, produced) for f in arg.fields)
+        if isinstance(arg.ty, ir.TupleType):
+            return tuple(self.to_te(ir.TupleGetItem(arg, i, ty=t), produced) for i, t in enumerate(arg.ty.fields))
         if isinstance(arg, ir.Constant) and all(d == 1 for d in arg.data.shape):
             return _scalar_constant(arg)
         ty = arg.ty
@@ -361,13 +319,6 @@ class _Inputs:
 def _scalar_constant(arg: ir.Constant) -> TETensor:
     value = ir.const(arg.data.numpy().reshape(()).item(), str(arg.data.dtype))
     return compute(arg.ty.shape, lambda *_: value, name="scalar")  # type: ignore[union-attr]
-
-
-def _fresh_output(tensor: TETensor, inputs: list[TETensor]) -> TETensor:
-    """Copy a result that is one of the inputs, so that the function has something to write."""
-    if any(tensor is t for t in inputs):
-        return compute(tensor.shape, lambda *i: tensor(*i), name="copy")
-    return tensor
 
 
 def _tensor_types(call: ir.Call) -> list[ir.TensorType]:

@@ -1,0 +1,169 @@
+"""Losses, and operators that only gradients use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.error import ShapeMismatch
+from weft.op.attributes import axis, integer, word
+from weft.op.infer import index_arg, same_as, same_dtype, tensor_arg, values_of
+from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_broadcast_to, demand_same_shape
+from weft.topi.loss import collapse_sum, cross_entropy_with_logits, nll_loss, nll_loss_backward, take_backward
+
+__all__: list[str] = []
+
+
+def _collapsed(x: Any, shape: Any) -> Any:
+    shape = [int(d) for d in shape]
+    extra = x.ndim - len(shape)
+    ones = [i + extra for i, d in enumerate(shape) if d == 1]
+    wide = x.astype(np.float64) if x.dtype.kind == "f" else x
+    return wide.sum(axis=(*range(extra), *ones), keepdims=True).reshape(shape).astype(x.dtype)
+
+
+def _collapse_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
+    ty = tensor_arg("collapse_sum_to", "x", x)
+    values = values_of(shape)
+    if values is None:
+        return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
+    if ty.ndim >= 0 and len(values) > ty.ndim:
+        raise ShapeMismatch("collapse_sum_to: the target has more dimensions", expected=f"at most {ty.ndim}",
+                            found=str(len(values)), where=x.span)  # fmt: skip
+    for d, v in zip(reversed(ty.shape or ()), reversed(values), strict=False):
+        demand_broadcast_to("collapse_sum_to: a dimension of the target that is not 1", v, d, x.span)
+    return ir.TensorType(values, ty.dtype, len(values), ty.vdevice)
+
+
+declare(
+    "collapse_sum_to", "x shape:shape", infer=_collapse_infer, lower=collapse_sum, reference=_collapsed, rtol=1e-4,
+    doc="Sum to a shape that broadcasts to that of `x`.",
+)  # fmt: skip
+
+
+def _like_infer(x: ir.Expr, target: ir.Expr) -> ir.TensorType:
+    ty, like = tensor_arg("collapse_sum_like", "x", x), tensor_arg("collapse_sum_like", "target", target)
+    for d, v in zip(reversed(ty.shape or ()), reversed(like.shape or ()), strict=False):
+        demand_broadcast_to("collapse_sum_like: a dimension of the target that is not 1", v, d, x.span)
+    return ir.TensorType(like.shape, ty.dtype, like.ndim, ty.vdevice)
+
+
+declare(
+    "collapse_sum_like", "x target", infer=_like_infer, lower=lambda x, target: collapse_sum(x, target.shape),
+    reference=lambda x, target: _collapsed(x, target.shape), rtol=1e-4,
+    doc="Sum to the shape of another tensor, which broadcasts to that of `x`.",
+)  # fmt: skip
+
+
+def _cross_entropy_infer(predictions: ir.Expr, labels: ir.Expr) -> ir.TensorType:
+    op = "nn.cross_entropy_with_logits"
+    types = tensor_arg(op, "predictions", predictions), tensor_arg(op, "labels", labels)
+    dtype = same_dtype(op, predictions, labels)
+    if types[0].shape is not None and types[1].shape is not None:
+        demand_same_shape(f"{op}: the labels", types[0].shape, types[1].shape, predictions.span)
+    return ir.TensorType((), dtype, 0)
+
+
+def _cross_entropy_ref(x: Any, y: Any) -> Any:
+    total = -(x.astype(np.float64) * y).sum()
+    with np.errstate(all="ignore"):
+        return np.asarray(total / x.shape[0] if x.ndim > 1 else total).astype(x.dtype)
+
+
+declare(
+    "nn.cross_entropy_with_logits", "predictions labels", infer=_cross_entropy_infer, lower=cross_entropy_with_logits,
+    reference=_cross_entropy_ref, rtol=1e-3, doc="``-sum(predictions * labels)``, divided by the size of the batch.",
+)  # fmt: skip
+
+_REDUCTION = {"reduction": word("mean", "mean", "sum", "none"), "ignore_index": integer(-100)}
+
+
+def _nll_infer(predictions: ir.Expr, targets: ir.Expr, *weights: ir.Expr, reduction: str) -> ir.TensorType:
+    op = "nn.nll_loss"
+    ty, t = tensor_arg(op, "predictions", predictions, min_ndim=1), index_arg(op, targets, "targets")
+    for w in weights:
+        tensor_arg(op, "weights", w, 1)
+    if ty.ndim >= 0 and t.ndim >= 0 and t.ndim != max(ty.ndim - 1, 0):
+        raise ShapeMismatch(f"{op}: 'targets' has the wrong rank", expected=str(ty.ndim - 1), found=str(t.ndim),
+                            where=targets.span)  # fmt: skip
+    if ty.shape is not None and t.shape is not None:
+        demand_same_shape(f"{op}: the targets", (*ty.shape[:1], *ty.shape[2:]) if ty.ndim > 1 else (), t.shape,
+                          targets.span)  # fmt: skip
+    return ir.TensorType(t.shape, ty.dtype, t.ndim) if reduction == "none" else ir.TensorType((), ty.dtype, 0)
+
+
+def _nll_parts(x: Any, t: Any, w: Any, ignore: int) -> tuple[Any, Any]:
+    """The prediction and the weight of each target, 0 where it is ignored."""
+    classes = x.shape[0 if x.ndim == 1 else 1]
+    kept = t != ignore
+    safe = np.where(kept, t, 0).astype(np.int64)
+    weights = np.where(kept, (np.ones(classes) if w is None else w.astype(np.float64))[safe], 0)
+    moved = x.astype(np.float64) if x.ndim == 1 else np.moveaxis(x, 1, 0).astype(np.float64)
+    return np.take_along_axis(moved, safe[None], 0)[0] if x.ndim > 1 else moved[safe], weights
+
+
+def _nll_ref(x: Any, t: Any, w: Any = None, reduction: str = "mean", ignore_index: int = -100) -> Any:
+    taken, weights = _nll_parts(x, t, w, ignore_index)
+    each = -taken * weights
+    with np.errstate(all="ignore"):
+        out = each if reduction == "none" else each.sum() / (weights.sum() if reduction == "mean" else 1)
+    return np.asarray(out).astype(x.dtype)
+
+
+declare(
+    "nn.nll_loss", "predictions targets weights?", _REDUCTION, infer=_nll_infer, lower=nll_loss, reference=_nll_ref,
+    rtol=1e-3, doc="The weighted negative of each target's prediction; targets that are `ignore_index` count nothing.",
+)  # fmt: skip
+
+
+def _nll_backward_infer(output_grad: ir.Expr, predictions: ir.Expr, *_more: ir.Expr) -> ir.TensorType:
+    tensor_arg("grad.nll_loss_backward", "output_grad", output_grad)
+    for i, arg in enumerate(_more):
+        tensor_arg("grad.nll_loss_backward", ("targets", "weights")[i], arg)
+    return tensor_arg("grad.nll_loss_backward", "predictions", predictions)
+
+
+def _nll_backward_ref(g: Any, x: Any, t: Any, w: Any = None, reduction: str = "mean", ignore_index: int = -100) -> Any:
+    _, weights = _nll_parts(x, t, w, ignore_index)
+    classes = x.shape[0 if x.ndim == 1 else 1]
+    with np.errstate(all="ignore"):
+        each = np.broadcast_to(g, t.shape) / (weights.sum() if reduction == "mean" else 1) * weights
+    hit = np.arange(classes).reshape(-1, *[1] * t.ndim) == t[None]
+    out = np.where(hit & (t != ignore_index)[None], -each[None], 0)
+    return (out if x.ndim == 1 else np.moveaxis(out, 0, 1)).astype(x.dtype)
+
+
+declare(
+    "grad.nll_loss_backward", "output_grad predictions targets weights?", _REDUCTION, infer=_nll_backward_infer,
+    lower=nll_loss_backward, reference=_nll_backward_ref, rtol=1e-3,
+    doc="What flows back to the predictions of ``nn.nll_loss``.",
+)  # fmt: skip
+
+
+def _take_backward_infer(output_grad: ir.Expr, x: ir.Expr, indices: ir.Expr) -> ir.TensorType:
+    tensor_arg("grad.take_backward", "output_grad", output_grad)
+    index_arg("grad.take_backward", indices)
+    return tensor_arg("grad.take_backward", "x", x)
+
+
+def _take_backward_ref(g: Any, x: Any, indices: Any, axis: int | None) -> Any:
+    out = np.zeros(x.shape, np.float64)
+    at = (axis or 0) % x.ndim
+    moved = np.moveaxis(g.astype(np.float64), range(at, at + indices.ndim), range(indices.ndim))
+    np.add.at(np.moveaxis(out, at, 0), indices, moved)
+    return out.astype(x.dtype)
+
+
+declare(
+    "grad.take_backward", "output_grad x indices", {"axis": axis(None, checked=False)}, infer=_take_backward_infer,
+    lower=take_backward, reference=_take_backward_ref, rtol=1e-3, doc="What flows back to what ``take`` takes of.",
+)  # fmt: skip
+
+for _name in ("no_grad", "start_checkpoint", "end_checkpoint"):
+    declare(
+        f"grad.{_name}", "x", infer=same_as(f"grad.{_name}"), reference=lambda x: x, fusion=Fusion.ELEMENTWISE,
+        lower=lambda x: x, doc="Its operand, with a note for ``Gradient``.",
+    )  # fmt: skip

@@ -1,0 +1,413 @@
+"""What flows back through each operator: ``FPrimalGradient``.
+
+A rule is ``fn(orig_var, orig_call, output_grad, bb) -> [Expr]``: from the value of a call, the call and the adjoint of
+its value, the adjoint of each operand. ``no_grad(x)`` stands for none.
+
+Source: Griewank and Walther, 2008; TVM's rules of the same operators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from weft import ir
+from weft.arith import Analyzer
+from weft.error import InvalidArgument, UnsupportedOperator
+from weft.op import make_call
+
+__all__ = ["gradient_of", "register_gradient", "register_te_gradient", "te_gradient_of"]
+
+Gradient = Callable[[ir.ExprVar, ir.Call, ir.ExprVar, Any], list[ir.Expr]]
+
+
+def register_gradient(op_name: str, fgradient: Gradient | None = None, level: int = 10) -> Any:
+    """Say what flows back through an operator, ``relax.add``; without `fgradient`, a decorator."""
+    return ir.register_op_attr(op_name, "FPrimalGradient", fgradient, level)
+
+
+_RULES: dict[str, Gradient] = {}
+_TE_RULES: dict[str, Callable[..., Any]] = {}
+
+
+def register_te_gradient(te_grad_name: str, te_grad_func: Callable[..., Any] | None = None) -> Any:
+    """Say what flows back through kernels that are called with a name; without the function, a decorator.
+
+    The function takes the adjoint of the result and the operands as te tensors, and returns the operands' adjoints.
+    """
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        _TE_RULES[te_grad_name] = fn
+        return fn
+
+    return register if te_grad_func is None else register(te_grad_func)
+
+
+def te_gradient_of(call: Any, output_grad: Any, bb: Any) -> ir.Expr:
+    """Emit what flows back through a ``call_tir_with_grad``, by the function that is registered for it."""
+    name = call.attrs["te_grad_name"]
+    if name not in _TE_RULES:
+        raise UnsupportedOperator(f"no te gradient is called '{name}'", where=call.span, help="register_te_gradient")
+    options = dict(call.attrs["te_grad_kwargs"].items) if call.attrs.get("te_grad_kwargs") else {}
+    made = bb.call_te(_TE_RULES[name], output_grad, *call.args[1].fields, primfunc_name_hint=name, **options)
+    return bb.emit(made)
+
+
+@ir.default_op_attr("FPrimalGradient")
+def gradient_of(op: ir.Op) -> Gradient | None:
+    """Return the rule of an operator that has one here."""
+    return _RULES.get(op.name.removeprefix("relax."))
+
+
+def _rule(*names: str) -> Callable[[Gradient], Gradient]:
+    def register(fn: Gradient) -> Gradient:
+        _RULES.update(dict.fromkeys(names, fn))
+        return fn
+
+    return register
+
+
+class _Ops:
+    """Operators by their names; those within ``nn`` and ``grad`` by the last part."""
+
+    def __getattr__(self, name: str) -> Any:
+        return make_call({"no_grad": "grad.no_grad", "conv2d": "nn.conv2d"}.get(name, name))
+
+
+_o = _Ops()
+
+
+def _shape(x: Any) -> tuple[Any, ...]:
+    if x.ty.shape is None:
+        raise InvalidArgument("the shape of what is differentiated is not known", found=str(x.ty), where=x.span)
+    return x.ty.shape
+
+
+def _like(value: float, x: Any) -> ir.Constant:
+    return ir.constant(value, x.ty.dtype)
+
+
+def _fit(bb: Any, grad: ir.Expr, x: Any) -> ir.Expr:
+    """Sum an adjoint over what the operand was repeated along."""
+    made: Any = bb.normalize(grad, atom=False)
+    have, want = _shape(made), _shape(x)
+    same = len(have) == len(want) and all(Analyzer().can_prove_equal(a, b) for a, b in zip(have, want, strict=True))
+    return made if same else _o.collapse_sum_to(made, ir.shape_expr(want))
+
+
+@_rule("add")
+def _add(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+    return [_fit(bb, g, x) for x in call.args]
+
+
+@_rule("subtract")
+def _subtract(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+    return [_fit(bb, g, call.args[0]), _fit(bb, _o.negative(g), call.args[1])]
+
+
+@_rule("multiply")
+def _multiply(_z: Any, call: Any, g: Any, bb: Any) -> Any:
+    x, y = call.args
+    return [_fit(bb, _o.multiply(g, y), x), _fit(bb, _o.multiply(g, x), y)]
+
+
+@_rule("divide")
+def _divide(z: Any, call: Any, g: Any, bb: Any) -> Any:
+    x, y = call.args
+    return [_fit(bb, _o.divide(g, y), x), _fit(bb, _o.divide(_o.multiply(_o.negative(g), z), y), y)]
+
+
+@_rule("power")
+def _power(z: Any, call: Any, g: Any, bb: Any) -> Any:
+    x, y = call.args
+    less = _o.power(x, _o.subtract(y, _like(1, y)))
+    left = _o.multiply(_o.multiply(g, y), less)
+    return [_fit(bb, left, x), _fit(bb, _o.multiply(_o.multiply(g, z), _o.log(x)), y)]
+
+
+@_rule("maximum")
+def _maximum(_z: Any, call: Any, g: Any, bb: Any) -> Any:
+    x, y = call.args
+    zero = _like(0, x)
+    left, right = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
+    return [_fit(bb, left, x), _fit(bb, right, y)]
+
+
+@_rule("minimum")
+def _minimum(_z: Any, call: Any, g: Any, bb: Any) -> Any:
+    x, y = call.args
+    zero = _like(0, x)
+    left, right = _o.where(_o.greater_equal(x, y), zero, g), _o.where(_o.less(x, y), zero, g)
+    return [_fit(bb, left, x), _fit(bb, right, y)]
+
+
+@_rule("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "zeros_like", "ones_like", "full_like",
+       "zeros", "ones", "full")  # fmt: skip
+def _none(_y: Any, call: Any, _g: Any, _bb: Any) -> Any:
+    return [_o.no_grad(x) for x in call.args]
+
+
+@_rule("triu", "tril")
+def _triangle(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    rest = [_o.no_grad(a) for a in call.args[1:]]
+    return [ir.Call(call.op, (g, *call.args[1:]), call.attrs), *rest]
+
+
+@_rule("abs")
+def _abs(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    x = call.args[0]
+    return [_o.multiply(g, _o.where(_o.less(x, _like(0, x)), _o.negative(_like(1, x)), _like(1, x)))]
+
+
+@_rule("cos")
+def _cos(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.multiply(_o.negative(g), _o.sin(call.args[0]))]
+
+
+@_rule("sin")
+def _sin(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.multiply(g, _o.cos(call.args[0]))]
+
+
+@_rule("exp")
+def _exp(y: Any, _call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.multiply(g, y)]
+
+
+@_rule("log")
+def _log(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.divide(g, call.args[0])]
+
+
+@_rule("negative")
+def _negative(_y: Any, _call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.negative(g)]
+
+
+@_rule("square")
+def _square(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    x = call.args[0]
+    return [_o.multiply(_o.multiply(_like(2, x), x), g)]
+
+
+@_rule("sigmoid")
+def _sigmoid(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.multiply(_o.multiply(g, y), _o.subtract(_like(1, call.args[0]), y))]
+
+
+@_rule("sqrt")
+def _sqrt(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.divide(_o.multiply(_like(0.5, call.args[0]), g), y)]
+
+
+@_rule("tanh")
+def _tanh(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.multiply(g, _o.subtract(_like(1, call.args[0]), _o.multiply(y, y)))]
+
+
+def _reduced_dims(call: Any) -> tuple[Any, ...]:
+    shape, axis = _shape(call.args[0]), call.attrs["axis"]
+    places = range(len(shape)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
+    return tuple(shape[a] for a in places)
+
+
+def _count(call: Any) -> int:
+    dims = [ir.as_int(d) for d in _reduced_dims(call)]
+    if any(d is None for d in dims):
+        raise InvalidArgument("the gradient of a mean needs constant sizes", found=str(call.args[0].ty))
+    return math.prod(d or 0 for d in dims)
+
+
+def _spread(call: Any, g: Any) -> ir.Expr:
+    """Repeat what was reduced."""
+    if not call.attrs["keepdims"] and call.attrs["axis"]:
+        g = _o.expand_dims(g, call.attrs["axis"])
+    return _o.broadcast_to(g, ir.shape_expr(_shape(call.args[0])))
+
+
+@_rule("sum")
+def _sum(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_spread(call, g)]
+
+
+@_rule("mean")
+def _mean(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_spread(call, _o.divide(g, _like(_count(call), g)))]
+
+
+@_rule("variance")
+def _variance(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    x, n = call.args[0], _count(call)
+    whole = _o.sum(x, call.attrs["axis"], keepdims=True)
+    away = _o.subtract(_o.multiply(_like(2.0 / n, x), x), _o.multiply(_like(2.0 / n / n, x), whole))
+    if not call.attrs["keepdims"] and call.attrs["axis"]:
+        g = _o.expand_dims(g, call.attrs["axis"])
+    return [_o.multiply(g, away)]
+
+
+@_rule("permute_dims")
+def _permute_dims(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    axes = call.attrs["axes"]
+    if not axes:
+        return [_o.permute_dims(g)]
+    return [_o.permute_dims(g, axes=[axes.index(i) for i in range(len(axes))])]
+
+
+@_rule("concat")
+def _concat(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    axis, at, points = call.attrs["axis"] or 0, ir.int64(0), []
+    for ty in call.args[0].ty.fields[:-1]:
+        at = at + ty.shape[axis]
+        points.append(at)
+    return [_o.split(g, points, axis)]
+
+
+@_rule("split")
+def _split(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.concat(g, call.attrs["axis"])]
+
+
+@_rule("expand_dims")
+def _expand_dims(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.squeeze(g, call.attrs["axis"])]
+
+
+@_rule("squeeze", "flatten")
+def _squeeze(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.reshape(g, ir.shape_expr(_shape(call.args[0])))]
+
+
+@_rule("reshape")
+def _reshape(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.reshape(g, ir.shape_expr(_shape(call.args[0]))), _o.no_grad(call.args[1])]
+
+
+@_rule("cumsum")
+def _cumsum(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    x, axis = call.args[0], call.attrs["axis"]
+    if axis is None:
+        total = _o.subtract(_o.sum(g, keepdims=True), _o.cumsum(g))
+        grad = _o.reshape(_o.add(total, _o.flatten(g)), ir.shape_expr(_shape(x)))
+    else:
+        grad = _o.add(_o.subtract(_o.sum(g, axis, keepdims=True), _o.cumsum(g, axis)), g)
+    return [_o.astype(grad, x.ty.dtype) if call.attrs["dtype"] else grad]
+
+
+@_rule("broadcast_to")
+def _broadcast_to(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.collapse_sum_to(g, ir.shape_expr(_shape(call.args[0]))), _o.no_grad(call.args[1])]
+
+
+@_rule("take")
+def _take(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    x, indices = call.args
+    return [make_call("grad.take_backward")(g, x, indices, axis=call.attrs["axis"]), _o.no_grad(indices)]
+
+
+@_rule("where")
+def _where(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+    condition, a, b = call.args
+    left, right = _o.where(condition, g, _like(0, a)), _o.where(condition, _like(0, b), g)
+    return [_o.no_grad(condition), _fit(bb, left, a), _fit(bb, right, b)]
+
+
+def _swapped(x: Any) -> ir.Expr:
+    """Swap the last two dimensions."""
+    n = len(_shape(x))
+    return _o.permute_dims(x, axes=[*range(n - 2), n - 1, n - 2])
+
+
+@_rule("matmul")
+def _matmul(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+    a, b = call.args
+    ranks = len(_shape(a)) > 1, len(_shape(b)) > 1
+    if all(ranks):
+        left, right = _o.matmul(g, _swapped(b)), _o.matmul(_swapped(a), g)
+    elif ranks[1]:
+        row = _o.expand_dims(g, -2)
+        left, right = _o.matmul(row, _swapped(b)), _o.matmul(_o.expand_dims(a, 1), row)
+    elif ranks[0]:
+        column = _o.expand_dims(g, -1)
+        left = _o.matmul(column, _o.expand_dims(b, 0))
+        right = _o.squeeze(_o.matmul(_swapped(a), column), axis=-1)
+    else:
+        left, right = _o.multiply(g, b), _o.multiply(g, a)
+    return [_fit(bb, left, a), _fit(bb, right, b)]
+
+
+@_rule("astype")
+def _astype(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    return [_o.astype(g, call.args[0].ty.dtype)]
+
+
+@_rule("nn.relu")
+def _relu(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    x = call.args[0]
+    return [_o.where(_o.less(x, _like(0, x)), _like(0, x), g)]
+
+
+@_rule("nn.silu")
+def _silu(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    x = call.args[0]
+    s = _o.sigmoid(x)
+    return [_o.multiply(g, _o.add(s, _o.multiply(y, _o.subtract(_like(1, x), s))))]
+
+
+@_rule("nn.softmax")
+def _softmax(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    inner = _o.sum(_o.multiply(g, y), call.attrs["axis"], keepdims=True)
+    return [_o.multiply(_o.subtract(g, inner), y)]
+
+
+@_rule("nn.log_softmax")
+def _log_softmax(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    exp = _o.exp(y)
+    return [_o.subtract(g, _o.multiply(_o.sum(g, call.attrs["axis"], keepdims=True), exp))]
+
+
+@_rule("nn.cross_entropy_with_logits")
+def _cross_entropy(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    x, y = call.args
+    if len(_shape(x)) > 1:
+        g = _o.divide(g, _like(int(_shape(x)[0].value), g))
+    return [_o.multiply(_o.negative(g), y), _o.multiply(_o.negative(g), x)]
+
+
+@_rule("nn.nll_loss")
+def _nll_loss(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    options = {k: call.attrs[k] for k in ("reduction", "ignore_index")}
+    back = make_call("grad.nll_loss_backward")(g, *call.args, **options)
+    return [back, *(_o.no_grad(a) for a in call.args[1:])]
+
+
+@_rule("nn.conv2d")
+def _conv2d(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+    data, weight = call.args
+    a = call.attrs
+    layouts = (a["data_layout"], a["kernel_layout"], a.get("out_layout") or a["data_layout"], a["groups"])
+    if layouts != ("NCHW", "OIHW", "NCHW", 1):
+        raise InvalidArgument("the gradient of conv2d is that of NCHW, OIHW and one group", found=str(layouts))
+    (_, channels, *size), (out_channels, _, *kernel), (_, _, *made) = map(_shape, (data, weight, y))
+    top, left, bottom, right = a["padding"]
+    strides, dilation = a["strides"], a["dilation"]
+    pads = (top + bottom, left + right)
+    spans = [
+        (n - 1) * s - p + (k - 1) * d + 1 for n, s, p, k, d in zip(made, strides, pads, kernel, dilation, strict=True)
+    ]
+    known = [ir.as_int(Analyzer().simplify(n - m)) for n, m in zip(size, spans, strict=True)]
+    rest = tuple(n for n in known if n is not None)
+    if len(rest) != len(known):
+        raise InvalidArgument("the gradient of conv2d needs constant sizes", found=str(data.ty))
+    back = make_call("nn.conv2d_transpose")(
+        g, weight, strides=strides, padding=a["padding"], output_padding=rest, dilation=dilation, groups=1,
+        data_layout="NCHW", kernel_layout="IOHW",
+    )  # fmt: skip
+    turned = _o.conv2d(
+        _o.permute_dims(data, axes=[1, 0, 2, 3]), _o.permute_dims(g, axes=[1, 0, 2, 3]), strides=dilation,
+        padding=a["padding"], dilation=strides,
+    )  # fmt: skip
+    weights = _o.permute_dims(turned, axes=[1, 0, 2, 3])
+    if any(rest):
+        weights = _o.strided_slice(weights, [0, 1, 2, 3], [0] * 4, [out_channels, channels, *kernel])
+    return [back, weights]

@@ -1,0 +1,69 @@
+"""What an operator becomes: ``FLegalize`` of each operator, and how others register their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft import ir
+from weft.op import OpDef, get_op_def, list_ops
+from weft.relax.block_builder import BlockBuilder
+from weft.te import Tensor
+
+__all__ = ["LegalizeFunc", "TEFunc", "legalized", "register_legalize"]
+
+TEFunc = Callable[..., Tensor]
+"""A function of te tensors."""
+LegalizeFunc = Callable[[BlockBuilder, ir.Call], ir.Expr]
+"""What an operator's attribute ``FLegalize`` is."""
+
+_NAMES = {
+    "astype": "cast", "collapse_sum_like": "collapse_sum", "collapse_sum_to": "collapse_sum", "concat": "concatenate",
+    "flatten": "reshape", "full_like": "full", "gather_elements": "gather", "nn.leakyrelu": "leaky_relu",
+    "ones_like": "ones", "clip": "tir_clip", "permute_dims": "transpose", "zeros_like": "zeros",
+}  # fmt: skip
+"""What kernels are called where that is not the operator's own name."""
+
+
+def register_legalize(op_name: str, legal_func: LegalizeFunc | None = None) -> Any:
+    """Say what ``LegalizeOps`` makes of an operator; without `legal_func`, a decorator."""
+    return ir.register_op_attr(op_name, "FLegalize", legal_func)
+
+
+@ir.default_op_attr("FLegalize")
+def _default(op: ir.Op) -> LegalizeFunc | None:
+    if op.name.removeprefix("relax.") not in list_ops() or not op.name.startswith("relax."):
+        return None
+    return legalized if get_op_def(op).lower is not None else None
+
+
+def legalized(bb: BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Make the call of a kernel of an operator's call."""
+    assert isinstance(call.op, ir.Op)
+    definition = get_op_def(call.op)
+    assert definition.lower is not None
+    lower = functools.partial(definition.lower, **dict(call.attrs.items))
+    args = scalar_operands(call.args) if "binary" in definition.tags else list(call.args)
+    return bb.call_te(lower, *args, primfunc_name_hint=kernel_name(definition))
+
+
+def kernel_name(definition: OpDef) -> str:
+    """Return what the kernels of an operator are called."""
+    own = definition.name.rpartition(".")[2]
+    plain = "unary" in definition.tags and "." not in definition.name and own != "erf"
+    return _NAMES.get(definition.name, f"tir_{own}" if plain else own)
+
+
+def scalar_operands(args: tuple[ir.Expr, ...]) -> list[Any]:
+    """Take the value of a constant scalar operand, the second if it is one, else the first."""
+    lhs, rhs = args[0], try_convert_to_scalar_const(args[1])
+    return [try_convert_to_scalar_const(lhs) if rhs is args[1] else lhs, rhs]
+
+
+def try_convert_to_scalar_const(expr: ir.Expr, python_native: bool = False) -> Any:
+    """Return the value of a constant without dimensions, as an immediate or a Python number; else `expr`."""
+    if not isinstance(expr, ir.Constant) or expr.data.shape:
+        return expr
+    value = expr.data.numpy().item()
+    return value if python_native else ir.const(value, str(expr.data.dtype))
