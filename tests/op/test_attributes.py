@@ -156,7 +156,7 @@ def test_topi_has_the_same_defaults(name):
 
 def test_attributes_follow_dimensions():
     """What attributes say of dimensions in one order, they say of the same dimensions in another."""
-    kinds = {"one": axis(0), "some": axes(), "each": axes(ordered=True), "pairs": each_axis()}
+    kinds = {"one": axis(0), "some": axes(), "each": axes(ordered=True), "both": each_axis()}
     rng = np.random.default_rng(7)
     for _ in range(200):
         ndim = int(rng.integers(1, 6))
@@ -164,10 +164,10 @@ def test_attributes_follow_dimensions():
         places = tuple(int(p) for p in rng.permutation(wide)[:ndim])
         chosen = [int(a) for a in rng.permutation(ndim)[: rng.integers(0, ndim + 1)]]
         pairs = tuple(int(v) for v in rng.integers(0, 9, 2 * ndim))
-        attrs = Attrs.of(one=int(rng.integers(-ndim, ndim)), some=chosen, each=chosen, pairs=pairs, other=3)
+        attrs = Attrs.of(one=int(rng.integers(-ndim, ndim)), some=chosen, each=chosen, both=pairs, other=3)
         new = in_places(kinds, attrs, places, wide)
         assert new.one == places[attrs.one] and new.other == 3
         assert new.some == tuple(sorted(places[a] for a in chosen)) and new.each == tuple(places[a] for a in chosen)
         for d in range(wide):
             old = places.index(d) if d in places else None
-            assert new.pairs[2 * d : 2 * d + 2] == ((0, 0) if old is None else pairs[2 * old : 2 * old + 2])
+            assert new.both[2 * d : 2 * d + 2] == ((0, 0) if old is None else pairs[2 * old : 2 * old + 2])

@@ -166,7 +166,7 @@ def test_levels(name, level, mode):
         check(name, program(name), exec_mode=mode)
 
 
-@pytest.mark.parametrize("pipeline", sorted(_PIPELINES))
+@pytest.mark.parametrize("pipeline", sorted(_PIPELINES.keys() - {"static_shape_tuning"}))  # which asks for trials
 @pytest.mark.parametrize("name", NAMES)
 def test_pipelines_before_compile_and_in_it(name, pipeline):
     mod = program(name)

@@ -8,7 +8,7 @@ import weft.error as _errors
 
 from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip - loads the library first
 from weft.ffi.container import Map
-from weft.ffi.convert import CallbackTaker, convert, convert_func
+from weft.ffi.convert import CallbackTaker, as_opaque, convert, convert_func
 from weft.ffi.function import (
     Function,
     NativeTensor,
@@ -37,6 +37,7 @@ __all__ = [
     "PackedFunc",
     "builtin",
     "CallbackTaker",
+    "as_opaque",
     "convert",
     "convert_argument",
     "convert_func",

@@ -11,7 +11,7 @@ import tvm_ffi
 
 from weft.ffi.function import PackedFunc, convert_argument, make_packed, packed, wrap
 
-__all__ = ["CallbackTaker", "convert", "convert_func"]
+__all__ = ["CallbackTaker", "as_opaque", "convert", "convert_func"]
 
 _PLAIN = frozenset((type(None), bool, int, float, str))
 
@@ -53,6 +53,11 @@ class CallbackTaker(PackedFunc):
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
         return super().__call__(*[convert_func(a) if _is_callback(a) else a for a in args])
+
+
+def as_opaque(value: Any) -> Any:
+    """A Python object as the runtime holds those that are none of its own; what can be called stays what it is."""
+    return tvm_ffi.core._convert_to_opaque_object(value)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _is_callback(value: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from weft import ir
 from weft.error import IndexOutOfRange
+from weft.ffi import as_opaque
 from weft.op import make_call
 from weft.relax.core_ops import as_relax
 from weft.relax.infer import function_type
@@ -119,13 +120,15 @@ for _name, _op in {**_BINARY, **_COMPARISONS}.items():
     if _name in _BINARY:
         _operators[f"__r{_name[2:]}"] = _binary(_op, True)
 
+# What can be called would travel to the runtime as a function.
+_called: dict[str, Any] = {"__call__": _call, "__tvm_ffi_object__": as_opaque}
 for _cls in (ir.ExprVar, ir.Constant, ir.Tuple, ir.TupleGetItem, ir.Call, ir.If, ir.ExternFunc, ir.ShapeExpr):
-    _put(_cls, {**_operators, "__getitem__": _item, "__call__": _call, "astype": _astype})
-_put(ir.GlobalVar, {"__call__": _call})
+    _put(_cls, {**_operators, "__getitem__": _item, **_called, "astype": _astype})
+_put(ir.GlobalVar, _called)
 _put(
     ir.Function,
     {
-        "__call__": _call,
+        **_called,
         "bind_params": _bind_params,
         "bind_symbolic_vars": _bind_symbolic_vars,
         "create_empty": staticmethod(_create_empty),

@@ -57,7 +57,7 @@ def _folded(func: ir.Function, mod: ir.IRModule, kernels: _Kernels) -> ir.Functi
             known[binding.var] = result
         return result if result is not None else None if new is binding.value else new
 
-    new: Any = remove_all_unused(rewrite_bindings(func, mod, rule))
+    new: Any = remove_all_unused(rewrite_bindings(func, mod, rule), mod)
     body: Any = func.body
     known_before = func.ret_ty is not None and ir.structural_equal(func.ret_ty, body.ty)
     if new is func or not known_before:
