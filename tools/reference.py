@@ -13,6 +13,7 @@ import importlib
 import inspect
 import re
 import sys
+import types
 import typing
 from collections import defaultdict
 from pathlib import Path
@@ -133,15 +134,35 @@ each. Where one name has two meanings, the newer wins. Behind what is absent sta
     return NOTE + text + "\n".join(table) + "\n\n" + "\n\n".join(parts) + "\n"
 
 
+def module_of_tvm(module: str) -> Any:
+    """What ``import weft as tvm`` has under the name of one of TVM's modules: a module or a namespace; else None."""
+    try:
+        return importlib.import_module(f"weft.{module}".rstrip("."))
+    except ImportError:
+        found: Any = weft
+        for part in module.split("."):
+            found = getattr(found, part, None)
+        return found
+
+
+def _has(here: Any, name: str) -> bool:
+    """Whether a module has a name, or a module of that name inside."""
+    if not hasattr(here, name) and isinstance(here, types.ModuleType):
+        try:
+            importlib.import_module(f"{here.__name__}.{name}")
+        except ImportError:
+            return False
+    return hasattr(here, name)
+
+
 def _states(module: str, names: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
     """The names of a module that work, those that differ and those that are absent."""
-    try:
-        here = importlib.import_module(f"weft.{module}".rstrip("."))
-    except ImportError:
+    here = module_of_tvm(module)
+    if here is None:
         return [], [], sorted(names)
     found: tuple[list[str], list[str], list[str]] = [], [], []
     for name in sorted(names):
-        found[2 if not hasattr(here, name) else bool(_absent.remark("differs", module, name))].append(name)
+        found[2 if not _has(here, name) else bool(_absent.remark("differs", module, name))].append(name)
     return found
 
 

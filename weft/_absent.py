@@ -59,23 +59,16 @@ def remark(table: str, module: str, name: str) -> str:
 
 def explanation(module: str, name: str) -> str:
     """What there is to say about a name that one of Weft's modules lacks; empty where TVM lacks it, too."""
-    for spelling in _spellings(module):
-        releases = tvm_names().get(spelling, {}).get(name)
-        if releases:
-            full = f"tvm.{spelling}.{name}".replace("...", ".")
-            return _sentence(releases.split(","), full, remark("absent", spelling, name))
-    return ""
+    found = {spelling: tvm_names().get(spelling, {}).get(name, "") for spelling in _spellings(module)}
+    return _sentence({f"{spelling}.{name}".lstrip("."): releases for spelling, releases in found.items() if releases})
 
 
 def module_explanation(module: str) -> str:
     """The same of a module that is not there, such as ``weft.relay.frontend.caffe``."""
-    spelling = module.partition(".")[2]
-    parent, _, name = spelling.rpartition(".")
-    names = tvm_names().get(spelling)
-    if names is None:
-        return explanation(f"weft.{parent}".rstrip("."), name)
-    releases = sorted({r for own in names.values() for r in own.split(",")}, key=lambda r: int(r.partition(".")[2]))
-    return _sentence(releases, f"tvm.{spelling}", remark("absent", parent or ".", name))
+    parent, _, name = module.rpartition(".")
+    own = {s: ",".join(tvm_names()[s].values()) for s in _spellings(module)}
+    inside = {s: ",".join(names.values()) for s, names in tvm_names().items() if f"weft.{s}".startswith(f"{module}.")}
+    return _sentence(own) or explanation(parent, name) or _sentence(dict([*inside.items()][:1]))
 
 
 def watch(module: ModuleType) -> None:
@@ -105,17 +98,18 @@ def _lacking(module: str, own: Callable[[str], Any] | None, name: str) -> Any:
 
 def _spellings(module: str) -> list[str]:
     """The modules of TVM that one of Weft's modules stands for."""
-    from weft._aliases import MODULES
+    from weft._aliases import find
 
-    own = module.partition(".")[2]
-    found = [own or "."]
-    for alias, meant in MODULES.items():
-        if module == meant or module.startswith(meant + "."):
-            found.append(alias + module.removeprefix(meant))
-    return found
+    return [s for s in tvm_names() if (find(s) or f"weft.{s}".rstrip(".")) == module]
 
 
-def _sentence(releases: list[str], full: str, advice: str) -> str:
-    *first, last = releases
+def _sentence(found: dict[str, str]) -> str:
+    """Which releases had a name, under which names; why it is not here."""
+    if not found:
+        return ""
+    every = {release for releases in found.values() for release in releases.split(",")}
+    *first, last = sorted(every, key=lambda release: int(release.partition(".")[2]))
     joined = f"{', '.join(first)} and {last}" if first else last
-    return f"Apache TVM {joined} has it as {full}: {advice or 'Weft has not'} (docs/reference/tvm.md)"
+    names = " and ".join(f"tvm.{full}" for full in found)
+    module, _, name = next(iter(found)).rpartition(".")
+    return f"Apache TVM {joined} has it as {names}: {remark('absent', module, name)} (docs/reference/tvm.md)"

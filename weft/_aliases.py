@@ -25,6 +25,7 @@ MODULES = {
     "contrib.graph_executor": "weft.runtime.graph_executor",
     "contrib.graph_runtime": "weft.runtime.graph_executor",
     "contrib.nvcc": "weft.target.cuda.nvrtc",
+    "support.nvcc": "weft.target.cuda.nvrtc",
     "contrib.relay_viz": "weft.relay.viz",
     "contrib": "weft.support",
     "driver.build_module": "weft.driver",

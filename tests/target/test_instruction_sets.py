@@ -64,7 +64,7 @@ KERNELS = {
     ),
     "depthwise": (depthwise, direct, [(1, 12, 15, 24), (3, 3, 24)]),
     "softmax": (lambda x: topi.nn.softmax(x, -1), softmax, [(19, 133)]),
-    "layer norm": (topi.nn.layer_norm, normalised, [(13, 100), (100,), (100,)]),
+    "layer norm": (lambda x, g, b: topi.nn.layer_norm(x, g, b, (-1,)), normalised, [(13, 100), (100,), (100,)]),
     "transpose": (lambda x: topi.transpose(x, [1, 0]), lambda x: x.T, [(45, 67)]),
     "columns": (lambda x: topi.sum(x, [0], False), lambda x: x.sum(0), [(65, 33)]),
     "maximum": (lambda x: topi.max(x, [1], False), lambda x: x.max(1), [(33, 65)]),

@@ -11,12 +11,15 @@ from weft.tir.schedule import default_schedule
 from weft.tir.stmt import For, ForKind
 
 TARGET = Target("llvm")
+AXES = {rank: tuple(range(2, rank)) for rank in (2, 3, 4, 5)}
 
 
 def scheduled(shape, channels, groups):
     x = te.placeholder([int64(d) if isinstance(d, int) else d for d in shape], name="x")
     g, b = te.placeholder((int64(channels),), name="g"), te.placeholder((int64(channels),), name="b")
-    return default_schedule(te.create_prim_func([x, g, b, topi.nn.group_norm(x, g, b, groups)]), TARGET)
+    return default_schedule(
+        te.create_prim_func([x, g, b, topi.nn.group_norm(x, g, b, groups, 1, AXES[len(shape)])]), TARGET
+    )
 
 
 def expected(x, g, b, groups):

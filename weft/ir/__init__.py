@@ -4,6 +4,7 @@ Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``a
 ``module``, ``passes``, then ``structural``, ``serialize``, ``spec`` and ``text/``.
 """
 
+import weft.ffi  # isort: skip - loads tvm_ffi, which would load PyTorch if it came first
 import sys
 
 from weft._aliases import names_of

@@ -73,7 +73,7 @@ class Memory:
                                       found=str(Device(*wire.device)))  # fmt: skip
             size = element_bytes(dtype, math.prod(shape))
             base = self.whole if offset == 0 and size == self.size else self._part(offset, size)
-            self._seen = (key, _view(base, shape, dtype))
+            self._seen = (key, _view(base, shape, dtype, 0))
         return self._seen[1]
 
     def _part(self, offset: int, size: int) -> Any:
@@ -90,7 +90,7 @@ class Memory:
     def _all(self) -> memoryview:
         """The bytes, of memory on the CPU."""
         if self._bytes is None:
-            flat = _view(self.whole, (self.size,), "uint8")
+            flat = _view(self.whole, (self.size,), "uint8", 0)
             self._bytes = np.from_dlpack(flat).data.cast("B") if self.size else memoryview(bytearray())
         return self._bytes
 
@@ -100,7 +100,7 @@ class Memory:
         if self.device[0] == Device.kDLCPU:
             return self._all()[wire.byte_offset : wire.byte_offset + size]
         here = empty((self.size,), "uint8")
-        _copy(_view(self.whole, (self.size,), "uint8"), here.handle)
+        _copy(_view(self.whole, (self.size,), "uint8", 0), here.handle)
         return here.numpy().data[wire.byte_offset : wire.byte_offset + size]
 
     @contextmanager
@@ -111,7 +111,7 @@ class Memory:
         if self.device[0] == Device.kDLCPU:
             yield self._all()[start:end]
             return
-        here, flat = empty((self.size,), "uint8"), _view(self.whole, (self.size,), "uint8")
+        here, flat = empty((self.size,), "uint8"), _view(self.whole, (self.size,), "uint8", 0)
         if size != self.size:
             _copy(flat, here.handle)
         yield here.numpy().data[start:end]

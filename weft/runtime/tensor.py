@@ -191,11 +191,11 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         Tensor
             This tensor.
         """
-        lanes = self.handle.dtype.lanes
-        if lanes > 1 and not isinstance(source, (Tensor, tvm_ffi.Tensor)):
-            self._by_lanes(lanes).copyfrom(source)
-            return self
         if not isinstance(source, (Tensor, tvm_ffi.Tensor)):
+            lanes = tvm_ffi.dtype(str(self.dtype)).lanes
+            if lanes > 1:
+                self._by_lanes(lanes).copyfrom(source)
+                return self
             source = np.asarray(source)
             bits = self.dtype == "bfloat16" and source.dtype == np.uint16
             source = (

@@ -8,8 +8,7 @@ through the converter of its operator, or through the function body that its sch
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.error import InternalError, ModelImportError, WeftError, own_errors
@@ -243,18 +242,22 @@ def _as_values(results: Any) -> list[Value | None]:
     return [r if r is None or isinstance(r, Value) else Value.of_expr(r) for r in items]
 
 
-@contextmanager
-def _as_import_errors(where: str) -> Generator[None]:
+class _as_import_errors:
     """Turn whatever an import raises into :class:`ModelImportError` that names the place, the cause behind it."""
-    try:
-        yield
-    except ModelImportError as e:
-        if e.where is None:
-            e.where = where
-        raise
-    except (InternalError, MemoryError, RecursionError):
-        raise
-    except WeftError as e:
-        raise ModelImportError(e.what, where=where, expected=e.expected, found=e.found, help=e.help) from e
-    except Exception as e:
-        raise ModelImportError("this cannot be converted", where=where, found=f"{type(e).__name__}: {e}") from e
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, e: BaseException | None, _trace: Any) -> None:
+        if isinstance(e, ModelImportError):
+            e.where = self.where if e.where is None else e.where
+        elif isinstance(e, (InternalError, MemoryError, RecursionError)):
+            return
+        elif isinstance(e, WeftError):
+            raise ModelImportError(e.what, where=self.where, expected=e.expected, found=e.found, help=e.help) from e
+        elif isinstance(e, Exception):
+            found = f"{type(e).__name__}: {e}"
+            raise ModelImportError("this cannot be converted", where=self.where, found=found) from e

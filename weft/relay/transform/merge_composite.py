@@ -25,7 +25,7 @@ def merge_composite(mod: IRModule, pattern_table: Sequence[Entry]) -> IRModule:
     Ensures
         Types are inferred. Matches are calls of functions whose ``Composite`` is the pattern's name.
     Example
-        With ``[("mine.add_relu", is_op("nn.relu")(is_op("add")(wildcard(), wildcard())))]``. Before::
+        With ``pattern_table=[("mine.add_relu", is_op("nn.relu")(is_op("add")(wildcard(), wildcard())))]``, before::
 
             def @main(%x: Tensor[(2), float32], %y: Tensor[(2), float32]) { nn.relu(add(%x, %y)) }
 

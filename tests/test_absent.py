@@ -1,0 +1,73 @@
+"""Names of TVM that Weft lacks: the error says which release had them and what to use."""
+
+import importlib
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import weft
+from tools import reference
+from weft import _absent
+
+NAMES = _absent.tvm_names()
+ABSENT = {
+    (module, name): releases
+    for module, names in NAMES.items()
+    for absent in [reference._states(module, names)[2]]
+    for name, releases in names.items()
+    if name in absent
+}
+
+
+@pytest.mark.parametrize("module", sorted({module for module, _ in ABSENT}))
+def test_every_absent_name_says_its_release_and_why(module):
+    for (of, name), releases in ABSENT.items():
+        if of != module:
+            continue
+        assert _absent.remark("absent", module, name), f"{module}.{name}: weft/_absent.toml does not say why"
+        here = reference.module_of_tvm(module)
+        if here is None:
+            with pytest.raises(ModuleNotFoundError, match="Apache TVM"):
+                importlib.import_module(f"weft.{module}")
+            return
+        assert not hasattr(here, name)
+        if not isinstance(here, ModuleType):
+            continue  # a namespace of operators tells the near names of its own
+        with pytest.raises(AttributeError, match=r"Apache TVM 0\.\d+.* has it as tvm\.") as caught:
+            getattr(here, name)
+        assert releases.split(",")[0] in str(caught.value)
+
+
+def test_every_remark_meets_a_name():
+    """One that meets none speaks of a name that is here by now, or never was."""
+    here = {f"{m}.{n}".lstrip(".") for m, names in NAMES.items() for n in names if (m, n) not in ABSENT}
+    gone = {f"{m}.{n}".lstrip(".") for m, n in ABSENT}
+    for table, names in (("absent", gone), ("differs", here)):
+        for pattern in _absent.remarks(table):
+            assert any(_absent.fnmatchcase(name, pattern) for name in names), f"{table}: {pattern}"
+
+
+def test_an_import_of_an_absent_name_says_so_too():
+    module, name = next((m, n) for m, n in ABSENT if m == "relay.frontend" or m == "relay")
+    with pytest.raises(ImportError, match=f"cannot import name '{name}'.*Apache TVM"):
+        exec(f"from weft.{module} import {name}")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'weft\.topi\.nowhere'$"):
+        importlib.import_module("weft.topi.nowhere")
+
+
+def test_names_that_nobody_has():
+    assert not hasattr(weft, "no_such")
+    with pytest.raises(AttributeError, match="^module 'weft' has no attribute 'no_such'$"):
+        _ = weft.no_such
+    with pytest.raises(AttributeError, match="^module 'weft.tir.function' has no attribute '__path__'"):
+        _ = importlib.import_module("weft.tir.function").__path__
+
+
+def test_nothing_of_it_is_read_by_programs_that_lack_nothing():
+    program = (
+        "import weft.tir as t, weft._absent as a; assert not hasattr(t, 'x'); print(a.tvm_names.cache_info().currsize)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
