@@ -74,8 +74,9 @@ def convert(value: Any) -> Any:
         return value
     if isinstance(value, msgspec.Struct):
         return value
-    if isinstance(value, (list, tuple)) and any(isinstance(v, msgspec.Struct) for v in value):
-        return tuple(map(convert, value))
-    if _is_callback(value):
+    if isinstance(value, (list, tuple)):
+        if any(isinstance(v, msgspec.Struct) for v in value):
+            return tuple(map(convert, value))
+    elif _is_callback(value):
         return convert_func(value)
     return wrap(tvm_ffi.convert(convert_argument(value)))

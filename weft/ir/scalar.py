@@ -6,7 +6,7 @@ expressions call; passes that know their operands may build the classes directly
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 from msgspec.structs import force_setattr
 
@@ -19,8 +19,8 @@ __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
     "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
     "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "as_expr", "as_int", "const",
-    "lanes_from", "vscale", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "make_exprs",
+    "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "lanes_from",
+    "make_exprs", "vscale",
 ]  # fmt: skip
 
 
@@ -35,12 +35,9 @@ class Op(Node):
 
         TVM's newer names of those of TIR, ``tirx.x``, mean the same.
         """
-        op = _OPS.get(name)
-        if op is None and name.startswith("tirx."):
+        if name not in _OPS and name.startswith("tirx."):
             return Op.get("tir." + name[5:])
-        if op is None:
-            op = _OPS[name] = Op(name)
-        return op
+        return _OPS.get(name) or _OPS.setdefault(name, Op(name))
 
     def get_attr(self, attr_name: str) -> Any:
         """Return what was registered for an attribute, else its default, or None."""
@@ -121,6 +118,7 @@ class PrimExpr(Node, abstract=True):
 IS_EXPR = SubclassTable(PrimExpr)
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 class _VarMeta(NodeMeta):
     """Lets ``Var(name, ty="int64")`` say the data type by TVM's newer name."""
 
@@ -436,8 +434,7 @@ class CallIntrin(PrimExpr):
             force_setattr(self, "op", Op.get(self.op))
         given: Any = self.args
         if type(given) is list:  # as TVM's programs give them, with Python's numbers
-            values = (as_expr(a) if isinstance(a, (int, float, str)) else a for a in given)
-            force_setattr(self, "args", tuple(values))
+            force_setattr(self, "args", tuple(as_expr(a) if isinstance(a, (int, float, str)) else a for a in given))
 
 
 def _difference(a: PrimExpr, b: PrimExpr) -> PrimExpr:

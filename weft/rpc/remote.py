@@ -255,7 +255,10 @@ class RemoteTensor(Tensor):
             self.handle.device.endpoint.copy_from(self.handle.wire, view)
         return out
 
-    def _create_view(self, shape: Sequence[int], dtype: str | None = None) -> RemoteTensor:
+    def _create_view(self, shape: Any, dtype: Any = None, relative_byte_offset: int = 0) -> RemoteTensor:
+        if relative_byte_offset:
+            raise InvalidArgument("a view of a remote tensor begins where the tensor does", expected="0",
+                                  found=str(relative_byte_offset))  # fmt: skip
         array = self.handle
         wire = array.wire._replace(shape=tuple(int(d) for d in shape), dtype=dtype or array.dtype)
         view = RemoteArray(array.device, wire, array.owner)

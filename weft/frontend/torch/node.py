@@ -125,7 +125,7 @@ class Node:
         """Convert, unless `x` has the type."""
         if x.ty.dtype == dtype:
             return x
-        if isinstance(x, ir.Constant) and not x.ty.shape:
+        if not x.ty.shape and isinstance(x, ir.Constant):
             return self.scalar(x.data.numpy(), dtype)
         return self.op("astype", x, dtype=dtype)
 

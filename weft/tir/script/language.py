@@ -36,6 +36,7 @@ from weft.tir.script.commands import (
     Scope,
     WhileScope,
 )
+from weft.tir.script.dtypes import DTypeMaker, HandleMaker
 from weft.tir.script.low_level import CALLS, typed
 from weft.tir.stmt import (
     AllocBuffer,
@@ -67,34 +68,7 @@ def meta_var(value: Any) -> MetaVar:
 # --- data types, variables, constants ---------------------------------------------------------------------------------
 
 
-class DTypeMaker:
-    """A data type: an annotation, a constant (``T.float32(1)``), a conversion, or a new variable (``T.int32()``)."""
-
-    def __init__(self, dtype: str) -> None:
-        self.dtype = DataType(dtype)
-
-    def __call__(self, value: Any = None, is_size_var: bool = False) -> PrimExpr:
-        """Return a variable of this type, or `value` as a constant of it or cast to it."""
-        if value is None:
-            return (ir.SizeVar if is_size_var else Var)("", self.dtype)
-        if isinstance(value, str):
-            return const(float(value), self.dtype)
-        return ir.cast(self.dtype, value) if isinstance(value, PrimExpr) else const(value, self.dtype)
-
-    def __repr__(self) -> str:
-        return f"T.{self.dtype}"
-
-
-class _HandleMaker(DTypeMaker):
-    def __call__(self, value: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> PrimExpr:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return a pointer; `value` is the data type that it points to."""
-        if value is None:
-            return Var("", self.dtype)
-        element = ir.PrimType(DataType(getattr(value, "dtype", value)))
-        return Var("", ir.HandleType(ir.PointerType(element, storage_scope)))
-
-
-handle = _HandleMaker("handle")
+handle = HandleMaker("handle")
 
 
 def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False, *, ty: Any = None) -> Var:
