@@ -103,6 +103,8 @@ def test_parameters_as_inputs():
     assert len(main.params) == 1 + len(main.attrs["params"]) == 1 + len(list(module.parameters()))
     found = machine(mod)(weft.runtime.from_dlpack(tokens), *main.attrs["params"])
     np.testing.assert_allclose(found.numpy(), module(tokens).detach().numpy(), rtol=1e-4, atol=1e-4)
+    plain, params = weft.relax.frontend.detach_params(mod)
+    assert "params" not in plain["main"].attrs and len(params["main"]) == len(main.params) - 1
 
 
 def test_weights_share_memory():

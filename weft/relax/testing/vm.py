@@ -12,7 +12,6 @@ import numpy as np
 
 from weft.ffi import register_global_func
 from weft.runtime import Tensor, VirtualMachine, tensor
-from weft.testing import assert_allclose
 
 __all__ = ["add", "add_scalar", "check_if_defined", "check_saved_func", "equal_zero", "get_device_id",
            "identity_packed", "move", "mul", "subtract_one", "tile_packed"]  # fmt: skip
@@ -87,5 +86,5 @@ def check_saved_func(vm: VirtualMachine, func_name: str, *inputs: Any) -> Any:
     saved_name = f"{func_name}_saved"
     vm.save_function(func_name, saved_name, *inputs)
     result = vm[func_name](*inputs)
-    assert_allclose(result.numpy(), vm[saved_name]().numpy(), rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(result.numpy(), vm[saved_name]().numpy(), rtol=1e-7, atol=1e-7)
     return result
