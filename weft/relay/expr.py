@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, dataclass_transform
 
 import numpy as np
 from msgspec.structs import force_setattr
@@ -104,6 +104,7 @@ def binary(op: str, lhs: Any, rhs: Any) -> Call:
     return Call(Op.get(op), (as_expr(lhs, like), as_expr(rhs, like)))
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 class _VarMeta(type(ir.ExprVar)):
     """Takes a variable's type under the name that TVM's programs use, too."""
 

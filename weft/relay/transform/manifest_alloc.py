@@ -222,9 +222,9 @@ class _Block:
     ) -> Var:
         attrs = {"offset": offset, "dtype": dtype, "const_shape": None if -1 in known else known, "assert_shape": known}
         value = _typed("memory.alloc_tensor", (storage, shape), attrs)
-        var = var if var is not None else Var(hint, value.ty)
-        self.bindings.append((var, value))
-        return var
+        bound: Var = var if var is not None else Var(hint, value.ty)
+        self.bindings.append((bound, value))
+        return bound
 
     def _remember(self, var: Var, shape: Any, known: tuple[int, ...]) -> None:
         if -1 in known:
