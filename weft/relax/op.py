@@ -96,6 +96,8 @@ class Namespace:
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         full = self._prefix + name
         if full in _CORE:
             return _CORE[full]
