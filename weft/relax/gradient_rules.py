@@ -72,6 +72,8 @@ class _Ops:
     """Operators by their names; those within ``nn`` and ``grad`` by the last part."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return make_call({"no_grad": "grad.no_grad", "conv2d": "nn.conv2d"}.get(name, name))
 
 
