@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -140,6 +141,28 @@ def test_too_deep_is_an_error_of_wefts() -> None:
     with ThreadPoolExecutor(4) as pool:  # together, and one inside of another
         nested = [pool.submit(with_deep_stack, lambda: with_deep_stack(lambda: _deep(30_000, int))) for _ in range(4)]
         assert [n.result() for n in nested] == [0] * 4
+
+
+def test_other_threads_keep_their_limit() -> None:
+    usual, deep, done = sys.getrecursionlimit(), threading.Event(), threading.Event()
+
+    def wait() -> int:
+        deep.set()
+        done.wait()
+        return len([_deep(10, int)])
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(with_deep_stack, lambda: _deep(30_000, wait))
+        deep.wait()
+        try:
+            if sys.version_info < (3, 12):  # where this limit guards the stack
+                assert sys.getrecursionlimit() == usual
+                with pytest.raises(RecursionError):
+                    _deep(usual, int)
+            assert with_deep_stack(lambda: _deep(20_000, int)) == 0  # ends while the other is deep
+        finally:
+            done.set()
+        assert running.result() == 1
 
 
 @pytest.mark.parametrize(

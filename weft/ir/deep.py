@@ -1,10 +1,14 @@
 """Deep recursion on demand: structures nested thousands of levels deep are rare, but must not fail.
 
-The size of new threads' stacks and the recursion limit are the process's, so both are changed here alone, under a lock.
+The size of new threads' stacks is the process's, so it is changed here alone, under a lock. The recursion limit is the
+process's too, and that is why nothing here changes it: while it is raised, a thread with an ordinary stack may run into
+the end of its stack, and lowering it under a thread that is deeper ends the process ("Cannot recover from stack
+overflow"). A deep thread is given more levels of its own instead.
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -23,8 +27,6 @@ _LIMIT = 400_000
 _STACK_BYTES = 1 << 29
 _LOCK = threading.Lock()
 _here = threading.local()
-_deep: list[int] = []
-"""The usual recursion limit, once for each deep thread that runs."""
 
 
 def with_deep_stack(fn: Callable[[], T]) -> T:
@@ -46,24 +48,16 @@ def with_deep_stack(fn: Callable[[], T]) -> T:
 
     def run() -> None:
         _here.deep = True
+        _more_levels()
         try:
             result.set_result(fn())
         except BaseException as e:
             result.set_exception(e)
 
     thread = threading.Thread(target=copy_context().run, args=(run,))
-    with _LOCK:
-        _deep.append(_deep[0] if _deep else sys.getrecursionlimit())
-        sys.setrecursionlimit(_LIMIT)
-    try:
-        with _stacks_of(_STACK_BYTES):
-            thread.start()
-        thread.join()
-    finally:
-        with _LOCK:
-            usual = _deep.pop()
-            if not _deep:
-                sys.setrecursionlimit(usual)
+    with _stacks_of(_STACK_BYTES):
+        thread.start()
+    thread.join()
     try:
         return result.result()
     except RecursionError:
@@ -71,6 +65,22 @@ def with_deep_stack(fn: Callable[[], T]) -> T:
             "the program is nested too deeply", expected=f"at most some {_LIMIT // 10:,} levels", found="more",
             help="give names to parts of it",
         ) from None  # fmt: skip
+
+
+def _more_levels() -> None:
+    """Let the current thread, which has a deep stack, nest `_LIMIT` levels more.
+
+    CPython 3.11 counts a thread's levels down at each call and up when one is left (``Py_LeaveRecursiveCall``), so to
+    leave calls that were never entered is to have more of them: 50 ms. From 3.12 on, calls between Python functions
+    have a count of their own, which take no stack, and whose limit is the process's: it is raised and stays.
+    """
+    if sys.version_info >= (3, 12):
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _LIMIT))
+        return
+    leave = ctypes.pythonapi.Py_LeaveRecursiveCall
+    leave.argtypes, leave.restype = [], None
+    for _ in range(_LIMIT):
+        leave()
 
 
 @contextmanager
