@@ -1,12 +1,15 @@
 """Templates, tuners and log files, from a program's side."""
 
+import base64
 import io
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import weft
-from weft import autotvm, te
+from weft import auto_scheduler, autotvm, te
 from weft.autotvm.task.task import compute_flop
 from weft.testing.autotvm import DummyRunner, get_sample_records, get_sample_task
 
@@ -95,3 +98,22 @@ def test_measuring_on_this_machine():
     runner = autotvm.LocalRunner(number=2, repeat=2, cooldown_interval=0)
     tuner.tune(2, autotvm.measure_option(autotvm.LocalBuilder(n_parallel=1), runner))
     assert tuner.best_measure_pair[1].error_no == 0 and len(tuner.best_measure_pair[1].costs) == 2
+
+
+def test_a_log_runs_no_code():
+    (inp, res), *_ = get_sample_records(1)
+    parts = autotvm.record.encode(inp, res, "pickle").split("\t")
+    parts[2] = base64.b64encode(pickle.dumps(print)).decode()
+    with pytest.raises(weft.WeftError, match=r"builtins\.print"):
+        autotvm.record.decode("\t".join(parts), "pickle")
+
+
+def test_contexts_are_of_their_thread():
+    def best():
+        return autotvm.DispatchContext.current
+
+    outermost = best()
+    with autotvm.task.ApplyFixedConfig([], []) as fixed, ThreadPoolExecutor(1) as pool:
+        assert best() is fixed and pool.submit(best).result() is outermost
+        assert auto_scheduler.DispatchContext.current is not fixed
+    assert best() is outermost

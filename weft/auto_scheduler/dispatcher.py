@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure_record import RecordReader
+from weft.tune.front_end import Dispatcher
 
 __all__ = ["ApplyHistoryBest", "DispatchContext", "FallbackContext"]
 
 
-class DispatchContext:
+class DispatchContext(Dispatcher, kind="auto_scheduler.DispatchContext"):
     """What is asked for the state of a workload inside ``with context:``."""
-
-    current: ClassVar[DispatchContext]
-
-    def __init__(self) -> None:
-        self._old_ctx: DispatchContext | None = getattr(DispatchContext, "current", None)
 
     def query(self, target: Any, workload_key: str, has_complex_op: bool, dag: Any, func_name: str) -> State | None:
         """Return the state of a workload; what a context does not know, the one around it is asked."""
@@ -30,15 +26,6 @@ class DispatchContext:
 
     def update(self, target: Any, workload_key: str, state: Any) -> None:
         """Set the state of a workload."""
-
-    def __enter__(self) -> Self:
-        self._old_ctx = DispatchContext.current
-        DispatchContext.current = self
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        assert self._old_ctx is not None
-        DispatchContext.current = self._old_ctx
 
 
 class ApplyHistoryBest(DispatchContext):
@@ -103,4 +90,4 @@ class FallbackContext(DispatchContext):
         self.memory[str(target), workload_key] = state
 
 
-DispatchContext.current = FallbackContext()
+DispatchContext.set_outermost(FallbackContext())

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from weft.auto_scheduler.workload_registry import deserialize_args, serialize_args
 from weft.error import InvalidArgument
 from weft.ir import IntImm, as_int
+from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
     "calc_workload_dis_factor", "decode_workload_key", "deserialize_args", "get_const_int", "get_const_tuple",

@@ -8,11 +8,11 @@ from typing import Any
 
 from weft import te
 from weft.error import InvalidArgument
-from weft.ir import FloatImm, IntImm, StringImm
+from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
-    "WORKLOAD_FUNC_REGISTRY", "deserialize_args", "make_workload_key", "register_workload",
-    "register_workload_tensors", "serialize_args", "workload_func_name", "workload_key_to_tensors",
+    "WORKLOAD_FUNC_REGISTRY", "make_workload_key", "register_workload", "register_workload_tensors",
+    "workload_func_name", "workload_key_to_tensors",
 ]  # fmt: skip
 
 WORKLOAD_FUNC_REGISTRY: dict[str, Any] = {}
@@ -44,30 +44,6 @@ def register_workload_tensors(workload_key: str, tensors: Sequence[te.Tensor], o
     return workload_key
 
 
-def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Make arguments strings and numbers: tensors become ``("TENSOR", shape, dtype)``."""
-    return tuple(_plain(a) for a in args)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, te.Tensor):
-        return ("TENSOR", tuple(_plain(d) for d in value.shape), value.dtype)
-    if isinstance(value, (IntImm, FloatImm, StringImm)):
-        return value.value
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, Sequence):
-        return tuple(_plain(v) for v in value)
-    raise InvalidArgument("an argument of a workload is neither a number, a string nor a tensor", found=repr(value))
-
-
-def deserialize_args(args: Sequence[Any]) -> list[Any]:
-    """Make placeholders of what stands for tensors."""
-    return [
-        te.placeholder(a[1], dtype=a[2]) if isinstance(a, (list, tuple)) and a and a[0] == "TENSOR" else a for a in args
-    ]
-
-
 def workload_func_name(func: Any) -> str:
     """Return the name under which a workload's function is registered."""
     if isinstance(func, str):
@@ -85,7 +61,12 @@ def make_workload_key(func: Any, args: Sequence[Any]) -> str:
     '["matmul", 128, 128, "float32"]'
     """
     name = workload_func_name(func)
-    return json.dumps([name, *serialize_args(tuple(args))])
+    try:
+        return json.dumps([name, *serialize_args(tuple(args))])
+    except TypeError as e:
+        raise InvalidArgument(
+            "the key of a workload is JSON", expected="numbers, strings, tensors", found=str(e)
+        ) from e
 
 
 def workload_key_to_tensors(workload_key: str) -> list[te.Tensor]:

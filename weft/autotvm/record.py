@@ -49,8 +49,8 @@ def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
     """Write a measurement as a line, in the protocol ``"json"`` or ``"pickle"``."""
     task = inp.task
+    costs = result.costs if result.error_no == 0 else (1e9,)
     if protocol == "json":
-        costs = result.costs if result.error_no == 0 else (1e9,)
         line = {
             "input": [str(inp.target), task.name, task.args, task.kwargs],
             "config": inp.config.to_json_dict(),
@@ -61,9 +61,17 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
         return json.dumps(line, default=str)
     if protocol != "pickle":
         raise InvalidArgument("unknown protocol of a log", expected="'json' or 'pickle'", found=repr(protocol))
-    packed = [[task.name, task.args, task.kwargs], inp.config, tuple(result)]
+    packed = [[task.name, task.args, task.kwargs], inp.config.to_json_dict(), (costs, *result[1:])]
     texts = [base64.b64encode(pickle.dumps(p)).decode() for p in packed]
     return "\t".join([str(inp.target), *texts, str(AUTOTVM_LOG_VERSION), weft.__version__])
+
+
+class _Plain(pickle.Unpickler):
+    """Reads numbers, strings and containers: a log may come from anybody, and whatever else runs code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise InvalidArgument("a pickled log holds more than numbers, strings and lists", found=f"{module}.{name}",
+                              help="write it again with protocol='json'")  # fmt: skip
 
 
 def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResult] | None:
@@ -81,7 +89,8 @@ def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResul
         parts = row.split("\t")
         if len(parts) == 4:
             return None
-        (name, args, _), config, values = (pickle.loads(base64.b64decode(p)) for p in parts[1:4])
+        (name, args, _), config, values = (_Plain(io.BytesIO(base64.b64decode(p))).load() for p in parts[1:4])
+        config = ConfigEntity.from_json_dict(config)
         inp, result = MeasureInput(Target(parts[0]), Task(name, args), config), MeasureResult(*values)
     else:
         raise InvalidArgument("unknown protocol of a log", expected="'json' or 'pickle'", found=repr(protocol))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import random
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from weft.error import InvalidArgument
 from weft.ir import IntImm
 from weft.tir import For, ForKind
 from weft.tir.analysis import statements
-from weft.tune import BoostedTrees
+from weft.tune.boost import Experience
 
 __all__ = ["CostModel", "PyCostModel", "RandomModel", "XGBModel", "create", "features_of"]
 
@@ -71,12 +70,17 @@ class RandomModel(PyCostModel):
         return self.random.get_state()
 
     def load(self, path: str) -> None:
-        """Load the state; only of trusted files."""
-        self.random.set_state(pickle.loads(Path(path).read_bytes()))
+        """Load the state."""
+        try:
+            state = json.loads(Path(path).read_text())
+            self.random.set_state({**state, "state": {**state["state"], "key": np.array(state["state"]["key"])}})
+        except (ValueError, KeyError, TypeError) as e:
+            raise InvalidArgument("not a state of random numbers", found=path, expected="what save() wrote") from e
 
     def save(self, path: str) -> None:
         """Save the state."""
-        Path(path).write_bytes(pickle.dumps(self.random.get_state()))
+        state: Any = self.random.get_state(legacy=False)
+        Path(path).write_text(json.dumps(state, default=np.ndarray.tolist))
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
         """Learn nothing."""
@@ -103,38 +107,28 @@ class XGBModel(PyCostModel):
         self, *, extractor: Any = None, num_warmup_samples: int = 100, path: str | None = None, **options: Any
     ) -> None:
         self.extractor, self.num_warmup_samples = extractor, num_warmup_samples
-        self.rows: list[np.ndarray] = []
-        self.keys: list[str] = []
-        self.costs: list[float] = []
-        self.model: BoostedTrees | None = None
+        self._known = Experience()
         if path is not None:
             self.load(path)
 
     def load(self, path: str) -> None:
-        """Load what :meth:`save` wrote; only of trusted files."""
-        self.rows, self.keys, self.costs, self.model = pickle.loads(Path(path).read_bytes())
+        """Load what :meth:`save` wrote."""
+        self._known.load(path)
 
     def save(self, path: str) -> None:
-        """Save what was learned."""
-        Path(path).write_bytes(pickle.dumps((self.rows, self.keys, self.costs, self.model)))
+        """Save what was measured."""
+        self._known.save(path)
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
-        """Learn; times count as shares of the fastest of their task."""
+        """Learn from the times of candidates of a task."""
+        task = str(getattr(context, "task_name", ""))
         for row, res in zip(self._rows(context, candidates), results, strict=True):
-            secs = res.run_secs
-            self.rows.append(row)
-            self.keys.append(str(getattr(context, "task_name", "")))
-            self.costs.append(float(np.median(secs)) if secs else 1e10)
-        costs, keys, speed = np.array(self.costs), np.array(self.keys), np.zeros(len(self.costs))
-        for key in set(self.keys):
-            speed[keys == key] = costs[keys == key].min() / costs[keys == key]
-        self.model = BoostedTrees().fit(np.stack(self.rows), speed)
+            self._known.add(task, row, float(np.median(res.run_secs)) if res.run_secs else 1e10)
+        self._known.learn()
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> np.ndarray:
         """Score candidates."""
-        if self.model is None or len(self.rows) < self.num_warmup_samples or not candidates:
-            return np.array([random.random() for _ in candidates])
-        return self.model.predict(np.stack(self._rows(context, candidates)))
+        return self._known.scores(self._rows(context, candidates), self.num_warmup_samples)
 
     def _rows(self, context: Any, candidates: Sequence[Any]) -> list[np.ndarray]:
         if self.extractor is None:

@@ -1,12 +1,18 @@
-"""A cost model: small regression trees, each fitted to what those before it leave."""
+"""A cost model: small regression trees, each fitted to what those before it leave, and what they learn from."""
 
 from __future__ import annotations
 
+import random
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["BoostedTrees"]
+from weft.error import InvalidArgument
+
+__all__ = ["BoostedTrees", "Experience"]
 
 
 class BoostedTrees:
@@ -89,3 +95,52 @@ def _answers(tree: Any, rows: np.ndarray) -> np.ndarray:
         return np.full(len(rows), tree)
     feature, threshold, below, above = tree
     return np.where(rows[:, feature] <= threshold, _answers(below, rows), _answers(above, rows))
+
+
+class Experience:
+    """What was measured, and trees that rank by it; a time counts as its share of the fastest of the same task."""
+
+    def __init__(self) -> None:
+        self.rows: list[np.ndarray] = []
+        self.tasks: list[str] = []
+        self.seconds: list[float] = []
+        self._model: BoostedTrees | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, task: str, row: np.ndarray, seconds: float) -> None:
+        """Take a measurement: numbers that describe what was measured, and its time (infinity where it failed)."""
+        self.rows.append(row)
+        self.tasks.append(task)
+        self.seconds.append(seconds)
+
+    def learn(self) -> None:
+        """Fit the trees to all that was added."""
+        seconds, tasks, speed = np.array(self.seconds), np.array(self.tasks), np.zeros(len(self.seconds))
+        for task in set(self.tasks):
+            mine = tasks == task
+            speed[mine] = np.nan_to_num(seconds[mine].min() / seconds[mine])
+        self._model = BoostedTrees().fit(np.stack(self.rows), speed) if self.rows else None
+
+    def scores(self, rows: Sequence[np.ndarray], at_least: int) -> np.ndarray:
+        """Score rows, the larger the faster; at random while fewer than `at_least` measurements are known."""
+        if self._model is None or len(self) < at_least or not rows:
+            return np.array([random.random() for _ in rows])
+        return self._model.predict(np.stack(rows))
+
+    def save(self, path: str) -> None:
+        """Write the measurements as NumPy's ``.npz``, at this very path."""
+        with Path(path).open("wb") as file:
+            np.savez(file, rows=np.array(self.rows), tasks=np.array(self.tasks, str), seconds=np.array(self.seconds))
+
+    def load(self, path: str) -> None:
+        """Read what :meth:`save` wrote, and learn from it."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                rows, tasks, seconds = file["rows"], file["tasks"], file["seconds"]
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
+            raise InvalidArgument("not the measurements of a cost model", found=str(path),
+                                  expected="a file that its save() wrote") from e  # fmt: skip
+        self.rows, self.tasks, self.seconds = list(rows), tasks.tolist(), seconds.tolist()
+        self.learn()

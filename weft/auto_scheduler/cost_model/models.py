@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.auto_scheduler.measure_record import RecordReader
 from weft.auto_scheduler.transform_step import ANNOTATIONS
-from weft.tune import BoostedTrees
+from weft.tune.boost import Experience
 
 __all__ = ["CostModel", "PythonBasedModel", "RandomModel", "XGBModel", "features_of"]
 
@@ -66,40 +64,26 @@ class XGBModel(PythonBasedModel):
         model_file: str | None = None,
         adaptive_training: bool = False,
     ) -> None:
-        self.num_warmup_sample, self.model_file, self.adaptive_training = (
-            num_warmup_sample,
-            model_file,
-            adaptive_training,
-        )
-        self.rows: list[np.ndarray] = []
-        self.keys: list[str] = []
-        self.costs: list[float] = []
-        self.model: BoostedTrees | None = None
+        self.num_warmup_sample, self.model_file = num_warmup_sample, model_file
+        self.adaptive_training = adaptive_training
+        self._known = Experience()
         self._taught = 0
 
     def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Learn from measurements; times count as shares of the fastest of their task."""
         for inp, res in zip(inputs, results, strict=True):
-            self.rows.append(features_of(inp.state))
-            self.keys.append(inp.task.workload_key)
-            self.costs.append(res.mean)
-        if not self.rows or (self.adaptive_training and len(self.rows) - self._taught < len(self.rows) / 5):
+            self._known.add(inp.task.workload_key, features_of(inp.state), res.mean)
+        known = len(self._known)
+        if not known or (self.adaptive_training and known - self._taught < known / 5):
             return
-        self._taught = len(self.rows)
-        costs, keys = np.array(self.costs), np.array(self.keys)
-        speed = np.zeros(len(costs))
-        for key in set(self.keys):
-            mine = keys == key
-            speed[mine] = costs[mine].min() / costs[mine]
-        self.model = BoostedTrees().fit(np.stack(self.rows), speed)
+        self._taught = known
+        self._known.learn()
         if self.model_file:
             self.save(self.model_file)
 
     def predict(self, search_task: Any, states: Sequence[Any]) -> np.ndarray:
         """Score states."""
-        if self.model is None or len(self.rows) < self.num_warmup_sample or not states:
-            return np.array([random.random() for _ in states])
-        return self.model.predict(np.stack([features_of(s) for s in states]))
+        return self._known.scores([features_of(s) for s in states], self.num_warmup_sample)
 
     def predict_stages(self, task: Any, states: Sequence[Any]) -> np.ndarray:
         """Score states; stages are not told apart."""
@@ -110,12 +94,12 @@ class XGBModel(PythonBasedModel):
         self.update(*RecordReader(file_name).read_lines(n_lines))
 
     def save(self, file_name: str) -> None:
-        """Save what was learned."""
-        Path(file_name).write_bytes(pickle.dumps((self.rows, self.keys, self.costs, self.model)))
+        """Save what was measured."""
+        self._known.save(file_name)
 
     def load(self, file_name: str) -> None:
-        """Load what :meth:`save` wrote; only trusted files."""
-        self.rows, self.keys, self.costs, self.model = pickle.loads(Path(file_name).read_bytes())
+        """Load what :meth:`save` wrote."""
+        self._known.load(file_name)
 
 
 _STAGES, _LOOPS = 4, 12

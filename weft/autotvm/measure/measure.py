@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 import multiprocessing
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+from weft.tune.front_end import MeasureErrorNo
 
 __all__ = [
     "Builder", "MeasureErrorNo", "MeasureInput", "MeasureResult", "Runner", "create_measure_batch",
@@ -27,20 +28,6 @@ class MeasureResult(NamedTuple):
     error_no: int
     all_cost: float
     timestamp: float
-
-
-class MeasureErrorNo(enum.IntEnum):
-    """What became of a configuration."""
-
-    NO_ERROR = 0
-    INSTANTIATION_ERROR = 1
-    COMPILE_HOST = 2
-    COMPILE_DEVICE = 3
-    RUNTIME_DEVICE = 4
-    WRONG_ANSWER = 5
-    BUILD_TIMEOUT = 6
-    RUN_TIMEOUT = 7
-    UNKNOWN_ERROR = 8
 
 
 class Builder:

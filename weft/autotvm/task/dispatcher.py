@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from weft.autotvm.task.space import FallbackConfigEntity
 from weft.error import InvalidArgument
 from weft.target import Target
+from weft.tune.front_end import Dispatcher
 
 __all__ = ["ApplyConfig", "ApplyFixedConfig", "DispatchContext", "FallbackContext", "clear_fallback_cache"]
 
 
-class DispatchContext:
+class DispatchContext(Dispatcher, kind="autotvm.DispatchContext"):
     """What templates ask for their configuration inside ``with context:``."""
-
-    current: ClassVar[DispatchContext]
-
-    def __init__(self) -> None:
-        self._old_ctx: DispatchContext | None = getattr(DispatchContext, "current", None)
 
     def query(self, target: Any, workload: Any) -> Any:
         """Return the configuration of a workload; what a context does not know, the one around it is asked."""
@@ -32,15 +28,6 @@ class DispatchContext:
 
     def update(self, target: Any, workload: Any, cfg: Any) -> None:
         """Set the configuration of a workload."""
-
-    def __enter__(self) -> Self:
-        self._old_ctx = DispatchContext.current
-        DispatchContext.current = self
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        assert self._old_ctx is not None
-        DispatchContext.current = self._old_ctx
 
 
 class ApplyConfig(DispatchContext):
@@ -107,7 +94,7 @@ class FallbackContext(DispatchContext):
         self.memory[str(target), workload] = cfg
 
 
-DispatchContext.current = FallbackContext()
+DispatchContext.set_outermost(FallbackContext())
 
 
 def clear_fallback_cache(target: Target, workload: Any) -> None:

@@ -11,9 +11,10 @@ from weft import te, tir
 from weft.autotvm.task.dispatcher import ApplyConfig, DispatchContext
 from weft.autotvm.task.space import ConfigSpace, FallbackConfigEntity
 from weft.error import InvalidArgument, WeftError, require
-from weft.ir import FloatImm, IntImm, PrimExpr, StringImm, Var, children
+from weft.ir import FloatImm, IntImm, PrimExpr, Var, children
 from weft.target import Target
 from weft.tir import Reduce
+from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
     "FlopCalculationError", "MissingTask", "TASK_TABLE", "Task", "TaskTemplate", "args_to_workload", "compute_flop",
@@ -23,28 +24,6 @@ __all__ = [
 
 class FlopCalculationError(WeftError, RuntimeError):
     """The operations of a schedule cannot be counted; a template says them with ``cfg.add_flop``."""
-
-
-def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Make arguments of a template hashable: tensors become ``("TENSOR", shape, dtype)``, lists tuples."""
-    return tuple(_plain(a) for a in args)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, te.Tensor):
-        return ("TENSOR", tuple(_plain(d) for d in value.shape), value.dtype)
-    if isinstance(value, (IntImm, FloatImm, StringImm)):
-        return value.value
-    if value is None or isinstance(value, (str, int, float, Var)):
-        return value
-    if isinstance(value, Sequence):
-        return tuple(_plain(v) for v in value)
-    raise InvalidArgument("an argument of a task is neither a number, a string nor a tensor", found=repr(value))
-
-
-def deserialize_args(args: Sequence[Any]) -> list[Any]:
-    """Make placeholders of what stands for tensors in :func:`serialize_args`'s result."""
-    return [te.placeholder(a[1], dtype=a[2]) if isinstance(a, tuple) and a and a[0] == "TENSOR" else a for a in args]
 
 
 def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> tuple[Any, ...]:

@@ -1,0 +1,91 @@
+"""What TVM's two older tuners, :mod:`weft.autotvm` and :mod:`weft.auto_scheduler`, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, ClassVar, Self
+
+from weft import te
+from weft.error import InvalidArgument
+from weft.ir import Ambient, FloatImm, IntImm, StringImm, Var
+
+__all__ = ["Dispatcher", "MeasureErrorNo", "deserialize_args", "serialize_args"]
+
+
+class MeasureErrorNo(IntEnum):
+    """What became of a configuration or state that was measured."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
+
+
+class _Current:
+    def __get__(self, instance: object, owner: type[Dispatcher]) -> Any:
+        return owner._open.current or owner._outermost
+
+
+class Dispatcher:
+    """What is asked for a workload's choices inside of its ``with`` block, in this thread alone.
+
+    A kind of them derives with ``kind=`` its name, and says with :meth:`set_outermost` who answers outside of blocks.
+    """
+
+    current = _Current()
+    _kind: ClassVar[type[Dispatcher]]
+    _open: ClassVar[Ambient[Any]]
+    _outermost: ClassVar[Any] = None
+
+    def __init_subclass__(cls, kind: str | None = None) -> None:
+        if kind is not None:
+            cls._kind, cls._open = cls, Ambient(kind)
+
+    def __init__(self) -> None:
+        self._old_ctx: Any = self._kind.current
+
+    @classmethod
+    def set_outermost(cls, dispatcher: Dispatcher) -> None:
+        """Say who is asked where no block of this kind is open."""
+        cls._kind._outermost = dispatcher
+
+    def __enter__(self) -> Self:
+        self._old_ctx = self._kind.current
+        return self._open.enter(self)
+
+    def __exit__(self, *_: Any) -> None:
+        self._open.leave(self)
+
+
+def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Make a workload's arguments hashable: tensors become ``("TENSOR", shape, dtype)``, lists tuples."""
+    return tuple(_plain(a) for a in args)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, te.Tensor):
+        return ("TENSOR", tuple(_plain(d) for d in value.shape), value.dtype)
+    if isinstance(value, (IntImm, FloatImm, StringImm)):
+        return value.value
+    if value is None or isinstance(value, (str, int, float, Var)):
+        return value
+    if isinstance(value, Sequence):
+        return tuple(_plain(v) for v in value)
+    raise InvalidArgument(
+        "a workload takes strings, numbers, tensors and lists of them", found=f"{type(value).__name__} {value!r}"
+    )
+
+
+def deserialize_args(args: Sequence[Any]) -> list[Any]:
+    """Make placeholders of what stands for tensors in :func:`serialize_args`'s result, or in its JSON."""
+    return [te.placeholder(a[1], dtype=a[2]) if _is_tensor(a) else a for a in args]
+
+
+def _is_tensor(arg: Any) -> bool:
+    return isinstance(arg, (list, tuple)) and len(arg) == 3 and arg[0] == "TENSOR"
