@@ -1,6 +1,7 @@
 """Servers: who is let in, how much a session may take, and what is left of it when its client is gone."""
 
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -227,10 +228,9 @@ def certificate(tmp_path_factory):
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
                "2", "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"), "-subj", "/CN=localhost",
                "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]  # fmt: skip
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as e:
-        pytest.skip(f"openssl makes no certificate: {e}")
+    if shutil.which(command[0]) is None:
+        pytest.skip("certificates are made by the openssl command, which is not installed")
+    subprocess.run(command, check=True, capture_output=True)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,3 +21,11 @@ def evaluate(fn: Any, *arrays: np.ndarray) -> Any:
     found = [np.empty([int(d) for d in o.shape], str(o.dtype)) for o in outs]
     kernel(*arrays, *found)
     return found if isinstance(result, (tuple, list)) else found[0]
+
+
+def check(fn: Any, arrays: Sequence[np.ndarray], expected: Any) -> None:
+    """Assert that ``fn`` of placeholders gives the expected arrays, of their types and shapes."""
+    found = evaluate(fn, *arrays)
+    for f, e in zip(found, expected, strict=True) if isinstance(found, list) else [(found, expected)]:
+        assert (f.dtype, f.shape) == (e.dtype, e.shape)
+        np.testing.assert_allclose(f, e, rtol=2e-5, atol=1e-5)

@@ -179,7 +179,7 @@ def _dtype_name(data: bytes) -> str:
         code, bits, lanes = struct.unpack("<BBH", data)
         try:
             found = str(tvm_ffi.dtype.from_dlpack_data_type((code, bits, lanes)))
-        except Exception as e:
+        except (ValueError, OverflowError) as e:
             raise malformed(f"dtype code {code}, {bits} bits, {lanes} lanes") from e
         _DTYPE_NAMES[data] = found
     return found

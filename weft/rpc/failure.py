@@ -66,7 +66,7 @@ def _combined(known: type[Exception]) -> type[RPCError]:
         made = type(known.__name__, bases, {"__doc__": f"{known.__name__} on another machine.",
                                             "__init__": WeftError.__init__, "__str__": WeftError.__str__})  # fmt: skip
         made("")
-    except Exception:  # classes whose layouts or arguments do not go together
+    except TypeError:  # classes whose layouts or arguments do not go together
         return RPCError
     tvm_ffi.core.ERROR_TYPE_TO_NAME[made] = known.__name__  # so that it keeps its kind across native functions, too
     return made

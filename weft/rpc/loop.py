@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any
 
+from weft.error import WeftError
+
 __all__ = ["HANDSHAKE_SECONDS", "Loop", "Peer", "Talk"]
 
 HANDSHAKE_SECONDS = 10.0
@@ -249,7 +251,8 @@ class Peer:
                 self.finish()
             return self.other is not None
         except Exception as e:
-            logger.warning("what %s sends makes no sense: %s", self.address, e)
+            ours = not isinstance(e, (WeftError, ValueError))
+            logger.warning("what %s sends makes no sense: %s", self.address, e, exc_info=ours)
             self.close()
             return False
 

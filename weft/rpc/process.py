@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from weft.error import InvalidArgument, RPCError
 from weft.runtime.process import command
 
-__all__ = ["ServingProcess", "configure_logging", "main", "standard_input"]
+__all__ = ["Served", "ServingProcess", "configure_logging", "main", "standard_input"]
 
 _PATIENCE = 60.0
 
@@ -107,6 +107,22 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         if pipe is not None:
             with suppress(OSError):
                 pipe.close()
+
+
+class Served:
+    """What a process of its own serves, for as long as this object lives."""
+
+    proc: ServingProcess | None = None
+
+    def terminate(self) -> None:
+        """End it, and the sessions that it has."""
+        if self.proc is not None:
+            self.proc.kill()
+            self.proc = None
+
+    def __del__(self) -> None:
+        if self.proc is not None:
+            self.terminate()
 
 
 def _pickled(value: Any) -> bytes:

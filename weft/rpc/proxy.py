@@ -19,7 +19,7 @@ from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
 from weft.rpc.base import TrackerCode
 from weft.rpc.loop import Loop, Peer, Talk
-from weft.rpc.process import ServingProcess, configure_logging, standard_input
+from weft.rpc.process import Served, ServingProcess, configure_logging, standard_input
 
 __all__ = ["Proxy", "serve"]
 
@@ -197,7 +197,7 @@ def serve(
     proxying.loop.run()
 
 
-class Proxy:
+class Proxy(Served):
     """A proxy, in a process of its own that ends with this object, or with this process.
 
     Parameters
@@ -229,15 +229,5 @@ class Proxy:
                                   expected="web_port=0, and no pages")  # fmt: skip
         self.host = host
         told = [host, port, port_end, timeout_client, timeout_server, tracker_addr]
-        self.proc: ServingProcess | None = ServingProcess("weft.rpc.proxy:serve", told)
+        self.proc = ServingProcess("weft.rpc.proxy:serve", told)
         self.port: int = self.proc.reported()
-
-    def terminate(self) -> None:
-        """End the proxy."""
-        if self.proc is not None:
-            self.proc.kill()
-            self.proc = None
-
-    def __del__(self) -> None:
-        if getattr(self, "proc", None) is not None:
-            self.terminate()

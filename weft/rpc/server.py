@@ -31,7 +31,7 @@ from weft.rpc.channel import SocketChannel
 from weft.rpc.codec import RPCCode, encode, packet
 from weft.rpc.folder import Folder
 from weft.rpc.loop import Loop, Peer, Talk
-from weft.rpc.process import ServingProcess, configure_logging, standard_input
+from weft.rpc.process import Served, ServingProcess, configure_logging, standard_input
 from weft.rpc.service import Limits, Service
 from weft.rpc.trust import NONCE_BYTES, PROOF_BYTES, nonce, proof, server_tls, verified
 
@@ -69,7 +69,7 @@ class Options(NamedTuple):
     limits: Limits
 
 
-class Server:
+class Server(Served):
     """A server, in a process of its own that ends with this object, or with this process.
 
     Parameters
@@ -142,18 +142,8 @@ class Server:
             max_sessions, limits or Limits(),
         )  # fmt: skip
         self.host = host
-        self.proc: ServingProcess | None = ServingProcess("weft.rpc.server:serve", [options], server_init_callback)
+        self.proc = ServingProcess("weft.rpc.server:serve", [options], server_init_callback)
         self.port: int = self.proc.reported()
-
-    def terminate(self) -> None:
-        """End the server and its sessions."""
-        if self.proc is not None:
-            self.proc.kill()
-            self.proc = None
-
-    def __del__(self) -> None:
-        if getattr(self, "proc", None) is not None:
-            self.terminate()
 
 
 def serve(options: Options, report: Callable[[int], None]) -> None:

@@ -30,7 +30,7 @@ from weft.error import RPCError
 from weft.rpc import base
 from weft.rpc.base import TrackerCode
 from weft.rpc.loop import Loop, Peer, Talk
-from weft.rpc.process import ServingProcess, configure_logging, standard_input
+from weft.rpc.process import Served, ServingProcess, configure_logging, standard_input
 
 __all__ = ["PriorityScheduler", "Scheduler", "Tracker", "serve"]
 
@@ -245,7 +245,7 @@ def serve(host: str, port: int, port_end: int, silent: bool, reuse_addr: bool, r
     os._exit(0)
 
 
-class Tracker:
+class Tracker(Served):
     """A tracker, in a process of its own that ends with this object, or with this process.
 
     Parameters
@@ -270,9 +270,7 @@ class Tracker:
         timeout: float | None = None,
     ) -> None:
         self.host = host
-        self.proc: ServingProcess | None = ServingProcess(
-            "weft.rpc.tracker:serve", [host, port, port_end, silent, reuse_addr]
-        )
+        self.proc = ServingProcess("weft.rpc.tracker:serve", [host, port, port_end, silent, reuse_addr])
         self.port, self.stop_key = self.proc.reported()
 
     def _stop(self) -> None:
@@ -288,9 +286,4 @@ class Tracker:
             if self.proc.is_alive():
                 self._stop()
             self.proc.join(0.1)
-            self.proc.kill()
-            self.proc = None
-
-    def __del__(self) -> None:
-        if getattr(self, "proc", None) is not None:
-            self.terminate()
+        super().terminate()

@@ -107,7 +107,12 @@ def _made_once(make: Callable[..., Any]) -> Callable[..., Any]:
 def _key_of(value: Any) -> Any:
     try:
         pickle.dumps(value)
-    except Exception:  # what does not pickle is told apart by its text
+    except (
+        pickle.PicklingError,
+        TypeError,
+        AttributeError,
+        ValueError,
+    ):  # what does not pickle is told apart by its text
         return repr(value)
     return value
 

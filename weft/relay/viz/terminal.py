@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from weft.ir import Expr
-from weft.relay.viz.interface import DefaultVizParser, Plotter, VizEdge, VizGraph, VizNode, VizParser
+from weft.relay.viz.interface import DefaultVizParser, Plotter, VizEdge, VizGraph, VizNode
 
 __all__ = ["TermGraph", "TermNode", "TermPlotter", "TermVizParser"]
 
 
-class TermVizParser(VizParser):
+class TermVizParser(DefaultVizParser):
     """Says of each expression what it is."""
-
-    def __init__(self) -> None:
-        self._delegate = DefaultVizParser()
-
-    def get_node_edges(
-        self, node: Expr, relay_param: Mapping[str, Any], node_to_id: Mapping[Expr, str]
-    ) -> tuple[VizNode | None, list[VizEdge]]:
-        """Return the node and edges of an expression."""
-        return self._delegate.get_node_edges(node, relay_param, node_to_id)
 
 
 class TermNode:
