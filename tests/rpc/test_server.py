@@ -5,6 +5,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 
 import numpy as np
@@ -220,6 +221,16 @@ def test_a_secret():
 def test_a_client_with_a_secret_does_not_talk_to_servers_without(server):
     with pytest.raises(RPCError, match="asks for no secret"):
         connected(server, "tests", secret="mine")
+
+
+def test_a_server_that_ends_leaves_no_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    server = made()
+    session = connected(server)
+    session.upload(b"x" * 100, "file")
+    assert any(p.name == "file" for p in tmp_path.rglob("*"))
+    server.terminate()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="module")

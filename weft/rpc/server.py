@@ -67,6 +67,7 @@ class Options(NamedTuple):
     tls_key: str | None
     max_sessions: int
     limits: Limits
+    folder: str
 
 
 class Server(Served):
@@ -135,15 +136,22 @@ class Server(Served):
         if no_fork and tls_certificate is not None:
             raise InvalidArgument("sessions that start afresh cannot take an encrypted connection over",
                                   help="leave no_fork out")  # fmt: skip
+        # this process owns it, because the server's is ended by a signal
+        self._folder = tempfile.TemporaryDirectory(prefix="weft-rpc-", ignore_cleanup_errors=True)
         options = Options(
             host, port, port_end, is_proxy, tracker_addr and (tracker_addr[0], int(tracker_addr[1])), key,
             load_library, custom_addr, silent, no_fork, reuse_addr, timeout, secret,
             None if tls_certificate is None else str(tls_certificate), None if tls_key is None else str(tls_key),
-            max_sessions, limits or Limits(),
+            max_sessions, limits or Limits(), self._folder.name,
         )  # fmt: skip
         self.host = host
         self.proc = ServingProcess("weft.rpc.server:serve", [options], server_init_callback)
         self.port: int = self.proc.reported()
+
+    def terminate(self) -> None:
+        """End the server and its sessions, and remove their files."""
+        super().terminate()
+        self._folder.cleanup()
 
 
 def serve(options: Options, report: Callable[[int], None]) -> None:
@@ -251,7 +259,7 @@ class _Serving:
         """Start the process of a session, and note when it ends."""
         self.n_sessions += 1
         logger.info("connected from %s", address)
-        folder = tempfile.mkdtemp(prefix="weft-rpc-")
+        folder = tempfile.mkdtemp(dir=self.options.folder)
         alive, held = os.pipe()
         if self.options.no_fork:
             told = (sock.fileno(), held, folder, seconds, self.options.load_library, self.options.limits)
