@@ -31,6 +31,8 @@ class Dispatch:
         Classes of the union that do not come here; a comment beside the table says why.
     default : callable, optional
         Used when neither the class nor any of its bases has a rule.
+    extends : Dispatch, optional
+        A table that is complete already, whose rules count where this one has none for the class itself.
     """
 
     __slots__ = ("__weakref__", "_cache", "covers", "default", "leaves_out", "module", "name", "table")
@@ -42,11 +44,12 @@ class Dispatch:
         default: Callable[..., Any] | None = None,
         *,
         leaves_out: Iterable[type] = (),
+        extends: Dispatch | None = None,
     ) -> None:
         self.name, self.covers, self.default, self.leaves_out = name, tuple(covers), default, tuple(leaves_out)
         self.module: str = sys._getframe(1).f_globals.get("__name__", "")
         _TABLES.add(self)
-        self.table: dict[type, Callable[..., Any]] = {}
+        self.table: dict[type, Callable[..., Any]] = dict(extends.table) if extends is not None else {}
         self._cache: dict[type, Callable[..., Any]] = {}
 
     def on(self, *types: type) -> Callable[[F], F]:

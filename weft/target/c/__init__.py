@@ -1,6 +1,6 @@
 """The C target: any machine with a C compiler.
 
-Read in this order: ``prelude``, ``expr``, ``source``, ``entry``, ``build``, ``kind``.
+Read in this order: ``expr``, ``source``, ``emitter``, ``prelude``, ``entry``, ``build``, ``kind``.
 """
 
 from weft.target.c.build import build_c, compile_c

@@ -10,9 +10,9 @@ from weft.arith import detect_linear_equation
 from weft.error import CodegenError
 from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
 from weft.machine import Machine, TargetLike, machine_of
-from weft.target.c.expr import EXPR, Emitter, memory_type, string, value_type
+from weft.target.c.emitter import Emitter
 from weft.target.c.prelude import CALLS, PRELUDE
-from weft.target.c.source import STMT
+from weft.target.clike import string
 from weft.target.device_entry import bind_device, device_type
 from weft.target.signature import origins, returns_value, signature
 from weft.tir import Buffer, PrimFunc
@@ -84,15 +84,15 @@ def _function(func: PrimFunc, machine: Machine) -> str:
     for p in func.params:
         buffer = buffers.get(p)
         if buffer is None:
-            params.append(f"{value_type(p.dtype, p)} {s.fresh(p)}")
+            params.append(f"{s.type_of(p.dtype, p)} {s.fresh(p)}")
             continue
-        of = s.pointee[buffer.data] = memory_type(buffer.dtype, buffer)
+        of = s.pointers[buffer.data] = s.memory_type(buffer.dtype, buffer)
         params.append(f"{of}*{restrict} {s.fresh(buffer.data)}")
-    params += [f"{value_type(v.dtype, v)} {s.fresh(v)}" for v in dims]
+    params += [f"{s.type_of(v.dtype, v)} {s.fresh(v)}" for v in dims]
     if returns_value(body):
         s.result = "result"
         params.append("TVMFFIAny* result")
-    STMT(body, s)
+    s.stmt(body)
     text = "\n".join([f"static int {name}_impl({', '.join(params) or 'void'}) {{", *s.lines, "  return 0;", "}"])
     return text + "\n" + _Entry(func, name, buffers, dims, device).text()
 
@@ -103,7 +103,7 @@ def _packed_function(func: PrimFunc, name: str, machine: Machine) -> str:
     types = ("void*", "const TVMFFIAny*", "int32_t", "TVMFFIAny*")
     params = ", ".join(f"{of} {s.fresh(p)}" for of, p in zip(types, func.params, strict=True))
     s.result = s.names[func.params[-1]]
-    STMT(func.body, s)
+    s.stmt(func.body)
     return "\n".join(["", f"int {name}({params}) {{", *s.lines, "  return 0;", "}", ""])
 
 
@@ -155,7 +155,7 @@ class _Entry:
                     f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
                 )
         for late in self.late:
-            expected = EXPR(cast("int64", late.expr), s)
+            expected = s.expr(cast("int64", late.expr))
             self.require(s.names[late.found], expected, late.arg, late.what, late.unless, how="Invalid")
         args = [made[i] for i in range(len(params))] + [s.names[v] for v in self.dims]
         if returns_value(self.func.body):
@@ -188,10 +188,10 @@ class _Entry:
         """Require that a value is `expr`; a variable without a value takes it."""
         s = self.s
         if isinstance(expr, Var) and expr not in s.names:
-            s.emit(f"{value_type(expr.dtype, expr)} {s.fresh(expr)} = {found};")
+            s.emit(f"{s.type_of(expr.dtype, expr)} {s.fresh(expr)} = {found};")
         elif as_int(expr) is not None or isinstance(expr, Var):
             how = "Mismatched" if isinstance(expr, Var) else "Invalid"
-            self.require(found, EXPR(cast("int64", expr), s), arg, what, unless, how)
+            self.require(found, s.expr(cast("int64", expr)), arg, what, unless, how)
         else:
             var = Var("found", "int64")
             s.emit(f"int64_t {s.fresh(var)} = {found};")
@@ -208,14 +208,14 @@ class _Entry:
                 if len(parts) == 2:
                     (v,) = free
                     factor, base = (cast("int64", x) for x in parts)
-                    value = EXPR(floordiv(found - base, factor), s)
-                    s.emit(f"{value_type(v.dtype, v)} {s.fresh(v)} = {value};")
+                    value = s.expr(floordiv(found - base, factor))
+                    s.emit(f"{s.type_of(v.dtype, v)} {s.fresh(v)} = {value};")
                     progress = True
 
     def scalar(self, i: int, p: Var) -> str:
         """Check a number, and return its name."""
         s, dt = self.s, DataType(p.dtype)
-        of, value = value_type(p.dtype, p), f"args[{i}].v_int64"
+        of, value = s.type_of(p.dtype, p), f"args[{i}].v_int64"
         is_int = f"(args[{i}].type_index == 1 || args[{i}].type_index == 2)"
         if dt.code == "handle":
             value = f"args[{i}].v_ptr"
@@ -233,7 +233,7 @@ class _Entry:
     def tensor(self, i: int, buffer: Buffer) -> str:
         """Check a tensor, and return the address of its data."""
         s, dt, rank, x, name = self.s, DataType(buffer.dtype), len(buffer.shape), f"t{i}", buffer.name
-        of = memory_type(buffer.dtype, buffer)
+        of = s.memory_type(buffer.dtype, buffer)
         s.emit(f"const DLTensor* {x} = weft_tensor(&args[{i}]);")
         self.not_a(f"!{x}", i, "Tensor")
         self.fail(

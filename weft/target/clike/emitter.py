@@ -1,0 +1,119 @@
+"""The state of emission, and a language's tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from weft import ir
+from weft.error import CodegenError
+from weft.tir import Buffer, Stmt
+
+__all__ = ["Emitter", "string"]
+
+
+class Emitter:
+    """Lines, names of variables and element types of pointers; what a language calls things is in class variables."""
+
+    target: ClassVar[str]
+    """The kind of target, for errors."""
+    expressions: ClassVar[ir.Dispatch]
+    statements: ClassVar[ir.Dispatch]
+    types: ClassVar[Mapping[str, str]]
+    memory_types: ClassVar[Mapping[str, str]] = {}
+    """Where elements in memory have another type than values."""
+    libm: ClassVar[frozenset[str]]
+    """Functions of floats under the names of ``<math.h>``; those of float32 end in `float32_suffix`."""
+    float32_suffix: ClassVar[str] = "f"
+    long_suffix: ClassVar[str] = "LL"
+    nan: ClassVar[str] = "NAN"
+    infinity: ClassVar[str] = "INFINITY"
+    forms: ClassVar[Mapping[str, str]] = {"likely": "{0}", "if_then_else": "({0} ? {1} : {2})"}
+    """Intrinsics by name: the text with ``{0}``, ``{1}`` … for the arguments and ``{t}`` for the result's type."""
+    special: ClassVar[Mapping[str, Callable[[ir.CallIntrin, Any], str]]] = {}
+    """Intrinsics with arguments that are no values, by name: what writes them."""
+    computed_as: ClassVar[Mapping[str, str]] = {}
+    """Float types of memory alone, and the type that is computed with."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names: dict[ir.Var, str] = {}
+        self.taken: set[str] = set()
+        self.pointers: dict[ir.Var, str] = {}
+        self.stored: set[ir.Var] = set()
+
+    def expr(self, e: ir.PrimExpr) -> str:
+        """The text of an expression."""
+        return self.expressions(e, self)
+
+    def stmt(self, node: Stmt) -> None:
+        """Emit a statement."""
+        self.statements(node, self)
+
+    def emit(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append("  " * self.depth + line)
+
+    def nested(self, opening: str, body: Stmt) -> None:
+        """Emit a statement in braces."""
+        self.emit(f"{opening} {{" if opening else "{")
+        self.depth += 1
+        self.stmt(body)
+        self.depth -= 1
+        self.emit("}")
+
+    def fresh(self, var: ir.Var, prefix: str = "v_") -> str:
+        """Name a variable."""
+        base = prefix + re.sub(r"[^A-Za-z0-9_]", "_", var.name)
+        name, n = base, 0
+        while name in self.taken:
+            n += 1
+            name = f"{base}_{n}"
+        self.taken.add(name)
+        self.names[var] = name
+        return name
+
+    def name(self, var: ir.Var) -> str:
+        """Return the name of a variable."""
+        if var not in self.names:
+            raise CodegenError(f"variable '{var.name}' has no value", where=var.span, help="make it a parameter")
+        return self.names[var]
+
+    def define(self, var: ir.Var, value: str) -> None:
+        """Declare a variable with its value."""
+        self.emit(f"{self.type_of(var.dtype, var)} {self.fresh(var)} = {value};")
+
+    def type_of(self, dtype: str, at: ir.Node) -> str:
+        """The type of a value."""
+        if str(dtype) not in self.types:
+            raise CodegenError(f"target {self.target} has no code for '{dtype}'", where=at.span,
+                               expected=f"one of {', '.join(self.types)}")  # fmt: skip
+        return self.types[str(dtype)]
+
+    def memory_type(self, dtype: str, at: ir.Node) -> str:
+        """The type of an element in memory."""
+        return self.memory_types.get(str(dtype)) or self.type_of(dtype, at)
+
+    def pointer(self, buffer: Buffer) -> str:
+        """A buffer's memory as a pointer to its elements."""
+        of, name = self.memory_type(buffer.dtype, buffer), self.name(buffer.data)
+        return name if self.pointers.get(buffer.data) == of else f"(({of}*){name})"
+
+    def element(self, buffer: Buffer, indices: Sequence[ir.PrimExpr]) -> str:
+        """An element of a flat buffer, to read or to assign."""
+        if len(indices) != 1:
+            raise CodegenError(f"buffer '{buffer.name}' is not flat", found=f"{len(indices)} indices")
+        return f"{self.pointer(buffer)}[{self.expr(indices[0])}]"
+
+    def refuse(self, node: ir.Node) -> CodegenError:
+        """The error of a node that the language has no code for."""
+        return CodegenError(f"target {self.target} has no code for {type(node).__name__}", where=node.span,
+                            found=str(node))  # fmt: skip
+
+
+def string(text: str) -> str:
+    """A string literal."""
+    plain = {ord('"'): '\\"', ord("\\"): "\\\\"}
+    return '"' + "".join(plain.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in text.encode()) + '"'
