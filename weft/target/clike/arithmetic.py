@@ -37,12 +37,12 @@ _FLOAT = r"""#define WEFT_FLOAT(N, T, S) \
   FN T weft_div_##N(T a, T b) { return a / b; } \
   FN T weft_mod_##N(T a, T b) { return fmod##S(a, b); } \
   FN T weft_floormod_##N(T a, T b) { \
-    T m = fmod##S(a, b); if (m == 0) return copysign##S(0, b); return (m < 0) != (b < 0) && m == m ? m + b : m; } \
+    T m = fmod##S(a, b); if (m == 0) return copysign##S((T)0, b); return (m < 0) != (b < 0) && m == m ? m + b : m; } \
   FN T weft_floordiv_##N(T a, T b) { \
     if (b == 0) return a / b; \
     T m = fmod##S(a, b), q = (a - m) / b; \
     if (m == m && m != 0 && (m < 0) != (b < 0)) q -= 1; \
-    if (q == 0) return copysign##S(0, a / b); \
+    if (q == 0) return copysign##S((T)0, a / b); \
     T f = floor##S(q); return q - f > (T)0.5f ? f + 1 : f; } \
   FN T weft_min_##N(T a, T b) { return a != a || a < b ? a : b; } \
   FN T weft_max_##N(T a, T b) { return a != a || a > b ? a : b; } \

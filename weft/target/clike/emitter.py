@@ -96,16 +96,13 @@ class Emitter:
         """The type of an element in memory."""
         return self.memory_types.get(str(dtype)) or self.type_of(dtype, at)
 
-    def pointer(self, buffer: Buffer) -> str:
-        """A buffer's memory as a pointer to its elements."""
-        of, name = self.memory_type(buffer.dtype, buffer), self.name(buffer.data)
-        return name if self.pointers.get(buffer.data) == of else f"(({of}*){name})"
-
     def element(self, buffer: Buffer, indices: Sequence[ir.PrimExpr]) -> str:
         """An element of a flat buffer, to read or to assign."""
         if len(indices) != 1:
             raise CodegenError(f"buffer '{buffer.name}' is not flat", found=f"{len(indices)} indices")
-        return f"{self.pointer(buffer)}[{self.expr(indices[0])}]"
+        of, name = self.memory_type(buffer.dtype, buffer), self.name(buffer.data)
+        pointer = name if self.pointers.get(buffer.data) == of else f"(({of}*){name})"
+        return f"{pointer}[{self.expr(indices[0])}]"
 
     def refuse(self, node: ir.Node) -> CodegenError:
         """The error of a node that the language has no code for."""

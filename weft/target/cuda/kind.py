@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 
 from weft.error import InvalidArgument
-from weft.target.cuda.build import DEVICE_CODE, build_gpu, cuda_code, nvptx_code, source_gpu
+from weft.target.cuda.build import cuda_code, nvptx_code
+from weft.target.gpu import DEVICE_CODE, build_gpu, source_gpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.target import Target, option_text
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from weft.error import CodegenError, WeftError
 from weft.ir import DataType, IRModule, as_int, walk
-from weft.target.cuda.lower import lower_for_gpu
 from weft.target.cuda.nvptx_math import MATH, float_remainder
 from weft.target.cuda.nvptx_rules import INTRINSICS, STATEMENTS, KernelEmitter
-from weft.target.cuda.threads import AXES, launch_extents
+from weft.target.gpu.lower import lower_for_gpu
+from weft.target.gpu.threads import AXES, launch_extents
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.memory import alignment
 from weft.target.llvm.object import assemble

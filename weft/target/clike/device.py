@@ -1,0 +1,105 @@
+"""Kernels for devices in a language like C: threads, memory that a block shares, the function around."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+from weft import ir, tir
+from weft.error import CodegenError
+from weft.ir import as_int
+from weft.target.clike.emitter import Emitter
+from weft.target.clike.stmt import STMT
+from weft.target.gpu import dynamic_bytes
+
+__all__ = ["DEVICE_STMT", "DeviceEmitter"]
+
+
+class DeviceEmitter(Emitter):
+    """The state of emission of a kernel, and the thread axes around."""
+
+    thread_axes: ClassVar[Mapping[str, str]]
+    """By the tag of an axis (``"threadIdx.x"``), what a thread reads to know its place."""
+    shared_prefix: ClassVar[str]
+    """What stands before the declaration of memory that the threads of a block share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.declared: list[str] = []  # lines at the top of the function
+        self.axes: set[str] = set()  # the thread axes around the current statement
+        self.dynamic_shared = 0  # bytes
+
+    def function(self, func: tir.PrimFunc, restrict: str) -> str:
+        """Emit the body of a device function, as ``lower_for_gpu`` makes them; return its parameters."""
+        buffers, params = dict(func.buffer_map), list[ir.Var]()
+        for p in func.params:
+            buffer = buffers.get(p)
+            params.append(p if buffer is None else buffer.data)
+            self.fresh(params[-1])
+            if buffer is not None:
+                self.pointers[params[-1]] = self.memory_type(buffer.dtype, buffer)
+        self.stmt(func.body)
+        restrict = restrict if func.attrs.get("tir.noalias") else ""
+        return ", ".join(self._parameter(p, restrict) for p in params)
+
+    def _parameter(self, var: ir.Var, restrict: str) -> str:
+        if var not in self.pointers:
+            return f"{self.type_of(var.dtype, var)} {self.names[var]}"
+        const = "" if var in self.stored else "const "
+        return f"{const}{self.pointers[var]}*{restrict} {self.names[var]}"
+
+
+DEVICE_STMT = ir.Dispatch("device statement like C's", (tir.Stmt,), default=STMT.default, extends=STMT)
+
+
+@DEVICE_STMT.on(tir.SeqStmt)
+def _seq(node: tir.SeqStmt, s: DeviceEmitter) -> None:
+    for x in node.seq:
+        s.nested("", x)  # whose registers and shared memory are free behind it
+
+
+@DEVICE_STMT.on(tir.AllocBuffer)
+def _alloc(node: tir.AllocBuffer, s: DeviceEmitter) -> None:
+    buffer, sizes = node.buffer, [as_int(d) for d in node.buffer.shape]
+    if buffer.scope not in ("local", "global", "", "shared", "shared.dyn") or None in sizes:
+        raise CodegenError(f"target {s.target} cannot allocate '{buffer.name}' in a kernel", where=node.span,
+                           expected="a buffer of one thread or a shared one, of constant size",
+                           found=f"scope {buffer.scope}, shape {buffer.shape}")  # fmt: skip
+    of, size = s.memory_type(buffer.dtype, node), max(1, math.prod(d for d in sizes if d is not None))
+    s.pointers[buffer.data] = of
+    name = s.fresh(buffer.data)
+    if buffer.scope == "shared.dyn":
+        s.emit(f"{of}* {name} = ({of}*)(weft_shared + {s.dynamic_shared});")
+        s.dynamic_shared += dynamic_bytes(buffer)
+    elif buffer.scope == "shared":
+        s.declared.append(f"  {s.shared_prefix}{of} {name}[{size}];")
+    else:
+        s.emit(f"{of} {name}[{size}];")
+    s.stmt(node.body)
+
+
+@DEVICE_STMT.on(tir.For)
+def _for(node: tir.For, s: DeviceEmitter) -> None:
+    low, of = s.expr(node.min), s.type_of(node.loop_var.dtype, node)
+    if node.kind is tir.ForKind.THREAD_BINDING:
+        _bound(node, low, of, s)
+        return
+    if node.kind is tir.ForKind.PARALLEL:
+        raise CodegenError(f"a parallel loop on target {s.target}", where=node.span, help="bind it")
+    if node.kind is tir.ForKind.UNROLLED:
+        s.emit("#pragma unroll")
+    end, name = s.expr(node.min + node.extent), s.fresh(node.loop_var)
+    s.nested(f"for ({of} {name} = {low}; {name} < {end}; ++{name})", node.body)
+
+
+def _bound(node: tir.For, low: str, of: str, s: DeviceEmitter) -> None:
+    assert node.thread_binding is not None
+    tag = node.thread_binding.thread_tag
+    s.define(node.loop_var, f"({of}){s.thread_axes[tag]}" + ("" if as_int(node.min) == 0 else f" + {low}"))
+    if tag in s.axes:  # work that the threads share: each does one iteration of it
+        s.nested(f"if ({s.names[node.loop_var]} < {s.expr(node.min + node.extent)})", node.body)
+        return
+    s.axes.add(tag)
+    s.stmt(node.body)
+    s.axes.discard(tag)

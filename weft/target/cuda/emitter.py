@@ -1,0 +1,78 @@
+"""CUDA C++ beside what all languages like C share: types of 16 bits, threads, warps.
+
+Overflow of signed integers is undefined, as in CUDA C. Vectors are refused: threads are the lanes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from weft import ir
+from weft.target import clike
+from weft.target.gpu import AXES
+from weft.tir import BufferLoad
+
+__all__ = ["EXPR", "TYPES", "Emitter"]
+
+TYPES = {
+    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
+    "float16": "weft_float16", "bfloat16": "weft_bfloat16", "float32": "float", "float64": "double",
+}  # fmt: skip
+EXPR = ir.Dispatch("CUDA expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
+
+
+@EXPR.on(ir.Let)
+def _let(e: ir.Let, s: Emitter) -> str:
+    value = s.expr(e.value)
+    return f"[&] {{ {s.type_of(e.var.dtype, e)} {s.fresh(e.var)} = {value}; return {s.expr(e.body)}; }}()"
+
+
+def _barrier(e: ir.CallIntrin, s: Emitter) -> str:
+    return "__syncwarp()" if getattr(e.args[0], "value", "") == "warp" else "__syncthreads()"
+
+
+def _address(e: ir.CallIntrin, s: Emitter) -> str:
+    if not isinstance(e.args[0], BufferLoad):
+        raise s.refuse(e)
+    return f"(&{s.element(e.args[0].buffer, e.args[0].indices)})"
+
+
+def _external(e: ir.CallIntrin, s: Emitter) -> str:
+    if not isinstance(e.args[0], ir.StringImm):
+        raise s.refuse(e)
+    return f"{e.args[0].value}({', '.join(s.expr(a) for a in e.args[1:] if isinstance(a, ir.PrimExpr))})"
+
+
+def _reinterpret(e: ir.CallIntrin, s: Emitter) -> str:
+    source, result = (s.type_of(x.dtype, e) for x in (e.args[0], e))
+    return f"weft_reinterpret<{result}, {source}>({s.expr(e.args[0])})"
+
+
+class Emitter(clike.DeviceEmitter):
+    """The state of emission of a kernel."""
+
+    target = "cuda"
+    expressions = EXPR
+    statements = clike.DEVICE_STMT
+    types = TYPES
+    computed_as: ClassVar = {"float16": "float32", "bfloat16": "float32"}
+    nan = "__int_as_float(0x7fc00000)"
+    infinity = "__int_as_float(0x7f800000)"
+    thread_axes: ClassVar = {tag: tag for tag in AXES}
+    shared_prefix = "__shared__ "
+    libm = frozenset((
+        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "cbrt", "rsqrt", "sin", "cos", "tan",
+        "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
+        "nearbyint", "fabs", "pow", "atan2", "hypot", "fmod", "copysign", "nextafter", "fma", "ldexp",
+    ))  # fmt: skip
+    forms: ClassVar = {
+        **clike.Emitter.forms, "tvm_warp_shuffle": "__shfl_sync({0}, {1}, {2}, {3})",
+        "tvm_warp_shuffle_up": "__shfl_up_sync({0}, {1}, {2}, {3})",
+        "tvm_warp_shuffle_down": "__shfl_down_sync({0}, {1}, {2}, {3})",
+        "tvm_warp_activemask": "({t})__activemask()",
+    }  # fmt: skip
+    special: ClassVar = {
+        "tvm_storage_sync": _barrier, "address_of": _address, "reinterpret": _reinterpret,
+        "call_extern": _external, "call_pure_extern": _external,
+    }  # fmt: skip

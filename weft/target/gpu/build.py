@@ -1,0 +1,98 @@
+"""Building for GPUs: host code that launches kernels, with a module of their code as its import.
+
+What turns device functions into code is an attribute of the kind of the target, so that the host's half is the same for
+all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import tvm_ffi
+
+from weft.error import CodegenError, InvalidArgument
+from weft.ir import IRModule
+from weft.runtime import Module
+from weft.target.build import get_source
+from weft.target.gpu.lower import lower_for_gpu
+from weft.target.target import Target
+from weft.tir import PrimFunc
+
+__all__ = ["DEVICE_CODE", "DeviceCode", "build_gpu", "device_module", "source_gpu"]
+
+
+class DeviceCode(NamedTuple):
+    """Code of device functions, made when asked for.
+
+    Texts by format (the first is the default), and what makes the module whose functions launch them: of each
+    function's name, types of parameters and tags of launch parameters, and of a function from format to text.
+    """
+
+    sources: Mapping[str, Callable[[], str]]
+    load: Callable[[list[list[Any]], Callable[[str], str]], Module]
+
+
+DEVICE_CODE = "gpu.device_code"
+"""The attribute of a kind of target that turns device functions, as ``lower_for_gpu`` makes them, into code."""
+
+
+def device_module(functions: Mapping[str, PrimFunc], target: Target) -> Module:
+    """Compile device functions to a module whose functions launch them."""
+    code: DeviceCode = target.attribute(DEVICE_CODE)(functions, target)
+
+    def source(fmt: str) -> str:
+        if fmt and fmt not in code.sources:
+            raise InvalidArgument(
+                f"there is no source of kind '{fmt}' for target {target.kind}",
+                expected=" or ".join(map(repr, code.sources)),
+                found=repr(fmt),
+            )
+        return code.sources[fmt or next(iter(code.sources))]()
+
+    rows = [[name, _types(f), list(f.attrs["tir.kernel_launch_params"])] for name, f in functions.items()]
+    return code.load(rows, source)
+
+
+def _types(func: PrimFunc) -> list[Any]:
+    return [tvm_ffi.dtype(str(p.dtype)) for p in func.params]
+
+
+def build_gpu(mod: IRModule, target: Target) -> Module:
+    """Compile functions whose loops are bound to GPU threads.
+
+    Parameters
+    ----------
+    mod : IRModule
+        Functions in block form or lowered; device functions alone, after ``SplitHostDevice``, make a device module.
+    target : Target
+        Its ``host`` compiles the host's half; by default ``"llvm"``.
+
+    Returns
+    -------
+    Module
+        The host's functions; its import has the kernels.
+    """
+    host, device = lower_for_gpu(mod, target)
+    if not host.functions:
+        return device_module(device, target)
+    built = _host_generator(target)(host, target.host or Target("llvm"))
+    if device:
+        built.import_module(device_module(device, target))
+    return built
+
+
+def _host_generator(target: Target) -> Callable[[IRModule, Target], Module]:
+    kind = (target.host or Target("llvm")).kind
+    if kind.build is None or kind.device != "cpu":
+        raise CodegenError(f"'{kind}' is no target of host code", expected="'llvm' or 'c'", found=str(target.host))
+    return kind.build
+
+
+def source_gpu(mod: IRModule, target: Target, fmt: str) -> str:
+    """Write the text of functions: the kernels', or the host's half as the host's target has it."""
+    host, device = lower_for_gpu(mod, target)
+    code: DeviceCode = target.attribute(DEVICE_CODE)(device, target)
+    if fmt in code.sources:
+        return code.sources[fmt]()
+    return get_source(host, target.host or Target("llvm"), fmt)
