@@ -7,6 +7,7 @@ block), ``pattern`` (what a block computes: contractions, reductions, how operan
 from weft.tir.analysis.access import (
     access_regions,
     accessed_buffers,
+    block_regions,
     evaluate_interval,
     loads_of,
     point_region,
@@ -45,7 +46,7 @@ from weft.tir.analysis.structure import (
 from weft.tir.analysis.verify import undefined_vars, verify_well_formed
 
 __all__ = [
-    "access_regions", "accessed_buffers", "blocks_in", "child_realizes", "clone_fresh", "consumers_of",
+    "access_regions", "accessed_buffers", "block_regions", "blocks_in", "child_realizes", "clone_fresh", "consumers_of",
     "evaluate_interval", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction", "loads_of",
     "map_children", "path_to", "plain_indices", "point_region", "producers_of", "reads_buffer", "reduce_vars",
     "region_extents", "relax_region", "remove_stmt", "replace_node", "replace_stmt", "spatial_vars", "statements",
