@@ -241,6 +241,12 @@ def _reduction(
     return update, init
 
 
+def _index_dtype(op: ComputeOp, state: _State) -> str:
+    """The one data type of the loops of a stage, which rules know as one."""
+    wide = any(e.dtype == "int64" for iv in (*op.axis, *op.reduce_axis) for e in (iv.dom.min, iv.dom.extent))  # type: ignore[union-attr]
+    return state.index_dtype or ("int64" if wide else "int32")
+
+
 class _Level:
     """The loops of one level of a nest, and the axes of the block under them: its own, and those of levels above."""
 
@@ -250,6 +256,7 @@ class _Level:
         self.values: list[ir.PrimExpr] = []
         self.env: dict[ir.Var, ir.PrimExpr] = {}
         self.cast = state.index_dtype is None
+        self.dtype = _index_dtype(op, state)
         outer = {} if above is None else above.env
         for iv in (*op.axis, *op.reduce_axis):
             if iv in new:
@@ -257,14 +264,14 @@ class _Level:
             elif iv.var in outer:
                 self._add(iv, ir.Range.from_min_extent(outer[iv.var], ir.const(1, outer[iv.var].dtype)), outer[iv.var])
         if not self.iters:
-            zero, one = (ir.const(n, state.index_dtype or "int32") for n in (0, 1))
+            zero, one = (ir.const(n, self.dtype) for n in (0, 1))
             self.iters.append(ir.IterVar(ir.Range.from_min_extent(zero, one), ir.Var("vi", zero.dtype), "data_par"))
             self.values.append(zero)
 
     def _loop(self, iv: ir.IterVar, outer: Mapping[ir.Var, ir.PrimExpr], state: _State) -> None:
         assert iv.dom is not None
         low, extent = (Analyzer().simplify(state.at(e, outer)) for e in (iv.dom.min, iv.dom.extent))
-        dtype = state.index_dtype or ("int64" if "int64" in (low.dtype, extent.dtype) else "int32")
+        dtype = self.dtype
         dom = ir.Range.from_min_extent(ir.cast(dtype, low), ir.cast(dtype, extent))
         loop_var = ir.Var(iv.var.name, dtype)
         self.loops.append((loop_var, dom))
@@ -323,10 +330,12 @@ def _nested(op: ComputeOp, state: _State) -> list[tir.Stmt]:
     for new in _levels(op):
         levels.append(_Level(levels[-1] if levels else None, new, op, state))
     attrs, leaf = _block_attrs(op, state), levels[-1]
+    started = _reduces_in(levels[:-1])  # a level starts the sum once: inside it, a start would forget what was summed
     buffers = [state.buffer(op.output(i)) for i in range(len(op.body))]
     blocks: list[tir.Stmt] = []
     if reduces:
-        blocks.append(leaf.block(state.block_name(op.name), *_reduction(op, state, leaf.env, _simplified), attrs))
+        update, init = _reduction(op, state, leaf.env, _simplified)
+        blocks.append(leaf.block(state.block_name(op.name), update, None if started else init, attrs))
     else:
         for buffer, value in zip(buffers, op.body, strict=True):
             indices = tuple(leaf.env[iv.var] for iv in op.axis)
@@ -337,9 +346,14 @@ def _nested(op: ComputeOp, state: _State) -> list[tir.Stmt]:
     for n in range(len(levels) - 1, 0, -1):
         above = levels[n - 1]
         name = state.block_name(f"{op.name}_l{n}")
-        init = _reduction(op, state, above.env)[1] if any(iv.iter_type == "reduce" for iv in above.iters) else None
+        starts = _reduces_in(levels[:n]) and not _reduces_in(levels[: n - 1])
+        init = _reduction(op, state, above.env)[1] if starts else None
         body = above.around(above.block(name, body, init, attrs))
     return [body]
+
+
+def _reduces_in(levels: Sequence[_Level]) -> bool:
+    return any(iv.iter_type == "reduce" for level in levels for iv in level.iters)
 
 
 def _simplified(expr: Any) -> Any:
@@ -355,14 +369,14 @@ _ASCENDING: dict[type, Any] = {ir.GT: ir.LT, ir.GE: ir.LE}
 
 
 def _nest(
-    op: Operation, state: _State, axis: Sequence[ir.IterVar], reduce_axis: Sequence[ir.IterVar], make_body: Any
+    op: ComputeOp, state: _State, axis: Sequence[ir.IterVar], reduce_axis: Sequence[ir.IterVar], make_body: Any
 ) -> tir.Stmt:
     """Make the loops and the block of one stage."""
     loops: list[tuple[ir.Var, ir.PrimExpr, ir.PrimExpr]] = []
     block_vars: list[ir.IterVar] = []
     env: dict[ir.Var, ir.PrimExpr] = {}
     kinds = [*[(iv, "data_par") for iv in axis], *[(iv, "reduce") for iv in reduce_axis]]
-    dtype = state.index_dtype or ("int64" if any(iv.dom.extent.dtype == "int64" for iv, _ in kinds) else "int32")  # type: ignore[union-attr]
+    dtype = _index_dtype(op, state)
     for iv, kind in kinds:
         dom = ir.Range.from_min_extent(ir.cast(dtype, iv.dom.min), ir.cast(dtype, iv.dom.extent))  # type: ignore[union-attr]
         var = ir.Var("v_" + iv.var.name, dtype)
