@@ -29,6 +29,7 @@ from weft.te.compute import (
     var,
 )
 from weft.te.create_prim_func import create_prim_func, kernel_of_stages
+from weft.te.gradient import gradient
 from weft.te.schedule import InferBound, Schedule, ScheduleOps, Stage, create_schedule, schedule_to_prim_func
 from weft.te.tensor import (
     BaseComputeOp,
@@ -94,7 +95,7 @@ __all__ = [
     "ScheduleOps", "Stage", "Tensor", "TensorSlice", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan",
     "atan2", "atanh", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "create_prim_func",
     "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp10", "exp2", "extern", "floor", "floordiv",
-    "floormod", "fmod", "highest", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
+    "floormod", "fmod", "gradient", "highest", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
     "install_tensor_arithmetic", "isfinite", "isinf", "isnan", "kernel_of_stages", "log", "log10", "log1p", "log2",
     "lowest", "max", "max_value", "min", "min_value", "nearbyint", "nextafter", "placeholder", "popcount", "power",
     "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "scan", "schedule", "schedule_to_prim_func", "sigmoid",
