@@ -58,7 +58,7 @@ MODULES = {
     "script.tirx": "weft.script.tir",
     "target.datatype": "weft.tir.custom_datatype",
     "testing.utils": "weft.testing",
-    "dlight.base.analysis": "weft.dlight.analysis",
+    "dlight.analysis": "weft.dlight.base.analysis",
     "dlight.gpu.base": "weft.dlight.base",
     "dlight.gpu.utils": "weft.dlight.base",
     "tir.dlight": "weft.dlight",

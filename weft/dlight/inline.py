@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.dlight.analysis import BlockInfo
+from weft.dlight.base.analysis import BlockInfo
 from weft.error import ScheduleError
 from weft.tir.schedule import Schedule
 

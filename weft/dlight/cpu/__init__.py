@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.dlight.analysis import is_gemv, normalize_prim_func
 from weft.dlight.base import ScheduleRule
+from weft.dlight.base.analysis import is_gemv, normalize_prim_func
 from weft.dlight.inline import try_inline_contiguous_spatial
 from weft.target import Target
 from weft.tir.schedule import Schedule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir, tir
-from weft.dlight.analysis import normalize_prim_func
 from weft.dlight.base import GPUScheduleRule, max_threads_per_block
+from weft.dlight.base.analysis import normalize_prim_func
 from weft.dlight.inline import try_inline
 from weft.target import Target
 from weft.tir.schedule import Schedule

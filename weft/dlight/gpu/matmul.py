@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.dlight.analysis import (
+from weft.dlight.base import GPUScheduleRule
+from weft.dlight.base.analysis import (
     BlockInfo,
     collect_block_iter_vars_used_in_access_region,
     get_reduction_expr,
     normalize_prim_func,
 )
-from weft.dlight.base import GPUScheduleRule
 from weft.dlight.inline import try_inline_contiguous_spatial
 from weft.target import Target
 from weft.tir.schedule import Schedule

@@ -6,8 +6,8 @@ from typing import Any
 
 from weft import ir, tir
 from weft.arith import Analyzer
-from weft.dlight.analysis import BlockInfo, get_reduction_expr, is_broadcast_epilogue, is_gemv, normalize_prim_func
 from weft.dlight.base import GPUScheduleRule, suggest_threads_per_block
+from weft.dlight.base.analysis import BlockInfo, get_reduction_expr, is_broadcast_epilogue, is_gemv, normalize_prim_func
 from weft.dlight.inline import try_inline_contiguous_spatial
 from weft.target import Target
 from weft.tir.analysis import used_vars
