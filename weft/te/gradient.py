@@ -47,7 +47,7 @@ def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | N
     UnsupportedForm
         Where a stage in between is no te.compute, reduces to several values, or calls a function without derivative.
     """
-    wanted = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    wanted: list[Tensor] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     head = _identity(output) if head is None else head
     rank = len(head.shape) - len(output.shape)
     an = Analyzer()

@@ -79,6 +79,7 @@ class ApplyDefaultSchedule(ir.Pass):
             if not isinstance(func, tir.PrimFunc) or func.attrs.get("tir.is_scheduled"):
                 continue
             target = func.attrs.get("target") or Target.current(allow_none=False)
+            assert target is not None
             sch = self._scheduled(func, target)
             if sch is not None:
                 attrs = ir.Attrs.of(func.attrs, **{"tir.is_scheduled": True})

@@ -8,7 +8,7 @@ from weft import ir, tir
 from weft.error import ScheduleError
 from weft.target import Target
 from weft.tir.analysis import is_reduction, used_vars
-from weft.tir.schedule import Schedule
+from weft.tir.schedule import IndexMap, Schedule
 
 __all__ = [
     "BlockInfo", "IterInfo", "collect_block_iter_vars_used_in_access_region", "collect_vars_used_in_prim_expr",
@@ -107,7 +107,7 @@ def _normal_block(sch: Schedule, block: Any) -> BlockInfo:
     kept = [i for i, iv in enumerate(iters) if ir.as_int(iv.dom.extent) != 1]
     lead = [] if any(iters[i].iter_type == "data_par" for i in kept) else [ir.const(0, "int64")]
     if lead or len(kept) < len(iters):
-        shape = tir.IndexMap.from_func(lambda *i: [*lead, *(i[n] for n in kept)], ndim=len(iters))
+        shape = IndexMap.from_func(lambda *i: [*lead, *(i[n] for n in kept)], ndim=len(iters))
         try:
             sch.transform_block_layout(block, shape)
         except ScheduleError:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir, tir
+from weft import ir
 from weft.arith import Analyzer
 from weft.dlight.base import GPUScheduleRule, suggest_threads_per_block
 from weft.dlight.base.analysis import BlockInfo, get_reduction_expr, is_broadcast_epilogue, is_gemv, normalize_prim_func
 from weft.dlight.inline import try_inline_contiguous_spatial
 from weft.target import Target
 from weft.tir.analysis import used_vars
-from weft.tir.schedule import Schedule
+from weft.tir.schedule import IndexMap, Schedule
 
 __all__ = ["GEMV", "GeneralReduction", "Reduction"]
 
@@ -116,7 +116,7 @@ class GeneralReduction(GPUScheduleRule):
                 matched += bool(same)
             return out if matched == len(own) else [*[zero] * (rank - len(own)), *own]
 
-        sch.transform_block_layout(last.block_rv, tir.IndexMap.from_func(image, ndim=len(last.iters)))
+        sch.transform_block_layout(last.block_rv, IndexMap.from_func(image, ndim=len(last.iters)))
 
     def _rows_first(self, sch: Schedule, infos: list[BlockInfo]) -> None:
         """Put those loops of the last block first that decide which reduced values it reads."""
