@@ -93,6 +93,7 @@ class _State:
         self.arguments = {a for a in args if isinstance(a, Tensor)}
         self.names: set[str] = set()
         self.blocks: dict[str, int] = {"root": 0}
+        self.analyzer = Analyzer()  # one, which remembers what it has simplified
         self.index_dtype = index_dtype
 
     def unique(self, name: str) -> str:
@@ -131,6 +132,14 @@ class _State:
         """Return an expression over tensors and axes as one over buffers and the variables of a block."""
         found = ir.substitute(self.loads(expr), env)
         return found if self.index_dtype is None else ir.rewrite(found, self._fitted)
+
+    def simplified(self, expr: Any) -> Any:
+        """Simplify a value; its comparisons ascend."""
+
+        def ascending(node: Any) -> Any:
+            return _ASCENDING[type(node)](node.b, node.a) if type(node) in _ASCENDING else node
+
+        return ir.rewrite(self.analyzer.simplify(expr), ascending)
 
     def _fitted(self, node: Any) -> Any:
         """Let operands agree where some have taken the data type of indices."""
@@ -256,7 +265,7 @@ class _Level:
         self.values: list[ir.PrimExpr] = []
         self.env: dict[ir.Var, ir.PrimExpr] = {}
         self.cast = state.index_dtype is None
-        self.dtype = _index_dtype(op, state)
+        self.dtype, self.analyzer = _index_dtype(op, state), state.analyzer
         outer = {} if above is None else above.env
         for iv in (*op.axis, *op.reduce_axis):
             if iv in new:
@@ -270,7 +279,7 @@ class _Level:
 
     def _loop(self, iv: ir.IterVar, outer: Mapping[ir.Var, ir.PrimExpr], state: _State) -> None:
         assert iv.dom is not None
-        low, extent = (Analyzer().simplify(state.at(e, outer)) for e in (iv.dom.min, iv.dom.extent))
+        low, extent = (state.analyzer.simplify(state.at(e, outer)) for e in (iv.dom.min, iv.dom.extent))
         dtype = self.dtype
         dom = ir.Range.from_min_extent(ir.cast(dtype, low), ir.cast(dtype, extent))
         loop_var = ir.Var(iv.var.name, dtype)
@@ -293,7 +302,7 @@ class _Level:
 
     def block(self, name: str, body: tir.Stmt, init: tir.Stmt | None, annotations: ir.Attrs) -> tir.Stmt:
         """Return the block over the axes of this level."""
-        reads, writes = block_regions(init, body)
+        reads, writes = block_regions(init, body, analyzer=self.analyzer)
         block = tir.Block(tuple(self.iters), reads, writes, name, body, init, annotations=annotations)
         return tir.BlockRealize(tuple(self.values), ir.TRUE, block)
 
@@ -334,12 +343,12 @@ def _nested(op: ComputeOp, state: _State) -> list[tir.Stmt]:
     buffers = [state.buffer(op.output(i)) for i in range(len(op.body))]
     blocks: list[tir.Stmt] = []
     if reduces:
-        update, init = _reduction(op, state, leaf.env, _simplified)
+        update, init = _reduction(op, state, leaf.env, state.simplified)
         blocks.append(leaf.block(state.block_name(op.name), update, None if started else init, attrs))
     else:
         for buffer, value in zip(buffers, op.body, strict=True):
             indices = tuple(leaf.env[iv.var] for iv in op.axis)
-            store = tir.BufferStore(buffer, ir.cast(buffer.dtype, _simplified(state.at(value, leaf.env))), indices)
+            store = tir.BufferStore(buffer, ir.cast(buffer.dtype, state.simplified(state.at(value, leaf.env))), indices)
             blocks.append(leaf.block(state.block_name(buffer.name), store, None, attrs))
             leaf = leaf.renewed()
     body = leaf.around(tir.seq(*blocks))
@@ -354,15 +363,6 @@ def _nested(op: ComputeOp, state: _State) -> list[tir.Stmt]:
 
 def _reduces_in(levels: Sequence[_Level]) -> bool:
     return any(iv.iter_type == "reduce" for level in levels for iv in level.iters)
-
-
-def _simplified(expr: Any) -> Any:
-    """Simplify a value; its comparisons ascend."""
-
-    def ascending(node: Any) -> Any:
-        return _ASCENDING[type(node)](node.b, node.a) if type(node) in _ASCENDING else node
-
-    return ir.rewrite(Analyzer().simplify(expr), ascending)
 
 
 _ASCENDING: dict[type, Any] = {ir.GT: ir.LT, ir.GE: ir.LE}

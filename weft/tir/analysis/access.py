@@ -112,6 +112,8 @@ def relax_region(
 
     None for an unbounded dimension: what is read from memory bounds nothing, for it may be written inside.
     """
+    if not domain:
+        return tuple(_simple(r, analyzer) for r in ranges)
     intervals = _intervals(domain)
     result: list[ir.Range | None] = []
     for r in ranges:
@@ -128,6 +130,12 @@ def relax_region(
             low = analyzer.simplify(ends[0])
             result.append(ir.Range.from_min_extent(low, analyzer.simplify(past - ends[0])))
     return tuple(result)
+
+
+def _simple(r: ir.Range, analyzer: Analyzer) -> ir.Range | None:
+    if loads_of((r.min, r.extent)):
+        return None
+    return ir.Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent))
 
 
 def _intervals(domain: Mapping[ir.Var, ir.Range]) -> dict[ir.Var, Interval]:
@@ -185,10 +193,10 @@ def access_regions(
 
 
 def block_regions(
-    init: Stmt | None, body: Stmt, skip: Iterable[Buffer] = ()
+    init: Stmt | None, body: Stmt, skip: Iterable[Buffer] = (), analyzer: Analyzer | None = None
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Find the regions that a block reads and writes; the value before its first step is not read from outside."""
-    reads, writes = access_regions([x for x in (init, body) if x is not None], Analyzer(), skip)
+    reads, writes = access_regions([x for x in (init, body) if x is not None], analyzer or Analyzer(), skip)
     if init is not None:
         written = {w.buffer: w.region for w in writes}
         reads = tuple(r for r in reads if not ir.structural_equal(r.region, written.get(r.buffer)))
