@@ -46,7 +46,7 @@ def _refuse(expr: Any) -> Any:
     )
 
 
-_DERIVATIVE = ir.Dispatch("derivative of an expression", default=lambda expr, element: _refuse(expr))
+_DERIVATIVE = ir.Dispatch("derivative of an expression", (ir.PrimExpr,), default=lambda expr, element: _refuse(expr))
 
 
 def _sum(a: Any, b: Any) -> Any:
