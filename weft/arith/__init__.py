@@ -5,7 +5,7 @@ forms), ``form`` (expressions to polynomials and back), ``rule`` and ``rules_*``
 ``int_set``, ``iter_map``, ``solve``, ``deduce``.
 """
 
-from weft.arith.analyzer import Analyzer
+from weft.arith.analyzer import Analyzer, CompareResult, ProofStrength
 from weft.arith.bounds import ConstIntBound, ModularSet
 from weft.arith.deduce import deduce_bound
 from weft.arith.int_set import (
@@ -19,6 +19,7 @@ from weft.arith.int_set import (
     union,
 )
 from weft.arith.iter_map import (
+    IterMapExpr,
     IterMapLevel,
     IterMapResult,
     IterMark,
@@ -28,6 +29,7 @@ from weft.arith.iter_map import (
     inverse_affine_iter_map,
     iter_map_simplify,
     normalize_iter_map_to_expr,
+    normalize_to_iter_sum,
 )
 from weft.arith.solve import (
     detect_clip_bound,
@@ -39,9 +41,10 @@ from weft.arith.solve import (
 IntSet = IntervalSet
 
 __all__ = [
-    "Analyzer", "ConstIntBound", "IntervalSet", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr",
-    "IterSumExpr", "ModularSet", "IntSet", "deduce_bound", "detect_clip_bound", "detect_iter_map",
-    "detect_linear_equation", "estimate_region_lower_bound", "estimate_region_strict_bound",
-    "estimate_region_upper_bound", "intersect", "inverse_affine_iter_map", "iter_map_simplify", "neg_inf",
-    "normalize_iter_map_to_expr", "pos_inf", "solve_linear_equations", "solve_linear_inequalities", "union",
+    "Analyzer", "CompareResult", "ConstIntBound", "IntSet", "IntervalSet", "IterMapExpr", "IterMapLevel",
+    "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet", "ProofStrength", "deduce_bound",
+    "detect_clip_bound", "detect_iter_map", "detect_linear_equation", "estimate_region_lower_bound",
+    "estimate_region_strict_bound", "estimate_region_upper_bound", "intersect", "inverse_affine_iter_map",
+    "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr", "normalize_to_iter_sum", "pos_inf",
+    "solve_linear_equations", "solve_linear_inequalities", "union",
 ]  # fmt: skip

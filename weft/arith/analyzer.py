@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import Any
 
 from weft import ir
@@ -15,7 +16,27 @@ from weft.arith.linear import Poly, add, atoms_of, constant, key, scale
 from weft.arith.simplify import holds_nonneg, proves_zero, simplify
 from weft.error import InvalidArgument
 
-__all__ = ["Analyzer"]
+__all__ = ["Analyzer", "CompareResult", "ProofStrength"]
+
+
+class ProofStrength(IntEnum):
+    """How hard a proof is tried: the prover here always tries what TVM's does at the higher level."""
+
+    DEFAULT = 0
+    SYMBOLIC_BOUND = 1
+
+
+class CompareResult(IntEnum):
+    """What is known of the order of two numbers."""
+
+    INCONSISTENT = 0
+    EQ = 1
+    LT = 2
+    LE = 3
+    GT = 4
+    GE = 5
+    NE = 6
+    UNKNOWN = 7
 
 
 class Analyzer:
@@ -32,6 +53,17 @@ class Analyzer:
 
     def __init__(self) -> None:
         self.context = Context()
+
+    @property
+    def is_z3_enabled(self) -> bool:
+        """Whether proofs are left to an SMT solver as well: no."""
+        return False
+
+    def clone(self) -> Analyzer:
+        """Return an analyzer that knows the same and learns on its own."""
+        twin = Analyzer()
+        twin.context = self.context.copy()
+        return twin
 
     # --- facts ---
 
@@ -313,6 +345,26 @@ class Analyzer:
             return ConstIntBound(value, value) if value is not None else ConstIntBound(*_type_limits(expr.dtype))
         lo, hi = bound_of(self.context, p)
         return ConstIntBound(lo, hi)
+
+    def const_int_bound_is_bound(self, var: ir.Var) -> bool:
+        """Whether a range, a limit or a value of a variable was stated."""
+        atom = self.context.var_atom(var)
+        cx = self.context
+        return any(atom in table for table in (cx.ranges, cx.limits, cx.equal, cx.facts))
+
+    def try_compare(self, lhs: Any, rhs: Any, propagate_inequalities: bool = True) -> CompareResult:
+        """Compare two integer expressions by what is known; chains of inequalities are always followed."""
+        if self.can_prove_equal(lhs, rhs):
+            return CompareResult.EQ
+        for a, b, strict, weak in (
+            (lhs, rhs, CompareResult.LT, CompareResult.LE),
+            (rhs, lhs, CompareResult.GT, CompareResult.GE),
+        ):
+            if self.can_prove_less(a, b):
+                return strict
+            if self.can_prove_greater_equal(b, a):
+                return weak
+        return CompareResult.NE if self.can_prove(ir.not_equal(lhs, rhs)) else CompareResult.UNKNOWN
 
     def modular_set(self, expr: Any) -> ModularSet:
         """Return the residue class of an integer expression."""

@@ -108,6 +108,13 @@ class Context:
         self.ranks[atom] = result = 1 + max(deep) if deep else (1 if any(isinstance(p, dict) for p in parts) else 0)
         return result
 
+    def copy(self) -> Context:
+        """Return a context that knows the same and learns on its own."""
+        twin = Context()
+        twin.atoms, twin._index, twin.costs = list(self.atoms), dict(self._index), dict(self.costs)
+        twin.restore((*self.snapshot()[:7], *twin.snapshot()[7:]))
+        return twin
+
     def snapshot(self) -> tuple[Any, ...]:
         """Remember the facts in force and the memo tables that go with them."""
         saved = (self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth)

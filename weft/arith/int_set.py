@@ -17,8 +17,9 @@ from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.form import poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, key, mul, scale
 from weft.arith.prove import prove_nonneg
+from weft.arith.simplify import simplify
 from weft.arith.terms import floordiv, minimum
-from weft.ir import GE, GT, LE, LT, And, Broadcast, IterVar, Node, PrimExpr, Ramp, Range, Var, as_expr, as_int
+from weft.ir import GE, GT, LE, LT, TRUE, And, Broadcast, IterVar, Node, PrimExpr, Ramp, Range, Var, as_expr, as_int
 
 __all__ = ["IntervalSet", "eval_interval", "neg_inf", "pos_inf"]
 
@@ -294,10 +295,26 @@ def _fold(values: Iterable[PrimExpr], analyzer: Any, kind: str) -> PrimExpr:
     return result
 
 
+class _Knowing:
+    """Stands for an analyzer that was told nothing: its context is what these functions read."""
+
+    def __init__(self) -> None:
+        self.context = Context()
+
+    def simplify(self, expr: PrimExpr) -> PrimExpr:
+        """Return a simpler equal expression."""
+        return simplify(self, expr)
+
+
+def _analyzer(given: Any) -> Any:
+    return _Knowing() if given is None else given
+
+
 def estimate_region_upper_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr, analyzer: Any
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Any = None
 ) -> list[IntervalSet]:
     """Return intervals that hold all of `region` while variables run over `var_dom` where `predicate` holds."""
+    analyzer, predicate = _analyzer(analyzer), as_expr(predicate)
     result = []
     for dom in region:
         interval = eval_range(dom, var_dom, analyzer)
@@ -339,16 +356,17 @@ def inequalities(cx: Context, predicate: PrimExpr) -> list[Poly]:
 
 
 def estimate_region_lower_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr, analyzer: Any
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Any = None
 ) -> list[IntervalSet] | None:
     """Return intervals all of which `region` covers, or None where that is not known."""
     return estimate_region_strict_bound(region, var_dom, predicate, analyzer)
 
 
 def estimate_region_strict_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr, analyzer: Any
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Any = None
 ) -> list[IntervalSet] | None:
     """Return the intervals that `region` covers exactly; None where it may leave holes or tie dimensions."""
+    analyzer = _analyzer(analyzer)
     cx: Context = analyzer.context
     used: set[int] = set()
     for dom in region:

@@ -18,9 +18,8 @@ from weft.arith.int_set import inequalities
 from weft.arith.linear import Poly, add, atoms_of, key
 
 __all__ = [
-    "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map",
-    "inverse_affine_iter_map",
-    "iter_map_simplify", "normalize_iter_map_to_expr",
+    "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map",
+    "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr", "normalize_to_iter_sum",
 ]  # fmt: skip
 
 
@@ -31,7 +30,11 @@ class IterMark(ir.Node):
     extent: ir.PrimExpr
 
 
-class IterSplitExpr(ir.Node):
+class IterMapExpr(ir.Node, abstract=True):
+    """A sum or a split."""
+
+
+class IterSplitExpr(IterMapExpr):
     """``((source // lower_factor) % extent) * scale``."""
 
     source: IterMark
@@ -40,7 +43,7 @@ class IterSplitExpr(ir.Node):
     scale: ir.PrimExpr
 
 
-class IterSumExpr(ir.Node):
+class IterSumExpr(IterMapExpr):
     """The sum of `args` and `base`; the splits stand by falling scale."""
 
     args: tuple[IterSplitExpr, ...]
@@ -53,10 +56,20 @@ class IterMapLevel(IntEnum):
     BIJECTIVE = 0
     SURJECTIVE = 1
     NO_CHECK = 3
+    Bijective = 0
+    Surjective = 1
+    NoCheck = 3
+
+    @staticmethod
+    def from_str(name: str) -> IterMapLevel:
+        """Convert from the name, in any case."""
+        return IterMapLevel.of(name.lower())
 
     @staticmethod
     def of(level: Any) -> IterMapLevel:
-        """Convert from the level or its name in lower case."""
+        """Convert from the level, its name in lower case, or None for no check."""
+        if level is None:
+            return IterMapLevel.NO_CHECK
         names = {
             "bijective": IterMapLevel.BIJECTIVE,
             "surjective": IterMapLevel.SURJECTIVE,
@@ -277,6 +290,7 @@ def detect_iter_map(
     predicate: Any = ir.TRUE,
     check_level: Any = IterMapLevel.SURJECTIVE,
     simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
 ) -> IterMapResult:
     """Read indices as sums of iterator splits.
 
@@ -290,13 +304,17 @@ def detect_iter_map(
         A conjunction of comparisons that holds of the iterators; ``io*8 + ii < n`` bounds that sum.
     check_level : IterMapLevel or str
         ``"bijective"``, ``"surjective"`` or ``"nocheck"``.
+    simplify_trivial_iterators : bool
+        TVM's; iterators over one value always count as that value.
+    analyzer : Analyzer, optional
+        What is known of other variables; it stays as it is.
 
     Returns
     -------
     IterMapResult
         ``indices`` has one sum per index, or nothing when some index does not fit; then ``errors`` says why.
     """
-    an = Analyzer()
+    an = Analyzer() if analyzer is None else analyzer.clone()
     level = IterMapLevel.of(check_level)
     try:
         detector = _Detector(input_iters, ir.as_expr(predicate), an)
@@ -306,6 +324,34 @@ def detect_iter_map(
     except _NoMap as e:
         return IterMapResult((), (str(e),))
     return IterMapResult(sums)
+
+
+def normalize_to_iter_sum(
+    index: Any, input_iters: Mapping[ir.Var, ir.Range], analyzer: Analyzer | None = None
+) -> IterSumExpr:
+    """Read an index as a sum of iterator splits, which stand by falling scale; the base is what is no such split."""
+    an = Analyzer() if analyzer is None else analyzer.clone()
+    detector = _Detector(input_iters, ir.TRUE, an)
+    index = ir.as_expr(index)
+    base: ir.PrimExpr = ir.const(0, index.dtype)
+    found: list[IterSplitExpr] = []
+    for term in _terms(index):
+        try:
+            part = detector.index(term)
+        except _NoMap:
+            base = base + term
+            continue
+        found += part.args
+        base = base + part.base
+    order = {s: i for i, s in enumerate(found)}
+    found.sort(key=lambda s: (-(ir.as_int(s.scale) or 0), order[s]))
+    return IterSumExpr(tuple(found), an.simplify(base))
+
+
+def _terms(e: ir.PrimExpr) -> list[ir.PrimExpr]:
+    if isinstance(e, ir.Add):
+        return [*_terms(e.a), *_terms(e.b)]
+    return [e]
 
 
 def normalize_iter_map_to_expr(expr: Any) -> ir.PrimExpr:
@@ -331,12 +377,14 @@ def iter_map_simplify(
     input_iters: Mapping[ir.Var, ir.Range],
     predicate: Any = ir.TRUE,
     check_level: Any = "surjective",
+    simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
 ) -> list[ir.PrimExpr]:
     """Simplify indices knowing the ranges of their iterators and a predicate."""
     listed = list(indices)
-    an = Analyzer()
+    an = Analyzer() if analyzer is None else analyzer.clone()
     for var, dom in input_iters.items():
-        an.bind(var, dom)
+        an.bind(var, dom, allow_override=True)
     with an.constraint_scope(ir.as_expr(predicate)):
         return [an.simplify(i) for i in listed]
 

@@ -9,7 +9,7 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.relax.te_form import as_compared
 from weft.te import Tensor as TETensor
-from weft.te import compute, create_prim_func, placeholder
+from weft.te import compute, kernel_of_stages, placeholder
 from weft.tir import Buffer, For, LetStmt, PrimFunc
 
 __all__ = ["PrimFuncCall", "fresh_output", "prim_func_from_te", "undefined_vars"]
@@ -32,7 +32,7 @@ def prim_func_from_te(func: Callable[..., Any], args: Sequence[Any], kwargs: dic
     te_args = [inputs.to_te(a) for a in args]
     out = func(*te_args, **{k: inputs.to_te(v) for k, v in kwargs.items()})
     outs = [fresh_output(o, inputs.params) for o in (out if isinstance(out, (list, tuple)) else [out])]
-    made = create_prim_func([*inputs.params, *outs], index_dtype_override="int64")
+    made = kernel_of_stages([*inputs.params, *outs], index_dtype_override="int64")
     extra = undefined_vars(made)
     if extra:
         n = len(inputs.params)

@@ -4,16 +4,19 @@ Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage`
 ``schedule_ops``, ``realize`` for ``create_schedule``.
 """
 
+from weft.ir import add, const, div, floordiv, floormod, if_then_else, truncdiv, truncmod
 from weft.ir import all_of as all
 from weft.ir import any_of as any
-from weft.ir import const, div, floordiv, floormod, if_then_else, truncdiv, truncmod
 from weft.ir import floordiv as indexdiv
 from weft.ir import floormod as indexmod
+from weft.ir import mul as multiply
+from weft.ir import sub as subtract
 from weft.te import schedule
 from weft.te.compute import (
     comm_reducer,
     compute,
     extern,
+    extern_primfunc,
     highest,
     lowest,
     max,
@@ -28,7 +31,8 @@ from weft.te.compute import (
     thread_axis,
     var,
 )
-from weft.te.create_prim_func import create_prim_func
+from weft.te.create_prim_func import create_prim_func, kernel_of_stages
+from weft.te.gradient import gradient
 from weft.te.schedule import InferBound, Schedule, ScheduleOps, Stage, create_schedule, schedule_to_prim_func
 from weft.te.tensor import (
     BaseComputeOp,
@@ -91,13 +95,13 @@ from weft.tir import (
 
 __all__ = [
     "BaseComputeOp", "ComputeOp", "ExternOp", "InferBound", "Operation", "PlaceholderOp", "ScanOp", "Schedule",
-    "ScheduleOps", "Stage", "Tensor", "TensorSlice", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan",
-    "atan2", "atanh", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
+    "ScheduleOps", "Stage", "Tensor", "TensorSlice", "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh",
+    "atan", "atan2", "atanh", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp10", "exp2", "extern",
-    "floor", "floordiv", "floormod", "fmod", "highest", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
-    "install_tensor_arithmetic", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "lowest", "max",
-    "max_value", "min", "min_value", "nearbyint", "nextafter", "placeholder", "popcount", "power", "prod",
-    "reduce_axis", "reinterpret", "round", "rsqrt", "scan", "schedule", "schedule_to_prim_func", "sigmoid", "sin",
-    "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis", "trunc", "truncdiv", "truncmod",
-    "var",
+    "extern_primfunc", "floor", "floordiv", "floormod", "fmod", "gradient", "highest", "hypot", "if_then_else",
+    "indexdiv", "indexmod", "infinity", "install_tensor_arithmetic", "isfinite", "isinf", "isnan", "kernel_of_stages",
+    "log", "log10", "log1p", "log2", "lowest", "max", "max_value", "min", "min_value", "multiply", "nearbyint",
+    "nextafter", "placeholder", "popcount", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "scan",
+    "schedule", "schedule_to_prim_func", "sigmoid", "sin", "sinh", "size_var", "sqrt", "subtract", "sum", "tag_scope",
+    "tan", "tanh", "thread_axis", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip

@@ -11,11 +11,23 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, TensorSlice
-from weft.tir import CommReducer, Evaluate, IntrinCall, Reduce, Stmt, decl_buffer
+from weft.tir import (
+    AllocBuffer,
+    BlockRealize,
+    BufferLoad,
+    BufferStore,
+    CommReducer,
+    Evaluate,
+    IntrinCall,
+    PrimFunc,
+    Reduce,
+    Stmt,
+    decl_buffer,
+)
 
 __all__ = [
-    "comm_reducer", "compute", "extern", "highest", "lowest", "max", "min", "placeholder", "prod", "reduce_axis",
-    "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
+    "comm_reducer", "compute", "extern", "extern_primfunc", "highest", "lowest", "max", "min", "placeholder", "prod",
+    "reduce_axis", "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip
 
 _TAG: ir.Ambient[str] = ir.Ambient("tag_scope")
@@ -391,3 +403,40 @@ def extern(
     )
     tensors = [op.output(i) for i in range(len(outs))]
     return tensors[0] if len(tensors) == 1 else tensors
+
+
+def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwargs: Any) -> Any:
+    """Make tensors of what a TIR function writes.
+
+    Parameters
+    ----------
+    input_tensors : list of Tensor
+        One for each parameter that the function reads, in order. A parameter that it writes as well stays an input,
+        written in place; where it writes no other, the last such parameter is the output.
+    primfunc : PrimFunc
+        Its parameters are buffers of constant or symbolic shapes.
+    **kwargs
+        Those of :func:`extern`, such as ``name``.
+    """
+    buffers = [b for _, b in primfunc.buffer_map]
+    read = {n.buffer for n in ir.walk(primfunc.body) if isinstance(n, BufferLoad)}
+    written = {n.buffer for n in ir.walk(primfunc.body) if isinstance(n, BufferStore)}
+    outs = [b for b in buffers if b in written and b not in read] or [b for b in buffers if b in written][-1:]
+    ins = [b for b in buffers if b in read and b not in outs]
+    if not outs or len(ins) != len(input_tensors):
+        raise InvalidArgument("extern_primfunc: the tensors are not those that the function reads",
+                              expected=f"{[b.name for b in ins]}, and a buffer that it writes",
+                              found=f"{len(input_tensors)} tensors, {[b.name for b in outs]} written")  # fmt: skip
+    for tensor, buffer in zip(input_tensors, ins, strict=True):
+        if len(tensor.shape) != len(buffer.shape) or tensor.dtype != buffer.dtype:
+            raise InvalidArgument(f"extern_primfunc: '{tensor.name}' is no '{buffer.name}'",
+                                  expected=f"{buffer.shape} {buffer.dtype}",
+                                  found=f"{tensor.shape} {tensor.dtype}")  # fmt: skip
+    body = primfunc.body
+    if isinstance(body, BlockRealize) and body.block.name_hint == "root":
+        inner = body.block
+        body = inner.body
+        for buffer in reversed(inner.alloc_buffers):
+            body = AllocBuffer(buffer, body)
+    return extern([b.shape for b in outs], input_tensors, lambda *_: body, in_buffers=ins, out_buffers=outs,
+                  dtype=[b.dtype for b in outs], **kwargs)  # fmt: skip

@@ -1,14 +1,17 @@
-"""create_prim_func.
+"""A tensor-expression graph becomes a TIR function of blocks, one loop nest a stage, ready to be scheduled.
 
-A tensor-expression graph becomes a TIR function of blocks, one loop nest a stage, ready to be scheduled.
+``kernel_of_stages`` makes the form that the schedule rules know; ``create_prim_func`` makes TVM's, which has a block
+for each output, nests blocks where the domain of an axis depends on another axis, and simplifies what is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from weft import ir, tir
+from weft.arith import Analyzer
 from weft.error import InvalidArgument
 from weft.te.tensor import (
     BaseComputeOp,
@@ -19,12 +22,14 @@ from weft.te.tensor import (
     ScanOp,
     Tensor,
 )
+from weft.tir.analysis import block_regions, used_vars
+from weft.tir.analysis.structure import replace_node
 
-__all__ = ["create_prim_func"]
+__all__ = ["create_prim_func", "kernel_of_stages"]
 
 
 def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = None) -> tir.PrimFunc:
-    """Make a TIR function of the stages that compute the outputs among `args`.
+    """Make a TIR function, in the form that TVM gives it, of the stages that compute the outputs among `args`.
 
     Parameters
     ----------
@@ -37,13 +42,30 @@ def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = Non
     -------
     PrimFunc
         In block form, with attributes ``tir.noalias`` and ``global_symbol`` ("main").
+
+    Raises
+    ------
+    InvalidArgument
+        Where a scan is among the stages, or an input that is not among `args`.
     """
+    return _function(args, index_dtype_override, _nested)
+
+
+def kernel_of_stages(args: Sequence[Any], index_dtype_override: str | None = None) -> tir.PrimFunc:
+    """Make the same function in the form that the schedule rules know: one block for all outputs of a stage."""
+    return _function(args, index_dtype_override, _compute)
+
+
+def _function(
+    args: Sequence[Any], index_dtype: str | None, compute_stage: Callable[[ComputeOp, _State], list[tir.Stmt]]
+) -> tir.PrimFunc:
     flat = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-    state = _State(flat, index_dtype_override)
-    for op in _topological(flat):
+    state = _State(flat, index_dtype)
+    order = _topological(flat)
+    for op in order:
         if isinstance(op, ScanOp):
             _scan(op, state)
-    stages = [s for op in _topological(flat) for s in _STAGE(op, state)]
+    stages = [s for op in order for s in (compute_stage(op, state) if isinstance(op, ComputeOp) else _STAGE(op, state))]
     params: list[ir.Var] = []
     buffer_map: list[tuple[ir.Var, tir.Buffer]] = []
     for arg in flat:
@@ -70,6 +92,8 @@ class _State:
         self.intermediates: list[tir.Buffer] = []
         self.arguments = {a for a in args if isinstance(a, Tensor)}
         self.names: set[str] = set()
+        self.blocks: dict[str, int] = {"root": 0}
+        self.analyzer = Analyzer()  # one, which remembers what it has simplified
         self.index_dtype = index_dtype
 
     def unique(self, name: str) -> str:
@@ -80,6 +104,11 @@ class _State:
             result = f"{name}_{n}"
         self.names.add(result)
         return result
+
+    def block_name(self, name: str) -> str:
+        """Return a name that no other block has."""
+        self.blocks[name] = n = self.blocks.get(name, -1) + 1
+        return self.block_name(f"{name}_{n}") if n else name
 
     def buffer(self, tensor: Tensor) -> tir.Buffer:
         """Return the buffer of a tensor, allocating an intermediate where it is no argument."""
@@ -103,6 +132,14 @@ class _State:
         """Return an expression over tensors and axes as one over buffers and the variables of a block."""
         found = ir.substitute(self.loads(expr), env)
         return found if self.index_dtype is None else ir.rewrite(found, self._fitted)
+
+    def simplified(self, expr: Any) -> Any:
+        """Simplify a value; its comparisons ascend."""
+
+        def ascending(node: Any) -> Any:
+            return _ASCENDING[type(node)](node.b, node.a) if type(node) in _ASCENDING else node
+
+        return ir.rewrite(self.analyzer.simplify(expr), ascending)
 
     def _fitted(self, node: Any) -> Any:
         """Let operands agree where some have taken the data type of indices."""
@@ -143,7 +180,7 @@ def _topological(args: Sequence[Any]) -> list[Operation]:
     return order
 
 
-_STAGE = ir.Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operation, BaseComputeOp))
+_STAGE = ir.Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operation, BaseComputeOp, ComputeOp))
 
 
 @_STAGE.on(PlaceholderOp)
@@ -156,7 +193,6 @@ def _placeholder(op: PlaceholderOp, state: _State) -> list[tir.Stmt]:
     return []
 
 
-@_STAGE.on(ComputeOp)
 def _compute(op: ComputeOp, state: _State) -> list[tir.Stmt]:
     if isinstance(op.body[0], tir.Reduce):
         return [_nest(op, state, op.axis, op.body[0].axis, lambda env: _reduction(op, state, env))]
@@ -168,15 +204,24 @@ def _compute(op: ComputeOp, state: _State) -> list[tir.Stmt]:
         indices = tuple(env[iv.var] for iv in op.axis)
         return tir.seq(*[tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices) for b, e in outputs]), None
 
+    _refuse_inner_reductions(op)
+    return [_nest(op, state, op.axis, (), body)]
+
+
+def _refuse_inner_reductions(op: ComputeOp) -> None:
     if any(isinstance(n, tir.Reduce) for b in op.body for n in ir.walk(b)):
         raise InvalidArgument(
             f"'{op.name}': a reduction must be the whole body of a compute",
             help="compute the reduction as a tensor of its own",
         )
-    return [_nest(op, state, op.axis, (), body)]
 
 
-def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> tuple[tir.Stmt, tir.Stmt | None]:
+def _reduction(
+    op: ComputeOp,
+    state: _State,
+    env: dict[ir.Var, ir.PrimExpr],
+    simplify: Callable[[ir.PrimExpr], ir.PrimExpr] = lambda e: e,
+) -> tuple[tir.Stmt, tir.Stmt]:
     """Return the update and the initialisation of a reduction."""
     reduce: Any = op.body[0]
     buffers = [state.buffer(op.output(i)) for i in range(len(op.body))]
@@ -185,7 +230,7 @@ def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> 
     init = tir.seq(
         *[tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices) for b, e in zip(buffers, inits, strict=True)]
     )
-    sources = [state.at(e, env) for e in reduce.source]
+    sources = [simplify(state.at(e, env)) for e in reduce.source]
     values = {
         **{v: tir.BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)},
         **dict(zip(reduce.combiner.rhs, sources, strict=True)),
@@ -205,15 +250,133 @@ def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> 
     return update, init
 
 
+def _index_dtype(op: ComputeOp, state: _State) -> str:
+    """The one data type of the loops of a stage, which rules know as one."""
+    wide = any(e.dtype == "int64" for iv in (*op.axis, *op.reduce_axis) for e in (iv.dom.min, iv.dom.extent))  # type: ignore[union-attr]
+    return state.index_dtype or ("int64" if wide else "int32")
+
+
+class _Level:
+    """The loops of one level of a nest, and the axes of the block under them: its own, and those of levels above."""
+
+    def __init__(self, above: _Level | None, new: Sequence[ir.IterVar], op: ComputeOp, state: _State) -> None:
+        self.loops: list[tuple[ir.Var, ir.Range]] = []
+        self.iters: list[ir.IterVar] = []
+        self.values: list[ir.PrimExpr] = []
+        self.env: dict[ir.Var, ir.PrimExpr] = {}
+        self.cast = state.index_dtype is None
+        self.dtype, self.analyzer = _index_dtype(op, state), state.analyzer
+        outer = {} if above is None else above.env
+        for iv in (*op.axis, *op.reduce_axis):
+            if iv in new:
+                self._loop(iv, outer, state)
+            elif iv.var in outer:
+                self._add(iv, ir.Range.from_min_extent(outer[iv.var], ir.const(1, outer[iv.var].dtype)), outer[iv.var])
+        if not self.iters:
+            zero, one = (ir.const(n, self.dtype) for n in (0, 1))
+            self.iters.append(ir.IterVar(ir.Range.from_min_extent(zero, one), ir.Var("vi", zero.dtype), "data_par"))
+            self.values.append(zero)
+
+    def _loop(self, iv: ir.IterVar, outer: Mapping[ir.Var, ir.PrimExpr], state: _State) -> None:
+        assert iv.dom is not None
+        low, extent = (state.analyzer.simplify(state.at(e, outer)) for e in (iv.dom.min, iv.dom.extent))
+        dtype = self.dtype
+        dom = ir.Range.from_min_extent(ir.cast(dtype, low), ir.cast(dtype, extent))
+        loop_var = ir.Var(iv.var.name, dtype)
+        self.loops.append((loop_var, dom))
+        self._add(iv, dom, loop_var)
+
+    def _add(self, iv: ir.IterVar, dom: ir.Range, value: ir.PrimExpr) -> None:
+        var = ir.Var("v_" + iv.var.name, value.dtype)
+        self.iters.append(ir.IterVar(dom, var, iv.iter_type))
+        self.values.append(value)
+        self.env[iv.var] = ir.cast(iv.var.dtype, var) if self.cast else var
+
+    def renewed(self) -> _Level:
+        """Return the same level with block axes of its own."""
+        fresh = copy(self)
+        twins = {iv.var: replace_node(iv.var) for iv in self.iters}
+        fresh.iters = [replace_node(iv, var=twins[iv.var]) for iv in self.iters]
+        fresh.env = {k: ir.substitute(v, twins) for k, v in self.env.items()}
+        return fresh
+
+    def block(self, name: str, body: tir.Stmt, init: tir.Stmt | None, annotations: ir.Attrs) -> tir.Stmt:
+        """Return the block over the axes of this level."""
+        reads, writes = block_regions(init, body, analyzer=self.analyzer)
+        block = tir.Block(tuple(self.iters), reads, writes, name, body, init, annotations=annotations)
+        return tir.BlockRealize(tuple(self.values), ir.TRUE, block)
+
+    def around(self, body: tir.Stmt) -> tir.Stmt:
+        """Return the loops of this level around a statement."""
+        for var, dom in reversed(self.loops):
+            body = tir.For(var, dom.min, dom.extent, tir.ForKind.SERIAL, body)
+        return body
+
+
+def _levels(op: ComputeOp) -> list[list[ir.IterVar]]:
+    """Sort the axes by how many others their domains depend on, one through the other."""
+    axes = {iv.var: iv for iv in (*op.axis, *op.reduce_axis)}
+    depth: dict[ir.Var, int] = {}
+
+    def deep(iv: ir.IterVar) -> int:
+        if iv.var not in depth:
+            used = [axes[v] for v in used_vars(iv.dom) if v in axes]
+            depth[iv.var] = 1 + max(map(deep, used), default=-1)
+        return depth[iv.var]
+
+    levels: list[list[ir.IterVar]] = [[] for _ in range(1 + max(map(deep, axes.values()), default=0))]
+    for iv in axes.values():
+        levels[depth[iv.var]].append(iv)
+    return levels
+
+
+def _nested(op: ComputeOp, state: _State) -> list[tir.Stmt]:
+    """Make the loops and blocks of a stage as TVM does."""
+    reduces = isinstance(op.body[0], tir.Reduce)
+    if not reduces:
+        _refuse_inner_reductions(op)
+    levels: list[_Level] = []
+    for new in _levels(op):
+        levels.append(_Level(levels[-1] if levels else None, new, op, state))
+    attrs, leaf = _block_attrs(op, state), levels[-1]
+    started = _reduces_in(levels[:-1])  # a level starts the sum once: inside it, a start would forget what was summed
+    buffers = [state.buffer(op.output(i)) for i in range(len(op.body))]
+    blocks: list[tir.Stmt] = []
+    if reduces:
+        update, init = _reduction(op, state, leaf.env, state.simplified)
+        blocks.append(leaf.block(state.block_name(op.name), update, None if started else init, attrs))
+    else:
+        for buffer, value in zip(buffers, op.body, strict=True):
+            indices = tuple(leaf.env[iv.var] for iv in op.axis)
+            store = tir.BufferStore(buffer, ir.cast(buffer.dtype, state.simplified(state.at(value, leaf.env))), indices)
+            blocks.append(leaf.block(state.block_name(buffer.name), store, None, attrs))
+            leaf = leaf.renewed()
+    body = leaf.around(tir.seq(*blocks))
+    for n in range(len(levels) - 1, 0, -1):
+        above = levels[n - 1]
+        name = state.block_name(f"{op.name}_l{n}")
+        starts = _reduces_in(levels[:n]) and not _reduces_in(levels[: n - 1])
+        init = _reduction(op, state, above.env)[1] if starts else None
+        body = above.around(above.block(name, body, init, attrs))
+    return [body]
+
+
+def _reduces_in(levels: Sequence[_Level]) -> bool:
+    return any(iv.iter_type == "reduce" for level in levels for iv in level.iters)
+
+
+_ASCENDING: dict[type, Any] = {ir.GT: ir.LT, ir.GE: ir.LE}
+
+
 def _nest(
-    op: Operation, state: _State, axis: Sequence[ir.IterVar], reduce_axis: Sequence[ir.IterVar], make_body: Any
+    op: ComputeOp, state: _State, axis: Sequence[ir.IterVar], reduce_axis: Sequence[ir.IterVar], make_body: Any
 ) -> tir.Stmt:
     """Make the loops and the block of one stage."""
     loops: list[tuple[ir.Var, ir.PrimExpr, ir.PrimExpr]] = []
     block_vars: list[ir.IterVar] = []
     env: dict[ir.Var, ir.PrimExpr] = {}
     kinds = [*[(iv, "data_par") for iv in axis], *[(iv, "reduce") for iv in reduce_axis]]
-    dtype = state.index_dtype or ("int64" if any(iv.dom.extent.dtype == "int64" for iv, _ in kinds) else "int32")  # type: ignore[union-attr]
+    dtype = _index_dtype(op, state)
     for iv, kind in kinds:
         dom = ir.Range.from_min_extent(ir.cast(dtype, iv.dom.min), ir.cast(dtype, iv.dom.extent))  # type: ignore[union-attr]
         var = ir.Var("v_" + iv.var.name, dtype)

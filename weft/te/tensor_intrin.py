@@ -10,6 +10,8 @@ from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
 from weft.ir import (
     TRUE,
+    Cast,
+    IntImm,
     IterVar,
     PrimExpr,
     Range,
@@ -206,7 +208,7 @@ def matched(
         return tir.ProducerLoad(described, tuple(local[lead:]))
 
     def simple(node: Any) -> Any:
-        return rewrite(node, lambda n: an.simplify(n) if isinstance(n, PrimExpr) and _is_index(n) else n)
+        return rewrite(node, lambda n: _narrow(an.simplify(n)) if isinstance(n, PrimExpr) and _is_index(n) else n)
 
     for ours, theirs in zip(bodies, intrin.op.body, strict=True):
         pairs = [(ours, theirs)]
@@ -223,6 +225,17 @@ def matched(
                 found=str(ours),
             )
     return tensors
+
+
+def _narrow(index: Any) -> Any:
+    """Write an index, which is compared only, in int32: shapes of either width describe one computation."""
+
+    def narrow(node: Any) -> Any:
+        if isinstance(node, Cast) and node.dtype == "int64" and node.value.dtype == "int32":
+            return node.value
+        return IntImm("int32", node.value) if isinstance(node, IntImm) and node.dtype == "int64" else node
+
+    return rewrite(index, narrow)
 
 
 def _is_index(expr: PrimExpr) -> bool:

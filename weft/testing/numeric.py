@@ -37,7 +37,7 @@ def check_numerical_grads(
     delta : float
         Half the distance between the values that are compared.
     atol, rtol : float
-        Tolerances, in units of the root of the mean square of a gradient's numbers.
+        Tolerances of the root of the mean square of the difference: absolute, and relative to that of the gradient.
 
     Raises
     ------
@@ -57,12 +57,14 @@ def check_numerical_grads(
                 given: dict[Any, Any] = {**inputs, name: moved.astype(inputs[name].dtype)}
                 ends.append(float(function(**given) if by_name else function(*given.values())))
             found[index] = (ends[0] - ends[1]) / (2 * delta)
-        scale = max(float(np.sqrt(np.mean(np.square(found)))), 1e-30) if found.size else 1.0
-        wrong = np.abs(found - np.asarray(expected)) > atol * scale + rtol * np.abs(found)
-        if np.asarray(expected).shape != found.shape or wrong.any() or not np.isfinite(np.asarray(expected)).all():
-            raise AssertionError(
-                f"the gradient of '{name}' is another one: by differences {found}, given {np.asarray(expected)}"
-            )
+        given_grad = np.asarray(expected)
+        apart = given_grad.shape != found.shape or not np.isfinite(given_grad).all()
+        if apart or _rms(found - given_grad) > atol + rtol * _rms(found):
+            raise AssertionError(f"the gradient of '{name}' is another one: by differences {found}, given {given_grad}")
+
+
+def _rms(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(values, dtype="float64")))) if values.size else 0.0
 
 
 def check_bool_expr_is_true(bool_expr: Any, vranges: Mapping[Any, Any], cond: Any = None) -> None:

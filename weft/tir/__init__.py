@@ -24,6 +24,8 @@ from weft.tir.interpret import interpret
 from weft.tir.intrin import *  # noqa: F403 - one name an intrinsic
 from weft.tir.reduce import TENSOR_EXPRS, CommReducer, IntrinCall, ProducerLoad, Reduce, RegionRead
 from weft.tir.script import printing as _printing  # its import registers print rules
+from weft.tir.script.low_level import CALLS
+from weft.tir.sequences import Return, convert, get_vscale_expr, ret, stmt_list, stmt_seq
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -48,12 +50,17 @@ from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_i
 
 Allocate = AllocBuffer
 ProducerRealize = BufferRealize
+SBlock, SBlockRealize = Block, BlockRealize
 
 _LATER = {  # packages above this face, loaded when asked for
     "BlockRV": "weft.tir.schedule",
     "IndexMap": "weft.tir.schedule",
     "LoopRV": "weft.tir.schedule",
+    "ScheduleError": "weft.tir.schedule",
     "StmtSRef": "weft.tir.schedule",
+    "Trace": "weft.tir.schedule",
+    "comm_reducer": "weft.te",
+    "sum": "weft.te",
     "build": "weft.target",
     "Schedule": "weft.tir.schedule",
     "TensorIntrin": "weft.tir.schedule",
@@ -69,4 +76,4 @@ def __getattr__(name: str) -> object:
     if name in _LATER:
         module = _LATER[name]
         return getattr(importlib.import_module(module), name) if module else importlib.import_module(f"weft.tir.{name}")
-    return _alias(name)
+    return CALLS[name] if name in CALLS else _alias(name)

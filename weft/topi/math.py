@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import tir
+from weft.error import InvalidArgument
 from weft.ir import DataType, PrimExpr, as_expr
 from weft.te import Tensor, TensorSlice, install_tensor_arithmetic
 from weft.topi.broadcast import elementwise
-from weft.topi.elementwise import BINARY, UNARY, astype, cast_scalar
+from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, cast_scalar
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
     "cast", "elemwise_sum", "fast_erf", "fast_exp", "fast_tanh", "identity", "reinterpret", *BINARY, *UNARY,
@@ -22,7 +23,11 @@ def _unary(name: str) -> Callable[[Any], Any]:
     fn = UNARY[name]
 
     def apply(x: Any) -> Any:
-        return elementwise(fn, x, name="T_" + name) if isinstance(x, Tensor) else fn(as_expr(x))
+        x = x if isinstance(x, Tensor) else as_expr(x)
+        if name in FLOAT_UNARY and DataType(x.dtype).code in ("int", "uint", "bool"):
+            raise InvalidArgument(f"topi.{name} only supports floating-point inputs, but got {x.dtype}",
+                                  help="convert them: topi.cast(x, 'float32')")  # fmt: skip
+        return elementwise(fn, x, name="T_" + name) if isinstance(x, Tensor) else fn(x)
 
     apply.__name__ = name
     apply.__doc__ = f"Element-wise ``{name}`` of a tensor or a scalar."

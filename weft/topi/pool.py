@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_int, cast, const, floordiv, if_then_else, int64, select
+from weft.ir import DataType, as_int, cast, const, floordiv, if_then_else, int64, select
 from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pair, spatial
 from weft.topi.precision import accumulator
 from weft.topi.shape import simplify
@@ -64,7 +64,7 @@ def pool(
     rank, last = x.ndim - 2, channels_last(layout)
     k, s, d, b, a = window(rank, pool_size, strides, dilation, padding)
     shape = pool_shape(x.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
-    wide = accumulator(x.dtype) if kind == "avg" else x.dtype
+    wide = _summed_in(x.dtype) if kind == "avg" else x.dtype
     fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
     padded = _padded(x, rank, k, s, d, b, a, ceil_mode, last, fill)
     ks = [te.reduce_axis((int64(0), int64(k[i])), f"k{i}") for i in range(rank)]
@@ -83,11 +83,22 @@ def pool(
         count: Any = int64(1)
         for j, o in enumerate(spatial(i, last)):
             count = count * window_count(o, sizes[j], k[j], s[j], d[j], b[j], a[j], ceil_mode, count_include_pad)
-        if as_int(count) is not None:
-            return cast(x.dtype, out(*i) * const(1.0 / as_int(count), wide))  # type: ignore[operator]
-        return cast(x.dtype, out(*i) / cast(wide, tir.max(count, int64(1))))
+        return cast(x.dtype, _mean(out(*i), count))
 
     return te.compute(shape, mean, name="T_avg_pool")
+
+
+def _summed_in(dtype: str) -> str:
+    """The data type of the sum of a window, which holds sums of integers, too."""
+    return accumulator(dtype) if DataType(dtype).is_float else "int64"
+
+
+def _mean(total: Any, count: Any) -> Any:
+    """Divide the sum of a window by the number of its elements; a mean of integers is rounded towards zero."""
+    n = as_int(count)
+    if n is not None and DataType(total.dtype).is_float:
+        return total * const(1.0 / n, total.dtype)
+    return total / cast(total.dtype, tir.max(count, int64(1)))
 
 
 def window_count(o: Any, size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool) -> Any:
@@ -123,7 +134,7 @@ def adaptive_pool(kind: str, x: Any, output_size: Any = None, layout: str = "", 
     whole = [as_int(n) == 1 for n in outs]
     longest = [simplify(floordiv(n + out - int64(1), out) + int64(1)) for n, out in zip(sizes, outs, strict=True)]
     ks = [te.reduce_axis((int64(0), sizes[j] if whole[j] else n), f"k{j}") for j, n in enumerate(longest)]
-    wide = accumulator(x.dtype) if kind == "avg" else x.dtype
+    wide = _summed_in(x.dtype) if kind == "avg" else x.dtype
     fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
 
     def element(*i: Any) -> Any:

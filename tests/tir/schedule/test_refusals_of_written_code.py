@@ -25,7 +25,7 @@ def shared_nest(s):
 
 
 def part_of_a_maker(s):
-    _, last = s.loop_partition(s.get_loops("R_v0")[0], [None, 1])
+    _, last = s.loop_partition(s.get_loops("R")[0], [None, 1])
     s.reverse_compute_at("Y", last)
 
 
@@ -59,7 +59,7 @@ CASES = {
         "overwritten",
         lambda s: s.reverse_compute_at("B", s.get_loops("C")[0]),
     ),
-    "reverse_compute_at: the block also reads what 'R_v0' makes": ("argmax", part_of_a_maker),
+    "reverse_compute_at: the block also reads what 'R' makes": ("argmax", part_of_a_maker),
     "reindex: 'B' is written in the same loop nest": ("one_nest", lambda s: s.reindex("B", ("read", 0))),
     "reindex: the block touches 'X' under a condition": ("conv", lambda s: s.reindex("P", "X")),
     "reindex: the block does not make": ("halves", lambda s: s.reindex("L", ("write", 0))),

@@ -13,7 +13,7 @@ from weft.relax.expr import SeqExpr
 from weft.relax.rewriter import rewrite_bindings, use_counts
 from weft.relax.te_bridge import undefined_vars
 from weft.relax.transform.concat_places import concatenated, writes_once, written_at
-from weft.te import compute, create_prim_func, placeholder
+from weft.te import compute, kernel_of_stages, placeholder
 from weft.tir import PrimFunc
 
 __all__ = ["concat_in_place"]
@@ -220,7 +220,7 @@ class _Writer:
         for part, now in zip(binding.value.args[1].fields, value.args[1].fields, strict=True):
             if part not in join.placed:
                 source = placeholder(part.ty.shape, part.ty.dtype, name="p0")
-                copy = create_prim_func([source, compute(source.shape, lambda *i, s=source: s(*i), name="copy")])
+                copy = kernel_of_stages([source, compute(source.shape, lambda *i, s=source: s(*i), name="copy")])
                 free = undefined_vars(copy)
                 copy = copy.replace(params=(*copy.params, *free))
                 join.value = self.write(join, join.begins[part], copy, "copy", [now], [free] if free else [])

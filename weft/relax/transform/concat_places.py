@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import LT, CallIntrin, IntImm, PrimExpr, Range, Sub, as_int, const, rewrite, substitute
-from weft.te import compute, create_prim_func, placeholder
+from weft.te import compute, kernel_of_stages, placeholder
 from weft.tir import BlockRealize, BufferLoad, BufferRegion, BufferStore, PrimFunc, seq
 from weft.tir.analysis import child_realizes, is_plain_store, plain_indices, replace_node, writes_buffer
 
@@ -96,7 +96,7 @@ def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: Prim
         source = placeholder(
             part.shape, part.dtype, name=part.name
         )  # a sum stays where it is, and is copied at its end
-        copy = create_prim_func([source, compute(part.shape, lambda *i: source(*i), name=f"{part.name}_placed")])
+        copy = kernel_of_stages([source, compute(part.shape, lambda *i: source(*i), name=f"{part.name}_placed")])
         from_, to = [b for _, b in copy.buffer_map]
         assert isinstance(copy.body, BlockRealize)
         nest = substitute(copy.body.block.body, {from_: part})

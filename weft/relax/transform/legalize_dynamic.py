@@ -11,7 +11,7 @@ from weft.ir import Call, Expr, GlobalVar, ShapeType, SizeVar, TensorType, const
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_tir, tensor_to_shape
 from weft.relax.te_bridge import undefined_vars
-from weft.te import Tensor, compute, create_prim_func, placeholder
+from weft.te import Tensor, compute, kernel_of_stages, placeholder
 
 __all__ = ["lower_dynamic_strided_slice"]
 
@@ -42,7 +42,7 @@ def lower_dynamic_strided_slice(call: Call, bb: BlockBuilder, add: Add) -> Expr:
             value = select(i.equal(int64(axis)), length(axis), value)
         return value
 
-    kernel = create_prim_func([begin, end, step, compute((int64(rank),), extent, name="shape")])
+    kernel = kernel_of_stages([begin, end, step, compute((int64(rank),), extent, name="shape")])
     extra = undefined_vars(kernel)
     kernel = kernel.replace(params=(*kernel.params, *extra))
     out_ty = TensorType((int64(rank),), "int64", 1)
@@ -53,7 +53,7 @@ def lower_dynamic_strided_slice(call: Call, bb: BlockBuilder, add: Add) -> Expr:
     part = compute(
         dims, lambda *i: data(*(first(a) + v * step(int64(a)) for a, v in enumerate(i))), name="T_dynamic_strided_slice"
     )
-    taken = create_prim_func([data, begin, end, step, part])
+    taken = kernel_of_stages([data, begin, end, step, part])
     extra = undefined_vars(taken)
     taken = taken.replace(params=(*taken.params, *extra))
     out_ty = TensorType(dims, ty.dtype, rank)

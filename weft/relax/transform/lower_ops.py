@@ -21,7 +21,7 @@ from weft.relax.te_bridge import fresh_output, undefined_vars
 from weft.relax.transform.call_sites import used_as_values
 from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.te import Tensor as TETensor
-from weft.te import compute, create_prim_func, placeholder
+from weft.te import compute, kernel_of_stages, placeholder
 
 __all__ = ["legalize_groups", "legalize_mutable", "lower_ops"]
 
@@ -222,7 +222,7 @@ class _Legalizer:
         outs = list(result) if isinstance(result, (list, tuple)) else [result]
         out_types = _tensor_types(origin)
         outs = [fresh_output(o, inputs.tensors) for o in outs]
-        prim = create_prim_func([*inputs.tensors, *outs])
+        prim = kernel_of_stages([*inputs.tensors, *outs])
         extra = undefined_vars(prim)
         if extra:
             prim = prim.replace(params=(*prim.params, *extra))
@@ -250,7 +250,7 @@ class _Legalizer:
                 value = ir.select(i.equal(ir.const(n, "int64")), d, value)
             return value
 
-        prim = create_prim_func([compute((ir.const(len(dims), "int64"),), element, name="shape")])
+        prim = kernel_of_stages([compute((ir.const(len(dims), "int64"),), element, name="shape")])
         extra = undefined_vars(prim)
         prim = prim.replace(params=(*prim.params, *extra))
         return call_tir(self.add(prim, "shape_to_tensor"), [], call.ty, extra or None)

@@ -7,6 +7,7 @@ block), ``pattern`` (what a block computes: contractions, reductions, how operan
 from weft.tir.analysis.access import (
     access_regions,
     accessed_buffers,
+    block_regions,
     evaluate_interval,
     loads_of,
     point_region,
@@ -42,13 +43,13 @@ from weft.tir.analysis.structure import (
     subst_stmt,
     used_vars,
 )
-from weft.tir.analysis.verify import undefined_vars, verify_well_formed
+from weft.tir.analysis.verify import expr_deep_equal, undefined_vars, verify_ssa, verify_well_formed
 
 __all__ = [
-    "access_regions", "accessed_buffers", "blocks_in", "child_realizes", "clone_fresh", "consumers_of",
-    "evaluate_interval", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction", "loads_of",
-    "map_children", "path_to", "plain_indices", "point_region", "producers_of", "reads_buffer", "reduce_vars",
-    "region_extents", "relax_region", "remove_stmt", "replace_node", "replace_stmt", "spatial_vars", "statements",
-    "stmt_children", "stores_of", "subst_stmt", "undefined_vars", "union_regions", "used_vars", "verify_well_formed",
-    "writes_buffer",
+    "access_regions", "accessed_buffers", "block_regions", "blocks_in", "child_realizes", "clone_fresh", "consumers_of",
+    "evaluate_interval", "expr_deep_equal", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction",
+    "loads_of", "map_children", "path_to", "plain_indices", "point_region", "producers_of", "reads_buffer",
+    "reduce_vars", "region_extents", "relax_region", "remove_stmt", "replace_node", "replace_stmt", "spatial_vars",
+    "statements", "stmt_children", "stores_of", "subst_stmt", "undefined_vars", "union_regions", "used_vars",
+    "verify_ssa", "verify_well_formed", "writes_buffer",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.stmt import AllocBuffer, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 __all__ = [
-    "Interval", "access_regions", "accessed_buffers", "evaluate_interval", "loads_of", "point_region",
+    "Interval", "access_regions", "accessed_buffers", "block_regions", "evaluate_interval", "loads_of", "point_region",
     "region_extents", "relax_region", "stores_of", "union_regions",
 ]  # fmt: skip
 
@@ -112,17 +112,30 @@ def relax_region(
 
     None for an unbounded dimension: what is read from memory bounds nothing, for it may be written inside.
     """
+    if not domain:
+        return tuple(_simple(r, analyzer) for r in ranges)
     intervals = _intervals(domain)
     result: list[ir.Range | None] = []
     for r in ranges:
         start = analyzer.simplify(r.min)
         ends = evaluate_interval(start, intervals)
-        if ends is None or loads_of((*ends, r.extent)) or not used_vars(r.extent).isdisjoint(domain):
+        if used_vars(r.extent).isdisjoint(domain):
+            past = None if ends is None else ends[1] + r.extent
+        else:
+            last = evaluate_interval(analyzer.simplify(r.min + r.extent), intervals)
+            past = None if last is None else last[1]
+        if ends is None or past is None or loads_of((*ends, past)):
             result.append(None)
         else:
             low = analyzer.simplify(ends[0])
-            result.append(ir.Range.from_min_extent(low, analyzer.simplify(ends[1] - ends[0] + r.extent)))
+            result.append(ir.Range.from_min_extent(low, analyzer.simplify(past - ends[0])))
     return tuple(result)
+
+
+def _simple(r: ir.Range, analyzer: Analyzer) -> ir.Range | None:
+    if loads_of((r.min, r.extent)):
+        return None
+    return ir.Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent))
 
 
 def _intervals(domain: Mapping[ir.Var, ir.Range]) -> dict[ir.Var, Interval]:
@@ -177,6 +190,17 @@ def access_regions(
     for s in stmts:
         found.visit(s, {})
     return _boxes(found.reads), _boxes(found.writes)
+
+
+def block_regions(
+    init: Stmt | None, body: Stmt, skip: Iterable[Buffer] = (), analyzer: Analyzer | None = None
+) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """Find the regions that a block reads and writes; the value before its first step is not read from outside."""
+    reads, writes = access_regions([x for x in (init, body) if x is not None], analyzer or Analyzer(), skip)
+    if init is not None:
+        written = {w.buffer: w.region for w in writes}
+        reads = tuple(r for r in reads if not ir.structural_equal(r.region, written.get(r.buffer)))
+    return reads, writes
 
 
 _Box = tuple[ir.Range | None, ...]

@@ -5,11 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.error import WeftError
-from weft.ir import BaseFunc, IRModule, IterVar, Let, Node, Var, walk
+from weft.ir import BaseFunc, IRModule, IterVar, Let, Node, Var, children, structural_equal, walk
 from weft.ir.spec import verify
 from weft.tir.stmt import AllocBuffer, DeclBuffer, For, LetStmt
 
-__all__ = ["undefined_vars", "verify_well_formed"]
+__all__ = ["expr_deep_equal", "undefined_vars", "verify_ssa", "verify_well_formed"]
+
+
+def expr_deep_equal(lhs: Node, rhs: Node) -> bool:
+    """Whether two expressions are written alike, of the same variables."""
+    return structural_equal(lhs, rhs)
+
+
+def verify_ssa(func: BaseFunc) -> bool:
+    """Whether no variable is introduced twice in a function, by a loop, a binding or an axis of a block."""
+    seen: set[Var] = set()
+    visited: set[int] = set()
+    stack: list[Node] = [func]
+    while stack:
+        n = stack.pop()
+        var = n.loop_var if isinstance(n, For) else n.var if isinstance(n, (LetStmt, Let, IterVar)) else None
+        if var is not None and var in seen and (not isinstance(n, IterVar) or id(n) not in visited):
+            return False
+        if var is not None:
+            seen.add(var)
+        visited.add(id(n))
+        stack.extend(children(n))
+    return True
 
 
 def undefined_vars(node: Node, defs: Sequence[Var] = ()) -> list[Var]:

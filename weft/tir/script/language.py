@@ -170,12 +170,6 @@ def Call(*given: Any, attrs: Any = None, ret_ty: Any = None, dtype: Any = None) 
     return CallNode(DataType(getattr(result, "dtype", result) or "void"), target, values, Attrs.of(attrs))
 
 
-def ret(value: Any) -> PrimExpr:
-    """Return a value from the function."""
-    v = as_expr(value)
-    return CallNode(v.dtype, Op.get("tir.ret"), (v,))
-
-
 def address_of(load: Any) -> PrimExpr:
     """Take the address of a buffer's element."""
     return CallNode(DataType("handle"), Op.get("tir.address_of"), (load,))

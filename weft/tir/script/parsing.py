@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft import ir
-from weft.arith import Analyzer
 from weft.error import DTypeMismatch, ParseError
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
-from weft.tir.analysis.access import access_regions
+from weft.tir.analysis.access import block_regions
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc, signature_type
 from weft.tir.script.commands import (
@@ -475,11 +474,7 @@ def _regions(block: BlockUnderWay, body: Stmt) -> tuple[tuple[BufferRegion, ...]
     facts = block.facts
     if "reads" in facts and "writes" in facts:
         return facts["reads"], facts["writes"]
-    found_reads, found_writes = access_regions(
-        [x for x in (block.init, body) if x is not None], Analyzer(), skip=block.allocs
-    )
-    if block.init is not None:  # the value before the first step is not read from outside
-        found_reads = tuple(r for r in found_reads if not any(ir.structural_equal(r, w) for w in found_writes))
+    found_reads, found_writes = block_regions(block.init, body, block.allocs)
     return facts.get("reads", found_reads), facts.get("writes", found_writes)
 
 

@@ -1,0 +1,57 @@
+"""Helper functions of TVM that build statements and calls."""
+
+import numpy as np
+import pytest
+
+from weft import build, ir, te, tir
+from weft.error import InvalidArgument
+from weft.script import tir as T
+from weft.tir.analysis import expr_deep_equal, verify_ssa
+
+
+def test_sequences_and_results():
+    one, two = tir.Evaluate(ir.as_expr(1)), tir.Return(ir.const(2, "int64"))
+    made = tir.stmt_seq(one, tir.stmt_seq(two, 3))
+    assert [str(s) for s in tir.stmt_list(made)] == ["T.evaluate(1)", "T.ret(T.int64(2))", "T.evaluate(3)"]
+    assert tir.stmt_list(one) == [one]
+    assert build(tir.PrimFunc((), tir.Return(ir.const(7, "int32"))).with_attr("global_symbol", "main"))["main"]() == 7
+
+
+def test_conversions_and_scalable_lengths():
+    assert [v.value for v in tir.convert([1, 2])] == [1, 2]
+    assert str(tir.get_vscale_expr("float32")) == "T.vscale() * 4"
+    with pytest.raises(InvalidArgument, match="whole elements"):
+        tir.get_vscale_expr("float32", 100)
+
+
+def test_calls_of_lowered_programs():
+    call = tir.tvm_storage_sync("shared")
+    assert call.op is ir.Op.get("tir.tvm_storage_sync") and call.dtype == "int32"
+    assert expr_deep_equal(call, T.tvm_storage_sync("shared"))
+    assert not expr_deep_equal(call, tir.tvm_storage_sync("warp"))
+
+
+def test_names_introduced_once():
+    i, a = ir.Var("i", "int32"), tir.decl_buffer((4,))
+    loop = tir.For(i, 0, 4, tir.ForKind.SERIAL, tir.BufferStore(a, 1.0, [i]))
+    other = tir.For(ir.Var("i", "int32"), 0, 4, tir.ForKind.SERIAL, tir.Evaluate(ir.as_expr(0)))
+    assert verify_ssa(tir.PrimFunc((), tir.seq(loop, other)))
+    assert not verify_ssa(tir.PrimFunc((), tir.seq(loop, loop)))
+
+
+def test_a_function_as_a_tensor_operation():
+    @T.prim_func
+    def twice(A: T.Buffer((5,), "float32"), B: T.Buffer((5,), "float32")):
+        for i in T.serial(5):
+            B[i] = A[i] * 2.0
+
+    x = te.placeholder((5,), "float32", "x")
+    y = te.extern_primfunc([x], twice, name="y")
+    z = te.compute((5,), lambda i: y[i] + 1.0, name="z")
+    given, out = np.arange(5, dtype="float32"), np.zeros(5, "float32")
+    build(te.create_prim_func([x, z]))["main"](given, out)
+    np.testing.assert_array_equal(out, given * 2 + 1)
+    with pytest.raises(InvalidArgument, match="not those that the function reads"):
+        te.extern_primfunc([x, x], twice)
+    with pytest.raises(InvalidArgument, match="'w' is no 'A'"):
+        te.extern_primfunc([te.placeholder((5,), "int32", "w")], twice)

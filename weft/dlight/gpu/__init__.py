@@ -1,0 +1,8 @@
+"""Rules for GPUs, from the most special to the one that takes everything."""
+
+from weft.dlight.gpu.fallback import Fallback
+from weft.dlight.gpu.matmul import Matmul
+from weft.dlight.gpu.reduction import GEMV, GeneralReduction, Reduction
+from weft.dlight.gpu.transpose import Transpose
+
+__all__ = ["GEMV", "Fallback", "GeneralReduction", "Matmul", "Reduction", "Transpose"]

@@ -1,0 +1,46 @@
+"""Statements and expressions built by TVM's helper functions: sequences, results, conversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.tir.stmt import Evaluate, SeqStmt, Stmt, seq
+
+__all__ = ["Return", "convert", "get_vscale_expr", "ret", "stmt_list", "stmt_seq"]
+
+
+def ret(value: Any) -> ir.PrimExpr:
+    """Build the expression that returns a value from the function."""
+    found = ir.as_expr(value)
+    return ir.CallIntrin(found.dtype, ir.Op.get("tir.ret"), (found,))
+
+
+def Return(value: Any) -> Stmt:
+    """Build the statement that returns a value from the function."""
+    return Evaluate(ret(value))
+
+
+def convert(value: Any) -> Any:
+    """Convert numbers, strings and lists of them to expressions; what is an expression stays as it is."""
+    return tuple(convert(v) for v in value) if isinstance(value, (list, tuple)) else ir.as_expr(value)
+
+
+def stmt_seq(*args: Any) -> Stmt:
+    """Run statements one after another; an expression is evaluated for its effect."""
+    return seq(*(a if isinstance(a, Stmt) else Evaluate(ir.as_expr(a)) for a in args))
+
+
+def stmt_list(stmt: Stmt) -> list[Stmt]:
+    """List the statements of a sequence, of sequences inside it, too; any other statement alone."""
+    return [s for part in stmt.seq for s in stmt_list(part)] if isinstance(stmt, SeqStmt) else [stmt]
+
+
+def get_vscale_expr(dtype: Any, min_size: int = 128) -> ir.PrimExpr:
+    """Return how many elements a scalable vector has, `min_size` bits times ``vscale``."""
+    bits = ir.DataType(dtype).bits
+    if min_size % bits:
+        raise InvalidArgument("a scalable vector holds whole elements", expected=f"a multiple of {bits} bits",
+                              found=str(min_size))  # fmt: skip
+    return ir.vscale() * (min_size // bits)
