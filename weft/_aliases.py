@@ -37,6 +37,7 @@ MODULES = {
     "ir.base": "weft.ir",
     "ir.transform": "weft.ir.pass_decorators",
     "ir.utils": "weft.support.derived",
+    "libinfo": "weft.ffi.native",
     "meta_schedule.extracted_task": "weft.meta_schedule.tune_context",
     "meta_schedule.relax_integration": "weft.relax.meta_schedule",
     "meta_schedule.tir_integration": "weft.meta_schedule.tune",

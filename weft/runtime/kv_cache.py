@@ -54,14 +54,15 @@ class AttentionKVCache:
         self.fill_count = total
 
     def append(self, value: Tensor) -> None:
-        """Add rows, (n, ...).
+        """Add rows, (n, ...), or one row.
 
         Raises
         ------
         ShapeMismatch, DTypeMismatch
             When they are not those of the cache.
         """
-        if tuple(value.shape[1:]) != tuple(self.data.shape[1:]):
+        row = tuple(self.data.shape[1:])
+        if row not in (tuple(value.shape), tuple(value.shape[1:])):
             raise ShapeMismatch(
                 "the rows are not those of the cache",
                 expected="(n, " + ", ".join(map(str, self.data.shape[1:])) + ")",
@@ -71,7 +72,7 @@ class AttentionKVCache:
             raise DTypeMismatch(
                 "the rows are not those of the cache", expected=str(self.data.dtype), found=str(value.dtype)
             )
-        self._write(value.numpy())
+        self._write(value.numpy().reshape(-1, *row) if tuple(value.shape) == row else value.numpy())
 
     def view(self, shape: Sequence[int]) -> Tensor:
         """Return the first rows, of which `shape` says how many; the memory is the cache's.
