@@ -144,7 +144,7 @@ def rope_freq_yarn(
         beta_fast, beta_slow, d_range, original_max_position_embeddings, inv_theta_log_scale
     )
     high = if_then_else(low == high, high + 0.001, high)
-    slow = max_(min_((_f32(d) - low) / (high - low), const(1.0, "float32")), const(0.0, "float32"))
+    slow = max_(min_((_f32(d % (d_range // 2)) - low) / (high - low), const(1.0, "float32")), const(0.0, "float32"))
     one = const(1, "float32")
     return _angle(_f32(s) * (one / (freq * scaling_factor) * slow + one / freq * (one - slow)), dtype)
 
