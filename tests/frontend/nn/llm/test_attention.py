@@ -168,7 +168,9 @@ def frequencies(scaling, size):
     kind = scaling.get("rope_type")
     if kind == "llama3":
         waves = 2 * np.pi / freq
-        length, low, high = (scaling[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+        length, low, high = (
+            scaling[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
+        )
         smooth = np.clip((length / waves - low) / (high - low), 0, 1)
         return (1 - smooth) * freq / scaling["factor"] + smooth * freq
     if kind == "llama4":
@@ -193,7 +195,10 @@ def test_queries_and_keys_turn_by_their_positions(scaling):
     pairs = np.arange(turning).reshape(-1, 2).T if neighbours else np.arange(turning).reshape(2, -1)
     expected = qkv.astype("float64")
     a, b = (qkv[..., p].astype("float64") for p in pairs)
-    expected[..., pairs[0]], expected[..., pairs[1]] = a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)
+    expected[..., pairs[0]], expected[..., pairs[1]] = (
+        a * np.cos(angle) - b * np.sin(angle),
+        a * np.sin(angle) + b * np.cos(angle),
+    )
     np.testing.assert_allclose(out[0].numpy(), expected[:, :3], atol=3e-5)
     np.testing.assert_allclose(out[1].numpy(), expected[:, 3:5], atol=3e-5)
     np.testing.assert_array_equal(out[2].numpy(), qkv[:, 5:])
