@@ -88,7 +88,8 @@ class _Dict(Module, Generic[E]):
         return self._elements[key]
 
     def __setitem__(self, key: str, value: E) -> None:
-        if not isinstance(key, str):
+        name: Any = key
+        if not isinstance(name, str):
             raise InvalidArgument(f"the keys of a {type(self).__name__} are names", found=repr(key))
         self._elements[key] = _checked(self, value, self._kind)
 

@@ -133,6 +133,30 @@ def test_merged_halves_are_the_whole():
     np.testing.assert_allclose(first[1].numpy(), logs, rtol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["plain", "causal", "padded", "causal_padded_left"])
+def test_batches_of_sequences(mode):
+    rng, n, m = np.random.default_rng(5), 5, 7
+    q, k, v = (rng.standard_normal((3, t, h, 8)).astype("float32") for t, h in ((n, 4), (m, 2), (m, 2)))
+    out, lse = weft.runtime.empty(q.shape, "float32"), weft.runtime.empty(q.shape[:3], "float32")
+    arrays, valid = [weft.runtime.tensor(x) for x in (q, k, v)], np.array([0, 3, 5])
+    row, column = np.arange(n)[:, None], np.arange(m)
+    if "padded" in mode:
+        func = kv_cache._attention_sequence_prefill_with_mask(2, 4, 8, "float32", "llvm", 0.5, mask_mode=mode)
+        arrays.append(i32(valid))
+    else:
+        func = kv_cache._attention_sequence_prefill(2, 4, 8, "float32", "llvm", int(mode == "causal"), 0.5)
+    built(func)(*arrays, out, lse)
+    for b, real in enumerate(valid):
+        before = column <= row + m - n
+        seen = {
+            "plain": np.ones((n, m), bool), "causal": before, "padded": (row < real) & (column < real),
+            "causal_padded_left": before & (row >= n - real) & (column >= m - real),
+        }[mode]  # fmt: skip
+        expected, logs = softmax_attention(q[b], k[b], v[b], seen, 0.5)
+        close(weft.runtime.tensor(out.numpy()[b]), expected, "float32")
+        np.testing.assert_allclose(lse.numpy()[b], logs, rtol=1e-5, atol=1e-5)
+
+
 def test_nodes_of_a_tree_see_their_ancestors():
     rng = np.random.default_rng(2)
     parents = [-1, 0, 0, 1, -1, 4]

@@ -21,8 +21,8 @@ from weft.tir import max as max_
 from weft.tir import min as min_
 
 __all__ = [
-    "Heads", "attention_decode", "attention_prefill", "attention_prefill_ragged", "merge_state_inplace",
-    "tree_attention", "tree_attention_paged",
+    "Attention", "Heads", "Keys", "attention_decode", "attention_prefill", "attention_prefill_ragged",
+    "merge_state_inplace", "tree_attention", "tree_attention_paged",
 ]  # fmt: skip
 
 _COLUMNS = 16  # keys of a tile
@@ -55,7 +55,7 @@ class Heads:
 
 
 @dataclass
-class _Keys:
+class Keys:
     """Where the keys and values of a sequence are; indices lack the element."""
 
     length: Callable[[Any], Any]  # of a sequence
@@ -77,10 +77,10 @@ class _Rotary:
     query_position: Callable[[Any], Any]
 
 
-class _Attention:
+class Attention:
     """The kernel's body; the parts that differ are set before :meth:`emit`."""
 
-    def __init__(self, kernel: KernelBuilder, heads: Heads, keys: _Keys, one_token: bool = False) -> None:
+    def __init__(self, kernel: KernelBuilder, heads: Heads, keys: Keys, one_token: bool = False) -> None:
         self.kernel, self.ib, self.heads, self.keys = kernel, kernel.ib, heads, keys
         self.tokens = 1 if one_token else max(1, _ROWS // heads.group)  # of a tile
         self.block = min(_BLOCK, self.tokens * heads.group)
@@ -256,7 +256,7 @@ def _own_sequence(b: Any) -> tuple[Any, Any]:
 
 
 def _causal(
-    keys: _Keys, bounds: Callable[[Any], tuple[Any, Any]], causal: Any
+    keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], causal: Any
 ) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any], Any]]:
     """Tokens see what comes before them, the last one all, where `causal` is not 0."""
 
@@ -267,7 +267,7 @@ def _causal(
     return lambda b, token, column: column < edge(b, token), lambda b, end: edge(b, end - 1)
 
 
-def _paged(kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool, page_size: Any) -> tuple[_Keys, Any]:
+def _paged(kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool, page_size: Any) -> tuple[Keys, Any]:
     """Declare pages and what says whose they are; return the keys, and the positions of first keys."""
     size = page_size if isinstance(page_size, int) else kernel.size("page_size")
     pages = kernel.buffer("pages", (kernel.size("max_num_pages"), 2, heads.keys, size, heads.size), heads.dtype)
@@ -291,7 +291,7 @@ def _paged(kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool
 
         return index
 
-    return _Keys(length, where(0), where(1), pages, pages, lambda b, token: offsets[b] + token), offsets
+    return Keys(length, where(0), where(1), pages, pages, lambda b, token: offsets[b] + token), offsets
 
 
 def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -> tuple[_Rotary, Any]:
@@ -320,7 +320,7 @@ def attention_decode(
     positions = kernel.buffer("q_rope_position", (batch,), "int32")
     output = kernel.buffer("output", (batch, num_qo_heads, head_dim), dtype)
     lse = kernel.buffer("lse", (batch, num_qo_heads), "float32")
-    body = _Attention(kernel, heads, keys, one_token=True)
+    body = Attention(kernel, heads, keys, one_token=True)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
     body.emit(
         batch, batch, _own_sequence, q, output, lse,
@@ -348,7 +348,7 @@ class _Ragged:
         self.output = self.kernel.buffer("output", (self.total, heads.queries, heads.value_size), heads.dtype)
         self.lse = self.kernel.buffer("lse", (self.total, heads.queries), "float32")
 
-    def emit(self, body: _Attention, sees: Any, reach: Any) -> None:
+    def emit(self, body: Attention, sees: Any, reach: Any) -> None:
         """Emit the kernel's body."""
         body.emit(self.total, self.batch, self.bounds, self.q, self.output, self.lse, sees, reach)
 
@@ -369,13 +369,13 @@ def attention_prefill(
     positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
     queries.results()
     causal = kernel.scalar("causal", "int32")
-    body = _Attention(kernel, heads, keys)
+    body = Attention(kernel, heads, keys)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
     queries.emit(body, *_causal(keys, queries.bounds, causal))
     return kernel.finish("batch_prefill_paged_kv" + ("_sliding_window" if sliding_window else ""))
 
 
-def _side_by_side(kernel: KernelBuilder, heads: Heads, batch: Any) -> tuple[_Keys, Any]:
+def _side_by_side(kernel: KernelBuilder, heads: Heads, batch: Any) -> tuple[Keys, Any]:
     """Declare keys and values, one sequence behind the other."""
     total = kernel.size("kv_len")
     k = kernel.buffer("k", (total, heads.keys, heads.size), heads.dtype)
@@ -385,7 +385,7 @@ def _side_by_side(kernel: KernelBuilder, heads: Heads, batch: Any) -> tuple[_Key
     def index(b: Any, h: Any, token: Any) -> tuple[Any, ...]:
         return starts[b] + token, h
 
-    return _Keys(lambda b: starts[b + 1] - starts[b], index, index, k, v), starts
+    return Keys(lambda b: starts[b + 1] - starts[b], index, index, k, v), starts
 
 
 def attention_prefill_ragged(
@@ -404,14 +404,14 @@ def attention_prefill_ragged(
     keys.position = lambda b, token: offsets[b] + token
     queries.results()
     causal = kernel.scalar("causal", "int32")
-    body = _Attention(kernel, heads, keys)
+    body = Attention(kernel, heads, keys)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
     queries.emit(body, *_causal(keys, queries.bounds, causal))
     return kernel.finish("batch_prefill_ragged_kv")
 
 
 def _tree(
-    keys: _Keys, bounds: Callable[[Any], tuple[Any, Any]], starts: Any, orders: Any
+    keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], starts: Any, orders: Any
 ) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any], Any]]:
     """The last tokens of a sequence are nodes of a tree, which see their ancestors and what lies before the tree.
 
@@ -445,7 +445,7 @@ def tree_attention(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mappin
     starts = kernel.buffer("mn_indptr", (queries.batch + 1,), "int32")
     orders = kernel.buffer("mask", (kernel.size("tree_size"), 2), "int32")
     queries.results()
-    body = _Attention(kernel, heads, keys)
+    body = Attention(kernel, heads, keys)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
     queries.emit(body, *_tree(keys, queries.bounds, starts, orders))
     return kernel.finish("batch_tree_attn")
@@ -464,7 +464,7 @@ def tree_attention_paged(
     keys, _ = _paged(kernel, heads, queries.batch, False, page_size)
     positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
     queries.results()
-    body = _Attention(kernel, heads, keys)
+    body = Attention(kernel, heads, keys)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
     starts = kernel.buffer("tree_order_indptr", (queries.batch + 1,), "int32")
     orders = kernel.buffer("tree_order", (kernel.size("total_tree_order_len"), 2), "int32")

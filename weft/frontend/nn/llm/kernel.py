@@ -79,7 +79,7 @@ class KernelBuilder:
 
     def finish(self, name: str, private: bool = False) -> PrimFunc:
         """Return the function, which no rule schedules any more; a private one has no name of its own."""
-        attrs = {"tir.is_scheduled": True, "tir.noalias": True}
+        attrs: dict[str, Any] = {"tir.is_scheduled": True, "tir.noalias": True}
         if not private:
             attrs["global_symbol"] = name
         return PrimFunc(tuple(self._params), self.ib.get(), None, tuple(self._buffers), Attrs.of(attrs))

@@ -20,6 +20,10 @@ from weft.frontend.nn.llm.page_kernels import kv_cache_debug_get_kv_mla as _kv_c
 from weft.frontend.nn.llm.page_kernels import kv_cache_transpose_append as _kv_cache_transpose_append
 from weft.frontend.nn.llm.page_kernels import kv_cache_transpose_append_mla as _kv_cache_transpose_append_mla
 from weft.frontend.nn.llm.position_embedding import llama_rope_with_position_map
+from weft.frontend.nn.llm.sequence_attention import attention_sequence_prefill as _attention_sequence_prefill
+from weft.frontend.nn.llm.sequence_attention import (
+    attention_sequence_prefill_with_mask as _attention_sequence_prefill_with_mask,
+)
 from weft.frontend.nn.llm.tree_attn import (
     tree_attn,
     tree_attn_cpu,
@@ -34,6 +38,7 @@ from weft.relax import call_dps_packed, call_pure_packed
 __all__ = [
     "AttnKind", "PagedKVCache", "RopeMode", "TIRPagedKVCache", "_attention_decode", "_attention_decode_cpu",
     "_attention_prefill", "_attention_prefill_cpu", "_attention_prefill_ragged", "_attention_prefill_ragged_cpu",
+    "_attention_sequence_prefill", "_attention_sequence_prefill_with_mask",
     "_compact_kv_copy", "_compact_kv_copy_cpu", "_copy_single_page", "_copy_single_page_cpu",
     "_copy_single_page_mla", "_kv_cache_debug_get_kv", "_kv_cache_debug_get_kv_mla", "_kv_cache_transpose_append",
     "_kv_cache_transpose_append_mla", "_merge_state_inplace", "_merge_state_inplace_cpu",
@@ -100,7 +105,7 @@ class PagedKVCache(Object):
 
         The second result is the logarithm, to base 2, of the sum of weights.
         """
-        b, s, heads, size = q.shape
+        b, s, heads = q.shape[:3]
         flat = [t.reshape(b * s, *t.shape[2:]) for t in (q, k, v)]
         return self._attended("self_attention", (layer_id, sm_scale, *flat), (b, s, heads, v.shape[3]), q.dtype)
 

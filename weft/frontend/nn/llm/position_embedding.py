@@ -312,7 +312,7 @@ def llama_rope(
         position = _f32(token % n + (total - n)) * scale
         angle_tables(kernel, position, theta, heads.rotary_dim, rope_scaling, *tables)
         _split(kernel, heads, row, buffers, None, (tables[0], tables[1]), _neighbours(rope_scaling))
-    outs = tuple(
+    outs: Any = tuple(
         Tensor.placeholder((batch, tokens, count, size), qkv.dtype)
         for count in (num_q_heads, num_kv_heads, num_kv_heads)
     )
