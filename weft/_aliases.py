@@ -25,6 +25,7 @@ MODULES = {
     "contrib.graph_executor": "weft.runtime.graph_executor",
     "contrib.graph_runtime": "weft.runtime.graph_executor",
     "contrib.nvcc": "weft.target.cuda.nvrtc",
+    "contrib.tvmjs": "weft.runtime.tensor_cache",
     "support.nvcc": "weft.target.cuda.nvrtc",
     "contrib.relay_viz": "weft.relay.viz",
     "contrib": "weft.support",
