@@ -83,14 +83,11 @@ class AttentionKVCache:
             When the window is no part of the cache, or the rows are not the cache's.
         """
         row = tuple(self.data.shape[1:])
-        if (
-            not 0 <= sinks < window <= self.data.shape[0]
-            or tuple(value.shape[1:]) != row
-            or value.shape[0] > window - sinks
-        ):
+        part = 0 <= sinks < window <= self.data.shape[0]
+        if not part or tuple(value.shape[1:]) != row or value.shape[0] > window - sinks:
             raise ShapeMismatch(
                 "the rows do not fit the window",
-                expected=f"(up to {window - sinks}, {', '.join(map(str, row))}), in a window of up to {self.data.shape[0]}",
+                expected=f"up to {window - sinks} rows of {row}, in a window of up to {self.data.shape[0]}",
                 found=f"{value.shape} in a window of {window}, {sinks} of which stay",
             )
         data, rows = self.data.numpy(), value.numpy()

@@ -1,4 +1,4 @@
-"""Tensors by name: folders of them, shards of bytes beside ``tensor-cache.json``, and those that this process has loaded.
+"""Tensors by name: folders of them, bytes beside ``tensor-cache.json``, and those that this process has loaded.
 
 Programs reach the loaded ones by ``vm.builtin.tensor_cache.*`` and ``vm.builtin.param_array_from_cache*``. Names, files
 and arguments are Apache TVM's; 0.18 called the file ``ndarray-cache.json``, which is read too.
@@ -43,7 +43,7 @@ class _Shards:
 
     def __init__(self, folder: Path, limit: int, shards: list[dict[str, Any]]) -> None:
         self.folder, self.limit, self.shards = folder, limit, shards
-        self.known = {r["name"]: (s, r) for s in shards for r in s["records"]}
+        self.known: dict[str, tuple[Any, dict[str, Any]]] = {r["name"]: (s, r) for s in shards for r in s["records"]}
         self.data, self.records = bytearray(), []
         self.changed: list[dict[str, Any]] = []
 
@@ -116,7 +116,9 @@ def dump_tensor_cache(
         raise InvalidArgument("unknown encode_format", expected=f"'{_RAW}' or '{_BFLOAT}'", found=repr(encode_format))
     folder = Path(cache_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    old = json.loads((folder / _FILE).read_text()) if update_if_exists and (folder / _FILE).is_file() else {}
+    old: dict[str, Any] = (
+        json.loads((folder / _FILE).read_text()) if update_if_exists and (folder / _FILE).is_file() else {}
+    )
     shards = _Shards(folder, int(shard_cap_mb * (1 << 20)), old.get("records", []))
     for name, value in params.items() if isinstance(params, Mapping) else params:
         array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
@@ -127,7 +129,7 @@ def dump_tensor_cache(
         row = {"name": name, "shape": list(array.shape), "dtype": dtype, "format": form, "nbytes": len(data)}
         shards.add(row, data)
     records = shards.finish()
-    more = meta_data() if callable(meta_data) else meta_data
+    more: Any = meta_data() if callable(meta_data) else meta_data
     text = json.dumps({"metadata": {**old.get("metadata", {}), **(more or {})}, "records": records}, indent=4)
     (folder / _FILE).write_text(text)
 
@@ -153,10 +155,10 @@ def load_tensor_cache(cachepath: str | Path, device: Device) -> tuple[dict[str, 
     description = json.loads(path.read_text())
     out: dict[str, Tensor] = {}
     for shard in description["records"]:
+        if Path(shard["dataPath"]).name != shard["dataPath"]:
+            raise InvalidArgument("files lie beside their description", expected="a name", found=shard["dataPath"])
         data = (path.parent / shard["dataPath"]).read_bytes()
-        if len(data) != shard["nbytes"] or hashlib.md5(data).hexdigest() != shard.get(
-            "md5sum", hashlib.md5(data).hexdigest()
-        ):
+        if len(data) != shard["nbytes"] or shard.get("md5sum") not in (None, hashlib.md5(data).hexdigest()):
             raise InvalidArgument(
                 f"'{shard['dataPath']}' is damaged", expected=f"{shard['nbytes']} bytes of the noted md5sum",
                 found=f"{len(data)} bytes",
