@@ -16,10 +16,11 @@ from weft.relax import call_dps_packed, call_pure_packed, call_tir, call_tir_inp
 from weft.tir import PrimFunc
 
 __all__ = [
-    "debug_func", "extern", "get_timestep_embedding", "print_", "tensor_expr_op", "tensor_ir_inplace_op",
-    "tensor_ir_op",
+    "IntExpr", "OutType", "debug_func", "extern", "get_timestep_embedding", "print_", "tensor_expr_op",
+    "tensor_ir_inplace_op", "tensor_ir_op",
 ]  # fmt: skip
 
+IntExpr = int | PrimExpr
 OutType = TypeVar("OutType")
 
 
