@@ -84,5 +84,7 @@ def test_diffs_of_the_virtual_machine_compile(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
     include = [tmp_path / "native" / "include", *tvm_ffi.libinfo.include_paths()]
     flags = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wswitch", "-Werror", *(f"-I{p}" for p in include)]
-    done = subprocess.run([compiler, *flags, "vm.cc"], cwd=sources, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [compiler, *flags, "vm.cc", "vm_decode.cc"], cwd=sources, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@
 namespace weft {
 
 void check_count(int32_t found, int32_t expected);  // raises "TypeError"
+[[noreturn]] [[gnu::cold]] void wrong_argument(const TVMFFIAny* args, int32_t i, const std::string& expected);
 
 // An argument as a C++ value; one of another type raises "TypeError".
 template <typename T>
@@ -23,8 +24,7 @@ template <typename T>
     return view;
   } else {
     if (auto value = view.try_cast<T>()) return *std::move(value);
-    throw tvm::ffi::Error("TypeError", "argument " + std::to_string(i) + ": expected " +
-                          tvm::ffi::TypeTraits<T>::TypeStr() + ", found " + view.GetTypeKey(), "");
+    wrong_argument(args, i, tvm::ffi::TypeTraits<T>::TypeStr());
   }
 }
 
@@ -35,26 +35,26 @@ template <typename T>
   return argument<T>(reinterpret_cast<const TVMFFIAny*>(args.data()), i);
 }
 
-void register_call(const char* name, void* self, TVMFFISafeCallType call);
+// Converts arguments, calls `function` and leaves its result. Errors are exceptions: one function behind all names
+// passes them on, instead of handlers in each.
+using Invoke = void (*)(void* function, const TVMFFIAny* args, int32_t n, tvm::ffi::Any* result);
+void register_call(const char* name, void* function, Invoke invoke);
 
-// A function of C++ values; `self` is its address.
+// A function of C++ values.
 template <typename R, typename... P, size_t... I>
-int call_typed(void* self, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret, std::index_sequence<I...>) {
-  TVM_FFI_SAFE_CALL_BEGIN();
+void call_typed(void* self, const TVMFFIAny* args, int32_t n, tvm::ffi::Any* result, std::index_sequence<I...>) {
   check_count(n, sizeof...(P));
   auto function = reinterpret_cast<R (*)(P...)>(self);
   if constexpr (std::is_void_v<R>) {
     function(argument<std::decay_t<P>>(args, static_cast<int32_t>(I))...);
   } else {
-    tvm::ffi::Any result = function(argument<std::decay_t<P>>(args, static_cast<int32_t>(I))...);
-    std::swap(*ret, *reinterpret_cast<TVMFFIAny*>(&result));
+    *result = function(argument<std::decay_t<P>>(args, static_cast<int32_t>(I))...);
   }
-  TVM_FFI_SAFE_CALL_END();
 }
 
 template <typename R, typename... P>
-int call_typed(void* self, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {
-  return call_typed<R, P...>(self, args, n, ret, std::index_sequence_for<P...>());
+void call_typed(void* self, const TVMFFIAny* args, int32_t n, tvm::ffi::Any* result) {
+  call_typed<R, P...>(self, args, n, result, std::index_sequence_for<P...>());
 }
 
 struct Globals {

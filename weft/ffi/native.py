@@ -16,7 +16,7 @@ from types import ModuleType
 from weft import environment
 from weft.error import InternalError
 
-__all__ = ["LIBRARY", "find_library", "symbol_address"]
+__all__ = ["LIBRARY", "find_include_path", "find_library", "find_libtvm_runtime", "symbol_address"]
 
 ABI_VERSION = 1
 
@@ -48,6 +48,27 @@ def find_library() -> Path:
         return max(found, key=lambda place: place.stat().st_mtime)
     looked = ", ".join(str(p) for p in dict.fromkeys(places[:4]))
     raise InternalError("the native runtime library was not found", where=looked, help=_BUILD_HELP)
+
+
+def find_libtvm_runtime() -> str:
+    """Return the path of the native runtime library, which external code links with."""
+    return str(find_library())
+
+
+def find_include_path() -> str:
+    """Return the folder of Weft's C headers.
+
+    Raises
+    ------
+    InternalError
+        When they are not installed.
+    """
+    package = Path(__file__).resolve().parent.parent
+    places = [package / "include", package.parent / "native" / "include"]
+    found = [place for place in places if (place / "weft").is_dir()]
+    if not found:
+        raise InternalError("the C headers were not found", where=", ".join(map(str, places)), help=_BUILD_HELP)
+    return str(found[0])
 
 
 def _load() -> ctypes.CDLL:

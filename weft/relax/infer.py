@@ -46,6 +46,11 @@ def _shape_atom(e: ir.ShapeExpr) -> ir.Type:
     return ir.ShapeType(e.values, len(e.values))
 
 
+@_ATOM.on(ir.GlobalVar)
+def _global_atom(e: ir.GlobalVar) -> ir.Type:
+    return ir.AnyType()  # a kernel as a value: those who call it say what it gives
+
+
 @_ATOM.on(ir.PrimValue)
 def _prim_atom(e: ir.PrimValue) -> ir.Type:
     return ir.PrimType(e.value.dtype, e.value)

@@ -1,14 +1,14 @@
 """What runs a compiled model: devices, tensors, modules, executables, the virtual machine, the disk cache.
 
 Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `executable` (with `disassemble`),
-`vm`, `kv_cache`, `params`, `cache`. Nothing here imports a compiler package. Relay's machine is `weft.runtime.relay_vm`
-(`relay_instruction`, `relay_executable`, `relay_vm`), graphs are run by `weft.runtime.graph_executor`;
-both are imported when they are asked for.
+`vm`, `kv_cache`, `params`, `tensor_cache`, `cache`. Nothing here imports a compiler package. Relay's machine is
+`weft.runtime.relay_vm` (`relay_instruction`, `relay_executable`, `relay_vm`), graphs are run by
+`weft.runtime.graph_executor`; both are imported when they are asked for.
 """
 
 from weft._aliases import names_of
 from weft.ffi import PackedFunc, convert
-from weft.runtime import cache, opcodes
+from weft.runtime import cache, opcodes, tensor_cache
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant

@@ -40,7 +40,7 @@ class AttentionKVCache:
                 found=str(like.shape),
             )
         self.data = empty(tuple(reserve), str(like.dtype), like.device)
-        self.fill_count = 0
+        self.fill_count = self.position = 0
         if fill_count:
             self._write(like.numpy()[:fill_count])
 
@@ -51,17 +51,18 @@ class AttentionKVCache:
             grown.numpy()[: self.fill_count] = self.data.numpy()[: self.fill_count]
             self.data = grown
         self.data.numpy()[self.fill_count : total] = rows
-        self.fill_count = total
+        self.fill_count = self.position = total
 
     def append(self, value: Tensor) -> None:
-        """Add rows, (n, ...).
+        """Add rows, (n, ...), or one row.
 
         Raises
         ------
         ShapeMismatch, DTypeMismatch
             When they are not those of the cache.
         """
-        if tuple(value.shape[1:]) != tuple(self.data.shape[1:]):
+        row = tuple(self.data.shape[1:])
+        if row not in (tuple(value.shape), tuple(value.shape[1:])):
             raise ShapeMismatch(
                 "the rows are not those of the cache",
                 expected="(n, " + ", ".join(map(str, self.data.shape[1:])) + ")",
@@ -71,7 +72,31 @@ class AttentionKVCache:
             raise DTypeMismatch(
                 "the rows are not those of the cache", expected=str(self.data.dtype), found=str(value.dtype)
             )
-        self._write(value.numpy())
+        self._write(value.numpy().reshape(-1, *row) if tuple(value.shape) == row else value.numpy())
+
+    def override(self, value: Tensor, window: int, sinks: int = 0) -> None:
+        """Write rows, (n, ...), over the oldest of a window's rows; the first `sinks` rows ever stay.
+
+        Raises
+        ------
+        ShapeMismatch
+            When the window is no part of the cache, or the rows are not the cache's.
+        """
+        row = tuple(self.data.shape[1:])
+        part = 0 <= sinks < window <= self.data.shape[0]
+        if not part or tuple(value.shape[1:]) != row or value.shape[0] > window - sinks:
+            raise ShapeMismatch(
+                "the rows do not fit the window",
+                expected=f"up to {window - sinks} rows of {row}, in a window of up to {self.data.shape[0]}",
+                found=f"{value.shape} in a window of {window}, {sinks} of which stay",
+            )
+        data, rows = self.data.numpy(), value.numpy()
+        for new in rows:
+            if self.position >= window:
+                self.position = sinks
+            data[self.position] = new
+            self.position += 1
+        self.fill_count = min(self.fill_count + len(rows), window)
 
     def view(self, shape: Sequence[int]) -> Tensor:
         """Return the first rows, of which `shape` says how many; the memory is the cache's.
@@ -98,6 +123,18 @@ def _create(like: Tensor, reserve: Sequence[int], fill_count: int) -> AttentionK
 @register_global_func("vm.builtin.attention_kv_cache_append", override=True)
 def _append(cache: AttentionKVCache, value: Tensor) -> AttentionKVCache:
     _checked(cache).append(value)
+    return cache
+
+
+@register_global_func("vm.builtin.attention_kv_cache_window_override", override=True)
+def _override(cache: AttentionKVCache, value: Tensor, window: int) -> AttentionKVCache:
+    _checked(cache).override(value, window)
+    return cache
+
+
+@register_global_func("vm.builtin.attention_kv_cache_window_override_with_sinks", override=True)
+def _override_with_sinks(cache: AttentionKVCache, value: Tensor, window: int, sinks: int) -> AttentionKVCache:
+    _checked(cache).override(value, window, sinks)
     return cache
 
 

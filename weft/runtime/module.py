@@ -139,6 +139,8 @@ class Module:
         try:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:
+            if name == "main" and len(self.function_names()) == 1:  # the only function is the entry, too
+                return self.entry_func
             about = tvm_ffi.get_global_func(f"{self.kind}.{name}", allow_missing=True)
             if about is not None:  # what a kind of module tells of itself
                 return wrap(tvm_ffi.convert(lambda: about(self._handle)))
@@ -171,7 +173,7 @@ class Module:
         return self._entry
 
     def __getattr__(self, name: str) -> PackedFunc:
-        if name.startswith("_") or not self.implements_function(name):
+        if name.startswith("_") or not (self.implements_function(name) or name == "main"):
             raise AttributeError(
                 f"'{type(self).__name__}' object has no attribute '{name}', nor is it a function of it"
             )

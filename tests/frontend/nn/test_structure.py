@@ -143,7 +143,7 @@ def test_operations():
             a = R.sum(x, axis=[1], keepdims=True)
             b = R.expand_dims(a, axis=[0])
             c = R.squeeze(b, axis=[0])
-            d = R.clip(c, 0, 6)
+            d = R.nn.relu6(c)
             e = R.split(x, indices_or_sections=2, axis=-1)
             e0 = e[0]
             e1 = e[1]

@@ -14,6 +14,7 @@ from weft.frontend.nn.kv_cache import KVCache
 from weft.frontend.nn.module import Module
 from weft.frontend.nn.modules import (
     GELU,
+    Attention,
     Conv1D,
     Conv2D,
     Conv3D,
@@ -26,6 +27,8 @@ from weft.frontend.nn.modules import (
     ReLU,
     RMSNorm,
     SiLU,
+    TimestepEmbedding,
+    Timesteps,
 )
 from weft.frontend.nn.op import *  # noqa: F403 - one function an operation
 from weft.frontend.nn.parameter import Parameter

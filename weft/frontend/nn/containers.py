@@ -62,7 +62,7 @@ class _List(Module, Generic[E]):
 
 
 class _Dict(Module, Generic[E]):
-    """A dictionary; as in Apache TVM, iterating lists its values."""
+    """A dictionary, by names."""
 
     _kind: type[Any]
 
@@ -78,9 +78,6 @@ class _Dict(Module, Generic[E]):
         """Replace the element of a key."""
         self[name] = value
 
-    def __iter__(self) -> Iterator[E]:
-        return iter(self._elements.values())
-
     def __len__(self) -> int:
         return len(self._elements)
 
@@ -91,6 +88,9 @@ class _Dict(Module, Generic[E]):
         return self._elements[key]
 
     def __setitem__(self, key: str, value: E) -> None:
+        name: Any = key
+        if not isinstance(name, str):
+            raise InvalidArgument(f"the keys of a {type(self).__name__} are names", found=repr(key))
         self._elements[key] = _checked(self, value, self._kind)
 
     def keys(self) -> Iterable[str]:
@@ -136,9 +136,12 @@ class ModuleList(_List[Module]):
 
 
 class ModuleDict(_Dict[Module]):
-    """A dictionary of modules."""
+    """A dictionary of modules; as in Apache TVM, iterating lists the modules, and not their names."""
 
     _kind = Module
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._elements.values())
 
 
 class ParameterList(_List[Parameter]):
@@ -148,6 +151,9 @@ class ParameterList(_List[Parameter]):
 
 
 class ParameterDict(_Dict[Parameter]):
-    """A dictionary of parameters."""
+    """A dictionary of parameters; iterating lists their names."""
 
     _kind = Parameter
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._elements)

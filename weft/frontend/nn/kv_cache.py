@@ -8,7 +8,7 @@ from typing import Any
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.frontend.nn.effect import Effect
 from weft.frontend.nn.tensor import Tensor, caller, emit, get_default_dtype
-from weft.ir import AnyType, DataType, prim_value, shape_expr, tensor_type
+from weft.ir import AnyType, DataType, as_int, prim_value, shape_expr, tensor_type
 from weft.op import make_call
 from weft.relax import BlockBuilder, call_inplace_packed, call_pure_packed
 from weft.relax import Var as RelaxVar
@@ -76,8 +76,9 @@ class KVCache(Effect):
         return Tensor(_expr=emit(call, "view"))
 
     def append(self, new_element: Tensor) -> None:
-        """Add rows, (n, ...)."""
-        if new_element.dtype != self.dtype or new_element.ndim != len(self.unit_shape) + 1:
+        """Add rows, (n, ...), or one row."""
+        one = [as_int(d) for d in new_element.shape] == self.unit_shape
+        if new_element.dtype != self.dtype or not (one or new_element.ndim == len(self.unit_shape) + 1):
             raise ShapeMismatch(
                 "the rows are not those of the KVCache",
                 expected=f"(n, {', '.join(map(str, self.unit_shape))}) {self.dtype}",

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.frontend.nn import op
+from weft.frontend.nn.containers import ModuleList
 from weft.frontend.nn.effect import IOEffect
 from weft.frontend.nn.kv_cache import KVCache
 from weft.frontend.nn.module import Module
@@ -15,8 +16,8 @@ from weft.frontend.nn.tensor import Tensor
 from weft.ir import as_int
 
 __all__ = [
-    "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm", "IOEffect", "Identity",
-    "KVCache", "LayerNorm", "Linear", "RMSNorm", "ReLU", "SiLU",
+    "Attention", "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm", "IOEffect",
+    "Identity", "KVCache", "LayerNorm", "Linear", "RMSNorm", "ReLU", "SiLU", "TimestepEmbedding", "Timesteps",
 ]  # fmt: skip
 
 
@@ -255,3 +256,97 @@ class Embedding(Module):
             return op.take(self.weight, x, axis=0)
         rows = op.take(self.weight, op.reshape(x, (-1,)), axis=0)
         return op.reshape(rows, [*x.shape, *self.weight.shape[1:]])
+
+
+class Timesteps(Module):
+    """Sinusoidal embeddings of time steps; see ``op.get_timestep_embedding``."""
+
+    def __init__(self, num_channels: int, flip_sin_to_cos: bool = False, downscale_freq_shift: float = 1) -> None:
+        self.num_channels, self.flip_sin_to_cos = num_channels, flip_sin_to_cos
+        self.downscale_freq_shift = downscale_freq_shift
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Embed steps, (n,) to (n, num_channels)."""
+        return op.get_timestep_embedding(
+            x, embedding_dim=self.num_channels, flip_sin_to_cos=self.flip_sin_to_cos,
+            downscale_freq_shift=self.downscale_freq_shift,
+        )  # fmt: skip
+
+
+class TimestepEmbedding(Module):
+    """Two linear layers with a SiLU between them, for embeddings of time steps.
+
+    Parameters
+    ----------
+    in_channels, time_embed_dim : int
+        Sizes before the first layer and after it.
+    act_fn, post_act_fn : str
+        ``"silu"``: the function between the layers, and the one after them, by default none.
+    out_dim : int, optional
+        The size after the second layer, by default `time_embed_dim`.
+    cond_proj_dim : int, optional
+        The size of a condition, a linear layer of which is added to the input.
+    """
+
+    def __init__(
+        self, in_channels: int, time_embed_dim: int, act_fn: str = "silu", out_dim: int | None = None,
+        post_act_fn: str | None = None, cond_proj_dim: int | None = None,
+    ) -> None:  # fmt: skip
+        if act_fn != "silu" or post_act_fn not in (None, "silu"):
+            raise InvalidArgument("act_fn and post_act_fn are 'silu'", found=f"{act_fn!r}, {post_act_fn!r}")
+        self.linear_1 = Linear(in_channels, time_embed_dim)
+        self.cond_proj = Linear(cond_proj_dim, in_channels, bias=False) if cond_proj_dim is not None else None
+        self.act = SiLU()
+        self.linear_2 = Linear(time_embed_dim, time_embed_dim if out_dim is None else out_dim)
+        self.post_act = SiLU() if post_act_fn else None
+
+    def forward(self, sample: Tensor, condition: Tensor | None = None) -> Tensor:
+        """Apply the layers to (n, in_channels)."""
+        if condition is not None:
+            if self.cond_proj is None:
+                raise InvalidArgument("there is a condition, and no layer for it", help="pass cond_proj_dim")
+            sample = sample + self.cond_proj(condition)
+        sample = self.linear_2(self.act(self.linear_1(sample)))
+        return sample if self.post_act is None else self.post_act(sample)
+
+
+class Attention(Module):
+    """Attention of a sequence over another one, or over itself.
+
+    Parameters
+    ----------
+    query_dim, cross_attention_dim : int
+        Sizes of the elements of both; by default the same.
+    heads, dim_head : int
+        How many heads there are, and their size.
+    bias, out_bias : bool
+        Whether queries, keys and values have biases, and whether the result has.
+    norm_num_groups : int, optional
+        Groups of channels of the first sequence that are normalised, by default none.
+    scale_qk : bool
+        Whether scores are divided by the root of `dim_head`.
+    """
+
+    def __init__(
+        self, query_dim: int, cross_attention_dim: int | None = None, heads: int = 8, dim_head: int = 64,
+        bias: bool = False, norm_num_groups: int | None = None, out_bias: bool = True, scale_qk: bool = True,
+    ) -> None:  # fmt: skip
+        self.heads, self.dim_head, self.scale = heads, dim_head, None if scale_qk else 1.0
+        other_dim, inner_dim = cross_attention_dim or query_dim, heads * dim_head
+        self.to_q = Linear(query_dim, inner_dim, bias=bias)
+        self.to_k = Linear(other_dim, inner_dim, bias=bias)
+        self.to_v = Linear(other_dim, inner_dim, bias=bias)
+        self.group_norm = GroupNorm(norm_num_groups, query_dim) if norm_num_groups is not None else None
+        self.to_out = ModuleList([Linear(inner_dim, query_dim, bias=out_bias)])
+
+    def forward(
+        self, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Attend from (batch, n, query_dim) over (batch, m, cross_attention_dim): (batch, n, query_dim)."""
+        if self.group_norm is not None:
+            hidden_states = self.group_norm(hidden_states, channel_axis=2, axes=[1])
+        other = hidden_states if encoder_hidden_states is None else encoder_hidden_states
+        q, k, v = self.to_q(hidden_states), self.to_k(other), self.to_v(other)
+        q, k, v = (op.reshape(t, (*t.shape[:2], self.heads, self.dim_head)) for t in (q, k, v))
+        out = op.scaled_dot_product_attention(q, k, v, attention_mask, is_causal=False, scale=self.scale)
+        return self.to_out[0](op.reshape(out, (*out.shape[:2], self.heads * self.dim_head)))

@@ -70,10 +70,10 @@ class Tuple:
 
 def _argument(raw: Any, name: str) -> Any:
     """Read one argument's specification: of this file, ``int``, ``object``, or a list or tuple of such."""
-    if raw is int:
+    if raw is int or raw == "int":
         return Int()
-    if raw is object or (isinstance(raw, type) and issubclass(raw, NNObject)):
-        return Object(NNObject if raw is object else raw)
+    if raw is object or raw == "object" or (isinstance(raw, type) and issubclass(raw, NNObject)):
+        return Object(raw if isinstance(raw, type) and issubclass(raw, NNObject) else NNObject)
     if isinstance(raw, (Int, Tensor, Object, Tuple)):
         return raw
     if isinstance(raw, (list, tuple)):

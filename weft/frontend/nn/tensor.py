@@ -12,11 +12,14 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from weft import ir
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.op import make_call
 from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
+from weft.runtime import Tensor as RuntimeTensor
 
 __all__ = [
     "Object", "Tensor", "apply", "builder", "caller", "dimensions", "emit", "get_default_dtype", "set_default_dtype",
@@ -209,8 +212,9 @@ class Tensor(_Operators):
 
     @staticmethod
     def from_const(data: Any) -> Tensor:
-        """Make a constant of an array, a tensor or nested lists."""
-        return Tensor(_expr=ir.constant(data))
+        """Make a constant of an array, a tensor or nested lists; NumPy's default, float64, becomes float32."""
+        wide = not isinstance(data, RuntimeTensor) and np.asarray(data).dtype == np.float64
+        return Tensor(_expr=ir.constant(np.asarray(data, np.float32) if wide else data))
 
     @staticmethod
     def from_scalar(data: int | float, dtype: str) -> Tensor:

@@ -275,11 +275,13 @@ def _with(p: Parser, node: ast.With) -> None:
         raise p.fail(node, "dataflow blocks do not nest")
     outputs = _output_names(p, node.body)
     state.bb.open_block(state.scope, True)
-    state.outputs = outputs
     p.scopes.append({})
     returned = None
     try:
-        for n in node.body:
+        last = {name: i for i, n in enumerate(node.body) for name in _bound_names(n)}
+        for i, n in enumerate(node.body):
+            # What a name means at the end is visible outside; a variable that had it before is not.
+            state.outputs = {name for name in outputs if last.get(name, i) <= i}
             if isinstance(n, ast.Return) and n is node.body[-1]:
                 returned = _visible_result(p, n)
             elif not _is_output(n):
@@ -318,6 +320,11 @@ def _output_names(p: Parser, nodes: list[ast.stmt]) -> set[str]:
                 raise p.fail(n, "R.output ends a dataflow block")
             return {a.id for a in call.args if isinstance(a, ast.Name)}
     return set()
+
+
+def _bound_names(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {x.id for t in targets for x in ast.walk(t) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
 
 
 def _is_output(node: ast.stmt) -> bool:

@@ -11,15 +11,16 @@ from weft.frontend.nn.exporter import Exporter
 from weft.frontend.nn.op.elementwise import cos, exp, multiply, sin
 from weft.frontend.nn.op.manipulate import arange, concat, pad, unsqueeze
 from weft.frontend.nn.tensor import Object, Tensor, apply, builder, caller, emit, unwrap_nested, wrap_nested
-from weft.ir import AnyType, ExprStringImm, PrimExpr, ShapeExpr, as_expr
+from weft.ir import AnyType, ExprStringImm, PrimExpr, ShapeExpr, as_expr, prim_value
 from weft.relax import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
 from weft.tir import PrimFunc
 
 __all__ = [
-    "debug_func", "extern", "get_timestep_embedding", "print_", "tensor_expr_op", "tensor_ir_inplace_op",
-    "tensor_ir_op",
+    "IntExpr", "OutType", "debug_func", "extern", "get_timestep_embedding", "print_", "tensor_expr_op",
+    "tensor_ir_inplace_op", "tensor_ir_op",
 ]  # fmt: skip
 
+IntExpr = int | PrimExpr
 OutType = TypeVar("OutType")
 
 
@@ -51,17 +52,17 @@ def tensor_ir_op(func: PrimFunc, name_hint: str, args: Any, out: OutType) -> Out
     Parameters
     ----------
     func : PrimFunc
-        Its parameters are the inputs, the outputs, then scalars.
+        Its parameters are the inputs, the outputs, then scalars; or scalars stand among the inputs.
     name_hint : str
         Its name in the module.
     args : Tensor, or list of Tensor and PrimExpr
-        The inputs, then the scalars.
+        The inputs and the scalars.
     out : Tensor or list of Tensor
         Placeholders for the outputs.
     """
-    tensors, scalars = _sorted_args(name_hint, args)
+    inputs, scalars = _sorted_args(name_hint, func, args)
     gvar = builder().add_func(func, name_hint)
-    call = call_tir(gvar, tensors, _out_types(out), scalars or None)
+    call = call_tir(gvar, inputs, _out_types(out), scalars or None)
     return wrap_nested(emit(call, name_hint), name_hint)
 
 
@@ -75,27 +76,35 @@ def tensor_ir_inplace_op(
     inplace_indices : int or list of int
         The input that each output is, or -1 for a fresh one; such an input must not be used afterwards.
     """
-    tensors, scalars = _sorted_args(name_hint, args)
+    inputs, scalars = _sorted_args(name_hint, func, args)
     gvar = builder().add_func(func, name_hint)
-    call = call_tir_inplace(gvar, tensors, inplace_indices, _out_types(out), scalars or None)
+    call = call_tir_inplace(gvar, inputs, inplace_indices, _out_types(out), scalars or None)
     return wrap_nested(emit(call, name_hint), name_hint)
 
 
-def _sorted_args(name: str, args: Any) -> tuple[list[Any], list[Any]]:
-    """Part the arguments of a TIR function in tensors and the scalars after them."""
-    values = list(args) if isinstance(args, (list, tuple)) else [args]
-    tensors = [a._expr for a in values if isinstance(a, (Tensor, Object))]
-    scalars: list[Any] = []
-    for a in values[len(tensors) :]:
+def _sorted_args(name: str, func: PrimFunc, args: Any) -> tuple[list[Any], list[Any]]:
+    """Part what stands before the outputs of a TIR function from the scalars behind them."""
+    values: list[Any] = []
+    for a in args if isinstance(args, (list, tuple)) else [args]:
         if isinstance(a, ShapeExpr):
-            scalars += a.values
+            values += a.values
+        elif isinstance(a, (Tensor, Object)):
+            values.append(a._expr)
         elif isinstance(a, (int, PrimExpr)):
-            scalars.append(as_expr(a, "int64"))
+            values.append(as_expr(a, "int64"))
         else:
             raise InvalidArgument(
-                f"'{name}': tensors come first, then scalars", found=f"{type(a).__name__} after them", where=caller()
+                f"'{name}': arguments are tensors and scalars", found=type(a).__name__, where=caller()
             )
-    return tensors, scalars
+    scalar = [isinstance(v, PrimExpr) for v in values]
+    if scalar == [func.buffer_of(p) is None for p in func.params[: len(values)]]:
+        return [prim_value(v) if s else v for v, s in zip(values, scalar, strict=True)], []
+    first = scalar.index(True) if True in scalar else len(values)
+    if not all(scalar[first:]):
+        raise InvalidArgument(
+            f"'{name}': tensors come first, then scalars, or all as the function has its parameters", where=caller()
+        )
+    return values[:first], values[first:]
 
 
 def _out_types(out: Any) -> Any:

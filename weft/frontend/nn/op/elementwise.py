@@ -85,7 +85,7 @@ def prelu(x: Tensor, alpha: Tensor, name: str = "prelu") -> Tensor:
 
 def relu6(x: Tensor, name: str = "relu6") -> Tensor:
     """``min(max(x, 0), 6)``."""
-    return apply("clip", x, 0, 6, name=name)
+    return apply("nn.relu6", x, name=name)
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0, name: str = "softplus") -> Tensor:

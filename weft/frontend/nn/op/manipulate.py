@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.frontend.nn.tensor import Tensor, apply, caller, emit, unwrap_nested, wrap_nested
-from weft.ir import as_int, prim_value
+from weft.ir import FloatImm, IntImm, as_int, prim_value
 from weft.relax.op import builtin
 
 __all__ = [
@@ -23,7 +23,13 @@ def reshape(x: Tensor, shape: Sequence[Any], name: str = "reshape") -> Tensor:
 
 
 def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None = None) -> Tensor:
-    """Reorder the dimensions; reverse them where no axes are given."""
+    """Reorder the dimensions; reverse them where no axes are given.
+
+    Without a name, the weight of a "linear" layer becomes one of a "matmul", which is what it is then.
+    """
+    if name is None:
+        own = getattr(x._expr, "name_hint", "")
+        name = own.replace("linear", "matmul") if "linear" in own else "permute_dims"
     return apply("permute_dims", x, axes=axes, name=name)
 
 
@@ -108,6 +114,8 @@ def tril(x: Tensor, diagonal: int = 0, name: str = "tril") -> Tensor:
 
 def full(shape: Sequence[Any], fill_value: Any, dtype: str = "float32", name: str = "full") -> Tensor:
     """Make a tensor of one value, a number or a tensor of no dimensions."""
+    if isinstance(fill_value, (FloatImm, IntImm)):
+        fill_value = fill_value.value
     if isinstance(fill_value, (bool, int, float)):
         fill_value = Tensor.from_scalar(fill_value, dtype)
     return apply("full", tuple(shape), fill_value, dtype=dtype, name=name)

@@ -1,0 +1,494 @@
+"""Attention of new tokens over keys and values in pages, or side by side: one kernel, with parts that differ.
+
+A task is some tokens and one head of keys; the heads of queries that share it, for all its tokens, are the rows of a
+tile. It walks over tiles of keys with the greatest score and the sum of weights so far for each row (online softmax,
+after Milakov and Gimelshein, 2018, and FlashAttention), so that scores never leave the core's own memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.frontend.nn.llm.kernel import KernelBuilder, vector_width
+from weft.frontend.nn.llm.position_embedding import angle_tables, rotated
+from weft.ir import const
+from weft.tir import PrimFunc, Select, all, any, exp, if_then_else, log
+from weft.tir import max as max_
+from weft.tir import min as min_
+
+__all__ = [
+    "Attention", "Heads", "Keys", "attention_decode", "attention_prefill", "attention_prefill_ragged",
+    "merge_state_inplace", "tree_attention", "tree_attention_paged",
+]  # fmt: skip
+
+_COLUMNS = 16  # keys of a tile
+_ROWS = 16  # of a tile of several tokens
+_BLOCK = 4  # rows whose sums wait in registers together
+_HIDDEN = -3.0e38  # the score of what a row does not see; less than any other
+
+
+@dataclass
+class Heads:
+    """Heads of queries and of keys, of `size` elements; values have `value_size`."""
+
+    queries: int
+    keys: int
+    size: int
+    value_size: int
+    dtype: str
+
+    def __post_init__(self) -> None:
+        if self.keys < 1 or self.queries % self.keys:
+            raise InvalidArgument(
+                "each head of keys serves as many heads of queries", expected=f"a multiple of {self.keys} heads",
+                found=str(self.queries),
+            )  # fmt: skip
+
+    @property
+    def group(self) -> int:
+        """How many heads of queries share one of keys."""
+        return self.queries // self.keys
+
+
+@dataclass
+class Keys:
+    """Where the keys and values of a sequence are; indices lack the element."""
+
+    length: Callable[[Any], Any]  # of a sequence
+    key: Callable[[Any, Any, Any], tuple[Any, ...]]  # of sequence, head, token
+    value: Callable[[Any, Any, Any], tuple[Any, ...]]
+    keys: Any
+    values: Any
+    position: Callable[[Any, Any], Any] | None = None  # of a token, for rotary embeddings
+
+
+@dataclass
+class _Rotary:
+    """Embeddings that are applied as queries and keys are read, where `mode` is 1."""
+
+    mode: Any
+    scale: Any
+    theta: Any
+    scaling: Mapping[str, Any]
+    query_position: Callable[[Any], Any]
+
+
+class Attention:
+    """The kernel's body; the parts that differ are set before :meth:`emit`."""
+
+    def __init__(self, kernel: KernelBuilder, heads: Heads, keys: Keys, one_token: bool = False) -> None:
+        self.kernel, self.ib, self.heads, self.keys = kernel, kernel.ib, heads, keys
+        self.tokens = 1 if one_token else max(1, _ROWS // heads.group)  # of a tile
+        self.block = min(_BLOCK, self.tokens * heads.group)
+        self.rows = -(-self.tokens * heads.group // self.block) * self.block
+        self.rotary: _Rotary | None = None
+        self.scale: Any = 1.0
+
+    def emit(
+        self, total: Any, batch: Any, bounds: Callable[[Any], tuple[Any, Any]], query: Any, output: Any, lse: Any,
+        sees: Callable[[Any, Any, Any], Any], reach: Callable[[Any, Any], Any],
+    ) -> None:  # fmt: skip
+        """Emit attention of `total` tokens.
+
+        ``bounds(b)`` are the first token of a sequence and its end, ``sees(b, token, column)`` says what sees what,
+        and ``reach(b, end)`` how many columns the tokens before `end` may see. `query` and `output` take (token,
+        head, element), `lse` (token, head).
+        """
+        tiles = (total + self.tokens - 1) // self.tokens
+        with self.ib.for_range(0, tiles * self.heads.keys, "task", kind="parallel") as task:
+            self._allocate()
+            first, h = task // self.heads.keys * self.tokens, task % self.heads.keys
+            if self.tokens == 1 and bounds is _own_sequence:
+                self._segment(first, h, first, first + 1, query, output, lse, sees, reach)
+                return
+            with self.ib.for_range(0, batch, "b") as b:
+                begin, end = (x.astype("int64") for x in bounds(b))
+                low, high = max_(begin, first), min_(end, first + self.tokens)
+                with self.ib.if_scope(low < high):
+                    self._segment(b, h, low, high, query, output, lse, sees, reach)
+
+    def _allocate(self) -> None:
+        heads, local = self.heads, self.kernel.local
+        self.q = local((self.rows, heads.size), "q_tile")
+        self.k = local((_COLUMNS, heads.size), "k_tile")
+        self.kt = local((heads.size, _COLUMNS), "k_turned")
+        self.v = local((_COLUMNS, heads.value_size), "v_tile")
+        self.s = local((self.rows, _COLUMNS), "scores")
+        self.out = local((self.rows, heads.value_size), "sums")
+        self.greatest, self.total = local(self.rows, "greatest"), local(self.rows, "total")
+        self.one = local(4, "numbers")
+        if self.rotary is not None:
+            self.cosines, self.sines = local(heads.size, "cosines"), local(heads.size, "sines")
+
+    def _segment(
+        self, b: Any, h: Any, low: Any, high: Any, query: Any, output: Any, lse: Any, sees: Any, reach: Any
+    ) -> None:
+        """Tokens `low` to `high` of one sequence."""
+        heads, ib = self.heads, self.ib
+        n_rows = (high - low) * heads.group
+
+        def place(r: Any) -> tuple[Any, Any]:
+            return low + r // heads.group, h * heads.group + r % heads.group
+
+        with ib.for_range(0, self.rows, "r") as r:
+            self.greatest[r] = const(_HIDDEN, "float32")
+            self.total[r] = const(0.0, "float32")
+            with self.kernel.vectors(0, heads.value_size, vector_width(heads.value_size)) as d:
+                self.out[r, d] = const(0.0, "float32")
+            with ib.if_scope(r < n_rows):
+                token, head = place(r)
+                self._load(self.q, r, query, (token, head), heads.size, self._query_position(token), self.scale)
+            with ib.else_scope(), self.kernel.vectors(0, heads.size, vector_width(heads.size)) as d:
+                self.q[r, d] = const(0.0, "float32")
+        columns = reach(b, high).astype("int64")
+        with ib.for_range(0, (columns + _COLUMNS - 1) // _COLUMNS, "tile") as tile:
+            self._load_keys(b, h, tile * _COLUMNS, columns)
+            self._scores()
+            with ib.for_range(0, self.rows, "r") as r:
+                self._weights(b, min_(low + r // heads.group, high - 1), r, tile * _COLUMNS, sees)
+            self._add_values()
+        with ib.for_range(0, n_rows, "r") as r:
+            token, head = place(r)
+            some = self.total[r] > 0.0
+            self.one[0] = if_then_else(some, 1.0 / self.total[r], const(0.0, "float32"))
+            with self.kernel.vectors(0, heads.value_size, vector_width(heads.value_size)) as d:
+                output[token, head, d] = (self.out[r, d] * self.one[0]).astype(heads.dtype)
+            # Weights of nothing: so little that a merge with anything else gives the other one.
+            value = (self.greatest[r] + log(self.total[r])) * math.log2(math.e)
+            lse[token, head] = if_then_else(some, value, const(-5e4, "float32"))
+
+    def _query_position(self, token: Any) -> Any:
+        return None if self.rotary is None else self.rotary.query_position(token)
+
+    def _load(
+        self, target: Any, row: Any, source: Any, index: tuple[Any, ...], size: int, position: Any, scale: Any = 1.0
+    ) -> None:
+        """Copy one head of a token to a row of a tile, turned by its position where embeddings are inline."""
+        ib = self.ib
+
+        def load(d: Any) -> Any:
+            return source[(*index, d)].astype("float32")
+
+        def copy() -> None:
+            with self.kernel.vectors(0, size, vector_width(size)) as d:
+                target[row, d] = load(d) * scale
+
+        if self.rotary is None or position is None:
+            copy()
+            return
+        neighbours = self.rotary.scaling.get("rope_type") in ("gptj", "llama4")
+        with ib.if_scope(self.rotary.mode == 1):
+            at = position.astype("float32") * self.rotary.scale
+            angle_tables(self.kernel, at, self.rotary.theta, size, self.rotary.scaling, self.cosines, self.sines)
+            with ib.for_range(0, size, "d") as d:
+                target[row, d] = rotated(load, d, self.cosines[d], self.sines[d], size, neighbours) * scale
+        with ib.else_scope():
+            copy()
+
+    def _load_keys(self, b: Any, h: Any, first: Any, columns: Any) -> None:
+        keys, heads, ib = self.keys, self.heads, self.ib
+        with ib.for_range(0, _COLUMNS, "c") as c:
+            token = first + c
+            with ib.if_scope(token < columns):
+                position = keys.position(b, token) if keys.position is not None else None
+                self._load(self.k, c, keys.keys, keys.key(b, h, token), heads.size, position)
+                self._load(self.v, c, keys.values, keys.value(b, h, token), heads.value_size, None)
+            with ib.else_scope():
+                with self.kernel.vectors(0, heads.size, vector_width(heads.size)) as d:
+                    self.k[c, d] = const(0.0, "float32")
+                with self.kernel.vectors(0, heads.value_size, vector_width(heads.value_size)) as d:
+                    self.v[c, d] = const(0.0, "float32")
+        width = vector_width(heads.size, most=8)
+        with ib.for_range(0, heads.size // width, "o") as o, ib.for_range(0, _COLUMNS // width, "p") as p:
+            self.kernel.transpose(self.kt, (o * width, p * width), self.k, width)
+
+    def _scores(self) -> None:
+        """Products of all rows and the columns of a tile."""
+        self._product(self.s, self.q, self.kt, self.heads.size, _COLUMNS, add=False)
+
+    def _add_values(self) -> None:
+        self._product(self.out, self.s, self.v, _COLUMNS, self.heads.value_size, add=True)
+
+    def _product(self, out: Any, a: Any, b: Any, depth: int, n: int, add: bool) -> None:
+        """``out = a @ b``, or added to it: a block of rows and one vector's columns are summed in registers."""
+        ib, width = self.ib, vector_width(n)
+        with ib.for_range(0, self.rows // self.block, "rb") as rb, ib.for_range(0, n // width, "o") as o:
+            sums = self.kernel.local((self.block, width), "sums")
+            for i in range(self.block):
+                with ib.for_range(0, width, "j", kind="vectorize") as j:
+                    sums[i, j] = out[rb * self.block + i, o * width + j] if add else const(0.0, "float32")
+            with ib.for_range(0, depth, "k") as k:
+                for i in range(self.block):
+                    with ib.for_range(0, width, "j", kind="vectorize") as j:
+                        sums[i, j] = sums[i, j] + a[rb * self.block + i, k] * b[k, o * width + j]
+            for i in range(self.block):
+                with ib.for_range(0, width, "j", kind="vectorize") as j:
+                    out[rb * self.block + i, o * width + j] = sums[i, j]
+
+    def _weights(self, b: Any, token: Any, r: Any, first: Any, sees: Any) -> None:
+        """Scores of a row become weights, and what was summed with a lesser greatest score shrinks."""
+        ib, one, hidden = self.ib, self.one, const(_HIDDEN, "float32")
+        with ib.for_range(0, _COLUMNS, "c") as c:
+            self.s[r, c] = if_then_else(sees(b, token, first + c), self.s[r, c], hidden)
+        one[0] = self.greatest[r]
+        for c in range(_COLUMNS):
+            one[0] = max_(one[0], self.s[r, c])
+        one[1] = exp(self.greatest[r] - one[0])
+        self.greatest[r] = one[0]
+        with ib.for_range(0, _COLUMNS, "c", kind="vectorize") as c:
+            seen = self.s[r, c] > const(_HIDDEN / 2, "float32")
+            self.s[r, c] = Select(seen, exp(self.s[r, c] - one[0]), const(0.0, "float32"))
+        one[2] = self.total[r] * one[1]
+        for c in range(_COLUMNS):
+            one[2] = one[2] + self.s[r, c]
+        self.total[r] = one[2]
+        with self.kernel.vectors(0, self.heads.value_size, vector_width(self.heads.value_size)) as d:
+            self.out[r, d] = self.out[r, d] * one[1]
+
+
+def _own_sequence(b: Any) -> tuple[Any, Any]:
+    """Each sequence has one new token."""
+    return b, b + 1
+
+
+def _causal(
+    keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], causal: Any
+) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any], Any]]:
+    """Tokens see what comes before them, the last one all, where `causal` is not 0."""
+
+    def edge(b: Any, token: Any) -> Any:
+        length, end = keys.length(b).astype("int64"), bounds(b)[1].astype("int64")
+        return if_then_else(causal > 0, max_(length - (end - token) + 1, const(0, "int64")), length)
+
+    return lambda b, token, column: column < edge(b, token), lambda b, end: edge(b, end - 1)
+
+
+def _paged(kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool, page_size: Any) -> tuple[Keys, Any]:
+    """Declare pages and what says whose they are; return the keys, and the positions of first keys."""
+    size = page_size if isinstance(page_size, int) else kernel.size("page_size")
+    pages = kernel.buffer("pages", (kernel.size("max_num_pages"), 2, heads.keys, size, heads.size), heads.dtype)
+    starts = kernel.buffer("page_indptr", (batch + 1,), "int32")
+    numbers = kernel.buffer("page_values", (kernel.size("nnz_pages"),), "int32")
+    info = kernel.buffer("length_info", (3, batch) if sliding_window else (batch,), "int32")
+    offsets = kernel.buffer("k_rope_pos_offset", (batch,), "int32")
+
+    def length(b: Any) -> Any:
+        count = starts[b + 1] - starts[b]
+        slots = (count - 1) * size + (info[0, b] if sliding_window else info[b])
+        tokens = slots - info[1, b] + info[2, b] if sliding_window else slots
+        return if_then_else(count > 0, tokens, const(0, tokens.dtype))
+
+    def where(which: int) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
+        def index(b: Any, h: Any, token: Any) -> tuple[Any, ...]:
+            slot = token
+            if sliding_window:  # sinks, then a gap that the window slid over
+                slot = if_then_else(token < info[2, b], token, token - info[2, b] + info[1, b])
+            return numbers[starts[b] + slot // size].astype("int64"), which, h, slot % size
+
+        return index
+
+    return Keys(length, where(0), where(1), pages, pages, lambda b, token: offsets[b] + token), offsets
+
+
+def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -> tuple[_Rotary, Any]:
+    """Declare the numbers that end every kernel's parameters; return the embeddings and the scale of scores."""
+    mode = kernel.scalar("rotary_mode", "int32")
+    scale, theta, sm_scale = (kernel.scalar(n, "float32") for n in ("rope_scale", "rope_theta", "sm_scale"))
+    return _Rotary(mode, scale, theta, scaling, lambda token: positions[token]), sm_scale
+
+
+def attention_decode(
+    num_kv_heads: int, num_qo_heads: int, head_dim: int, dtype: str, sliding_window: bool,
+    rope_scaling: Mapping[str, Any], page_size: Any = 16,
+) -> PrimFunc:  # fmt: skip
+    """Make attention of one new token for each sequence over pages.
+
+    Its arguments are ``q (batch, heads, size)``, ``pages``, where each sequence's pages begin ``(batch + 1,) int32``,
+    the numbers of the pages, ``length_info``, the positions of the first keys and of the queries, ``output``, ``lse``
+    (batch, heads), and ``rotary_mode``, ``rope_scale``, ``rope_theta``, ``sm_scale``. ``length_info`` is how many
+    tokens the last page has, (batch,) int32; with `sliding_window` it is (3, batch), and the other rows are where the
+    window begins and how many tokens before it are kept.
+    """
+    heads, kernel = Heads(num_qo_heads, num_kv_heads, head_dim, head_dim, dtype), KernelBuilder()
+    batch = kernel.size("batch")
+    q = kernel.buffer("q", (batch, num_qo_heads, head_dim), dtype)
+    keys, _ = _paged(kernel, heads, batch, sliding_window, page_size)
+    positions = kernel.buffer("q_rope_position", (batch,), "int32")
+    output = kernel.buffer("output", (batch, num_qo_heads, head_dim), dtype)
+    lse = kernel.buffer("lse", (batch, num_qo_heads), "float32")
+    body = Attention(kernel, heads, keys, one_token=True)
+    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    body.emit(
+        batch, batch, _own_sequence, q, output, lse,
+        lambda b, token, column: column < keys.length(b), lambda b, end: keys.length(b),
+    )  # fmt: skip
+    return kernel.finish("batch_decode_paged_kv" + ("_sliding_window" if sliding_window else ""))
+
+
+class _Ragged:
+    """The queries of a batch, one sequence behind the other."""
+
+    def __init__(self, kernel: KernelBuilder, heads: Heads) -> None:
+        self.kernel, self.heads = kernel, heads
+        self.batch, self.total = kernel.size("batch_size"), kernel.size("total_len")
+        self.q = kernel.buffer("q", (self.total, heads.queries, heads.size), heads.dtype)
+        self.starts = kernel.buffer("q_indptr", (self.batch + 1,), "int32")
+
+    def bounds(self, b: Any) -> tuple[Any, Any]:
+        """The first token of a sequence, and its end."""
+        return self.starts[b], self.starts[b + 1]
+
+    def results(self) -> None:
+        """Declare what is computed."""
+        heads = self.heads
+        self.output = self.kernel.buffer("output", (self.total, heads.queries, heads.value_size), heads.dtype)
+        self.lse = self.kernel.buffer("lse", (self.total, heads.queries), "float32")
+
+    def emit(self, body: Attention, sees: Any, reach: Any) -> None:
+        """Emit the kernel's body."""
+        body.emit(self.total, self.batch, self.bounds, self.q, self.output, self.lse, sees, reach)
+
+
+def attention_prefill(
+    h_kv: int, h_q: int, d: int, dtype: str, sliding_window: bool, rope_scaling: Mapping[str, Any],
+    page_size: Any = 16,
+) -> PrimFunc:  # fmt: skip
+    """Make attention of any number of new tokens for each sequence over pages.
+
+    Its arguments are those of :func:`attention_decode`, but ``q (total, heads, size)`` is followed by where each
+    sequence's tokens begin, ``(batch + 1,) int32``, and ``rotary_mode`` comes behind ``causal``: whether a token sees
+    only what lies before it, where the last one is the last key.
+    """
+    heads, kernel = Heads(h_q, h_kv, d, d, dtype), KernelBuilder()
+    queries = _Ragged(kernel, heads)
+    keys, _ = _paged(kernel, heads, queries.batch, sliding_window, page_size)
+    positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
+    queries.results()
+    causal = kernel.scalar("causal", "int32")
+    body = Attention(kernel, heads, keys)
+    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    queries.emit(body, *_causal(keys, queries.bounds, causal))
+    return kernel.finish("batch_prefill_paged_kv" + ("_sliding_window" if sliding_window else ""))
+
+
+def _side_by_side(kernel: KernelBuilder, heads: Heads, batch: Any) -> tuple[Keys, Any]:
+    """Declare keys and values, one sequence behind the other."""
+    total = kernel.size("kv_len")
+    k = kernel.buffer("k", (total, heads.keys, heads.size), heads.dtype)
+    v = kernel.buffer("v", (total, heads.keys, heads.value_size), heads.dtype)
+    starts = kernel.buffer("kv_indptr", (batch + 1,), "int32")
+
+    def index(b: Any, h: Any, token: Any) -> tuple[Any, ...]:
+        return starts[b] + token, h
+
+    return Keys(lambda b: starts[b + 1] - starts[b], index, index, k, v), starts
+
+
+def attention_prefill_ragged(
+    h_kv: int, h_q: int, d_qk: int, d_v: int, dtype: str, rope_scaling: Mapping[str, Any]
+) -> PrimFunc:
+    """Make attention of tokens over keys ``(n, h_kv, d_qk)`` and values ``(n, h_kv, d_v)`` that no pages hold.
+
+    Its arguments are ``q, q_indptr, k, v, kv_indptr, q_rope_position, k_rope_pos_offset, output, lse``, and the
+    numbers of :func:`attention_prefill`.
+    """
+    heads, kernel = Heads(h_q, h_kv, d_qk, d_v, dtype), KernelBuilder()
+    queries = _Ragged(kernel, heads)
+    keys, _ = _side_by_side(kernel, heads, queries.batch)
+    positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
+    offsets = kernel.buffer("k_rope_pos_offset", (queries.batch,), "int32")
+    keys.position = lambda b, token: offsets[b] + token
+    queries.results()
+    causal = kernel.scalar("causal", "int32")
+    body = Attention(kernel, heads, keys)
+    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    queries.emit(body, *_causal(keys, queries.bounds, causal))
+    return kernel.finish("batch_prefill_ragged_kv")
+
+
+def _tree(
+    keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], starts: Any, orders: Any
+) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The last tokens of a sequence are nodes of a tree, which see their ancestors and what lies before the tree.
+
+    Node i has the number ``orders[i, 0]``, and its descendants those behind it, up to ``orders[i, 1]``.
+    """
+
+    def sees(b: Any, token: Any, column: Any) -> Any:
+        length, end = keys.length(b).astype("int64"), bounds(b)[1].astype("int64")
+        nodes = (starts[b + 1] - starts[b]).astype("int64")
+        root = length - nodes
+        own = orders[starts[b] + nodes - (end - token), 0]
+        node = starts[b] + max_(column - root, const(0, "int64"))
+        inside = all(column < length, own >= orders[node, 0], own < orders[node, 1])
+        return any(column < root, if_then_else(column < length, inside, const(0, "bool")))
+
+    return sees, lambda b, end: keys.length(b)
+
+
+def tree_attention(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any]) -> PrimFunc:
+    """Make attention of the nodes of token trees over each other.
+
+    Its arguments are ``q, q_indptr, k, v, kv_indptr, q_rope_position, mn_indptr, mask, output, lse``, where `mask`
+    (nodes, 2) int32 orders the nodes of each tree and `mn_indptr` says where it begins, and the numbers of
+    :func:`attention_decode`.
+    """
+    heads, kernel = Heads(h_q, h_kv, d, d, dtype), KernelBuilder()
+    queries = _Ragged(kernel, heads)
+    keys, key_starts = _side_by_side(kernel, heads, queries.batch)
+    positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
+    keys.position = lambda b, token: positions[key_starts[b] + token]
+    starts = kernel.buffer("mn_indptr", (queries.batch + 1,), "int32")
+    orders = kernel.buffer("mask", (kernel.size("tree_size"), 2), "int32")
+    queries.results()
+    body = Attention(kernel, heads, keys)
+    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    queries.emit(body, *_tree(keys, queries.bounds, starts, orders))
+    return kernel.finish("batch_tree_attn")
+
+
+def tree_attention_paged(
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], page_size: Any = 16
+) -> PrimFunc:
+    """Make attention of the nodes of token trees over pages that hold them and what lies before.
+
+    Its arguments are those of :func:`attention_prefill` without ``causal``, then where each tree begins and the order
+    of its nodes.
+    """
+    heads, kernel = Heads(h_q, h_kv, d, d, dtype), KernelBuilder()
+    queries = _Ragged(kernel, heads)
+    keys, _ = _paged(kernel, heads, queries.batch, False, page_size)
+    positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
+    queries.results()
+    body = Attention(kernel, heads, keys)
+    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    starts = kernel.buffer("tree_order_indptr", (queries.batch + 1,), "int32")
+    orders = kernel.buffer("tree_order", (kernel.size("total_tree_order_len"), 2), "int32")
+    queries.emit(body, *_tree(keys, queries.bounds, starts, orders))
+    return kernel.finish("tree_attn_paged_kv")
+
+
+def merge_state_inplace(dtype: str) -> PrimFunc:
+    """Make ``(v, s, v_other, s_other)``: attention over two sets of keys becomes one over both, in the first.
+
+    ``v`` (n, heads, size) are results, ``s`` (n, heads) float32 the logarithms, to base 2, of their sums of weights.
+    """
+    kernel = KernelBuilder()
+    n, h, size = (kernel.size(name) for name in "NHD")
+    v, s = kernel.buffer("v", (n, h, size), dtype), kernel.buffer("s", (n, h), "float32")
+    other, s_other = kernel.buffer("v_other", (n, h, size), dtype), kernel.buffer("s_other", (n, h), "float32")
+    with kernel.ib.for_range(0, n, "i", kind="parallel") as i, kernel.ib.for_range(0, h, "j") as j:
+        shares = kernel.local(4, "shares")
+        shares[3] = max_(s[i, j], s_other[i, j])
+        for at, logarithm in enumerate((s, s_other)):
+            shares[at] = exp((logarithm[i, j] - shares[3]) * math.log(2))
+        shares[2] = shares[0] + shares[1]
+        with kernel.ib.for_range(0, size, "d") as d:
+            mean = v[i, j, d].astype("float32") * shares[0] + other[i, j, d].astype("float32") * shares[1]
+            v[i, j, d] = (mean / shares[2]).astype(dtype)
+        s[i, j] = log(shares[2]) * math.log2(math.e) + shares[3]
+    return kernel.finish("merge_state_inplace")
