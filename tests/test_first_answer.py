@@ -19,7 +19,6 @@ import numpy as np
 import weft
 from weft import model_cache
 from weft.error import WeftError
-from weft.later import Later
 
 release = threading.Event()  # the compiled model is held back until the test has seen what is there without
 apart = model_cache.compile_apart
@@ -73,7 +72,23 @@ said["compiler"] = "weft.relax.vm_build" in sys.modules
     assert said["names"] == [["x", "float32", ["rows", 8]]]
     assert said["outputs"] == [["y", "float32", ["rows", 5]]]
     assert (said["before"], said["compiler"]) == (False, False)
-    assert not run(path, 'said["later"] = isinstance(getattr(session, "_later", None), Later)')["later"], "kept at exit"
+
+
+def test_a_process_that_ends_after_its_first_answer_leaves_the_model_in_the_cache(model):
+    said = run(
+        model[0],
+        """
+said["first"] = session.run({"x": x})[0].numpy().tolist()
+threading.Timer(0.5, release.set).start()
+print(json.dumps(said))
+sys.stdout.flush()
+del session, release
+if True:
+    raise SystemExit
+""",
+    )
+    np.testing.assert_allclose(said["first"], model[1], rtol=1e-5, atol=1e-6)
+    assert run(model[0], 'said["compiled"] = session.is_compiled') == {"compiled": True}
 
 
 def test_inputs_are_checked_before_it_is_compiled(model):

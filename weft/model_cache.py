@@ -244,7 +244,9 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
         if not done:
             path.unlink(missing_ok=True)  # what is half there is not kept
             return None
-        return _read(path, request, None)
+        if threading.main_thread().is_alive():
+            return _read(path, request, None)
+    raise WeftError("the process ends; the model is in the cache")  # only a thread that nobody waits for hears of it
 
 
 class _HotKernels:
