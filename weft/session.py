@@ -76,7 +76,8 @@ class Session:
     device : Device or str, optional
         Where to run.
     progress : callable, optional
-        ``progress(what, done, total)``, called while kernels are compiled.
+        ``progress(what, done, total)``, called while kernels are compiled, which may be while the session answers
+        already.
     tuned : Database or path, optional
         What ``weft tune`` found for the model, to compile it with.
     precision : str, optional
@@ -115,10 +116,10 @@ class Session:
             request = model_cache.request_of(model, options)
             made = model_cache.find(request) if request is not None else None
             program = None
-            if made is None and request is not None and progress is None and device in _CPU:
+            if made is None and request is not None and device in _CPU:
                 program = model_cache.baseline_program(request)
             if program is not None:
-                self._answer_first(program, partial(_compiled, model, options, request, None))
+                self._answer_first(program, partial(_compiled, model, options, request, progress))
                 return
             made = made or _compiled(model, options, request, progress)
         self._take(_Compiled(made, device))
@@ -127,11 +128,11 @@ class Session:
         """Run the compiled model from now on, also where calls are under way."""
         main = compiled.vm["main"]
         self._compiled = compiled
-        self._expect(compiled.inputs)
+        self._expect(compiled.inputs, [o.name for o in compiled.outputs])
         self._call, self._plain = main, main.plain
 
-    def _expect(self, inputs: list[TensorInfo]) -> None:
-        self.inputs = inputs
+    def _expect(self, inputs: list[TensorInfo], output_names: list[str]) -> None:
+        self.inputs, self.output_names = inputs, output_names
         self._checks = [_InputCheck(info) for info in inputs]
         # What the last call was given: arrays that look the same need no more looking at.
         self._usual = [(c.name, c.numpy_type, c.known_shape) for c in self._checks]
@@ -140,7 +141,7 @@ class Session:
     def _answer_first(self, program: BaselineProgram, compile: Callable[[], VMExecutable]) -> None:
         """Run the model's baseline program until the compiled one is there, which a thread sees to."""
         self._compiled = None
-        self._expect([TensorInfo(*i) for i in program.inputs])
+        self._expect([TensorInfo(*i) for i in program.inputs], program.output_names)
         this = weakref.ref(self)  # who drops the session does not wait for it
 
         def finish() -> _Compiled:
@@ -273,7 +274,7 @@ class Session:
         return values
 
     def _select(self, names: Sequence[str], outputs: list[Tensor]) -> list[Tensor]:
-        positions = {info.name: i for i, info in enumerate(self.outputs)}
+        positions = {name: i for i, name in enumerate(self.output_names)}
         unknown = [n for n in names if n not in positions]
         if unknown:
             raise InvalidArgument(
