@@ -40,7 +40,7 @@ print(json.dumps({"import": imported - start, "total": compiled - start + ran - 
 
 
 def fresh_process(path: str, feeds: str, cache: str) -> dict[str, float]:
-    """Seconds of ``import weft``, and from there to the first result and to one of the compiled model, in a new process."""
+    """Seconds of the import, from there to the first result, and to one of the compiled model, in a new process."""
     environment = {**os.environ, "WEFT_CACHE_DIR": cache}
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, path, feeds], env=environment, stdout=subprocess.PIPE, text=True, check=True
