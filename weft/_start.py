@@ -15,7 +15,7 @@ import sys
 import threading
 
 
-def _watch(parent: int) -> None:
+def watch(parent: int) -> None:
     """End this process when nobody can ask it any more, whatever it is at: there is nobody to answer either."""
     asking = select.poll()
     asking.register(0, 0)  # that the other end was closed is reported all the same
@@ -27,7 +27,7 @@ def _watch(parent: int) -> None:
 def _main() -> None:
     program, package, places, parent, watched = json.loads(sys.argv.pop(1))
     if watched:
-        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+        threading.Thread(target=watch, args=(parent,), daemon=True).start()
     sys.path += [p for p in places if p not in sys.path]  # behind those of the installation
     if program.endswith(".py"):
         runpy.run_path(program, run_name="__main__")

@@ -144,17 +144,27 @@ def _target(target: Any) -> Any:
 
 @lru_cache(maxsize=2)
 def _sources(parts: tuple[str, ...]) -> str:
-    """Hash sources of Weft: those of some packages and files, or all."""
-    root = Path(__file__).parent
+    """Hash sources of Weft: those of some packages and files, or all; a warm start spends its time in this."""
+    root = os.path.dirname(__file__)
     digest = hashlib.blake2b(digest_size=32)
-    for path in sorted(_python_files([root / p for p in parts] or [root])):
-        text = path.read_bytes()
-        digest.update(f"{path.relative_to(root)} {len(text)}\n".encode() + text)
+    for path in sorted(_python_files([f"{root}/{p}" for p in parts] or [root])):
+        with open(path, "rb", buffering=0) as file:
+            text = file.read()
+        digest.update(f"{path[len(root) :]} {len(text)}\n".encode() + text)
     return digest.hexdigest()
 
 
-def _python_files(places: Iterable[Path]) -> list[Path]:
-    return [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
+def _python_files(places: Iterable[Path | str]) -> list[str]:
+    found: list[str] = []
+    stack = [str(p) for p in places]
+    while stack:
+        place = stack.pop()
+        if place.endswith(".py"):
+            found.append(place)
+            continue
+        with os.scandir(place) as entries:
+            stack += [e.path for e in entries if e.name.endswith(".py") or e.is_dir()]
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -136,6 +136,8 @@ DEBUG = _switch("WEFT_DEBUG", False, "compile", "a schedule rule that fails ends
                 code=True)  # fmt: skip
 DUMP_DIR = _path("WEFT_DUMP_DIR", "a folder", "nothing is written", "compile",
                  "where each compilation writes the program after every pass and the code of every kernel")  # fmt: skip
+FIRST_ANSWER = _switch("WEFT_FIRST_ANSWER", True, "run", "a session whose model has to be compiled answers meanwhile, "
+                       "by slower operators")  # fmt: skip
 GUARD = _choice("WEFT_GUARD", ("0", "1", "start"), "import", "1: the page behind a tensor cannot be touched; "
                 "start: the page before it", code=True, native=True)  # fmt: skip
 JIT = _switch("WEFT_JIT", True, "run", "kernels of symbolic shapes are compiled again for shapes that stay hot")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -22,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from weft import environment
 from weft.compile_key import brings_models, compile_key, is_plain, is_watched
@@ -32,7 +33,10 @@ from weft.runtime.jit import Recompilable
 from weft.runtime.stored_model import read_model, write_model
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 
-__all__ = ["Request", "compile_apart", "find", "keep", "model_note", "request_of"]
+if TYPE_CHECKING:
+    from weft.baseline import BaselineProgram
+
+__all__ = ["Request", "baseline_program", "compile_apart", "find", "keep", "model_note", "request_of"]
 
 _CHUNK = 4 << 20
 _LARGE = 16 << 20
@@ -188,7 +192,30 @@ def keep(request: Request, executable: VMExecutable, files: Sequence[str], hot: 
             path.unlink()
 
 
+# ---- first answers ---------------------------------------------------------------------------------------------------
+
+
+def baseline_program(request: Request) -> BaselineProgram | None:
+    """Return what answers while a model is compiled in another process; None where nothing does.
+
+    It computes in float32, on this machine, what the file says. ``WEFT_FIRST_ANSWER=0`` switches it off.
+    """
+    changed = [k for k, v in request.options.items() if v is not None and (k, v) != ("precision", "float32")]
+    if not environment.FIRST_ANSWER.read() or not _compiles_apart() or changed not in ([], ["tuned"]):
+        return None
+    baseline = importlib.import_module("weft.baseline")  # a model in the cache needs none of it
+    try:
+        return baseline.BaselineProgram(request.path)
+    except baseline.NotInBaseline:
+        return None
+
+
 # ---- compiling in another process ------------------------------------------------------------------------------------
+
+
+def _compiles_apart() -> bool:
+    """Whether a process of its own compiles: not where the compiler is in this one already."""
+    return _COMPILER not in sys.modules and bool(sys.executable)
 
 
 def compile_apart(request: Request, progress: Progress | None = None) -> VMExecutable | None:
@@ -200,7 +227,7 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
         None where it is better done here: the compiler is in this process already, or the other process failed, and
         then this one says why.
     """
-    if _COMPILER in sys.modules or not sys.executable:
+    if not _compiles_apart():
         return None
     store = cache.default_cache()
     with tempfile.TemporaryDirectory(prefix="weft-model-") as folder, store.new_entry(request.key) as entry:
@@ -217,7 +244,9 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
         if not done:
             path.unlink(missing_ok=True)  # what is half there is not kept
             return None
-        return _read(path, request, None)
+        if threading.main_thread().is_alive():
+            return _read(path, request, None)
+    raise WeftError("the process ends; the model is in the cache")  # only a thread that nobody waits for hears of it
 
 
 class _HotKernels:

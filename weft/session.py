@@ -1,16 +1,19 @@
 """Session: a model file in, arrays in, tensors out; the short form for people who come from ONNX Runtime.
 
 It is thin: ``from_onnx``, ``compile``, ``VirtualMachine``, and before each call a check of the inputs against the
-names, dtypes and symbolic shapes that the model declares.
+names, dtypes and symbolic shapes that the model declares. While another process compiles a model that no cache has, a
+program of NumPy operators answers (``weft.baseline``).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,13 +21,27 @@ import weft  # the compiler is reached through it, so that running a library loa
 from weft import model_cache
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch, WeftError, own_errors
 from weft.ffi import NativeTensor, wrap
-from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype, open_regular
+from weft.later import Later
+from weft.runtime import (
+    Tensor,
+    VirtualMachine,
+    VMExecutable,
+    from_dlpack,
+    load_module,
+    numpy_dtype,
+    open_regular,
+    tensor,
+)
+
+if TYPE_CHECKING:
+    from weft.baseline import BaselineProgram
 
 __all__ = ["Session", "TensorInfo", "compiled"]
 
 _ARRAY = np.ndarray
 _HANDLE = NativeTensor
 _METADATA = "weft.metadata"
+_CPU = ("cpu", None)
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 _LIBRARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ", b"WEFT")
 
@@ -59,7 +76,8 @@ class Session:
     device : Device or str, optional
         Where to run.
     progress : callable, optional
-        ``progress(what, done, total)``, called while kernels are compiled.
+        ``progress(what, done, total)``, called while kernels are compiled, which may be while the session answers
+        already.
     tuned : Database or path, optional
         What ``weft tune`` found for the model, to compile it with.
     precision : str, optional
@@ -91,23 +109,90 @@ class Session:
             for name, value in given.items():
                 if value is not None:
                     raise InvalidArgument(f"{name} is for models; this one is compiled already", found=repr(value))
-            self.executable = model if isinstance(model, VMExecutable) else open_library(model)
+            made = model if isinstance(model, VMExecutable) else open_library(model)
         else:
-            self.executable = compiled(model, {
-                "target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset, "tuned": tuned,
-                "precision": precision or "float32",
-            }, progress)  # fmt: skip
-        self._vm = VirtualMachine(self.executable, device)
-        about = _metadata(self._vm, self.executable)
-        self.inputs, self.outputs = _describe(about, self.executable)
-        self.schedule: str | None = about.get("schedule")
-        """Which schedule rule took each kernel and which refused it, as text; None for libraries that do not tell."""
-        main = self._vm["main"]
+            options = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
+                       "tuned": tuned, "precision": precision or "float32"}  # fmt: skip
+            request = model_cache.request_of(model, options)
+            made = model_cache.find(request) if request is not None else None
+            program = None
+            if made is None and request is not None and device in _CPU:
+                program = model_cache.baseline_program(request)
+            if program is not None:
+                self._answer_first(program, partial(_compiled, model, options, request, progress))
+                return
+            made = made or _compiled(model, options, request, progress)
+        self._take(_Compiled(made, device))
+
+    def _take(self, compiled: _Compiled) -> None:
+        """Run the compiled model from now on, also where calls are under way."""
+        main = compiled.vm["main"]
+        self._compiled = compiled
+        self._expect(compiled.inputs, [o.name for o in compiled.outputs])
         self._call, self._plain = main, main.plain
-        self._checks = [_InputCheck(info) for info in self.inputs]
+
+    def _expect(self, inputs: list[TensorInfo], output_names: list[str]) -> None:
+        self.inputs, self.output_names = inputs, output_names
+        self._checks = [_InputCheck(info) for info in inputs]
         # What the last call was given: arrays that look the same need no more looking at.
         self._usual = [(c.name, c.numpy_type, c.known_shape) for c in self._checks]
-        self._names: Set[str] = {info.name for info in self.inputs}
+        self._names: Set[str] = {info.name for info in inputs}
+
+    def _answer_first(self, program: BaselineProgram, compile: Callable[[], VMExecutable]) -> None:
+        """Run the model's baseline program until the compiled one is there, which a thread sees to."""
+        self._compiled = None
+        self._expect([TensorInfo(*i) for i in program.inputs], program.output_names)
+        this = weakref.ref(self)  # who drops the session does not wait for it
+
+        def finish() -> _Compiled:
+            compiled = _Compiled(compile(), "cpu")
+            if (session := this()) is not None:
+                session._take(compiled)
+            return compiled
+
+        later = self._later = Later(finish)
+
+        def answer(*values: Any) -> Any:
+            if not later.is_done:
+                results = program.try_run([v if type(v) is _ARRAY else v.numpy() for v in values])
+                if results is not None:
+                    return list(map(tensor, results))
+            return later.result().vm["main"](*values)
+
+        self._call = self._plain = answer
+
+    def wait(self) -> None:
+        """Wait until the model is compiled; until then its first answers come from slower operators.
+
+        Raises
+        ------
+        WeftError
+            When the model cannot be compiled.
+        """
+        self._ready()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether calls run the compiled model by now."""
+        return self._compiled is not None
+
+    def _ready(self) -> _Compiled:
+        return self._compiled if self._compiled is not None else self._later.result()
+
+    @property
+    def executable(self) -> VMExecutable:
+        """The compiled model; it is waited for."""
+        return self._ready().executable
+
+    @property
+    def outputs(self) -> list[TensorInfo]:
+        """What the model declares of its outputs; the compiled model is waited for."""
+        return self._ready().outputs
+
+    @property
+    def schedule(self) -> str | None:
+        """Which schedule rule took each kernel and which refused it, as text; None for libraries that do not tell."""
+        return self._ready().schedule
 
     def run(self, *arguments: Any) -> list[Tensor]:
         """Run the model: ``run(feeds)``, or ``run(output_names, feeds)``.
@@ -167,6 +252,8 @@ class Session:
             raise
         if type(result) is _HANDLE:
             outputs = [Tensor(result)]
+        elif type(result) is list:  # of the baseline program
+            outputs = result
         else:
             result = wrap(result)
             outputs = list(result) if type(result) is tuple else [result]
@@ -187,7 +274,7 @@ class Session:
         return values
 
     def _select(self, names: Sequence[str], outputs: list[Tensor]) -> list[Tensor]:
-        positions = {info.name: i for i, info in enumerate(self.outputs)}
+        positions = {name: i for i, name in enumerate(self.output_names)}
         unknown = [n for n in names if n not in positions]
         if unknown:
             raise InvalidArgument(
@@ -208,6 +295,16 @@ class Session:
             return ", ".join(f"{i.name}: {i.dtype} {list(i.shape) if i.shape is not None else ''}" for i in infos)
 
         return f"Session({text(self.inputs)}) -> ({text(self.outputs)})"
+
+
+class _Compiled:
+    """An executable on its machine, and what it tells of itself."""
+
+    def __init__(self, executable: VMExecutable, device: Any) -> None:
+        self.executable, self.vm = executable, VirtualMachine(executable, device)
+        about = _metadata(self.vm, executable)
+        self.inputs, self.outputs = _describe(about, executable)
+        self.schedule: str | None = about.get("schedule")
 
 
 class _InputCheck:
@@ -305,10 +402,20 @@ def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, in
         ``progress(what, done, total)``, called while kernels are compiled.
     """
     request = model_cache.request_of(model, options)
-    if request is not None:
-        found = model_cache.find(request) or model_cache.compile_apart(request, progress)
-        if found is not None:
-            return found
+    found = model_cache.find(request) if request is not None else None
+    return found or _compiled(model, options, request, progress)
+
+
+def _compiled(
+    model: Any,
+    options: Mapping[str, Any],
+    request: model_cache.Request | None,
+    progress: Callable[[str, int, int], None] | None,
+) -> VMExecutable:
+    """Compile a model that the cache does not have, if it is for it, as `request`."""
+    found = model_cache.compile_apart(request, progress) if request is not None else None
+    if found is not None:
+        return found
     onnx = weft.frontend.onnx
     with weft.ir.compilation(Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"):
         mod = onnx.from_onnx(model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,26 @@ def test_a_process_without_work_ends_by_itself_but_not_at_work(process):
     while process.is_alive and time.monotonic() < end:
         time.sleep(0.05)
     assert not process.is_alive
+
+
+def test_a_copy_answers_as_the_process_does_and_ends_with_it(process):
+    """It has a service of its own, its end is told, and it does not outlive the process that it is a copy of."""
+    process.ask({"do": "count", "by": 100}, SECONDS)
+    said = process.ask({"do": "copy"}, SECONDS)
+    assert (said["forked"], said["counts"]) == (True, [2, 4])
+    assert said["ended"].endswith("exit code 3")
+    process.stop()
+    end = time.monotonic() + SECONDS
+    while runs(said["left"]) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not runs(said["left"])
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_nothing_of_the_compiler_is_loaded_by_the_process_that_asks():

@@ -3,6 +3,8 @@
 import os
 import time
 
+from weft.runtime.worker import Process, WorkerCrashed
+
 
 class Service:
     patience = 0.5
@@ -30,3 +32,19 @@ class Service:
     def sleep(self, seconds):
         time.sleep(seconds)
         return {}
+
+    def copy(self):
+        """What a copy of this process answers, how it ends, and what comes after that."""
+        made = Process("tests.runtime.worker_service")
+        made.start_copy()
+        first, own = made.process.pid, made.ask({"do": "pid"}, 60)["pid"]
+        counts = [made.ask({"do": "count", "by": 2}, 60)["calls"] for _ in range(2)]
+        try:
+            made.ask({"do": "end", "code": 3}, 60)
+        except WorkerCrashed as e:
+            ended = str(e)
+        made.start_copy()
+        return {"forked": first == own != os.getpid(), "counts": counts, "ended": ended, "left": made.process.pid}
+
+    def pid(self):
+        return {"pid": os.getpid()}

@@ -13,19 +13,7 @@ from typing import Any
 import cyclopts
 
 import weft
-from weft.cli.cache import cache
-from weft.cli.check import check
-from weft.cli.compile import compile_model
-from weft.cli.doctor import doctor
-from weft.cli.inspect import inspect_model
-from weft.cli.profile import profile
-from weft.cli.run import run
-from weft.cli.tune import tune
 from weft.error import InternalError, WeftError
-from weft.exec.query_rpc_tracker import query_tracker
-from weft.exec.rpc_proxy import rpc_proxy
-from weft.exec.rpc_server import rpc_server
-from weft.exec.rpc_tracker import rpc_tracker
 
 __all__ = ["app", "main"]
 
@@ -35,18 +23,19 @@ app = cyclopts.App(
     version=weft.__version__,
     result_action="return_value",
 )
-app.command(compile_model, name="compile")
-app.command(run, name="run")
-app.command(inspect_model, name="inspect")
-app.command(profile, name="profile")
-app.command(check, name="check")
-app.command(tune, name="tune")
-app.command(doctor, name="doctor")
-app.command(cache, name="cache")
-app.command(rpc_server, name=["rpc-server", "serve-rpc"])
-app.command(rpc_tracker, name="rpc-tracker")
-app.command(rpc_proxy, name="rpc-proxy")
-app.command(query_tracker, name="query-tracker")
+# By their places, so that a command loads what it needs itself, and no other's.
+app.command("weft.cli.compile:compile_model", name="compile")
+app.command("weft.cli.run:run", name="run")
+app.command("weft.cli.inspect:inspect_model", name="inspect")
+app.command("weft.cli.profile:profile", name="profile")
+app.command("weft.cli.check:check", name="check")
+app.command("weft.cli.tune:tune", name="tune")
+app.command("weft.cli.doctor:doctor", name="doctor")
+app.command("weft.cli.cache:cache", name="cache")
+app.command("weft.exec.rpc_server:rpc_server", name=["rpc-server", "serve-rpc"])
+app.command("weft.exec.rpc_tracker:rpc_tracker", name="rpc-tracker")
+app.command("weft.exec.rpc_proxy:rpc_proxy", name="rpc-proxy")
+app.command("weft.exec.query_rpc_tracker:query_tracker", name="query-tracker")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

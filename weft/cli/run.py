@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
 
-import weft
 from weft.cli.arguments import parse_shapes, read_inputs
 from weft.cli.screen import compiling, print_table
 from weft.error import InvalidArgument
@@ -61,14 +61,20 @@ def run(
     if output is not None and output.suffix not in (".npz", ".npy"):
         raise InvalidArgument("--output writes NumPy files", expected=".npz or .npy", found=str(output))
     feeds, shapes = read_inputs(input), parse_shapes(shape)
-    session = _open(model, target, tuned, precision)
+    with _opened(model, target, tuned, precision) as session:
+        if repeat > 1:
+            session.wait()
+        _run(session, feeds, shapes, output, repeat)
+
+
+def _run(session: Session, feeds: dict[str, Any], shapes: Any, output: Path | None, repeat: int) -> None:
     missing = [info for info in session.inputs if info.name not in feeds]
     if missing:
         feeds |= random_inputs(missing, shapes, feeds)
         made = ", ".join(f"{i.name} {i.dtype} {list(feeds[i.name].shape)}" for i in missing)
         print(f"random inputs: {made}")
     results = session.run(feeds)
-    names = [info.name for info in session.outputs] or [f"output_{i}" for i in range(len(results))]
+    names = session.output_names or [f"output_{i}" for i in range(len(results))]
     rows = [
         (n, r.dtype, "x".join(map(str, r.shape)) or "scalar", _summary(r.numpy()))
         for n, r in zip(names, results, strict=True)
@@ -127,12 +133,17 @@ def random_inputs(
     return {name: value for name, value in values.items() if name not in (given or {})}
 
 
-def _open(model: Path, target: str | None, tuned: Path | None, precision: str) -> Session:
+@contextmanager
+def _opened(model: Path, target: str | None, tuned: Path | None, precision: str) -> Generator[Session]:
+    """A session of a library, or of an ONNX model, which may still be compiled while it answers."""
+    chosen: dict[str, Any] = {"tuned": tuned, "precision": None if precision == "float32" else precision}
     if model.suffix != ".onnx":
-        return Session(model, target, tuned=tuned, precision=None if precision == "float32" else precision)
-    mod = weft.frontend.onnx.from_onnx(model)
+        yield Session(model, target, **chosen)
+        return
     with compiling(model.name) as progress:
-        return Session(weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision))
+        session = Session(model, target, **chosen, progress=progress)
+        yield session
+        session.wait()
 
 
 def _summary(values: np.ndarray[Any, Any]) -> str:

@@ -118,13 +118,18 @@ class PrimExpr(Node, abstract=True):
 IS_EXPR = SubclassTable(PrimExpr)
 
 
+_MAKE: Any = type(Node).__call__
+
+
 @dataclass_transform(frozen_default=True, eq_default=False)
 class _VarMeta(NodeMeta):
     """Lets ``Var(name, ty="int64")`` say the data type by TVM's newer name."""
 
     def __call__(cls, name: str = "", dtype: Any = "int32", *, ty: Any = None, span: Any = None) -> Any:
         """Make a variable of a name and a data type."""
-        return super().__call__(name, dtype if ty is None else getattr(ty, "dtype", ty), span=span)
+        if ty is None and span is None:  # keywords cost more than the rest
+            return _MAKE(cls, name, dtype)
+        return _MAKE(cls, name, dtype if ty is None else getattr(ty, "dtype", ty), span=span)
 
 
 class Var(PrimExpr, metaclass=_VarMeta):  # type: ignore[misc]

@@ -8,6 +8,7 @@ known by ``id``, since any node may come: ``==`` of some dialects' types compare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -37,6 +38,25 @@ _PLAIN = frozenset(("str", "int", "float", "bool", "str | None", "Span | None", 
 CHILD_FIELDS = _ChildFields()
 
 
+class _Getters(dict[type, "Callable[[Any], tuple[Any, ...]] | None"]):
+    """What gets the values of :data:`CHILD_FIELDS` of a node at once, in steps of `order`; None where it has none."""
+
+    def __init__(self, order: int) -> None:
+        super().__init__()
+        self.order = order
+
+    def __missing__(self, cls: type) -> Callable[[Any], tuple[Any, ...]] | None:
+        fields = (CHILD_FIELDS[cls] or ())[:: self.order]
+        found: Any = attrgetter(*fields) if fields else None
+        if len(fields) == 1:
+            found = lambda node, get=found: (get(node),)  # noqa: E731
+        self[cls] = found
+        return found
+
+
+_BELOW, _BELOW_BACKWARDS = _Getters(1), _Getters(-1)
+
+
 def children(node: Any) -> Iterator[Node]:
     """Yield the nodes that are fields of `node`, or stand in tuples that are."""
     fields = CHILD_FIELDS[type(node)]
@@ -51,22 +71,24 @@ def children(node: Any) -> Iterator[Node]:
 
 def walk(node: Any) -> Iterator[Node]:
     """Yield `node` and everything below it, parents first; a shared subtree is yielded once."""
-    known = CHILD_FIELDS
+    known, getters = CHILD_FIELDS, _BELOW_BACKWARDS
     seen: set[int] = set()
     stack: list[Any] = [node]
     while stack:
         value = stack.pop()
-        fields = known[type(value)]
-        if fields is None:
-            if type(value) is tuple:
-                stack.extend(value[::-1])
+        kind = type(value)
+        if known[kind] is None:
+            if kind is tuple:
+                stack += value[::-1]
             continue
-        if id(value) in seen:
+        key = id(value)
+        if key in seen:
             continue
-        seen.add(id(value))
+        seen.add(key)
         yield value
-        for f in fields[::-1]:
-            stack.append(getattr(value, f))
+        get = getters[kind]
+        if get is not None:
+            stack += get(value)
 
 
 def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
@@ -101,10 +123,12 @@ def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
 
 def rebuild(node: N, f: Callable[[Any], Any]) -> N:
     """Return `node` with ``f`` applied to each child node; `node` itself if no child changed."""
-    known = CHILD_FIELDS
+    known, kind = CHILD_FIELDS, type(node)
+    get = _BELOW[kind]
+    if get is None:
+        return node
     changed: dict[str, Any] | None = None
-    for name in known[type(node)] or ():
-        old = getattr(node, name)
+    for name, old in zip(known[kind] or (), get(node), strict=True):
         if known[type(old)] is not None:
             new = f(old)
         elif type(old) is tuple and old:
@@ -138,8 +162,6 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
     memo: dict[int, tuple[Any, Any]] = {}
 
     def go(value: Any) -> Any:
-        if CHILD_FIELDS[type(value)] is None:
-            return _map_value(value, go)
         hit = memo.get(id(value))
         if hit is not None:
             return hit[1]
@@ -151,7 +173,7 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
         memo[id(value)] = (value, new)
         return new
 
-    result = go(node)
+    result = _map_value(node, go)
     memo.clear()  # `go` refers to itself and would keep what is there until the next garbage collection
     return result
 
@@ -166,5 +188,15 @@ def substitute(node: N, mapping: Mapping[Any, Any]) -> N:
     """
     if not mapping:
         return node
-    by_id = {id(k): v for k, v in mapping.items()}
-    return rewrite(node, lambda n: n, pre=lambda n: by_id.get(id(n)))
+    done = {id(k): v for k, v in mapping.items()}
+
+    def go(value: Any) -> Any:
+        key = id(value)
+        new = done.get(key)
+        if new is None:
+            new = done[key] = rebuild(value, go)
+        return new
+
+    result = _map_value(node, go)
+    done.clear()  # as in `rewrite`
+    return result

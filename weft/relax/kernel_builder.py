@@ -139,13 +139,13 @@ def compile_kernel_jobs(
 def processes_ahead(mod: IRModule, target: Target) -> Generator[None]:
     """Start the processes beside this one while `mod` is on its way to kernels, of which it may have one a binding.
 
-    Those that are not needed end with the block.
+    Where this is a process of Weft's own they are copies of it. Those that are not needed end with the block.
     """
     bindings = sum(len(b.bindings) for _, f in mod.items() for b in getattr(getattr(f, "body", None), "blocks", ()))
     for _ in range(_processes(bindings // _BINDINGS_A_KERNEL, len(os.sched_getaffinity(0)), target)):
         process = _new_process()
         with suppress(OSError):  # whoever needs it meets the error again
-            process.start()
+            process.start_copy()
             _ahead.append(process)
     try:
         yield

@@ -28,6 +28,7 @@ from contextlib import suppress
 from queue import Queue
 from typing import IO, Any
 
+from weft._start import watch
 from weft.environment import JIT
 from weft.error import WeftError
 from weft.runtime.process import command
@@ -67,10 +68,22 @@ class Process:
     def __init__(self, program: str, environment: Mapping[str, str] | None = None, *, idle: bool = False) -> None:
         self.environment = {**os.environ, JIT.name: "0", **(environment or {})}
         self.program, self.idle = program, idle
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | _Copy | None = None
         self._end: Any = None
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start_copy(self) -> None:
+        """Start the process as a copy of this one, which has loaded what it needs, where this is such a process itself.
+
+        To be called while no other thread of this process works: what it holds would never be given back in the copy.
+        Another process is started as ever.
+        """
+        if _PIPES and hasattr(os, "fork"):
+            self.process = _copy(self.program)
+            self._end = weakref.finalize(self, _end, self.process)
+        else:
+            self.start()
+
+    def start(self) -> subprocess.Popen[bytes] | _Copy:
         """Start the process where there is none."""
         if self.process is None:
             file = self.program.endswith(".py")
@@ -165,7 +178,57 @@ class Process:
             _kill(process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+class _Copy:
+    """A process that was forked, as `subprocess.Popen` shows one."""
+
+    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self.pid, self.stdin, self.stdout = pid, stdin, stdout
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative where a signal ended it; None while it runs."""
+        return self._waited(os.WNOHANG)
+
+    def wait(self) -> int:
+        """Wait for the exit code."""
+        code = self._waited(0)
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        """End it."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _waited(self, options: int) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, options)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+def _copy(program: str) -> _Copy:
+    """Fork a process that serves requests by the service of `program`."""
+    asked, ask = os.pipe()
+    reply, replies = os.pipe()
+    parent, pid = os.getpid(), os.fork()
+    if pid:
+        os.close(asked)
+        os.close(replies)
+        return _Copy(pid, os.fdopen(ask, "wb"), os.fdopen(reply, "rb"))
+    try:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for pipe in (*_PIPES, ask, reply):  # their numbers stay taken: objects of this process know them
+            os.dup2(nowhere, pipe)
+        os.dup2(asked, 0)
+        os.dup2(replies, 1)
+        threading.Thread(target=watch, args=(parent,), daemon=True).start()
+        _serve(program)
+    finally:
+        os._exit(0)  # nothing of the parent's is to be cleaned up here
+
+
+def _end(process: subprocess.Popen[bytes] | _Copy) -> None:
     _kill(process)
     process.wait()
     for pipe in (process.stdin, process.stdout):
@@ -174,12 +237,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes] | _Copy) -> None:
     _schedule(process, os.SCHED_OTHER)  # to end at once also where others want all cores
     process.kill()
 
 
-def _schedule(process: subprocess.Popen[bytes], policy: int) -> None:
+def _schedule(process: subprocess.Popen[bytes] | _Copy, policy: int) -> None:
     with suppress(OSError):  # it is gone, or the system forbids it
         os.sched_setscheduler(process.pid, policy, os.sched_param(0))
 
@@ -230,10 +293,20 @@ def _has_request(pipe: int, requests: Queue[Any], patience: float | None) -> boo
     return True
 
 
+_PIPES: list[int] = []
+"""Of requests and replies, in a process that serves."""
+
+
 def main() -> None:
     """Serve requests, by the service of the module that the first argument names, until there are no more."""
-    kind = importlib.import_module(sys.argv[1]).Service
+    _serve(sys.argv[1])
+
+
+def _serve(program: str) -> None:
+    """Serve requests that come by the standard input; replies go to what is the standard output at the start."""
+    kind = importlib.import_module(program).Service
     asked, replies = os.dup(0), os.fdopen(os.dup(1), "wb")
+    _PIPES[:] = [asked, replies.fileno()]
     os.dup2(2, 1)  # what is printed is no reply
     takes_progress = bool(inspect.signature(kind).parameters)
     service = kind(lambda *now: _send(replies, {"progress": now})) if takes_progress else kind()

@@ -1,0 +1,190 @@
+"""Baseline operators against the cases of ONNX's backend suite, and against NumPy in double precision.
+
+What the suite has and a baseline program does not compute it must refuse; nothing may come out wrong.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from tests import onnx_models
+from weft.baseline import BaselineProgram, NotInBaseline
+from weft.baseline.operators import OPERATORS, erf
+
+# No case of theirs in the suite has one type, one output and shapes; they are tested below.
+_BELOW = {"Cast", "Einsum", "LayerNormalization"}
+
+
+def program(model, tmp_path) -> BaselineProgram:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+    return BaselineProgram(path)
+
+
+def one(tmp_path, op: str, *inputs: np.ndarray, outputs: int = 1, opset: int = 17, **attributes):
+    """What a program of one operator computes; None where it refuses."""
+    names = [f"i{n}" for n in range(len(inputs))]
+    node = helper.make_node(op, names, [f"o{n}" for n in range(outputs)], **attributes)
+    spec = {n: (str(x.dtype), x.shape) for n, x in zip(names, inputs, strict=True)}
+    made = program(onnx_models.model([node], spec, {"o0": ("float32", ())}, opset=opset), tmp_path)
+    found = made.try_run(inputs)
+    return None if found is None else found[0]
+
+
+def test_no_case_of_the_suite_comes_out_wrong(tmp_path):
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = [c for c in collect_testcases(None) if c.model is not None]
+    computed: Counter[str] = Counter()
+    for case in cases:
+        for imported in case.model.opset_import:  # newer ones only add types
+            imported.version = 23 if imported.version > 23 else max(13, imported.version)
+        try:
+            made = program(case.model, tmp_path)
+        except NotInBaseline:
+            continue
+        for inputs, outputs in case.data_sets:
+            found = made.try_run([np.asarray(x) for x in inputs])
+            if found is None:
+                continue
+            for got, expected in zip(found, map(np.asarray, outputs), strict=True):
+                assert (got.dtype, got.shape) == (expected.dtype, expected.shape), case.name
+                np.testing.assert_allclose(got, expected, rtol=case.rtol, atol=1e-6, err_msg=case.name)
+            computed.update(n.op_type for n in case.model.graph.node)
+    assert not set(OPERATORS) - set(computed) - _BELOW
+    assert computed.total() > 500
+
+
+def test_layer_normalization(tmp_path):
+    rng = np.random.default_rng(1)
+    x, scale, bias = (rng.standard_normal(s).astype("float32") for s in ((3, 5, 7), (7,), (7,)))
+    wide = x.astype("float64")
+    centred = wide - wide.mean(-1, keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * scale + bias
+    np.testing.assert_allclose(one(tmp_path, "LayerNormalization", x, scale, bias), expected, rtol=1e-4, atol=1e-5)
+    assert one(tmp_path, "LayerNormalization", x, scale, bias, outputs=2) is None
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "bij, bkj -> bik", "ii->i", "ij->"])
+def test_einsum(tmp_path, equation):
+    rng = np.random.default_rng(2)
+    values = [rng.standard_normal((4,) * len(t.strip())).astype("float32") for t in equation.split("->")[0].split(",")]
+    expected = np.einsum(equation.replace(" ", ""), *(v.astype("float64") for v in values))
+    np.testing.assert_allclose(one(tmp_path, "Einsum", *values, equation=equation), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_casts_that_lose_nothing_of_their_kind(tmp_path):
+    x = np.array([-2.7, 0.0, 3.9], "float32")
+    assert one(tmp_path, "Cast", x, to=onnx_models.ELEMENT["int64"]).tolist() == [-2, 0, 3]
+    assert one(tmp_path, "Cast", x, to=onnx_models.ELEMENT["bool"]).tolist() == [True, False, True]
+    assert one(tmp_path, "Cast", np.array([np.nan, 1e30], "float32"), to=onnx_models.ELEMENT["int32"]) is None
+
+
+def test_erf_is_that_of_double_precision():
+    from math import erf as precise
+
+    x = np.concatenate([np.linspace(-6, 6, 4001), [0.0, -0.0, np.inf, -np.inf]]).astype("float32")
+    with np.errstate(all="ignore"):
+        found, nan = erf(x), erf(np.array([np.nan], "float32"))
+    np.testing.assert_allclose(found, [precise(v) for v in x.astype(float)], rtol=5e-7, atol=1e-12)
+    assert np.isnan(nan[0])
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (2, 5)])
+@pytest.mark.parametrize(
+    ("group", "strides", "dilations"), [(1, (1, 1), (1, 1)), (2, (2, 1), (1, 2)), (4, (2, 2), (1, 1))]
+)
+def test_convolutions(tmp_path, kernel, group, strides, dilations):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((2, 4, 11, 13)).astype("float32")
+    w = rng.standard_normal((8, 4 // group, *kernel)).astype("float32")
+    pads = (1, 0, 2, 1)
+    found = one(tmp_path, "Conv", x, w, group=group, strides=strides, dilations=dilations, pads=pads)
+    padded = np.pad(x.astype("float64"), [(0, 0), (0, 0), (1, 2), (0, 1)])
+    rows, columns = found.shape[2:]
+    for o, i, j in np.ndindex(8, rows, columns):
+        first = o // (8 // group) * (4 // group)
+        window = padded[:, first : first + 4 // group, i * strides[0] :: dilations[0], j * strides[1] :: dilations[1]]
+        expected = (window[:, :, : kernel[0], : kernel[1]] * w[o]).sum((1, 2, 3))
+        np.testing.assert_allclose(found[:, o, i, j], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes"),
+    [
+        ("Gather", [np.ones((3, 2), "float32"), np.array([5])], {}),
+        ("Reshape", [np.ones((3, 2), "float32"), np.array([4, 4])], {}),
+        ("Add", [np.ones(3, "float32"), np.ones(4, "float32")], {}),
+        ("Add", [np.ones(3, "float32"), np.ones(3, "int64")], {}),
+        ("Div", [np.array([7]), np.array([0])], {}),
+        ("Div", [np.array([-7]), np.array([2])], {}),
+        ("MatMul", [np.ones((2, 3), "float32"), np.ones((2, 3), "float32")], {}),
+        ("ReduceMax", [np.ones((0, 3), "float32")], {}),
+        ("Conv", [np.ones((1, 3, 2, 2), "float32"), np.ones((1, 3, 3, 3), "float32")], {}),
+        ("Slice", [np.ones(3, "float32"), *map(np.array, ([-9], [-10], [0], [-1]))], {}),
+    ],
+)
+def test_what_is_not_plain_is_left_to_the_compiled_program(tmp_path, op, inputs, attributes):
+    assert one(tmp_path, op, *inputs, **attributes) is None
+
+
+def linear(**changes):
+    proto = onnx_models.linear()[0]
+    for what, value in changes.items():
+        match what:
+            case "opset":
+                proto.opset_import[0].version = value
+            case "domain":
+                proto.graph.node[0].domain = value
+            case "order":
+                nodes = list(proto.graph.node)[::-1]
+                del proto.graph.node[:]
+                proto.graph.node.extend(nodes)
+            case "attribute":
+                proto.graph.node[0].attribute.append(helper.make_attribute(value, 1))
+            case "weight":
+                proto.graph.initializer.append(numpy_helper.from_array(value, "other"))
+            case "output":
+                proto.graph.output[0].name = value
+            case "cut":
+                return proto.SerializeToString()[:value]
+    return proto
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"opset": 12}, {"opset": 99}, {"domain": "com.microsoft"}, {"order": 1}, {"attribute": "unknown"},
+        {"weight": np.ones(2, "float16")}, {"output": "nowhere"}, {"cut": -3}, {"cut": 40}, {"cut": 0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_model_with_anything_unknown_is_refused(tmp_path, changes):
+    with pytest.raises(NotInBaseline):
+        program(linear(**changes), tmp_path)
+
+
+def test_weights_beside_the_model(tmp_path):
+    import onnx
+
+    proto, w, b = onnx_models.linear()
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, str(path), save_as_external_data=True, location="weights.bin", size_threshold=0)
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype("float32")
+    (found,) = BaselineProgram(path).run([x])
+    np.testing.assert_allclose(found, np.maximum(x @ w + b, 0), rtol=1e-5, atol=1e-6)
+    (tmp_path / "weights.bin").write_bytes(b"short")
+    with pytest.raises(NotInBaseline):
+        BaselineProgram(path)
+    proto = onnx.load(str(path), load_external_data=False)
+    proto.graph.initializer[0].external_data[0].value = "../weights.bin"
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(NotInBaseline):
+        BaselineProgram(path)

@@ -1,0 +1,155 @@
+"""The part of an ONNX file that a baseline program is made of, read without the ``onnx`` package.
+
+A message becomes a dict of its fields that :data:`_MODEL` names; weights are views of the content. What a file has
+besides, such as functions of its own, is refused, not overlooked.
+Source: the encoding of Protocol Buffers, and the field numbers of ``onnx.proto``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.baseline.refusal import NotInBaseline
+from weft.runtime import read_regular
+
+__all__ = ["ELEMENT_TYPES", "read_onnx", "tensor_values"]
+
+ELEMENT_TYPES = {1: np.dtype("float32"), 6: np.dtype("int32"), 7: np.dtype("int64"), 9: np.dtype("bool")}
+"""The element types that baseline operators compute with, by ONNX's numbers."""
+
+_TENSOR = {1: "dims*i", 2: "data_type:i", 4: "float_data*f", 5: "int32_data*i", 7: "int64_data*i", 8: "name:s",
+           9: "raw_data:b", 13: ("external_data*", {1: "key:s", 2: "value:s"}), 14: "data_location:i"}  # fmt: skip
+_ATTRIBUTE = {1: "name:s", 2: "f:f", 3: "i:i", 4: "s:s", 5: ("t:", _TENSOR), 6: "!graph", 7: "floats*f", 8: "ints*i",
+              9: "!strings", 10: "!tensors", 11: "!graphs", 20: "type:i", 21: "!reference", 22: "!sparse tensor",
+              23: "!sparse tensors"}  # fmt: skip
+_NODE = {1: "input*s", 2: "output*s", 4: "op_type:s", 5: ("attribute*", _ATTRIBUTE), 7: "domain:s", 8: "!overload"}
+_DIM = {1: "dim_value:i", 2: "dim_param:s"}
+_TYPE = {1: ("tensor:", {1: "elem_type:i", 2: ("shape:", {1: ("dim*", _DIM)})})}
+_VALUE = {1: "name:s", 2: ("type:", _TYPE)}
+_GRAPH = {1: ("node*", _NODE), 5: ("initializer*", _TENSOR), 11: ("input*", _VALUE), 12: ("output*", _VALUE),
+          15: "!sparse weights"}  # fmt: skip
+_MODEL = {7: ("graph:", _GRAPH), 8: ("opset_import*", {1: "domain:s", 2: "version:i"}), 25: "!functions"}
+
+
+def read_onnx(path: Path) -> tuple[dict[str, Any], Any]:
+    """Return a model as nested dicts, and the file's content, in which ``raw_data`` gives places.
+
+    Raises
+    ------
+    NotInBaseline
+        When it is no well-formed model, or has what baseline programs do not.
+    """
+    try:
+        data: Any = read_regular(path)
+        return _message(data, 0, len(data), _MODEL), data
+    except (OSError, IndexError, ValueError, struct.error) as e:
+        raise NotInBaseline(f"the file cannot be read: {e}") from e
+
+
+def tensor_values(tensor: Mapping[str, Any], data: Any, folder: Path) -> np.ndarray:
+    """Return a tensor's values; views where they are bytes in the model's file or in one beside it."""
+    dtype, dims = ELEMENT_TYPES.get(tensor.get("data_type", 0)), tuple(tensor["dims"])
+    if dtype is None or any(d < 0 for d in dims):
+        raise NotInBaseline(f"a tensor of element type {tensor.get('data_type')}")
+    if tensor.get("data_location"):
+        return _beside(tensor, dtype, folder).reshape(dims)
+    if "raw_data" in tensor:
+        first, last = tensor["raw_data"]
+        return _aligned(memoryview(data)[first:last], dtype).reshape(dims)
+    field = {"float32": "float_data", "int64": "int64_data"}.get(dtype.name, "int32_data")
+    return np.array(tensor[field], dtype).reshape(dims)
+
+
+def _beside(tensor: Mapping[str, Any], dtype: np.dtype[Any], folder: Path) -> np.ndarray:
+    """Read values in a file of the model's folder; one in another folder is for the importer to judge."""
+    info = {e.get("key"): e.get("value", "") for e in tensor["external_data"]}
+    location, offset = str(info.get("location", "")), int(info.get("offset", 0))
+    path = folder / location
+    if location in ("", ".", "..") or Path(location).name != location or path.is_symlink():
+        raise NotInBaseline("weights in another folder")
+    length = int(np.prod(tensor["dims"], dtype=np.int64)) * dtype.itemsize
+    content: Any = read_regular(path)
+    if offset < 0 or int(info.get("length", length)) != length or offset + length > len(content):
+        raise NotInBaseline("weights that are not all in their file")
+    return _aligned(memoryview(content)[offset : offset + length], dtype)
+
+
+def _aligned(data: memoryview, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return bytes as elements, copied where they lie across the bounds of elements: products of these are slow."""
+    values = np.frombuffer(data, dtype)
+    return values if values.flags.aligned else values.copy()
+
+
+def _message(data: Any, at: int, end: int, fields: Mapping[int, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for field in fields.values():
+        text = field if isinstance(field, str) else field[0]
+        if "*" in text:
+            out[text.partition("*")[0]] = []
+    while at < end:
+        key, at = _varint(data, at)
+        wire, field = key & 7, fields.get(key >> 3)
+        value: Any
+        if wire == 0:
+            value, at = _varint(data, at)
+            value = value - (1 << 64) if value >> 63 else value
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+            value, at = (struct.unpack_from("<f", data, at)[0] if size == 4 else None), at + size
+        elif wire == 2:
+            size, at = _varint(data, at)
+            value, at = (at, at + size), at + size
+        else:
+            raise ValueError(f"wire type {wire}")
+        if at > end:
+            raise ValueError("a field goes past the end of its message")
+        if field is not None:
+            _enter(out, field, wire, value, data)
+    return out
+
+
+def _enter(out: dict[str, Any], field: Any, wire: int, value: Any, data: Any) -> None:
+    """Put the value of a field where it belongs: ``name:kind``, ``name*kind`` where it repeats, ``!what`` refuses."""
+    text, inner = (field, None) if isinstance(field, str) else field
+    if text[0] == "!":
+        raise NotInBaseline(text[1:])
+    repeated = "*" in text
+    name, _, kind = text.partition("*" if repeated else ":")
+    if inner is not None:
+        value = _message(data, value[0], value[1], inner)
+    elif kind == "s":
+        value = data[value[0] : value[1]].decode()
+    elif wire == 2 and kind != "b":
+        out[name] += _packed(data, value[0], value[1], kind)
+        return
+    if repeated:
+        out[name].append(value)
+    else:
+        out[name] = value
+
+
+def _packed(data: Any, at: int, end: int, kind: str) -> list[Any]:
+    if kind == "f":
+        return list(struct.unpack(f"<{(end - at) // 4}f", data[at:end]))
+    values: list[int] = []
+    while at < end:
+        value, at = _varint(data, at)
+        values.append(value - (1 << 64) if value >> 63 else value)
+    return values
+
+
+def _varint(data: Any, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+        if shift > 63:
+            raise ValueError("a varint of more than 10 bytes")

@@ -1,0 +1,159 @@
+"""A model as a list of steps, each a NumPy operator, that is run as it was read."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.baseline import reductions, windows  # noqa: F401 - they register operators
+from weft.baseline.onnx_file import ELEMENT_TYPES, read_onnx, tensor_values
+from weft.baseline.operators import OPERATORS
+from weft.baseline.refusal import NotInBaseline
+from weft.baseline.threads import few_threads
+
+__all__ = ["BaselineInput", "BaselineProgram"]
+
+_OPSETS = range(13, 24)
+"""In which operators mean what they mean here."""
+_ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
+
+
+class BaselineInput(NamedTuple):
+    """An input: a number or a name for each dimension."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+class _Step(NamedTuple):
+    compute: Callable[..., Any]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    last: tuple[str, ...]
+    """Values that nobody reads behind it."""
+
+
+class BaselineProgram:
+    """The program of an ONNX file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Raises
+    ------
+    NotInBaseline
+        When anything in it is not known here.
+    """
+
+    def __init__(self, path: Path) -> None:
+        model, data = read_onnx(path)
+        graph = model.get("graph", {"node": (), "input": (), "output": (), "initializer": ()})
+        opsets = {o.get("domain", ""): o.get("version", 0) for o in model["opset_import"]}
+        if opsets.get("") not in _OPSETS:
+            raise NotInBaseline(f"opset {opsets.get('')}")
+
+        def read(tensor: Mapping[str, Any]) -> np.ndarray:
+            try:
+                return tensor_values(tensor, data, path.parent)
+            except (OSError, ValueError, OverflowError) as e:
+                raise NotInBaseline(f"a tensor that cannot be read: {e}") from e
+
+        self._weights = {t.get("name", ""): read(t) for t in graph["initializer"]}
+        self.inputs = [_input(i) for i in graph["input"] if i.get("name") not in self._weights]
+        self.output_names = [o.get("name", "") for o in graph["output"]]
+        known = {*self._weights, *(i.name for i in self.inputs)}
+        nodes = list(graph["node"])
+        self._steps = [_step(n, known, opsets[""], read) for n in nodes]
+        if not self.output_names or not known.issuperset(self.output_names):
+            raise NotInBaseline("outputs that nobody makes")
+        self._forget_early()
+
+    def _forget_early(self) -> None:
+        """Let each value be forgotten behind the last step that reads it."""
+        used = {*self.output_names, *self._weights}
+        for at in range(len(self._steps) - 1, -1, -1):
+            step = self._steps[at]
+            last = tuple({n for n in (*step.inputs, *step.outputs) if n and n not in used})
+            used.update(last)
+            self._steps[at] = step._replace(last=last)
+
+    def try_run(self, values: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+        """Return the outputs; None where the compiled program had better give them, or say what is wrong."""
+        if not all(v.size for v in values):
+            return None
+        try:
+            with few_threads():
+                return self.run(values)
+        except (NotInBaseline, ArithmeticError, LookupError, TypeError, ValueError):
+            return None
+
+    def run(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the outputs for values of the inputs, in their order.
+
+        Raises
+        ------
+        Exception
+            Any, when an operator does not take what it gets.
+        """
+        known = {**self._weights, **{i.name: v for i, v in zip(self.inputs, values, strict=True)}}
+        with np.errstate(all="ignore"):
+            for step in self._steps:
+                given = [known[n] if n else None for n in step.inputs]
+                made = step.compute(*given, **step.attributes)
+                results = made if isinstance(made, tuple) else (made,)
+                if len(results) < len(step.outputs):
+                    raise NotInBaseline("outputs that are not computed")
+                known.update(zip(step.outputs, map(np.asarray, results), strict=False))
+                for name in step.last:
+                    known.pop(name, None)
+        return [known[n] for n in self.output_names]
+
+
+def _input(value: Mapping[str, Any]) -> BaselineInput:
+    tensor = value.get("type", {}).get("tensor", {})
+    dtype = ELEMENT_TYPES.get(tensor.get("elem_type", 0))
+    dims: list[int | str] = [d.get("dim_value", d.get("dim_param", "")) for d in tensor.get("shape", {}).get("dim", ())]
+    if dtype is None or "shape" not in tensor or any(d == "" if isinstance(d, str) else d < 0 for d in dims):
+        raise NotInBaseline("an input whose type is not told")
+    return BaselineInput(value["name"], dtype.name, tuple(dims))
+
+
+def _step(
+    node: Mapping[str, Any], known: set[str], opset: int, read: Callable[[Mapping[str, Any]], np.ndarray]
+) -> _Step:
+    """Look an operator up, and bind its inputs and attributes to the parameters of its function."""
+    name, inputs = node.get("op_type", ""), tuple(node["input"])
+    compute = OPERATORS.get(name)
+    if compute is None or node.get("domain"):
+        raise NotInBaseline(f"the operator {node.get('domain', '')}.{name}")
+    if not known.issuperset(n for n in inputs if n):
+        raise NotInBaseline("nodes out of order")
+    attributes = {a["name"]: _attribute(a, read) for a in node["attribute"]}
+    if name.startswith("Reduce") and "axes" in attributes:  # an input of newer opsets
+        attributes["axes_"] = attributes.pop("axes")
+    try:
+        inspect.signature(compute).bind(*inputs, **attributes)
+    except TypeError as e:
+        raise NotInBaseline(f"{name}: {e}") from e
+    if not node["output"] or known.intersection(n for n in node["output"] if n):
+        raise NotInBaseline("a value that is made twice")
+    known.update(node["output"])
+    if name == "Split" and "num_outputs" not in attributes and len(inputs) < 2:
+        attributes["num_outputs"] = len(node["output"])
+    return _Step(compute, inputs, tuple(node["output"]), attributes, ())
+
+
+def _attribute(attribute: Mapping[str, Any], read: Callable[[Mapping[str, Any]], np.ndarray]) -> Any:
+    field = _ATTRIBUTE_FIELDS.get(attribute.get("type", 0))
+    if field is None:
+        raise NotInBaseline(f"an attribute of type {attribute.get('type')}")
+    value = attribute.get(field, 0)
+    return read(value) if field == "t" else value

@@ -1,0 +1,142 @@
+"""Convolutions and pools, in NumPy: a product a group over windows laid side by side, or a step for each tap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.baseline.operators import floats, operator
+from weft.baseline.refusal import NotInBaseline
+
+__all__: list[str] = []
+
+
+class _Windows:
+    """Where the windows of an image lie: `x` is (n, c, *spatial), with `pads` around it."""
+
+    def __init__(
+        self, x: np.ndarray, kernel: Sequence[int], strides: Any, pads: Any, dilations: Any, auto_pad: str, fill: float
+    ) -> None:
+        rank = x.ndim - 2
+        self.kernel, self.strides = tuple(kernel), tuple(strides or (1,) * rank)
+        self.dilations = tuple(dilations or (1,) * rank)
+        if rank < 1 or not len(self.kernel) == len(self.strides) == len(self.dilations) == rank:
+            raise NotInBaseline("a window of another rank")
+        self.pads = tuple(pads) if pads else (0,) * (2 * rank)
+        spans = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+        if auto_pad.startswith("SAME"):
+            total = [max(0, (-(-n // s) - 1) * s + k - n)
+                     for n, s, k in zip(x.shape[2:], self.strides, spans, strict=True)]  # fmt: skip
+            less, more = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
+            self.pads = less + more if auto_pad == "SAME_UPPER" else more + less
+        if len(self.pads) != 2 * rank or min(self.pads) < 0:
+            raise NotInBaseline("negative pads")
+        if any(self.pads):
+            around = list(zip(self.pads[:rank], self.pads[rank:], strict=True))
+            x = np.pad(x, [(0, 0), (0, 0), *around], constant_values=fill)
+        self.x = x
+        self.out = tuple((n - k) // s + 1 for n, k, s in zip(x.shape[2:], spans, self.strides, strict=True))
+        if min(self.out) < 1:
+            raise NotInBaseline("windows larger than the image")
+
+    def taps(self) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+        """Yield each place in a window, and what all windows have there, as (n, c, *out)."""
+        for at in product(*map(range, self.kernel)):
+            cut = tuple(slice(i * d, i * d + (o - 1) * s + 1, s)
+                        for i, d, o, s in zip(at, self.dilations, self.out, self.strides, strict=True))  # fmt: skip
+            yield at, self.x[(slice(None), slice(None), *cut)]
+
+
+@operator("Conv")
+def _conv(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_shape: Any = None, strides: Any = None,
+          pads: Any = None, dilations: Any = None, group: int = 1, auto_pad: str = "NOTSET") -> np.ndarray:  # fmt: skip
+    floats(x, w, bias)
+    n, c = x.shape[:2]
+    m, per_group = w.shape[:2]
+    if c != per_group * group or m % group or (kernel_shape and tuple(kernel_shape) != w.shape[2:]):
+        raise NotInBaseline("a convolution whose channels do not fit")
+    at = _Windows(x, w.shape[2:], strides, pads, dilations, auto_pad, 0.0)
+    if per_group == 1 and m == c:
+        out = np.zeros((n, m, *at.out), np.float32)
+        for place, image in at.taps():
+            out += image * w[(slice(None), 0, *place)].reshape(1, m, *[1] * len(at.out))
+    else:
+        taps = prod(at.kernel)
+        columns = np.empty((n, c, taps, *at.out), np.float32)
+        for i, (_, image) in enumerate(at.taps()):
+            columns[:, :, i] = image
+        matrix = columns.reshape(n, group, per_group * taps, prod(at.out))
+        out = np.matmul(w.reshape(1, group, m // group, per_group * taps), matrix).reshape(n, m, *at.out)
+    return out if bias is None else out + bias.reshape(1, m, *[1] * len(at.out))
+
+
+@operator("ConvTranspose")
+def _conv_transpose(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_shape: Any = None, strides: Any = None,
+                    pads: Any = None, dilations: Any = None, group: int = 1, output_padding: Any = None,
+                    auto_pad: str = "NOTSET") -> np.ndarray:  # fmt: skip
+    floats(x, w, bias)
+    n, c, *sizes = x.shape
+    rank, kernel, m = len(sizes), w.shape[2:], w.shape[1] * group
+    steps, spread = strides or (1,) * rank, dilations or (1,) * rank
+    edges, more = pads or (0,) * (2 * rank), output_padding or (0,) * rank
+    if auto_pad != "NOTSET" or c != w.shape[0] or c % group or (kernel_shape and tuple(kernel_shape) != kernel):
+        raise NotInBaseline("a transposed convolution of another form")
+    columns = np.matmul(w.reshape(1, group, c // group, -1).swapaxes(2, 3), x.reshape(n, group, c // group, -1))
+    columns = columns.reshape(n, m, *kernel, *sizes)
+    full = [(i - 1) * s + (k - 1) * d + 1 + o
+            for i, s, k, d, o in zip(sizes, steps, kernel, spread, more, strict=True)]  # fmt: skip
+    out = np.zeros((n, m, *full), np.float32)
+    for at in product(*map(range, kernel)):
+        cut = tuple(slice(i * d, i * d + (size - 1) * s + 1, s)
+                    for i, d, size, s in zip(at, spread, sizes, steps, strict=True))  # fmt: skip
+        out[(slice(None), slice(None), *cut)] += columns[(slice(None), slice(None), *at)]
+    inside = tuple(slice(a, f - b) for a, b, f in zip(edges[:rank], edges[rank:], full, strict=True))
+    out = out[(slice(None), slice(None), *inside)]
+    return out if bias is None else out + bias.reshape(1, m, *[1] * rank)
+
+
+@operator("MaxPool")
+def _max_pool(x: np.ndarray, *, kernel_shape: Sequence[int], strides: Any = None, pads: Any = None,
+              dilations: Any = None, ceil_mode: int = 0, storage_order: int = 0,
+              auto_pad: str = "NOTSET") -> np.ndarray:  # fmt: skip
+    floats(x)
+    if ceil_mode:
+        raise NotInBaseline("windows that go past the edge")
+    at = _Windows(x, kernel_shape, strides, pads, dilations, auto_pad, -np.inf)
+    out = np.full((*x.shape[:2], *at.out), -np.inf, np.float32)
+    for _, image in at.taps():
+        np.maximum(out, image, out=out)
+    return out
+
+
+@operator("AveragePool")
+def _average_pool(x: np.ndarray, *, kernel_shape: Sequence[int], strides: Any = None, pads: Any = None,
+                  dilations: Any = None, ceil_mode: int = 0, count_include_pad: int = 0,
+                  auto_pad: str = "NOTSET") -> np.ndarray:  # fmt: skip
+    floats(x)
+    if ceil_mode:
+        raise NotInBaseline("windows that go past the edge")
+    form = (kernel_shape, strides, pads, dilations, auto_pad, 0.0)
+    total: Any = sum(image for _, image in _Windows(x, *form).taps())
+    if count_include_pad:
+        return total / np.float32(prod(kernel_shape))
+    count: Any = sum(image for _, image in _Windows(np.ones((1, 1, *x.shape[2:]), np.float32), *form).taps())
+    if not count.all():
+        raise NotInBaseline("windows that are all padding")
+    return total / count
+
+
+@operator("GlobalAveragePool")
+def _global_average_pool(x: np.ndarray) -> np.ndarray:
+    floats(x)
+    return x.mean(tuple(range(2, x.ndim)), np.float32, keepdims=True)
+
+
+@operator("GlobalMaxPool")
+def _global_max_pool(x: np.ndarray) -> np.ndarray:
+    floats(x)
+    return x.max(tuple(range(2, x.ndim)), keepdims=True)
