@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -14,6 +15,11 @@ from typing import Any
 __all__ = ["few_threads"]
 
 _MAPPED = re.compile(r"/\S*openblas\S*\.so\S*$")
+
+
+_LOCK = threading.Lock()
+_BEFORE: list[int] = []
+"""How many threads there were before, once for each block that is under way."""
 
 
 @contextmanager
@@ -27,12 +33,16 @@ def few_threads() -> Generator[None]:
     if count is None or change is None:
         yield
         return
-    before = count()
-    change(max(1, min(before, len(os.sched_getaffinity(0)) // 2)))
+    with _LOCK:
+        _BEFORE.append(_BEFORE[0] if _BEFORE else count())
+        change(max(1, min(_BEFORE[0], len(os.sched_getaffinity(0)) // 2)))
     try:
         yield
     finally:
-        change(before)
+        with _LOCK:
+            before = _BEFORE.pop()
+            if not _BEFORE:
+                change(before)
 
 
 @cache

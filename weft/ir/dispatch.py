@@ -62,8 +62,9 @@ class Dispatch:
 
     def __call__(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the rule for the class of `node` on it and the further arguments."""
-        fn = self._cache.get(type(node))
-        if fn is None:
+        try:
+            fn = self._cache[type(node)]
+        except KeyError:
             fn = self._find(type(node), node)
         return fn(node, *args, **kwargs)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from weakref import WeakKeyDictionary
 
 from weft.ir import CallIntrin, IntImm, PrimExpr, Var, as_int, rewrite, walk
 from weft.tir import Buffer, PrimFunc, Stmt
 
-__all__ = ["origins", "returns_value", "signature"]
+__all__ = ["called_intrinsics", "origins", "returns_value", "signature"]
 
 
 def signature(func: PrimFunc, name: str) -> str:
@@ -27,9 +28,20 @@ def _shown(p: Var, buffer: Buffer | None) -> str:
     return f"{buffer.name}: Tensor([{', '.join(dims)}], {buffer.dtype})"
 
 
+def called_intrinsics(body: Stmt) -> frozenset[str]:
+    """Return the names of the operators that are called in a body."""
+    found = _CALLED.get(body)
+    if found is None:
+        found = _CALLED[body] = frozenset(str(n.op.name) for n in walk(body) if type(n) is CallIntrin)
+    return found
+
+
+_CALLED: WeakKeyDictionary[Stmt, frozenset[str]] = WeakKeyDictionary()
+
+
 def returns_value(body: Stmt) -> bool:
     """Whether a function returns a value, ``T.ret(x)``, besides what it writes into buffers."""
-    return any(isinstance(n, CallIntrin) and n.op.name == "tir.ret" for n in walk(body))
+    return "tir.ret" in called_intrinsics(body)
 
 
 def origins(func: PrimFunc) -> dict[tuple[int, str], str]:

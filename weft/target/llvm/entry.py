@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from weft.arith import detect_linear_equation
 from weft.error import CodegenError
-from weft.ir import CallIntrin, DataType, PrimExpr, Var, as_int, cast, floordiv, walk
+from weft.ir import DataType, PrimExpr, Var, as_int, cast, floordiv, walk
 from weft.target.device_entry import bind_device, device_type
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
@@ -19,7 +19,7 @@ from weft.target.llvm.packed import DTYPE_CODES
 from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.support import argument_error, raise_error, request_tiles
 from weft.target.llvm.types import llvm_type
-from weft.target.signature import origins, returns_value, signature
+from weft.target.signature import called_intrinsics, origins, returns_value, signature
 from weft.tir import Buffer, PrimFunc
 
 __all__ = ["Entry", "dimension_vars", "emit_body", "emit_function"]
@@ -65,6 +65,7 @@ def emit_body(
         That of them which is the number of the device.
     """
     device, body = bind_device(func)
+    called = called_intrinsics(body)
     dims = [*dimension_vars(func), *([device] if device is not None else [])]
     buffers = dict(func.buffer_map)
     module.imported.update(str(name) for name in func.attrs.get("tir.kernels") or ())
@@ -85,10 +86,10 @@ def emit_body(
         impl.analyzer.mark_global_non_neg(v)
     if func.attrs.get("calling_conv") == 1:
         impl.result = f"%a{len(func.params) - 1}"
-    elif returns_value(body):
+    elif "tir.ret" in called:
         params.append("ptr %result")
         impl.result = "%result"
-    if any(isinstance(n, CallIntrin) and n.op.name == "tir.tile_configure" for n in walk(body)):
+    if "tir.tile_configure" in called:
         request_tiles(impl, name)
     STMT(body, impl)
     impl.emit("ret i32 0")

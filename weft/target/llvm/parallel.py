@@ -7,6 +7,8 @@ are serial.
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft import ir, tir
 from weft.ir import int64
 from weft.target.llvm.emitter import FunctionEmitter
@@ -47,26 +49,23 @@ def _stored(t: str) -> str:
 
 def _captures(node: tir.For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.Var]]:
     """List the scalars and buffer pointers that a loop uses from outside."""
-    scalars: dict[ir.Var, None] = {}
-    buffers: dict[ir.Var, None] = {}
+    used: dict[Any, None] = {}
     inside = {node.loop_var}
-    for n in ir.walk(node.body):
-        if type(n) is tir.AllocBuffer:
-            inside.add(n.buffer.data)
-        elif type(n) is tir.For:
-            inside.add(n.loop_var)
-        elif type(n) is tir.LetStmt:
-            inside.add(n.var)
+    n: Any
     for n in ir.walk((node.body, node.min)):
-        if type(n) is tir.Buffer:
-            n = n.data
-        if not isinstance(n, ir.Var) or n in inside:
-            continue
-        if n in s.pointers:
-            buffers[n] = None
-        elif n in s.env:
-            scalars[n] = None
-    return list(scalars), list(buffers)
+        kind = type(n)
+        if ir.IS_VAR[kind]:
+            used[n] = None
+        elif kind is tir.Buffer:
+            used[n.data] = None
+        elif kind is tir.AllocBuffer:
+            inside.add(n.buffer.data)
+        elif kind is tir.For:
+            inside.add(n.loop_var)
+        elif kind is tir.LetStmt:
+            inside.add(n.var)
+    outer = [v for v in used if v not in inside]
+    return [v for v in outer if v in s.env and v not in s.pointers], [v for v in outer if v in s.pointers]
 
 
 def _task_function(

@@ -13,7 +13,7 @@ from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
-from weft.tir.stmt import Evaluate, For, ForKind, LetStmt, Stmt, seq
+from weft.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, Stmt, seq
 
 __all__ = ["PANEL_MARK", "PREFETCH_MARK", "prefetch_streams"]
 
@@ -85,7 +85,12 @@ def prefetch_streams(func: PrimFunc, mod: ir.IRModule, *, line_bytes: int = UNKN
             node.annotations.without(PREFETCH_MARK), span=node.span,
         )  # fmt: skip
 
-    return ir.rewrite(func, mark)
+    return ir.rewrite(func, mark, pre=_as_it_is)
+
+
+def _as_it_is(node: Any) -> Any:
+    """Leave what has no loops in it."""
+    return node if ir.IS_EXPR[type(node)] or type(node) is BufferStore else None
 
 
 def _streams(loop: For) -> list[BufferLoad]:
@@ -141,7 +146,7 @@ def _ask_for_panels(tiles: For, line_bytes: int) -> Stmt:
 
     def mark(node: Any) -> Any:
         if not _asks_for_panels(node):
-            return None
+            return _as_it_is(node)
         nest = _nest(node)
         load = max(_streams(nest[-1]), key=lambda x: ir.DataType(x.dtype).lanes, default=None)
         place = None if load is None else _tile_number(tiles, load.indices[0])

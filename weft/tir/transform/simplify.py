@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import cache
 from typing import Any
 
 from weft import ir
@@ -129,11 +130,16 @@ def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
         lanes = _constant_lanes(expr.predicate)
         if lanes is not None and all(lanes):
             expr = BufferLoad(expr.buffer, expr.indices, None, span=expr.span)
-    dt = ir.DataType(expr.dtype)
-    if (dt.is_integer or dt.code == "bool") and dt.lanes == 1:
+    if _is_whole_number(expr.dtype):
         return analyzer.simplify(expr)
     new = ir.rebuild(expr, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
     return ir.cast(new.dtype, new.value) if type(new) is ir.Cast and _is_constant(new.value) else new
+
+
+@cache
+def _is_whole_number(dtype: str) -> bool:
+    kind = ir.DataType(dtype)
+    return (kind.is_integer or kind.code == "bool") and kind.lanes == 1
 
 
 def _is_constant(e: Any) -> bool:

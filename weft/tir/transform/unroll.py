@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.ir import CallIntrin, IntImm, IRModule, PassContext, as_int, const, function_pass, rebuild, substitute, walk
@@ -137,21 +138,19 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
         return new, steps * (extent or 1), depth + 1
     if not (explicit or (automatic and extent <= auto_extent)):
         return new if marked else replace_node(new, kind=ForKind.UNROLLED), steps * extent, depth
-    copies = [_copy(new, i) for i in range(extent)]
+    own = [n.buffer for n in walk(new.body) if isinstance(n, AllocBuffer)] if extent > 1 else []
+    copies = [_copy(new, i, own if i else ()) for i in range(extent)]
     return (seq(*copies) if copies else seq(()), steps * extent, depth)
 
 
-def _copy(loop: For, i: int) -> Stmt:
-    """One iteration, with buffers of its own where the body allocates."""
+def _copy(loop: For, i: int, own: Sequence[Buffer]) -> Stmt:
+    """One iteration, with copies of the buffers that it has as its own."""
     value = loop.min + const(i, loop.loop_var.dtype)
     mapping: dict[Any, Any] = {loop.loop_var: value}
-    if i:
-        for n in walk(loop.body):
-            if isinstance(n, AllocBuffer):
-                b = n.buffer
-                data = type(b.data)(b.data.name, b.data.dtype)
-                mapping[b] = Buffer(
-                    data, b.dtype, b.shape, b.strides, b.elem_offset, b.name, b.scope, b.data_alignment, b.offset_factor
-                )
-                mapping[b.data] = data
+    for b in own:
+        data = type(b.data)(b.data.name, b.data.dtype)
+        mapping[b] = Buffer(
+            data, b.dtype, b.shape, b.strides, b.elem_offset, b.name, b.scope, b.data_alignment, b.offset_factor
+        )
+        mapping[b.data] = data
     return substitute(loop.body, mapping)
