@@ -5,7 +5,7 @@ CROSSOVER ?= .venv-crossover
 BIN    := $(VENV)/bin
 BASE   ?= main
 FUZZ_SECONDS ?= 60
-# Of one suite: make fuzz-calls SECONDS=600 SEED=7 JOBS=2; suites are calls, onnx, graphs, files and programs.
+# Of one suite: make fuzz-calls SECONDS=600 SEED=7 JOBS=2; suites are calls, onnx, answers, graphs, files, programs.
 SECONDS ?= 60
 SEED ?= $(shell date +%s)
 JOBS ?= 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,7 +25,9 @@ import weft
 from tests.fuzz.calls import GREAT, MOST_ELEMENTS, REFUSALS, Leaf, mutate, smaller_leaves
 from tests.fuzz.driver import Outcome, note
 from tests.op.contract import compare
+from weft.baseline import BaselineProgram, NotInBaseline
 from weft.error import InternalError, UnsupportedOperator, WeftError
+from weft.session import TensorInfo
 
 KEPT = Path(__file__).parents[2] / "build" / f"fuzz-onnx-{onnx.__version__}.pickle"
 """The node cases: ONNX computes them anew each time, which takes half a minute."""
@@ -132,8 +135,10 @@ class OnnxCall:
         for self.level in range(len(LEVELS)):
             model = opened(data, arrays, constant, self.level, known)
             try:
-                self.session = weft.Session(model)
+                self.session = self.opened(model)
                 break
+            except Outcome:
+                raise
             except UnsupportedOperator:
                 raise Outcome("skipped", "not an operator of Weft") from None
             except Exception as e:
@@ -162,6 +167,9 @@ class OnnxCall:
             self.oracles.append(("ONNX Runtime", theirs.run))
         with suppress(Exception):  # an operator that ONNX's reference has not
             self.oracles.append(("the ONNX reference", ReferenceEvaluator(model).run))
+
+    def opened(self, model: onnx.ModelProto) -> weft.Session:
+        return weft.Session(model)
 
     def draw(self, rng: np.random.Generator) -> tuple[list[Leaf], int]:
         leaves = [Leaf("tensor", a.shape, a.dtype.name, a) for a in self.arrays]
@@ -194,6 +202,8 @@ class OnnxCall:
         found, refusal = None, ""
         try:
             found = [o.numpy() for o in self.session.run(feeds)]
+        except Outcome as left:
+            return left
         except InternalError as e:
             return Outcome("foreign error", f"InternalError: {e}")
         except REFUSALS as e:
@@ -291,6 +301,7 @@ class OnnxCalls:
     """The suite of all node cases: every input variable, each input constant, some dimensions known."""
 
     check_seconds = 5.0
+    kind: type[OnnxCall] = OnnxCall
 
     def __init__(self) -> None:
         self.cases = cases()
@@ -306,4 +317,35 @@ class OnnxCalls:
 
     def open(self, subject: str) -> OnnxCall:
         name, _, variant = subject.partition(":")[2].partition("/")
-        return OnnxCall(self.cases[name], variant)
+        return self.kind(self.cases[name], variant)
+
+
+class FirstAnswer(OnnxCall):
+    """One model, answered by its baseline program, which leaves to the compiled one what is not plain."""
+
+    def opened(self, model: onnx.ModelProto) -> weft.Session:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "m.onnx"
+            path.write_bytes(model.SerializeToString())
+            try:
+                program = BaselineProgram(path)
+            except NotInBaseline as e:
+                raise Outcome("skipped", str(e)) from None
+
+        def answer(*values: Any) -> list[Any]:
+            results = program.try_run([v if isinstance(v, np.ndarray) else v.numpy() for v in values])
+            if results is None:
+                raise Outcome("left to the compiled program")
+            return [weft.runtime.tensor(r) for r in results]
+
+        session = weft.Session.__new__(weft.Session)  # as one is whose model another process compiles
+        session._compiled = None
+        session._expect([TensorInfo(*i) for i in program.inputs], program.output_names)
+        session._call = session._plain = answer
+        return session
+
+
+class FirstAnswers(OnnxCalls):
+    """The suite of first answers, over the same cases."""
+
+    kind = FirstAnswer

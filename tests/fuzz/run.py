@@ -38,6 +38,7 @@ SLICE_SECONDS = 1.0
 SUITES = {
     "calls": ("tests.fuzz.calls", "Calls"),
     "onnx": ("tests.fuzz.onnx_calls", "OnnxCalls"),
+    "answers": ("tests.fuzz.onnx_calls", "FirstAnswers"),
     "graphs": ("tests.fuzz.graph_checks", "Graphs"),
     "files": ("tests.fuzz.files", "Files"),
     "programs": ("tests.fuzz.program_checks", "Programs"),

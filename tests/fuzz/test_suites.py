@@ -9,7 +9,14 @@ import time
 
 import pytest
 
-SLICES = {"calls": (12, 200), "onnx": (8, 200), "graphs": (3, 3), "files": (10, 500), "programs": (10, 3)}
+SLICES = {
+    "calls": (12, 200),
+    "onnx": (8, 200),
+    "answers": (40, 100),
+    "graphs": (3, 3),
+    "files": (10, 500),
+    "programs": (10, 3),
+}
 """Subjects and seeds of each that the test run checks: the same in every run, so that a verdict is of the code."""
 
 

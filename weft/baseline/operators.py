@@ -9,6 +9,7 @@ Source: the operators of ONNX from opset 13 on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {}
 """By the name in ONNX's own domain."""
 
 _FLOAT = np.dtype("float32")
+_MOST_ELEMENTS = 1 << 28
 _TYPES = {1: _FLOAT, 6: np.dtype("int32"), 7: np.dtype("int64"), 9: np.dtype("bool")}
 
 
@@ -43,6 +45,18 @@ def floats(*arrays: Any) -> None:
 def _alike(*arrays: np.ndarray) -> None:
     if any(a.dtype != arrays[0].dtype for a in arrays):
         raise NotInBaseline("operands of several types")
+
+
+def within(x: np.ndarray, other: np.ndarray) -> None:
+    """Refuse an operand whose broadcasting would make the first one larger."""
+    if np.broadcast_shapes(x.shape, other.shape) != x.shape:
+        raise NotInBaseline("an operand that is larger than what it is spread over")
+
+
+def bounded(*dims: int) -> None:
+    """Refuse what grows past memory that is worth filling for a first answer."""
+    if prod(map(abs, dims)) > _MOST_ELEMENTS:
+        raise NotInBaseline("a result of gigabytes")
 
 
 # ---- element by element ----------------------------------------------------------------------------------------------
@@ -153,6 +167,8 @@ def _clip(x: np.ndarray, low: Any = None, high: Any = None) -> np.ndarray:
     for bound, compute in ((low, np.maximum), (high, np.minimum)):
         if bound is not None:
             _alike(x, bound)
+            if bound.ndim:
+                raise NotInBaseline("a bound that is no number")
             x = compute(x, bound)
     return x
 
@@ -172,6 +188,7 @@ def _leaky_relu(x: np.ndarray, *, alpha: float = 0.01) -> np.ndarray:
 @operator("PRelu")
 def _prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
     floats(x, slope)
+    within(x, slope)
     return np.where(x < 0, x * slope, x)
 
 
@@ -245,7 +262,7 @@ def _reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndar
 
 @operator("Flatten")
 def _flatten(x: np.ndarray, *, axis: int = 1) -> np.ndarray:
-    at = axis + x.ndim if axis < 0 else axis
+    at = x.ndim if axis == x.ndim else placed(axis, x.ndim)
     return x.reshape(int(np.prod(x.shape[:at])), int(np.prod(x.shape[at:])))
 
 
@@ -316,12 +333,17 @@ def _gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np
 
 @operator("Expand")
 def _expand(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    bounded(*numbers(shape))
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, numbers(shape)))
 
 
 @operator("Tile")
 def _tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
-    return np.tile(x, numbers(repeats))
+    times = numbers(repeats)
+    if len(times) != x.ndim:
+        raise NotInBaseline("repeats of another rank")
+    bounded(x.size, *times)
+    return np.tile(x, times)
 
 
 @operator("Range")
@@ -329,12 +351,15 @@ def _range(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarra
     _alike(start, limit, delta)
     if start.dtype.kind != "i":
         raise NotInBaseline("a range of floats")
-    return np.arange(int(start), int(limit), int(delta), dtype=start.dtype)
+    wanted = range(int(start), int(limit), int(delta))
+    bounded(len(wanted))
+    return np.arange(wanted.start, wanted.stop, wanted.step, dtype=start.dtype)
 
 
 @operator("ConstantOfShape")
 def _constant_of_shape(shape: np.ndarray, *, value: Any = None) -> np.ndarray:
     fill = np.float32(0) if value is None else value.reshape(())
+    bounded(*numbers(shape))
     return np.full(numbers(shape), fill, fill.dtype)
 
 
@@ -352,6 +377,7 @@ def _pad(x: np.ndarray, pads: np.ndarray, value: Any = None, axes: Any = None, *
     places = [placed(a, x.ndim) for a in numbers(axes)] if axes is not None else list(range(x.ndim))
     if mode not in ("constant", "reflect", "edge") or min(widths, default=0) < 0 or len(places) != n:
         raise NotInBaseline("a padding of another kind")
+    bounded(*(n + sum(widths) for n in x.shape))
     around = [(0, 0)] * x.ndim
     for at, before, after in zip(places, widths[:n], widths[n:], strict=True):
         around[at] = (before, after)
@@ -364,4 +390,6 @@ def _pad(x: np.ndarray, pads: np.ndarray, value: Any = None, axes: Any = None, *
 
 @operator("Trilu")
 def _trilu(x: np.ndarray, k: Any = None, *, upper: int = 1) -> np.ndarray:
+    if x.ndim < 2:
+        raise NotInBaseline("a triangle of no matrix")
     return (np.triu if upper else np.tril)(x, 0 if k is None else int(k.item()))

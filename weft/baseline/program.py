@@ -92,7 +92,7 @@ class BaselineProgram:
         try:
             with few_threads():
                 return self.run(values)
-        except (NotInBaseline, ArithmeticError, LookupError, TypeError, ValueError):
+        except (NotInBaseline, ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError):
             return None
 
     def run(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.baseline.operators import floats, numbers, operator, placed
+from weft.baseline.operators import floats, numbers, operator, placed, within
 from weft.baseline.refusal import NotInBaseline
 
 __all__: list[str] = []
@@ -39,6 +39,11 @@ def _gemm(a: np.ndarray, b: np.ndarray, c: Any = None, *, alpha: float = 1.0, be
 @operator("Einsum")
 def _einsum(*values: np.ndarray, equation: str) -> np.ndarray:
     floats(*values)
+    terms = equation.replace(" ", "").split("->")[0].split(",")
+    sizes: dict[str, int] = {}
+    for term, value in zip(terms, values, strict=True):  # NumPy spreads lengths of 1
+        if any(sizes.setdefault(letter, n) != n for letter, n in zip(term, value.shape, strict=True)):
+            raise NotInBaseline("lengths that differ")
     return np.einsum(equation.replace(" ", ""), *values, optimize=True)
 
 
@@ -100,12 +105,19 @@ def _normal(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
     return centred / np.sqrt((centred * centred).mean(axes, np.float32, keepdims=True) + np.float32(epsilon))
 
 
+def _channels(x: np.ndarray, *factors: np.ndarray) -> None:
+    if any(f.shape != (x.shape[1],) for f in factors):
+        raise NotInBaseline("not one number for each channel")
+
+
 @operator("LayerNormalization")
 def _layer_norm(x: np.ndarray, scale: np.ndarray, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5,
                 stash_type: int = 1) -> np.ndarray:  # fmt: skip
     floats(x, scale, bias)
     if stash_type != 1:
         raise NotInBaseline("a norm in another type")
+    for over in (scale, *([] if bias is None else [bias])):
+        within(x, over)
     out = _normal(x, tuple(range(placed(axis, x.ndim), x.ndim)), epsilon) * scale
     return out if bias is None else out + bias
 
@@ -113,6 +125,7 @@ def _layer_norm(x: np.ndarray, scale: np.ndarray, bias: Any = None, *, axis: int
 @operator("InstanceNormalization")
 def _instance_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float = 1e-5) -> np.ndarray:
     floats(x, scale, bias)
+    _channels(x, scale, bias)
     along = (1, -1, *[1] * (x.ndim - 2))
     return _normal(x, tuple(range(2, x.ndim)), epsilon) * scale.reshape(along) + bias.reshape(along)
 
@@ -123,6 +136,7 @@ def _batch_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.nda
     floats(x, scale, bias, mean, variance)
     if training_mode:
         raise NotInBaseline("a norm in training")
+    _channels(x, scale, bias, mean, variance)
     factor = scale / np.sqrt(variance + np.float32(epsilon))
     along = (1, -1, *[1] * (x.ndim - 2))
     return x * factor.reshape(along) + (bias - mean * factor).reshape(along)

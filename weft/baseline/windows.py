@@ -94,6 +94,8 @@ def _conv_transpose(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_sh
         cut = tuple(slice(i * d, i * d + (size - 1) * s + 1, s)
                     for i, d, size, s in zip(at, spread, sizes, steps, strict=True))  # fmt: skip
         out[(slice(None), slice(None), *cut)] += columns[(slice(None), slice(None), *at)]
+    if min(edges) < 0 or any(f <= a + b for a, b, f in zip(edges[:rank], edges[rank:], full, strict=True)):
+        raise NotInBaseline("pads that leave nothing")
     inside = tuple(slice(a, f - b) for a, b, f in zip(edges[:rank], edges[rank:], full, strict=True))
     out = out[(slice(None), slice(None), *inside)]
     return out if bias is None else out + bias.reshape(1, m, *[1] * rank)
