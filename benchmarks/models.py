@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import select
 import statistics
 import subprocess
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report, zoo
-from benchmarks.contestants import CONTESTANTS, Feeds
+from benchmarks.contestants import CONTESTANTS, THREADS, Feeds
 from benchmarks.networks import bert_base, gpt2_small, lstm
 from benchmarks.peer import largest_difference, logits, softmax_outputs
 
@@ -101,12 +102,12 @@ def _sequences(rng: np.random.Generator) -> list[Feeds]:
 class Contestant:
     """The process of one contestant."""
 
-    def __init__(self, name: str, log: Path) -> None:
+    def __init__(self, name: str, log: Path, threads: int = THREADS, **variables: str) -> None:
         self.name = name
         self._log = log.open("w")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contestants", name], cwd=zoo.ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+            [sys.executable, "-m", "benchmarks.contestants", name, f"--threads={threads}"], cwd=zoo.ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, **variables},
         )  # fmt: skip
 
     def ask(self, timeout: float, **request: Any) -> dict[str, Any]:
