@@ -110,12 +110,14 @@ def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: Any = 
         return ir.if_then_else(inside, data(*at), fill)
 
     def mapped(*i: Any) -> Any:
-        """Most elements are inside, where neighbours lie together; only at the borders is an index a function."""
+        """Along the last axis most elements are inside, where neighbours lie together: these have no other index."""
         at = [v - b for v, (b, _) in zip(i, pairs, strict=True)]
         beside = [ir.as_int(b) != 0 or ir.as_int(a) != 0 for b, a in pairs]
-        inside = [c for j, d, p in zip(at, data.shape, beside, strict=True) if p for c in (j >= ir.int64(0), j < d)]
         border = [_pad_index(j, d, pad_mode) if p else j for j, d, p in zip(at, data.shape, beside, strict=True)]
-        return ir.if_then_else(tir.all(*inside), data(*at), data(*border)) if inside else data(*i)
+        if not any(beside[-1:]):
+            return data(*border)
+        inside = tir.all(at[-1] >= ir.int64(0), at[-1] < data.shape[-1])
+        return ir.if_then_else(inside, data(*border[:-1], at[-1]), data(*border))
 
     return te.compute(shape, constant if pad_mode == "constant" else mapped, name=name)
 
