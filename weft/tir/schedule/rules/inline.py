@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, Select, as_int, is_const_int, walk
+from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, is_const_int, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store
 from weft.tir.analysis.pattern import contraction_of, is_costly
@@ -57,7 +57,24 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
             return False
         if is_costly(store.value) and (uses > 1 or _repeats(c.block, buffer)):
             return False
+        if _rounds(store.value) and _repeats(c.block, buffer):
+            return False  # a table of places
+        if uses > 1 and not pure_move and _looked_up(c.block, buffer):
+            return False  # what is read at places from a table is read at some of them again
     return len(consumers) == 1 or not is_costly(store.value)
+
+
+def _rounds(value: PrimExpr) -> bool:
+    """Whether a value is an integer that is made of a number with a fraction: the place of something."""
+    return any(
+        isinstance(n, Cast) and DataType(n.value.dtype).is_float and not DataType(n.dtype).is_float
+        for n in walk(value)
+    )
+
+
+def _looked_up(block: Block, buffer: Buffer) -> bool:
+    """Whether a block reads a buffer at places that it loads."""
+    return any(loads_of(load.indices) for load in loads_of(block.body, buffer))
 
 
 def _repeats(block: Block, buffer: Buffer) -> bool:
