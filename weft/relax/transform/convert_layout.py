@@ -380,6 +380,8 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     if any(attrs.get(name) not in (None, "", f"NC{sizes}") for name in ("data_layout", "out_layout")):
         return None
     kernel, shape = weight.data.numpy(), ty.shape  # type: ignore[union-attr]
+    if kernel.shape[:2] == (attrs.get("groups", 1), 1) and kernel[0].size <= _WRITTEN_OUT:
+        return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
     plan = phases_of(attrs, kernel.shape[2:], shape[2:], call.ty.shape[2:])  # type: ignore[union-attr]
     block, groups, plain = plan.block, attrs.get("groups", 1), kernel.dtype == np.float32 and ty.dtype == "float32"  # type: ignore[union-attr]
     rows = kernel.shape[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
@@ -399,6 +401,10 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     channels = kernel.shape[1] * groups
     phased = Phased(bb.emit(made), base, block, channels, together=True, groups=groups, crop=plan.crop)
     return s.bind_phased(phased, bb)
+
+
+_WRITTEN_OUT = 25
+"""Elements up to which the kernel of one channel is better written out."""
 
 
 def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
