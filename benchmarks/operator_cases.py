@@ -67,7 +67,7 @@ class Case:
 
     def multiply_adds(self, outputs: Sequence[np.ndarray]) -> int:
         """How many products the operator sums, where it is one of those that do."""
-        operands = [*self.feeds().values(), *self.constants]
+        operands = [*self.feeds().values(), *(c for c in self.constants if c is not None)]
         if self.op == "Conv":
             return outputs[0].size * math.prod(operands[1].shape[1:])
         if self.op == "ConvTranspose":
@@ -84,6 +84,10 @@ class Case:
 def _rand(*shape: int) -> np.ndarray:
     scale = 1 / math.sqrt(max(1, math.prod(shape[1:])))
     return np.random.default_rng(1).standard_normal(shape, np.float32) * np.float32(scale)
+
+
+def _number(value: float, dtype: Any = np.float32) -> np.ndarray:
+    return np.array(value, dtype)
 
 
 def _ints(*values: int) -> np.ndarray:
@@ -405,19 +409,19 @@ def _elementwise() -> list[Case]:
     column, row = (64, 56, 1), (256,)
     return [
         *(Case("elementwise", op, op, (flags if op == "Not" else x,), free=(0, 1)) for op in unary),
-        Case("elementwise", "Clip", "Clip", (x,), (np.float32(-1), np.float32(1)), free=(0, 1)),
+        Case("elementwise", "Clip", "Clip", (x,), (_number(-1), _number(1)), free=(0, 1)),
         Case("elementwise", "add", "Add", (x, x), free=()),
         Case("elementwise", "add a row", "Add", (x, row), free=()),
         Case("elementwise", "multiply by a column", "Mul", (x, column), free=()),
         Case("elementwise", "outer product", "Mul", ((1024, 1), (1, 512)), free=()),
-        Case("elementwise", "power", "Pow", (x,), (np.float32(3),), free=(0, 1)),
-        Case("elementwise", "power of halves", "Pow", ((64, 256),), (np.float32(2.5),), free=(0, 1)),
+        Case("elementwise", "power", "Pow", (x,), (_number(3),), free=(0, 1)),
+        Case("elementwise", "power of halves", "Pow", ((64, 256),), (_number(2.5),), free=(0, 1)),
         Case("elementwise", "divide integers", "Div", (np.arange(1 << 18) * 7, np.arange(1 << 18) % 97 + 1), free=()),
         Case("elementwise", "remainder", "Mod", (np.arange(1 << 18), np.arange(1 << 18) % 97 + 1), free=()),
         Case("elementwise", "less", "Less", (x, x), free=()),
         Case("elementwise", "to integers", "Cast", (x,), (), {"to": TensorProto.INT32}, free=(0, 1)),
         Case("elementwise", "to half", "Cast", (x,), (), {"to": TensorProto.FLOAT16}, free=(0, 1)),
-        Case("elementwise", "to bytes and scale", "QuantizeLinear", (x,), (np.float32(0.1), np.uint8(128))),
+        Case("elementwise", "to bytes and scale", "QuantizeLinear", (x,), (_number(0.1), _number(128, np.uint8))),
         Case("elementwise", "PRelu", "PRelu", ((1, 64, 56, 56),), (_rand(64, 1, 1),)),
         Case("half", "add of halves", "Add", (x, x), free=(), dtype="float16"),
         Case("half", "sigmoid of halves", "Sigmoid", (x,), free=(0, 1), dtype="float16"),

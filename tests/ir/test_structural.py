@@ -173,5 +173,6 @@ def test_buffers_that_nothing_defines_are_equal_over_the_same_memory_only():
     assert not structural_equal(loads["a"], loads["b"]) and structural_equal(loads["a"], loads["again"])
     assert structural_equal(loads["a"], loads["b"], map_free_vars=True)
     moved = tir.BufferStore(b, tir.BufferLoad(b, (loads["b"],)), (loads["a"],))
-    kept = tir.transform.remove_no_op()(ir.IRModule({"f": tir.PrimFunc((), moved)}))
-    assert kept["f"].body is moved
+    handles = [Var(name, "handle") for name in "ab"]
+    func = tir.PrimFunc(tuple(handles), moved, None, tuple(zip(handles, (a, b), strict=True)))
+    assert tir.transform.remove_no_op()(ir.IRModule({"f": func}))["f"].body is moved

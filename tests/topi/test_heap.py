@@ -1,4 +1,4 @@
-"""The k first of lines, against a stable sort: ties, NaN, infinities, any axis, lines shorter and longer than a look ahead."""
+"""The k first of lines, against a stable sort: ties, NaN, infinities, any axis, short lines and long ones."""
 
 import numpy as np
 import pytest

@@ -62,7 +62,9 @@ def tent(size, out, scale):
     return matrix
 
 
-@pytest.mark.parametrize(("size", "out"), [((9, 11), (18, 22)), ((9, 11), (4, 30)), ((1, 7), (3, 7)), ((8, 33), (8, 20))])
+@pytest.mark.parametrize(
+    ("size", "out"), [((9, 11), (18, 22)), ((9, 11), (4, 30)), ((1, 7), (3, 7)), ((8, 33), (8, 20))]
+)
 def test_linear_resizing(size, out):
     x = RNG.standard_normal((2, 3, *size)).astype(np.float32)
     found = scheduled(lambda t: resize(t, (2, 3, *out), coordinate_transformation_mode="half_pixel"), x)
@@ -77,7 +79,9 @@ def test_sampling_is_what_it_is_unscheduled(method, padding):
     x, grid = RNG.standard_normal((2, 3, 7, 5)).astype(np.float32), RNG.uniform(-1.6, 1.6, (2, 2, 6, 9))
     grid = grid.astype(np.float32)
     found = scheduled(lambda t, g: grid_sample(t, g, method, "NCHW", padding), x, grid)
-    np.testing.assert_allclose(found, evaluate(lambda t, g: grid_sample(t, g, method, "NCHW", padding), x, grid), atol=1e-5)
+    np.testing.assert_allclose(
+        found, evaluate(lambda t, g: grid_sample(t, g, method, "NCHW", padding), x, grid), atol=1e-5
+    )
     if (method, padding) == ("bilinear", "zeros"):
         at = (grid + 1) / 2 * np.array([4, 6])[None, :, None, None]
         framed = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (9, 9), (9, 9)))

@@ -181,7 +181,9 @@ def _interpolated(data: Any, axes: dict[int, _Axis], method: str, attrs: dict[st
         n_taps = 2 if method == "linear" else 4
         taps = [
             (
-                te.compute((axis.out,), lambda o, k=k, a=axis: cast("int32", _taps(a, o, method, attrs)[k][0]), "places"),
+                te.compute(
+                    (axis.out,), lambda o, k=k, a=axis: cast("int32", _taps(a, o, method, attrs)[k][0]), "places"
+                ),
                 te.compute((axis.out,), lambda o, k=k, a=axis: _taps(a, o, method, attrs)[k][1], name="weights"),
             )
             for k in range(n_taps)

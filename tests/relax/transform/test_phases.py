@@ -18,7 +18,10 @@ def run(name, x, w, constant=True, symbolic=False, **attrs):
     """Compile `name` and then bias and ReLU; return its result and the program that was compiled."""
     bb, rank = relax.BlockBuilder(), x.ndim - 2
     dims = [weft.tir.Var(f"d{i}", "int64") if symbolic and i != 1 else n for i, n in enumerate(x.shape)]
-    data, weight = relax.Var("x", relax.TensorType(dims, "float32")), relax.Var("w", relax.TensorType(w.shape, "float32"))
+    data, weight = (
+        relax.Var("x", relax.TensorType(dims, "float32")),
+        relax.Var("w", relax.TensorType(w.shape, "float32")),
+    )
     channels = w.shape[1] * attrs.get("groups", 1) if "transpose" in name else w.shape[0]
     bias = np.linspace(-1, 1, channels, dtype=np.float32).reshape(-1, *[1] * rank)
     with bb.function("main", [data] if constant else [data, weight]), bb.dataflow():
@@ -95,9 +98,13 @@ def test_transposed_padded_by_more_than_its_kernel_reaches():
 
 @pytest.mark.parametrize(
     ("shape", "weight", "attrs"),
-    [((1, 5, 4, 6, 7), (20, 5, 3, 3, 3), {"padding": 1}), ((2, 8, 5, 6, 7), (8, 1, 3, 3, 3), {"padding": 1, "groups": 8}),
-     ((2, 8, 5, 6, 7), (8, 2, 3, 1, 3), {"groups": 4, "strides": 2}), ((1, 8, 9, 6, 7), (33, 8, 3, 1, 1), {"dilation": 2})],
-)  # fmt: skip
+    [
+        ((1, 5, 4, 6, 7), (20, 5, 3, 3, 3), {"padding": 1}),
+        ((2, 8, 5, 6, 7), (8, 1, 3, 3, 3), {"padding": 1, "groups": 8}),
+        ((2, 8, 5, 6, 7), (8, 2, 3, 1, 3), {"groups": 4, "strides": 2}),
+        ((1, 8, 9, 6, 7), (33, 8, 3, 1, 1), {"dilation": 2}),
+    ],
+)
 def test_volumes(shape, weight, attrs):
     check("nn.conv3d", random(*shape), random(*weight), symbolic=attrs.get("groups", 1) == 1, **attrs)
 
@@ -109,6 +116,12 @@ def test_volumes(shape, weight, attrs):
 )  # fmt: skip
 def test_weights_that_come_at_run_time(shape, weight, groups):
     check(f"nn.conv{len(shape) - 2}d", random(*shape), random(*weight), constant=False, groups=groups)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_groups_that_end_inside_vectors(stride):
+    check("nn.conv2d", random(2, 64, 5, 7), random(68, 16, 1, 1), groups=4, strides=stride, symbolic=stride == 1)
+    check("nn.conv2d", random(1, 34, 6, 5), random(22, 17, 1, 1), groups=2, strides=stride, padding=1)
 
 
 def test_a_chain_of_volumes_is_transposed_at_both_ends_only():

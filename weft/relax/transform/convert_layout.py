@@ -1,8 +1,8 @@
 """ConvertLayout: channels last through the whole graph, with weights packed for the target's register tiles.
 
 Each image or volume (4-D, 5-D) may have a channels-last twin. Convolutions, pooling and resizing make one; element-wise
-operations, concatenation, reductions and padding carry it on; whatever else needs the value asks for the original order, and a transpose is
-emitted then, once.
+operations, concatenation, reductions and padding carry it on; whatever else needs the value asks for the original
+order, and a transpose is emitted then, once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,15 @@ from weft.op import Layout, OpDef, get_op_def, in_places, make_call, simplify
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.panels import (
+    known_shape,
+    moved_weight,
+    pack_conv_weight,
+    pack_matmul_weight,
+    permute,
+    round_up,
+    weight_panels,
+)
 from weft.relax.transform.phases import Phased, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
@@ -168,7 +177,7 @@ class _Layouts:
 
     def bind_last(self, twin: Any, binding: Any, bb: Any) -> ir.Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
-        original = bb.emit(_permute(twin, _to_first(twin.ty.ndim)))
+        original = bb.emit(permute(twin, _to_first(twin.ty.ndim)))
         self.last[id(original)] = twin
         self.first[id(twin)] = original
         self.alive += [original, twin, binding]
@@ -220,7 +229,7 @@ class _Layouts:
             return self.last[id(expr)]
         if isinstance(expr, ir.Constant):
             return ir.constant(aligned(expr.data.numpy().transpose(_to_last(expr.data.numpy().ndim))))
-        twin = bb.emit(_permute(expr, _to_last(expr.ty.ndim)))
+        twin = bb.emit(permute(expr, _to_last(expr.ty.ndim)))
         self.last[id(expr)] = twin
         self.alive += [expr, twin]
         return twin
@@ -276,10 +285,6 @@ def _same_shape(call: ir.Call, found: Sequence[Phased]) -> bool:
     return all([str(d) for d in p.base] == first for p in found) and ir.as_int(channels) == found[0].channels
 
 
-def _permute(x: ir.Expr, axes: tuple[int, ...]) -> ir.Call:
-    return ir.Call(ir.Op.get("relax.permute_dims"), (x,), ir.Attrs.of(axes=axes))
-
-
 _RULES: dict[str, Callable[[_Layouts, ir.Call, Any], Any]] = {}
 
 
@@ -295,7 +300,7 @@ def _on(*names: str) -> Callable[[Any], Any]:
 @_on("nn.conv2d", "nn.conv3d")
 def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     weight, attrs = call.args[1], call.attrs
-    shape = _known_shape(weight)
+    shape = known_shape(weight)
     sizes = _letters(len(shape)) if shape else ""
     if not shape or any(
         attrs.get(name) not in (None, "", first + sizes)
@@ -311,12 +316,16 @@ def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     group, panel = s.dot_group(call), _panel(s, channels)
     if not isinstance(weight, ir.Constant) and group > 1:
         return None
+    if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups):
+        return _each_group(s, call, bb)
     if groups == 1:
-        packed, layout = _panels(weight, panel, group, bb), f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
+        packed = weight_panels(weight, panel, group, bb)
+        layout = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
     elif shape[1] == 1 and groups == channels:
-        packed, layout = _moved(weight, (channels, *shape[2:]), (*range(1, len(shape) - 1), 0), bb), f"{sizes}C"
+        packed = moved_weight(weight, (channels, *shape[2:]), (*range(1, len(shape) - 1), 0), bb)
+        layout = f"{sizes}C"
     else:
-        packed, layout = _moved(weight, shape, (*range(2, len(shape)), 1, 0), bb), f"{sizes}IO"
+        packed, layout = moved_weight(weight, shape, (*range(2, len(shape)), 1, 0), bb), f"{sizes}IO"
     data, found = call.args[0], f"NC{sizes}"
     if groups > 1 or shape[1] > _FEW_CHANNELS or group > 1 or s.has_last(data):
         data, found = s.to_last(data, bb), f"N{sizes}C"
@@ -324,29 +333,32 @@ def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     return ir.Call(call.op, (data, packed), new_attrs, span=call.span)
 
 
-def _known_shape(expr: ir.Expr) -> tuple[int, ...]:
-    """Return the sizes of a tensor; nothing where one is not known."""
-    ty = expr.ty
-    sizes = [ir.as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
-    return () if None in sizes else tuple(sizes)  # type: ignore[arg-type]
+_MOST_GROUPS = 16
+"""Groups that may be convolutions of their own: each is a call."""
+
+_FEW_SUMS = 16
+"""Channels of a group from which on its products are worth a call."""
 
 
-def _moved(weight: ir.Expr, shape: Sequence[int], axes: Sequence[int], bb: Any) -> ir.Expr:
-    """Return weights in another shape and order of dimensions: at once, or computed where they come at run time."""
-    if isinstance(weight, ir.Constant):
-        return ir.constant(aligned(weight.data.numpy().reshape(shape).transpose(axes)))
-    return bb.emit(_permute(bb.emit(make_call("reshape")(weight, ir.shape_expr(shape))), tuple(axes)))
+def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int) -> bool:
+    """Whether groups of products end inside vectors, and no window makes up for bringing them into order."""
+    odd = shape[0] // groups % s.machine.lanes(32) > 0 and shape[1] >= _FEW_SUMS
+    return 1 < groups <= _MOST_GROUPS and prod(shape[2:]) == 1 and odd
 
 
-def _panels(weight: ir.Expr, panel: int, group: int, bb: Any) -> ir.Expr:
-    """Return weights in panels, as :func:`pack_conv_weight` does."""
-    if isinstance(weight, ir.Constant):
-        return ir.constant(pack_conv_weight(weight.data.numpy(), panel, group))
-    o, *rest = _known_shape(weight)
-    if o % panel:
-        weight = bb.emit(make_call("nn.pad")(weight, pad_width=(0, _round_up(o, panel) - o, *[0] * 2 * len(rest))))
-    axes = (0, *range(3, len(rest) + 2), 2, 1)
-    return _moved(weight, (-(-o // panel), panel, *rest), axes, bb)
+def _each_group(s: _Layouts, call: ir.Call, bb: Any) -> ir.Call:
+    """Compute each group of a convolution by itself, from its channels to its part of the result."""
+    weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
+    data, axis = s.to_last(call.args[0], bb), weight.ndim - 1
+    parts = []
+    for i, kernel in enumerate(np.split(weight, groups)):
+        c, panel, sizes = kernel.shape[1], _panel(s, len(kernel)), _letters(weight.ndim)
+        own = bb.emit(make_call("strided_slice")(data, axes=[axis], begin=[i * c], end=[(i + 1) * c]))
+        layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": f"O{sizes}I{panel}o"}
+        attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
+        packed = ir.constant(pack_conv_weight(kernel, panel))
+        parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
+    return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 
 
 _FEW_CHANNELS = 4
@@ -372,18 +384,17 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     Where windows do not overlap that is a product of pixels with their blocks.
     """
     data, weight = call.args[:2]
-    attrs, ty = call.attrs, data.ty
-    known = isinstance(ty, ir.TensorType) and ty.shape is not None and isinstance(call.ty, ir.TensorType)
-    if not isinstance(weight, ir.Constant) or not known or call.ty.shape is None:  # type: ignore[union-attr]
+    attrs, shape, outs = call.attrs, _shape_of(data), _shape_of(call)
+    if not isinstance(weight, ir.Constant) or shape is None or outs is None:
         return None
-    sizes = _letters(ty.ndim)  # type: ignore[union-attr]
+    sizes = _letters(len(shape))
     if any(attrs.get(name) not in (None, "", f"NC{sizes}") for name in ("data_layout", "out_layout")):
         return None
-    kernel, shape = weight.data.numpy(), ty.shape  # type: ignore[union-attr]
+    kernel = weight.data.numpy()
     if kernel.shape[:2] == (attrs.get("groups", 1), 1) and kernel[0].size <= _WRITTEN_OUT:
         return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
-    plan = phases_of(attrs, kernel.shape[2:], shape[2:], call.ty.shape[2:])  # type: ignore[union-attr]
-    block, groups, plain = plan.block, attrs.get("groups", 1), kernel.dtype == np.float32 and ty.dtype == "float32"  # type: ignore[union-attr]
+    plan, groups = phases_of(attrs, kernel.shape[2:], shape[2:], outs[2:]), attrs.get("groups", 1)
+    block, plain = plan.block, kernel.dtype == np.float32 and attrs.get("out_dtype") in (None, "", "float32")
     rows = kernel.shape[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
     if rows and kernel.shape[2:] == block and plan.crop is None:
         base = (shape[0], shape[2], shape[3])
@@ -403,6 +414,10 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     return s.bind_phased(phased, bb)
 
 
+def _shape_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
+    return expr.ty.shape if isinstance(expr.ty, ir.TensorType) else None
+
+
 _WRITTEN_OUT = 25
 """Elements up to which the kernel of one channel is better written out."""
 
@@ -419,7 +434,7 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
     n, _, h, w = (_likely(d, 1 if i == 0 else _LIKELY_SIZE) for i, d in enumerate(ty.shape))
-    channels = (c, _round_up(o, _panel(s, o)))
+    channels = (c, round_up(o, _panel(s, o)))
     near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
     best = winograd_tile((n, h, w), channels, near, s.machine)
     if s.tuned is None:
@@ -455,44 +470,7 @@ def _likely(size: Any, unknown: int) -> int:
 
 def _panel(s: _Layouts, channels: int) -> int:
     """Choose the width of panels: no wider than the output's channels need."""
-    return min(s.panel, _round_up(channels, 16))
-
-
-def _round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
-
-
-def pack_conv_weight(kernel: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
-    """Pack (O, I, ..., KH, KW) into (ceil(O / panel), ..., KH, KW, ceil(I / group), panel * group), padded with zeros."""
-    o, i, *sizes = kernel.shape
-    padded = kernel
-    if o % panel or i % group:
-        padded = np.zeros((_round_up(o, panel), _round_up(i, group), *sizes), kernel.dtype)
-        padded[:o, :i] = kernel
-    apart = padded.reshape(-1, panel, padded.shape[1] // group, group, *sizes)
-    groups = apart.transpose(0, *range(4, apart.ndim), 2, 1, 3)
-    return aligned(groups).reshape(*groups.shape[:-2], panel * group)
-
-
-def _convenient(panels: int) -> int:
-    """Return a number of panels, at most a sixth more, that four, five or six of them divide.
-
-    Products of one or two rows work on so many at once: fewer sums under way do not keep the machine busy.
-    """
-    most = max(panels * 7 // 6, panels)
-    return next((p for p in range(panels, most + 1) if panels <= 6 or not (p % 4 and p % 5 and p % 6)), panels)
-
-
-def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
-    """Pack (K, N) into (panels, K / group, panel * group), padded with zeros: as many panels as N needs, or more."""
-    k, n = weight.shape
-    width, rows = _convenient(_round_up(n, panel) // panel) * panel, _round_up(k, group)
-    padded = weight
-    if (k, n) != (rows, width):
-        padded = np.zeros((rows, width), weight.dtype)
-        padded[:k, :n] = weight
-    groups = padded.reshape(rows // group, group, -1, panel).transpose(2, 0, 3, 1)
-    return aligned(groups).reshape(*groups.shape[:2], panel * group)
+    return min(s.panel, round_up(channels, 16))
 
 
 @_on("matmul")
@@ -508,7 +486,7 @@ def _matmul(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return None
     array = weight.data.numpy()
     n = array.shape[1]
-    panel = s.panel if n >= s.panel else _round_up(n, 16)
+    panel = s.panel if n >= s.panel else round_up(n, 16)
     attrs = ir.Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
     packed = ir.constant(pack_matmul_weight(array, panel, group))
     return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)

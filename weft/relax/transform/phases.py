@@ -84,8 +84,8 @@ def _begins(crop: Crop | None) -> tuple[int, ...] | None:
 class Phases(NamedTuple):
     """A transposed convolution as an ordinary one whose channels are phases.
 
-    The window of the convolution has `taps` elements along each axis, `dilation` apart; its output is `more` longer than
-    its input. `spread` is what lay between elements of the kernel and lies between its zeros now.
+    The window of the convolution has `taps` elements along each axis, `dilation` apart; its output is `more` longer
+    than its input. `spread` is what lay between elements of the kernel and lies between its zeros now.
     """
 
     block: tuple[int, ...]
@@ -97,9 +97,7 @@ class Phases(NamedTuple):
     crop: Crop | None
 
 
-def phases_of(
-    attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], outs: Sequence[PrimExpr]
-) -> Phases:
+def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], outs: Sequence[PrimExpr]) -> Phases:
     """Find the phases of a transposed convolution.
 
     Output ``o`` is in the window of input ``i`` at element ``o + pad - i * stride`` of the kernel. With ``o + pad`` as
@@ -129,7 +127,7 @@ def phases_of(
 
 
 def phase_weights(kernel: np.ndarray, plan: Phases, groups: int) -> np.ndarray:
-    """Order weights (in, out / groups, ...) for the convolution: (groups * block * out / groups, in / groups, taps...)."""
+    """Order weights (in, out / groups, ...) for the convolution: (groups * block * out / groups, in / groups, taps)."""
     c, channels, *sizes = kernel.shape
     rank = len(sizes)
     full = [t if s == 1 else t * s for t, s in zip(plan.taps, plan.block, strict=True)]
@@ -138,7 +136,7 @@ def phase_weights(kernel: np.ndarray, plan: Phases, groups: int) -> np.ndarray:
     wide[(slice(None), slice(None), *places)] = kernel
     both = [n for t, s in zip(plan.taps, plan.block, strict=True) for n in (t, s)]
     apart = wide.reshape(groups, c // groups, channels, *both)
-    taps = [3 + 2 * i for i in range(rank)]
+    taps = tuple(3 + 2 * i for i in range(rank))
     apart = np.flip(apart, taps).transpose(0, *(t + 1 for t in taps), 2, 1, *taps)
     return aligned(apart.reshape(-1, c // groups, *plan.taps))
 

@@ -51,8 +51,10 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
             pure_move and any(v is store.value for v in loads_of(store.value))
         ):
             return False  # each element is read many times; the tile kernels want plain loads
-        if is_reduction_block(c.block) and is_window(c.block) and (
-            is_costly(store.value) or (_has_condition(store.value) and _is_large(c.block))
+        if (
+            is_reduction_block(c.block)
+            and is_window(c.block)
+            and (is_costly(store.value) or (_has_condition(store.value) and _is_large(c.block)))
         ):  # elements of a window are read many times
             return False
         if is_costly(store.value) and (uses > 1 or _repeats(c.block, buffer)):
@@ -67,8 +69,7 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
 def _rounds(value: PrimExpr) -> bool:
     """Whether a value is an integer that is made of a number with a fraction: the place of something."""
     return any(
-        isinstance(n, Cast) and DataType(n.value.dtype).is_float and not DataType(n.dtype).is_float
-        for n in walk(value)
+        isinstance(n, Cast) and DataType(n.value.dtype).is_float and not DataType(n.dtype).is_float for n in walk(value)
     )
 
 
