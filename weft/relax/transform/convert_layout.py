@@ -391,7 +391,7 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     if any(attrs.get(name) not in (None, "", f"NC{sizes}") for name in ("data_layout", "out_layout")):
         return None
     kernel = weight.data.numpy()
-    if kernel.shape[:2] == (attrs.get("groups", 1), 1) and kernel[0].size <= _WRITTEN_OUT:
+    if 1 < attrs.get("groups", 1) == len(kernel) == kernel.size // kernel[0, 0].size and kernel[0].size <= _WRITTEN_OUT:
         return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
     plan, groups = phases_of(attrs, kernel.shape[2:], shape[2:], outs[2:]), attrs.get("groups", 1)
     block, plain = plan.block, kernel.dtype == np.float32 and attrs.get("out_dtype") in (None, "", "float32")
