@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import select
 import statistics
 import subprocess
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report, zoo
-from benchmarks.contestants import CONTESTANTS, Feeds
+from benchmarks.contestants import CONTESTANTS, THREADS, Feeds
 from benchmarks.networks import bert_base, gpt2_small, lstm
 from benchmarks.peer import largest_difference, logits, softmax_outputs
 
@@ -73,6 +74,9 @@ WORKLOADS = (
     Workload("SqueezeNet", "light_squeezenet", _size("light_squeezenet", 0), 1.1, without=NO_TORCH),
     Workload("Inception v1", "light_inception_v1", _size("light_inception_v1", 0), 1.1, without=NO_TORCH),
     Workload("Inception v2", "light_inception_v2", _size("light_inception_v2", 0), 1.1, without=NO_TORCH),
+    Workload("ShuffleNet", "light_shufflenet", _size("light_shufflenet", 0), 1.0, without=NO_TORCH),
+    Workload("DCGAN's generator", "dcgan", _size("dcgan", 0), 1.0),
+    Workload("U-Net for volumes", "unet3d", _size("unet3d", 0), 1.0),
     Workload("ViT-B/16", "vit_b16", _size("vit_b16", 0), 1.1),
     Workload("BERT-base, 128 tokens", "bert_base", _size("bert_base", 0), 1.1),
     Workload("BERT-base, 8 to 128 tokens", "bert_base",
@@ -101,12 +105,12 @@ def _sequences(rng: np.random.Generator) -> list[Feeds]:
 class Contestant:
     """The process of one contestant."""
 
-    def __init__(self, name: str, log: Path) -> None:
+    def __init__(self, name: str, log: Path, threads: int = THREADS, **variables: str) -> None:
         self.name = name
         self._log = log.open("w")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contestants", name], cwd=zoo.ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+            [sys.executable, "-m", "benchmarks.contestants", name, f"--threads={threads}"], cwd=zoo.ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, **variables},
         )  # fmt: skip
 
     def ask(self, timeout: float, **request: Any) -> dict[str, Any]:

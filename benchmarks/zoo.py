@@ -27,7 +27,7 @@ MODELS = (
 )
 # Larger ones, which only benchmarks use.
 LARGE = ("efficientnet_b0", "vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp", "resnet50_int8",
-         "resnet50_s8")  # fmt: skip
+         "resnet50_s8", "dcgan", "unet3d")  # fmt: skip
 N_SIZES = 5
 
 _SHARED = {n: ("transformer",) for n in ("vit_b16", "bert_base", "gpt2_small")} | {

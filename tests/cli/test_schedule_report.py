@@ -16,15 +16,15 @@ from weft.tir.schedule.rules import select
 
 
 def best_of_each():
-    """A model of an ArgMax, which no rule is for, and a product."""
+    """A model of where the maxima of windows are, which no rule is for, and a product."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["y"], name="project"),
-        helper.make_node("ArgMax", ["y"], ["z"], name="best", axis=-1, keepdims=0),
+        helper.make_node("MaxPool", ["y"], ["m", "z"], name="best", kernel_shape=[2], strides=[2]),
     ]
     graph = helper.make_graph(
         nodes,
         "best",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 32])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "rows", 32])],
         [helper.make_tensor_value_info("z", TensorProto.INT64, None)],
         [onnx.numpy_helper.from_array(np.ones((32, 64), np.float32), "w")],
     )
@@ -65,10 +65,10 @@ def test_records_come_from_the_cache_and_from_other_processes(tmp_path, monkeypa
 
 
 def convolution(channels, groups, size, **attributes):
-    """A model of a convolution and an ArgMax over its rows."""
+    """A model of a convolution, and of where the maxima of its windows are."""
     weights = np.ones((channels, channels // groups, 3, 3), np.float32)
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="mix", group=groups, pads=[1] * 4, **attributes)
-    best = helper.make_node("ArgMax", ["y"], ["z"], name="best", axis=-1, keepdims=0)
+    best = helper.make_node("MaxPool", ["y"], ["m", "z"], name="best", kernel_shape=[2, 2])
     graph = helper.make_graph(
         [node, best],
         "grouped",
@@ -91,8 +91,8 @@ def test_a_kernel_without_a_rule_that_costs_a_tenth_of_the_model_is_warned_of(tm
     model = convolution(4, 1, 256)
     (first,) = said(lambda: weft.Session(model))
     for part in (
-        "'argmax'",
-        '"best" (ArgMax)',
+        "'nn_max_pool_with_indices'",
+        '"best" (MaxPool)',
         "% of the model's time",
         "rows: a reduction is not of the form",
         "help:",

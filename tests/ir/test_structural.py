@@ -163,3 +163,16 @@ def test_a_node_is_a_key_that_only_it_finds():
     places = {node: i for i, node in enumerate(nodes)}
     assert [places[node] for node in nodes] == list(range(len(nodes)))
     assert ir.Var("n", "int64") not in places
+
+
+def test_buffers_that_nothing_defines_are_equal_over_the_same_memory_only():
+    a, b = (tir.decl_buffer((1,), "int64", name) for name in "ab")
+    again = tir.decl_buffer((1,), "int64", "again", data=a.data)
+    at = (const(0, "int64"),)
+    loads = {name: tir.BufferLoad(x, at) for name, x in (("a", a), ("b", b), ("again", again))}
+    assert not structural_equal(loads["a"], loads["b"]) and structural_equal(loads["a"], loads["again"])
+    assert structural_equal(loads["a"], loads["b"], map_free_vars=True)
+    moved = tir.BufferStore(b, tir.BufferLoad(b, (loads["b"],)), (loads["a"],))
+    handles = [Var(name, "handle") for name in "ab"]
+    func = tir.PrimFunc(tuple(handles), moved, None, tuple(zip(handles, (a, b), strict=True)))
+    assert tir.transform.remove_no_op()(ir.IRModule({"f": func}))["f"].body is moved

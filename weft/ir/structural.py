@@ -39,7 +39,8 @@ __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "struct
 # elsewhere (passes leave variables bound in several places); MEMORY, a buffer is new together with its pointer.
 # A class may say so itself: ``__binders__`` is its entry, ``__uncompared__`` names fields that never take part, and
 # ``__compared_as__`` is its kind (PLAIN: field by field, NUMBERED: a variable, NAMED: by its name).
-_SIGHT, _BIND, _MEMORY = 1, 2, 3
+# ALIAS, a buffer that nothing introduces is one over memory that is known.
+_SIGHT, _BIND, _MEMORY, _ALIAS = 1, 2, 3, 4
 _BINDERS: dict[str, tuple[tuple[str, int], ...]] = {
     "Function": (("params", _BIND),),
     "PrimFunc": (("params", _BIND), ("buffer_map", _SIGHT)),
@@ -241,7 +242,9 @@ class _Equal:
     def _push(self, plan: _Plan, a: Any, b: Any, where: Any, defining: int) -> None:
         below = _SIGHT if defining else 0
         for f in reversed(plan.fields):
-            inner = _BIND if defining == _MEMORY and f == "data" else below
+            inner = below
+            if f == "data" and plan.tag == b"Buffer(":  # memory is new with an allocation; otherwise it is what it was
+                inner = _BIND if defining == _MEMORY else 0 if defining == _ALIAS else below
             self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), inner))
         for f, how in reversed(plan.binders):
             self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), how))
@@ -254,7 +257,7 @@ class _Equal:
         if a is not b and not (defining or self.map_free_vars or plan.tag in _DESCRIBED):
             raise _Mismatch(where, a, b, " (a variable that neither side defines)")
         self.forward[a], self.backward[b] = b, a
-        self._push(plan, a, b, where, defining or _SIGHT)
+        self._push(plan, a, b, where, defining or (_SIGHT if self.map_free_vars or a is b else _ALIAS))
 
     @staticmethod
     def _scalars(a: Any, b: Any, where: Any) -> None:

@@ -20,7 +20,7 @@ from weft.op.infer import (
     tensor_arg,
     values_of,
 )  # fmt: skip
-from weft.op.registry import Fusion, Layout, declare
+from weft.op.registry import Fusion, Layout, declare, make_call
 from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal
 from weft.topi.broadcast import broadcast_to
 from weft.topi.manipulate import (
@@ -318,9 +318,24 @@ def _tile_infer(x: ir.Expr, repeats: Any) -> ir.TensorType:
     return ir.TensorType(tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)), ty.dtype, len(dims))
 
 
+def _tile_decompose(x: ir.Expr, repeats: Any) -> ir.Expr | None:
+    """Broadcast along a dimension of its own before each that is repeated: only shapes change around that."""
+    ty = x.ty
+    if not isinstance(ty, ir.TensorType) or ty.shape is None:
+        return None
+    dims, reps = tile_dims(ty.shape, repeats)
+    apart, one = list(zip(dims, reps, strict=True)), ir.int64(1)
+    before = [n for d, r in apart for n in ((d,) if ir.as_int(r) == 1 else (one, d))]
+    after = [n for d, r in apart for n in ((d,) if ir.as_int(r) == 1 else (r, d))]
+    whole = [simplify(d * r) for d, r in apart]
+    reshape, broadcast = make_call("reshape"), make_call("broadcast_to")
+    copies = broadcast(reshape(x, ir.shape_expr(before)), ir.shape_expr(after))
+    return reshape(copies, ir.shape_expr(whole))
+
+
 declare(
     "tile", "x", {"repeats": integers((1,), symbolic=True)}, infer=_tile_infer, lower=tile,
-    reference=lambda x, repeats: np.tile(x, repeats),
+    decompose=_tile_decompose, reference=lambda x, repeats: np.tile(x, repeats),
     fusion=Fusion.OPAQUE,
     doc="Repeat the whole tensor along each axis.",
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from weft import te, tir
@@ -66,15 +67,12 @@ def pool(
     shape = pool_shape(x.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
     wide = _summed_in(x.dtype) if kind == "avg" else x.dtype
     fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
-    padded = _padded(x, rank, k, s, d, b, a, ceil_mode, last, fill)
-    ks = [te.reduce_axis((int64(0), int64(k[i])), f"k{i}") for i in range(rank)]
-
-    def element(*i: Any) -> Any:
-        at = [o * int64(s[j]) + ks[j].var * int64(d[j]) for j, o in enumerate(spatial(i, last))]
-        value = padded(i[0], *at, i[-1]) if last else padded(i[0], i[1], *at)
-        return te.max(value, axis=ks) if kind == "max" else te.sum(cast(wide, value), axis=ks)
-
-    out = te.compute(shape, element, name=f"T_{kind}_pool")
+    out = _padded(x, rank, k, s, d, b, a, ceil_mode, last, fill)
+    if kind == "avg" and wide != x.dtype:
+        out = te.compute(out.shape, lambda *i, t=out: cast(wide, t(*i)), name="wide")
+    outs = spatial(shape, last)
+    for axes in _together(k, s):
+        out = _windows(kind, out, axes, outs, k, s, d, last)
     if kind == "max":
         return out
     sizes = spatial(x.shape, last)
@@ -99,6 +97,33 @@ def _mean(total: Any, count: Any) -> Any:
     if n is not None and DataType(total.dtype).is_float:
         return total * const(1.0 / n, total.dtype)
     return total / cast(total.dtype, tir.max(count, int64(1)))
+
+
+_LARGE_WINDOW = 16
+"""Elements of a window from which on it is taken along one axis after the other: all axes' sizes add up then."""
+
+
+def _together(k: Any, s: Any) -> list[tuple[int, ...]]:
+    """Which axes of a window are taken at once, in order, the last axis first."""
+    axes = tuple(range(len(k)))
+    return [(i,) for i in reversed(axes) if k[i] > 1 or s[i] > 1] if prod(k) >= _LARGE_WINDOW else [axes]
+
+
+def _windows(kind: str, x: Any, axes: tuple[int, ...], outs: Any, k: Any, s: Any, d: Any, last: bool) -> Any:
+    """Take the maximum or the sum along some axes of each window; other axes stay as they are."""
+    first = 1 if last else 2
+    ks = {i: te.reduce_axis((int64(0), int64(k[i])), f"k{i}") for i in axes}
+    shape = list(x.shape)
+    for i in axes:
+        shape[first + i] = outs[i]
+
+    def element(*o: Any) -> Any:
+        at = list(o)
+        for i, r in ks.items():
+            at[first + i] = o[first + i] * int64(s[i]) + r.var * int64(d[i])
+        return (te.max if kind == "max" else te.sum)(x(*at), axis=list(ks.values()))
+
+    return te.compute(tuple(shape), element, name=f"T_{kind}_pool")
 
 
 def window_count(o: Any, size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool) -> Any:

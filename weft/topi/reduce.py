@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
-from weft.ir import DataType, PrimExpr, cast, const, int64, logical_and, logical_or, select
+from weft.ir import DataType, PrimExpr, as_int, cast, const, int64, logical_and, logical_or, select
 from weft.te import Tensor, compute
 from weft.topi.precision import accumulator, narrowed, widened
 from weft.topi.shape import normalize_axes, product, unravel
@@ -76,33 +76,37 @@ def arg_reduce(
         flat = compute((size,), lambda i: x(*unravel(i, x.shape)), name="flat")
         result = arg_reduce(kind, flat, 0, False, select_last, dtype)
         return compute((int64(1),) * x.ndim, lambda *_: result(), name="argreduce") if keepdims else result
-    dt = DataType(x.dtype)
-    worst = te.lowest(dt) if kind == "max" else te.highest(dt)
-
-    def combine(lhs: Any, rhs: Any) -> Any:
-        better = lhs[1] > rhs[1] if kind == "max" else lhs[1] < rhs[1]
-        if dt.is_float:  # NaN wins, as in NumPy
-            better = tir.any(better, logical_and(lhs[1] != lhs[1], rhs[1] == rhs[1]))
-        order = lhs[0] > rhs[0] if select_last else lhs[0] < rhs[0]
-        same = (
-            logical_or(lhs[1] == rhs[1], logical_and(lhs[1] != lhs[1], rhs[1] != rhs[1]))
-            if dt.is_float
-            else lhs[1] == rhs[1]
-        )
-        valid = lhs[0] >= const(0, lhs[0].dtype)
-        better = logical_and(
-            valid, logical_or(better, logical_or(logical_and(same, order), rhs[0] < const(0, rhs[0].dtype)))
-        )
-        return select(better, lhs[0], rhs[0]), select(better, lhs[1], rhs[1])
-
-    reducer = te.comm_reducer(combine, lambda t0, t1: (const(-1, t0), worst), name="arg" + kind)
+    extent = as_int(x.shape[axis])
+    wide = "int32" if extent is not None and extent < 2**31 else "int64"
+    best = reduce(kind, x, (axis,), True, lambda v: _ordered(v, kind), "best")
     k = te.reduce_axis((int64(0), x.shape[axis]), "k")
-    outs = compute(
-        reduced_shape(x.shape, (axis,), keepdims),
-        lambda *i: reducer((k.var, x(*reduced_index(i, [k.var], (axis,), x.ndim, keepdims))), axis=k),
-        name="arg" + kind,
-    )
-    return compute(outs[0].shape, lambda *i: cast(dtype, outs[0](*i)), name="index")
+
+    def element(*i: Any) -> Any:
+        at = reduced_index(i, [k.var], (axis,), x.ndim, keepdims)
+        found = _ordered(x(*at), kind).equal(best(*(int64(0) if d == axis else v for d, v in enumerate(at))))
+        place = cast(wide, k.var)
+        if select_last:
+            return te.max(select(found, place, const(-1, wide)), axis=k)
+        return te.min(select(found, place, te.highest(wide)), axis=k)
+
+    where = compute(reduced_shape(x.shape, (axis,), keepdims), element, name="arg" + kind)
+    return compute(where.shape, lambda *i: cast(dtype, where(*i)), name="index")
+
+
+def _ordered(value: Any, kind: str) -> Any:
+    """A number that compares as the value does, and is equal to itself: NaN comes before all others, as in NumPy."""
+    dt = DataType(value.dtype)
+    if dt == "bool":
+        return cast("int8", value)
+    if not dt.is_float:
+        return value
+    if dt.bits < 32:
+        value = cast("float32", value)
+    bits, dtype = (32, "int32") if dt.bits <= 32 else (64, "int64")
+    raw = tir.reinterpret(dtype, value)
+    ordered = raw ^ ((raw >> const(bits - 1, dtype)) & te.highest(dtype))  # negative ones stand the other way round
+    ordered = select(value.equal(const(0, value.dtype)), const(0, dtype), ordered)  # and 0 is as great as -0
+    return select(value != value, te.highest(dtype) if kind == "max" else te.lowest(dtype), ordered)
 
 
 def mean(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:

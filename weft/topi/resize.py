@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from weft import te, tir
@@ -150,11 +149,14 @@ def resize(
         if not same or mode == "tf_crop_and_resize":
             axes[d] = _Axis(data.shape[d], size[d], scale, mode, (roi[d], roi[d + rank]) if roi else (0.0, 1.0))
 
+    nearest = method in ("nearest", "nearest_neighbor")
+    at = {d: _places(a, d == rank - 1, rounding_method) for d, a in axes.items()} if nearest else {}
+    made = data if nearest else _interpolated(data, axes, "linear" if method == "linear" else "cubic", attrs)
+
     def element(*o: Any) -> Any:
-        if method in ("nearest", "nearest_neighbor"):
-            value = data(*(_nearest_index(axes[d], v, rounding_method) if d in axes else v for d, v in enumerate(o)))
-        else:
-            value = _interpolate(data, o, axes, "linear" if method == "linear" else "cubic", attrs)
+        value = made(*(at[d](v) if d in at else v for d, v in enumerate(o)))
+        if not nearest and data.dtype != _F:
+            value = cast(data.dtype, tir.round(value) if not data.dtype.startswith(("float", "bfloat")) else value)
         if mode == "tf_crop_and_resize":
             inside = tir.all(
                 *(tir.all(a.source(o[d]) >= _f(0.0), a.source(o[d]) <= _f(a.size) - _f(1.0)) for d, a in axes.items())
@@ -165,18 +167,43 @@ def resize(
     return te.compute(tuple(size), element, name="T_resize")
 
 
-def _interpolate(data: Any, o: Any, axes: dict[int, _Axis], method: str, attrs: dict[str, Any]) -> Any:
-    taps = {d: _taps(a, o[d], method, attrs) for d, a in axes.items()}
-    total: Any = None
-    for choice in itertools.product(*(range(len(t)) for t in taps.values())):
-        picked = dict(zip(taps, choice, strict=True))
-        value = cast(_F, data(*(taps[d][picked[d]][0] if d in taps else v for d, v in enumerate(o))))
-        for d in taps:
-            value = value * taps[d][picked[d]][1]
-        total = value if total is None else total + value
-    if data.dtype == _F:
+def _places(axis: _Axis, innermost: bool, rounding: str) -> Any:
+    """Where each output element along an axis comes from: computed, or, where that takes long, looked up."""
+    if axis.integer_scale is not None and not innermost:
+        return lambda o: _nearest_index(axis, o, rounding)
+    return te.compute((axis.out,), lambda o: cast("int32", _nearest_index(axis, o, rounding)), name="places")
+
+
+def _interpolated(data: Any, axes: dict[int, _Axis], method: str, attrs: dict[str, Any]) -> Any:
+    """Interpolate along one axis after the other, the last first, in float32; places and weights are tables."""
+    value, shape = data, list(data.shape)
+    for d, axis in sorted(axes.items(), reverse=True):
+        n_taps = 2 if method == "linear" else 4
+        taps = [
+            (
+                te.compute(
+                    (axis.out,), lambda o, k=k, a=axis: cast("int32", _taps(a, o, method, attrs)[k][0]), "places"
+                ),
+                te.compute((axis.out,), lambda o, k=k, a=axis: _taps(a, o, method, attrs)[k][1], name="weights"),
+            )
+            for k in range(n_taps)
+        ]
+        shape[d] = axis.out
+        value = te.compute(tuple(shape), _along(value, d, taps), name="T_resize_axis")
+    return value
+
+
+def _along(data: Any, axis: int, taps: list[tuple[Any, Any]]) -> Any:
+    """The sum of elements along an axis at the places of tables, with their weights."""
+
+    def element(*o: Any) -> Any:
+        total: Any = None
+        for place, weight in taps:
+            term = cast(_F, data(*o[:axis], place(o[axis]), *o[axis + 1 :])) * weight(o[axis])
+            total = term if total is None else total + term
         return total
-    return cast(data.dtype, tir.round(total) if not data.dtype.startswith(("float", "bfloat")) else total)
+
+    return element
 
 
 def full_size(shape: Any, size: Any, layout: str) -> tuple[Any, ...]:

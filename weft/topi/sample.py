@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from weft import te, tir
-from weft.ir import cast, const, if_then_else, int64, select
+from weft.ir import as_int, cast, const, if_then_else, int64, select
 
 __all__ = ["grid_sample"]
 
@@ -43,53 +43,61 @@ def grid_sample(
     align_corners: bool = True
 ) -> Any:  # fmt: skip
     """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""
-    rank, n_out = data.ndim - 2, grid.ndim - 2
-    sizes = data.shape[2:]
+    rank, sizes = data.ndim - 2, data.shape[2:]
+    points = (data.shape[0], *grid.shape[2:])
 
-    def pixel(n: Any, c: Any, at: list[Any]) -> Any:
-        """The pixel at integer positions, by the padding's rule."""
-        inside, safe = const(True, "bool"), []
-        for p, size in zip(at, sizes, strict=True):
+    def coordinate(d: int, n: Any, o: Any) -> Any:
+        v = _unnormalised(cast("float32", grid(n, int64(rank - 1 - d), *o)), sizes[d], align_corners)
+        limit = cast("float32", sizes[d]) - const(1, "float32")
+        if method != "bicubic" and padding_mode == "reflection":
+            v = _reflected(v, sizes[d], align_corners)
+        if method != "bicubic" and padding_mode in ("border", "reflection"):
+            v = tir.max(tir.min(v, limit), const(0, "float32"))
+        return v
+
+    def tables(d: int, k: int) -> tuple[Any, Any]:
+        """Of each point, the place of the k-th element along an axis, -1 where it is outside, and its weight."""
+
+        def place(n: Any, *o: Any) -> Any:
+            p, size = _tap(coordinate(d, n, o), method, k)[0], sizes[d]
             if padding_mode == "reflection":
                 p = tir.round(_reflected(p, size, align_corners))
-            i = cast("int64", p)  # what is no number lies outside
-            inside = tir.all(inside, p >= const(0, p.dtype), p < cast(p.dtype, size))
-            safe.append(tir.max(tir.min(i, size - int64(1)), int64(0)))
-        value = data(n, c, *safe)
-        return value if padding_mode != "zeros" else if_then_else(inside, value, const(0, data.dtype))
+            safe = tir.max(tir.min(cast("int64", p), size - int64(1)), int64(0))
+            inside = tir.all(p >= const(0, p.dtype), p < cast(p.dtype, size))  # what is no number lies outside
+            return cast("int32", select(inside, safe, int64(-1)) if padding_mode == "zeros" else safe)
+
+        weight = te.compute(points, lambda n, *o: _tap(coordinate(d, n, o), method, k)[1], name="weights")
+        return te.compute(points, place, name="places"), weight
+
+    pick = select if all((as_int(n) or 0) > 0 for n in sizes) else if_then_else  # nothing of an empty image is read
+    taps = [[tables(d, k) for k in range(_TAPS[method])] for d in range(rank)]
 
     def element(n: Any, c: Any, *o: Any) -> Any:
-        assert len(o) == n_out
-        points = []
-        for d in range(rank):
-            v = _unnormalised(cast("float32", grid(n, int64(rank - 1 - d), *o)), sizes[d], align_corners)
-            limit = cast("float32", sizes[d]) - const(1, "float32")
-            if method != "bicubic" and padding_mode == "border":
-                v = tir.max(tir.min(v, limit), const(0, "float32"))
-            if method != "bicubic" and padding_mode == "reflection":
-                v = tir.max(tir.min(_reflected(v, sizes[d], align_corners), limit), const(0, "float32"))
-            points.append(v)
-        if method == "nearest":
-            return pixel(n, c, [tir.round(p) for p in points])
-        return cast(data.dtype, _weighted(points, method, lambda at: cast("float32", pixel(n, c, at))))
+        total: Any = None
+        for choice in itertools.product(*taps):
+            at = [place(n, *o) for place, _ in choice]
+            value = data(n, c, *(tir.max(i, const(0, "int32")) for i in at) if padding_mode == "zeros" else at)
+            if padding_mode == "zeros":
+                value = pick(tir.all(*(i >= const(0, "int32") for i in at)), value, const(0, data.dtype))
+            if method == "nearest":
+                return value
+            term = cast("float32", value)
+            for _, weight in choice:
+                term = term * weight(n, *o)
+            total = term if total is None else total + term
+        return cast(data.dtype, total)
 
     return te.compute((data.shape[0], data.shape[1], *grid.shape[2:]), element, name="T_grid_sample")
 
 
-def _weighted(points: list[Any], method: str, pixel: Any) -> Any:
-    """The sum of the pixels around a point, weighted."""
-    taps: list[list[tuple[Any, Any]]] = []
-    for p in points:
-        low = tir.floor(p)
-        t, one = p - low, const(1, p.dtype)
-        if method == "bilinear":
-            taps.append([(low, one - t), (low + one, t)])
-        else:
-            taps.append([(low + const(k - 1, p.dtype), w) for k, w in enumerate(_cubic_weights(t))])
-    total: Any = None
-    for choice in itertools.product(*taps):
-        term = pixel([i for i, _ in choice])
-        for _, w in choice:
-            term = term * w
-        total = term if total is None else total + term
-    return total
+_TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
+
+
+def _tap(p: Any, method: str, k: int) -> tuple[Any, Any]:
+    """The k-th position around a point along an axis, and its weight."""
+    if method == "nearest":
+        return tir.round(p), const(1, p.dtype)
+    low, one = tir.floor(p), const(1, p.dtype)
+    if method == "bilinear":
+        return (low, one - (p - low)) if k == 0 else (low + one, p - low)
+    return low + const(k - 1, p.dtype), _cubic_weights(p - low)[k]

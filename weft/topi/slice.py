@@ -110,12 +110,14 @@ def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: Any = 
         return ir.if_then_else(inside, data(*at), fill)
 
     def mapped(*i: Any) -> Any:
-        return data(
-            *(
-                v if ir.as_int(b) == 0 and ir.as_int(a) == 0 else _pad_index(v - b, d, pad_mode)
-                for v, d, (b, a) in zip(i, data.shape, pairs, strict=True)
-            )
-        )
+        """Along the last axis most elements are inside, where neighbours lie together: these have no other index."""
+        at = [v - b for v, (b, _) in zip(i, pairs, strict=True)]
+        beside = [ir.as_int(b) != 0 or ir.as_int(a) != 0 for b, a in pairs]
+        border = [_pad_index(j, d, pad_mode) if p else j for j, d, p in zip(at, data.shape, beside, strict=True)]
+        if not any(beside[-1:]):
+            return data(*border)
+        inside = tir.all(at[-1] >= ir.int64(0), at[-1] < data.shape[-1])
+        return ir.if_then_else(inside, data(*border[:-1], at[-1]), data(*border))
 
     return te.compute(shape, constant if pad_mode == "constant" else mapped, name=name)
 

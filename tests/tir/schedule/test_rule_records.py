@@ -147,9 +147,21 @@ def test_a_convolution_with_one_channel_is_right():
     np.testing.assert_allclose(out.numpy()[..., 0], np.einsum("nhwcij,ijc->nhw", windows, w[0, ..., 0]), atol=1e-4)
 
 
+def greatest_with_its_place():
+    """A reduction of pairs, which no rule takes."""
+    x, k = te.placeholder((64, 256), name="x"), te.reduce_axis((int64(0), int64(256)), name="k")
+
+    def better(a, b):
+        first = a[1] >= b[1]
+        return tir.Select(first, a[0], b[0]), tir.Select(first, a[1], b[1])
+
+    pair = te.comm_reducer(better, lambda t0, t1: (tir.const(-1, t0), te.min_value(t1)), name="best")
+    found = te.compute((64,), lambda i: pair((k.var, x(i, k.var)), axis=k), name="best")
+    return te.create_prim_func([x, te.compute((64,), lambda i: found[0](i), name="place")])
+
+
 def test_explain_schedule_says_rule_reason_and_estimate():
-    x = te.placeholder((64, 256), name="x")
-    report = explain_schedule(te.create_prim_func([x, topi.argmax(x, axis=1)]), TARGETS[0])
+    report = explain_schedule(greatest_with_its_place(), TARGETS[0])
     (kernel,) = report.kernels
     assert kernel.slow and kernel.record.taken[kernel.slow[0]] == "generic"
     assert kernel.estimate is not None and 0 < kernel.estimate.share < 1 and kernel.estimate.work.bytes > 64 * 256 * 4
@@ -159,8 +171,8 @@ def test_explain_schedule_says_rule_reason_and_estimate():
 
 
 def test_explain_schedule_of_a_module_puts_what_costs_most_without_a_rule_first():
-    x, n = te.placeholder((64, 256), name="x"), te.size_var("n", "int64")
-    mod = weft.IRModule({"plain": product(n, 64, 64), "best": te.create_prim_func([x, topi.argmax(x, axis=1)])})
+    n = te.size_var("n", "int64")
+    mod = weft.IRModule({"plain": product(n, 64, 64), "best": greatest_with_its_place()})
     assert [k.name for k in explain_schedule(mod, TARGETS[0]).kernels] == ["best", "plain"]
 
 

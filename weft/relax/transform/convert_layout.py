@@ -1,9 +1,8 @@
 """ConvertLayout: channels last through the whole graph, with weights packed for the target's register tiles.
 
-Each 4-D value may have a channels-last twin. Convolutions, pooling and resizing make one; element-wise operations,
-concatenation,
-reductions and padding carry it on; whatever else needs the value asks for the original order, and a transpose is
-emitted then, once.
+Each image or volume (4-D, 5-D) may have a channels-last twin. Convolutions, pooling and resizing make one; element-wise
+operations, concatenation, reductions and padding carry it on; whatever else needs the value asks for the original
+order, and a transpose is emitted then, once.
 """
 
 from __future__ import annotations
@@ -19,11 +18,20 @@ import numpy as np
 from weft import ir
 from weft.arith import Analyzer
 from weft.machine import UNKNOWN, Machine
-from weft.op import Layout, OpDef, get_op_def, in_places, make_call
+from weft.op import Layout, OpDef, get_op_def, in_places, make_call, simplify
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
-from weft.relax.transform.phases import Phased, product_of_blocks
+from weft.relax.transform.panels import (
+    known_shape,
+    moved_weight,
+    pack_conv_weight,
+    pack_matmul_weight,
+    permute,
+    round_up,
+    weight_panels,
+)
+from weft.relax.transform.phases import Phased, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -31,9 +39,22 @@ from weft.tune import Tuned
 
 __all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
 
-_TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-_PLACES = _TO_FIRST
-"""Where each dimension of channels first lies in channels last."""
+_RANKS = (4, 5)
+"""Of what may have a twin: images and volumes."""
+
+
+def _to_last(ndim: int) -> tuple[int, ...]:
+    return (0, *range(2, ndim), 1)
+
+
+def _to_first(ndim: int) -> tuple[int, ...]:
+    """Return the way back, which also says where each dimension of channels first lies in channels last."""
+    return (0, ndim - 1, *range(1, ndim - 1))
+
+
+def _letters(ndim: int) -> str:
+    """Return the spatial letters of a layout's name."""
+    return "DHW"[5 - ndim :]
 
 
 @ir.function_pass(kind=ir.Function, opt_level=2)
@@ -47,14 +68,13 @@ def convert_layout(
     dot_forms: Sequence[tuple[str, str, str, int]] | None = None,
     tuned: Tuned | None = None,
 ) -> ir.Function:
-    """Carry 4-D activations channels-last and pack constant weights into panels of `panel` output channels.
+    """Carry 4-D and 5-D activations channels-last and pack constant weights into panels of `panel` output channels.
 
     Requires
         ``relax.normalized``.
     Ensures
-        ``relax.normalized``; convolutions with constant weights are NHWC with packed kernels; matmuls with a constant
-        2-D right
-        operand are ``nn.matmul_packed``.
+        ``relax.normalized``; convolutions of images and volumes are channels-last with packed kernels; matmuls with a
+        constant 2-D right operand are ``nn.matmul_packed``.
     Example
         With ``panel=2``, before::
 
@@ -151,13 +171,13 @@ class _Layouts:
         """Remember what lies in a frame of zeros, so that convolutions of it pad by themselves."""
         width = call.attrs.get("pad_width", ())
         plain = call.attrs.get("pad_mode", "constant") == "constant" and not call.attrs.get("pad_value", 0)
-        if plain and len(width) == 8 and not any(width[:4]) and all(isinstance(w, int) and w >= 0 for w in width):
-            self.padded[id(bound)] = (call.args[0], [width[4], width[6], width[5], width[7]])
+        if plain and len(width) >= 8 and not any(width[:4]) and all(isinstance(w, int) and w >= 0 for w in width):
+            self.padded[id(bound)] = (call.args[0], [*width[4::2], *width[5::2]])
             self.alive += [bound, call]
 
     def bind_last(self, twin: Any, binding: Any, bb: Any) -> ir.Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
-        original = bb.emit(_permute(twin, _TO_FIRST))
+        original = bb.emit(permute(twin, _to_first(twin.ty.ndim)))
         self.last[id(original)] = twin
         self.first[id(twin)] = original
         self.alive += [original, twin, binding]
@@ -177,7 +197,7 @@ class _Layouts:
         one, args = found[0], []
         for a in call.args:
             mine = self.phased.get(id(a))
-            if mine is not None and (mine.block, mine.channels) == (one.block, one.channels):
+            if mine is not None and mine.alike(one):
                 args.append(mine.value)
             elif isinstance(a, ir.Constant):
                 args.append(one.broadcast(a))
@@ -193,10 +213,10 @@ class _Layouts:
     def match_cast(self, binding: MatchCast, value: ir.Expr, bb: Any) -> ir.Expr | None:
         """Check the twin's type instead, where there is a twin."""
         ty = binding.ty
-        if not self.has_last(value) or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim != 4:
+        if not self.has_last(value) or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim not in _RANKS:
             return None
-        shape = tuple(ty.shape[d] for d in _TO_LAST)
-        cast = bb.match_cast(self.last[id(value)], ir.TensorType(shape, ty.dtype, 4, ty.vdevice))
+        shape = tuple(ty.shape[d] for d in _to_last(ty.ndim))
+        cast = bb.match_cast(self.last[id(value)], ir.TensorType(shape, ty.dtype, ty.ndim, ty.vdevice))
         return self.bind_last(cast, binding, bb)
 
     def has_last(self, expr: Any) -> bool:
@@ -204,12 +224,12 @@ class _Layouts:
         return id(expr) in self.last
 
     def to_last(self, expr: Any, bb: Any) -> ir.Expr:
-        """Return the channels-last twin of a 4-D value, emitting a transpose where there is none."""
+        """Return the channels-last twin of a value, emitting a transpose where there is none."""
         if id(expr) in self.last:
             return self.last[id(expr)]
         if isinstance(expr, ir.Constant):
-            return ir.constant(aligned(expr.data.numpy().transpose(_TO_LAST)))
-        twin = bb.emit(_permute(expr, _TO_LAST))
+            return ir.constant(aligned(expr.data.numpy().transpose(_to_last(expr.data.numpy().ndim))))
+        twin = bb.emit(permute(expr, _to_last(expr.ty.ndim)))
         self.last[id(expr)] = twin
         self.alive += [expr, twin]
         return twin
@@ -223,36 +243,38 @@ class _Layouts:
         layouts = [name for name, kind in definition.attrs.items() if kind.is_layout]
         if definition.layout is Layout.OWN or not self.has_last(call.args[0]):
             return None
-        if any(call.attrs.get(name) not in (None, "", "NCHW") for name in layouts):
+        sizes = _letters(call.args[0].ty.ndim)  # type: ignore[union-attr]
+        if any(call.attrs.get(name) not in (None, "", f"NC{sizes}") for name in layouts):
             return None
-        attrs = call.attrs.with_(**dict.fromkeys(layouts, "NHWC"))
+        attrs = call.attrs.with_(**dict.fromkeys(layouts, f"N{sizes}C"))
         return ir.Call(call.op, (self.to_last(call.args[0], bb), *call.args[1:]), attrs, span=call.span)
 
     def _along_axes(self, call: ir.Call, definition: OpDef, bb: Any) -> ir.Expr | None:
         """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
         operands = [f for a in call.args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
-        if not any(map(self.has_last, operands)) or getattr(call.ty, "ndim", 4) != 4:
+        ndim = max((f.ty.ndim for f in operands if self.has_last(f)), default=0)
+        if not ndim or getattr(call.ty, "ndim", ndim) != ndim:
             return None
         names = definition.names_axes(call.attrs)
         vectors = names and any(getattr(f.ty, "ndim", -1) == 1 for f in operands)  # type: ignore[attr-defined]
         if not names and (phased := self._phases(call, bb)) is not None:
             return phased
-        args = tuple(self._operand(a, bb, vectors) for a in call.args)
-        attrs = in_places(definition.attrs, call.attrs, _PLACES, 4)
+        args = tuple(self._operand(a, bb, vectors, ndim) for a in call.args)
+        attrs = in_places(definition.attrs, call.attrs, _to_first(ndim), ndim)
         return None if any(a is None for a in args) else ir.Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
 
-    def _operand(self, arg: Any, bb: Any, vectors: bool) -> ir.Expr | None:
+    def _operand(self, arg: Any, bb: Any, vectors: bool, ndim: int) -> ir.Expr | None:
         if isinstance(arg, ir.Tuple):
-            fields = tuple(self._operand(f, bb, vectors) for f in arg.fields)
+            fields = tuple(self._operand(f, bb, vectors, ndim) for f in arg.fields)
             return None if any(f is None for f in fields) else ir.Tuple(fields)  # type: ignore[arg-type]
         ty = arg.ty
         if not isinstance(ty, ir.TensorType) or ty.ndim == 0 or (ty.ndim == 1 and vectors):
             return arg
-        if ty.ndim == 4:
+        if ty.ndim == ndim:
             return self.to_last(arg, bb)
         if isinstance(arg, ir.Constant):
             data = arg.data.numpy()
-            return ir.constant(aligned(data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(_TO_LAST)))
+            return ir.constant(aligned(data.reshape((1,) * (ndim - data.ndim) + data.shape).transpose(_to_last(ndim))))
         return None
 
 
@@ -261,10 +283,6 @@ def _same_shape(call: ir.Call, found: Sequence[Phased]) -> bool:
     first = [str(d) for d in found[0].base]
     channels = call.ty.shape[1] if isinstance(call.ty, ir.TensorType) and call.ty.shape is not None else None
     return all([str(d) for d in p.base] == first for p in found) and ir.as_int(channels) == found[0].channels
-
-
-def _permute(x: ir.Expr, axes: tuple[int, ...]) -> ir.Call:
-    return ir.Call(ir.Op.get("relax.permute_dims"), (x,), ir.Attrs.of(axes=axes))
 
 
 _RULES: dict[str, Callable[[_Layouts, ir.Call, Any], Any]] = {}
@@ -279,37 +297,68 @@ def _on(*names: str) -> Callable[[Any], Any]:
     return register
 
 
-@_on("nn.conv2d")
-def _conv2d(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
-    weight = call.args[1]
-    attrs = call.attrs
-    if (
-        not isinstance(weight, ir.Constant)
-        or attrs.get("data_layout", "NCHW") != "NCHW"
-        or attrs.get("kernel_layout", "OIHW") != "OIHW"
+@_on("nn.conv2d", "nn.conv3d")
+def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
+    weight, attrs = call.args[1], call.attrs
+    shape = known_shape(weight)
+    sizes = _letters(len(shape)) if shape else ""
+    if not shape or any(
+        attrs.get(name) not in (None, "", first + sizes)
+        for name, first in (("data_layout", "NC"), ("out_layout", "NC"), ("kernel_layout", "OI"))
     ):
         return None
-    kernel = weight.data.numpy()
-    groups, channels = attrs.get("groups", 1), kernel.shape[0]
+    groups, channels = attrs.get("groups", 1), shape[0]
     call, attrs = _with_padding(s, call)
-    tile = _winograd_tile(s, call, kernel)
-    if tile:
+    if isinstance(weight, ir.Constant) and (tile := _winograd_tile(s, call, weight.data.numpy())):
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
-        moved = ir.constant(winograd_weight(kernel, tile, _panel(s, channels)))
+        moved = ir.constant(winograd_weight(weight.data.numpy(), tile, _panel(s, channels)))
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
+    group, panel = s.dot_group(call), _panel(s, channels)
+    if not isinstance(weight, ir.Constant) and group > 1:
+        return None
+    if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups):
+        return _each_group(s, call, bb)
     if groups == 1:
-        panel = _panel(s, channels)
-        group = s.dot_group(call)
-        packed, layout = pack_conv_weight(kernel, panel, group), f"OHWI{panel}o" + (f"{group}i" if group > 1 else "")
-    elif kernel.shape[1] == 1 and groups == channels:
-        packed, layout = aligned(kernel[:, 0].transpose(1, 2, 0)), "HWC"
+        packed = weight_panels(weight, panel, group, bb)
+        layout = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
+    elif shape[1] == 1 and groups == channels:
+        packed = moved_weight(weight, (channels, *shape[2:]), (*range(1, len(shape) - 1), 0), bb)
+        layout = f"{sizes}C"
     else:
-        packed, layout = aligned(kernel.transpose(2, 3, 1, 0)), "HWIO"
-    data, found = call.args[0], "NCHW"
-    if groups > 1 or kernel.shape[1] > _FEW_CHANNELS or s.dot_group(call) > 1 or s.has_last(data):
-        data, found = s.to_last(data, bb), "NHWC"
-    new_attrs = attrs.with_(data_layout=found, out_layout="NHWC", kernel_layout=layout, channels=channels)
-    return ir.Call(call.op, (data, ir.constant(packed)), new_attrs, span=call.span)
+        packed, layout = moved_weight(weight, shape, (*range(2, len(shape)), 1, 0), bb), f"{sizes}IO"
+    data, found = call.args[0], f"NC{sizes}"
+    if groups > 1 or shape[1] > _FEW_CHANNELS or group > 1 or s.has_last(data):
+        data, found = s.to_last(data, bb), f"N{sizes}C"
+    new_attrs = attrs.with_(data_layout=found, out_layout=f"N{sizes}C", kernel_layout=layout, channels=channels)
+    return ir.Call(call.op, (data, packed), new_attrs, span=call.span)
+
+
+_MOST_GROUPS = 16
+"""Groups that may be convolutions of their own: each is a call."""
+
+_FEW_SUMS = 16
+"""Channels of a group from which on its products are worth a call."""
+
+
+def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int) -> bool:
+    """Whether groups of products end inside vectors, and no window makes up for bringing them into order."""
+    odd = shape[0] // groups % s.machine.lanes(32) > 0 and shape[1] >= _FEW_SUMS
+    return 1 < groups <= _MOST_GROUPS and prod(shape[2:]) == 1 and odd
+
+
+def _each_group(s: _Layouts, call: ir.Call, bb: Any) -> ir.Call:
+    """Compute each group of a convolution by itself, from its channels to its part of the result."""
+    weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
+    data, axis = s.to_last(call.args[0], bb), weight.ndim - 1
+    parts = []
+    for i, kernel in enumerate(np.split(weight, groups)):
+        c, panel, sizes = kernel.shape[1], _panel(s, len(kernel)), _letters(weight.ndim)
+        own = bb.emit(make_call("strided_slice")(data, axes=[axis], begin=[i * c], end=[(i + 1) * c]))
+        layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": f"O{sizes}I{panel}o"}
+        attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
+        packed = ir.constant(pack_conv_weight(kernel, panel))
+        parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
+    return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 
 
 _FEW_CHANNELS = 4
@@ -323,51 +372,69 @@ def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
         return call, attrs
     source, width = s.padded[id(data)]
     own = np.ravel(attrs.get("padding", 0)).tolist()
-    both = [int(a) + int(b) for a, b in zip(own * (4 // len(own)), width, strict=True)]
+    both = [int(a) + int(b) for a, b in zip(own * (len(width) // len(own)), width, strict=True)]
     attrs = attrs.with_(padding=tuple(both))
     return ir.Call(call.op, (source, *call.args[1:]), attrs, span=call.span, ty=call.ty), attrs
 
 
-@_on("nn.conv2d_transpose")
-def _conv2d_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
-    """Turn a convolution whose windows do not overlap into a product, with its blocks put in order later."""
+@_on("nn.conv2d_transpose", "nn.conv3d_transpose")
+def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
+    """Compute each phase of the output by a convolution of its own, all of them as channels of one.
+
+    Where windows do not overlap that is a product of pixels with their blocks.
+    """
     data, weight = call.args[:2]
-    attrs = call.attrs
-    if not isinstance(weight, ir.Constant) or attrs.get("groups", 1) != 1 or attrs.get("data_layout", "NCHW") != "NCHW":
+    attrs, shape, outs = call.attrs, _shape_of(data), _shape_of(call)
+    if not isinstance(weight, ir.Constant) or shape is None or outs is None:
         return None
-    kernel, ty = weight.data.numpy(), data.ty
-    zeros = all(not np.any(attrs.get(name, 0)) for name in ("padding", "output_padding"))
-    strides, dilation = (tuple(np.broadcast_to(attrs.get(name, 1), 2)) for name in ("strides", "dilation"))
-    if not zeros or strides != kernel.shape[2:] or dilation != (1, 1) or attrs.get("kernel_layout", "IO")[:2] != "IO":
+    sizes = _letters(len(shape))
+    if any(attrs.get(name) not in (None, "", f"NC{sizes}") for name in ("data_layout", "out_layout")):
         return None
-    if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
-        return None
-    pixels, base, size = s.to_last(data, bb), (ty.shape[0], ty.shape[2], ty.shape[3]), kernel.shape[2:]
-    if kernel.shape[1] * size[1] * 2 >= s.panel:
-        return s.bind_phased(product_of_blocks(pixels, base, kernel, bb), bb)
-    flat = kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel), 1, 1)
-    panel = _panel(s, len(flat))
-    packed = ir.constant(pack_conv_weight(flat, panel))
-    convolve = make_call("nn.conv2d")
-    value = bb.emit(
-        convolve(
-            pixels, packed, data_layout="NHWC", out_layout="NHWC", kernel_layout=f"OHWI{panel}o", channels=len(flat)
-        )
+    kernel = weight.data.numpy()
+    if 1 < attrs.get("groups", 1) == len(kernel) == kernel.size // kernel[0, 0].size and kernel[0].size <= _WRITTEN_OUT:
+        return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
+    plan, groups = phases_of(attrs, kernel.shape[2:], shape[2:], outs[2:]), attrs.get("groups", 1)
+    block, plain = plan.block, kernel.dtype == np.float32 and attrs.get("out_dtype") in (None, "", "float32")
+    rows = kernel.shape[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
+    if rows and kernel.shape[2:] == block and plan.crop is None:
+        base = (shape[0], shape[2], shape[3])
+        return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, kernel, bb), bb)
+    taps = ir.constant(phase_weights(kernel, plan, groups))
+    name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
+    convolve = make_call(name)(
+        data, taps, padding=plan.padding, dilation=plan.dilation, groups=groups, out_dtype=attrs.get("out_dtype", "")
     )
-    return s.bind_phased(Phased(value, base, size, kernel.shape[1], together=True), bb)
+    made = _convolution(s, convolve, bb)
+    assert made is not None
+    if plan.crop is None and all(n == 1 for n in block):
+        return made
+    base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
+    channels = kernel.shape[1] * groups
+    phased = Phased(bb.emit(made), base, block, channels, together=True, groups=groups, crop=plan.crop)
+    return s.bind_phased(phased, bb)
+
+
+def _shape_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
+    return expr.ty.shape if isinstance(expr.ty, ir.TensorType) else None
+
+
+_WRITTEN_OUT = 25
+"""Elements up to which the kernel of one channel is better written out."""
 
 
 def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     """Choose the tile of Winograd's algorithm, or 0 where the convolution is none for it."""
     attrs, ty = call.attrs, call.ty
+    if kernel.shape[2:] != (3, 3):
+        return 0
     o, c = kernel.shape[:2]
     plain = all(tuple(np.ravel(attrs.get(name, 1))) in ((1,), (1, 1)) for name in ("strides", "dilation"))
-    if not s.winograd or not plain or attrs.get("groups", 1) != 1 or kernel.shape[2:] != (3, 3) or c % 16:
+    if not s.winograd or not plain or attrs.get("groups", 1) != 1 or c % 16:
         return 0
     if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
     n, _, h, w = (_likely(d, 1 if i == 0 else _LIKELY_SIZE) for i, d in enumerate(ty.shape))
-    channels = (c, _round_up(o, _panel(s, o)))
+    channels = (c, round_up(o, _panel(s, o)))
     near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
     best = winograd_tile((n, h, w), channels, near, s.machine)
     if s.tuned is None:
@@ -403,43 +470,7 @@ def _likely(size: Any, unknown: int) -> int:
 
 def _panel(s: _Layouts, channels: int) -> int:
     """Choose the width of panels: no wider than the output's channels need."""
-    return min(s.panel, _round_up(channels, 16))
-
-
-def _round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
-
-
-def pack_conv_weight(kernel: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
-    """Pack (O, I, KH, KW) into (ceil(O / panel), KH, KW, ceil(I / group), panel * group), padded with zeros."""
-    o, i, kh, kw = kernel.shape
-    padded = kernel
-    if o % panel or i % group:
-        padded = np.zeros((_round_up(o, panel), _round_up(i, group), kh, kw), kernel.dtype)
-        padded[:o, :i] = kernel
-    groups = padded.reshape(-1, panel, padded.shape[1] // group, group, kh, kw).transpose(0, 4, 5, 2, 1, 3)
-    return aligned(groups).reshape(*groups.shape[:4], panel * group)
-
-
-def _convenient(panels: int) -> int:
-    """Return a number of panels, at most a sixth more, that four, five or six of them divide.
-
-    Products of one or two rows work on so many at once: fewer sums under way do not keep the machine busy.
-    """
-    most = max(panels * 7 // 6, panels)
-    return next((p for p in range(panels, most + 1) if panels <= 6 or not (p % 4 and p % 5 and p % 6)), panels)
-
-
-def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
-    """Pack (K, N) into (panels, K / group, panel * group), padded with zeros: as many panels as N needs, or more."""
-    k, n = weight.shape
-    width, rows = _convenient(_round_up(n, panel) // panel) * panel, _round_up(k, group)
-    padded = weight
-    if (k, n) != (rows, width):
-        padded = np.zeros((rows, width), weight.dtype)
-        padded[:k, :n] = weight
-    groups = padded.reshape(rows // group, group, -1, panel).transpose(2, 0, 3, 1)
-    return aligned(groups).reshape(*groups.shape[:2], panel * group)
+    return min(s.panel, round_up(channels, 16))
 
 
 @_on("matmul")
@@ -455,7 +486,7 @@ def _matmul(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return None
     array = weight.data.numpy()
     n = array.shape[1]
-    panel = s.panel if n >= s.panel else _round_up(n, 16)
+    panel = s.panel if n >= s.panel else round_up(n, 16)
     attrs = ir.Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
     packed = ir.constant(pack_matmul_weight(array, panel, group))
     return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
@@ -475,11 +506,11 @@ def _resize_all(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return None
     attrs = call.attrs
     if attrs.get("scales") is not None:
-        attrs = attrs.with_(scales=tuple(attrs.get("scales")[d] for d in _TO_LAST))
+        attrs = attrs.with_(scales=tuple(attrs.get("scales")[d] for d in _to_last(4)))
     roi = attrs.get("roi")
     if roi is not None:
-        attrs = attrs.with_(roi=tuple(roi[half + d] for half in (0, 4) for d in _TO_LAST))
-    places = ir.shape_expr([size.values[d] for d in _TO_LAST])
+        attrs = attrs.with_(roi=tuple(roi[half + d] for half in (0, 4) for d in _to_last(4)))
+    places = ir.shape_expr([size.values[d] for d in _to_last(4)])
     return ir.Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
 
 
@@ -489,7 +520,8 @@ def _broadcast_to(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     data, shape = call.args
     if not s.has_last(data) or not isinstance(shape, ir.ShapeExpr) or len(shape.values) != 4:
         return None
-    return ir.Call(call.op, (s.to_last(data, bb), ir.shape_expr([shape.values[d] for d in _TO_LAST])), span=call.span)
+    places = ir.shape_expr([shape.values[d] for d in _to_last(4)])
+    return ir.Call(call.op, (s.to_last(data, bb), places), span=call.span)
 
 
 @_on("sum", "mean", "max", "min")
@@ -497,10 +529,11 @@ def _reduce(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     data, axis = call.args[0], call.attrs.get("axis")
     if not s.has_last(data) or axis is None:
         return None
-    attrs = in_places(get_op_def(call.op).attrs, call.attrs, _PLACES, 4)  # type: ignore[arg-type]
+    ndim = data.ty.ndim  # type: ignore[union-attr]
+    attrs = in_places(get_op_def(call.op).attrs, call.attrs, _to_first(ndim), ndim)  # type: ignore[arg-type]
     if call.attrs.get("keepdims", False):
         return ir.Call(call.op, (s.to_last(data, bb),), attrs, span=call.span)
-    if attrs["axis"] == (1, 2):
+    if attrs["axis"] == tuple(range(1, ndim - 1)):
         return _Kept(call.op, (s.to_last(data, bb),), attrs, span=call.span)
     return None
 
@@ -512,8 +545,9 @@ def _permute_rule(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     axes = call.attrs.get("axes")
     if not s.has_last(data) or axes is None:
         return None
-    composed = tuple(_TO_LAST.index(a % 4) for a in axes)
+    last = _to_last(len(axes))
+    composed = tuple(last.index(a % len(axes)) for a in axes)
     twin = s.to_last(data, bb)
-    if composed == (0, 1, 2, 3):
+    if composed == tuple(range(len(axes))):
         return twin
     return _Kept(call.op, (twin,), call.attrs.with_(axes=composed), span=call.span)

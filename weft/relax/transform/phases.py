@@ -1,62 +1,151 @@
-"""Phases: what a transposed convolution without overlap gives, before it has the form of an image.
+"""Phases: what a transposed convolution gives, before it has the form of an image.
 
-Where kernel and stride are equal, each pixel of the input becomes a block of the output, so the convolution is a
-product of pixels with the columns of their blocks. Element-wise operations work on the product as it is. Blocks with
-many numbers in a row are written where they belong, and take the form of an image by a change of shape alone; those
-with few are put in their places once, when somebody needs them.
+Outputs whose positions leave the same remainder by the stride are of one phase. Each phase is a convolution of the
+input with those elements of the kernel that it meets, and all phases together are one convolution with as many times
+the channels. Where kernel and stride are equal, it is a product of pixels with the columns of their blocks.
+Element-wise operations work on the result as it is. Blocks with many numbers in a row are written where they belong,
+and take the form of an image by a change of shape alone; others are put in their places once, when somebody needs them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, constant, shape_expr
+from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, as_int, constant, shape_expr
 from weft.op import make_call
 from weft.runtime import aligned
 
-__all__ = ["Phased", "product_of_blocks"]
+__all__ = ["Phased", "Phases", "phase_weights", "phases_of", "product_of_blocks"]
+
+Crop = tuple[tuple[int, PrimExpr], ...]
+"""Where the image begins in what the blocks make, and its size, for each spatial axis."""
 
 
 @dataclass(frozen=True)
 class Phased:
     """A value of shape (n, h, rows, w, columns * channels), or, where blocks lie together, (n, h, w, block * channels).
 
-    As an image it is (n, h * rows, w * columns, channels).
+    As an image it is (n, h * rows, w * columns, channels), or the part of that which `crop` says; volumes likewise.
+    Channels of `groups` lie apart: each group has its blocks.
     """
 
     value: Any
-    base: tuple[PrimExpr, PrimExpr, PrimExpr]
-    block: tuple[int, int]
+    base: tuple[PrimExpr, ...]
+    block: tuple[int, ...]
     channels: int
     together: bool
+    groups: int = 1
+    crop: Crop | None = None
 
     def image(self, bb: Any) -> Expr:
         """Emit the image, channels last."""
-        (n, h, w), (rows, columns), value = self.base, self.block, self.value
+        (n, *sizes), block, value, rank = self.base, self.block, self.value, len(self.block)
         if self.together:
-            apart = bb.emit(_reshape(value, (n, h, w, rows, columns * self.channels)))
-            value = bb.emit(Call(Op.get("relax.permute_dims"), (apart,), Attrs.of(axes=(0, 1, 3, 2, 4))))
-        return bb.emit(_reshape(value, (n, h * rows, w * columns, self.channels)))
+            apart = (n, *sizes, self.groups, *block, self.channels // self.groups)
+            value = bb.emit(_reshape(value, apart))
+            places = [d for i in range(rank) for d in (1 + i, 2 + rank + i)]
+            axes = (0, *places, 1 + rank, 2 + 2 * rank)
+            value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=axes)))
+        whole = [size * by for size, by in zip(sizes, block, strict=True)]
+        value = bb.emit(_reshape(value, (n, *whole, self.channels)))
+        if self.crop is None:
+            return value
+        begin, end = [b for b, _ in self.crop], [b + size for b, size in self.crop]
+        return bb.emit(make_call("strided_slice")(value, axes=list(range(1, rank + 1)), begin=begin, end=end))
+
+    def alike(self, other: Phased) -> bool:
+        """Whether elements of both values stand for the same elements of images, where their sizes are equal."""
+        mine, theirs = ((p.block, p.channels, p.groups, _begins(p.crop)) for p in (self, other))
+        return mine == theirs
 
     def broadcast(self, arg: Constant) -> Constant | None:
         """Return a channels-first constant as it broadcasts with the value; None if it differs between pixels."""
-        data = arg.data.numpy()
-        shape = (1,) * (4 - data.ndim) + data.shape
-        if len(shape) != 4 or shape[0] != 1 or shape[2:] != (1, 1) or shape[1] not in (1, self.channels):
+        data, ndim = arg.data.numpy(), len(self.block) + 2
+        shape = (1,) * (ndim - data.ndim) + data.shape
+        if len(shape) != ndim or shape[0] != 1 or any(n != 1 for n in shape[2:]):
             return None
-        repeats = self.block[1] * (self.block[0] if self.together else 1)
-        tiled = np.tile(data.reshape(-1), repeats if shape[1] > 1 else 1)
-        return constant(aligned(tiled.reshape((1,) * (3 if self.together else 4) + (-1,))))
+        if shape[1] not in (1, self.channels):
+            return None
+        repeats = prod(self.block if self.together else self.block[1:])
+        each = data.reshape(self.groups, 1, -1) if shape[1] > 1 else data.reshape(1, 1, 1)
+        tiled = np.tile(each, (1, repeats if shape[1] > 1 else 1, 1))
+        return constant(aligned(tiled.reshape((1,) * (ndim - 1 if self.together else ndim) + (-1,))))
+
+
+def _begins(crop: Crop | None) -> tuple[int, ...] | None:
+    return None if crop is None else tuple(b for b, _ in crop)
+
+
+class Phases(NamedTuple):
+    """A transposed convolution as an ordinary one whose channels are phases.
+
+    The window of the convolution has `taps` elements along each axis, `dilation` apart; its output is `more` longer
+    than its input. `spread` is what lay between elements of the kernel and lies between its zeros now.
+    """
+
+    block: tuple[int, ...]
+    taps: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    spread: tuple[int, ...]
+    more: tuple[int, ...]
+    crop: Crop | None
+
+
+def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], outs: Sequence[PrimExpr]) -> Phases:
+    """Find the phases of a transposed convolution.
+
+    Output ``o`` is in the window of input ``i`` at element ``o + pad - i * stride`` of the kernel. With ``o + pad`` as
+    ``q * stride + phase`` that is element ``phase + t * stride`` for ``i = q - t``: a window over the inputs.
+    """
+    rank = len(kernel)
+    pads = np.ravel(attrs.get("padding", 0)).tolist()
+    pads = pads * (2 * rank // len(pads))
+    strides, dilations, extra = (
+        np.broadcast_to(attrs.get(name, default), rank).tolist()
+        for name, default in (("strides", 1), ("dilation", 1), ("output_padding", 0))
+    )
+    axes: list[tuple[Any, ...]] = []
+    whole = True
+    for i, k in enumerate(kernel):
+        length, cut = (k - 1) * dilations[i] + 1, pads[rank + i] - extra[i]
+        s = length if as_int(sizes[i]) == 1 else strides[i]  # one window has no other to be away from
+        gap, spread = (dilations[i], 1) if s == 1 else (1, dilations[i])
+        taps = k if s == 1 else -(-length // s)
+        first = min(pads[i] // s, (taps - 1) * gap)
+        before, after = (taps - 1) * gap - first, max(0, -(-(length - cut - s) // s))
+        begin, more = pads[i] - first * s, before + after - (taps - 1) * gap
+        whole = whole and begin == 0 and (more + 1) * s == length - pads[i] - cut
+        axes.append((s, taps, before, after, gap, spread, more, (begin, outs[i])))
+    block, taps, before, after, gap, spread, more, crop = zip(*axes, strict=True)
+    return Phases(block, taps, (*before, *after), gap, spread, more, None if whole else crop)
+
+
+def phase_weights(kernel: np.ndarray, plan: Phases, groups: int) -> np.ndarray:
+    """Order weights (in, out / groups, ...) for the convolution: (groups * block * out / groups, in / groups, taps)."""
+    c, channels, *sizes = kernel.shape
+    rank = len(sizes)
+    full = [t if s == 1 else t * s for t, s in zip(plan.taps, plan.block, strict=True)]
+    wide = np.zeros((c, channels, *full), kernel.dtype)
+    places = (slice(0, (k - 1) * d + 1, d) for k, d in zip(sizes, plan.spread, strict=True))
+    wide[(slice(None), slice(None), *places)] = kernel
+    both = [n for t, s in zip(plan.taps, plan.block, strict=True) for n in (t, s)]
+    apart = wide.reshape(groups, c // groups, channels, *both)
+    taps = tuple(3 + 2 * i for i in range(rank))
+    apart = np.flip(apart, taps).transpose(0, *(t + 1 for t in taps), 2, 1, *taps)
+    return aligned(apart.reshape(-1, c // groups, *plan.taps))
 
 
 def _reshape(x: Expr, shape: tuple[Any, ...]) -> Call:
     return Call(Op.get("relax.reshape"), (x, shape_expr(list(shape))))
 
 
-def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, PrimExpr, PrimExpr], kernel: np.ndarray, bb: Any) -> Phased:
+def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, ...], kernel: np.ndarray, bb: Any) -> Phased:
     """Emit the product of pixels (n, h, w, in) with weights (in, out, rows, columns), the rows of blocks apart."""
     n, h, w = base
     c, channels, rows, columns = kernel.shape

@@ -18,7 +18,7 @@ __all__ = ["widen_conv1d"]
 
 @ir.function_pass(kind=ir.Function, opt_level=2)
 def widen_conv1d(func: ir.Function, mod: ir.IRModule) -> ir.Function:
-    """Compute 1-D convolutions with constant weights, and what lies between them, on images of height 1.
+    """Compute 1-D convolutions, and what lies between them, on images of height 1.
 
     Requires
         ``relax.normalized``.
@@ -144,17 +144,25 @@ def _padding(value: Any) -> tuple[int, ...]:
     return (0, before, 0, after)
 
 
-@_on("nn.conv1d")
+@_on("nn.conv1d", "nn.conv1d_transpose")
 def _conv1d(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
+    assert isinstance(call.op, ir.Op)
     weight, attrs = call.args[1], call.attrs
-    plain = attrs.get("data_layout", "NCW") == "NCW" and attrs.get("kernel_layout", "OIW") == "OIW"
-    if not isinstance(weight, ir.Constant) or not plain or attrs.get("out_layout") not in (None, "", "NCW"):
+    layouts = (attrs.get("data_layout"), attrs.get("out_layout"), (attrs.get("kernel_layout") or "OIW")[2:])
+    ty = weight.ty
+    if any(x not in (None, "", "NCW", "W") for x in layouts) or not isinstance(ty, ir.TensorType) or ty.shape is None:
         return None
-    kernel = weight.data.numpy()
+    if isinstance(weight, ir.Constant):
+        kernel: ir.Expr = ir.constant(aligned(weight.data.numpy()[:, :, None]))
+    else:
+        shape = (*ty.shape[:2], ir.const(1, "int64"), ty.shape[2])
+        kernel = bb.emit(make_call("reshape")(weight, ir.shape_expr(shape)))
     keep = {k: attrs[k] for k in ("groups", "out_dtype", "pad_value") if attrs.get(k)}
-    return make_call("nn.conv2d")(
+    if attrs.get("output_padding"):
+        keep["output_padding"] = (0, int(np.ravel(attrs["output_padding"])[0]))
+    return make_call(call.op.name.removeprefix("relax.").replace("1d", "2d"))(
         s.of(call.args[0], bb),
-        ir.constant(aligned(kernel[:, :, None])),
+        kernel,
         strides=_pair(attrs.get("strides", 1)),
         padding=_padding(attrs.get("padding", 0)),
         dilation=_pair(attrs.get("dilation", 1)),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import Var
+from weft.ir import GE, GT, LE, LT, CallIntrin, PrimExpr, Var, as_int, const, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.pattern import element_cost, stride_along
-from weft.tir.analysis.structure import used_vars
+from weft.tir.analysis.structure import conjuncts, used_vars
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
@@ -34,15 +34,63 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     lanes = vector_lanes(ctx, block)
     row = ctx.fuse(outer)
     n = ctx.constant(inner)
-    flat = row is None
-    main, _ = ctx.vectorize_loop(inner, lanes, ctx.choose("unroll", (1, 2, 4), 1))
-    if flat:
-        if main is not inner:
-            ctx.stream(main, rv)
-            ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
-    else:
+    unroll = ctx.choose("unroll", (1, 2, 4), 1)
+    lengths = _stretches(ctx, rv, inner)
+    if row is not None:
         ctx.stream(row, rv)
         ctx.parallel(row, None if n is None else max(1, cost * n // lanes))
+    elif lengths:
+        ctx.stream(inner, rv)
+    for length, part in zip(lengths or [n], sch.loop_partition(inner, lengths) if lengths else [inner], strict=True):
+        main, _ = ctx.vectorize_loop(part, lanes, unroll)
+        if main is part or length not in (n, max(lengths, default=n)):
+            continue
+        if row is None and not lengths:
+            ctx.stream(main, rv)
+        if row is None or ctx.constant(row) == 1:
+            ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
+
+
+_MOST_STRETCHES = 8
+"""Pieces that a row is cut into at most: each is code of its own."""
+
+
+def _stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[int]:
+    """Find where conditions on the innermost variable of a block begin or cease to hold.
+
+    Return the lengths of the stretches between, in which they need no test; none where there is one stretch, or where
+    sizes are unknown.
+    """
+    realize, n = ctx.sch.state.realize(rv.name), ctx.constant(inner)
+    own = [iv.var for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if v is inner.var]
+    if n is None or len(own) != 1:
+        return []
+    conditions = [
+        c
+        for e in walk(realize.block.body)
+        if isinstance(e, CallIntrin) and getattr(e.op, "name", "") == "tir.if_then_else"
+        for c in conjuncts(e.args[0])
+    ]
+    cuts = {at for c in conditions for at in _cut(c, own[0]) if 0 < at < n}
+    if not cuts or len(cuts) >= _MOST_STRETCHES:
+        return []
+    ends = [*sorted(cuts), n]
+    return [b - a for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def _cut(condition: PrimExpr, variable: Var) -> list[int]:
+    """Return the first value of a variable for which an inequality in it alone, by its steps of 1, changes."""
+    if not isinstance(condition, (LT, LE, GT, GE)) or used_vars(condition) != {variable}:
+        return []
+    analyzer, zero = Analyzer(), const(0, variable.dtype)
+    difference = condition.a - condition.b
+    at_zero, at_one = (
+        as_int(analyzer.simplify(substitute(difference, {variable: zero + k}))) for k in (zero, const(1, zero.dtype))
+    )
+    if at_zero is None or at_one is None or at_one - at_zero not in (1, -1):
+        return []
+    root = at_zero * (at_zero - at_one)
+    return [root if isinstance(condition, (LT, GE)) == (at_one > at_zero) else root + 1]
 
 
 def split_nest(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> tuple[list[LoopRV], LoopRV]:

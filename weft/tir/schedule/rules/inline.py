@@ -5,8 +5,10 @@ Element-wise blocks disappear into their consumers where that saves memory traff
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, Select, is_const_int, walk
+from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, is_const_int, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store
 from weft.tir.analysis.pattern import contraction_of, is_costly
@@ -17,7 +19,7 @@ from weft.tir.schedule.rules.selecting import is_selecting
 from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block
 
-__all__ = ["inline_elementwise"]
+__all__ = ["inline_elementwise", "is_window"]
 
 
 def inline_elementwise(ctx: RuleContext) -> None:
@@ -49,11 +51,31 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
             pure_move and any(v is store.value for v in loads_of(store.value))
         ):
             return False  # each element is read many times; the tile kernels want plain loads
-        if is_reduction_block(c.block) and is_costly(store.value) and _window(c.block):
+        if (
+            is_reduction_block(c.block)
+            and is_window(c.block)
+            and (is_costly(store.value) or (_has_condition(store.value) and _is_large(c.block)))
+        ):  # elements of a window are read many times
             return False
         if is_costly(store.value) and (uses > 1 or _repeats(c.block, buffer)):
             return False
+        if _rounds(store.value) and _repeats(c.block, buffer):
+            return False  # a table of places
+        if uses > 1 and not pure_move and _looked_up(c.block, buffer):
+            return False  # what is read at places from a table is read at some of them again
     return len(consumers) == 1 or not is_costly(store.value)
+
+
+def _rounds(value: PrimExpr) -> bool:
+    """Whether a value is an integer that is made of a number with a fraction: the place of something."""
+    return any(
+        isinstance(n, Cast) and DataType(n.value.dtype).is_float and not DataType(n.dtype).is_float for n in walk(value)
+    )
+
+
+def _looked_up(block: Block, buffer: Buffer) -> bool:
+    """Whether a block reads a buffer at places that it loads."""
+    return any(loads_of(load.indices) for load in loads_of(block.body, buffer))
 
 
 def _repeats(block: Block, buffer: Buffer) -> bool:
@@ -65,7 +87,16 @@ def _repeats(block: Block, buffer: Buffer) -> bool:
     return any(varying - used_vars(load.indices) for load in loads_of(block.body, buffer))
 
 
-def _window(block: Block) -> bool:
+_LARGE_WINDOW = 5
+"""Elements that a reduction reads for each result from which on a test for each costs more than a copy."""
+
+
+def _is_large(block: Block) -> bool:
+    extents = [as_int(iv.dom.extent) for iv in block.iter_vars if iv.iter_type == "reduce" and iv.dom is not None]
+    return prod(n or _LARGE_WINDOW for n in extents) >= _LARGE_WINDOW and len([n for n in extents if n != 1]) < 2
+
+
+def is_window(block: Block) -> bool:
     """Whether a reduction reads elements several times: an index adds a spatial and a reduction variable."""
     spatial = {iv.var for iv in block.iter_vars if iv.iter_type == "data_par"}
     reducing = {iv.var for iv in block.iter_vars if iv.iter_type == "reduce"}

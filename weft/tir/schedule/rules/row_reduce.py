@@ -56,10 +56,10 @@ def schedule_rows(ctx: RuleContext, group: list[Block]) -> None:
 def _sink(ctx: RuleContext, group: list[Block]) -> BlockRV:
     """Return the last block, an element-wise one; a reduction that is the output itself gets a copy behind it."""
     last = group[-1]
-    if any(consumers_of(last, ctx.sch.state.root)):
-        raise ScheduleError("rows: the last block is read by others")
     if is_reduction_block(last):
         return ctx.sch.cache_write(BlockRV(last.name_hint), 0, "local")
+    if any(consumers_of(last, ctx.sch.state.root)):
+        raise ScheduleError("rows: the last block is read by others")
     if is_plain_store(last) is None:
         raise ScheduleError("rows: the last block is not one store")
     return BlockRV(last.name_hint)

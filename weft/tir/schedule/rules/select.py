@@ -19,7 +19,7 @@ from weft.tir.schedule.rules.contraction import schedule_contraction
 from weft.tir.schedule.rules.depthwise import schedule_depthwise
 from weft.tir.schedule.rules.generic import schedule_generic
 from weft.tir.schedule.rules.grouped import is_grouped, schedule_grouped
-from weft.tir.schedule.rules.inline import inline_elementwise
+from weft.tir.schedule.rules.inline import inline_elementwise, is_window
 from weft.tir.schedule.rules.knobs import Knobs
 from weft.tir.schedule.rules.matrix_tiles import schedule_matrix_tiles
 from weft.tir.schedule.rules.record import AS_WRITTEN, GENERIC, ScheduleRecord, applying, note_schedule
@@ -184,7 +184,8 @@ def _chains(ctx: RuleContext, done: set[str]) -> list[list[Block]]:
     groups: list[list[Block]] = []
     taken: set[str] = set()
     for sink in reversed(blocks):
-        if sink.name_hint in taken or any(c.block.name_hint in known for c in consumers_of(sink, root)):
+        readers = [c.block for c in consumers_of(sink, root) if c.block.name_hint in known]
+        if sink.name_hint in taken or not all(_read_by_windows(sink, r) for r in readers):
             continue
         members = _ancestors(ctx, sink, known, taken)
         ordered = [b for b in blocks if b.name_hint in members]
@@ -194,6 +195,11 @@ def _chains(ctx: RuleContext, done: set[str]) -> list[list[Block]]:
             groups.append(ordered)
             taken |= members
     return groups
+
+
+def _read_by_windows(producer: Block, reader: Block) -> bool:
+    """Whether each result of a reduction is read by several results of another, so that it is computed beforehand."""
+    return is_reduction_block(producer) and is_reduction_block(reader) and is_window(reader)
 
 
 def _ancestors(ctx: RuleContext, sink: Block, known: set[str], taken: set[str]) -> set[str]:
@@ -206,7 +212,10 @@ def _ancestors(ctx: RuleContext, sink: Block, known: set[str], taken: set[str]) 
             name = p.block.name_hint
             if name in members or name not in known or name in taken or ctx.is_output(p.block):
                 continue
-            if all(c.block.name_hint in members for c in consumers_of(p.block, root)):
+            readers = [c.block for c in consumers_of(p.block, root)]
+            if any(_read_by_windows(p.block, r) for r in readers):
+                continue
+            if all(r.name_hint in members for r in readers):
                 members.add(name)
                 queue.append(p.block)
     return members

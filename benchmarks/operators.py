@@ -1,0 +1,114 @@
+"""Every operator family at ordinary sizes beside ONNX Runtime: where is a cliff?
+
+    python -m benchmarks.operators conv-transpose pool --threads 2 --symbolic --json out.json
+
+Whole calls of a session on models of one operator (`operator_cases`). Each runtime is a process of its own; they take
+turns in short blocks with rests between them. The ratio is ONNX Runtime's best time over Weft's: below 0.9 is slow.
+`ceiling` is the share of Weft's time that the machine needs at least, for multiply-adds or for bytes.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from benchmarks import report
+from benchmarks.models import Contestant
+from benchmarks.operator_cases import CASES, Case
+from benchmarks.peer import largest_difference
+from weft.profile import fma_peak, read_bandwidth
+
+REST_SECONDS = 0.02
+PATIENCE = 60.0
+RUNTIMES = ("weft", "onnxruntime")
+LIMITS = {"float16": 1e-2, "float32": 1e-3}
+SLOW = 0.9
+IN_PROCESS = {"WEFT_MODEL_CACHE": "0", "WEFT_COMPILE_PROCESSES": "1"}
+"""A model of one operator is compiled sooner where the compiler is loaded already."""
+
+
+def measure(
+    case: Case, running: dict[str, Contestant], folder: Path, symbolic: bool, rounds: int, seconds: float
+) -> dict[str, Any]:
+    """Load a case in all runtimes, compare their results, and time them in turns."""
+    onnx.save(case.model(symbolic), folder / "model.onnx")
+    np.savez(folder / "feeds.npz", **{f"0/{k}": v for k, v in case.feeds().items()})  # type: ignore[arg-type]
+    row: dict[str, Any] = {"family": case.family, "case": case.name}
+    outputs: dict[str, list[np.ndarray]] = {}
+    for name, contestant in running.items():
+        answer = contestant.ask(
+            PATIENCE, do="load", model=str(folder / "model.onnx"), network="", feeds=str(folder / "feeds.npz"),
+            outputs=str(folder / f"{name}.npz"), fixed=False, precision="float32",
+        )  # fmt: skip
+        if "error" in answer:
+            return row | {"note": f"{name}: {answer['error']}"}
+        with np.load(folder / f"{name}.npz") as arrays:
+            outputs[name] = [arrays[k] for k in arrays.files]
+    times: dict[str, list[float]] = {name: [] for name in running}
+    for index in range(rounds):
+        for name in list(running) if index % 2 == 0 else reversed(running):
+            time.sleep(REST_SECONDS)
+            answer = running[name].ask(PATIENCE, do="block", seconds=seconds, max_passes=5000)
+            times[name].append(answer.get("best_ms", math.inf))
+    weft_us, peer_us = (1e3 * min(times[n]) for n in RUNTIMES)
+    difference = largest_difference(outputs["weft"], outputs["onnxruntime"])
+    row |= {"weft us": weft_us, "peer us": peer_us, "ratio": peer_us / weft_us, "difference": difference}
+    row |= {"MB": case.bytes_moved(outputs["weft"]) / 1e6, "M mul-adds": case.multiply_adds(outputs["weft"]) / 1e6}
+    differs = difference > LIMITS[case.dtype]
+    return row | {"note": "differs" if differs else "slow" if row["ratio"] < SLOW else ""}
+
+
+def selected(patterns: Sequence[str]) -> list[Case]:
+    """The cases whose family is named, or whose name matches a pattern; all where there is none."""
+    return [c for c in CASES if not patterns or any(p == c.family or fnmatch.fnmatch(c.name, p) for p in patterns)]
+
+
+def main() -> int:
+    parser = report.arguments(__doc__)
+    parser.add_argument("cases", nargs="*", help="families, or patterns of names (*half*); by default all")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--symbolic", action="store_true", help="without sizes: Weft compiles once for every size")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.06, help="length of a block")
+    options = parser.parse_args()
+    compute, memory = fma_peak(options.threads), read_bandwidth()
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        running = {n: Contestant(n, folder / f"{n}.log", options.threads, **IN_PROCESS) for n in RUNTIMES}
+        try:
+            for case in selected(options.cases):
+                rows.append(measure(case, running, folder, options.symbolic, options.rounds, options.seconds))
+                print(rows[-1]["case"], f"{rows[-1].get('ratio', math.nan):.2f}", rows[-1]["note"], file=sys.stderr)
+        finally:
+            for contestant in running.values():
+                contestant.close()
+    timed = [r for r in rows if "ratio" in r]
+    for r in timed:
+        least = max(2e3 * r["M mul-adds"] / compute, 1e3 * r["MB"] / memory)
+        r["ceiling"] = least / r["weft us"]
+    sizes = "symbolic" if options.symbolic else "static"
+    report.show(f"operators, {sizes}, {options.threads} threads; {compute:.0f} GFLOP/s, {memory:.0f} GB/s", timed)
+    for r in rows:
+        if "ratio" not in r:
+            print(f"{r['case']}: {r['note']}")
+    if timed:
+        mean = math.exp(statistics.fmean(math.log(r["ratio"]) for r in timed))
+        slow = sum(r["ratio"] < SLOW for r in timed)
+        print(f"{len(timed)} cases, {slow} below {SLOW}; geometric mean of the ratios {mean:.2f}")
+    report.save(options.json, "operators", rows, compute_gflops=compute, memory_gbs=memory)
+    return int(any(r["note"] for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Convolutions of every rank as ConvertLayout computes them, against the operators' references in float64."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax
+from weft.ir import Call, Op, walk
+from weft.op import get_op_def, make_call
+from weft.relax.transform.phases import phases_of
+from weft.topi.conv import paddings, pair
+
+RNG = np.random.default_rng(5)
+SIZES = {1: (11,), 2: (7, 5), 3: (3, 4, 5)}
+
+
+def run(name, x, w, constant=True, symbolic=False, **attrs):
+    """Compile `name` and then bias and ReLU; return its result and the program that was compiled."""
+    bb, rank = relax.BlockBuilder(), x.ndim - 2
+    dims = [weft.tir.Var(f"d{i}", "int64") if symbolic and i != 1 else n for i, n in enumerate(x.shape)]
+    data, weight = (
+        relax.Var("x", relax.TensorType(dims, "float32")),
+        relax.Var("w", relax.TensorType(w.shape, "float32")),
+    )
+    channels = w.shape[1] * attrs.get("groups", 1) if "transpose" in name else w.shape[0]
+    bias = np.linspace(-1, 1, channels, dtype=np.float32).reshape(-1, *[1] * rank)
+    with bb.function("main", [data] if constant else [data, weight]), bb.dataflow():
+        y = bb.emit(make_call(name)(data, relax.const(w) if constant else weight, **attrs))
+        y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.add(y, relax.const(bias)))))
+        bb.emit_func_output(bb.emit_output(y))
+    mod = bb.get()
+    given = [weft.runtime.tensor(a) for a in ((x,) if constant else (x, w))]
+    found = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())["main"](*given).numpy()
+    return found, bias, mod
+
+
+def expected(name, x, w, bias, **attrs):
+    """The operator's reference, with every attribute given."""
+    rank, layout = x.ndim - 2, "DHW"[5 - x.ndim :]
+    full = {"strides": pair(attrs.get("strides", 1), rank), "dilation": pair(attrs.get("dilation", 1), rank),
+            "padding": sum(paddings(attrs.get("padding", 0), rank), ()), "groups": attrs.get("groups", 1),
+            "data_layout": f"NC{layout}", "out_dtype": "float64"}  # fmt: skip
+    if "transpose" in name:
+        full["output_padding"] = pair(attrs.get("output_padding", 0), rank)
+    else:
+        full |= {"kernel_layout": f"OI{layout}", "out_layout": None, "channels": None, "pad_value": 0}
+    return np.maximum(get_op_def(Op.get(f"relax.{name}")).reference(x, w, **full) + bias, 0)
+
+
+def check(name, x, w, **options):
+    found, bias, mod = run(name, x, w, **options)
+    attrs = {k: v for k, v in options.items() if k not in ("constant", "symbolic")}
+    wanted = expected(name, x.astype(np.float64), w.astype(np.float64), bias, **attrs)
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * max(1.0, abs(wanted).max()))
+    return mod
+
+
+def random(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+TRANSPOSED = [
+    # kernel, stride, padding before and after, output padding, dilation, groups, weights (in, out / groups)
+    (4, 2, 1, 1, 0, 1, 1, (16, 8)),
+    (3, 2, 0, 2, 1, 1, 1, (4, 33)),
+    (2, 2, 0, 0, 0, 1, 1, (8, 40)),
+    (5, 3, 1, 2, 1, 1, 1, (3, 3)),
+    (3, 1, 2, 2, 0, 2, 1, (8, 16)),
+    (3, 2, 1, 1, 1, 2, 1, (4, 4)),
+    (4, 2, 1, 0, 0, 1, 4, (8, 2)),
+    (6, 2, 1, 0, 0, 1, 8, (8, 1)),
+    (2, 3, 0, 0, 2, 1, 1, (4, 4)),
+    (1, 2, 0, 0, 1, 1, 1, (4, 16)),
+    (3, 2, 2, 3, 0, 1, 1, (4, 4)),
+]
+
+
+@pytest.mark.parametrize("case", range(len(TRANSPOSED)))
+def test_transposed(case):
+    rank = (2, 1, 3)[case % 3]
+    k, stride, before, after, extra, dilation, groups, channels = TRANSPOSED[case]
+    x, w = random(2, channels[0], *SIZES[rank]), random(*channels, *[k] * rank)
+    attrs = {"strides": stride, "padding": (before,) * rank + (after,) * rank, "output_padding": extra}
+    check(f"nn.conv{rank}d_transpose", x, w, symbolic=case % 4 == 0, dilation=dilation, groups=groups, **attrs)
+
+
+def test_transposed_of_a_point_and_of_nothing():
+    check("nn.conv2d_transpose", random(1, 10, 1, 1), random(10, 12, 4, 4))
+    check("nn.conv2d_transpose", random(2, 10, 1, 1), random(10, 12, 4, 4), strides=2, padding=1, output_padding=1)
+    found, _, _ = run("nn.conv2d_transpose", random(0, 8, 3, 3), random(8, 4, 4, 4), symbolic=True, strides=2)
+    assert found.shape == (0, 4, 8, 8)
+
+
+def test_transposed_padded_by_more_than_its_kernel_reaches():
+    check("nn.conv2d_transpose", random(1, 4, 7, 9), random(4, 4, 3, 3), strides=2, padding=4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "attrs"),
+    [
+        ((1, 5, 4, 6, 7), (20, 5, 3, 3, 3), {"padding": 1}),
+        ((2, 8, 5, 6, 7), (8, 1, 3, 3, 3), {"padding": 1, "groups": 8}),
+        ((2, 8, 5, 6, 7), (8, 2, 3, 1, 3), {"groups": 4, "strides": 2}),
+        ((1, 8, 9, 6, 7), (33, 8, 3, 1, 1), {"dilation": 2}),
+    ],
+)
+def test_volumes(shape, weight, attrs):
+    check("nn.conv3d", random(*shape), random(*weight), symbolic=attrs.get("groups", 1) == 1, **attrs)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "groups"),
+    [((1, 16, 9, 9), (20, 16, 3, 3), 1), ((1, 3, 9, 9), (16, 3, 3, 3), 1), ((2, 16, 9, 9), (16, 1, 3, 3), 16),
+     ((1, 16, 9, 9), (16, 4, 3, 3), 4), ((1, 6, 11), (9, 6, 3), 1), ((1, 6, 4, 5, 6), (9, 6, 2, 2, 2), 1)],
+)  # fmt: skip
+def test_weights_that_come_at_run_time(shape, weight, groups):
+    check(f"nn.conv{len(shape) - 2}d", random(*shape), random(*weight), constant=False, groups=groups)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_groups_that_end_inside_vectors(stride):
+    check("nn.conv2d", random(2, 64, 5, 7), random(68, 16, 1, 1), groups=4, strides=stride, symbolic=stride == 1)
+    check("nn.conv2d", random(1, 34, 6, 5), random(22, 17, 1, 1), groups=2, strides=stride, padding=1)
+
+
+def test_a_chain_of_volumes_is_transposed_at_both_ends_only():
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 8, 4, 6, 6), "float32"))
+    with bb.function("main", [x]), bb.dataflow():
+        y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.nn.conv3d(x, relax.const(random(8, 8, 3, 3, 3)), padding=1))))
+        z = bb.emit(relax.op.nn.conv3d(y, relax.const(random(8, 8, 3, 3, 3)), padding=1))
+        bb.emit_func_output(bb.emit_output(z))
+    t = relax.transform
+    after = t.dead_code_elimination()(t.convert_layout()(t.normalize()(bb.get())))
+    assert sum(isinstance(n, Call) and n.op is Op.get("relax.permute_dims") for n in walk(after["main"])) == 2
+
+
+def test_phases_waste_nothing_where_the_stride_divides_the_kernel():
+    attrs = weft.ir.Attrs.of(strides=(2, 2), padding=(1, 1), dilation=(1, 1), output_padding=(0, 0))
+    sizes, outs = ([weft.ir.int64(n) for n in s] for s in ((16, 16), (32, 32)))
+    plan = phases_of(attrs, (4, 4), sizes, outs)
+    assert (plan.block, plan.taps, plan.padding) == ((2, 2), (2, 2), (1, 1, 1, 1))

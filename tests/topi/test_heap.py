@@ -1,0 +1,69 @@
+"""The k first of lines, against a stable sort: ties, NaN, infinities, any axis, short lines and long ones."""
+
+import numpy as np
+import pytest
+
+from tests.topi.running import evaluate
+from weft import te
+from weft.ir import int64
+from weft.target import Target, build
+from weft.tir.schedule import default_schedule
+from weft.topi.sort import topk
+
+
+def expected(x, k, axis, largest):
+    """The k first by a stable sort, in which NaN is greatest."""
+    if largest:
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis, kind="stable")
+    order = np.take(order, range(k), axis)
+    return np.take_along_axis(x, order, axis), order
+
+
+def sample(shape, dtype, ties):
+    rng = np.random.default_rng(len(shape) + ties)
+    x = (rng.integers(0, 40, shape) if ties else rng.standard_normal(shape) * 90).astype(dtype)
+    if x.dtype.kind == "f":
+        flat = x.reshape(-1)
+        for start, step, value in ((0, 37, np.nan), (5, 41, np.inf), (3, 43, -np.inf), (1, 53, -0.0), (2, 59, 0.0)):
+            flat[start::step] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "k", "dtype"),
+    [((3, 1000), 1, 7, "float32"), ((2, 300, 5), 1, 33, "float16"), ((1, 5000), 1, 100, "float32"),
+     ((4, 257), 1, 1, "int32"), ((7,), 0, 3, "uint8"), ((2, 400), 1, 0, "float32"), ((3, 64), 1, 20, "int32"),
+     ((0, 50), 1, 2, "float32"), ((1, 1000, 3), 1, 450, "float32"), ((2, 700), 1, 300, "uint8")],
+)  # fmt: skip
+def test_first_of_lines(shape, axis, k, dtype):
+    for largest, ties in ((True, True), (False, False)):
+        x = sample(shape, dtype, ties)
+        values, order = evaluate(lambda t, up=not largest: topk(t, k, axis, "both", up), x)
+        wanted, places = expected(x, k, axis, largest)
+        np.testing.assert_array_equal(order, places)
+        np.testing.assert_array_equal(values, wanted)
+
+
+def test_lines_and_counts_of_unknown_size():
+    n, k = te.size_var("n", "int64"), te.size_var("k", "int64")
+    x, like = te.placeholder((2, n), name="x"), te.placeholder((k,), name="like")
+    values, order = topk(x, k, 1)
+    outs = te.compute((2, k), lambda i, j: values(i, j) + like(j), name="outs")
+    target = Target("llvm")
+    kernel = build(default_schedule(te.create_prim_func([x, like, outs, order]), target), target)["main"]
+    for size, count in ((900, 12), (900, 900), (5, 5), (64, 63), (65, 0)):
+        data = sample((2, size), "float32", False)
+        found, places = np.empty((2, count), np.float32), np.empty((2, count), np.int64)
+        kernel(data, np.zeros(count, np.float32), found, places)
+        np.testing.assert_array_equal(places, expected(data, count, 1, True)[1])
+        np.testing.assert_array_equal(found, expected(data, count, 1, True)[0])
+
+
+def test_few_of_many_do_not_sort_all():
+    """What is read beforehand is one number for 64, so that a long line costs about its length."""
+    x = te.placeholder((1, int64(100000)), name="x")
+    func = te.create_prim_func([x, *topk(x, 100, 1)])
+    shapes = [tuple(int(d) for d in b.shape) for b in func.root.alloc_buffers]
+    assert all(np.prod(s) < 2000 for s in shapes)

@@ -1,0 +1,87 @@
+"""Panels: weights in the order in which register tiles read them, packed at once or where they come at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft import ir
+from weft.op import make_call
+from weft.relax.block_builder import BlockBuilder
+from weft.runtime import aligned
+
+__all__ = [
+    "known_shape", "moved_weight", "pack_conv_weight", "pack_matmul_weight", "permute", "round_up", "weight_panels",
+]  # fmt: skip
+
+
+def known_shape(expr: ir.Expr) -> tuple[int, ...]:
+    """Return the sizes of a tensor; nothing where one is not known."""
+    ty = expr.ty
+    sizes = [ir.as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
+    return () if None in sizes else tuple(sizes)  # type: ignore[arg-type]
+
+
+def permute(x: ir.Expr, axes: tuple[int, ...]) -> ir.Call:
+    """Return a call that reorders dimensions."""
+    return ir.Call(ir.Op.get("relax.permute_dims"), (x,), ir.Attrs.of(axes=axes))
+
+
+def moved_weight(weight: ir.Expr, shape: Sequence[int], axes: Sequence[int], bb: BlockBuilder) -> ir.Expr:
+    """Return weights in another shape and order of dimensions: at once, or computed where they come at run time."""
+    if isinstance(weight, ir.Constant):
+        return ir.constant(aligned(weight.data.numpy().reshape(shape).transpose(axes)))
+    return bb.emit(permute(bb.emit(make_call("reshape")(weight, ir.shape_expr(shape))), tuple(axes)))
+
+
+def weight_panels(weight: ir.Expr, panel: int, group: int, bb: BlockBuilder) -> ir.Expr:
+    """Return weights in panels, as :func:`pack_conv_weight` does."""
+    if isinstance(weight, ir.Constant):
+        return ir.constant(pack_conv_weight(weight.data.numpy(), panel, group))
+    o, *rest = known_shape(weight)
+    if o % panel:
+        weight = bb.emit(make_call("nn.pad")(weight, pad_width=(0, round_up(o, panel) - o, *[0] * 2 * len(rest))))
+    axes = (0, *range(3, len(rest) + 2), 2, 1)
+    return moved_weight(weight, (-(-o // panel), panel, *rest), axes, bb)
+
+
+def round_up(n: int, multiple: int) -> int:
+    """Return the least multiple that is no less than `n`."""
+    return -(-n // multiple) * multiple
+
+
+def pack_conv_weight(kernel: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
+    """Pack (O, I, KH, KW) into (ceil(O / panel), KH, KW, ceil(I / group), panel * group), padded with zeros.
+
+    The kernel may have any number of spatial dimensions.
+    """
+    o, i, *sizes = kernel.shape
+    padded = kernel
+    if o % panel or i % group:
+        padded = np.zeros((round_up(o, panel), round_up(i, group), *sizes), kernel.dtype)
+        padded[:o, :i] = kernel
+    apart = padded.reshape(-1, panel, padded.shape[1] // group, group, *sizes)
+    groups = apart.transpose(0, *range(4, apart.ndim), 2, 1, 3)
+    return aligned(groups).reshape(*groups.shape[:-2], panel * group)
+
+
+def _convenient(panels: int) -> int:
+    """Return a number of panels, at most a sixth more, that four, five or six of them divide.
+
+    Products of one or two rows work on so many at once: fewer sums under way do not keep the machine busy.
+    """
+    most = max(panels * 7 // 6, panels)
+    return next((p for p in range(panels, most + 1) if panels <= 6 or not (p % 4 and p % 5 and p % 6)), panels)
+
+
+def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
+    """Pack (K, N) into (panels, K / group, panel * group), padded with zeros: as many panels as N needs, or more."""
+    k, n = weight.shape
+    width, rows = _convenient(round_up(n, panel) // panel) * panel, round_up(k, group)
+    padded = weight
+    if (k, n) != (rows, width):
+        padded = np.zeros((rows, width), weight.dtype)
+        padded[:k, :n] = weight
+    groups = padded.reshape(rows // group, group, -1, panel).transpose(2, 0, 3, 1)
+    return aligned(groups).reshape(*groups.shape[:2], panel * group)

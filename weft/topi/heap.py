@@ -1,0 +1,180 @@
+"""The k first of each line: kept in a heap whose root is the last of them, which what comes later has to beat.
+
+Most elements of a long line beat nothing. The best of every few neighbours is found beforehand, in vectors, and
+neighbours whose best does not beat the root are passed over together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft import te, tir
+from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and, logical_or, select
+from weft.tir import ir_builder
+from weft.topi.shape import simplify
+
+__all__ = ["before", "first_of_lines", "lines"]
+
+_TOGETHER = 64
+"""Neighbours that are passed over together."""
+
+_LONG = 4 * _TOGETHER
+"""Lines that are worth looking over beforehand."""
+
+
+def before(a: Any, ia: Any, b: Any, ib: Any, largest: bool) -> Any:
+    """Whether (a, ia) comes before (b, ib): by value, NaN counting as greatest, then by index."""
+    first = a > b if largest else a < b
+    equal = a.equal(b)
+    if DataType(a.dtype).is_float:
+        nan_a, nan_b = a != a, b != b
+        first = logical_or(
+            first,
+            logical_and(nan_a, tir.logical_not(nan_b)) if largest else logical_and(nan_b, tir.logical_not(nan_a)),
+        )
+        equal = logical_or(equal, logical_and(nan_a, nan_b))
+    return logical_or(first, logical_and(equal, ia < ib))
+
+
+def lines(shape: Any, axis: int, body: Callable[[Callable[[Any], tuple[Any, ...]]], Any]) -> Any:
+    """Loops over the lines along an axis, in parallel, around ``body(at)``.
+
+    ``at(j)`` are the indices of element j of the line.
+    """
+    outer = [d for i, d in enumerate(shape) if i != axis]
+    loops = [tir.Var(f"i{n}", "int64") for n in range(len(outer))]
+
+    def at(j: Any) -> tuple[Any, ...]:
+        rest = iter(loops)
+        return tuple(j if i == axis else next(rest) for i in range(len(shape)))
+
+    stmt = body(at)
+    for n, (v, d) in enumerate(reversed(list(zip(loops, outer, strict=True)))):
+        kind = tir.ForKind.PARALLEL if n == len(loops) - 1 else tir.ForKind.SERIAL
+        stmt = tir.For(v, int64(0), cast("int64", d), kind, stmt)
+    return stmt
+
+
+def first_of_lines(x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
+    """Values and positions (int64) of the first k of each line, in order: the greatest, or the least."""
+    shape = tuple(k if i == axis else d for i, d in enumerate(x.shape))
+    n = as_int(x.shape[axis])
+    given = [x] if n is not None and n < _LONG else [x, _best(x, axis, largest)]
+
+    def body(ins: Any, outs: Any) -> Any:
+        return lines(x.shape, axis, lambda at: _Line(ins, outs, k, x.shape[axis], at, largest).statement())
+
+    values, indices = te.extern([shape, shape], given, body, name="topk", dtype=[x.dtype, "int64"])
+    return values, indices
+
+
+def _bound(dtype: Any, largest: bool) -> Any:
+    """What no element comes after but NaN: the greatest value, or the least."""
+    if DataType(dtype).is_float:
+        return const(float("inf") if largest else float("-inf"), dtype)
+    return te.highest(dtype) if largest else te.lowest(dtype)
+
+
+def _best(x: Any, axis: int, largest: bool) -> Any:
+    """The best of every few neighbours along an axis; NaN counts as infinite."""
+    extent, together = x.shape[axis], int64(_TOGETHER)
+    count = simplify(floordiv(extent + together - int64(1), together))
+    r = te.reduce_axis((int64(0), together), "neighbour")
+    fill = te.lowest(x.dtype) if largest else te.highest(x.dtype)
+
+    def element(*i: Any) -> Any:
+        j = i[axis] * together + r.var
+        value = x(*i[:axis], j, *i[axis + 1 :])
+        if DataType(x.dtype).is_float:
+            value = select(value != value, _bound(x.dtype, largest), value)
+        return (te.max if largest else te.min)(tir.if_then_else(j < extent, value, fill), axis=r)
+
+    return te.compute((*x.shape[:axis], count, *x.shape[axis + 1 :]), element, name="best")
+
+
+class _Line:
+    """One line on its way through the heap, which lies where its results go."""
+
+    def __init__(self, ins: Any, outs: Any, k: Any, extent: Any, at: Any, largest: bool) -> None:
+        self.ib = ir_builder.create()
+        self.source, *best = (self.ib.buffer_ptr(b) for b in ins)
+        self.best = best[0] if best else None
+        self.values, self.indices = (self.ib.buffer_ptr(b) for b in outs)
+        self.k, self.extent, self.at, self.largest = cast("int64", k), cast("int64", extent), at, largest
+
+    def statement(self) -> Any:
+        """Fill the heap, let the rest of the line through it, and sort what it holds."""
+        ib, k = self.ib, self.k
+        self.hole, self.child = (ib.allocate("int64", (1,), name=n, scope="local") for n in ("hole", "child"))
+        with ib.if_scope(k > int64(0)):
+            with ib.for_range(int64(0), k, "j") as j:
+                self._put(j, self.source[self.at(j)], j)
+            half = floordiv(k, int64(2))
+            with ib.for_range(int64(0), half, "j") as j:
+                start = half - int64(1) - j
+                self._sift(start, k, *self._kept(start))
+            if self.best is None:
+                self._let_through(k, self.extent)
+            else:
+                self._pass_over(self.best)
+            with ib.for_range(int64(0), k - int64(1), "j") as j:
+                end = k - int64(1) - j
+                last = self._let(*self._kept(end))
+                self._put(end, *self._kept(int64(0)))
+                self._sift(int64(0), end, *last)
+        return ib.get()
+
+    def _pass_over(self, best: Any) -> None:
+        """Let neighbours through whose best beats the root, or may be NaN."""
+        ib, together = self.ib, int64(_TOGETHER)
+        blocks = floordiv(self.extent + together - int64(1), together)
+        with ib.for_range(floordiv(self.k, together), blocks, "block") as block:
+            candidate, root = best[self.at(block)], self._kept(int64(0))[0]
+            beats = candidate > root if self.largest else candidate < root
+            if DataType(candidate.dtype).is_float:
+                beats = logical_or(beats, candidate.equal(_bound(candidate.dtype, self.largest)))
+                if not self.largest:
+                    beats = logical_or(beats, root != root)  # anything comes before NaN
+            with ib.if_scope(beats):
+                start = block * together
+                self._let_through(tir.max(start, self.k), tir.min(start + together, self.extent))
+
+    def _let_through(self, begin: Any, end: Any) -> None:
+        """Let the elements of a stretch that come before the root take its place."""
+        ib = self.ib
+        with ib.for_range(begin, end, "j") as j:
+            (value,) = self._let(self.source[self.at(j)])
+            with ib.if_scope(before(value, j, *self._kept(int64(0)), self.largest)):
+                self._sift(int64(0), self.k, value, j)
+
+    def _sift(self, start: Any, size: Any, value: Any, index: Any) -> None:
+        """Put an element into the heap, at `start` or as far below as what comes after it moves up."""
+        ib, hole, child = self.ib, self.hole, self.child
+        value, index = self._let(value, index)
+        hole[0], child[0] = start, start * int64(2) + int64(1)
+        with ib.while_loop(child[0] < size):
+            other = tir.min(child[0] + int64(1), size - int64(1))
+            with ib.if_scope(before(*self._kept(child[0]), *self._kept(other), self.largest)):
+                child[0] = other
+            with ib.if_scope(before(value, index, *self._kept(child[0]), self.largest)):
+                self._put(hole[0], *self._kept(child[0]))
+                hole[0] = child[0]
+                child[0] = child[0] * int64(2) + int64(1)
+            with ib.else_scope():
+                child[0] = size
+        self._put(hole[0], value, index)
+
+    def _kept(self, i: Any) -> tuple[Any, Any]:
+        return self.values[self.at(i)], self.indices[self.at(i)]
+
+    def _put(self, i: Any, value: Any, index: Any) -> None:
+        self.values[self.at(i)] = value
+        self.indices[self.at(i)] = index
+
+    def _let(self, *given: Any) -> list[Any]:
+        """Name values, so that they stay what they are while the heap changes."""
+        names = [tir.Var("kept", v.dtype) for v in given]
+        for name, value in zip(names, given, strict=True):
+            self.ib.emit(lambda rest, n=name, v=value: tir.LetStmt(n, v, rest))
+        return names
