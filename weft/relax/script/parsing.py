@@ -14,10 +14,11 @@ from weft.error import TypeInferenceError
 from weft.ir.text.evaluate import BINARY, CALL, PLACE, SUBSCRIPT, Evaluator
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.op import list_ops, make_call
+from weft.relax.analysis.types import erase_to_well_defined, tir_vars_in_type
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax, assert_op
 from weft.relax.expr import SeqExpr, VarBinding
-from weft.relax.infer import function_type, merge_types, result_type
+from weft.relax.infer import function_type, merge_types, result_type, type_of
 from weft.relax.script.annotation import Proxy, as_type
 from weft.relax.script.bindings import as_value, assign, bind, new_var
 from weft.relax.script.language import Command
@@ -170,13 +171,20 @@ def _body(p: Parser, state: _State) -> ir.Function:
     func = ir.Function(
         state.params,
         body,
-        result_type(state.ret_ty, body.ty),
+        result_type(state.ret_ty, _known_outside(state, body)),
         options.get("pure", True),
         ir.Attrs.of(attrs),
         span=p.span(node),
     )
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))
+
+
+def _known_outside(state: _State, body: SeqExpr) -> ir.Type:
+    """Return the type of a body without what only its inside names."""
+    outer = state.outer.symbols.values() if state.outer is not None else ()
+    types = [v.ty for v in state.params if v.ty is not None]
+    return erase_to_well_defined(type_of(body), (*outer, *(v for t in types for v in tir_vars_in_type(t))))
 
 
 def _add_te_functions(p: Parser, state: _State) -> None:

@@ -61,6 +61,7 @@ from weft.relax.transform.topological_sort import topological_sort
 from weft.relax.transform.unused_interface import remove_unused_outputs, remove_unused_parameters
 from weft.relax.transform.vdevice import UpdateVDevice, realize_vdevice
 from weft.relax.transform.vm_shape_lower import vm_shape_lower
+from weft.relax.transform.vm_shape_packed import VMShapeLower
 from weft.relax.transform.widen_conv1d import widen_conv1d
 
 AnnotateTIROpPattern = annotate_tir_op_pattern
@@ -102,7 +103,6 @@ ToNonDataflow = to_non_dataflow
 TopologicalSort = topological_sort
 UpdateParamStructInfo = UpdateParamType
 VMBuiltinLower = lower_runtime_builtin
-VMShapeLower = vm_shape_lower
 WidenConv1d = widen_conv1d
 
 __getattr__ = passes_inside("weft.relax.transform")  # those that nothing above names
