@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -62,11 +63,18 @@ PrimExpr.ty = property(_scalar_type)  # type: ignore[attr-defined]
 
 
 class VDevice(Node):
-    """A virtual device: where a value lives."""
+    """A virtual device: where a value lives. A target that is described by more than its kind is kept as JSON."""
 
     target: str = "llvm"
     vdevice_id: int = 0
     memory_scope: str = "global"
+
+    def __post_init__(self) -> None:
+        given: Any = self.target
+        if type(given) is not str:
+            described = isinstance(given, Mapping) and set(given) != {"kind"}
+            kind = given["kind"] if isinstance(given, Mapping) and not described else given
+            force_setattr(self, "target", json.dumps(dict(given), sort_keys=True) if described else str(kind))
 
 
 class DummyGlobalInfo(Node):

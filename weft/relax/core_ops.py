@@ -93,6 +93,9 @@ def call_tir_inplace(gvar: ir.GlobalVar, args: Any, inplace_indices: Any, out_ty
     ``inplace_indices[i]`` is the input that output i overwrites, or -1 for a fresh output.
     """
     indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
+    if isinstance(args, ir.ExprVar) and isinstance(args.ty, ir.TupleType):
+        help = "write the tuple where it is given, so that its elements are known"
+        raise InvalidArgument("call_tir_inplace takes tensors, or a tuple of them", found=args.name_hint, help=help)
     call = call_tir(gvar, args, out_ty, tir_vars)
     return ir.Call(ir.Op.get("relax.call_tir_inplace"), call.args, ir.Attrs.of(inplace_indices=indices), call.ty_args)
 

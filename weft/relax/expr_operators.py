@@ -16,6 +16,7 @@ from weft.relax.core_ops import as_relax
 from weft.relax.infer import function_type
 from weft.relax.transform.bind_params import bind_function_params
 from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
+from weft.relax.transform.inline_private import inline_functions
 
 __all__: list[str] = []
 
@@ -101,6 +102,11 @@ def _bind_symbolic_vars(func: ir.Function, binding_map: Any) -> ir.Function:
     return bind_function_symbols(func, binding_map)
 
 
+def _inline_functions(func: ir.Function, function_map: Any) -> ir.Function:
+    """Return a copy in which calls of some functions, by variable or by name, are their bindings."""
+    return inline_functions(func, function_map)
+
+
 def _create_empty(
     params: Any, ret_ty: ir.Type, is_pure: bool = True, attrs: Any = None, span: Any = None
 ) -> ir.Function:
@@ -131,6 +137,7 @@ _put(
         **_called,
         "bind_params": _bind_params,
         "bind_symbolic_vars": _bind_symbolic_vars,
+        "inline_functions": _inline_functions,
         "create_empty": staticmethod(_create_empty),
     },
 )

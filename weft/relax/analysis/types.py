@@ -8,12 +8,12 @@ from typing import Any
 
 from weft import ir
 from weft.relax.analysis.arguments import contradict
-from weft.relax.infer import derive_call_type, merge_types
+from weft.relax.infer import derive_call_type, merge_types, type_of
 from weft.relax.rename import variables
 
 __all__ = [
     "BaseCheckResult", "definable_tir_vars_in_type", "derive_call_ret_type", "erase_to_well_defined",
-    "get_static_type", "tir_vars_in_type", "type_base_check", "type_lca", "used_vars",
+    "get_static_type", "tir_vars_in_type", "type_base_check", "type_lca", "type_outside", "used_vars",
 ]  # fmt: skip
 
 
@@ -103,3 +103,15 @@ def erase_to_well_defined(ty: ir.Type, keep: Iterable[ir.Var] = (), *, every: bo
 
     new = visit(ty)
     return ty if ir.structural_equal(new, ty) else new
+
+
+def type_outside(params: Iterable[ir.ExprVar], body: ir.Expr, known: Iterable[ir.Var] = ()) -> ir.Type:
+    """Return the type of a function's body without sizes that only its inside names.
+
+    Parameters
+    ----------
+    known : iterable of Var
+        Symbolic variables of what is around the function.
+    """
+    types = [v.ty for v in params if v.ty is not None]
+    return erase_to_well_defined(type_of(body), (*known, *(v for t in types for v in tir_vars_in_type(t))))
