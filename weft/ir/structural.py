@@ -31,6 +31,7 @@ from weft.ir.expr import Var as ExprVar
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node, saved_fields
 from weft.ir.scalar import Op, SizeVar, Var
+from weft.ir.types import _STRUCTURE
 
 __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
 
@@ -343,6 +344,9 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, An
     except _Mismatch:
         return False
     return True
+
+
+_STRUCTURE.append(structural_equal)
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:

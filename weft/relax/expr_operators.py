@@ -13,7 +13,7 @@ from weft.error import IndexOutOfRange
 from weft.ffi import as_opaque
 from weft.op import make_call
 from weft.relax.core_ops import as_relax
-from weft.relax.infer import function_type
+from weft.relax.infer import function_type, result_type
 from weft.relax.transform.bind_params import bind_function_params
 from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
 from weft.relax.transform.inline_private import inline_functions
@@ -115,6 +115,16 @@ def _create_empty(
     return func.replace(ty=function_type(func))
 
 
+def _is_base_of(base: ir.Type, derived: ir.Type) -> bool:
+    """Whether all values of a type are of this type."""
+    return ir.structural_equal(result_type(base, derived), derived)
+
+
+def _opaque_func(*, ret: ir.Type | None = None, purity: bool = False) -> ir.FuncType:
+    """Make the type of functions of any arguments."""
+    return ir.FuncType(None, ret or ir.AnyType(), purity)
+
+
 def _put(cls: type, methods: dict[str, Any]) -> None:
     for name, method in methods.items():
         setattr(cls, name, method)
@@ -141,5 +151,7 @@ _put(
         "create_empty": staticmethod(_create_empty),
     },
 )
+_put(ir.Type, {"is_base_of": _is_base_of})
+_put(ir.FuncType, {"opaque_func": staticmethod(_opaque_func)})
 _put(ir.Tuple, {"__getitem__": _field})
 _put(ir.ShapeExpr, {"__getitem__": _dimension})

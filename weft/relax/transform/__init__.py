@@ -12,6 +12,7 @@ from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.canonicalize import canonicalize_bindings
 from weft.relax.transform.check_relations import check_relations, refuted_relation
 from weft.relax.transform.combine_matmul import combine_parallel_matmul
+from weft.relax.transform.common_subexpr import EliminateCommonSubexpr
 from weft.relax.transform.compress_weights import compress_weights
 from weft.relax.transform.concat_in_place import concat_in_place
 from weft.relax.transform.convert_layout import convert_layout
@@ -74,7 +75,6 @@ ConcatInPlace = concat_in_place
 ConvertLayout = convert_layout
 ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination
-EliminateCommonSubexpr = eliminate_common_subexpr
 ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
 FoldQuantization = fold_quantization
