@@ -105,6 +105,29 @@ def test_attributes_together():
     assert func.attrs["tir.noalias"]
 
 
+def test_shapes_of_types_are_shapes():
+    ty = relax.TensorType((N, 2), "float32")
+    assert_structural_equal(relax.ShapeExpr((N, 2)), ty.shape)
+    assert_structural_equal(ty.shape, relax.ShapeExpr((N, 2)))
+    with pytest.raises(ValueError, match="differ"):
+        assert_structural_equal(ty.shape, relax.ShapeExpr((N, 3)))
+
+
+def test_what_a_sequence_does_not_use():
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.exp(a)  # noqa: F841 - nothing uses it
+            c = R.sin(x)
+            R.output(c)
+        return c
+
+    left = relax.analysis.remove_all_unused(main.body)
+    assert [b.var.name_hint for b in left.blocks[0].bindings] == ["c"]
+    assert relax.analysis.remove_all_unused(left) is left
+
+
 def test_copies_have_variables_of_their_own():
     copy = relax.utils.copy_with_new_vars(Nested["inner"])
     assert_structural_equal(copy, Nested["inner"])

@@ -65,7 +65,7 @@ def _refuse_foreign(value: Any) -> None:
 
 
 def _register() -> None:
-    opaque = core._object_type_key_to_index("ffi.OpaquePyObject")
+    opaque: Any = core._object_type_key_to_index("ffi.OpaquePyObject")
     LIB.TVMFFITypeRegisterMetadata(opaque, ctypes.byref(_Metadata(structural_eq_hash_kind=_TREE_NODE)))
     core._register_type_attr(opaque, "__s_equal__", _equal)
     core._register_type_attr(opaque, "__s_hash__", _hash)

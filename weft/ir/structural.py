@@ -297,6 +297,8 @@ def _plain(value: Any) -> Any:
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, Any], bool], any_size: bool = False) -> None:
     lhs, rhs = _plain(lhs), _plain(rhs)
+    if isinstance(lhs, ShapeExpr) != isinstance(rhs, ShapeExpr):  # the shape of a type is its dimensions
+        lhs, rhs = (x.values if isinstance(x, ShapeExpr) else x for x in (lhs, rhs))
     state = _Equal(map_free_vars, any_size)
     if not (isinstance(lhs, IRModule) or isinstance(rhs, IRModule)):
         state.check(lhs, rhs, (None, "root"))

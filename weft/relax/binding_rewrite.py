@@ -73,7 +73,7 @@ class DataflowBlockRewrite:
                 return
             raise self._unknown(var)
         users = sum(var in variables(b.value) for block in self._blocks() for b in block.bindings)  # type: ignore[attr-defined]
-        users += var in variables(self.root_fn.body.body)
+        users += var in variables(self._body.body)
         if users:
             raise InvalidArgument(f"{var.name_hint} is used by {users} vars", help="replace its uses first")
         self._set_bindings(tuple(b for b in self.dfb.bindings if b.var is not var))
@@ -107,7 +107,7 @@ class DataflowBlockRewrite:
             blocks.append(block if same else type(block)(bindings, span=block.span))
         if self._place is not None:
             self.dfb = blocks[self._place]
-        self._set_body(blocks, rename_vars(self.root_fn.body.body, renamed))
+        self._set_body(blocks, rename_vars(self._body.body, renamed))
 
     def mutated_dfb(self) -> DataflowBlock:
         """The block as it is now."""
@@ -131,8 +131,12 @@ class DataflowBlockRewrite:
             raise InvalidArgument("the module has no such function", found=str(symbol))
         return irmodule.with_functions({v: self.root_fn if v is found else f for v, f in irmodule.items()})
 
+    @property
+    def _body(self) -> Any:
+        return self.root_fn.body
+
     def _blocks(self) -> tuple[Any, ...]:
-        return self.root_fn.body.blocks
+        return self._body.blocks
 
     def _set_bindings(self, bindings: tuple[Any, ...]) -> None:
         blocks = list(self._blocks())
@@ -140,14 +144,14 @@ class DataflowBlockRewrite:
         self.dfb = DataflowBlock(bindings, span=self.dfb.span)
         blocks[place : place + 1] = [self.dfb] if bindings else []
         self._place = place if bindings else None
-        self._set_body(blocks, self.root_fn.body.body)
+        self._set_body(blocks, self._body.body)
 
     def _set_body(self, blocks: list[Any], result: Expr) -> None:
-        body = SeqExpr(tuple(blocks), result, span=self.root_fn.body.span, ty=self.root_fn.body.ty)
+        body = SeqExpr(tuple(blocks), result, span=self._body.span, ty=self._body.ty)
         self.root_fn = self.root_fn.replace(body=body)
 
     def _fresh_name(self) -> str:
-        taken = {v.name_hint for v in variables(self.root_fn.body)}
+        taken = {v.name_hint for v in variables(self._body)}
         taken |= {b.var.name_hint for block in self._blocks() for b in block.bindings}
         n = 0
         while f"tmp{n}" in taken:

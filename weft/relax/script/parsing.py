@@ -95,7 +95,7 @@ def _check_sizes(p: Parser, node: ast.FunctionDef, types: list[ir.Type], outer: 
         for v in tir_vars_in_type(ty):
             if v not in known:
                 help = f"a parameter whose shape has '{v.name}' by itself says what it is"
-                raise p.fail(arg.annotation, f"the size '{v.name}' is not defined", found=str(ty), help=help)
+                raise p.fail(arg.annotation or arg, f"the size '{v.name}' is not defined", found=str(ty), help=help)
 
 
 def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | None]]:

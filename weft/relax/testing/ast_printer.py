@@ -75,7 +75,8 @@ class ASTPrinter:
         name, fields = _RECORDS[kind]
         values = [(f, self._field(f, getattr(expr, f))) for f in fields if self._is_shown(expr, f)]
         typed = [] if isinstance(expr, _UNTYPED) else self._type_field(expr)
-        return self._record(name, [*values, *typed], newline=kind is ir.Constant and bool(expr.data.shape))
+        newline = isinstance(expr, ir.Constant) and bool(expr.data.shape)
+        return self._record(name, [*values, *typed], newline)
 
     def visit_ty_(self, ty: Any) -> str:
         """Return the record of a type, with what is known of its sizes."""
