@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tvm_ffi
 
 import weft
 from weft import relax, tir
@@ -103,6 +104,20 @@ def test_attributes_together():
     func = Nested["inner"].with_attrs({"num_input": 1, "tirx.noalias": True})
     assert func.attrs["num_input"] == 1
     assert func.attrs["tir.noalias"]
+
+
+def test_several_results_are_a_tuple_and_an_array():
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        return (x, (R.exp(x), x))
+
+    vm = relax.VirtualMachine(weft.compile(weft.IRModule({"main": main}), "llvm"), weft.cpu())
+    out = vm["main"](weft.nd.array(np.zeros(2, "float32")))
+    for results in (out, out[1]):
+        assert isinstance(results, tuple)
+        assert isinstance(results, tvm_ffi.Array)
+    assert not isinstance((1, 2), tvm_ffi.Array)
+    np.testing.assert_array_equal(out[1][0].numpy(), [1, 1])
 
 
 def test_shapes_of_types_are_shapes():

@@ -152,6 +152,6 @@ _put(
     },
 )
 _put(ir.Type, {"is_base_of": _is_base_of})
-_put(ir.FuncType, {"opaque_func": staticmethod(_opaque_func)})
+_put(ir.FuncType, {"opaque_func": staticmethod(_opaque_func), "derive_func": None})
 _put(ir.Tuple, {"__getitem__": _field})
 _put(ir.ShapeExpr, {"__getitem__": _dimension})
