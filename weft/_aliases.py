@@ -48,6 +48,7 @@ MODULES = {
     "relax.op.base": "weft.relax.gradient_rules",
     "relax.training.utils": "weft.relax.training",
     "relax.transform.transform": "weft.relax.transform",
+    "relax.utils": "weft.relax.rename",
     "relax.frontend": "weft.frontend",
     "relay.op.algorithm": "weft.relay.op",
     "relay.op.tensor": "weft.relay.op",

@@ -8,6 +8,7 @@ import weft.ffi  # isort: skip - loads tvm_ffi, which would load PyTorch if it c
 import sys
 
 from weft._aliases import names_of
+from weft.ir import foreign as _foreign  # its import tells tvm_ffi how nodes are compared
 from weft.ir.ambient import Ambient, CallersPool
 from weft.ir.any_dim import Any as AnyDim
 from weft.ir.arithmetic import *  # noqa: F403

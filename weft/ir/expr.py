@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -51,6 +52,10 @@ class BaseFunc(TypedExpr, abstract=True):
         """Return a copy with one attribute (or, from a dict, several) set."""
         from_dict = {own_name(k): v for k, v in (key if isinstance(key, dict) else {key: value}).items()}
         return self.replace(attrs=self.attrs.with_(**from_dict))  # type: ignore[attr-defined]
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> Any:
+        """Return a copy with several attributes set."""
+        return self.with_attr(dict(attrs))
 
     def without_attr(self, key: str) -> Any:
         """Return a copy without an attribute."""

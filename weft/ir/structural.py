@@ -9,7 +9,7 @@ SHA-256, for keys that outlive a process. The walks keep their own stack, so tha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from weft.ir.expr import Var as ExprVar
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node, saved_fields
 from weft.ir.scalar import Op, SizeVar, Var
+from weft.ir.types import _STRUCTURE
 
 __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
 
@@ -184,7 +185,7 @@ class _Equal:
     With `any_size` a variable that is known to be no less than zero may correspond to one of which that is not said.
     """
 
-    def __init__(self, map_free_vars: bool, any_size: bool = False) -> None:
+    def __init__(self, map_free_vars: bool | Callable[[Any, Any], bool], any_size: bool = False) -> None:
         self.map_free_vars, self.any_size = map_free_vars, any_size
         self.forward: dict[Any, Any] = {}
         self.backward: dict[Any, Any] = {}
@@ -254,10 +255,14 @@ class _Equal:
             if self.forward.get(a) is not b or self.backward.get(b) is not a:
                 raise _Mismatch(where, a, b)
             return
-        if a is not b and not (defining or self.map_free_vars or plan.tag in _DESCRIBED):
+        if not (defining or plan.tag in _DESCRIBED or self._may_map(a, b)):
             raise _Mismatch(where, a, b, " (a variable that neither side defines)")
         self.forward[a], self.backward[b] = b, a
         self._push(plan, a, b, where, defining or (_SIGHT if self.map_free_vars or a is b else _ALIAS))
+
+    def _may_map(self, a: Any, b: Any) -> bool:
+        free = self.map_free_vars
+        return free(a, b) if callable(free) else free or a is b
 
     @staticmethod
     def _scalars(a: Any, b: Any, where: Any) -> None:
@@ -293,8 +298,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _compare(lhs: Any, rhs: Any, map_free_vars: bool, any_size: bool = False) -> None:
+def _compare(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, Any], bool], any_size: bool = False) -> None:
     lhs, rhs = _plain(lhs), _plain(rhs)
+    if isinstance(lhs, ShapeExpr) != isinstance(rhs, ShapeExpr):  # the shape of a type is its dimensions
+        lhs, rhs = (x.values if isinstance(x, ShapeExpr) else x for x in (lhs, rhs))
     state = _Equal(map_free_vars, any_size)
     if not (isinstance(lhs, IRModule) or isinstance(rhs, IRModule)):
         state.check(lhs, rhs, (None, "root"))
@@ -314,7 +321,7 @@ def _compare(lhs: Any, rhs: Any, map_free_vars: bool, any_size: bool = False) ->
     state.check(infos[0], infos[1], (root, ".global_infos"))
 
 
-def _compare_types(lhs: IRModule, rhs: IRModule, map_free_vars: bool, root: Any) -> None:
+def _compare_types(lhs: IRModule, rhs: IRModule, map_free_vars: Any, root: Any) -> None:
     """Compare the data types that two modules define."""
     left, right = ({h.name_hint: _definition(d) for h, d in m.type_definitions.items()} for m in (lhs, rhs))
     if left.keys() != right.keys():
@@ -328,19 +335,23 @@ def _definition(data: Any) -> Any:
     return data, tuple(c.inputs for c in data.constructors)
 
 
-def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, Any], bool] = False) -> bool:
     """Whether two nodes (or modules) are the same but for the names of variables.
 
     Parameters
     ----------
-    map_free_vars : bool
-        Whether variables that neither side defines may correspond; otherwise they must be identical.
+    map_free_vars : bool or callable
+        Whether variables that neither side defines may correspond, or what says of two of them whether they do;
+        otherwise they must be identical.
     """
     try:
         _compare(lhs, rhs, map_free_vars)
     except _Mismatch:
         return False
     return True
+
+
+_STRUCTURE.append(structural_equal)
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -19,7 +20,16 @@ __all__ = [
 
 
 class Type(Node, abstract=True):
-    """A type."""
+    """A type, which is equal to another of the same structure."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Type) and _STRUCTURE[0](self, other))
+
+    def __hash__(self) -> int:
+        return hash((type(self), getattr(self, "ndim", None), getattr(self, "dtype", None)))
+
+
+_STRUCTURE: list[Callable[[Any, Any], bool]] = []  # what compares; it stands on a higher floor
 
 
 class AnyType(Type):
@@ -62,11 +72,18 @@ PrimExpr.ty = property(_scalar_type)  # type: ignore[attr-defined]
 
 
 class VDevice(Node):
-    """A virtual device: where a value lives."""
+    """A virtual device: where a value lives. A target that is described by more than its kind is kept as JSON."""
 
     target: str = "llvm"
     vdevice_id: int = 0
     memory_scope: str = "global"
+
+    def __post_init__(self) -> None:
+        given: Any = self.target
+        if type(given) is not str:
+            described = isinstance(given, Mapping) and set(given) != {"kind"}
+            kind = given["kind"] if isinstance(given, Mapping) and not described else given
+            force_setattr(self, "target", json.dumps(dict(given), sort_keys=True) if described else str(kind))
 
 
 class DummyGlobalInfo(Node):

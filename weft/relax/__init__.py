@@ -38,6 +38,7 @@ from weft.relax import analysis, backend, dpl, op, run, testing, training, trans
 from weft.relax import expr_operators as _expr_operators  # its import puts operators on expressions
 from weft.relax import spec as _spec  # its import registers the forms of the pipeline
 from weft.relax.base_py_module import BasePyModule
+from weft.relax.binding_rewrite import DataflowBlockRewrite
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import (
     call_dps_packed,

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from weft import ir
 from weft.error import InvalidArgument, own_errors
+from weft.relax.analysis.types import type_outside
 from weft.relax.core_ops import as_relax, call_tir, null_value
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, type_of
@@ -119,7 +120,7 @@ class BlockBuilder:
         attrs = ir.Attrs.of(scope.attrs)
         if not scope.private:
             attrs = attrs.with_(global_symbol=scope.name)
-        func = ir.Function(scope.params, body, body.ty, scope.is_pure, attrs)
+        func = ir.Function(scope.params, body, type_outside(scope.params, body), scope.is_pure, attrs)
         return self._add(func.replace(ty=function_type(func)), scope.name)
 
     @contextmanager

@@ -93,8 +93,28 @@ def call_tir_inplace(gvar: ir.GlobalVar, args: Any, inplace_indices: Any, out_ty
     ``inplace_indices[i]`` is the input that output i overwrites, or -1 for a fresh output.
     """
     indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
+    if isinstance(args, ir.ExprVar) and isinstance(args.ty, ir.TupleType):
+        help = "write the tuple where it is given, so that its elements are known"
+        raise InvalidArgument("call_tir_inplace takes tensors, or a tuple of them", found=args.name_hint, help=help)
     call = call_tir(gvar, args, out_ty, tir_vars)
+    _check_places(call, indices)
     return ir.Call(ir.Op.get("relax.call_tir_inplace"), call.args, ir.Attrs.of(inplace_indices=indices), call.ty_args)
+
+
+def _check_places(call: ir.Call, indices: tuple[int, ...]) -> None:
+    """Refuse results without a place of their own, or whose place is no tensor."""
+    operands: Any = call.args[1]
+    results = [t for ty in call.ty_args for t in (ty.fields if isinstance(ty, ir.TupleType) else (ty,))]
+    places = [i for i in indices if i >= 0]
+    count = len(operands.fields)
+    if not places or len(set(places)) < len(places) or max(places) >= count or len(indices) != len(results):
+        raise InvalidArgument("inplace_indices names an operand for each result, each operand once, or -1",
+                              expected=f"{len(results)} of -1..{count - 1}, one of them an operand",
+                              found=str(indices))  # fmt: skip
+    for i in places:
+        found = operands.fields[i].ty
+        if found is not None and not isinstance(found, ir.TensorType):
+            raise InvalidArgument("only a tensor is written in place", found=f"operand {i}, which is {found}")
 
 
 def call_tir_with_grad(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec.structs import force_setattr
 
 from weft import te
 from weft.error import InvalidArgument
@@ -121,6 +122,14 @@ def const(value: Any, dtype: Any = None) -> Constant:
 
 def _is_wide(value: np.ndarray[Any, Any]) -> bool:
     return bool(value.size) and bool((value != value.astype("int32")).any())
+
+
+def _update_type(expr: Expr, ty: Type | None) -> None:
+    """Give an expression that was just made, and that nobody else has, its type."""
+    force_setattr(expr, "ty", ty)
+
+
+_update_struct_info = _update_type
 
 
 def make_shape(shape: Sequence[Any]) -> ShapeExpr:

@@ -27,12 +27,13 @@ _METHODS: dict[type, str] = {
 
 
 def visitor(cls: type) -> type:
-    """Mark a subclass of :class:`PyExprVisitor` (TVM's decorator; the class itself is all that is needed)."""
-    return cls
+    """Mark a subclass of :class:`PyExprVisitor` (TVM's decorator; the class itself, its ``_cls``, is all it needs)."""
+    return mutator(cls)
 
 
 def mutator(cls: type) -> type:
-    """Mark a subclass of :class:`PyExprMutator` (TVM's decorator; the class itself is all that is needed)."""
+    """Mark a subclass of :class:`PyExprMutator` (TVM's decorator; the class itself, its ``_cls``, is all it needs)."""
+    cls._cls = cls  # type: ignore[attr-defined] - what programs derive from
     return cls
 
 

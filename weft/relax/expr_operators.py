@@ -13,9 +13,10 @@ from weft.error import IndexOutOfRange
 from weft.ffi import as_opaque
 from weft.op import make_call
 from weft.relax.core_ops import as_relax
-from weft.relax.infer import function_type
+from weft.relax.infer import function_type, result_type
 from weft.relax.transform.bind_params import bind_function_params
 from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
+from weft.relax.transform.inline_private import inline_functions
 
 __all__: list[str] = []
 
@@ -101,12 +102,27 @@ def _bind_symbolic_vars(func: ir.Function, binding_map: Any) -> ir.Function:
     return bind_function_symbols(func, binding_map)
 
 
+def _inline_functions(func: ir.Function, function_map: Any) -> ir.Function:
+    """Return a copy in which calls of some functions, by variable or by name, are their bindings."""
+    return inline_functions(func, function_map)
+
+
 def _create_empty(
     params: Any, ret_ty: ir.Type, is_pure: bool = True, attrs: Any = None, span: Any = None
 ) -> ir.Function:
     """Make a function without a body, of which only the type is known."""
     func = ir.Function(tuple(params), cast(Any, None), ret_ty, is_pure, ir.Attrs.of(attrs), span=span)
     return func.replace(ty=function_type(func))
+
+
+def _is_base_of(base: ir.Type, derived: ir.Type) -> bool:
+    """Whether all values of a type are of this type."""
+    return ir.structural_equal(result_type(base, derived), derived)
+
+
+def _opaque_func(*, ret: ir.Type | None = None, purity: bool = False) -> ir.FuncType:
+    """Make the type of functions of any arguments."""
+    return ir.FuncType(None, ret or ir.AnyType(), purity)
 
 
 def _put(cls: type, methods: dict[str, Any]) -> None:
@@ -131,8 +147,11 @@ _put(
         **_called,
         "bind_params": _bind_params,
         "bind_symbolic_vars": _bind_symbolic_vars,
+        "inline_functions": _inline_functions,
         "create_empty": staticmethod(_create_empty),
     },
 )
+_put(ir.Type, {"is_base_of": _is_base_of})
+_put(ir.FuncType, {"opaque_func": staticmethod(_opaque_func), "derive_func": None})
 _put(ir.Tuple, {"__getitem__": _field})
 _put(ir.ShapeExpr, {"__getitem__": _dimension})

@@ -117,8 +117,7 @@ def function_type(func: Any) -> ir.Type:
         return ir.FuncType(tuple(p.ty or ir.AnyType() for p in func.params), func.ret_ty or ir.AnyType(), func.is_pure)
     if isinstance(func, ir.ExternFunc):
         return ir.PackedFuncType()
-    returned = getattr(func, "ret_type", None)  # of a TIR function, which is called for its effects if it has none
-    return ir.FuncType(None, ir.TupleType(()) if returned is None else ir.AnyType(), True)
+    return func.ty_of_references
 
 
 def result_type(declared: ir.Type | None, found: ir.Type | None) -> ir.Type | None:

@@ -14,7 +14,7 @@ from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars
 from weft.tir import PrimFunc
 
-__all__ = ["ATOMS", "NORMAL_FORM"]
+__all__ = ["ATOMS", "NORMAL_FORM", "is_atom", "operands"]
 
 ATOMS = (
     ir.ExprVar,
@@ -26,6 +26,21 @@ ATOMS = (
     ir.DataTypeImm,
     ir.ExternFunc,
 )
+
+
+def is_atom(e: Any) -> bool:
+    """Whether an expression may be an operand: an atom, or a tuple of such."""
+    return isinstance(e, ATOMS) or (isinstance(e, ir.Tuple) and all(map(is_atom, e.fields)))
+
+
+def operands(e: Any) -> tuple[Any, ...]:
+    """Return the operands of what a variable is bound to."""
+    if isinstance(e, ir.Call):
+        return e.args if isinstance(e.op, ir.Op) else (e.op, *e.args)
+    if isinstance(e, ir.TupleGetItem):
+        return (e.tuple_value,)
+    return (e.cond,) if isinstance(e, ir.If) else e.fields if isinstance(e, ir.Tuple) else ()
+
 
 # Functions of TIR belong to the module.
 NORMAL_FORM = ir.Dispatch("normalize", (ir.Expr,), leaves_out=(PrimFunc,))

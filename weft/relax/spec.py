@@ -14,6 +14,7 @@ from weft.op import get_op_def, list_ops
 from weft.relax.analysis.well_formed import WELL_FORMED
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr, VarBinding
+from weft.relax.normal_form import is_atom, operands
 
 __all__ = ["LEGALIZED", "NORMALIZED", "PLANNED", "RUNTIME_CALLS", "VM_READY", "WELL_FORMED"]
 
@@ -27,38 +28,16 @@ RUNTIME_CALLS = Spec(
 )
 VM_READY = Spec("relax.vm_ready", ir.Function, [RUNTIME_CALLS], "no symbolic value is left")
 
-_ATOMS = (
-    ir.ExprVar,
-    ir.Constant,
-    ir.GlobalVar,
-    ir.ShapeExpr,
-    ir.PrimValue,
-    ir.ExprStringImm,
-    ir.DataTypeImm,
-    ir.ExternFunc,
-)
 _KEPT = {"reshape"}
 """Operators that legalization leaves, because the runtime does them without a kernel."""
 _VM_OPS = {"relax.call_builtin", "relax.call_builtin_with_ctx", "relax.vm.kill_object"}
-
-
-def _is_atom(e: Any) -> bool:
-    return isinstance(e, _ATOMS) or (isinstance(e, ir.Tuple) and all(_is_atom(f) for f in e.fields))
-
-
-def _operands(e: Any) -> tuple[Any, ...]:
-    if isinstance(e, ir.Call):
-        return e.args if isinstance(e.op, ir.Op) else (e.op, *e.args)
-    if isinstance(e, ir.TupleGetItem):
-        return (e.tuple_value,)
-    return (e.cond,) if isinstance(e, ir.If) else e.fields if isinstance(e, ir.Tuple) else ()
 
 
 @NORMALIZED.on_function
 def _sequence(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str]]:
     if not isinstance(func.body, SeqExpr):
         yield func, "the body is no sequence of bindings"
-    elif not _is_atom(func.body.body):
+    elif not is_atom(func.body.body):
         yield func, "the result is no atom"
     if func.ret_ty is None:
         yield func, "the type of the result is not known"
@@ -66,7 +45,7 @@ def _sequence(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str]]:
 
 @NORMALIZED.on(VarBinding, MatchCast)
 def _binding(node: Any, func: ir.Function, mod: ir.IRModule) -> str | None:
-    bad = [a for a in _operands(node.value) if not _is_atom(a)]
+    bad = [a for a in operands(node.value) if not is_atom(a)]
     if bad:
         return f"the operand `{bad[0]}` is no variable or constant"
     if node.var.ty is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from weft.ir import Expr, Function, If, IRModule
@@ -13,21 +14,24 @@ from weft.relax.rewriter import use_counts
 __all__ = ["remove_all_unused"]
 
 
-def remove_all_unused(func: Function, mod: IRModule | None = None) -> Function:
+def remove_all_unused(func: Any, mod: IRModule | None = None) -> Any:
     """Drop the bindings of operations without effects whose variables nothing uses, those inside of branches included.
 
     Outside of dataflow blocks calls into functions that are not the module's stay, whatever is said of them.
 
     Parameters
     ----------
+    func : Function or SeqExpr
     mod : IRModule, optional
         Where the functions that `func` calls are found; calls of others stay.
 
     Returns
     -------
-    Function
+    Function or SeqExpr
         `func` itself when everything is used.
     """
+    if isinstance(func, SeqExpr):
+        return _prune(func, dict(Counter(variables(func))), mod)
     if not isinstance(func.body, SeqExpr):
         return func
     body = _prune(func.body, use_counts(func), mod)

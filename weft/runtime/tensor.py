@@ -436,8 +436,17 @@ def _check_unwritten(place: int, given: Any, taken: Any) -> None:
         )
 
 
-def _wrap_array(value: Any) -> tuple[Any, ...]:
-    return tuple(_wrap_item(v) for v in value)
+class Results(tuple[Any, ...]):
+    """What a function returns as an array: a tuple that programs also take for a ``tvm_ffi.Array``."""
+
+    __slots__ = ()
+
+
+tvm_ffi.Array.register(Results)  # pyright: ignore[reportAttributeAccessIssue] - of its metaclass
+
+
+def _wrap_array(value: Any) -> Results:
+    return Results([_wrap_item(v) for v in value])
 
 
 def _wrap_item(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import DummyGlobalInfo, GlobalVar, Op, VDevice
-from weft.ir.text.parser import MetaVar, ModuleCommand, from_source, ir_module, metadata, pyfunc
+from weft.ir.text.parser import ModuleCommand, from_source, ir_module, meta_var, metadata, pyfunc
 
 __all__ = [
     "GlobalVar",
@@ -39,10 +39,4 @@ def dummy_global_info() -> DummyGlobalInfo:
 
 def vdevice(target: Any = "llvm", vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
     """Make a virtual device; `target` is a kind or a description with a ``kind``."""
-    kind = target.get("kind", "llvm") if isinstance(target, dict) else str(target)
-    return VDevice(kind, vdevice_id, memory_scope)
-
-
-def meta_var(value: Any) -> MetaVar:
-    """Bind a Python value as it is."""
-    return MetaVar(value)
+    return VDevice(target, vdevice_id, memory_scope)

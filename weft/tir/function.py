@@ -9,6 +9,7 @@ from msgspec.structs import force_setattr
 
 from weft.ir import (
     NO_ATTRS,
+    AnyType,
     Attrs,
     BaseFunc,
     CallIntrin,
@@ -54,9 +55,9 @@ class PrimFunc(BaseFunc):
         return symbol
 
     @property
-    def ty_of_references(self) -> None:
-        """None: a call says what it gives."""
-        return None
+    def ty_of_references(self) -> FuncType:
+        """A function of any arguments, which gives nothing unless it returns a scalar."""
+        return FuncType(None, TupleType(()) if self.ret_type is None else AnyType())
 
     def __post_init__(self) -> None:
         if (

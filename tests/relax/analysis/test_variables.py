@@ -6,6 +6,8 @@ from weft import relax
 from weft.relax import analysis
 from weft.relax.expr import DataflowBlock
 from weft.script import from_source
+from weft.script import relax as R
+from weft.script import tir as T
 
 SOURCE = """@I.ir_module
 class Module:
@@ -64,7 +66,7 @@ def test_chains_and_values():
     assert chain == {"x": ["a", "b"], "a": ["b"], "b": [], "w": ["v"], "v": []}
     values = {v.name_hint: e for v, e in analysis.get_var2val(MAIN).items()}
     assert values["a"].op.name == "relax.add"
-    assert names(analysis.computable_at_compile_time(MAIN)) == ["v"]
+    assert names(analysis.computable_at_compile_time(MAIN)) == ["w", "v"]  # the weight, and what follows from it
 
 
 def test_symbols():
@@ -89,3 +91,17 @@ def test_effects():
 
 def test_recursion():
     assert [names(g) for g in analysis.detect_recursion(MOD)] == [["even", "odd"], ["own"]]
+
+
+def test_sizes_of_weights_are_known_at_compile_time():
+    @R.function
+    def main(x: R.Tensor(("n",), "int32"), w: R.Tensor(ndim=1, dtype="int32")):
+        R.func_attr({"num_input": 1})
+        n = T.int64()
+        m = T.int64()
+        w2 = R.match_cast(w, R.Tensor((m,), "int32"))
+        a = R.ones([m], "int32")
+        b = R.ones([n], "int32")
+        return (a, b, w2)
+
+    assert names(analysis.computable_at_compile_time(main.with_attrs({"num_input": 1}))) == ["w", "w2", "a"]

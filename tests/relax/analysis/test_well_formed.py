@@ -251,13 +251,18 @@ def test_types(ty):
     [
         relax.TensorType(None, "", -1),
         relax.TensorType(None, "float32", 1),
-        relax.TensorType((Var("k", "int64"),), "float32"),
         relax.AnyType(),
     ],
 )
 def test_types_that_say_less(ty):
     assert check_well_formed(module(bind("a", call("exp", X), ty), ret_ty=ty))
     assert not check_well_formed(module(bind("a", call("exp", X), relax.TensorType((5,), "float32")), ret_ty=ty))
+
+
+def test_sizes_that_nothing_introduces():
+    ty = relax.TensorType((Var("k", "int64"),), "float32")
+    refused(module(bind("a", call("exp", X), ty)), "main, 'a'", "the symbolic variable 'k' is not introduced here")
+    refused(module(bind("a", call("exp", X)), ret_ty=ty), "main", "the symbolic variable 'k' is not introduced here")
 
 
 def test_elements_of_tuples():

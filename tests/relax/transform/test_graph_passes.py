@@ -13,6 +13,7 @@ from weft.relax import transform
 from weft.relax.analysis import well_formed
 from weft.relax.expr import DataflowBlock
 from weft.relax.rewriter import all_bindings
+from weft.relax.transform.cse import eliminate_common_subexpr
 from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
@@ -150,6 +151,28 @@ def test_results_stay(program, name, expected):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     again = PASSES[name](new)
     assert all(again[v] is new[v] for v in new)
+
+
+def test_names_of_common_subexpressions_stay():
+    mod = from_source(
+        HEAD
+        + f"""
+    @R.function
+    def main(x: {T}):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.exp(x)
+            c = R.add(a, b)
+            R.output(b, c)
+        d = R.exp(x)
+        return (b, c, d)
+"""
+    )
+    new = transform.EliminateCommonSubexpr()(mod)["main"]
+    values = {b.var.name_hint: b.value for b in all_bindings(new)}
+    assert list(values) == ["a", "b", "c", "d"]
+    assert [v.name_hint for v in (values["b"], *values["c"].args, values["d"])] == ["a", "a", "a", "b"]
+    assert [v.name_hint for v in new.body.body.fields] == ["b", "c", "b"]  # a is not visible there
 
 
 def main_of(source):
@@ -380,7 +403,7 @@ def test_functions_that_nothing_mentions_go():
         transform.DeadCodeElimination(["nothing"])(mod)
 
 
-def test_branches_share_nothing_with_what_is_around_them():
+def test_branches_take_what_is_known_before_them():
     mod = from_source(
         HEAD
         + f"""
@@ -400,12 +423,13 @@ def test_branches_share_nothing_with_what_is_around_them():
         return s
 """
     )
-    new = transform.EliminateCommonSubexpr()(mod)
-    well_formed(new)
-    ops = [b.value.op.name for b in all_bindings(new["main"]) if isinstance(b.value, Call)]
-    assert ops.count("relax.exp") == 3
-    for found, wanted in zip(run(new), run(mod), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    for pass_, count in ((transform.EliminateCommonSubexpr(), 1), (eliminate_common_subexpr(), 3)):
+        new = pass_(mod)
+        well_formed(new)
+        ops = [b.value.op.name for b in all_bindings(new["main"]) if isinstance(b.value, Call)]
+        assert ops.count("relax.exp") == count
+        for found, wanted in zip(run(new), run(mod), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
     tuples = from_source(HEAD + PROGRAMS["tuples"])
     assert transform.EliminateCommonSubexpr(call_only=True)(tuples) is not None
 

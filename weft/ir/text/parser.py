@@ -60,6 +60,11 @@ class MetaVar(NamedTuple):
     value: Any
 
 
+def meta_var(value: Any) -> MetaVar:
+    """Bind a Python value as it is, instead of a variable of the program."""
+    return MetaVar(value)
+
+
 class ModuleCommand(NamedTuple):
     """A statement of a module's class: ``attrs`` or ``global_infos`` with their values."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import ir
+from weft.arith import Analyzer
 from weft.tir import PrimFunc
 
 __all__ = ["argument_errors", "contradict"]
@@ -91,11 +92,28 @@ def _call_tir_errors(call: ir.Call, mod: ir.IRModule) -> Iterator[str]:
         parts = f"{len(args.fields)} inputs and {len(outs)} outputs" + (f" and {scalars} scalars" if scalars else "")
         yield f"'{target.name_hint}' takes {len(func.params)} arguments ({names}), call_tir gives {parts}"
         return
-    buffers = dict(func.buffer_map)
+    yield from _kernel_errors(target.name_hint, func, types)
+    if call.op.name == _CALL_TIR[1]:  # type: ignore[attr-defined]
+        declared = [t for ty in call.ty_args for t in (ty.fields if isinstance(ty, ir.TupleType) else (ty,))]
+        for i, ty in zip(call.attrs["inplace_indices"], declared, strict=False):
+            if 0 <= i < len(args.fields) and contradict(ty, types[i]):
+                yield f"the result {ty} is written into operand {i}, which is {types[i]}"
+
+
+def _kernel_errors(name: str, func: PrimFunc, types: list[Any]) -> Iterator[str]:
+    """Say where operands and results differ from parameters, whose symbolic sizes the first that have them decide."""
+    buffers, sizes = dict(func.buffer_map), dict[ir.Var, ir.PrimExpr]()
+    analyzer = Analyzer()
     for param, ty in zip(func.params, types, strict=False):
         buffer = buffers.get(param)
+        if buffer is None and isinstance(ty, ir.PrimType) and ty.dtype != param.dtype:
+            yield f"'{name}' wants a scalar {param.dtype} for '{param.name}', call_tir gives {ty}"
         if buffer is None or not isinstance(ty, ir.TensorType):
             continue
-        wanted = ir.tensor_type([d.value if isinstance(d, ir.IntImm) else d for d in buffer.shape], buffer.dtype)
+        for d, found in zip(buffer.shape, ty.shape or (), strict=False):
+            if isinstance(d, ir.Var):
+                sizes.setdefault(d, found)
+        shape = [analyzer.simplify(ir.substitute(d, sizes)) for d in buffer.shape]
+        wanted = ir.tensor_type([d.value if isinstance(d, ir.IntImm) else d for d in shape], buffer.dtype)
         if contradict(ty, wanted):
-            yield f"'{target.name_hint}' wants {wanted} for '{buffer.name}', call_tir gives {ty}"
+            yield f"'{name}' wants {wanted} for '{buffer.name}', call_tir gives {ty}"

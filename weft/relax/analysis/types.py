@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
 from weft import ir
+from weft.arith import Analyzer
 from weft.relax.analysis.arguments import contradict
-from weft.relax.infer import derive_call_type, merge_types
+from weft.relax.infer import derive_call_type, merge_types, type_of
 from weft.relax.rename import variables
 
 __all__ = [
     "BaseCheckResult", "definable_tir_vars_in_type", "derive_call_ret_type", "erase_to_well_defined",
-    "get_static_type", "tir_vars_in_type", "type_base_check", "type_lca", "used_vars",
+    "get_static_type", "tir_vars_in_type", "type_base_check", "type_lca", "type_outside", "used_vars",
 ]  # fmt: skip
 
 
@@ -71,18 +72,28 @@ def type_base_check(base: ir.Type, derived: ir.Type) -> BaseCheckResult:
 
 def get_static_type(ty: ir.Type) -> ir.Type:
     """Return a type without dimensions: ranks and data types alone."""
-    return erase_to_well_defined(ty, keep=(), every=True)
+    return erase_to_well_defined(ty, every=True)
 
 
-def erase_to_well_defined(ty: ir.Type, keep: Iterable[ir.Var] = (), *, every: bool = False) -> ir.Type:
-    """Return a type without the dimensions that mention variables other than `keep`, ranks staying.
+def erase_to_well_defined(ty: ir.Type, shape_var_map: Any = (), var_map: Any = None, *, every: bool = False) -> ir.Type:
+    """Return a type without the dimensions that mention variables other than those that are known, ranks staying.
 
     Parameters
     ----------
+    shape_var_map : mapping or iterable of Var, optional
+        What known symbolic variables become; those of an iterable stay.
+    var_map : mapping, optional
+        Taken for TVM's sake: types name no variables of programs here.
     every : bool
         Whether to leave out constant dimensions as well.
     """
-    known = set(keep)
+    analyzer = Analyzer()
+    if shape_var_map and isinstance(shape_var_map, Mapping):
+        values = {k: ir.as_shape((v,))[0] for k, v in shape_var_map.items()}
+        ty = ir.rewrite(ir.substitute(ty, values), lambda n: analyzer.simplify(n) if isinstance(n, ir.PrimExpr) else n)
+        known = {n for v in values.values() for n in ir.walk(v)}
+    else:
+        known = set(shape_var_map or ())
 
     def drops(dims: Any) -> bool:
         return every or any(isinstance(n, ir.Var) and n not in known for d in dims or () for n in ir.walk(d))
@@ -97,9 +108,23 @@ def erase_to_well_defined(ty: ir.Type, keep: Iterable[ir.Var] = (), *, every: bo
             return ir.PrimType(t.dtype) if t.value is not None and drops((t.value,)) else t
         if isinstance(t, ir.TupleType):
             return ir.TupleType(tuple(map(visit, t.fields)))
+        if isinstance(t, ir.FuncType) and not every:  # the sizes that it names are those of its arguments
+            return t
         if isinstance(t, ir.FuncType):
             return ir.FuncType(None if t.params is None else tuple(map(visit, t.params)), visit(t.ret), t.purity)
         return t if t is not None else ir.AnyType()
 
     new = visit(ty)
     return ty if ir.structural_equal(new, ty) else new
+
+
+def type_outside(params: Iterable[ir.ExprVar], body: ir.Expr, known: Iterable[ir.Var] = ()) -> ir.Type:
+    """Return the type of a function's body without sizes that only its inside names.
+
+    Parameters
+    ----------
+    known : iterable of Var
+        Symbolic variables of what is around the function.
+    """
+    types = [v.ty for v in params if v.ty is not None]
+    return erase_to_well_defined(type_of(body), (*known, *(v for t in types for v in tir_vars_in_type(t))))

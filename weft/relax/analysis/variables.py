@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Call, Constant, Expr, ExprVar, Function, GlobalVar, IRModule, Var, post_order, walk
+from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, Var, post_order, walk
+from weft.relax.analysis.types import definable_tir_vars_in_type
 from weft.relax.effects import is_mergeable, is_pure_call, mutable_variables
 from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
 from weft.relax.rename import variables
@@ -142,15 +143,22 @@ def _reachable(start: str, calls: dict[Any, list[GlobalVar]], by_name: dict[str,
 
 
 def computable_at_compile_time(func: Function) -> list[ExprVar]:
-    """List the variables whose values follow from the parameters that ``num_input`` says are known: the weights."""
+    """List the weights, the parameters that ``num_input`` says are known, and the variables that follow from them.
+
+    A symbolic size follows where the type of such a variable names it alone.
+    """
     count = func.attrs.get("num_input")
-    known = set(func.params[int(count) :] if count is not None else ())
-    out: list[ExprVar] = []
+    out: list[ExprVar] = list(func.params[int(count) :]) if count is not None else []
+    known: set[Any] = {*out, *(s for v in out for s in _sizes(v))}
     mutable = mutable_variables(func)
     for b in all_bindings(func):
-        uses = variables(b.value)
-        pure = is_mergeable(b.value, b.var, mutable) and not isinstance(b, MatchCast) and type(b.value) is not Function
-        if pure and all(v in known for v in uses) and (uses or isinstance(b.value, (Call, Constant))):
-            known.add(b.var)
+        uses = {*variables(b.value), *(n for n in walk(b.value) if isinstance(n, Var))}
+        safe = isinstance(b, MatchCast) or is_mergeable(b.value, b.var, mutable)
+        if safe and uses <= known and type(b.value) is not Function:
+            known |= {b.var, *_sizes(b.var)}
             out.append(b.var)
     return out
+
+
+def _sizes(var: ExprVar) -> list[Var]:
+    return [] if var.ty is None else definable_tir_vars_in_type(var.ty)

@@ -18,16 +18,29 @@ from weft.relax.analysis.arguments import argument_errors, contradict
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.effects import is_pure_call
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr
+from weft.relax.normal_form import is_atom, operands
 
-__all__ = ["WELL_FORMED", "check_well_formed", "well_formed"]
+__all__ = ["AS_WRITTEN", "WELL_FORMED", "check_well_formed", "well_formed"]
 
 WELL_FORMED = Spec(
     "relax.well_formed", ir.Function, doc="names are bound once, before their uses; effects stand where they may"
 )
 
 
+AS_WRITTEN = Spec(
+    "relax.as_written",
+    ir.Function,
+    doc="WELL_FORMED, in normal form, and symbolic sizes come from parameters and casts of the same function",
+)
+
+
+_ALONE = Spec("relax.function_as_written", ir.Function, doc="as relax.as_written, in a module that is not known")
+
+
 def well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
-    """Return True for a well-formed module or function.
+    """Return True for a well-formed module or function, or one function whose module is not known.
+
+    Its functions are in normal form, and share no symbolic variables; whether everything has its type is not asked.
 
     Parameters
     ----------
@@ -39,7 +52,7 @@ def well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
     ErrorGroup
         With everything that is not well formed, under the bindings that are guilty.
     """
-    verify(mod, WELL_FORMED)
+    verify(mod, AS_WRITTEN if isinstance(mod, ir.IRModule) else _ALONE)
     return True
 
 
@@ -53,20 +66,45 @@ def check_well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> 
 
 @WELL_FORMED.on_function
 def _check(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str]]:
+    yield from _misnamed(func, mod)
+    yield from _Checker(mod).violations(func)
+
+
+def _misnamed(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str]]:
     symbol = func.attrs.get("global_symbol")
     names = [v.name_hint for v, f in mod.items() if f is func]
     if symbol and names and symbol not in names and not func.attrs.get("Codegen"):
         yield func, f"the function is named '{names[0]}' and has the global_symbol '{symbol}'"
-    checker = _Checker(mod)
-    checker.function(func)
-    yield from checker.found
+
+
+@AS_WRITTEN.on_function
+def _check_as_written(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str]]:
+    yield from _misnamed(func, mod)
+    functions = [f for f in mod.functions.values() if isinstance(f, ir.Function)]
+    symbols = _sizes_of_params(func)
+    for other in functions[: functions.index(func)]:
+        for v in symbols & _sizes_of_params(other):
+            yield func, f"the symbolic variable '{v.name}' is one of another function, too"
+    yield from _Checker(mod, strict=True).violations(func)
+
+
+@_ALONE.on_function
+def _check_alone(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str]]:
+    yield from _Checker(mod, strict=True, alone=True).violations(func)
+
+
+def _sizes_of_params(func: ir.Function) -> set[ir.Var]:
+    return {n for p in func.params if p.ty is not None for n in ir.walk(p.ty) if isinstance(n, ir.Var)}
 
 
 class _Checker:
-    """Walks a function in order of execution with what is bound so far."""
+    """Walks a function in order of execution with what is bound so far.
 
-    def __init__(self, mod: ir.IRModule) -> None:
-        self.mod = mod
+    A strict one wants normal form, and takes the type of a variable for a use of its symbolic sizes.
+    """
+
+    def __init__(self, mod: ir.IRModule, strict: bool = False, alone: bool = False) -> None:
+        self.mod, self.strict, self.alone = mod, strict, alone
         self.found: list[tuple[Any, str]] = []
         self.bound: set[ir.Expr] = set()
         self.ever: set[ir.Expr] = set()  # bound anywhere, to find second bindings
@@ -74,6 +112,13 @@ class _Checker:
         self.statement: Any = None
         self.pure = True
         self.dataflow = False
+
+    def violations(self, func: ir.Function) -> list[tuple[Any, str]]:
+        """Check a function from outside; return what it violates."""
+        if func.attrs.get("relax.force_pure") and not func.is_pure and self.strict:
+            self.found.append((func, "force_pure is said of a function that is not pure"))
+        self.function(func)
+        return self.found
 
     def say(self, message: str) -> None:
         """Note a violation at the statement under way."""
@@ -91,7 +136,9 @@ class _Checker:
             self._symbols_of_param(param.ty)
         for param in func.params:
             self.bind(param)
-        if func.ret_ty is not None:
+        if func.ret_ty is not None and self.strict:
+            self._symbols(func.ret_ty)
+        elif func.ret_ty is not None:
             # dimensions of the result may be known inside only
             self.symbols |= {n for n in ir.walk(func.ret_ty) if isinstance(n, ir.Var)}
         self.value(func.body)
@@ -109,6 +156,8 @@ class _Checker:
         """Check the blocks, then the result."""
         for block in seq.blocks:
             self.block(block)
+        if self.strict and not is_atom(seq.body):
+            self.say(f"the result `{seq.body}` is no variable or constant")
         self.value(seq.body)
 
     def block(self, block: BindingBlock) -> None:
@@ -121,6 +170,7 @@ class _Checker:
                 self.bind(b.var)  # a function may call itself
                 self.function(b.value)  # type: ignore[attr-defined]
             else:
+                self._normal(b.value)  # type: ignore[attr-defined]
                 self.value(b.value)  # type: ignore[attr-defined]
                 found = getattr(b.value, "ty", None)  # type: ignore[attr-defined]
                 if contradict(found, b.ty if isinstance(b, MatchCast) else b.var.ty):
@@ -143,7 +193,9 @@ class _Checker:
             self.say(f"variable '{var.name_hint}' is bound twice")
         self.ever.add(var)
         self.bound.add(var)
-        if var.ty is not None:
+        if var.ty is not None and self.strict:
+            self._symbols(var.ty)
+        elif var.ty is not None:
             self.symbols |= {n for n in ir.walk(var.ty) if isinstance(n, ir.Var)}
 
     # --- values ---
@@ -176,6 +228,17 @@ class _Checker:
             elif not isinstance(e, ir.Constant):
                 stack.extend(_parts(e))
 
+    def _normal(self, value: Any) -> None:
+        """Check that what is bound is one operation on atoms."""
+        if not self.strict:
+            return
+        for operand in operands(value):
+            if not is_atom(operand):
+                self.say(f"the operand `{operand}` is no variable or constant")
+        branches = (value.true_branch, value.false_branch) if isinstance(value, ir.If) else ()
+        if not all(isinstance(b, SeqExpr) for b in branches):
+            self.say("a branch of an if is no sequence of bindings")
+
     def _use(self, var: ir.ExprVar) -> None:
         if var not in self.bound:
             if var in self.ever and isinstance(var, DataflowVar):
@@ -185,7 +248,7 @@ class _Checker:
             self.bound.add(var)  # say it once
 
     def _global(self, var: ir.GlobalVar) -> None:
-        if var not in self.mod:
+        if var not in self.mod and not self.alone:
             self.say(f"the module has no function '{var.name_hint}'")
 
     def _symbols(self, node: Any) -> None:

@@ -14,6 +14,7 @@ from weft.error import TypeInferenceError
 from weft.ir.text.evaluate import BINARY, CALL, PLACE, SUBSCRIPT, Evaluator
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.op import list_ops, make_call
+from weft.relax.analysis.types import definable_tir_vars_in_type, tir_vars_in_type, type_outside
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax, assert_op
 from weft.relax.expr import SeqExpr, VarBinding
@@ -76,12 +77,25 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
     saved, p.state = p.state, state
     try:
         types = [_type(p, arg.annotation, note, declared) for arg, note in zip(node.args.args, notes, strict=True)]
+        _check_sizes(p, node, types, saved)
         state.params = tuple(ir.ExprVar(a.arg, t, span=p.span(a)) for a, t in zip(node.args.args, types, strict=True))
         if node.returns is not None and not (isinstance(node.returns, ast.Constant) and node.returns.value is None):
             state.ret_ty = _type(p, node.returns, p.evaluate(node.returns), declared)
     finally:
         p.state = saved
     return state
+
+
+def _check_sizes(p: Parser, node: ast.FunctionDef, types: list[ir.Type], outer: _State | None) -> None:
+    """Refuse expressions of sizes that no parameter has for itself."""
+    known = {v for t in types for v in definable_tir_vars_in_type(t)}
+    known |= set(outer.symbols.values()) if outer is not None else set()
+    known |= {v for t in types for f in ir.walk(t) if isinstance(f, ir.FuncType) for v in tir_vars_in_type(f)}
+    for arg, ty in zip(node.args.args, types, strict=True):
+        for v in tir_vars_in_type(ty):
+            if v not in known:
+                help = f"a parameter whose shape has '{v.name}' by itself says what it is"
+                raise p.fail(arg.annotation or arg, f"the size '{v.name}' is not defined", found=str(ty), help=help)
 
 
 def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | None]]:
@@ -167,10 +181,11 @@ def _body(p: Parser, state: _State) -> ir.Function:
         raise p.fail(node, f"function '{node.name}' is private and has a global symbol", found=attrs["global_symbol"])
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
+    outer = state.outer.symbols.values() if state.outer is not None else ()
     func = ir.Function(
         state.params,
         body,
-        result_type(state.ret_ty, body.ty),
+        result_type(state.ret_ty, type_outside(state.params, body, outer)),
         options.get("pure", True),
         ir.Attrs.of(attrs),
         span=p.span(node),
@@ -394,6 +409,8 @@ def _if(p: Parser, node: ast.If) -> None:
         for n in node.body if condition else node.orelse:
             _statement(p, n)
         return
+    if p.state.outputs is not None:
+        raise p.fail(node, "an 'if' stands in a dataflow block", help="a dataflow block has no control flow")
     if not node.orelse:
         raise p.fail(
             node, "an 'if' of a Relax program needs an 'else'", help="both branches end by assigning the same name"

@@ -1,5 +1,6 @@
 """Small tools that tests and examples build Relax programs with."""
 
 from weft.relax.testing import nn
+from weft.relax.testing.ast_printer import dump_ast
 
-__all__ = ["nn"]
+__all__ = ["dump_ast", "nn"]

@@ -12,6 +12,7 @@ from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.canonicalize import canonicalize_bindings
 from weft.relax.transform.check_relations import check_relations, refuted_relation
 from weft.relax.transform.combine_matmul import combine_parallel_matmul
+from weft.relax.transform.common_subexpr import EliminateCommonSubexpr
 from weft.relax.transform.compress_weights import compress_weights
 from weft.relax.transform.concat_in_place import concat_in_place
 from weft.relax.transform.convert_layout import convert_layout
@@ -61,6 +62,7 @@ from weft.relax.transform.topological_sort import topological_sort
 from weft.relax.transform.unused_interface import remove_unused_outputs, remove_unused_parameters
 from weft.relax.transform.vdevice import UpdateVDevice, realize_vdevice
 from weft.relax.transform.vm_shape_lower import vm_shape_lower
+from weft.relax.transform.vm_shape_packed import VMShapeLower
 from weft.relax.transform.widen_conv1d import widen_conv1d
 
 AnnotateTIROpPattern = annotate_tir_op_pattern
@@ -73,7 +75,6 @@ ConcatInPlace = concat_in_place
 ConvertLayout = convert_layout
 ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination
-EliminateCommonSubexpr = eliminate_common_subexpr
 ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
 FoldQuantization = fold_quantization
@@ -102,7 +103,6 @@ ToNonDataflow = to_non_dataflow
 TopologicalSort = topological_sort
 UpdateParamStructInfo = UpdateParamType
 VMBuiltinLower = lower_runtime_builtin
-VMShapeLower = vm_shape_lower
 WidenConv1d = widen_conv1d
 
 __getattr__ = passes_inside("weft.relax.transform")  # those that nothing above names

@@ -13,7 +13,7 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
 from weft.tir import PrimFunc
 
-__all__ = ["dead_code_elimination", "eliminate_common_subexpr"]
+__all__ = ["dead_code_elimination", "eliminate_common_subexpr", "hashable"]
 
 
 @ir.function_pass(kind=ir.Function, opt_level=1)
@@ -67,7 +67,7 @@ def eliminate_common_subexpr(func: ir.Function, mod: ir.IRModule, call_only: boo
             return None
         if not is_mergeable(value, binding.var, mutable, mod):
             return None
-        key = (_key(value), id(bb.bindings()))
+        key = (hashable(value), id(bb.bindings()))
         if key in known:
             return known[key]
         blocks.append(bb.bindings())
@@ -77,19 +77,19 @@ def eliminate_common_subexpr(func: ir.Function, mod: ir.IRModule, call_only: boo
     return rewrite_bindings(func, mod, rule)
 
 
-def _key(expr: Any) -> Any:
-    """A hashable key, equal for equal operations on identical variables."""
+def hashable(expr: Any) -> Any:
+    """Return a key, equal for equal operations on identical variables."""
     if isinstance(expr, ir.Call):
-        return ("call", expr.op, tuple(_key(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))
+        return ("call", expr.op, tuple(hashable(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))
     if isinstance(expr, ir.TupleGetItem):
-        return ("item", _key(expr.tuple_value), expr.index)
+        return ("item", hashable(expr.tuple_value), expr.index)
     if isinstance(expr, ir.Tuple):
-        return ("tuple", tuple(_key(f) for f in expr.fields))
+        return ("tuple", tuple(hashable(f) for f in expr.fields))
     if isinstance(expr, (ir.ShapeExpr, ir.PrimValue)):
         return ("scalar", _plain(expr.values if isinstance(expr, ir.ShapeExpr) else expr.value))
     if isinstance(expr, ir.Constant):
         return ("constant", expr.data)
-    return expr
+    return _plain(expr) if isinstance(expr, ir.Type) else expr
 
 
 def _plain(value: Any) -> Any:

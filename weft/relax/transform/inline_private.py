@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from weft.error import InvalidArgument
 from weft.ir import Call, Expr, Function, GlobalVar, If, IRModule, Var, module_pass, substitute, walk
 from weft.relax.analysis import detect_recursion
 from weft.relax.expr import MatchCast, SeqExpr
@@ -12,7 +14,7 @@ from weft.relax.rename import copy_with_new_vars, rename_vars
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.call_sites import called_only
 
-__all__ = ["inline_private_functions"]
+__all__ = ["inline_functions", "inline_private_functions"]
 
 _MARKS = ("Primitive", "primitive", "Composite", "Codegen")
 
@@ -71,6 +73,33 @@ def inline_private_functions(mod: IRModule) -> IRModule:
     return out.with_functions(
         {v: inlined.get(v.name_hint, f) for v, f in out.items() if v.name_hint not in inlined or v.name_hint in left}
     )
+
+
+def inline_functions(func: Function, replacements: Mapping[Any, Function]) -> Function:
+    """Return a copy of a function in which calls of some functions of the module are their bindings.
+
+    Parameters
+    ----------
+    replacements : mapping
+        From a global variable, or its name, to the function.
+
+    Raises
+    ------
+    InvalidArgument
+        When two keys have one name, or a function calls itself through others.
+    """
+    inlined: dict[str, Function] = {}
+    for key, value in replacements.items():
+        name = key if isinstance(key, str) else key.name_hint
+        if name in inlined:
+            raise InvalidArgument(f"the function '{name}' is given twice", help="by its variable, or by its name")
+        inlined[name] = value
+    loops = detect_recursion(IRModule({GlobalVar(n): f for n, f in inlined.items()}))
+    if loops:
+        raise InvalidArgument("a recursive function has no end to inline", found=loops[0][0].name_hint)
+    for name in _innermost_first(inlined):
+        inlined[name] = _inline(inlined[name], IRModule(), inlined)
+    return _inline(func, IRModule(), inlined)
 
 
 def _innermost_first(functions: dict[str, Function]) -> list[str]:

@@ -85,7 +85,7 @@ def _call_directly(func: Function, mod: IRModule) -> Function:
         target, *captured = closures[value.op]
         return Call(target, (*value.args, *captured), span=value.span, ty=value.ty)
 
-    return remove_all_unused(rewrite_bindings(func, mod, rule))
+    return remove_all_unused(rewrite_bindings(func, mod, rule), mod)
 
 
 def _lift(name: str, func: Function, mod: IRModule) -> Function:

@@ -8,7 +8,7 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
-from weft.relax.infer import function_type
+from weft.relax.infer import function_type, result_type
 
 __all__ = ["Normalize"]
 
@@ -17,7 +17,7 @@ def Normalize() -> ir.Pass:
     """Make the pass that brings functions into normal form: what is nested is bound, everything has its type.
 
     Sequences within bindings become blocks beside them, neighbouring blocks of one kind become one. A type that a
-    function says it returns stays.
+    function says it returns stays unless that of its body says more.
     """
 
     def run(mod: ir.IRModule) -> ir.IRModule:
@@ -33,7 +33,7 @@ def _normal(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     body = _merged(new.body)
     if body is func.body and func.ret_ty is not None:
         return func
-    made = new.replace(body=body, ret_ty=func.ret_ty or body.ty)
+    made = new.replace(body=body, ret_ty=result_type(func.ret_ty, body.ty))
     return made.replace(ty=function_type(made))
 
 

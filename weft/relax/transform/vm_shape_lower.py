@@ -20,9 +20,9 @@ from weft.relax.rewriter import all_bindings
 from weft.runtime.opcodes import MakeShapeCode, MatchShapeCode
 from weft.tir import BufferStore, PrimFunc, decl_buffer, seq
 
-__all__ = ["type_dims", "vm_shape_lower"]
+__all__ = ["ASSERT_IMM", "ASSERT_LOAD", "Lowerer", "type_dims", "typed", "vm_shape_lower"]
 
-_ASSERT_IMM, _STORE, _NO_OP, _ASSERT_LOAD, _AT_LEAST_IMM, _, _AT_MOST_IMM, _ = map(int, MatchShapeCode)
+ASSERT_IMM, _STORE, _NO_OP, ASSERT_LOAD, _AT_LEAST_IMM, _, _AT_MOST_IMM, _ = map(int, MatchShapeCode)
 _USE_IMM, _LOAD = map(int, MakeShapeCode)
 _MOST = 1 << 48
 """No size is larger, so that sums and differences of sizes do not overflow."""
@@ -82,7 +82,7 @@ def vm_shape_lower(mod: ir.IRModule, *, emit_err_ctx: bool = True) -> ir.IRModul
     out = mod.copy()
     for gvar, func in mod.items():
         if isinstance(func, ir.Function) and not _is_lowered(func):
-            out[gvar] = _Lowerer(gvar.name_hint, func, out).run()
+            out[gvar] = Lowerer(gvar.name_hint, func, out).run()
     return out
 
 
@@ -104,7 +104,7 @@ def _is_lowered(func: ir.Function) -> bool:
     )
 
 
-class _Lowerer:
+class Lowerer:
     """Lowers one function."""
 
     def __init__(self, name: str, func: ir.Function, mod: ir.IRModule) -> None:
@@ -122,7 +122,6 @@ class _Lowerer:
         self.indices = _index_bounds(func)
 
     # --- slots
-    # ---------------------------------------------------------------------------------------------------------
 
     def key(self, expr: Any) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
@@ -154,10 +153,9 @@ class _Lowerer:
     def run(self) -> ir.Function:
         """Lower the function."""
         assert isinstance(self.func.body, SeqExpr)
-        needed = _symbolic_uses(self.func, self.indices)
+        needed = self.needed()
         late: list[tuple[ir.Expr, tuple[ir.PrimExpr, ...], str]] = []
-        for i, p in enumerate(self.func.params):
-            self.check_param(p, p.ty or ir.AnyType(), f"{self.name}: parameter {i} '{p.name_hint}'", late)
+        self.check_params(late)
         for value, dims, context in late:
             self.match(value, dims, context)
         self.compute(needed)
@@ -166,13 +164,20 @@ class _Lowerer:
             self.assert_compound(value, dims, context)
         body = self.sequence(self.func.body, needed)
         body = self.checked_result(body)
-        heap: list[Any] = []
-        if self.slots:
-            alloc = call_builtin("vm.builtin.alloc_shape_heap", [len(self.slots)], ir.AnyType(), with_ctx=True)
-            heap = [VarBinding(self.heap, _typed(alloc, ir.AnyType()))]
-        bindings = (*heap, *self.out, *body.blocks[0].bindings) if body.blocks else (*heap, *self.out)
+        bindings = (*self.allocation(), *self.out, *(b for block in body.blocks for b in block.bindings))
         new_body = SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body.body, span=body.span, ty=body.ty)
         return self.func.replace(body=new_body)
+
+    def needed(self) -> list[ir.PrimExpr]:
+        """The symbolic expressions that are needed at run time, in order."""
+        return _symbolic_uses(self.func, self.indices)
+
+    def allocation(self) -> list[Any]:
+        """The binding of the heap, where there is one."""
+        if not self.slots:
+            return []
+        alloc = call_builtin("vm.builtin.alloc_shape_heap", [len(self.slots)], ir.AnyType(), with_ctx=True)
+        return [VarBinding(self.heap, typed(alloc, ir.AnyType()))]
 
     def checked_result(self, body: SeqExpr) -> SeqExpr:
         """Check the result against the type that the function declares, where its own does not imply that."""
@@ -191,57 +196,69 @@ class _Lowerer:
         return SeqExpr((BindingBlock(bindings),), body.body, span=body.span, ty=body.ty)
 
     # --- checks
-    # --------------------------------------------------------------------------------------------------------
+
+    def check_params(self, late: list[Any]) -> None:
+        """Emit the checks of the parameters."""
+        for i, p in enumerate(self.func.params):
+            self.check_param(p, p.ty or ir.AnyType(), f"{self.name}: parameter {i} '{p.name_hint}'", late)
 
     def check_param(self, value: ir.Expr, ty: ir.Type, context: str, late: list[Any]) -> None:
         """Emit the check that `value` has type `ty`; shapes to match are put off to `late`."""
-        ctx = ir.ExprStringImm(context, ty=ir.AnyType())
+        ctx = self.context(context)
         if isinstance(ty, ir.TensorType):
-            dtype = [ir.DataTypeImm(ty.dtype, ty=ir.AnyType())] if ty.dtype else []
-            self.effect(call_builtin("vm.builtin.check_tensor_info", [value, ty.ndim, *dtype, ctx]))
+            self.effect("vm.builtin.check_tensor_info", [value, ty.ndim, *self.dtype_operand(ty.dtype), ctx])
             if ty.shape is not None:
                 late.append((value, ty.shape, context))
         elif isinstance(ty, ir.ShapeType):
             if ty.values is None or value not in self.shapes:  # matching counts dimensions, too
-                self.effect(call_builtin("vm.builtin.check_shape_info", [value, ty.ndim, ctx]))
+                self.effect("vm.builtin.check_shape_info", [value, ty.ndim, ctx])
             if ty.values is not None:
                 late.append((value, ty.values, context))
         elif isinstance(ty, ir.PrimType):
             dtype_value = ir.DataTypeImm(ty.dtype, ty=ir.AnyType())
-            self.effect(call_builtin("vm.builtin.check_prim_value_info", [value, dtype_value, ctx]))
+            self.effect("vm.builtin.check_prim_value_info", [value, dtype_value, ctx])
             if ty.value is not None:
                 self.match_prim(value, ty.value, ctx)
         elif isinstance(ty, ir.TupleType):
-            self.effect(call_builtin("vm.builtin.check_tuple_info", [value, len(ty.fields), ctx]))
+            self.effect("vm.builtin.check_tuple_info", [value, len(ty.fields), ctx])
             for i, field in enumerate(ty.fields):
-                item = self.bind(call_builtin("vm.builtin.tuple_getitem", [value, i], field), field)
-                self.check_param(item, field, f"{context}, field {i}", late)
+                if self.needs_check(field):
+                    item = self.field(value, i, field)
+                    self.check_param(item, field, f"{context}, field {i}", late)
         elif isinstance(ty, (ir.FuncType, ir.PackedFuncType)):
-            self.effect(call_builtin("vm.builtin.check_func_info", [value, ctx]))
+            self.effect("vm.builtin.check_func_info", [value, ctx])
+
+    def needs_check(self, ty: ir.Type) -> bool:
+        """Whether values of a type are checked."""
+        return True
+
+    def dtype_operand(self, dtype: str) -> list[ir.Expr]:
+        """The operand for a data type of tensors; there is none for any."""
+        return [ir.DataTypeImm(dtype, ty=ir.AnyType())] if dtype else []
 
     def match_prim(self, value: ir.Expr, dim: ir.PrimExpr, ctx: ir.Expr) -> None:
         """Check a scalar against its symbolic value, or store it."""
         if isinstance(dim, ir.IntImm):
-            code, arg = _ASSERT_IMM, dim.value
+            code, arg = ASSERT_IMM, dim.value
         elif isinstance(dim, ir.Var) and dim not in self.known:
             self.known.add(dim)
             code, arg = _STORE, self.slot(dim)
         else:
-            code, arg = _ASSERT_LOAD, self.slot(dim)
-        self.effect(call_builtin("vm.builtin.match_prim_value", [value, self.heap, code, arg, ctx]))
+            code, arg = ASSERT_LOAD, self.slot(dim)
+        self.effect("vm.builtin.match_prim_value", [value, self.heap, code, arg, ctx])
 
     def match(self, value: ir.Expr, dims: tuple[ir.PrimExpr, ...], context: str) -> None:
         """Check constant dimensions and known variables, store new variables."""
         codes: list[int] = []
         for d in dims:
             if isinstance(d, ir.IntImm):
-                codes += [_ASSERT_IMM, d.value]
+                codes += [ASSERT_IMM, d.value]
             elif isinstance(d, ir.Var):
-                codes += [_ASSERT_LOAD if d in self.known else _STORE, self.slot(d)]
+                codes += [ASSERT_LOAD if d in self.known else _STORE, self.slot(d)]
                 self.known.add(d)
             else:
                 codes += [_NO_OP, 0]
-        self._emit_match(value, dims, codes, context)
+        self.emit_match(value, dims, codes, context)
 
     def assert_compound(self, value: ir.Expr, dims: tuple[ir.PrimExpr, ...], context: str) -> None:
         """Check dimensions that are expressions of variables."""
@@ -249,22 +266,22 @@ class _Lowerer:
             return
         codes: list[int] = []
         for d in dims:
-            codes += [_NO_OP, 0] if isinstance(d, (ir.IntImm, ir.Var)) else [_ASSERT_LOAD, self.slot(d)]
-        self._emit_match(value, dims, codes, context)
+            codes += [_NO_OP, 0] if isinstance(d, (ir.IntImm, ir.Var)) else [ASSERT_LOAD, self.slot(d)]
+        self.emit_match(value, dims, codes, context)
 
-    def _emit_match(self, value: ir.Expr, dims: tuple[ir.PrimExpr, ...], codes: list[int], context: str) -> None:
+    def emit_match(self, value: ir.Expr, dims: tuple[ir.PrimExpr, ...], codes: list[int], context: str) -> None:
+        """Emit the comparison of a shape, by codes; nothing where none compares."""
         if any(c != _NO_OP for c in codes[::2]):
-            ctx = ir.ExprStringImm(context, ty=ir.AnyType())
-            uses_heap = any(c in (_STORE, _ASSERT_LOAD) for c in codes[::2])
+            ctx = self.context(context)
+            uses_heap = any(c in (_STORE, ASSERT_LOAD) for c in codes[::2])
             heap: Any = self.heap if uses_heap or self.slots else self.null_heap()
-            self.effect(call_builtin("vm.builtin.match_shape", [value, heap, len(dims), *codes, ctx]))
+            self.effect("vm.builtin.match_shape", [value, heap, len(dims), *codes, ctx])
 
     def null_heap(self) -> ir.Expr:
         """A stand-in for the heap in functions without symbolic dimensions."""
-        return self.bind(call_builtin("vm.builtin.null_value", [], ir.AnyType()), ir.AnyType())
+        return self.bind("vm.builtin.null_value", [], ir.AnyType())
 
     # --- computing
-    # -----------------------------------------------------------------------------------------------------
 
     def compute(self, needed: list[ir.PrimExpr]) -> None:
         """Compute the needed expressions whose variables are all known and that are not computed yet."""
@@ -278,17 +295,23 @@ class _Lowerer:
                 todo.append(expr)
         if not todo:
             return
-        size = ir.Var("n", "int64")
-        heap = decl_buffer((size,), "int64", "heap")
+        heap = decl_buffer((self.heap_size(),), "int64", "heap")
         for expr in todo:
             value = ir.rewrite(expr, lambda n: heap[int64(self.slot(n))] if isinstance(n, ir.Var) else n)
             stores.append(BufferStore(heap, cast("int64", value), (int64(self.slot(expr)),)))
         handle = ir.Var("heap_handle", "handle")
         name = self.mod.fresh_name("shape_func")
-        attrs = ir.Attrs.of({"global_symbol": name, "tir.is_scheduled": True, "tir.is_host_func": True})
-        self.mod[name] = PrimFunc((handle,), seq(*stores), None, ((handle, heap),), attrs)
+        self.mod[name] = PrimFunc((handle,), seq(*stores), None, ((handle, heap),), self.kernel_attrs(name))
         call = ir.Call(self.mod.get_global_var(name), (self.heap,), ty=ir.TupleType(()))
         self.out.append(VarBinding(RelaxVar("_", ir.TupleType(())), call))
+
+    def heap_size(self) -> Any:
+        """The number of elements that kernels of sizes see."""
+        return ir.Var("n", "int64")
+
+    def kernel_attrs(self, name: str) -> ir.Attrs:
+        """The attributes of a kernel that computes sizes."""
+        return ir.Attrs.of({"global_symbol": name, "tir.is_scheduled": True, "tir.is_host_func": True})
 
     def shape(self, dims: tuple[ir.PrimExpr, ...]) -> ir.Expr:
         """Return a value for a shape: a constant, or a variable made from the heap."""
@@ -301,9 +324,7 @@ class _Lowerer:
         codes: list[int] = []
         for d in dims:
             codes += [_USE_IMM, d.value] if isinstance(d, ir.IntImm) else [_LOAD, self.slot(d)]
-        var = self.bind(
-            call_builtin("vm.builtin.make_shape", [self.heap, len(dims), *codes]), ir.ShapeType(dims, len(dims))
-        )
+        var = self.bind("vm.builtin.make_shape", [self.heap, len(dims), *codes], ir.ShapeType(dims, len(dims)))
         self.shape_vars[-1][key] = var
         return var
 
@@ -315,15 +336,12 @@ class _Lowerer:
         for scope in self.shape_vars:
             if key in scope:
                 return scope[key]
-        var = self.bind(
-            call_builtin("vm.builtin.make_prim_value", [self.heap, _LOAD, self.slot(value)]),
-            ir.PrimType(value.dtype, value),
-        )
+        args = [self.heap, _LOAD, self.slot(value)]
+        var = self.bind("vm.builtin.make_prim_value", args, ir.PrimType(value.dtype, value))
         self.shape_vars[-1][key] = var
         return var
 
     # --- rewriting
-    # -----------------------------------------------------------------------------------------------------
 
     def sequence(self, body: SeqExpr, needed: list[ir.PrimExpr]) -> SeqExpr:
         """Lower the bindings of a sequence; collects into a fresh list when nested."""
@@ -348,22 +366,22 @@ class _Lowerer:
         for b in checks:
             code, f, e = _comparison(b, self.indices)
             found.append(f)
-            codes += [code, e.value] if isinstance(e, ir.IntImm) else [code + 1 if code else _ASSERT_LOAD, self.slot(e)]
+            codes += [code, e.value] if isinstance(e, ir.IntImm) else [code + 1 if code else ASSERT_LOAD, self.slot(e)]
             lines.append("\t".join((*b.span.check, b.span.origin)))  # type: ignore[union-attr]
         checks.clear()
         if found:
             self.slot(found[0])  # the functions that compare take a heap
             ctx = ir.ExprStringImm("\n".join(lines), ty=ir.AnyType())
             shape = self.shape(tuple(found))
-            self.effect(call_builtin("vm.builtin.match_shape", [shape, self.heap, len(found), *codes, ctx]))
+            self.effect("vm.builtin.match_shape", [shape, self.heap, len(found), *codes, ctx])
 
     def in_range(self, size: ir.SizeVar, place: str) -> None:
         """Check that a size that is data is one; what the compiler knows of sizes would not hold for it."""
         ctx = f"check\nInvalidArgument\ta size that the program computes\t{place}"
-        codes = [_ASSERT_LOAD, self.slot(_nearest_size(size))]
+        codes = [ASSERT_LOAD, self.slot(_nearest_size(size))]
         shape = self.shape((size,))
         context = ir.ExprStringImm(ctx, ty=ir.AnyType())
-        self.effect(call_builtin("vm.builtin.match_shape", [shape, self.heap, 1, *codes, context]))
+        self.effect("vm.builtin.match_shape", [shape, self.heap, 1, *codes, context])
 
     def binding(self, b: Any, needed: list[ir.PrimExpr]) -> None:
         """Lower one binding."""
@@ -382,8 +400,7 @@ class _Lowerer:
                 self.in_range(d, origin or self.name)
             if isinstance(b.ty, ir.ShapeType) and b.ty.values is not None and value in self.shapes:
                 self.shape_vars[-1][tuple(self.key(d) for d in b.ty.values)] = value
-            if b.var in self.read:
-                self.out.append(VarBinding(b.var, value, span=b.span))
+            self.cast(b, value)
             return
         if isinstance(b.value, ir.If):
             branches = []
@@ -405,6 +422,11 @@ class _Lowerer:
             self.shapes.add(b.var)
         self.out.append(VarBinding(b.var, value, span=b.span))
 
+    def cast(self, b: MatchCast, value: ir.Expr) -> None:
+        """Bind the variable of a cast that has been checked."""
+        if b.var in self.read:
+            self.out.append(VarBinding(b.var, value, span=b.span))
+
     def value(self, value: Any) -> Any:
         """Replace symbolic shapes and scalars in a value."""
         if isinstance(value, ir.ShapeExpr):
@@ -425,18 +447,36 @@ class _Lowerer:
             return ir.Call(value.op, args, value.attrs, value.ty_args, span=value.span, ty=value.ty)
         return value
 
-    def effect(self, call: ir.Call) -> None:
-        """Emit a call for its effect."""
-        self.out.append(VarBinding(RelaxVar("_", ir.TupleType(())), _typed(call, ir.TupleType(()))))
+    def call(self, name: str, args: list[Any], ty: ir.Type) -> ir.Call:
+        """Make the call of a function of the runtime."""
+        return typed(call_builtin(name, args), ty)
 
-    def bind(self, call: ir.Call, ty: ir.Type) -> RelaxVar:
+    def effect(self, name: str, args: list[Any]) -> None:
+        """Emit a call for its effect."""
+        ty = ir.TupleType(())
+        self.out.append(VarBinding(RelaxVar("_", ty), self.call(name, args, ty)))
+
+    def bind(self, name: str, args: list[Any], ty: ir.Type) -> RelaxVar:
         """Emit a call and return its variable."""
+        return self.bind_value(self.call(name, args, ty), ty)
+
+    def bind_value(self, value: ir.Expr, ty: ir.Type) -> RelaxVar:
+        """Emit a value and return its variable."""
         var = RelaxVar("s", ty)
-        self.out.append(VarBinding(var, _typed(call, ty)))
+        self.out.append(VarBinding(var, value))
         return var
 
+    def field(self, value: ir.Expr, index: int, ty: ir.Type) -> ir.Expr:
+        """Emit the access to an element of a tuple."""
+        return self.bind("vm.builtin.tuple_getitem", [value, index], ty)
 
-def _typed(call: ir.Call, ty: ir.Type) -> ir.Call:
+    def context(self, text: str) -> ir.Expr:
+        """Return what the runtime says of a check that fails."""
+        return ir.ExprStringImm(text, ty=ir.AnyType())
+
+
+def typed(call: ir.Call, ty: ir.Type) -> ir.Call:
+    """Return a call with its type."""
     return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
 
 
@@ -493,7 +533,7 @@ def _comparison(check: MatchCast, indices: set[ir.Var]) -> tuple[int, ir.PrimExp
             for limit, other in ((expected.a, expected.b), (expected.b, expected.a)):
                 if other is found:
                     return code, found, limit
-    return _ASSERT_IMM, found, expected
+    return ASSERT_IMM, found, expected
 
 
 def _is_relation(b: Any) -> bool:

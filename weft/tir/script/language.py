@@ -15,7 +15,7 @@ from weft.arith import Analyzer
 from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
 from weft.ir import CallIntrin as CallNode
-from weft.ir.text.parser import MacroDecorator, MetaVar
+from weft.ir.text.parser import MacroDecorator, meta_var  # noqa: F401 - a name of T
 from weft.ir.text.scalar import slice_of
 from weft.tir.buffer import Buffer as BufferNode
 from weft.tir.buffer import BufferLoad as BufferLoadNode
@@ -58,11 +58,6 @@ all = ir.all_of
 any = ir.any_of
 min = ir.min_
 max = ir.max_
-
-
-def meta_var(value: Any) -> MetaVar:
-    """Bind a Python value as it is, instead of a variable of the program."""
-    return MetaVar(value)
 
 
 # --- data types, variables, constants ---------------------------------------------------------------------------------

@@ -1,0 +1,106 @@
+"""EliminateCommonSubexpr for programs: what is computed again becomes another name of what is there.
+
+The names stay, so that whoever looks for a binding finds it, and what was computed is known in branches and in the
+blocks that follow, where its variable is visible. The default pipeline's ``eliminate_common_subexpr`` drops the names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.relax.effects import is_mergeable, mutable_variables
+from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.rename import rename_vars
+from weft.relax.rewriter import replace_value
+from weft.relax.transform.cse import hashable
+
+__all__ = ["EliminateCommonSubexpr"]
+
+
+def EliminateCommonSubexpr(call_only: bool = False) -> ir.Pass:
+    """Make the pass that computes equal pure operations once.
+
+    Parameters
+    ----------
+    call_only : bool
+        Whether only calls are looked at, not tuples, their elements and casts.
+    """
+
+    def run(mod: ir.IRModule) -> ir.IRModule:
+        """Look at each function."""
+        return mod.with_functions(
+            {v: _Eliminator(f, mod, call_only).function(f) if isinstance(f, ir.Function) else f for v, f in mod.items()}
+        )
+
+    return ir.Pass("EliminateCommonSubexpr", run, 1, EliminateCommonSubexpr.__doc__)
+
+
+class _Eliminator:
+    """Walks a function with what is computed so far: the variables of each operation, the first of them first."""
+
+    def __init__(self, func: ir.Function, mod: ir.IRModule, call_only: bool) -> None:
+        self.mod, self.mutable = mod, mutable_variables(func, mod)
+        self.kinds = (ir.Call,) if call_only else (ir.Call, ir.Tuple, ir.TupleGetItem)
+        self.casts = not call_only
+        self.known: dict[Any, list[Any]] = {}
+        self.renamed: dict[ir.Expr, ir.Expr] = {}
+
+    def function(self, func: ir.Function) -> ir.Function:
+        """Return a function with its operations computed once."""
+        body = self.apart(func.body)
+        return func if body is func.body else func.replace(body=body)
+
+    def apart(self, seq: Any) -> Any:
+        """Rewrite a sequence that sees what is known, of which nothing is known behind it."""
+        if not isinstance(seq, SeqExpr):
+            return seq
+        saved = {k: list(v) for k, v in self.known.items()}, dict(self.renamed)
+        blocks = []
+        for block in seq.blocks:
+            bindings = tuple(self.binding(b) for b in block.bindings)
+            same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+            blocks.append(block if same else type(block)(bindings, span=block.span))
+            self.leave_block()
+        body = rename_vars(seq.body, self.renamed)
+        self.known, self.renamed = saved
+        if body is seq.body and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
+            return seq
+        return SeqExpr(tuple(blocks), body, span=seq.span, ty=seq.ty)
+
+    def leave_block(self) -> None:
+        """Forget the variables that are visible inside of the block only."""
+        self.known = {k: [v for v in vs if not isinstance(v, DataflowVar)] for k, vs in self.known.items()}
+        self.renamed = {a: b for a, b in self.renamed.items() if not isinstance(b, DataflowVar)}
+
+    def binding(self, b: Any) -> Any:
+        """Rewrite a binding."""
+        value = self.inside(rename_vars(b.value, self.renamed))
+        key = self.key(b, value)
+        if key is None:
+            return replace_value(b, value)
+        found = self.known.setdefault(key, [])
+        found.append(b.var)
+        if len(found) == 1:
+            return replace_value(b, value)
+        self.renamed[b.var] = found[0]
+        return VarBinding(b.var, found[0], span=b.span)
+
+    def inside(self, value: Any) -> Any:
+        """Rewrite the sequences of a value."""
+        if isinstance(value, ir.Function):
+            return self.function(value)
+        if not isinstance(value, ir.If):
+            return value
+        parts = [self.apart(value.true_branch), self.apart(value.false_branch)]
+        if parts[0] is value.true_branch and parts[1] is value.false_branch:
+            return value
+        return ir.If(value.cond, *parts, span=value.span, ty=value.ty)
+
+    def key(self, b: Any, value: Any) -> Any:
+        """What equal operations have in common; None where each is computed for itself."""
+        if isinstance(b, MatchCast):
+            return ("cast", value, hashable(b.ty)) if self.casts else None
+        if not isinstance(value, self.kinds) or not is_mergeable(value, b.var, self.mutable, self.mod):
+            return None
+        return hashable(value)
