@@ -17,8 +17,9 @@ import numpy as np
 import weft  # the compiler is reached through it, so that running a library loads none of it
 from weft import model_cache
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch, WeftError, own_errors
-from weft.ffi import NativeTensor, wrap
+from weft.ffi import NativeTensor, as_opaque, wrap
 from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype, open_regular
+from weft.runtime.host import Kind, from_machine, known_texts, to_machine
 
 __all__ = ["Session", "TensorInfo", "compiled"]
 
@@ -39,6 +40,8 @@ class TensorInfo(NamedTuple):
     name: str
     dtype: str | None
     shape: tuple[int | str, ...] | None
+    kind: Kind | None = None
+    """What it is, where the machine has no such tensors: of strings or small numbers; a sequence, optional or map."""
 
 
 class Session:
@@ -104,6 +107,7 @@ class Session:
         """Which schedule rule took each kernel and which refused it, as text; None for libraries that do not tell."""
         main = self._vm["main"]
         self._call, self._plain = main, main.plain
+        self._texts: list[str] | None = about.get("texts")
         self._checks = [_InputCheck(info) for info in self.inputs]
         # What the last call was given: arrays that look the same need no more looking at.
         self._usual = [(c.name, c.numpy_type, c.known_shape) for c in self._checks]
@@ -149,6 +153,8 @@ class Session:
         if len(feeds) != len(self._checks):
             raise self._wrong_names(feeds)
         values: list[Any] = []
+        if self._texts is not None:
+            return self._run_with_host(names, feeds)
         for name, dtype, shape in self._usual:
             try:
                 value = feeds[name]
@@ -170,6 +176,21 @@ class Session:
         else:
             result = wrap(result)
             outputs = list(result) if type(result) is tuple else [result]
+        return outputs if names is None else self._select(names, outputs)
+
+    def _run_with_host(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """Run a model with strings, sequences and the like, or with operators of the host."""
+        with known_texts(self._texts or ()):
+            values = [as_opaque(v) if isinstance(v, (list, dict)) else v for v in self._checked(feeds)]
+            try:
+                result = wrap(self._call(*values))
+            except WeftError as e:
+                self.executable.name_place(e)
+                raise
+            several = type(result) is tuple and len(self.outputs) > 1
+            outputs: list[Any] = list(result) if several else [result]
+            for i, info in enumerate(self.outputs):
+                outputs[i] = outputs[i] if info.kind is None else from_machine(outputs[i], info.kind)
         return outputs if names is None else self._select(names, outputs)
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -217,13 +238,15 @@ class _InputCheck:
 
     def __init__(self, info: TensorInfo) -> None:
         self.info, self.name, self.dtype = info, info.name, info.dtype
-        self.numpy_type = numpy_dtype(info.dtype) if info.dtype is not None else None
+        self.numpy_type = numpy_dtype(info.dtype) if info.dtype is not None and info.kind is None else None
         self.rank = len(info.shape) if info.shape is not None else None
         self.dims = tuple(enumerate(info.shape)) if info.shape is not None else ()
         self.known_shape = info.shape if all(isinstance(d, int) for _, d in self.dims) else None
 
     def check(self, value: Any, sizes: dict[str, tuple[int, str, int]]) -> Any:
-        if type(value) is _ARRAY:
+        if self.info.kind is not None:
+            value = to_machine(value, self.info.kind, self.name)
+        elif type(value) is _ARRAY:
             if self.numpy_type is not None and value.dtype != self.numpy_type:
                 raise self._wrong_dtype(value.dtype)
             flags = value.flags
@@ -366,7 +389,10 @@ def _describe(about: Mapping[str, Any], executable: VMExecutable) -> tuple[list[
 
 
 def _info(entry: Mapping[str, Any]) -> TensorInfo:
-    return TensorInfo(entry["name"], entry["dtype"], tuple(entry["shape"]))
+    kind, shape = entry.get("kind"), entry["shape"]
+    return TensorInfo(
+        entry["name"], entry["dtype"], None if shape is None else tuple(shape), kind and Kind.from_json(kind)
+    )
 
 
 def _text(shape: Any) -> str:

@@ -24,7 +24,9 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     rnn,
     sample,
     scan,
+    sequence,
     sort,
+    strings,
 )
 from weft.frontend.onnx.importer import WEIGHT_FILES, from_onnx
 from weft.frontend.onnx.registry import supported_operators

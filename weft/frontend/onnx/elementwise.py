@@ -9,7 +9,10 @@ import numpy as np
 from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.narrow import to_narrow
+from weft.frontend.onnx.value import Value
 from weft.ir import DataType
+from weft.runtime.host import Kind
 
 __all__: list[str] = []
 
@@ -160,16 +163,31 @@ def _clip(node: Node) -> Any:
 
 @converter("Cast")
 def _cast(node: Node) -> Any:
-    return cast_to(node, node.x(), dtype_name(node.attr("to"), "Cast: attribute 'to'"))
+    return cast_to(node, dtype_name(node.attr("to"), "Cast: attribute 'to'"))
 
 
 @converter("CastLike")
 def _cast_like(node: Node) -> Any:
-    return cast_to(node, node.x(), node.dtype(1))
+    return cast_to(node, node.logical(1))
 
 
-def cast_to(node: Node, x: Any, dtype: str) -> Any:
-    """Convert as ONNX does; float8 values out of range become the largest one unless ``saturate`` is 0."""
+def cast_to(node: Node, dtype: str) -> Any:
+    """Convert the first input as ONNX does; small floats out of range become the largest unless ``saturate`` is 0."""
+    kind, logical = Kind("tensor", dtype, node.ndim()), node.logical()
+    if logical == dtype:
+        return node.value(0)
+    if logical == "string":
+        wide = kind if kind.is_plain else Kind("tensor", "float32" if "float" in dtype else "int8", node.ndim())
+        (numbers,) = node.host("ParseNumbers", node.inputs[:1], [wide], dtype=wide.dtype)
+        return numbers if kind.is_plain else Value.of_expr(to_narrow(node, node.graph.expr(numbers), dtype), kind)
+    if dtype == "string":
+        return node.host("FormatNumbers", node.inputs[:1], [kind])
+    if not kind.is_plain:
+        return Value.of_expr(to_narrow(node, node.x(), dtype), kind)
+    return _cast_plain(node, node.x(), dtype)
+
+
+def _cast_plain(node: Node, x: Any, dtype: str) -> Any:
     source, target = DataType(x.ty.dtype), DataType(dtype)
     if source == target:
         return x

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.frontend.onnx import check
 from weft.frontend.onnx.graph import Scope
 from weft.frontend.onnx.limits import subgraphs
-from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.model import ELEMENT_TYPES, onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.schema import find_schema, normal_domain
 from weft.frontend.onnx.value import Value
+from weft.runtime.host import Kind
 
 __all__ = ["inline_local", "inline_schema"]
 
@@ -59,7 +58,10 @@ def _type_proto(value: Value | None) -> Any:
     proto = onnx.TypeProto()
     if value is None:
         return proto
-    proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(_numpy_type(value.dtype))
+    if not value.is_tensor:
+        _declare_kind(proto, value.full_kind)
+        return proto
+    proto.tensor_type.elem_type = _NUMBERS[value.logical]
     for d in value.shape:
         dim = proto.tensor_type.shape.dim.add()
         if isinstance(d, int):
@@ -67,8 +69,19 @@ def _type_proto(value: Value | None) -> Any:
     return proto
 
 
-def _numpy_type(dtype: str) -> np.dtype[Any]:
-    return Value(dtype, (0,), elements=np.empty(0, object)).constant.dtype  # type: ignore[union-attr]
+def _declare_kind(proto: Any, kind: Kind | None) -> None:
+    if kind is None:
+        return
+    if kind.form == "tensor":
+        proto.tensor_type.elem_type = _NUMBERS[kind.dtype]
+    elif kind.form == "map":
+        proto.map_type.key_type = _NUMBERS[kind.dtype]
+        _declare_kind(proto.map_type.value_type, kind.of)
+    else:
+        _declare_kind(getattr(proto, f"{kind.form}_type").elem_type, kind.of)
+
+
+_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
 def _inline(
