@@ -45,6 +45,10 @@ def _loop(node: Node) -> Any:
 
     def step(number: Value, go_on: Value, state: list[Value]) -> tuple[Value, list[Value], list[Value]]:
         found = _converted(node, body, [number, go_on, *state])
+        for i, before in enumerate(state, 1):  # an optional may go on as the value that it has
+            if before.full_kind.form == "optional" and found[i].full_kind.form != "optional":
+                kind = Kind("optional", of=found[i].full_kind)
+                (found[i],) = node.host("SequenceConstruct", [found[i]], [kind])
         return found[0], found[1 : 1 + len(state)], found[1 + len(state) :]
 
     _check_one_value(node, 0)

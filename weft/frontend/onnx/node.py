@@ -195,6 +195,12 @@ class Node:
         """Make a 0-dimensional constant."""
         return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
 
+    def number(self, d: Dim, dtype: str) -> Any:
+        """Return a dimension as a tensor without dimensions."""
+        if s.is_known(d):
+            return self.scalar(d, dtype)
+        return self.astype(self.reshape(self.graph.expr(Value.of_elements([d], "int64")), ()), dtype)
+
     def astype(self, x: Any, dtype: str) -> Any:
         """Convert, unless `x` has the type."""
         return x if x.ty.dtype == dtype else self.op("astype", x, dtype=str(dtype))

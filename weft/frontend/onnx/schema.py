@@ -28,6 +28,7 @@ ATTRIBUTE_KINDS = {
     _A.STRINGS: "strings",
     _A.TENSORS: "tensors",
     _A.GRAPHS: "graphs",
+    _A.TYPE_PROTO: "type_proto",
 }
 _FIELDS = {
     _A.FLOAT: "f",
@@ -41,6 +42,7 @@ _FIELDS = {
     _A.STRINGS: "strings",
     _A.TENSORS: "tensors",
     _A.GRAPHS: "graphs",
+    _A.TYPE_PROTO: "tp",
 }
 _NAMES = {f"tensor({known})": name for name, known in ONNX_TYPES.items()}
 
