@@ -28,6 +28,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     sequence,
     signal,
     sort,
+    spatial,
     strings,
 )
 from weft.frontend.onnx.importer import WEIGHT_FILES, from_onnx

@@ -13,8 +13,6 @@ from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, Schema, fin
 
 __all__ = ["check_node", "check_opsets", "check_operators", "node_label", "opset_imports", "sorted_nodes"]
 
-OLDEST_OPSET = 7
-
 
 def node_label(index: int, node: Any) -> str:
     """Name a node for messages: ``ONNX node 17 "/encoder/MatMul" (MatMul)``."""
@@ -39,18 +37,10 @@ def check_opsets(opsets: dict[str, int]) -> None:
     if version is not None and not 1 <= version <= NEWEST_OPSET:
         raise UnsupportedOperator(
             f"the model uses ONNX opset {version}",
-            expected=f"{OLDEST_OPSET} to {NEWEST_OPSET}",
+            expected=f"1 to {NEWEST_OPSET}",
             found=str(version),
             help="update the onnx package" if version > NEWEST_OPSET else None,
         )
-
-
-def _is_too_old(domain: str, op_type: str, opset: int) -> bool:
-    """Whether an operator of an opset before 7 means something else than in opset 7."""
-    if domain or opset >= OLDEST_OPSET:
-        return False
-    then, now = find_schema(domain, op_type, opset), find_schema(domain, op_type, OLDEST_OPSET)
-    return then is None or now is None or then.since_version != now.since_version
 
 
 # --- order and names --------------------------------------------------------------------------------------------------
@@ -229,7 +219,7 @@ def _unsupported(
 
 
 def _has_converter(domain: str, op_type: str, opset: int | None) -> bool:
-    if opset is None or find_converter(domain, op_type) is None or _is_too_old(domain, op_type, opset):
+    if opset is None or find_converter(domain, op_type) is None:
         return False
     return find_schema(domain, op_type, opset) is not None
 

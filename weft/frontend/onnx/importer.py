@@ -19,6 +19,7 @@ from weft.frontend.onnx.inputs import describe, make_inputs
 from weft.frontend.onnx.limits import check_limits
 from weft.frontend.onnx.model import TensorReader, check_rank, load_model
 from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.old_forms import OLDEST_FORM, modern_form
 from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.schema import find_schema, normal_domain, type_text
 from weft.frontend.onnx.value import Value
@@ -218,6 +219,9 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
     function = graph.functions.get((domain, proto.op_type))
     opset = scope.opsets.get(domain, 0)
     node = Node(graph, proto, inputs, opset, where)
+    if not domain and opset < OLDEST_FORM and function is None:
+        node = modern_form(node)
+        proto, inputs, opset = node.proto, list(node.inputs), node.opset
     if function is not None:
         results: Any = function_body.inline_local(node, function, convert_nodes)
     else:

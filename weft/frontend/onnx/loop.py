@@ -75,7 +75,29 @@ def _check_one_value(node: Node, i: int) -> None:
 @converter("Scan")
 def _scan(node: Node) -> Any:
     if node.opset < 9:
-        node.unsupported("Scan: the batched form of opset 8 is not supported", expected="opset 9 or later")
+        return _batched_scan(node)
+    return _scanned(node)
+
+
+def _batched_scan(node: Node) -> Any:
+    """The form of opset 8: every input has an axis for a batch, whose elements are scanned one by one."""
+    if node.has(0):
+        node.unsupported("Scan: sequences of different lengths are not supported", expected="no first input")
+    batch = node.shape(1)[0]
+    if not isinstance(batch, int) or batch < 1:
+        node.unsupported("Scan: the batch of opset 8 must be known before the model runs", found=str(batch))
+    rows = []
+    for b in range(batch):
+        parts = [node.reshape(node.slice(node.x(i), [0], [b], [b + 1]), node.shape(i)[1:])
+                 for i in range(1, len(node.inputs))]  # fmt: skip
+        one = Node(node.graph, node.proto, [Value.of_expr(x) for x in parts], 9, node.where)
+        if "directions" in one.attrs:
+            one.attrs["scan_input_directions"] = one.attrs["directions"]
+        rows.append([_as_row(node, v) for v in _scanned(one)])
+    return [node.concat(list(column), 0) for column in zip(*rows, strict=True)]
+
+
+def _scanned(node: Node) -> list[Value]:
     body, count = node.attr("body"), node.attr("num_scan_inputs")
     first = len(node.inputs) - count
     carried, sources = [node.value(i) for i in range(first)], [node.x(first + k) for k in range(count)]
