@@ -13,6 +13,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     generator,
     index,
     inlined,
+    learned,
     loop,
     manipulate,
     matmul,
@@ -30,6 +31,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     sort,
     spatial,
     strings,
+    trees,
 )
 from weft.frontend.onnx.importer import WEIGHT_FILES, from_onnx
 from weft.frontend.onnx.registry import supported_operators
