@@ -69,16 +69,22 @@ def class_labels(node: Node) -> Value:
     return Value.of_array(np.array(numbers, np.int64))
 
 
-def classified(node: Node, scores: Any, labels: Value, transform: str, one_sided: bool = False) -> Any:
+def classified(
+    node: Node, scores: Any, labels: Value, transform: str, one_sided: bool = False, other: float | None = None
+) -> Any:
     """Return the label of the greatest score, and transformed scores.
 
-    One score for two classes is the second one's: greater than 0, or of a half where `one_sided` scores are shares.
+    One score for two classes is the second one's: greater than 0, or than a half where `one_sided` scores are shares.
+    The first class's follows from it, or is `other`.
     """
     count = node.dims(scores)[-1]
     if count == 1 and labels.shape[0] == 2:
         chosen = node.op("greater", scores, node.scalar(0.5 if one_sided else 0.0, scores.ty.dtype))
         index = node.astype(node.reshape(chosen, [node.dims(scores)[0]]), "int64")
-        if one_sided:
+        if other is not None:
+            beside = node.full(node.dims(scores), other, scores.ty.dtype)
+            scores = transformed(node, node.concat([beside, scores], 1), transform)
+        elif one_sided and transform != "LOGISTIC":
             scores = node.concat([node.emit(1.0 - scores), scores], 1)
         elif transform == "PROBIT":
             scores = transformed(node, scores, transform)
@@ -334,7 +340,7 @@ def _encoded(node: Node, keys: Any, values: tuple[Any, str], default: tuple[Any,
     else:
         rest = default[0]
     return node.host("LabelEncoder", node.inputs, [Kind("tensor", dtype, node.ndim())], keys=keys, values=data,
-                     default=rest, dtype=dtype)  # fmt: skip
+                     default=rest, dtype=dtype, nan=int(node.opset >= 4))  # fmt: skip
 
 
 def _by_classes(node: Node) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -57,7 +58,7 @@ def _onnx_text(kind: Kind) -> str:
         return f"tensor({ONNX_TYPES[kind.dtype]})"
     inner = _onnx_text(kind.of) if kind.of is not None else ""
     if kind.form == "map":
-        return f"map({ONNX_TYPES[kind.dtype]}, {inner})"
+        return f"map({ONNX_TYPES[kind.dtype]},{inner})"
     return f"{'seq' if kind.form == 'sequence' else 'optional'}({inner})"
 
 
@@ -123,7 +124,7 @@ def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
 
 
 def _formal(i: Any) -> Formal:
-    types = frozenset(_NAMES.get(t, t) for t in i.types)
+    types = frozenset(_NAMES.get(t, re.sub(r", *(\w+)\)", r",tensor(\1))", t)) for t in i.types)
     required = i.option == onnx.defs.OpSchema.FormalParameterOption.Single
     return Formal(i.name, required, types, i.type_str if i.is_homogeneous else "")
 

@@ -148,7 +148,8 @@ def _classifier(node: Node) -> Any:
         forest.weights = [(leaf, 0, weight) for leaf, _, weight in forest.weights]
         positive = all(w >= 0 for _, _, w in forest.weights)
         scores = _scores(node, forest, 1, "SUM", base[-1:])
-        return classified(node, scores, labels, node.attr("post_transform", "NONE"), one_sided=positive)
+        return classified(node, scores, labels, node.attr("post_transform", "NONE"), one_sided=positive,
+                          other=0.0 if ids == {1} else None)  # fmt: skip
     scores = _scores(node, forest, labels.shape[0], "SUM", base)
     return classified(node, scores, labels, node.attr("post_transform", "NONE"))
 

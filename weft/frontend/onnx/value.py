@@ -49,7 +49,7 @@ class Value:
     @property
     def logical(self) -> str:
         """The element type as ONNX has it; empty for what is no tensor."""
-        return self.dtype if self.kind is None else self.kind.dtype
+        return self.dtype if self.kind is None else self.kind.dtype if self.is_tensor else ""
 
     @property
     def is_tensor(self) -> bool:

@@ -16,7 +16,10 @@ __all__: list[str] = []
 
 def _key(value: Any) -> Any:
     """What stands for a value in a table; NaN, which equals nothing, is one key."""
-    return "nan" if isinstance(value, float) and value != value else value
+    return _NAN if value != value else value
+
+
+_NAN = object()
 
 
 @lru_cache(maxsize=64)
@@ -32,8 +35,10 @@ def _listed(data: Any) -> tuple[Any, ...]:
 
 
 @host_operator("LabelEncoder")
-def _label_encoder(x: Any, *, keys: Any, values: Any, default: Any, dtype: str) -> Any:
-    table, other = _encoding(_listed(keys), _listed(values)), _listed(default)[0]
+def _label_encoder(x: Any, *, keys: Any, values: Any, default: Any, dtype: str, nan: int) -> Any:
+    table, other = dict(_encoding(_listed(keys), _listed(values))), _listed(default)[0]
+    if not nan:
+        table.pop(_NAN, None)
     found = [table.get(_key(v), other) for v in x.reshape(-1).tolist()]
     out = np.empty(len(found), object if dtype == "string" else dtype)
     out[:] = found
