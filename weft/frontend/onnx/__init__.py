@@ -17,6 +17,8 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     loop,
     manipulate,
     matmul,
+    microsoft,
+    microsoft_attention,
     norm,
     pool,
     quant,

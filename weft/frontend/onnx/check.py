@@ -8,7 +8,7 @@ from typing import Any
 from weft.error import ErrorGroup, ModelImportError, UnsupportedOperator
 from weft.frontend.onnx.attribute_values import value_errors
 from weft.frontend.onnx.limits import subgraphs
-from weft.frontend.onnx.registry import find_converter
+from weft.frontend.onnx.registry import find_converter, has_no_schema
 from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, Schema, find_schema, normal_domain
 
 __all__ = ["check_node", "check_opsets", "check_operators", "node_label", "opset_imports", "sorted_nodes"]
@@ -221,7 +221,7 @@ def _unsupported(
 def _has_converter(domain: str, op_type: str, opset: int | None) -> bool:
     if opset is None or find_converter(domain, op_type) is None:
         return False
-    return find_schema(domain, op_type, opset) is not None
+    return has_no_schema(domain, op_type) or find_schema(domain, op_type, opset) is not None
 
 
 def check_node(node: Any, opset: int, where: str, types: Sequence[str | None]) -> None:

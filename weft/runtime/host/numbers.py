@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.error import InvalidArgument
 from weft.runtime.host.call import host_operator
 
 __all__: list[str] = []
@@ -49,3 +50,11 @@ def _mel(bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
     up = (rows >= left) & (rows <= centre)
     down = (rows >= centre) & (rows < right)
     return np.where(down, falling, np.where(up, rising, 0.0))
+
+
+@host_operator("Inverse")
+def _inverse(x: Any) -> Any:
+    try:
+        return np.linalg.inv(x.astype(np.float64)).astype(x.dtype)
+    except np.linalg.LinAlgError as e:
+        raise InvalidArgument("Inverse: a matrix has none", found=str(e)) from None
