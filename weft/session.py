@@ -65,6 +65,8 @@ class Session:
         ``progress(what, done, total)``, called while kernels are compiled.
     tuned : Database or path, optional
         What ``weft tune`` found for the model, to compile it with.
+    fallback : str, optional
+        ``"reference"`` runs operators that Weft does not have on the host; by default they are an error that lists them.
     precision : str, optional
         ``"float32"`` by default, or ``"bf16"``: products with constant weights on bfloat16 operands, summed in float32.
 
@@ -87,10 +89,11 @@ class Session:
         progress: Callable[[str, int, int], None] | None = None,
         tuned: Any = None,
         precision: str | None = None,
+        fallback: str | None = None,
     ) -> None:
         if isinstance(model, VMExecutable) or _is_library(model):
             given = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
-                     "tuned": tuned, "precision": precision}  # fmt: skip
+                     "tuned": tuned, "precision": precision, "fallback": fallback}  # fmt: skip
             for name, value in given.items():
                 if value is not None:
                     raise InvalidArgument(f"{name} is for models; this one is compiled already", found=repr(value))
@@ -98,7 +101,7 @@ class Session:
         else:
             self.executable = compiled(model, {
                 "target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset, "tuned": tuned,
-                "precision": precision or "float32",
+                "precision": precision or "float32", "fallback": fallback,
             }, progress)  # fmt: skip
         self._vm = VirtualMachine(self.executable, device)
         about = _metadata(self._vm, self.executable)
@@ -323,18 +326,20 @@ def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, in
     model : object
         As for :class:`Session`, but not compiled.
     options : mapping
-        ``target``, ``shape_dict``, ``dtype_dict``, ``opset``, ``tuned`` and ``precision`` of :class:`Session`.
+        ``target``, ``shape_dict``, ``dtype_dict``, ``opset``, ``tuned`` and ``precision`` of :class:`Session`, and
+        ``fallback``, with which nothing is cached: what it runs is the process's own.
     progress : callable or None
         ``progress(what, done, total)``, called while kernels are compiled.
     """
-    request = model_cache.request_of(model, options)
+    fallback = options.get("fallback")
+    request = None if fallback else model_cache.request_of(model, {k: v for k, v in options.items() if k != "fallback"})
     if request is not None:
         found = model_cache.find(request) or model_cache.compile_apart(request, progress)
         if found is not None:
             return found
     onnx = weft.frontend.onnx
     with weft.ir.compilation(Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"):
-        mod = onnx.from_onnx(model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
+        mod = onnx.from_onnx(model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")), fallback=fallback)
         files = mod.attrs.get(onnx.WEIGHT_FILES, ())
         made = weft.relax.build(mod, options["target"], progress=progress, tuned=options["tuned"],
                                 precision=options["precision"])  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from weft.error import ErrorGroup, ModelImportError, UnsupportedOperator
@@ -167,8 +167,13 @@ def _topological(graph: Any, needs: list[list[str]], maker: dict[str, int], what
 # --- operators --------------------------------------------------------------------------------------------------------
 
 
-def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[str, str], Any]) -> None:
-    """Check that every operator, in subgraphs and functions too, can be converted.
+def check_operators(
+    graph: Any,
+    opsets: dict[str, int],
+    functions: dict[tuple[str, str], Any],
+    otherwise: Callable[[str, str, int | None], bool] | None = None,
+) -> None:
+    """Check that every operator, in subgraphs and functions too, can be converted, or done `otherwise`.
 
     Raises
     ------
@@ -178,7 +183,8 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
     _check_text(graph, "the graph")
     missing: dict[tuple[str, str, int | None], str] = {}
     for label, domain, op_type, opset in _unsupported(graph, opsets, functions, set()):
-        missing.setdefault((domain, op_type, opset), label)
+        if otherwise is None or not otherwise(domain, op_type, opset):
+            missing.setdefault((domain, op_type, opset), label)
     if not missing:
         return
     lines = [
@@ -190,7 +196,8 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
     raise UnsupportedOperator(
         f"the model uses {len(lines)} operator{'s' if len(lines) > 1 else ''} that Weft cannot import:\n    "
         + "\n    ".join(lines),
-        help="write the operator as a model-local function, or ask for it with the name and opset above",
+        help="write the operator as a model-local function, ask for it with the name and opset above, or run it on the "
+        "host with fallback='reference'",
     )
 
 

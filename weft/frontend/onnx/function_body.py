@@ -14,7 +14,7 @@ from weft.frontend.onnx.schema import find_schema, normal_domain
 from weft.frontend.onnx.value import Value
 from weft.runtime.host import Kind
 
-__all__ = ["inline_local", "inline_schema"]
+__all__ = ["inline_local", "inline_schema", "type_proto"]
 
 ConvertNodes = Callable[..., None]
 
@@ -38,7 +38,7 @@ def inline_schema(node: Node, convert_nodes: ConvertNodes) -> list[Value | None]
     if schema is not None and schema.raw.has_function:
         function = schema.raw.function_body
     elif schema is not None and schema.raw.has_context_dependent_function:
-        types = [_type_proto(v).SerializeToString() for v in node.inputs]
+        types = [type_proto(v).SerializeToString() for v in node.inputs]
         body = schema.raw.get_context_dependent_function(node.proto.SerializeToString(), types)
         function = onnx.FunctionProto()
         function.ParseFromString(body)
@@ -54,7 +54,8 @@ def inline_schema(node: Node, convert_nodes: ConvertNodes) -> list[Value | None]
     return _inline(node, function, opsets, convert_nodes, defaults)
 
 
-def _type_proto(value: Value | None) -> Any:
+def type_proto(value: Value | None) -> Any:
+    """Return a value's type as ONNX writes it, without the dimensions that are not known."""
     proto = onnx.TypeProto()
     if value is None:
         return proto

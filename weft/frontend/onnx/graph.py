@@ -58,6 +58,10 @@ class Graph:
         self.functions: dict[tuple[str, str], Any] = {}
         self.written = 1
         """How many times the loops around are written out."""
+        self.declared: dict[str, Any] = {}
+        """The types that the graph declares of its values, by name."""
+        self.fallback = False
+        """Whether the host runs operators that Weft does not have."""
         self.texts: list[str] = []
         """The model's own strings, by number less one: 0 is the empty text."""
         self.host_calls = 0

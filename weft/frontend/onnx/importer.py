@@ -14,6 +14,7 @@ from typing import Any
 from weft.error import InternalError, ModelImportError, WeftError, own_errors
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.onnx import check, function_body, shape_values
+from weft.frontend.onnx.fallback import can_fall_back, check_fallback, run_on_host
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
 from weft.frontend.onnx.limits import check_limits
@@ -39,6 +40,7 @@ def from_onnx(
     dtype_dict: Mapping[str, str] | str | None = None,
     opset: int | None = None,
     keep_params_in_input: bool = False,
+    fallback: str | None = None,
 ) -> IRModule:
     """Import an ONNX model.
 
@@ -56,6 +58,10 @@ def from_onnx(
     keep_params_in_input : bool
         Whether weights become parameters of ``main`` behind the inputs, their values listed in its attribute
         ``params``.
+    fallback : str, optional
+        ``"reference"``: operators that Weft does not have are run on the host, by what
+        :func:`weft.runtime.host.register_operator` was given for them or else by ONNX's reference implementation, with
+        a warning each. By default they are an error that lists them.
 
     Returns
     -------
@@ -71,20 +77,20 @@ def from_onnx(
     UnsupportedOperator
         Listing all operators that the importer lacks.
     """
+    check_fallback(fallback)
     proto, reader = load_model(model)
     with _as_import_errors("the model's graph"):
-        return _module(proto, reader, shape_dict, dtype_dict, opset, keep_params_in_input)
+        graph = _checked_graph(proto, reader, opset, keep_params_in_input, fallback is not None)
+        return _module(graph, proto, reader, shape_dict, dtype_dict)
 
 
 def _module(
+    graph: Graph,
     proto: Any,
     reader: TensorReader,
     shape_dict: Mapping[str, Sequence[int | str]] | None,
     dtype_dict: Mapping[str, str] | str | None,
-    opset: int | None,
-    keep_params_in_input: bool,
 ) -> IRModule:
-    graph = _checked_graph(proto, reader, opset, keep_params_in_input)
     inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)
     params = [i.var for i in inputs]
     bb = graph.bb
@@ -113,7 +119,9 @@ def _module(
     return mod.with_attr(WEIGHT_FILES, reader.files) if reader.files else mod
 
 
-def _checked_graph(proto: Any, reader: TensorReader, opset: int | None, keep_params: bool) -> Graph:
+def _checked_graph(
+    proto: Any, reader: TensorReader, opset: int | None, keep_params: bool, fallback: bool
+) -> Graph:
     """Start a graph for a model whose opsets, size and operators are those that can be imported."""
     opsets = check.opset_imports(proto)
     if opset is not None:
@@ -125,8 +133,10 @@ def _checked_graph(proto: Any, reader: TensorReader, opset: int | None, keep_par
     check.check_opsets(opsets)
     functions = {(normal_domain(f.domain), f.name): f for f in proto.functions}
     check_limits(proto.graph, functions)
-    check.check_operators(proto.graph, opsets, functions)
+    check.check_operators(proto.graph, opsets, functions, can_fall_back if fallback else None)
     graph = Graph(reader, keep_params)
+    graph.fallback = fallback
+    graph.declared = {v.name: v.type for v in (*proto.graph.value_info, *proto.graph.output) if v.HasField("type")}
     graph.functions = functions
     graph.scope = Scope(None, opsets)
     return graph
@@ -228,8 +238,7 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
         check.check_node(proto, opset, where, [type_text(v.full_kind) if v is not None else None for v in inputs])
         results = shape_values.evaluate(node)
         if results is None:
-            convert = find_converter(domain, proto.op_type)
-            results = convert(node) if convert is not None else function_body.inline_schema(node, convert_nodes)
+            results = _converted(node, domain)
         results = _with_kinds(node, _as_values(results))
     for name, value in zip(proto.output, _as_values(results), strict=False):
         if name and value is not None:
@@ -238,6 +247,17 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
     for name in proto.output:
         if name and name not in scope.values:
             node.unsupported(f"{proto.op_type}: its output '{name}' is not computed")
+
+
+def _converted(node: Node, domain: str) -> Any:
+    convert = find_converter(domain, node.op_type)
+    if convert is not None:
+        return convert(node)
+    if node.graph.fallback:
+        schema = find_schema(domain, node.op_type, node.opset)
+        if schema is None or not schema.has_body:
+            return run_on_host(node)
+    return function_body.inline_schema(node, convert_nodes)
 
 
 def _with_kinds(node: Node, results: list[Value | None]) -> list[Value | None]:

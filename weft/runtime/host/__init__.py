@@ -10,7 +10,9 @@ Reading order: `kind`, `call`, then one file per family.
 from weft.runtime.host import image, ml, numbers, random, reference, sequences, strings  # importing a family registers it
 from weft.runtime.host.call import HOST_FUNCTION, call_host, host_operators
 from weft.runtime.host.kind import STORED, Kind, from_machine, known_texts, to_machine
+from weft.runtime.host.reference import register_operator
 
 __all__ = [
-    "HOST_FUNCTION", "STORED", "Kind", "call_host", "from_machine", "host_operators", "known_texts", "to_machine",
+    "HOST_FUNCTION", "STORED", "Kind", "call_host", "from_machine", "host_operators", "known_texts",
+    "register_operator", "to_machine",
 ]  # fmt: skip
