@@ -66,7 +66,7 @@ class Session:
     tuned : Database or path, optional
         What ``weft tune`` found for the model, to compile it with.
     fallback : str, optional
-        ``"reference"`` runs operators that Weft does not have on the host; by default they are an error that lists them.
+        ``"reference"`` runs operators that Weft does not have on the host; by default they are an error.
     precision : str, optional
         ``"float32"`` by default, or ``"bf16"``: products with constant weights on bfloat16 operands, summed in float32.
 

@@ -98,7 +98,9 @@ def test_tree_classifier(transform: str) -> None:
     x = RNG.standard_normal((33, 6)).astype(np.float32)
     attrs = forest(9, 3, 6, 4, "class")
     check("TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_int64s=[7, 3, 5, 1], **attrs)
-    check("TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_strings=["a", "b", "c", "d"], **attrs)
+    check(
+        "TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_strings=["a", "b", "c", "d"], **attrs
+    )
 
 
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.narrow import to_narrow
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.narrow import to_narrow
 from weft.frontend.onnx.value import Value
 from weft.ir import DataType
 from weft.runtime.host import STORED, Kind

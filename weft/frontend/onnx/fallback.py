@@ -1,4 +1,4 @@
-"""Operators that Weft does not have, run on the host: by a function of the user's, or ONNX's reference implementation."""
+"""Operators that Weft does not have, run on the host: by a user's function, or by ONNX's reference implementation."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def run_on_host(node: Node) -> list[Value]:
         isinstance(v, _SIMPLE) or (isinstance(v, list) and all(isinstance(x, _SIMPLE) for x in v))
         for v in attributes.values()
     ):
-        node.unsupported(f"{node.op_type}: registered functions take attributes that are numbers, texts or lists of them")
+        node.unsupported(
+            f"{node.op_type}: registered functions take attributes that are numbers, texts or lists of them"
+        )
     warnings.warn(f"{node.where}: Weft has no {node.op_type}; {by} runs it on the host", stacklevel=2)
     model = base64.b64encode(_model(node, domain).SerializeToString()).decode()
     simple = attributes if find_operator(domain, node.op_type) else {}
@@ -98,7 +100,9 @@ def _kinds(node: Node) -> list[Kind]:
         try:
             inferred = onnx.shape_inference.infer_shapes(_model(node, normal_domain(node.proto.domain)))
         except Exception as e:  # of onnx's own kinds, which moved between versions
-            raise UnsupportedOperator(f"{node.op_type}: its outputs have no types", where=node.where, found=str(e)) from e
+            raise UnsupportedOperator(
+                f"{node.op_type}: its outputs have no types", where=node.where, found=str(e)
+            ) from e
         found = {o.name: o.type for o in inferred.graph.output}
         made = [f"y{i}" for i, name in enumerate(node.proto.output) if name]
         types = [declared.get(name, found[own]) for name, own in zip(names, made, strict=True)]

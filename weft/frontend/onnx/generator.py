@@ -33,11 +33,7 @@ def _size(node: Node) -> Any:
 
 @converter("Constant")
 def _constant(node: Node) -> Any:
-    given = [
-        a
-        for a in node.attrs
-        if a.startswith("value") or a == "sparse_value"
-    ]
+    given = [a for a in node.attrs if a.startswith("value") or a == "sparse_value"]
     if len(given) != 1 or len(node.attrs) != 1:
         node.error(
             "Constant: it needs exactly one value that is a tensor or numbers",

@@ -119,9 +119,7 @@ def _module(
     return mod.with_attr(WEIGHT_FILES, reader.files) if reader.files else mod
 
 
-def _checked_graph(
-    proto: Any, reader: TensorReader, opset: int | None, keep_params: bool, fallback: bool
-) -> Graph:
+def _checked_graph(proto: Any, reader: TensorReader, opset: int | None, keep_params: bool, fallback: bool) -> Graph:
     """Start a graph for a model whose opsets, size and operators are those that can be imported."""
     opsets = check.opset_imports(proto)
     if opset is not None:
@@ -167,8 +165,8 @@ def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list
     for tensor in proto.sparse_initializer:
         name = tensor.values.name
         scope.values[name] = graph.initializer(
-                name, Value.of_array(graph.reader.read_sparse(tensor, f"tensor '{name}'"))
-            )
+            name, Value.of_array(graph.reader.read_sparse(tensor, f"tensor '{name}'"))
+        )
     return order
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from weft.error import ModelImportError
 from weft.frontend.onnx.graph import Graph
 from weft.frontend.onnx.model import check_rank, dtype_name
-from weft.frontend.onnx.value import Value, as_dim
 from weft.frontend.onnx.schema import type_text
+from weft.frontend.onnx.value import Value, as_dim
 from weft.ir import AnyType, DataType, IntImm, TensorType, Var, tensor_type
 from weft.relax import Var as RelaxVar
 from weft.runtime.host import Kind

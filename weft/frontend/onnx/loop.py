@@ -16,12 +16,25 @@ from weft.frontend.onnx.graph import Scope
 from weft.frontend.onnx.importer import convert_subgraph
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.value import Dim, Value
-from weft.runtime.host import Kind
 from weft.frontend.onnx.sequence import NO_RANK, merged
-from weft.ir import AnyType, Call, Function, FuncType, If, SizeVar, TensorType, Tuple, TupleType, as_int, prim_value, tensor_type
+from weft.frontend.onnx.value import Dim, Value
+from weft.ir import (
+    AnyType,
+    Call,
+    Function,
+    FuncType,
+    If,
+    SizeVar,
+    TensorType,
+    Tuple,
+    TupleType,
+    as_int,
+    prim_value,
+    tensor_type,
+)
 from weft.relax import Var as RelaxVar
 from weft.relax import VarBinding, call_pure_packed
+from weft.runtime.host import Kind
 
 __all__: list[str] = []
 
@@ -244,9 +257,9 @@ class _Recursion:
         """Run an iteration, then the others: a tail call."""
         node, graph = self.node, self.graph
         number, state, rows = params[0], params[2 : 2 + states], params[2 + states :]
-        go_on, after, found = self.step(Value.of_expr(number), _TRUE, [
-            Value.of_expr(p, k) for p, k in zip(state, self.kinds, strict=True)
-        ])
+        go_on, after, found = self.step(
+            Value.of_expr(number), _TRUE, [Value.of_expr(p, k) for p, k in zip(state, self.kinds, strict=True)]
+        )
         announced = self.limit if self.endless else prim_value(0)
         joined = [
             graph.bb.emit(call_pure_packed("vm.builtin.append", r, graph.expr(v), announced, ty_args=r.ty))
@@ -257,8 +270,10 @@ class _Recursion:
         return Call(itself, (following, test, *map(graph.expr, after), *joined))
 
     def _settled(self, carried: list[Value]) -> tuple[list[list[Dim]], list[tuple[list[Dim], str]], list[Value]]:
-        """Return the state's dimensions, symbolic where an iteration changes them, what each iteration puts out, and
-        the state as the kinds that it has in every iteration."""
+        """Return dimensions, symbolic where an iteration changes them, of the state and what is put out; and the state.
+
+        What is no tensor has the kind there that it has in every iteration.
+        """
         graph = self.graph
         dims = [self._inside(v.shape) for v in carried]
         while True:
@@ -309,7 +324,11 @@ class _Recursion:
 
     def _open(self, ty: Any) -> Any:
         """Return the type of a result, without dimensions that are known only inside."""
-        return ty if not isinstance(ty, TensorType) or ty.shape is None or all(map(self._is_outside, ty.shape)) else TensorType(None, ty.dtype, ty.ndim)
+        return (
+            ty
+            if not isinstance(ty, TensorType) or ty.shape is None or all(map(self._is_outside, ty.shape))
+            else TensorType(None, ty.dtype, ty.ndim)
+        )
 
 
 def _type(dims: Sequence[Dim], value: Value) -> Any:

@@ -92,12 +92,15 @@ def _group_norm(node: Node) -> Any:
     x = node.x()
     if node.op_type == "SkipGroupNorm":
         skip = node.x(3)
-        skip = node.reshape(skip, [node.shape(3)[0], *[1] * (rank - 2), node.shape(3)[1]]) if node.ndim(3) == 2 else skip
+        skip = (
+            node.reshape(skip, [node.shape(3)[0], *[1] * (rank - 2), node.shape(3)[1]]) if node.ndim(3) == 2 else skip
+        )
         x = node.op("add", x, skip)
         x = node.op("add", x, node.x(4)) if node.has(4) else x
     moved = node.permute(x, [0, rank - 1, *range(1, rank - 1)]) if last else x
-    out = node.op("nn.group_norm", moved, node.astype(node.x(1), node.dtype()), node.astype(node.x(2), node.dtype()),
-                  num_groups=node.attr("groups"), axes=tuple(range(2, rank)), epsilon=node.attr("epsilon", 1e-5))  # fmt: skip
+    gamma, beta = (node.astype(node.x(i), node.dtype()) for i in (1, 2))
+    attrs = {"num_groups": node.attr("groups"), "axes": tuple(range(2, rank)), "epsilon": node.attr("epsilon", 1e-5)}
+    out = node.op("nn.group_norm", moved, gamma, beta, **attrs)
     out = node.permute(out, [0, *range(2, rank), 1]) if last else out
     out = node.op("nn.silu", out) if node.attr("activation") else out
     return (out, x) if node.op_type == "SkipGroupNorm" else out
@@ -156,12 +159,16 @@ def _activated(node: Node, x: Any, params: list[float]) -> Any:
     return call(node, name, x, **dict(zip(_ACTIVATIONS[name], params, strict=False)))
 
 
-@microsoft("FusedGemm", inputs=(2, 3),
-           attributes="alpha beta transA transB activation activation_alpha activation_beta activation_gamma")  # fmt: skip
+@microsoft(
+    "FusedGemm", inputs=(2, 3),
+    attributes="alpha beta transA transB activation activation_alpha activation_beta activation_gamma",
+)  # fmt: skip
 def _fused_gemm(node: Node) -> Any:
     attrs = {k: node.attr(k) for k in ("alpha", "beta", "transA", "transB")}
     out = call(node, "Gemm", *node.inputs, **attrs)
-    return _activated(node, out, [node.attr(f"activation_{k}") for k in ("alpha", "beta") if f"activation_{k}" in node.attrs])
+    return _activated(
+        node, out, [node.attr(f"activation_{k}") for k in ("alpha", "beta") if f"activation_{k}" in node.attrs]
+    )
 
 
 _CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"

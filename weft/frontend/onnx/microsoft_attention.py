@@ -5,6 +5,7 @@ Source: ContribOperators.md of ONNX Runtime; behaviour is that of its CPU kernel
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
@@ -235,7 +236,7 @@ def _grouped_inputs(node: Node, heads: int, groups: int) -> tuple[Any, Any, Any]
         return _heads(node, node.x(0), heads), _heads(node, node.x(1), groups), _heads(node, node.x(2), groups)
     whole = _heads(node, node.x(0), heads + 2 * groups)
     ends = (0, heads, heads + groups, heads + 2 * groups)
-    parts = [node.slice(whole, [1], [a], [b]) for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [node.slice(whole, [1], [a], [b]) for a, b in pairwise(ends)]
     return parts[0], parts[1], parts[2]
 
 

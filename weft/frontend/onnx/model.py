@@ -189,13 +189,13 @@ class TensorReader:
             When type, dimensions and data disagree, or external data is missing.
         """
         what = what or f"tensor '{proto.name}'"
-        if proto.data_type in _STORED:
-            return self._stored(proto, what)
-        dtype = numpy_type(proto.data_type, what)
+        dtype = numpy_type(proto.data_type, what) if proto.data_type not in _STORED else None
         dims = tuple(proto.dims)
         check_rank(len(dims), what)
         if any(d < 0 for d in dims):
             raise ModelImportError(f"{what} has a negative dimension", found=str(dims))
+        if dtype is None:
+            return self._stored(proto, what)
         count = 1
         for d in dims:
             count *= d
@@ -215,7 +215,6 @@ class TensorReader:
 
     def _stored(self, proto: Any, what: str) -> np.ndarray[Any, Any]:
         """Return the values of a type that the machine stores as another one; texts as objects."""
-        check_rank(len(proto.dims), what)
         try:
             if proto.data_location == _T.EXTERNAL:
                 bits = int(re.findall(r"\d+", _STORED[proto.data_type])[0])

@@ -65,7 +65,9 @@ def _power_of_two(node: Node, x: Any) -> Any:
     exponent = node.op("right_shift", bits, node.scalar(23, "uint32"))
     rest = node.op("bitwise_and", bits, node.scalar((1 << 23) - 1, "uint32"))
     if mode != "down":
-        limit = node.scalar(0 if mode == "up" else (1 << 22) - 1, "uint32")
+        normal, least = (0, 1 << 22) if mode == "up" else ((1 << 22) - 1, 3 << 21)  # the least is subnormal in float32
+        small = node.op("equal", exponent, node.scalar(0, "uint32"))
+        limit = node.op("where", small, node.scalar(least, "uint32"), node.scalar(normal, "uint32"))
         exponent = node.op("add", exponent, node.astype(node.op("greater", rest, limit), "uint32"))
     top = node.scalar(254 if node.attr("saturate", 1) else 255, "uint32")
     exponent = node.op("minimum", exponent, top)

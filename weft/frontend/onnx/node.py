@@ -170,8 +170,8 @@ class Node:
         graph = self.graph
         values = [v if isinstance(v, Value) else Value.of_expr(v) for v in operands]
         graph.host_calls += 1
-        about = {"op": op, "attrs": attrs, "in": [v.logical for v in values], "out": [k.dtype if k.form == "tensor" else "" for k in outs],
-                 "call": graph.host_calls}  # fmt: skip
+        made = [k.dtype if k.form == "tensor" else "" for k in outs]
+        about = {"op": op, "attrs": attrs, "in": [v.logical for v in values], "out": made, "call": graph.host_calls}
         types = [ir.AnyType() if k.form != "tensor" else ir.TensorType(None, k.storage, k.rank) for k in outs]
         for k in outs:
             if k.form == "tensor" and k.rank is None:

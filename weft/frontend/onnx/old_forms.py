@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Value
@@ -154,12 +155,9 @@ def _tile(node: Node) -> None:
     """Before opset 6, one axis is repeated."""
     if node.opset >= 6:
         return
-    times, axis = node.one(1), node.one(2)
-    at = node.axis(axis)
-    if not node.is_static([at]):
-        node.unsupported("Tile: an axis that is data is not supported before opset 6")
-    repeats = Value.of_elements([times if i == at else 1 for i in range(node.ndim())], "int64")
-    node.inputs = (node.inputs[0], repeats)
+    times, at = node.one(1, sizes=True), node.axis(node.one(2))
+    repeats = [s.choose(s.compare("Equal", at, i), times, 1) for i in range(node.ndim())]
+    node.inputs = (node.inputs[0], Value.of_elements(repeats, "int64"))
 
 
 @_rule("Upsample")

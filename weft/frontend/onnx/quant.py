@@ -14,8 +14,8 @@ import numpy as np
 
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.conv import convolution
-from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.narrow import LIMITS, to_narrow
+from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
 from weft.ir import Constant, DataType, constant

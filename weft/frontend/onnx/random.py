@@ -34,11 +34,22 @@ def _random(node: Node) -> Any:
     return _drawn(node, name, shape, dtype, **{k: node.attr(k, v) for k, v in names.items()})
 
 
+@converter("Bernoulli")
+def _bernoulli(node: Node) -> Any:
+    """Draw 1 with the probability that is given; the function body of ONNX's schema draws 0 with it."""
+    to = node.attr("dtype")
+    dtype = node.dtype() if to is None else dtype_name(to, "Bernoulli: attribute 'dtype'")
+    draws = _drawn(node, "RandomUniform", node.shape(), "float64", low=0.0, high=1.0)
+    return node.astype(node.op("less", draws, node.astype(node.x(), "float64")), dtype)
+
+
 @converter("Multinomial")
 def _multinomial(node: Node) -> Any:
     dtype = dtype_name(node.attr("dtype", 6), "Multinomial: attribute 'dtype'")
     size = node.attr("sample_size", 1)
-    (out,) = node.host("Multinomial", node.inputs, [Kind("tensor", "int64", 2)], sample_size=size, seed=node.attr("seed"))
+    (out,) = node.host(
+        "Multinomial", node.inputs, [Kind("tensor", "int64", 2)], sample_size=size, seed=node.attr("seed")
+    )
     return node.astype(node.with_dims(node.graph.expr(out), [node.shape()[0], size]), dtype)
 
 

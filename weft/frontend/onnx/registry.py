@@ -17,9 +17,7 @@ _CONVERTERS: dict[tuple[str, str], Converter] = {}
 _WITHOUT_SCHEMA: set[tuple[str, str]] = set()
 
 
-def converter(
-    *op_types: str, domain: str = "", without_schema: bool = False
-) -> Callable[[Converter], Converter]:
+def converter(*op_types: str, domain: str = "", without_schema: bool = False) -> Callable[[Converter], Converter]:
     """Register the decorated function for operators of one domain, of which ONNX may have no schema."""
 
     def register(fn: Converter) -> Converter:

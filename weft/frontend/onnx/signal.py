@@ -171,7 +171,9 @@ def _stft(node: Node) -> Any:
     room = s.maximum(s.subtract(size, length), 0)
     frames = node.graph.named([s.add(s.divide(room, s.maximum(step, 1)), 1)])[0]
     starts = node.op("multiply", node.op("arange", 0, s.to_expr(frames), 1, dtype="int64"), node.number(step, "int64"))
-    places = node.op("add", node.reshape(starts, [frames, 1]), node.op("arange", 0, s.to_expr(length), 1, dtype="int64"))
+    places = node.op(
+        "add", node.reshape(starts, [frames, 1]), node.op("arange", 0, s.to_expr(length), 1, dtype="int64")
+    )
     re, im = _parts(node, node.reshape(node.x(), [*node.shape(), *([1] if node.ndim() == 2 else [])]), 1)
 
     def framed(x: Any) -> Any:
@@ -208,5 +210,3 @@ def _det(node: Node) -> Any:
     node.require_equal("matrices are square", node.shape()[-1], node.shape()[-2])
     (out,) = node.host("Det", node.inputs, [Kind("tensor", node.dtype(), node.ndim() - 2)])
     return node.with_dims(node.graph.expr(out), node.shape()[:-2])
-
-

@@ -112,7 +112,11 @@ def _deform_conv(node: Node) -> Any:
     kernel = list(node.shape(1)[2:])
     if not node.is_static(kernel):
         node.unsupported("DeformConv: the size of its kernel must be known before the model runs")
-    window, parts, cells = read_window(node, node.attr("kernel_shape", kernel)), node.attr("offset_group", 1), prod(kernel)
+    window, parts, cells = (
+        read_window(node, node.attr("kernel_shape", kernel)),
+        node.attr("offset_group", 1),
+        prod(kernel),
+    )
     batch, channels, *space = node.shape()
     out = list(node.shape(2)[2:])
     node.require_shape(2, [batch, parts * cells * rank, *out])
@@ -252,13 +256,18 @@ def _max_roi_pool(node: Node) -> Any:
     node.require_indices("a batch index", image, 0, batch)
     out = node.op("take", node.x(), image, axis=0, mode="clip")
     scale = node.attr("spatial_scale", 1.0)
-    for axis, low, high, size, count in ((3, rois[1], rois[3], width, sizes[1]), (2, rois[2], rois[4], height, sizes[0])):
+    for axis, low, high, size, count in (
+        (3, rois[1], rois[3], width, sizes[1]),
+        (2, rois[2], rois[4], height, sizes[0]),
+    ):
         start, end = (node.op("floor", node.emit(e * scale + 0.5)) for e in (low, high))
         extent = node.op("maximum", node.emit(end - start + 1.0), node.scalar(1.0, dtype))
         step = node.reshape(node.emit(extent / float(count)), [regions, 1])
         bins = constant(np.arange(count).astype(dtype))
         first = node.emit(node.op("floor", node.emit(step * bins)) + node.reshape(start, [regions, 1]))
-        last = node.emit(node.op("ceil", node.emit(step * (bins + node.scalar(1.0, dtype)))) + node.reshape(start, [regions, 1]))
+        last = node.emit(
+            node.op("ceil", node.emit(step * (bins + node.scalar(1.0, dtype)))) + node.reshape(start, [regions, 1])
+        )
         places = node.astype(node.op("arange", 0, s.to_expr(size), 1, dtype="int64"), dtype)
         inside = node.op("logical_and", *(
             node.op(name, places, node.reshape(e, [regions, count, 1]))
@@ -267,7 +276,9 @@ def _max_roi_pool(node: Node) -> Any:
         dims = node.dims(out)
         mask = node.reshape(inside, [regions, 1, *([1] if axis == 3 else []), count, size, *([1] if axis == 2 else [])])
         wide = node.reshape(out, [*dims[:axis], 1, *dims[axis:]])
-        out = node.op("max", node.op("where", mask, wide, node.scalar(-np.inf, dtype)), axis=(axis + 1,), keepdims=False)
+        out = node.op(
+            "max", node.op("where", mask, wide, node.scalar(-np.inf, dtype)), axis=(axis + 1,), keepdims=False
+        )
     return node.op("where", node.op("isinf", out), node.scalar(0.0, dtype), out)
 
 
@@ -312,4 +323,3 @@ def _tensor_scatter(node: Node) -> Any:
         return node.x(0)
     whole = node.op("broadcast_to", place, list(shape))
     return node.op("where", written, node.op("gather_elements", node.x(1), whole, axis=axis), node.x(0))
-

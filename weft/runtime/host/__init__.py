@@ -7,7 +7,15 @@ of tensors, maps are dicts. `kind` says what of this a value is and converts it 
 Reading order: `kind`, `call`, then one file per family.
 """
 
-from weft.runtime.host import image, ml, numbers, random, reference, sequences, strings  # importing a family registers it
+from weft.runtime.host import (  # importing a family registers it
+    image,
+    ml,
+    numbers,
+    random,
+    reference,
+    sequences,
+    strings,
+)
 from weft.runtime.host.call import HOST_FUNCTION, call_host, host_operators
 from weft.runtime.host.kind import STORED, Kind, from_machine, known_texts, to_machine
 from weft.runtime.host.reference import register_operator

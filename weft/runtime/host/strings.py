@@ -103,7 +103,9 @@ def _pool(pool: tuple[Any, ...], starts: tuple[int, ...], places: tuple[int, ...
 @host_operator("ParseNumbers")
 def _parse(x: Any, *, dtype: str) -> Any:
     kind = np.dtype(dtype)
-    read = {"b": lambda t: bool(int(float(t))), "f": float}.get(kind.kind, lambda t: int(t) if _is_int(t) else int(float(t)))
+    read = {"b": lambda t: bool(int(float(t))), "f": float}.get(
+        kind.kind, lambda t: int(t) if _is_int(t) else int(float(t))
+    )
     try:
         return _each(read, x, dtype=np.float64 if kind.kind == "f" else object).astype(kind)
     except (ValueError, OverflowError) as e:
