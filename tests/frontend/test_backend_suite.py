@@ -33,7 +33,7 @@ OPERATORS = """
 STATIC = """
     Adagrad Adam ArrayFeatureExtractor Bernoulli Binarizer BitCast Col2Im DFT DeformConv Det Hardmax LabelEncoder LpPool
     Loop MaxUnpool MelWeightMatrix Momentum OptionalGetElement OptionalHasElement RegexFullMatch RoiAlign STFT Scan
-    SequenceAt SequenceInsert SequenceMap SplitToSequence StringConcat StringNormalizer StringSplit TensorScatter
+    SequenceInsert SequenceMap SplitToSequence StringConcat StringNormalizer StringSplit TensorScatter
     TfIdfVectorizer TreeEnsemble Unique
 """.split()
 """Operators whose inputs here stay as they are."""

@@ -27,7 +27,9 @@ def model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], opset: i
         for k, v in inputs.items()
     ]
     outs = [helper.make_empty_tensor_value_info(o) for o in outputs]
-    graph = helper.make_graph(nodes, "g", infos, outs, [numpy_helper.from_array(v, k) for k, v in dict(weights).items()])
+    graph = helper.make_graph(
+        nodes, "g", infos, outs, [numpy_helper.from_array(v, k) for k, v in dict(weights).items()]
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
 
@@ -68,7 +70,9 @@ def test_strings_and_numbers() -> None:
     np.testing.assert_array_equal(evaluate(from_onnx(made), x)[0], np.array([1, -2.5, 1e3, np.inf], np.float32))
     with pytest.raises(InvalidArgument, match="no number"):
         evaluate(from_onnx(made), texts("seven"))
-    back = model([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING)], {"x": (TensorProto.FLOAT, ["n"])}, ["y"])
+    back = model(
+        [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING)], {"x": (TensorProto.FLOAT, ["n"])}, ["y"]
+    )
     assert evaluate(from_onnx(back), np.array([1.5, -3, np.nan], np.float32))[0].tolist() == ["1.5", "-3", "NaN"]
 
 
@@ -150,8 +154,8 @@ def test_a_loop_collects_a_sequence() -> None:
         [helper.make_node("Identity", ["c"], ["c2"]), helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
          helper.make_node("Add", ["x", "f"], ["v"]), helper.make_node("SequenceInsert", ["s", "v"], ["s2"])],
         "body",
-        [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-         helper.make_value_info("s", SEQUENCE)],
+        [helper.make_tensor_value_info("i", TensorProto.INT64, []),
+         helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_value_info("s", SEQUENCE)],
         [helper.make_tensor_value_info("c2", TensorProto.BOOL, []), helper.make_value_info("s2", SEQUENCE)],
     )  # fmt: skip
     nodes = [helper.make_node("SequenceEmpty", [], ["e"]), helper.make_node("Loop", ["n", "", "e"], ["s"], body=body),

@@ -120,26 +120,35 @@ def _deform_conv(node: Node) -> Any:
     batch, channels, *space = node.shape()
     out = list(node.shape(2)[2:])
     node.require_shape(2, [batch, parts * cells * rank, *out])
-    offsets = node.reshape(node.x(2), [batch * parts, cells, rank, *out])
-    grid = []
+    tiled = s.multiply(batch, parts)
+    offsets = node.reshape(node.x(2), [tiled, cells, rank, *out])
+    pixels = s.product(space)
+    images = node.op("arange", 0, s.to_expr(tiled), 1, dtype="int64")
+    images = node.reshape(images, [tiled, *[1] * (rank + 1)])
+    ends: list[tuple[Any, Any]] = [(images, None)]  # place in the flattened images, and weight
     for i in range(rank):
         taps = np.indices(kernel)[i].reshape(1, cells, *[1] * rank) * window.dilations[i]
-        beside = [1, 1, *[-1 if j == i else 1 for j in range(rank)]]
         steps = node.op("arange", 0, s.to_expr(out[i]), 1, dtype="int64")
-        start = node.reshape(node.op("multiply", steps, node.scalar(window.strides[i], "int64")),
-                             [out[i] if b == -1 else 1 for b in beside])  # fmt: skip
+        start = node.op("multiply", steps, node.scalar(window.strides[i], "int64"))
+        start = node.reshape(start, [1, 1, *[out[i] if j == i else 1 for j in range(rank)]])
         place = node.op("add", start, constant(taps - int(window.before[i])))
-        moved = node.reshape(node.slice(offsets, [2], [i], [i + 1]), [s.multiply(batch, parts), cells, *out])
-        where = node.op("add", moved, node.astype(place, node.dtype()))
-        size = node.number(space[i], node.dtype())
-        grid.append(node.emit((where * 2.0 + 1.0) / size - 1.0))  # edges at -1 and 1
-    length = s.product([cells, *out])
-    tiled = [s.multiply(batch, parts), *([1] * (rank - 1)), length]
-    points = [node.reshape(g, [tiled[0], 1, *tiled[1:]]) for g in reversed(grid)]
-    x = node.reshape(node.x(), [tiled[0], s.divide(channels, parts), *space])
-    read = node.op("image.grid_sample", x, node.concat(points, 1), method="bilinear", padding_mode="zeros",
-                   layout=("NCW", "NCHW", "NCDHW")[rank - 1], align_corners=False)  # fmt: skip
-    columns = node.reshape(read, [batch, parts, s.divide(channels, parts), cells, *out])
+        moved = node.reshape(node.slice(offsets, [2], [i], [i + 1]), [tiled, cells, *out])
+        ends = [
+            (node.op("add", node.op("multiply", at, node.number(space[i], "int64")), where),
+             share if weight is None else node.op("multiply", weight, share))
+            for where, share in _neighbours(node, node.op("add", moved, node.astype(place, node.dtype())), space[i])
+            for at, weight in ends
+        ]  # fmt: skip
+    inner = s.divide(channels, parts)
+    last = [0, *range(2, rank + 2), 1]
+    x = node.permute(node.reshape(node.x(), [tiled, inner, *space]), last)
+    flat, read = node.reshape(x, [s.multiply(tiled, pixels), inner]), None
+    for at, weight in ends:
+        part = node.op("take", flat, at, axis=0, mode="clip")
+        part = node.op("multiply", part, node.reshape(weight, [*node.dims(weight), 1]))
+        read = part if read is None else node.op("add", read, part)
+    columns = node.permute(read, [0, rank + 2, *range(1, rank + 2)])
+    columns = node.reshape(columns, [batch, parts, inner, cells, *out])
     if node.has(4):
         node.require_shape(4, [batch, parts * cells, *out])
         columns = node.op("multiply", columns, node.reshape(node.x(4), [batch, parts, 1, cells, *out]))
@@ -148,6 +157,20 @@ def _deform_conv(node: Node) -> Any:
     weight = node.reshape(node.x(1), [groups, s.divide(outputs, groups), s.multiply(inner, cells)])
     result = node.reshape(node.op("matmul", weight, columns), [batch, outputs, *out])
     return node.op("add", result, node.reshape(node.x(3), [outputs, *[1] * rank])) if node.has(3) else result
+
+
+def _neighbours(node: Node, place: Any, size: Dim) -> list[tuple[Any, Any]]:
+    """Return the pixels on both sides of places along an axis, and how much each counts: nothing outside."""
+    dtype = place.ty.dtype
+    below = node.op("floor", place)
+    far = node.op("subtract", place, below)
+    one, zero, end = node.scalar(1.0, dtype), node.scalar(0.0, dtype), node.number(s.subtract(size, 1), dtype)
+    found = []
+    for at, share in ((below, node.op("subtract", one, far)), (node.op("add", below, one), far)):
+        inside = node.op("minimum", node.op("maximum", at, zero), end)
+        share = node.op("where", node.op("equal", inside, at), share, zero)
+        found.append((node.astype(inside, "int64"), share))
+    return found
 
 
 # --- regions ----------------------------------------------------------------------------------------------------------
