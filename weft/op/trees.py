@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import DataType, Expr, TensorType
-from weft.op.infer import index_arg, tensor_arg
+from weft.op.infer import index_arg, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_indices, demand_same_shape
 from weft.topi.trees import tree_leaves
@@ -28,6 +28,7 @@ def _infer(x: Expr, features: Expr, splits: Expr, modes: Expr, missing: Expr, ye
         demand_indices(f"{_NAME}: 'features'", features, 0, ty.shape[1], x.span)
         for name, e in (("yes", yes), ("no", no), ("roots", roots)):
             demand_indices(f"{_NAME}: '{name}'", e, 0, first.shape[0], x.span)
+    same_dtype(_NAME, x, splits)
     known = ty.shape is not None and starts.shape is not None
     return TensorType((ty.shape[0], starts.shape[0]) if known else None, DataType("int32"), 2)  # type: ignore[index]
 

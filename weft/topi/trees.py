@@ -24,6 +24,8 @@ def tree_leaves(x: Any, features: Any, splits: Any, modes: Any, missing: Any, ye
     roots : Tensor
         (trees,) int32.
 
+    Branches must end at leaves, which nothing checks here.
+
     Returns
     -------
     Tensor
@@ -37,17 +39,18 @@ def tree_leaves(x: Any, features: Any, splits: Any, modes: Any, missing: Any, ye
         leaf = ib.buffer_ptr(outs[0])
         node = ib.allocate("int32", (1,), name="node", scope="local")
         with ib.for_range(0, rows, kind="parallel") as row, ib.for_range(0, trees) as tree:
-            node[0] = root[tree]
-            with ib.while_loop(mode[node[0]] < const(6, "int32")):
+            node[0] = cast("int32", root[tree])
+            with ib.while_loop(cast("int32", mode[node[0]]) < const(6, "int32")):
                 at = node[0]
-                value, limit, kind = data[row * x.shape[1] + cast("int64", feature[at])], split[at], mode[at]
+                value, limit = data[row * x.shape[1] + cast("int64", feature[at])], split[at]
+                kind = cast("int32", mode[at])
                 holds = value <= limit
                 for number, test in enumerate(
                     (value < limit, value >= limit, value > limit, value.equal(limit), value != limit), 1
                 ):
                     holds = select(kind.equal(const(number, "int32")), test, holds)
-                holds = select(value != value, absent[at] != const(0, "int32"), holds)
-                node[0] = select(holds, then[at], other[at])
+                holds = select(value != value, cast("int32", absent[at]) != const(0, "int32"), holds)
+                node[0] = cast("int32", select(holds, then[at], other[at]))
             leaf[row * cast("int64", trees) + tree] = node[0]
         return ib.get()
 
