@@ -13,15 +13,19 @@ __all__ = ["REASONS", "page", "reason"]
 _PAGE = Path(__file__).parent.parent / "docs" / "onnx-conformance.md"
 REASONS = {
     r"test_bernoulli\w*": "the expected result is a draw of the suite's own generator, from no seed of the model",
-    r"test_gradient_of_\w+": "Gradient, of the preview of training, differentiates the graph around it; "
-    "`relax.transform.Gradient` does that for a module",
-    r"test_image_decoder_\w+": "they need Pillow, which is optional: `pip install 'weft[image]'`",
-    r"test_resize_downsample_scales_[a-z]+_align_corners": "the operator's text and ONNX Runtime divide by the "
-    "resized length, an integer; the suite by the length before it is rounded",
-    r"test_affine_grid_3d(_align_corners)?_expanded": "the branches of an If give tensors of different rank, so that "
-    "the rank depends on data; the operator itself passes",
+    r"test_image_decoder_decode_(?!bmp|pnm)\w+": "they need Pillow, which is optional: `pip install 'weft[image]'`; "
+    "without it, formats that do not compress are read",
+    r"test_resize_downsample_scales_[a-z]+_align_corners": "the operator's text and ONNX Runtime divide by the resized "
+    "length, an integer; the suite by the length before it is rounded",
+    r"test_affine_grid_3d_align_corners_expanded": "the branches of an If give tensors of different rank, so that the "
+    "rank depends on data; the operator itself passes",
 }
 """What cases fail, as expressions over whole names, and the reason."""
+ROUNDING = {
+    r"test_attention_4d_causal_fp16\w*": "the expected result rounds every step to float16; here sums are float32",
+    r"test_dft_inverse(_opset19)?": "where the result is zero the expected one is 2e-7, and the suite allows 1e-7",
+}
+"""What cases fail by less than the tolerance of tests, and the reason."""
 
 
 def reason(name: str) -> str | None:
@@ -38,7 +42,7 @@ def page() -> str:
         "these. `python -m benchmarks.onnx_suite --all` runs them.", "",
         "| cases | why they fail |", "| --- | --- |",
     ]  # fmt: skip
-    lines += [f"| `{pattern}` | {why} |" for pattern, why in REASONS.items()]
+    lines += [f"| `{pattern}` | {why} |" for pattern, why in (REASONS | ROUNDING).items()]
     return "\n".join(lines) + "\n"
 
 

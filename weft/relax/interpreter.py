@@ -140,7 +140,8 @@ class Interpreter:
 
 def evaluate(mod: ir.IRModule, *args: Any) -> list[Any]:
     """Run ``main`` of a module on arrays; a list of its results, however many."""
-    about = json.loads(str(mod["main"].attrs.get("weft.io", "{}")))
+    main: Any = mod["main"]
+    about = json.loads(str(main.attrs.get("weft.io", "{}")))
     if "texts" not in about:
         out = Interpreter(mod).run("main", *map(np.asarray, args))
         return list(out) if isinstance(out, tuple) else [out]

@@ -11,6 +11,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     conv,
     elementwise,
     generator,
+    gradient,
     index,
     inlined,
     learned,

@@ -12,6 +12,7 @@ from weft.frontend.onnx.model import ELEMENT_TYPES, onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.schema import find_schema, normal_domain
 from weft.frontend.onnx.value import Value
+from weft.ir import Var
 from weft.runtime.host import Kind
 
 __all__ = ["inline_local", "inline_schema", "type_proto"]
@@ -63,10 +64,13 @@ def type_proto(value: Value | None) -> Any:
         _declare_kind(proto, value.full_kind)
         return proto
     proto.tensor_type.elem_type = _NUMBERS[value.logical]
+    proto.tensor_type.shape.SetInParent()
     for d in value.shape:
         dim = proto.tensor_type.shape.dim.add()
         if isinstance(d, int):
             dim.dim_value = d
+        elif isinstance(d, Var):
+            dim.dim_param = d.name
     return proto
 
 

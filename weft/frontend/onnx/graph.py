@@ -60,6 +60,8 @@ class Graph:
         """How many times the loops around are written out."""
         self.declared: dict[str, Any] = {}
         """The types that the graph declares of its values, by name."""
+        self.proto: Any = None
+        """The model's graph, for what asks for the nodes around it."""
         self.fallback = False
         """Whether the host runs operators that Weft does not have."""
         self.texts: list[str] = []

@@ -106,7 +106,7 @@ def _module(
         bb.emit_func_output(result, [*params, *(var for var, _ in graph.params)])
     mod = bb.get()
     func = to_dataflow(mod["main"])
-    io = {
+    io: dict[str, Any] = {
         "inputs": [describe(i.name, i.var.ty, i.labels, i.kind) for i in inputs],
         "outputs": _describe_outputs(proto.graph, values, inputs),
     }
@@ -133,7 +133,7 @@ def _checked_graph(proto: Any, reader: TensorReader, opset: int | None, keep_par
     check_limits(proto.graph, functions)
     check.check_operators(proto.graph, opsets, functions, can_fall_back if fallback else None)
     graph = Graph(reader, keep_params)
-    graph.fallback = fallback
+    graph.fallback, graph.proto = fallback, proto.graph
     graph.declared = {v.name: v.type for v in (*proto.graph.value_info, *proto.graph.output) if v.HasField("type")}
     graph.functions = functions
     graph.scope = Scope(None, opsets)

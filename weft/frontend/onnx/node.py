@@ -172,7 +172,7 @@ class Node:
         graph.host_calls += 1
         made = [k.dtype if k.form == "tensor" else "" for k in outs]
         about = {"op": op, "attrs": attrs, "in": [v.logical for v in values], "out": made, "call": graph.host_calls}
-        types = [ir.AnyType() if k.form != "tensor" else ir.TensorType(None, k.storage, k.rank) for k in outs]
+        types = [ir.AnyType() if k.form != "tensor" else ir.TensorType(None, k.storage, k.rank or 0) for k in outs]
         for k in outs:
             if k.form == "tensor" and k.rank is None:
                 self.unsupported(f"{self.op_type}: the rank of its result is not known before the model runs")

@@ -97,7 +97,7 @@ def _mirrored(node: Node, parts: Complex, size: Dim, length: Dim) -> Complex:
     """Fill up one half of a spectrum to the whole one of a real signal: the rest is its mirror image, conjugated."""
     half = s.add(s.divide(length, 2), 1)
     re, im = (None if p is None else _of_length(node, p, size, half) for p in parts)
-    rank = len(re.ty.shape)
+    rank = node.ndim() - 1
     inner = s.add(s.divide(s.subtract(length, 1), 2), 1)  # without what has no mirror image
 
     def whole(x: Any, negated: bool) -> Any:
@@ -123,7 +123,7 @@ def _transform(node: Node, x: Complex, n: Dim, inverse: bool) -> Complex:
 
     columns = _transform(node, arranged(x, [*lead, a, b]), a, inverse)  # (j, k)
     angles = np.outer(np.arange(b), np.arange(a)) % n * (2 * math.pi / n)
-    dtype = x[0].ty.dtype
+    dtype = node.dtype()
     c, d = constant(np.cos(angles).astype(dtype)), constant((np.sin(angles) * (1 if inverse else -1)).astype(dtype))
     re, im = columns
     twisted = (node.emit(re * c - im * d), node.emit(re * d + im * c))

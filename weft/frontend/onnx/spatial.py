@@ -289,7 +289,8 @@ def _max_roi_pool(node: Node) -> Any:
         bins = constant(np.arange(count).astype(dtype))
         first = node.emit(node.op("floor", node.emit(step * bins)) + node.reshape(start, [regions, 1]))
         last = node.emit(
-            node.op("ceil", node.emit(step * (bins + node.scalar(1.0, dtype)))) + node.reshape(start, [regions, 1])
+            node.op("ceil", node.emit(step * constant(np.arange(1, count + 1).astype(dtype))))
+            + node.reshape(start, [regions, 1])
         )
         places = node.astype(node.op("arange", 0, s.to_expr(size), 1, dtype="int64"), dtype)
         inside = node.op("logical_and", *(

@@ -35,10 +35,9 @@ class _Forest:
 
     def add(self, feature: int, split: float, mode: int, missing: int, yes: int, no: int) -> int:
         """Add a node and return its number."""
-        for column, value in zip(
-            (self.features, self.splits, self.modes, self.missing, self.yes, self.no),
-            (feature, split, mode, missing, yes, no), strict=True,
-        ):  # fmt: skip
+        columns: tuple[list[Any], ...]
+        columns = (self.features, self.splits, self.modes, self.missing, self.yes, self.no)
+        for column, value in zip(columns, (feature, split, mode, missing, yes, no), strict=True):
             column.append(value)
         return len(self.modes) - 1
 
