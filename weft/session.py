@@ -34,14 +34,12 @@ class TensorInfo(NamedTuple):
     """What a model declares of an input or output.
 
     `shape` has a number for each fixed dimension and a name, or an expression of names, for each other; it is None for
-    executables that do not tell, as `dtype` is.
+    executables that do not tell, as `dtype` is, and for what is no tensor: `dtype` is ``"seq(tensor(float))"`` then.
     """
 
     name: str
     dtype: str | None
     shape: tuple[int | str, ...] | None
-    kind: Kind | None = None
-    """What it is, where the machine has no such tensors: of strings or small numbers; a sequence, optional or map."""
 
 
 class Session:
@@ -111,7 +109,10 @@ class Session:
         main = self._vm["main"]
         self._call, self._plain = main, main.plain
         self._texts: list[str] | None = about.get("texts")
-        self._checks = [_InputCheck(info) for info in self.inputs]
+        kinds = [[Kind.from_json(e["kind"]) if "kind" in e else None for e in about.get(k, infos)]
+                 for k, infos in (("inputs", [{}] * len(self.inputs)), ("outputs", []))]  # fmt: skip
+        self._kinds = kinds[1]
+        self._checks = [_InputCheck(info, kind) for info, kind in zip(self.inputs, kinds[0], strict=True)]
         # What the last call was given: arrays that look the same need no more looking at.
         self._usual = [(c.name, c.numpy_type, c.known_shape) for c in self._checks]
         self._names: Set[str] = {info.name for info in self.inputs}
@@ -192,8 +193,8 @@ class Session:
                 raise
             several = type(result) is tuple and len(self.outputs) > 1
             outputs: list[Any] = list(result) if several else [result]
-            for i, info in enumerate(self.outputs):
-                outputs[i] = outputs[i] if info.kind is None else from_machine(outputs[i], info.kind)
+            for i, kind in enumerate(self._kinds):
+                outputs[i] = outputs[i] if kind is None else from_machine(outputs[i], kind)
         return outputs if names is None else self._select(names, outputs)
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -237,18 +238,18 @@ class Session:
 class _InputCheck:
     """Checks one input's dtype and shape and makes it what the virtual machine takes."""
 
-    __slots__ = ("dims", "dtype", "info", "known_shape", "name", "numpy_type", "rank")
+    __slots__ = ("dims", "dtype", "info", "kind", "known_shape", "name", "numpy_type", "rank")
 
-    def __init__(self, info: TensorInfo) -> None:
-        self.info, self.name, self.dtype = info, info.name, info.dtype
-        self.numpy_type = numpy_dtype(info.dtype) if info.dtype is not None and info.kind is None else None
+    def __init__(self, info: TensorInfo, kind: Kind | None = None) -> None:
+        self.info, self.kind, self.name, self.dtype = info, kind, info.name, info.dtype
+        self.numpy_type = numpy_dtype(info.dtype) if info.dtype is not None and kind is None else None
         self.rank = len(info.shape) if info.shape is not None else None
         self.dims = tuple(enumerate(info.shape)) if info.shape is not None else ()
         self.known_shape = info.shape if all(isinstance(d, int) for _, d in self.dims) else None
 
     def check(self, value: Any, sizes: dict[str, tuple[int, str, int]]) -> Any:
-        if self.info.kind is not None:
-            value = to_machine(value, self.info.kind, self.name)
+        if self.kind is not None:
+            value = to_machine(value, self.kind, self.name)
         elif type(value) is _ARRAY:
             if self.numpy_type is not None and value.dtype != self.numpy_type:
                 raise self._wrong_dtype(value.dtype)
@@ -394,10 +395,8 @@ def _describe(about: Mapping[str, Any], executable: VMExecutable) -> tuple[list[
 
 
 def _info(entry: Mapping[str, Any]) -> TensorInfo:
-    kind, shape = entry.get("kind"), entry["shape"]
-    return TensorInfo(
-        entry["name"], entry["dtype"], None if shape is None else tuple(shape), kind and Kind.from_json(kind)
-    )
+    shape = entry["shape"]
+    return TensorInfo(entry["name"], entry["dtype"], None if shape is None else tuple(shape))
 
 
 def _text(shape: Any) -> str:
