@@ -20,14 +20,16 @@ __all__: list[str] = []
 
 
 def _raised(node: Node, x: Any, p: float) -> Any:
+    """Return powers of magnitudes: high ones, which would lose digits, as float64."""
     if p == 2:
         return node.op("multiply", x, x)
     size = node.op("abs", x)
-    return size if p == 1 else node.op("power", size, node.scalar(p, x.ty.dtype))
+    return size if p == 1 else node.op("power", node.astype(size, "float64"), node.scalar(p, "float64"))
 
 
 def _root(node: Node, x: Any, p: float) -> Any:
-    return node.op("sqrt", x) if p == 2 else x if p == 1 else node.op("power", x, node.scalar(1 / p, x.ty.dtype))
+    out = node.op("sqrt", x) if p == 2 else x if p == 1 else node.op("power", x, node.scalar(1 / p, "float64"))
+    return node.astype(out, node.dtype())
 
 
 @converter("LpPool")
@@ -120,6 +122,13 @@ def _deform_conv(node: Node) -> Any:
     batch, channels, *space = node.shape()
     out = list(node.shape(2)[2:])
     node.require_shape(2, [batch, parts * cells * rank, *out])
+    if list(window.kernel) != kernel:
+        node.error("DeformConv: 'kernel_shape' is not the weight's", expected=str(kernel), found=str(window.kernel))
+    for found, size, extent, stride, low, high in zip(
+        out, space, window.extents, window.strides, window.before, window.after, strict=True
+    ):
+        room = s.subtract(s.add(s.add(size, low), high), extent)
+        node.require_equal("the offsets' places", found, s.add(s.floor_divide(room, stride), 1))
     tiled = s.multiply(batch, parts)
     offsets = node.reshape(node.x(2), [tiled, cells, rank, *out])
     pixels = s.product(space)

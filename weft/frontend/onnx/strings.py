@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from weft.frontend.onnx.node import Node
@@ -49,9 +50,29 @@ def _tfidf(node: Node) -> Any:
         node.error("TfIdfVectorizer: an unknown mode", expected="TF, IDF or TFIDF", found=mode)
     attrs = {name: node.attr(name) for name in (
         "max_gram_length", "max_skip_count", "min_gram_length", "ngram_counts", "ngram_indexes")}  # fmt: skip
+    _check_grams(node, len(pool), **attrs)
     out = Kind("tensor", "float32", max(node.ndim(), 1))
     return node.host("TfIdfVectorizer", node.inputs, [out], pool=pool, mode=mode, weights=node.attr("weights", []),
                      **attrs)  # fmt: skip
+
+
+def _check_grams(node: Node, size: int, **attrs: Any) -> None:
+    """Check that the parts of a pool lie in it one after another, with a place in the result for each n-gram."""
+    low, high, counts, places = (
+        attrs[k] for k in ("min_gram_length", "max_gram_length", "ngram_counts", "ngram_indexes")
+    )
+    if not 1 <= low <= high <= len(counts) or attrs["max_skip_count"] < 0:
+        node.error("TfIdfVectorizer: wrong lengths of n-grams", expected=f"1 <= least <= greatest <= {len(counts)}",
+                   found=f"{low}, {high}")  # fmt: skip
+    parts = [b - a for a, b in pairwise([*counts, size])]
+    if counts[0] != 0 or any(n < 0 or n % k for k, n in enumerate(parts, 1)):
+        node.error("TfIdfVectorizer: 'ngram_counts' does not divide the pool", expected=f"starts from 0 to {size}",
+                   found=str(counts))  # fmt: skip
+    grams = sum(n // k for k, n in enumerate(parts, 1))
+    weights = node.attr("weights", [])
+    if len(places) != grams or min(places, default=0) < 0 or (weights and len(weights) != grams):
+        node.error("TfIdfVectorizer: places or weights are not those of the n-grams", expected=f"{grams}, at least 0",
+                   found=f"{len(places)} places, {len(weights)} weights")  # fmt: skip
 
 
 @converter("ImageDecoder")
