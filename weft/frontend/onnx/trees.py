@@ -35,7 +35,7 @@ class _Forest:
 
     def add(self, feature: int, split: float, mode: int, missing: int, yes: int, no: int) -> int:
         """Add a node and return its number."""
-        columns: tuple[list[Any], ...]
+        columns: tuple[Any, ...]
         columns = (self.features, self.splits, self.modes, self.missing, self.yes, self.no)
         for column, value in zip(columns, (feature, split, mode, missing, yes, no), strict=True):
             column.append(value)
