@@ -1,4 +1,4 @@
-"""The node cases of ``onnx.backend.test`` for the operators that the importer promises: pass rate and failing names.
+"""The cases of ``onnx.backend.test`` for the operators that the importer promises, or all: pass rate and failing names.
 
 A case is counted when its graph has only such operators. The suite repeats cases with an operator's function body in
 its place (``..._expanded``); such a repetition is counted where the original is.
@@ -18,8 +18,10 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
@@ -39,6 +41,8 @@ OPERATORS = frozenset(
     Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor""".split()
 )
 CASE_SECONDS = 60.0
+KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
+"""The suite's parts whose models are in the package."""
 
 
 def operators_of(graph: onnx.GraphProto) -> Iterator[str]:
@@ -54,34 +58,77 @@ def cases(everything: bool = False) -> dict[str, Any]:
     """Cases by name: those of the listed operators, or all."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's notes on the overflows that some cases are about
-        found = {t.name: t for t in load_model_tests(kind="node")}
+        found = {t.name: t for kind in KINDS[: None if everything else 1] for t in load_model_tests(kind=kind)}
+    if everything:
+        return dict(sorted(found.items()))
     listed = {name for name, case in found.items() if set(operators_of(case.model.graph)) <= OPERATORS}
     return {
         name: case
         for name, case in sorted(found.items())
-        if everything or (name in listed and re.sub(r"_expanded(_ver\d+)?$", "", name) in listed)
+        if name in listed and re.sub(r"_expanded(_ver\d+)?$", "", name) in listed
     }
+
+
+def loaded(case: Any) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]:
+    """A case's model, and inputs and outputs of its runs: they lie beside the model or in the case."""
+    if case.model is not None:
+        return case.model, [tuple([_array(v) for v in values] for values in data) for data in case.data_sets]
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    weights = {t.name for t in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in weights]
+    return model, [
+        tuple([_stored(data / f"{what}_{i}.pb", info) for i, info in enumerate(infos)]
+              for what, infos in (("input", inputs), ("output", model.graph.output)))
+        for data in sorted(folder.glob("test_data_set_*"))
+    ]  # fmt: skip
+
+
+def _stored(path: Path, info: onnx.ValueInfoProto) -> Any:
+    if info.type.HasField("sequence_type"):
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(path.read_bytes()))
+    return numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
 
 
 def run_case(case: Any, engine: str) -> None:
     """Run a case; an exception says that it fails."""
-    weights = {t.name for t in case.model.graph.initializer}
-    names = [i.name for i in case.model.graph.input if i.name not in weights]
+    model, data = loaded(case)
+    weights = {t.name for t in model.graph.initializer}
+    names = [i.name for i in model.graph.input if i.name not in weights]
     session = None
-    for inputs, outputs in case.data_sets:
-        arrays = [_array(x) for x in inputs]
-        expected = [_array(x) for x in outputs]
-        feeds = dict(zip(names, arrays, strict=True))
+    for inputs, expected in data:
+        feeds = dict(zip(names, inputs, strict=True))
         if engine == "weft":
-            session = session or weft_session(case.model)
+            session = session or weft_session(model)
             found = [o.numpy() if hasattr(o, "numpy") else o for o in session.run(feeds)]
         else:
-            session = session or peer_session(case.model.SerializeToString())
+            session = session or peer_session(model.SerializeToString())
             found = session.run(None, feeds)
-        Runner.assert_similar_outputs(expected, found, case.rtol, case.atol)
+        _assert_similar(expected, found, case)
+
+
+def _assert_similar(expected: list[Any], found: list[Any], case: Any) -> None:
+    """Compare outputs; those of optional type may be None, and small element types are compared as float64."""
+    assert len(expected) == len(found), f"{len(found)} outputs for {len(expected)}"
+    for want, got in zip(expected, found, strict=True):
+        if isinstance(want, list):
+            _assert_similar(want, got, case)
+        elif want is None:
+            assert got is None
+        elif np.asarray(want).dtype.kind in "OUS":
+            assert np.asarray(got).tolist() == np.asarray(want).tolist()
+        elif want.dtype.kind == "V":
+            assert (got.dtype, got.shape) == (want.dtype, want.shape)
+            wide = [x.astype(np.float64) for x in (got, want)]
+            rtol = max(case.rtol, 2**-6) if want.dtype.name == "bfloat16" else case.rtol
+            np.testing.assert_allclose(*wide, rtol=rtol, atol=case.atol)
+        else:
+            Runner.assert_similar_outputs([want], [got], case.rtol, case.atol)
 
 
 def _array(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_array(v) for v in value]
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import weft  # the compiler is reached through it, so that running a library loads none of it
 from weft import model_cache
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch, WeftError, own_errors
-from weft.ffi import NativeTensor, wrap
+from weft.ffi import NativeTensor, as_opaque, wrap
 from weft.later import Later
 from weft.runtime import (
     Tensor,
@@ -32,6 +32,7 @@ from weft.runtime import (
     open_regular,
     tensor,
 )
+from weft.runtime.host import Kind, from_machine, known_texts, to_machine
 
 if TYPE_CHECKING:
     from weft.baseline import BaselineProgram
@@ -50,7 +51,7 @@ class TensorInfo(NamedTuple):
     """What a model declares of an input or output.
 
     `shape` has a number for each fixed dimension and a name, or an expression of names, for each other; it is None for
-    executables that do not tell, as `dtype` is.
+    executables that do not tell, as `dtype` is, and for what is no tensor: `dtype` is ``"seq(tensor(float))"`` then.
     """
 
     name: str
@@ -80,6 +81,8 @@ class Session:
         already.
     tuned : Database or path, optional
         What ``weft tune`` found for the model, to compile it with.
+    fallback : str, optional
+        ``"reference"`` runs operators that Weft does not have on the host; by default they are an error.
     precision : str, optional
         ``"float32"`` by default, or ``"bf16"``: products with constant weights on bfloat16 operands, summed in float32.
 
@@ -102,18 +105,19 @@ class Session:
         progress: Callable[[str, int, int], None] | None = None,
         tuned: Any = None,
         precision: str | None = None,
+        fallback: str | None = None,
     ) -> None:
         if isinstance(model, VMExecutable) or _is_library(model):
             given = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
-                     "tuned": tuned, "precision": precision}  # fmt: skip
+                     "tuned": tuned, "precision": precision, "fallback": fallback}  # fmt: skip
             for name, value in given.items():
                 if value is not None:
                     raise InvalidArgument(f"{name} is for models; this one is compiled already", found=repr(value))
             made = model if isinstance(model, VMExecutable) else open_library(model)
         else:
             options = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
-                       "tuned": tuned, "precision": precision or "float32"}  # fmt: skip
-            request = model_cache.request_of(model, options)
+                       "tuned": tuned, "precision": precision or "float32", "fallback": fallback}  # fmt: skip
+            request = _request(model, options)
             made = model_cache.find(request) if request is not None else None
             program = None
             if made is None and request is not None and device in _CPU:
@@ -128,19 +132,22 @@ class Session:
         """Run the compiled model from now on, also where calls are under way."""
         main = compiled.vm["main"]
         self._compiled = compiled
-        self._expect(compiled.inputs, [o.name for o in compiled.outputs])
+        self._expect(compiled.inputs, [o.name for o in compiled.outputs], compiled.input_kinds)
+        self._texts, self._kinds = compiled.texts, compiled.output_kinds
         self._call, self._plain = main, main.plain
 
-    def _expect(self, inputs: list[TensorInfo], output_names: list[str]) -> None:
+    def _expect(
+        self, inputs: list[TensorInfo], output_names: list[str], kinds: Sequence[Kind | None] | None = None
+    ) -> None:
         self.inputs, self.output_names = inputs, output_names
-        self._checks = [_InputCheck(info) for info in inputs]
+        self._checks = [_InputCheck(i, kind) for i, kind in zip(inputs, kinds or [None] * len(inputs), strict=True)]
         # What the last call was given: arrays that look the same need no more looking at.
         self._usual = [(c.name, c.numpy_type, c.known_shape) for c in self._checks]
         self._names: Set[str] = {info.name for info in inputs}
 
     def _answer_first(self, program: BaselineProgram, compile: Callable[[], VMExecutable]) -> None:
         """Run the model's baseline program until the compiled one is there, which a thread sees to."""
-        self._compiled = None
+        self._compiled, self._texts = None, None
         self._expect([TensorInfo(*i) for i in program.inputs], program.output_names)
         this = weakref.ref(self)  # who drops the session does not wait for it
 
@@ -234,6 +241,8 @@ class Session:
         if len(feeds) != len(self._checks):
             raise self._wrong_names(feeds)
         values: list[Any] = []
+        if self._texts is not None:
+            return self._run_with_host(names, feeds)
         for name, dtype, shape in self._usual:
             try:
                 value = feeds[name]
@@ -257,6 +266,21 @@ class Session:
         else:
             result = wrap(result)
             outputs = list(result) if type(result) is tuple else [result]
+        return outputs if names is None else self._select(names, outputs)
+
+    def _run_with_host(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """Run a model with strings, sequences and the like, or with operators of the host."""
+        with known_texts(self._texts or ()):
+            values = [as_opaque(v) if isinstance(v, (list, dict)) else v for v in self._checked(feeds)]
+            try:
+                result = wrap(self._call(*values))
+            except WeftError as e:
+                self.executable.name_place(e)
+                raise
+            several = type(result) is tuple and len(self.outputs) > 1
+            outputs: list[Any] = list(result) if several else [result]
+            for i, kind in enumerate(self._kinds):
+                outputs[i] = outputs[i] if kind is None else from_machine(outputs[i], kind)
         return outputs if names is None else self._select(names, outputs)
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -305,22 +329,32 @@ class _Compiled:
         about = _metadata(self.vm, executable)
         self.inputs, self.outputs = _describe(about, executable)
         self.schedule: str | None = about.get("schedule")
+        self.texts: list[str] | None = about.get("texts")
+        """The strings of the model; None where it uses nothing of the host."""
+        self.input_kinds = _kinds(about.get("inputs", [{}] * len(self.inputs)))
+        self.output_kinds = _kinds(about.get("outputs", []))
+
+
+def _kinds(described: Sequence[Mapping[str, Any]]) -> list[Kind | None]:
+    return [Kind.from_json(d["kind"]) if "kind" in d else None for d in described]
 
 
 class _InputCheck:
     """Checks one input's dtype and shape and makes it what the virtual machine takes."""
 
-    __slots__ = ("dims", "dtype", "info", "known_shape", "name", "numpy_type", "rank")
+    __slots__ = ("dims", "dtype", "info", "kind", "known_shape", "name", "numpy_type", "rank")
 
-    def __init__(self, info: TensorInfo) -> None:
-        self.info, self.name, self.dtype = info, info.name, info.dtype
-        self.numpy_type = numpy_dtype(info.dtype) if info.dtype is not None else None
+    def __init__(self, info: TensorInfo, kind: Kind | None = None) -> None:
+        self.info, self.kind, self.name, self.dtype = info, kind, info.name, info.dtype
+        self.numpy_type = numpy_dtype(info.dtype) if info.dtype is not None and kind is None else None
         self.rank = len(info.shape) if info.shape is not None else None
         self.dims = tuple(enumerate(info.shape)) if info.shape is not None else ()
         self.known_shape = info.shape if all(isinstance(d, int) for _, d in self.dims) else None
 
     def check(self, value: Any, sizes: dict[str, tuple[int, str, int]]) -> Any:
-        if type(value) is _ARRAY:
+        if self.kind is not None:
+            value = to_machine(value, self.kind, self.name)
+        elif type(value) is _ARRAY:
             if self.numpy_type is not None and value.dtype != self.numpy_type:
                 raise self._wrong_dtype(value.dtype)
             flags = value.flags
@@ -389,6 +423,13 @@ class _InputCheck:
                 )
 
 
+def _request(model: Any, options: Mapping[str, Any]) -> model_cache.Request | None:
+    """What the cache is asked for; None for what is the process's own, such as operators that run on its host."""
+    if options.get("fallback"):
+        return None
+    return model_cache.request_of(model, {k: v for k, v in options.items() if k != "fallback"})
+
+
 def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, int, int], None] | None) -> VMExecutable:
     """Return a model's executable: from the cache, else from a process that compiles it, else compiled here.
 
@@ -397,11 +438,12 @@ def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, in
     model : object
         As for :class:`Session`, but not compiled.
     options : mapping
-        ``target``, ``shape_dict``, ``dtype_dict``, ``opset``, ``tuned`` and ``precision`` of :class:`Session`.
+        ``target``, ``shape_dict``, ``dtype_dict``, ``opset``, ``tuned`` and ``precision`` of :class:`Session`, and
+        ``fallback``, with which nothing is cached: what it runs is the process's own.
     progress : callable or None
         ``progress(what, done, total)``, called while kernels are compiled.
     """
-    request = model_cache.request_of(model, options)
+    request = _request(model, options)
     found = model_cache.find(request) if request is not None else None
     return found or _compiled(model, options, request, progress)
 
@@ -418,7 +460,9 @@ def _compiled(
         return found
     onnx = weft.frontend.onnx
     with weft.ir.compilation(Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"):
-        mod = onnx.from_onnx(model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
+        mod = onnx.from_onnx(
+            model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")), fallback=options.get("fallback")
+        )
         files = mod.attrs.get(onnx.WEIGHT_FILES, ())
         made = weft.relax.build(mod, options["target"], progress=progress, tuned=options["tuned"],
                                 precision=options["precision"])  # fmt: skip
@@ -473,7 +517,8 @@ def _describe(about: Mapping[str, Any], executable: VMExecutable) -> tuple[list[
 
 
 def _info(entry: Mapping[str, Any]) -> TensorInfo:
-    return TensorInfo(entry["name"], entry["dtype"], tuple(entry["shape"]))
+    shape = entry["shape"]
+    return TensorInfo(entry["name"], entry["dtype"], None if shape is None else tuple(shape))
 
 
 def _text(shape: Any) -> str:

@@ -148,11 +148,13 @@ def test_input_that_is_no_tensor() -> None:
     model.graph.input[0].type.CopyFrom(
         helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2]))
     )
-    refuse(model, "input 'x' is not a tensor", "sequence_type")
+    refuse(model, "Relu: input 0", "found seq(tensor(float))")
+    model.graph.input[0].type.sparse_tensor_type.elem_type = TensorProto.FLOAT
+    refuse(model, "input 'x' has no type that Weft has", "sparse_tensor_type")
 
 
 def test_input_of_an_unknown_type() -> None:
-    for kind, name in ((TensorProto.STRING, "STRING"), (0, "UNDEFINED"), (77, "number 77")):
+    for kind, name in ((TensorProto.COMPLEX64, "COMPLEX64"), (0, "UNDEFINED"), (77, "number 77")):
         model = of(node("Identity", ["x"], ["y"]))
         model.graph.input[0].type.tensor_type.elem_type = kind
         refuse(model, "input 'x'", name)
@@ -167,7 +169,7 @@ def test_all_missing_operators_in_one_message() -> None:
         node("NoSuchOp", ["a"], ["b"], name="first"),
         node("Fancy", ["b"], ["c"], domain="acme", name="second"),
         node("NoSuchOp", ["c"], ["d"], name="third"),
-        node("Unique", ["d"], ["y"], name="fourth"),
+        node("Fancier", ["d"], ["y"], name="fourth"),
     )
     model.opset_import.append(helper.make_opsetid("acme", 3))
     text = refuse(
@@ -177,7 +179,7 @@ def test_all_missing_operators_in_one_message() -> None:
         '"first"',
         "Fancy (domain acme, opset 3)",
         '"second"',
-        "Unique",
+        "Fancier",
         error=UnsupportedOperator,
     )
     assert '"third"' not in text
@@ -288,7 +290,8 @@ def damaged_weight(**changes: Any) -> onnx.ModelProto:
         ({"dims": [2, -3]}, "negative dimension"),
         ({"dims": [1] * 99}, "too many dimensions"),
         ({"dims": [2**40, 2**40]}, "too little data"),
-        ({"data_type": TensorProto.STRING}, "STRING"),
+        ({"data_type": TensorProto.STRING}, "does not have the data"),
+        ({"data_type": TensorProto.COMPLEX64}, "COMPLEX64"),
         ({"data_type": 0}, "UNDEFINED"),
     ],
 )

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from tests.frontend.models import check, model_of
 from weft.error import ModelImportError, UnsupportedOperator
 from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
 
 RNG = np.random.default_rng(7)
 
@@ -191,9 +192,15 @@ def test_dropout() -> None:
     one("Dropout", {"x": x}, 10, outputs=2)
     for opset in (12, 13):
         one("Dropout", {"x": x}, opset, weights={"r": np.float32(0.3)}, outputs=2)
-    training = {"r": np.float32(0.3), "t": np.array(True)}
-    with pytest.raises(UnsupportedOperator, match="training"):
-        from_onnx(model_of([helper.make_node("Dropout", ["x", "r", "t"], ["y"])], {"x": x}, ["y"], 13, training))
+    for opset in (12, 13):
+        for flag in (False, True):
+            weights = {"r": np.float32(0.3), "t": np.array(flag)}
+            node = helper.make_node("Dropout", ["x", "r", "t"], ["y", "m"], seed=5)
+            model = model_of([node], {"x": x}, ["y", "m"], opset, weights)
+            y, mask = evaluate(from_onnx(model), x)
+            kept = np.random.RandomState(5).uniform(0, 1, x.shape) >= 0.3 if flag else np.ones(x.shape, bool)
+            np.testing.assert_array_equal(mask, kept)
+            np.testing.assert_allclose(y, x * kept / np.float32(0.7) if flag else x, rtol=1e-6)
 
 
 def test_split() -> None:
@@ -230,7 +237,6 @@ def test_batch_normalization() -> None:
     )
     expected = onnx.reference.ReferenceEvaluator(training).run(None, {"x": x})
     from tests.frontend.models import compare
-    from weft.relax.interpreter import evaluate
 
     compare(evaluate(from_onnx(training), x), expected)
 
@@ -477,8 +483,41 @@ def test_gru_and_rnn(kind: str, direction: str, layout: int) -> None:
 
 def test_old_opset_of_an_unchanged_operator() -> None:
     one("Not", {"x": f32(3) > 0}, 1, dynamic=())
-    with pytest.raises(UnsupportedOperator, match="Add"):
-        from_onnx(model_of([helper.make_node("Add", ["x", "x"], ["y"])], {"x": f32(3)}, ["y"], 6))
+
+
+def old(op: str, inputs: dict[str, np.ndarray], opset: int, **attrs: Any) -> np.ndarray:
+    """Run a node of an opset that no oracle has."""
+    model = model_of([helper.make_node(op, list(inputs), ["y"], **attrs)], inputs, ["y"], opset)
+    return evaluate(from_onnx(model), *inputs.values())[0]
+
+
+def test_broadcasting_of_opsets_before_7() -> None:
+    x = f32(2, 3, 4, 5)
+    forms = (((5,), None, (5,)), ((4, 5), None, (4, 5)), ((3, 4), 1, (3, 4, 1)), ((2,), 0, (2, 1, 1, 1)))
+    for shape, axis, like in forms:
+        b = f32(*shape)
+        attrs = {"broadcast": 1} | ({} if axis is None else {"axis": axis})
+        for op, fn in (("Add", np.add), ("Mul", np.multiply), ("Sub", np.subtract), ("Greater", np.greater)):
+            np.testing.assert_allclose(old(op, {"x": x, "b": b}, 6, **attrs), fn(x, b.reshape(like)), rtol=1e-6)
+    np.testing.assert_allclose(old("Add", {"x": x, "b": x}, 1, consumed_inputs=[0, 0]), x + x)
+    with pytest.raises(ModelImportError, match="dimensions"):
+        old("Add", {"x": x, "b": f32(5)}, 6)
+    with pytest.raises(ModelImportError, match="does not lie inside"):
+        old("Add", {"x": x, "b": f32(4)}, 6, broadcast=1, axis=4)
+
+
+def test_attributes_of_opsets_before_7() -> None:
+    x = f32(2, 3, 4)
+    np.testing.assert_array_equal(old("Reshape", {"x": x}, 1, shape=[4, 0, -1]), x.reshape(4, 3, 2))
+    np.testing.assert_array_equal(old("Cast", {"x": x}, 1, to="INT32"), x.astype(np.int32))
+    np.testing.assert_array_equal(old("Concat", {"x": x, "z": x}, 1), np.concatenate([x, x], 1))
+    np.testing.assert_array_equal(old("Pad", {"x": x[0]}, 1, paddings=[0, 1, 2, 0]), np.pad(x[0], ((0, 2), (1, 0))))
+    slope = f32(3)
+    np.testing.assert_allclose(old("PRelu", {"x": x, "s": slope}, 6), np.where(x < 0, x * slope[:, None], x), rtol=1e-6)
+    tiled = old("Tile", {"x": x, "n": np.array([2], np.float32), "a": np.array([1], np.float32)}, 1)
+    np.testing.assert_array_equal(tiled, np.tile(x, (1, 2, 1)))
+    with pytest.raises(UnsupportedOperator, match="training mode"):
+        old("Dropout", {"x": x}, 6)
 
 
 def test_opset_beyond_the_package() -> None:

@@ -26,6 +26,7 @@ from weft.op import (
     slice,
     sort,
     training,
+    trees,
 )
 from weft.op.attributes import in_places
 from weft.op.infer import (

@@ -16,6 +16,7 @@ from weft.op.registry import Fusion, declare
 from weft.tir import INTRINSICS
 from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, clip, where
+from weft.topi.math import reinterpret
 
 __all__: list[str] = []
 
@@ -97,6 +98,26 @@ declare(
     reference=_cast_ref,
     fusion=Fusion.ELEMENTWISE,
     doc="Convert to another data type; float to integer truncates.",
+)
+
+
+def _reinterpret_infer(x: Expr, dtype: str) -> TensorType:
+    ty = tensor_arg("reinterpret", "x", x)
+    if ty.dtype and (DataType(ty.dtype).bits != DataType(dtype).bits or "bool" in (ty.dtype, dtype)):
+        raise DTypeMismatch("reinterpret: data types of different sizes", expected=f"{DataType(dtype).bits} bits",
+                            found=ty.dtype, where=x.span)  # fmt: skip
+    return TensorType(ty.shape, DataType(dtype), ty.ndim, ty.vdevice)
+
+
+declare(
+    "reinterpret",
+    "x",
+    {"dtype": dtype("float32")},
+    infer=_reinterpret_infer,
+    lower=reinterpret,
+    reference=lambda x, dtype: np.ascontiguousarray(x).view(numpy_dtype(dtype)).reshape(np.shape(x)),
+    fusion=Fusion.ELEMENTWISE,
+    doc="The same bits as another data type of their size.",
 )
 
 

@@ -8,6 +8,7 @@ schedules can be judged by this (``weft check``).
 
 from __future__ import annotations
 
+import json
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from math import prod
@@ -23,6 +24,7 @@ from weft.op.relations import Relation, refused
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.runtime import aligned, tensor
+from weft.runtime.host import HOST_FUNCTION, Kind, call_host, from_machine, known_texts, to_machine
 from weft.target import build as build_kernels
 from weft.tir import PrimFunc
 from weft.tir.interpret import evaluate as evaluate_scalar
@@ -138,8 +140,17 @@ class Interpreter:
 
 def evaluate(mod: ir.IRModule, *args: Any) -> list[Any]:
     """Run ``main`` of a module on arrays; a list of its results, however many."""
-    out = Interpreter(mod).run("main", *map(np.asarray, args))
-    return list(out) if isinstance(out, tuple) else [out]
+    main: Any = mod["main"]
+    about = json.loads(str(main.attrs.get("weft.io", "{}")))
+    if "texts" not in about:
+        out = Interpreter(mod).run("main", *map(np.asarray, args))
+        return list(out) if isinstance(out, tuple) else [out]
+    ins, outs = ([Kind.from_json(d["kind"]) if "kind" in d else None for d in about[k]] for k in ("inputs", "outputs"))
+    with known_texts(about["texts"]):
+        given = [np.asarray(a) if k is None else to_machine(a, k) for a, k in zip(args, ins, strict=True)]
+        out = Interpreter(mod).run("main", *given)
+        results = out if isinstance(out, tuple) else (out,)
+        return [r if k is None else from_machine(r, k) for r, k in zip(results, outs, strict=True)]
 
 
 def _fresh(dims: Sequence[int], dtype: str) -> np.ndarray:
@@ -310,6 +321,9 @@ def _call_function(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
 
 def _packed(function: ir.ExternFunc, args: Sequence[Any], run: Interpreter) -> Any:
     name = function.global_symbol
+    if name == HOST_FUNCTION:
+        found = call_host(args[0], args[1:])
+        return found[0] if len(found) == 1 else found
     rule = _ON_VALUES.get(name.removeprefix("vm.builtin."))
     if rule is not None:
         return rule(run, *args)
@@ -454,6 +468,7 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     "weft.run.view": _view,
     "vm.alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
     "vm.alloc_tensor": _storage_tensor,
+    "append": lambda run, rows, row, *_: np.concatenate([rows, row[None]]),
     "fresh_tensor": lambda run, x: x.copy(),
     "reshape": lambda run, x, shape: x.reshape(shape),
     "make_tuple": lambda run, *fields: fields,

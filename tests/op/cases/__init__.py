@@ -16,4 +16,5 @@ from tests.op.cases import (  # noqa: F401
     rnn,
     sort,
     training,
+    trees,
 )

@@ -155,6 +155,16 @@ for _source, _target in (
     _cast(_source, _target)
 
 
+@cases("reinterpret")
+def _bits_of_floats(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), dtype="int32")
+
+
+@cases("reinterpret")
+def _floats_of_bits(s: Sizes) -> Case:
+    return call(s.integer(s.a, s.b, low=1 << 52, high=1 << 60), dtype="float64")
+
+
 # --- two operands -----------------------------------------------------------------------------------------------------
 
 ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")

@@ -17,7 +17,7 @@ _FLAGS = frozenset(
     saturate select_last_index sorted spatial storage_order training_mode transA transB upper""".split()
 )
 _POSITIVE = frozenset(
-    ("blocksize", "dilations", "group", "hidden_size", "kernel_shape", "num_outputs", "output_shape", "strides")
+    ("blocksize", "dilations", "group", "hidden_size", "kernel_shape", "num_outputs", "output_shape", "p", "strides")
 )
 _NOT_NEGATIVE = frozenset(("output_padding",))
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -38,7 +38,7 @@ _WORDS_OF: dict[tuple[str, str], tuple[str, ...]] = {
     ("SpaceToDepth", "mode"): ("DCR", "CRD"),
 }
 _POOLS = ("AveragePool", "MaxPool", "LpPool")
-_PADDED = ("Conv", "ConvInteger", "ConvTranspose", "QLinearConv", *_POOLS)
+_PADDED = ("Conv", "DeformConv", "ConvInteger", "ConvTranspose", "QLinearConv", *_POOLS)
 
 
 def value_errors(node: Any) -> Iterator[ModelImportError]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from weft.error import ErrorGroup, ModelImportError, UnsupportedOperator
 from weft.frontend.onnx.attribute_values import value_errors
 from weft.frontend.onnx.limits import subgraphs
-from weft.frontend.onnx.registry import find_converter
+from weft.frontend.onnx.registry import find_converter, has_no_schema
 from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, Schema, find_schema, normal_domain
 
 __all__ = ["check_node", "check_opsets", "check_operators", "node_label", "opset_imports", "sorted_nodes"]
-
-OLDEST_OPSET = 7
 
 
 def node_label(index: int, node: Any) -> str:
@@ -39,18 +37,10 @@ def check_opsets(opsets: dict[str, int]) -> None:
     if version is not None and not 1 <= version <= NEWEST_OPSET:
         raise UnsupportedOperator(
             f"the model uses ONNX opset {version}",
-            expected=f"{OLDEST_OPSET} to {NEWEST_OPSET}",
+            expected=f"1 to {NEWEST_OPSET}",
             found=str(version),
             help="update the onnx package" if version > NEWEST_OPSET else None,
         )
-
-
-def _is_too_old(domain: str, op_type: str, opset: int) -> bool:
-    """Whether an operator of an opset before 7 means something else than in opset 7."""
-    if domain or opset >= OLDEST_OPSET:
-        return False
-    then, now = find_schema(domain, op_type, opset), find_schema(domain, op_type, OLDEST_OPSET)
-    return then is None or now is None or then.since_version != now.since_version
 
 
 # --- order and names --------------------------------------------------------------------------------------------------
@@ -177,8 +167,13 @@ def _topological(graph: Any, needs: list[list[str]], maker: dict[str, int], what
 # --- operators --------------------------------------------------------------------------------------------------------
 
 
-def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[str, str], Any]) -> None:
-    """Check that every operator, in subgraphs and functions too, can be converted.
+def check_operators(
+    graph: Any,
+    opsets: dict[str, int],
+    functions: dict[tuple[str, str], Any],
+    otherwise: Callable[[str, str, int | None], bool] | None = None,
+) -> None:
+    """Check that every operator, in subgraphs and functions too, can be converted, or done `otherwise`.
 
     Raises
     ------
@@ -188,7 +183,8 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
     _check_text(graph, "the graph")
     missing: dict[tuple[str, str, int | None], str] = {}
     for label, domain, op_type, opset in _unsupported(graph, opsets, functions, set()):
-        missing.setdefault((domain, op_type, opset), label)
+        if otherwise is None or not otherwise(domain, op_type, opset):
+            missing.setdefault((domain, op_type, opset), label)
     if not missing:
         return
     lines = [
@@ -200,7 +196,8 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
     raise UnsupportedOperator(
         f"the model uses {len(lines)} operator{'s' if len(lines) > 1 else ''} that Weft cannot import:\n    "
         + "\n    ".join(lines),
-        help="write the operator as a model-local function, or ask for it with the name and opset above",
+        help="write the operator as a model-local function, ask for it with the name and opset above, or run it on the "
+        "host with fallback='reference'",
     )
 
 
@@ -229,9 +226,9 @@ def _unsupported(
 
 
 def _has_converter(domain: str, op_type: str, opset: int | None) -> bool:
-    if opset is None or find_converter(domain, op_type) is None or _is_too_old(domain, op_type, opset):
+    if opset is None or find_converter(domain, op_type) is None:
         return False
-    return find_schema(domain, op_type, opset) is not None
+    return has_no_schema(domain, op_type) or find_schema(domain, op_type, opset) is not None
 
 
 def check_node(node: Any, opset: int, where: str, types: Sequence[str | None]) -> None:

@@ -10,6 +10,7 @@ from weft.frontend.onnx.graph import Scope
 from weft.frontend.onnx.importer import convert_subgraph
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.sequence import merged
 from weft.frontend.onnx.value import Value, as_dim
 from weft.ir import If, TensorType, Tuple, TupleGetItem, tensor_type
 
@@ -39,33 +40,35 @@ def _if(node: Node) -> Any:
     for branch in (then_graph, else_graph):
         with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
             span = graph.bb.span
-            values = [graph.expr(v) for v in convert_subgraph(graph, branch, node.where)]
+            found = convert_subgraph(graph, branch, node.where)
+            values = [graph.expr(v) for v in found]
             graph.bb.span = span
             result = values[0] if len(values) == 1 else graph.bb.atom(Tuple(tuple(values)))
             branches.append(graph.bb.finish(inner, result))
-            results.append([v.ty for v in values])
-    merged = graph.bb.emit(If(test, branches[0], branches[1]))
+            results.append([Value.of_expr(e, v.kind) for e, v in zip(values, found, strict=True)])
+    chosen = graph.bb.emit(If(test, branches[0], branches[1]))
     fields = (
-        [merged] if len(results[0]) == 1 else [graph.bb.emit(TupleGetItem(merged, i)) for i in range(len(results[0]))]
+        [chosen] if len(results[0]) == 1 else [graph.bb.emit(TupleGetItem(chosen, i)) for i in range(len(results[0]))]
     )
     return [_unified(node, f, a, b) for f, a, b in zip(fields, *results, strict=True)]
 
 
-def _unified(node: Node, merged: Any, a: TensorType, b: TensorType) -> Value:
+def _unified(node: Node, result: Any, a: Value, b: Value) -> Value:
     """Give a result the dimensions that both branches have, and fresh symbolic ones where they differ."""
-    if a.dtype != b.dtype or a.ndim != b.ndim:
+    if not a.is_tensor and not b.is_tensor:
+        return Value.of_expr(result, merged(node, [a.full_kind, b.full_kind]))
+    if a.logical != b.logical or len(a.shape) != len(b.shape):
         raise ModelImportError(
             "If: its branches give tensors of different type or rank",
             where=node.where,
-            expected=f"{a.dtype} of {a.ndim} dimensions, as the first branch gives",
-            found=f"{b.dtype} of {b.ndim}",
+            expected=f"{a.logical or 'an object'} of {len(a.shape)} dimensions, as the first branch gives",
+            found=f"{b.logical or 'an object'} of {len(b.shape)}",
             help="a fixed input shape (shape_dict) often makes the condition known",
         )
-    assert a.shape is not None and b.shape is not None
-    if isinstance(merged.ty, TensorType) and merged.ty.shape is not None:
-        return Value.of_expr(merged)
+    if isinstance(result.ty, TensorType) and result.ty.shape is not None:
+        return Value.of_expr(result, a.kind)
     dims = [
         x if s.provably_equal(as_dim(x), as_dim(y)) else node.graph.size_var("d")
         for x, y in zip(a.shape, b.shape, strict=True)
     ]
-    return Value.of_expr(node.graph.bb.match_cast(merged, tensor_type(dims, a.dtype)))
+    return Value.of_expr(node.graph.bb.match_cast(result, tensor_type(dims, a.dtype)), a.kind)

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.narrow import to_narrow
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Value
 from weft.ir import DataType
+from weft.runtime.host import STORED, Kind
 
 __all__: list[str] = []
 
@@ -160,16 +163,31 @@ def _clip(node: Node) -> Any:
 
 @converter("Cast")
 def _cast(node: Node) -> Any:
-    return cast_to(node, node.x(), dtype_name(node.attr("to"), "Cast: attribute 'to'"))
+    return cast_to(node, dtype_name(node.attr("to"), "Cast: attribute 'to'"))
 
 
 @converter("CastLike")
 def _cast_like(node: Node) -> Any:
-    return cast_to(node, node.x(), node.dtype(1))
+    return cast_to(node, node.logical(1))
 
 
-def cast_to(node: Node, x: Any, dtype: str) -> Any:
-    """Convert as ONNX does; float8 values out of range become the largest one unless ``saturate`` is 0."""
+def cast_to(node: Node, dtype: str) -> Any:
+    """Convert the first input as ONNX does; small floats out of range become the largest unless ``saturate`` is 0."""
+    kind, logical = Kind("tensor", dtype, node.ndim()), node.logical()
+    if logical == dtype:
+        return node.value(0)
+    if logical == "string":
+        wide = kind if kind.is_plain else Kind("tensor", "float32" if "float" in dtype else "int8", node.ndim())
+        (numbers,) = node.host("ParseNumbers", node.inputs[:1], [wide], dtype=wide.dtype)
+        return numbers if kind.is_plain else Value.of_expr(to_narrow(node, node.graph.expr(numbers), dtype), kind)
+    if dtype == "string":
+        return node.host("FormatNumbers", node.inputs[:1], [kind])
+    if not kind.is_plain:
+        return Value.of_expr(to_narrow(node, node.x(), dtype), kind)
+    return _cast_plain(node, node.x(), dtype)
+
+
+def _cast_plain(node: Node, x: Any, dtype: str) -> Any:
     source, target = DataType(x.ty.dtype), DataType(dtype)
     if source == target:
         return x
@@ -181,28 +199,25 @@ def cast_to(node: Node, x: Any, dtype: str) -> Any:
     return node.op("astype", x, dtype=dtype)
 
 
+@converter("BitCast")
+def _bit_cast(node: Node) -> Any:
+    dtype = dtype_name(node.attr("to"), "BitCast: attribute 'to'")
+    kind = Kind("tensor", dtype, node.ndim())
+    if not kind.is_plain or node.logical() in STORED:
+        if node.logical() == dtype:
+            return node.value(0)
+        node.unsupported("BitCast: this element type is not stored in its own bits", found=f"{node.logical()}, {dtype}")
+    if DataType(dtype).bits != DataType(node.dtype()).bits:
+        node.error("BitCast: element types of different sizes", expected=f"{DataType(node.dtype()).bits} bits",
+                   found=dtype)  # fmt: skip
+    if dtype == "bool":
+        return node.op("not_equal", node.x(), node.scalar(0, node.dtype()))
+    return node.op("reinterpret", node.astype(node.x(), "uint8") if node.dtype() == "bool" else node.x(), dtype=dtype)
+
+
 @converter("Identity")
 def _identity(node: Node) -> Any:
     return node.value(0)
-
-
-@converter("Dropout")
-def _dropout(node: Node) -> Any:
-    ratio = node.const(1)
-    training = node.const(2) if node.has(2) else np.False_
-    if training is None or (
-        bool(np.asarray(training).reshape(-1)[0]) and not (ratio is not None and float(ratio.reshape(-1)[0]) == 0.0)
-    ):
-        node.unsupported(
-            "Dropout in training mode cannot be compiled",
-            expected="training_mode false or a ratio of 0",
-            help="export the model for inference",
-        )
-    if len(node.proto.output) < 2 or not node.proto.output[1]:
-        return node.value(0)
-    # Before opset 12 the mask at inference is left open; ONNX Runtime gives zeros.
-    mask = node.full(node.shape(), node.opset >= 12, "bool")
-    return node.value(0), mask if node.opset >= 10 else node.astype(mask, node.dtype())
 
 
 @converter("IsInf")

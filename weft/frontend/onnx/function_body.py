@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.frontend.onnx import check
 from weft.frontend.onnx.graph import Scope
 from weft.frontend.onnx.limits import subgraphs
-from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.model import ELEMENT_TYPES, onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.schema import find_schema, normal_domain
 from weft.frontend.onnx.value import Value
+from weft.ir import Var
+from weft.runtime.host import Kind
 
-__all__ = ["inline_local", "inline_schema"]
+__all__ = ["inline_local", "inline_schema", "type_proto"]
 
 ConvertNodes = Callable[..., None]
 
@@ -39,7 +39,7 @@ def inline_schema(node: Node, convert_nodes: ConvertNodes) -> list[Value | None]
     if schema is not None and schema.raw.has_function:
         function = schema.raw.function_body
     elif schema is not None and schema.raw.has_context_dependent_function:
-        types = [_type_proto(v).SerializeToString() for v in node.inputs]
+        types = [type_proto(v).SerializeToString() for v in node.inputs]
         body = schema.raw.get_context_dependent_function(node.proto.SerializeToString(), types)
         function = onnx.FunctionProto()
         function.ParseFromString(body)
@@ -55,20 +55,38 @@ def inline_schema(node: Node, convert_nodes: ConvertNodes) -> list[Value | None]
     return _inline(node, function, opsets, convert_nodes, defaults)
 
 
-def _type_proto(value: Value | None) -> Any:
+def type_proto(value: Value | None) -> Any:
+    """Return a value's type as ONNX writes it, without the dimensions that are not known."""
     proto = onnx.TypeProto()
     if value is None:
         return proto
-    proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(_numpy_type(value.dtype))
+    if not value.is_tensor:
+        _declare_kind(proto, value.full_kind)
+        return proto
+    proto.tensor_type.elem_type = _NUMBERS[value.logical]
+    proto.tensor_type.shape.SetInParent()
     for d in value.shape:
         dim = proto.tensor_type.shape.dim.add()
         if isinstance(d, int):
             dim.dim_value = d
+        elif isinstance(d, Var):
+            dim.dim_param = d.name
     return proto
 
 
-def _numpy_type(dtype: str) -> np.dtype[Any]:
-    return Value(dtype, (0,), elements=np.empty(0, object)).constant.dtype  # type: ignore[union-attr]
+def _declare_kind(proto: Any, kind: Kind | None) -> None:
+    if kind is None:
+        return
+    if kind.form == "tensor":
+        proto.tensor_type.elem_type = _NUMBERS[kind.dtype]
+    elif kind.form == "map":
+        proto.map_type.key_type = _NUMBERS[kind.dtype]
+        _declare_kind(proto.map_type.value_type, kind.of)
+    else:
+        _declare_kind(getattr(proto, f"{kind.form}_type").elem_type, kind.of)
+
+
+_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
 def _inline(

@@ -33,11 +33,7 @@ def _size(node: Node) -> Any:
 
 @converter("Constant")
 def _constant(node: Node) -> Any:
-    given = [
-        a
-        for a in node.attrs
-        if a in ("value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints")
-    ]
+    given = [a for a in node.attrs if a.startswith("value") or a == "sparse_value"]
     if len(given) != 1 or len(node.attrs) != 1:
         node.error(
             "Constant: it needs exactly one value that is a tensor or numbers",
@@ -46,7 +42,9 @@ def _constant(node: Node) -> Any:
     name, value = given[0], node.attr(given[0])
     what = f"Constant: attribute '{name}'"
     if name == "value":
-        return Value.of_array(node.graph.reader.read(value, what))
+        return node.graph.read(value, what)
+    if name in ("value_string", "value_strings"):
+        return node.graph.texts_value(value)
     if name == "sparse_value":
         return Value.of_array(node.graph.reader.read_sparse(value, what))
     return Value.of_array(np.array(value, np.float32 if "float" in name else np.int64))
@@ -55,17 +53,15 @@ def _constant(node: Node) -> Any:
 @converter("ConstantOfShape")
 def _constant_of_shape(node: Node) -> Any:
     tensor = node.attr("value")
-    value = (
-        np.zeros(1, np.float32)
-        if tensor is None
-        else node.graph.reader.read(tensor, "ConstantOfShape: attribute 'value'")
-    )
+    read = node.graph.read(tensor, "ConstantOfShape: attribute 'value'") if tensor is not None else None
+    value = np.zeros(1, np.float32) if read is None else read.array
+    logical = "" if read is None else read.logical
     if value.size != 1:
         node.error("ConstantOfShape: attribute 'value' must have one element", found=str(value.size))
     dims, item = node.ints(0, sizes=True), value.reshape(-1)[0]
     if all(isinstance(d, int) for d in dims) and s.product(dims) <= MAX_FOLDED:
-        return Value.of_array(np.full([int(d) for d in dims], item, value.dtype))  # type: ignore[arg-type]
-    return node.full(dims, item, value.dtype.name)
+        return Value.of_array(np.full([int(d) for d in dims], item, value.dtype)).as_kind(logical)
+    return Value.of_expr(node.full(dims, item, value.dtype.name)).as_kind(logical)
 
 
 @converter("Range")

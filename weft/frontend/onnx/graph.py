@@ -12,7 +12,7 @@ import numpy as np
 from weft import ir
 from weft.error import ModelImportError
 from weft.frontend.onnx import scalars as s
-from weft.frontend.onnx.model import TensorReader
+from weft.frontend.onnx.model import ELEMENT_TYPES, TensorReader
 from weft.frontend.onnx.value import Dim, Value, as_dim
 from weft.op import make_call
 from weft.relax import BlockBuilder
@@ -58,6 +58,16 @@ class Graph:
         self.functions: dict[tuple[str, str], Any] = {}
         self.written = 1
         """How many times the loops around are written out."""
+        self.declared: dict[str, Any] = {}
+        """The types that the graph declares of its values, by name."""
+        self.proto: Any = None
+        """The model's graph, for what asks for the nodes around it."""
+        self.fallback = False
+        """Whether the host runs operators that Weft does not have."""
+        self.texts: list[str] = []
+        """The model's own strings, by number less one: 0 is the empty text."""
+        self.host_calls = 0
+        """How many calls of operators of the host there are, which tells each from the others."""
         self._in_branch: list[list[Value]] = []
         self._initializers: dict[Value, str] = {}
         self._names: set[str] = set()
@@ -180,9 +190,28 @@ class Graph:
                     self._in_branch[-1].append(value)
         return value.expr
 
-    def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Value:
-        """Make the value of a weight."""
-        value = Value.of_array(array)
+    def read(self, proto: Any, what: str | None = None) -> Value:
+        """Read a tensor of the file."""
+        array = self.reader.read(proto, what)
+        logical = ELEMENT_TYPES[proto.data_type]
+        return self.texts_value(array) if logical == "string" else Value.of_array(array).as_kind(logical)
+
+    def texts_value(self, array: Any) -> Value:
+        """Make a constant of strings."""
+        known = {t: i for i, t in enumerate(["", *self.texts])}
+        given = np.asarray(array, object)
+        for text in given.reshape(-1):
+            if known.setdefault(text, len(known)) > len(self.texts):
+                self.texts.append(text)
+        numbers = np.array([known[t] for t in given.reshape(-1)], np.int64).reshape(given.shape)
+        return Value.of_array(numbers).as_kind("string")
+
+    def texts_of(self, numbers: Any) -> list[str]:
+        """Return the strings of a constant's numbers."""
+        return [["", *self.texts][int(n)] for n in np.asarray(numbers).reshape(-1)]
+
+    def initializer(self, name: str, value: Value) -> Value:
+        """Enter the value of a weight."""
         self._initializers[value] = name
         return value
 

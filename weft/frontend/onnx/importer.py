@@ -14,15 +14,18 @@ from typing import Any
 from weft.error import InternalError, ModelImportError, WeftError, own_errors
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.onnx import check, function_body, shape_values
+from weft.frontend.onnx.fallback import can_fall_back, check_fallback, run_on_host
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
 from weft.frontend.onnx.limits import check_limits
 from weft.frontend.onnx.model import TensorReader, check_rank, load_model
 from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.old_forms import OLDEST_FORM, modern_form
 from weft.frontend.onnx.registry import find_converter
-from weft.frontend.onnx.schema import normal_domain
+from weft.frontend.onnx.schema import find_schema, normal_domain, type_text
 from weft.frontend.onnx.value import Value
 from weft.ir import IRModule, Tuple
+from weft.runtime.host import STORED
 
 __all__ = ["WEIGHT_FILES", "convert_nodes", "convert_subgraph", "from_onnx"]
 
@@ -37,6 +40,7 @@ def from_onnx(
     dtype_dict: Mapping[str, str] | str | None = None,
     opset: int | None = None,
     keep_params_in_input: bool = False,
+    fallback: str | None = None,
 ) -> IRModule:
     """Import an ONNX model.
 
@@ -54,6 +58,10 @@ def from_onnx(
     keep_params_in_input : bool
         Whether weights become parameters of ``main`` behind the inputs, their values listed in its attribute
         ``params``.
+    fallback : str, optional
+        ``"reference"``: operators that Weft does not have are run on the host, by what
+        :func:`weft.runtime.host.register_operator` was given for them or else by ONNX's reference implementation, with
+        a warning each. By default they are an error that lists them.
 
     Returns
     -------
@@ -69,27 +77,28 @@ def from_onnx(
     UnsupportedOperator
         Listing all operators that the importer lacks.
     """
+    check_fallback(fallback)
     proto, reader = load_model(model)
     with _as_import_errors("the model's graph"):
-        return _module(proto, reader, shape_dict, dtype_dict, opset, keep_params_in_input)
+        graph = _checked_graph(proto, reader, opset, keep_params_in_input, fallback is not None)
+        return _module(graph, proto, reader, shape_dict, dtype_dict)
 
 
 def _module(
+    graph: Graph,
     proto: Any,
     reader: TensorReader,
     shape_dict: Mapping[str, Sequence[int | str]] | None,
     dtype_dict: Mapping[str, str] | str | None,
-    opset: int | None,
-    keep_params_in_input: bool,
 ) -> IRModule:
-    graph = _checked_graph(proto, reader, opset, keep_params_in_input)
     inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)
     params = [i.var for i in inputs]
     bb = graph.bb
     with bb.function("main"):
         convert_nodes(graph, _declare(graph, proto.graph, [i.name for i in inputs], "the graph"))
         with _as_import_errors("the model's outputs"):
-            outputs = [_output(graph, o.name) for o in proto.graph.output]
+            values = [_output(graph, o.name) for o in proto.graph.output]
+            outputs = [graph.expr(v) for v in values]
         if not outputs:
             raise ModelImportError("the graph has no outputs", expected="at least one")
         bb.span = None
@@ -97,10 +106,12 @@ def _module(
         bb.emit_func_output(result, [*params, *(var for var, _ in graph.params)])
     mod = bb.get()
     func = to_dataflow(mod["main"])
-    io = {
-        "inputs": [describe(i.name, i.var.ty, i.labels) for i in inputs],
-        "outputs": _describe_outputs(proto.graph, outputs, inputs),
+    io: dict[str, Any] = {
+        "inputs": [describe(i.name, i.var.ty, i.labels, i.kind) for i in inputs],
+        "outputs": _describe_outputs(proto.graph, values, inputs),
     }
+    if graph.texts or any("kind" in d for about in io.values() for d in about) or graph.host_calls:
+        io["texts"] = graph.texts
     func = func.with_attr(
         {"num_input": len(inputs), "params": tuple(c for _, c in graph.params), "weft.io": json.dumps(io)}
     )
@@ -108,7 +119,7 @@ def _module(
     return mod.with_attr(WEIGHT_FILES, reader.files) if reader.files else mod
 
 
-def _checked_graph(proto: Any, reader: TensorReader, opset: int | None, keep_params: bool) -> Graph:
+def _checked_graph(proto: Any, reader: TensorReader, opset: int | None, keep_params: bool, fallback: bool) -> Graph:
     """Start a graph for a model whose opsets, size and operators are those that can be imported."""
     opsets = check.opset_imports(proto)
     if opset is not None:
@@ -120,25 +131,28 @@ def _checked_graph(proto: Any, reader: TensorReader, opset: int | None, keep_par
     check.check_opsets(opsets)
     functions = {(normal_domain(f.domain), f.name): f for f in proto.functions}
     check_limits(proto.graph, functions)
-    check.check_operators(proto.graph, opsets, functions)
+    check.check_operators(proto.graph, opsets, functions, can_fall_back if fallback else None)
     graph = Graph(reader, keep_params)
+    graph.fallback, graph.proto = fallback, proto.graph
+    graph.declared = {v.name: v.type for v in (*proto.graph.value_info, *proto.graph.output) if v.HasField("type")}
     graph.functions = functions
     graph.scope = Scope(None, opsets)
     return graph
 
 
-def _describe_outputs(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[dict[str, Any]]:
+def _describe_outputs(graph: Any, outputs: list[Value], inputs: list[Any]) -> list[dict[str, Any]]:
     labels = {k: v for i in inputs for k, v in i.labels.items()}
-    return [describe(o.name, e.ty, labels) for o, e in zip(graph.output, outputs, strict=True)]
+    types = [v.expr.ty for v in outputs]  # type: ignore[union-attr]
+    return [describe(o.name, ty, labels, v.kind) for o, ty, v in zip(graph.output, types, outputs, strict=True)]
 
 
-def _output(graph: Graph, name: str) -> Any:
+def _output(graph: Graph, name: str) -> Value:
     value = graph.scope.find(name)
     if value is None:
         raise ModelImportError(
             f"graph output '{name}' is not defined anywhere", expected="a graph input, a weight or a node's output"
         )
-    return graph.expr(value)
+    return value
 
 
 def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list[tuple[int, Any]]:
@@ -147,10 +161,12 @@ def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list
     order = check.sorted_nodes(proto, _visible(scope), what)
     for tensor in proto.initializer:
         if tensor.name not in inputs:
-            scope.values[tensor.name] = graph.initializer(tensor.name, graph.reader.read(tensor))
+            scope.values[tensor.name] = graph.initializer(tensor.name, graph.read(tensor))
     for tensor in proto.sparse_initializer:
         name = tensor.values.name
-        scope.values[name] = graph.initializer(name, graph.reader.read_sparse(tensor, f"tensor '{name}'"))
+        scope.values[name] = graph.initializer(
+            name, Value.of_array(graph.reader.read_sparse(tensor, f"tensor '{name}'"))
+        )
     return order
 
 
@@ -211,14 +227,17 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
     function = graph.functions.get((domain, proto.op_type))
     opset = scope.opsets.get(domain, 0)
     node = Node(graph, proto, inputs, opset, where)
+    if not domain and opset < OLDEST_FORM and function is None:
+        node = modern_form(node)
+        proto, inputs, opset = node.proto, list(node.inputs), node.opset
     if function is not None:
         results: Any = function_body.inline_local(node, function, convert_nodes)
     else:
-        check.check_node(proto, opset, where, [v.dtype if v is not None else None for v in inputs])
+        check.check_node(proto, opset, where, [type_text(v.full_kind) if v is not None else None for v in inputs])
         results = shape_values.evaluate(node)
         if results is None:
-            convert = find_converter(domain, proto.op_type)
-            results = convert(node) if convert is not None else function_body.inline_schema(node, convert_nodes)
+            results = _converted(node, domain)
+        results = _with_kinds(node, _as_values(results))
     for name, value in zip(proto.output, _as_values(results), strict=False):
         if name and value is not None:
             check_rank(len(value.shape), f"output '{name}'", where)
@@ -226,6 +245,35 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
     for name in proto.output:
         if name and name not in scope.values:
             node.unsupported(f"{proto.op_type}: its output '{name}' is not computed")
+
+
+def _converted(node: Node, domain: str) -> Any:
+    convert = find_converter(domain, node.op_type)
+    if convert is not None:
+        return convert(node)
+    if node.graph.fallback:
+        schema = find_schema(domain, node.op_type, node.opset)
+        if schema is None or not schema.has_body:
+            return run_on_host(node)
+    return function_body.inline_schema(node, convert_nodes)
+
+
+def _with_kinds(node: Node, results: list[Value | None]) -> list[Value | None]:
+    """Give outputs whose type is that of an input its element type, where the machine stores it as another one."""
+    if all(v is None or v.kind is None or not v.is_tensor for v in node.inputs):
+        return results
+    schema = find_schema(normal_domain(node.proto.domain), node.op_type, node.opset)
+    formals, variables = (schema.inputs, schema.outputs) if schema is not None else ((), ())
+    bound = {
+        formals[min(i, len(formals) - 1)].variable: v.kind.dtype
+        for i, v in enumerate(node.inputs)
+        if formals and v is not None and v.kind is not None and v.is_tensor
+    }
+    for i, value in enumerate(results):
+        dtype = bound.get(variables[min(i, len(variables) - 1)], "") if variables else ""
+        if value is not None and value.kind is None and value.dtype == STORED.get(dtype):
+            results[i] = value.as_kind(dtype)
+    return results
 
 
 def _lookup(scope: Scope, name: str, where: str) -> Value | None:

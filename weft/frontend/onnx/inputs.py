@@ -9,11 +9,13 @@ from typing import Any
 from weft.error import ModelImportError
 from weft.frontend.onnx.graph import Graph
 from weft.frontend.onnx.model import check_rank, dtype_name
+from weft.frontend.onnx.schema import type_text
 from weft.frontend.onnx.value import Value, as_dim
-from weft.ir import DataType, IntImm, TensorType, Var, tensor_type
+from weft.ir import AnyType, DataType, IntImm, TensorType, Var, tensor_type
 from weft.relax import Var as RelaxVar
+from weft.runtime.host import Kind
 
-__all__ = ["GraphInput", "describe", "make_inputs"]
+__all__ = ["GraphInput", "describe", "kind_of", "make_inputs"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class GraphInput:
     name: str
     var: Any
     labels: dict[Var, str]
+    kind: Kind | None
 
 
 def make_inputs(
@@ -50,36 +53,56 @@ def make_inputs(
                     expected=", ".join(i.name for i in infos) or "none",
                     found=name,
                 )
-    declared = {i.name: _declared_dims(i) for i in infos}
+    kinds = {i.name: kind_of(i.type, f"input '{i.name}'") for i in infos}
+    declared = {i.name: _declared_dims(i) for i in infos if kinds[i.name].form == "tensor"}
     fixed = _fixed_names(declared, shapes)
     variables: dict[str, Var] = {}
     result = []
     for info in infos:
-        dtype = (
-            str(DataType(dtypes[info.name]))
-            if info.name in dtypes
-            else dtype_name(info.type.tensor_type.elem_type, f"input '{info.name}'")
-        )
+        kind = kinds[info.name]
+        if kind.form != "tensor":
+            var = RelaxVar(graph.fresh(info.name), AnyType())
+            graph.scope.values[info.name] = Value.of_expr(var, kind)
+            result.append(GraphInput(info.name, var, {}, kind))
+            continue
+        dtype = str(DataType(dtypes[info.name])) if info.name in dtypes else kind.storage
         check_rank(len(shapes.get(info.name) or declared[info.name] or ()), f"input '{info.name}'")
         dims = _dims_of_input(info.name, declared[info.name], shapes.get(info.name), fixed)
         labels: dict[Var, str] = {}
         shape = [_dimension(graph, d, f"{info.name}_d{i}", variables, labels) for i, d in enumerate(dims)]
         var = RelaxVar(graph.fresh(info.name), tensor_type(shape, dtype))
-        graph.scope.values[info.name] = Value.of_expr(var)
-        result.append(GraphInput(info.name, var, labels))
+        value = Value.of_expr(var)
+        value = value if info.name in dtypes else value.as_kind(kind.dtype)
+        graph.scope.values[info.name] = value
+        result.append(GraphInput(info.name, var, labels, value.kind))
     return result
+
+
+def kind_of(proto: Any, what: str) -> Kind:
+    """Return the kind that a type in the file declares.
+
+    Raises
+    ------
+    ModelImportError
+        When it declares none that Weft has.
+    """
+    form = proto.WhichOneof("value")
+    if form == "tensor_type":
+        tensor = proto.tensor_type
+        rank = len(tensor.shape.dim) if tensor.HasField("shape") else None
+        return Kind("tensor", dtype_name(tensor.elem_type, what), rank)
+    if form in ("sequence_type", "optional_type"):
+        return Kind(form.removesuffix("_type"), of=kind_of(getattr(proto, form).elem_type, what))
+    if form == "map_type":
+        key = dtype_name(proto.map_type.key_type, f"{what} (its keys)")
+        return Kind("map", key, of=kind_of(proto.map_type.value_type, what))
+    raise ModelImportError(
+        f"{what} has no type that Weft has", expected="a tensor, sequence, optional or map", found=form or "no type"
+    )
 
 
 def _declared_dims(info: Any) -> list[int | str | None] | None:
     """Return an input's dimensions: a number, a name, or None for each; None where the rank is unknown."""
-    kind = info.type.WhichOneof("value")
-    if kind != "tensor_type":
-        raise ModelImportError(
-            f"input '{info.name}' is not a tensor",
-            expected="a tensor",
-            found=kind or "no type",
-            help="sequences, maps and optionals are not supported",
-        )
     if not info.type.tensor_type.HasField("shape"):
         return None
     dims: list[int | str | None] = []
@@ -172,11 +195,15 @@ def _dimension(graph: Graph, d: Any, hint: str, variables: dict[str, Var], label
     return variables[d]
 
 
-def describe(name: str, ty: Any, labels: Mapping[Var, str]) -> dict[str, Any]:
+def describe(name: str, ty: Any, labels: Mapping[Var, str], kind: Kind | None = None) -> dict[str, Any]:
     """Describe an input or output for ``weft.io``: dimensions are numbers, names, or expressions as text."""
+    if kind is not None and kind.form != "tensor":
+        return {"name": name, "dtype": type_text(kind), "shape": None, "kind": kind.to_json()}
     assert isinstance(ty, TensorType)
     dims = [
         as_dim(d) if isinstance(d, IntImm) else labels.get(d, str(d)) if isinstance(d, Var) else str(d)
         for d in ty.shape or ()
     ]
+    if kind is not None and not kind.is_plain:
+        return {"name": name, "dtype": kind.dtype, "shape": dims, "kind": kind.to_json()}
     return {"name": name, "dtype": str(ty.dtype), "shape": dims}

@@ -16,10 +16,25 @@ from weft.frontend.onnx.graph import Scope
 from weft.frontend.onnx.importer import convert_subgraph
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.sequence import NO_RANK, merged
 from weft.frontend.onnx.value import Dim, Value
-from weft.ir import Call, Function, FuncType, If, SizeVar, TensorType, Tuple, TupleType, as_int, prim_value, tensor_type
+from weft.ir import (
+    AnyType,
+    Call,
+    Function,
+    FuncType,
+    If,
+    SizeVar,
+    TensorType,
+    Tuple,
+    TupleType,
+    as_int,
+    prim_value,
+    tensor_type,
+)
 from weft.relax import Var as RelaxVar
 from weft.relax import VarBinding, call_pure_packed
+from weft.runtime.host import Kind
 
 __all__: list[str] = []
 
@@ -43,6 +58,10 @@ def _loop(node: Node) -> Any:
 
     def step(number: Value, go_on: Value, state: list[Value]) -> tuple[Value, list[Value], list[Value]]:
         found = _converted(node, body, [number, go_on, *state])
+        for i, before in enumerate(state, 1):  # an optional may go on as the value that it has
+            if before.full_kind.form == "optional" and found[i].full_kind.form != "optional":
+                kind = Kind("optional", of=found[i].full_kind)
+                (found[i],) = node.host("SequenceConstruct", [found[i]], [kind])
         return found[0], found[1 : 1 + len(state)], found[1 + len(state) :]
 
     _check_one_value(node, 0)
@@ -69,7 +88,29 @@ def _check_one_value(node: Node, i: int) -> None:
 @converter("Scan")
 def _scan(node: Node) -> Any:
     if node.opset < 9:
-        node.unsupported("Scan: the batched form of opset 8 is not supported", expected="opset 9 or later")
+        return _batched_scan(node)
+    return _scanned(node)
+
+
+def _batched_scan(node: Node) -> Any:
+    """The form of opset 8: every input has an axis for a batch, whose elements are scanned one by one."""
+    if node.has(0):
+        node.unsupported("Scan: sequences of different lengths are not supported", expected="no first input")
+    batch = node.shape(1)[0]
+    if not isinstance(batch, int) or batch < 1:
+        node.unsupported("Scan: the batch of opset 8 must be known before the model runs", found=str(batch))
+    rows = []
+    for b in range(batch):
+        parts = [node.reshape(node.slice(node.x(i), [0], [b], [b + 1]), node.shape(i)[1:])
+                 for i in range(1, len(node.inputs))]  # fmt: skip
+        one = Node(node.graph, node.proto, [Value.of_expr(x) for x in parts], 9, node.where)
+        if "directions" in one.attrs:
+            one.attrs["scan_input_directions"] = one.attrs["directions"]
+        rows.append([_as_row(node, v) for v in _scanned(one)])
+    return [node.concat(list(column), 0) for column in zip(*rows, strict=True)]
+
+
+def _scanned(node: Node) -> list[Value]:
     body, count = node.attr("body"), node.attr("num_scan_inputs")
     first = len(node.inputs) - count
     carried, sources = [node.value(i) for i in range(first)], [node.x(first + k) for k in range(count)]
@@ -141,7 +182,7 @@ def _written_out(
     outputs = []
     for back, column in zip(turned, zip(*rows, strict=True), strict=True):
         parts = [_as_row(node, v) for v in (column[::-1] if back else column)]
-        outputs.append(Value.of_expr(node.concat(parts, 0)))
+        outputs.append(Value.of_expr(node.concat(parts, 0), column[0].kind))
     return state, outputs
 
 
@@ -163,9 +204,10 @@ class _Recursion:
         """Define the function and call it with the first state."""
         node, graph = self.node, self.graph
         start = [graph.expr(v) for v in carried]
-        dims, rows = self._settled(carried)
+        dims, rows, carried = self._settled(carried)
         types = [tensor_type((), "int64"), tensor_type((), "bool")]
-        types += [tensor_type(d, v.dtype) for d, v in zip(dims, carried, strict=True)]
+        self.kinds = [v.kind for v in carried]
+        types += [_type(d, v) for d, v in zip(dims, carried, strict=True)]
         types += [TensorType(None, dtype, len(shape) + 1) for shape, dtype in rows]
         loop = self._recursive(types, len(dims))
         first = {a: b for new, v in zip(dims, carried, strict=True) for a, b in zip(new, v.shape, strict=True)}
@@ -179,6 +221,8 @@ class _Recursion:
         test = node.astype(node.reshape(graph.expr(go_on), []), "bool")
         found = graph.fields(graph.emit(Call(loop, (node.scalar(0, "int64"), test, *start, *empty))))[2:]
         for i, new in enumerate(dims):
+            if not carried[i].is_tensor:
+                continue
             own = node.dims(found[i])
             found[i] = node.with_dims(found[i], [b if a in self.changing else a for a, b in zip(new, own, strict=True)])
         runs_out = self.endless and go_on.constant is not None and go_on.constant.all()
@@ -187,7 +231,8 @@ class _Recursion:
             own = zip([count, *shape], node.dims(found[i]), strict=True)
             found[i] = node.with_dims(found[i], [b if a is None else a for a, b in own])
             found[i] = node.op("flip", found[i], axis=0) if back else found[i]
-        values = [Value.of_expr(f) for f in found]
+        kinds = [*self.kinds, *self.row_kinds]
+        values = [Value.of_expr(f, k) for f, k in zip(found, kinds, strict=True)]
         return values[: len(dims)], values[len(dims) :]
 
     def _recursive(self, types: list[Any], states: int) -> Any:
@@ -212,7 +257,9 @@ class _Recursion:
         """Run an iteration, then the others: a tail call."""
         node, graph = self.node, self.graph
         number, state, rows = params[0], params[2 : 2 + states], params[2 + states :]
-        go_on, after, found = self.step(Value.of_expr(number), _TRUE, [Value.of_expr(p) for p in state])
+        go_on, after, found = self.step(
+            Value.of_expr(number), _TRUE, [Value.of_expr(p, k) for p, k in zip(state, self.kinds, strict=True)]
+        )
         announced = self.limit if self.endless else prim_value(0)
         joined = [
             graph.bb.emit(call_pure_packed("vm.builtin.append", r, graph.expr(v), announced, ty_args=r.ty))
@@ -222,19 +269,25 @@ class _Recursion:
         following = node.op("add", number, node.scalar(1, "int64"))
         return Call(itself, (following, test, *map(graph.expr, after), *joined))
 
-    def _settled(self, carried: list[Value]) -> tuple[list[list[Dim]], list[tuple[list[Dim], str]]]:
-        """Return the state's dimensions, symbolic where an iteration changes them, and what each iteration puts out."""
+    def _settled(self, carried: list[Value]) -> tuple[list[list[Dim]], list[tuple[list[Dim], str]], list[Value]]:
+        """Return dimensions, symbolic where an iteration changes them, of the state and what is put out; and the state.
+
+        What is no tensor has the kind there that it has in every iteration.
+        """
         graph = self.graph
         dims = [self._inside(v.shape) for v in carried]
         while True:
             with graph.branch(Scope(graph.scope, graph.scope.opsets)):
-                kinds = [tensor_type(d, v.dtype) for d, v in zip(dims, carried, strict=True)]
-                state = [Value.of_expr(RelaxVar(graph.bb.fresh_name("state"), t)) for t in kinds]
+                types = [_type(d, v) for d, v in zip(dims, carried, strict=True)]
+                state = [Value.of_expr(RelaxVar(graph.bb.fresh_name("state"), t), v.kind)
+                         for t, v in zip(types, carried, strict=True)]  # fmt: skip
                 number = RelaxVar(graph.bb.fresh_name("number"), tensor_type((), "int64"))
                 go_on, after, outputs = self.step(Value.of_expr(number), _TRUE, state)
                 self.endless = go_on.constant is not None and bool(go_on.constant.all())
                 rows = [(self._inside(v.shape), v.dtype) for v in outputs]
+            self.row_kinds = [v.kind for v in outputs]
             before = len(self.changing)
+            carried, changed = self._with_kinds(carried, after)
             for new, old, v in zip(dims, carried, after, strict=True):
                 if v.dtype != old.dtype or len(v.shape) != len(old.shape):
                     self.node.unsupported(
@@ -245,8 +298,16 @@ class _Recursion:
                 for k, (a, b) in enumerate(zip(new, v.shape, strict=True)):
                     if a not in self.changing and not s.provably_equal(a, b):
                         new[k] = self._changing()
-            if len(self.changing) == before:
-                return dims, rows
+            if len(self.changing) == before and not changed:
+                return dims, rows, carried
+
+    def _with_kinds(self, carried: list[Value], after: list[Value]) -> tuple[list[Value], bool]:
+        """Give what is no tensor the kind that it has after an iteration too."""
+        found = [
+            v if v.is_tensor else Value.of_expr(v.expr, _grown(self.node, v.full_kind, a.full_kind))
+            for v, a in zip(carried, after, strict=True)
+        ]
+        return found, any(a.kind != b.kind for a, b in zip(carried, found, strict=True))
 
     def _changing(self) -> Dim:
         var = self.graph.size_var("d")
@@ -261,9 +322,24 @@ class _Recursion:
         """Whether a dimension means the same outside of the loop."""
         return as_int(d) is not None or (isinstance(d, SizeVar) and d.name in self.older)
 
-    def _open(self, ty: Any) -> TensorType:
+    def _open(self, ty: Any) -> Any:
         """Return the type of a result, without dimensions that are known only inside."""
-        return ty if ty.shape is None or all(map(self._is_outside, ty.shape)) else TensorType(None, ty.dtype, ty.ndim)
+        return (
+            ty
+            if not isinstance(ty, TensorType) or ty.shape is None or all(map(self._is_outside, ty.shape))
+            else TensorType(None, ty.dtype, ty.ndim)
+        )
+
+
+def _type(dims: Sequence[Dim], value: Value) -> Any:
+    return tensor_type(dims, value.dtype) if value.is_tensor else AnyType()
+
+
+def _grown(node: Node, before: Kind, after: Kind) -> Kind:
+    """Return the kind that a value has before and after an iteration; a sequence may begin without elements."""
+    if before.of is not None and before.of.rank == NO_RANK:
+        return after
+    return before if after.of is not None and after.of.rank == NO_RANK else merged(node, [before, after])
 
 
 def _known_or_declared(dims: Sequence[Dim | None], info: Any) -> list[Dim]:

@@ -16,8 +16,9 @@ import numpy as np
 from weft.error import ModelImportError, require
 from weft.frontend.onnx.wire import OWN_FILE, Content, without_weights
 from weft.runtime import map_file, open_regular, read_regular
+from weft.runtime.host import STORED
 
-__all__ = ["ONNX_TYPES", "TensorReader", "check_rank", "dtype_name", "load_model", "onnx"]
+__all__ = ["ELEMENT_TYPES", "ONNX_TYPES", "TensorReader", "check_rank", "dtype_name", "load_model", "onnx"]
 
 onnx = require("onnx", extra="onnx")
 
@@ -41,7 +42,19 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     _T.FLOAT8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
     _T.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
 }
-ONNX_TYPES = {dtype.name: _T.DataType.Name(elem_type).lower() for elem_type, dtype in _NUMPY.items()}
+_STORED = {
+    getattr(_T, onnx_name): name
+    for name, onnx_name in (
+        ("string", "STRING"), ("int4", "INT4"), ("uint4", "UINT4"), ("int2", "INT2"), ("uint2", "UINT2"),
+        ("float4_e2m1fn", "FLOAT4E2M1"), ("float8_e8m0fnu", "FLOAT8E8M0"),
+        ("float6_e2m3fn", "FLOAT6E2M3"), ("float6_e3m2fn", "FLOAT6E3M2"),
+    )
+    if hasattr(_T, onnx_name)
+}  # fmt: skip
+"""Element types that the machine stores as others, where the onnx package has them."""
+ELEMENT_TYPES = {elem_type: dtype.name for elem_type, dtype in _NUMPY.items()} | _STORED
+"""Weft's names of the element types, by ONNX's numbers."""
+ONNX_TYPES = {name: _T.DataType.Name(elem_type).lower() for elem_type, name in ELEMENT_TYPES.items()}
 """What ONNX's schemas call the element types, by Weft's names."""
 _FIELD = {
     _T.FLOAT: "float_data",
@@ -111,19 +124,21 @@ def dtype_name(elem_type: int, what: str) -> str:
     ModelImportError
         When Weft has no such type; `what` names the value.
     """
-    dtype = _NUMPY.get(elem_type)
-    if dtype is None:
+    name = ELEMENT_TYPES.get(elem_type)
+    if name is None:
         raise ModelImportError(
             f"{what} has an element type that Weft does not have",
-            expected="a number type or bool",
+            expected="a number type, bool or string",
             found=_type_name(elem_type),
         )
-    return dtype.name
+    return name
 
 
 def numpy_type(elem_type: int, what: str) -> np.dtype[Any]:
     """Return NumPy's dtype of an ONNX element type, as :func:`dtype_name` does its name."""
-    dtype_name(elem_type, what)
+    name = dtype_name(elem_type, what)
+    if elem_type not in _NUMPY:
+        raise ModelImportError(f"{what} cannot have this element type here", found=name)
     return _NUMPY[elem_type]
 
 
@@ -174,11 +189,13 @@ class TensorReader:
             When type, dimensions and data disagree, or external data is missing.
         """
         what = what or f"tensor '{proto.name}'"
-        dtype = numpy_type(proto.data_type, what)
+        dtype = numpy_type(proto.data_type, what) if proto.data_type not in _STORED else None
         dims = tuple(proto.dims)
         check_rank(len(dims), what)
         if any(d < 0 for d in dims):
             raise ModelImportError(f"{what} has a negative dimension", found=str(dims))
+        if dtype is None:
+            return self._stored(proto, what)
         count = 1
         for d in dims:
             count *= d
@@ -195,6 +212,21 @@ class TensorReader:
                 found=f"{len(raw)}",
             )
         return np.frombuffer(raw, dtype).reshape(dims)
+
+    def _stored(self, proto: Any, what: str) -> np.ndarray[Any, Any]:
+        """Return the values of a type that the machine stores as another one; texts as objects."""
+        try:
+            if proto.data_location == _T.EXTERNAL:
+                bits = int(re.findall(r"\d+", _STORED[proto.data_type])[0])
+                raw = self._external(proto, (math.prod(proto.dims) * bits + 7) // 8, what)
+                proto = _T(data_type=proto.data_type, dims=proto.dims, raw_data=bytes(raw))
+            array = onnx.numpy_helper.to_array(proto)
+        except (ValueError, TypeError) as e:
+            raise ModelImportError(f"{what} does not have the data of its dimensions", found=str(e)) from e
+        name = _STORED[proto.data_type]
+        if name == "string":
+            return np.asarray(array, object)
+        return array.astype(np.dtype(getattr(ml_dtypes, STORED[name], STORED[name])))
 
     @staticmethod
     def _typed(proto: Any, dtype: np.dtype[Any], dims: tuple[int, ...], count: int, what: str) -> np.ndarray[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -15,6 +16,8 @@ from weft.frontend.onnx.graph import Graph
 from weft.frontend.onnx.schema import attribute_value
 from weft.frontend.onnx.value import Dim, Value, as_dim
 from weft.ir import const
+from weft.relax import call_pure_packed
+from weft.runtime.host import HOST_FUNCTION, Kind
 
 __all__ = ["Node"]
 
@@ -93,6 +96,10 @@ class Node:
         """Return the element type of input `i`."""
         return self.value(i).dtype
 
+    def logical(self, i: int = 0) -> str:
+        """Return the element type of input `i` as ONNX has it, which :meth:`dtype` is stored for."""
+        return self.value(i).logical
+
     def is_float(self, i: int = 0) -> bool:
         """Whether input `i` is floating-point."""
         return ir.DataType(self.dtype(i)).is_float
@@ -153,6 +160,27 @@ class Node:
         self.require_equal("an axis is repeated", s.choose(repeated, 1, 0), 0, "InvalidArgument")
         return found
 
+    # --- the host ---------------------------------------------------------------------------------------------------
+
+    def host(self, op: str, operands: Sequence[Value | Any], outs: Sequence[Kind], **attrs: Any) -> list[Value]:
+        """Call an operator of the host; what it returns has the kinds `outs`, tensors with a rank.
+
+        Two calls are never made one, so that each draws random numbers of its own.
+        """
+        graph = self.graph
+        values = [v if isinstance(v, Value) else Value.of_expr(v) for v in operands]
+        graph.host_calls += 1
+        made = [k.dtype if k.form == "tensor" else "" for k in outs]
+        about = {"op": op, "attrs": attrs, "in": [v.logical for v in values], "out": made, "call": graph.host_calls}
+        types = [ir.AnyType() if k.form != "tensor" else ir.TensorType(None, k.storage, k.rank or 0) for k in outs]
+        for k in outs:
+            if k.form == "tensor" and k.rank is None:
+                self.unsupported(f"{self.op_type}: the rank of its result is not known before the model runs")
+        ty = types[0] if len(types) == 1 else ir.TupleType(tuple(types))
+        result = graph.emit(call_pure_packed(HOST_FUNCTION, json.dumps(about), *map(graph.expr, values), ty_args=ty))
+        fields = [result] if len(types) == 1 else graph.fields(result)
+        return [Value.of_expr(f, None if k.is_plain else k) for f, k in zip(fields, outs, strict=True)]
+
     # --- building -----------------------------------------------------------------------------------------------------
 
     def op(self, name: str, *args: Any, **attrs: Any) -> Any:
@@ -166,6 +194,12 @@ class Node:
     def scalar(self, value: Any, dtype: str) -> ir.Constant:
         """Make a 0-dimensional constant."""
         return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
+
+    def number(self, d: Dim, dtype: str) -> Any:
+        """Return a dimension as a tensor without dimensions."""
+        if s.is_known(d):
+            return self.scalar(d, dtype)
+        return self.astype(self.reshape(self.graph.expr(Value.of_elements([d], "int64")), ()), dtype)
 
     def astype(self, x: Any, dtype: str) -> Any:
         """Convert, unless `x` has the type."""

@@ -15,7 +15,7 @@ from weft.frontend.onnx.value import Dim
 from weft.frontend.onnx.window import Window, read_window
 from weft.ir import DataType
 
-__all__: list[str] = []
+__all__ = ["output_sizes", "pool", "pool_window", "reach"]
 
 
 @converter("GlobalAveragePool", "GlobalMaxPool")
@@ -31,7 +31,7 @@ def _require_some(node: Node, size: Dim) -> None:
     node.require_between("size of a spatial dimension", size, 1, None)
 
 
-def _output_sizes(node: Node, window: Window, ceil_mode: bool) -> list[Dim]:
+def output_sizes(node: Node, window: Window, ceil_mode: bool) -> list[Dim]:
     """Count the windows along each axis; `ceil_mode` adds one cut off at the end, unless it would start in padding."""
     sizes: list[Dim] = []
     for size, extent, stride, low, high in zip(
@@ -46,7 +46,7 @@ def _output_sizes(node: Node, window: Window, ceil_mode: bool) -> list[Dim]:
     return sizes
 
 
-def _reach(node: Node, window: Window, sizes: list[Dim]) -> Window:
+def reach(node: Node, window: Window, sizes: list[Dim]) -> Window:
     """Return the window with as much padding at the end as the last of `sizes` windows needs."""
     after = []
     for count, size, extent, stride, low in zip(
@@ -64,7 +64,7 @@ def _smallest(dtype: str) -> Any:
     return 0 if dt.code == "uint" else -(2 ** (dt.bits - 1))
 
 
-def _pool(node: Node, name: str, x: Any, window: Window, fill: Any, **attrs: Any) -> Any:
+def pool(node: Node, name: str, x: Any, window: Window, fill: Any, **attrs: Any) -> Any:
     """Pool with floor sizes, padding beforehand what the operator cannot."""
     rank = len(window.kernel)
     if not window.has_constant_pads or any(p < 0 for p in window.padding):
@@ -82,7 +82,7 @@ def _pool(node: Node, name: str, x: Any, window: Window, fill: Any, **attrs: Any
     )
 
 
-def _window(node: Node) -> Window:
+def pool_window(node: Node) -> Window:
     """Read the window; it fits into the padded input, where that is known."""
     window = read_window(node, node.attr("kernel_shape"))
     for size, extent, low, high in zip(node.shape()[2:], window.extents, window.before, window.after, strict=True):
@@ -99,45 +99,45 @@ def _window(node: Node) -> Window:
 
 @converter("MaxPool")
 def _max_pool(node: Node) -> Any:
-    window = _window(node)
+    window = pool_window(node)
     if node.attr("ceil_mode", 0):
-        window = _reach(node, window, _output_sizes(node, window, True))
+        window = reach(node, window, output_sizes(node, window, True))
     x = node.x()
     if len(node.proto.output) > 1 and node.proto.output[1]:
         return _max_pool_with_indices(node, x, window)
-    return _pool(node, "max_pool", x, window, _smallest(node.dtype()))
+    return pool(node, "max_pool", x, window, _smallest(node.dtype()))
 
 
 @converter("AveragePool")
 def _average_pool(node: Node) -> Any:
-    window = _window(node)
+    window = pool_window(node)
     include, ceil_mode = bool(node.attr("count_include_pad", 0)), bool(node.attr("ceil_mode", 0))
     x = node.x()
     if not ceil_mode and window.has_constant_pads and all(p >= 0 for p in window.padding):
-        return _pool(node, "avg_pool", x, window, 0, count_include_pad=include)
-    reach = _reach(node, window, _output_sizes(node, window, ceil_mode))
+        return pool(node, "avg_pool", x, window, 0, count_include_pad=include)
+    grown = reach(node, window, output_sizes(node, window, ceil_mode))
     if include and not ceil_mode:
-        return _pool(node, "avg_pool", x, reach, 0, count_include_pad=True)
-    if reach.has_constant_pads and all(p >= 0 for p in reach.padding) and not include:
-        return _pool(node, "avg_pool", x, reach, 0, count_include_pad=False)
-    return _average_of_counted(node, x, window, reach, include)
+        return pool(node, "avg_pool", x, grown, 0, count_include_pad=True)
+    if grown.has_constant_pads and all(p >= 0 for p in grown.padding) and not include:
+        return pool(node, "avg_pool", x, grown, 0, count_include_pad=False)
+    return _average_of_counted(node, x, window, grown, include)
 
 
-def _average_of_counted(node: Node, x: Any, window: Window, reach: Window, include: bool) -> Any:
+def _average_of_counted(node: Node, x: Any, window: Window, grown: Window, include: bool) -> Any:
     """Divide the mean over whole windows by the mean of a mask of the cells that count."""
     rank, dtype = len(window.kernel), x.ty.dtype
     sizes = list(node.shape()[2:])
     mask = node.full([1, 1, *sizes], 1, dtype)
     if include:
-        counted = [s.minimum(r, a) for r, a in zip(reach.after, window.after, strict=True)]
-        beyond = [s.subtract(r, c) for r, c in zip(reach.after, counted, strict=True)]
+        counted = [s.minimum(r, a) for r, a in zip(grown.after, window.after, strict=True)]
+        beyond = [s.subtract(r, c) for r, c in zip(grown.after, counted, strict=True)]
         mask = padded(node, mask, [0, 0, *window.before], [0, 0, *counted], "constant", 1)
         mask = padded(node, mask, [0] * (rank + 2), [0, 0, *beyond], "constant", 0)
-        mask_window = replace(reach, before=[0] * rank, after=[0] * rank)
+        mask_window = replace(grown, before=[0] * rank, after=[0] * rank)
     else:
-        mask_window = reach
-    total = _pool(node, "avg_pool", x, reach, 0, count_include_pad=True)
-    count = _pool(node, "avg_pool", mask, mask_window, 0, count_include_pad=True)
+        mask_window = grown
+    total = pool(node, "avg_pool", x, grown, 0, count_include_pad=True)
+    count = pool(node, "avg_pool", mask, mask_window, 0, count_include_pad=True)
     return node.op("divide", total, count)
 
 

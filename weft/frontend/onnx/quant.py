@@ -14,26 +14,31 @@ import numpy as np
 
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.conv import convolution
+from weft.frontend.onnx.narrow import LIMITS, to_narrow
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Value
 from weft.ir import Constant, DataType, constant
 from weft.runtime import aligned
+from weft.runtime.host import STORED
 
 __all__: list[str] = []
 
 _FLOAT8 = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
 _ELEMENT_TYPES = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 17: "float8_e4m3fn", 18: "float8_e4m3fnuz",
-                  19: "float8_e5m2", 20: "float8_e5m2fnuz"}  # fmt: skip
+                  19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn",
+                  25: "uint2", 26: "int2"}  # fmt: skip
 """Numbers of ONNX's element types that something may be quantised to."""
 
 
 @converter("QuantizeLinear")
 def _quantize_linear(node: Node) -> Any:
-    dtype = _ELEMENT_TYPES.get(node.attr("output_dtype", 0)) or (node.dtype(2) if node.has(2) else "uint8")
+    dtype = _ELEMENT_TYPES.get(node.attr("output_dtype", 0)) or (node.logical(2) if node.has(2) else "uint8")
     if dtype not in _ELEMENT_TYPES.values():
         node.unsupported("QuantizeLinear: cannot quantise to this type", found=dtype)
     x = node.x(0) if node.is_float(0) else node.astype(node.x(0), node.dtype(1))
-    return _quantize(node, x, *_scale_and_zero_point(node, dtype), dtype)
+    out = _quantize(node, x, *_scale_and_zero_point(node, STORED.get(dtype, dtype)), dtype)
+    return Value.of_expr(out).as_kind(dtype)
 
 
 @converter("DequantizeLinear")
@@ -169,18 +174,20 @@ def _spread(node: Node, parameter: Any) -> Any:
 
 
 def _quantize(node: Node, x: Any, scale: Any, zero: Any, dtype: str, axis: int | None = None) -> Any:
-    if dtype not in _FLOAT8 and _is_simple(node, scale):
+    if dtype not in _FLOAT8 and dtype not in STORED and _is_simple(node, scale):
         chosen = (_axis(node) if axis is None else axis) if len(scale.ty.shape) else 0
         return node.op("quantize", x, scale, zero, axis=chosen, out_dtype=dtype)
     scaled = node.astype(node.op("divide", x, node.astype(_spread(node, scale), x.ty.dtype)), "float32")
+    if dtype == "float4_e2m1fn":
+        return to_narrow(node, scaled, dtype)
     if dtype in _FLOAT8:
         limit = _FLOAT8[dtype]
         return node.astype(
             node.op("clip", scaled, min=-limit, max=limit) if node.attr("saturate", 1) else scaled, dtype
         )
-    info = np.iinfo(dtype)
+    low, high = LIMITS.get(dtype) or (np.iinfo(dtype).min, np.iinfo(dtype).max)
     shifted = node.op("add", node.op("round", scaled), node.astype(_spread(node, zero), "float32"))
-    return node.astype(node.op("clip", shifted, min=float(info.min), max=float(info.max)), dtype)
+    return node.astype(node.op("clip", shifted, min=float(low), max=float(high)), STORED.get(dtype, dtype))
 
 
 def _dequantized(node: Node, data: int, scale: int, zero: int, axis: int) -> Any:

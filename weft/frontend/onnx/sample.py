@@ -7,7 +7,7 @@ from typing import Any
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.value import Dim, Value
+from weft.frontend.onnx.value import Dim
 
 __all__: list[str] = []
 
@@ -63,13 +63,9 @@ def _affine_grid(node: Node) -> Any:
 def _coordinates(node: Node, size: Dim, align: bool) -> Any:
     """Return the coordinates -1 to 1 of the elements of an axis: of the first and last, or of their outer edges."""
     dtype = node.dtype(0)
-
-    def number(d: Dim) -> Any:
-        return node.astype(node.reshape(node.graph.expr(Value.of_elements([d], "int64")), ()), dtype)
-
     place = node.astype(node.op("arange", 0, s.to_expr(size), 1, dtype="int64"), dtype)
     if not align:
         place = node.op("add", place, node.scalar(0.5, dtype))
     steps = s.maximum(s.subtract(size, 1), 1) if align else size
-    scaled = node.op("multiply", place, node.op("divide", node.scalar(2.0, dtype), number(steps)))
+    scaled = node.op("multiply", place, node.op("divide", node.scalar(2.0, dtype), node.number(steps, dtype)))
     return node.op("subtract", scaled, node.scalar(1.0, dtype))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from weft.frontend.onnx.model import ONNX_TYPES, onnx
+from weft.runtime.host import Kind
 
-__all__ = ["ATTRIBUTE_KINDS", "NEWEST_OPSET", "Formal", "Schema", "attribute_value", "find_schema", "normal_domain"]
+__all__ = [
+    "ATTRIBUTE_KINDS", "NEWEST_OPSET", "Formal", "Schema", "attribute_value", "find_schema", "normal_domain",
+    "type_text",
+]  # fmt: skip
 
 _A = onnx.AttributeProto
 NEWEST_OPSET: int = onnx.defs.onnx_opset_version()
@@ -24,6 +29,7 @@ ATTRIBUTE_KINDS = {
     _A.STRINGS: "strings",
     _A.TENSORS: "tensors",
     _A.GRAPHS: "graphs",
+    _A.TYPE_PROTO: "type_proto",
 }
 _FIELDS = {
     _A.FLOAT: "f",
@@ -37,7 +43,23 @@ _FIELDS = {
     _A.STRINGS: "strings",
     _A.TENSORS: "tensors",
     _A.GRAPHS: "graphs",
+    _A.TYPE_PROTO: "tp",
 }
+_NAMES = {f"tensor({known})": name for name, known in ONNX_TYPES.items()}
+
+
+def type_text(kind: Kind) -> str:
+    """Return what `Formal.types` has for a kind: Weft's name of an element type, or ONNX's of what is no tensor."""
+    return kind.dtype if kind.form == "tensor" else _onnx_text(kind)
+
+
+def _onnx_text(kind: Kind) -> str:
+    if kind.form == "tensor":
+        return f"tensor({ONNX_TYPES[kind.dtype]})"
+    inner = _onnx_text(kind.of) if kind.of is not None else ""
+    if kind.form == "map":
+        return f"map({ONNX_TYPES[kind.dtype]},{inner})"
+    return f"{'seq' if kind.form == 'sequence' else 'optional'}({inner})"
 
 
 @dataclass(frozen=True)
@@ -66,6 +88,8 @@ class Schema:
     min_outputs: int
     max_outputs: int
     inputs: tuple[Formal, ...]
+    outputs: tuple[str, ...]
+    """Of each output, the variable that stands for its type."""
     attributes: dict[str, tuple[str, bool]]
     has_body: bool
     raw: Any
@@ -92,6 +116,7 @@ def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
         raw.min_output,
         raw.max_output,
         tuple(_formal(i) for i in raw.inputs),
+        tuple(o.type_str for o in raw.outputs),
         attributes,
         has_body,
         raw,
@@ -99,7 +124,7 @@ def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
 
 
 def _formal(i: Any) -> Formal:
-    types = frozenset(name for name, known in ONNX_TYPES.items() if f"tensor({known})" in i.types)
+    types = frozenset(_NAMES.get(t, re.sub(r", *(\w+)\)", r",tensor(\1))", t)) for t in i.types)
     required = i.option == onnx.defs.OpSchema.FormalParameterOption.Single
     return Formal(i.name, required, types, i.type_str if i.is_homogeneous else "")
 

@@ -16,6 +16,7 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.value import MAX_ELEMENTS, Value, elements_of
 from weft.ir import DataType
+from weft.runtime.host import STORED
 
 __all__ = ["evaluate"]
 
@@ -173,7 +174,7 @@ def _clip(node: Any, a: Array, low: Array | None = None, high: Array | None = No
 @_rule("Cast")
 def _cast(node: Any, a: Array) -> Any:
     dtype = dtype_name(node.attr("to"), "Cast: attribute 'to'")
-    if dtype.startswith("float8"):
+    if dtype.startswith("float8") or dtype in STORED or node.logical() in STORED:
         return None
     return _map(lambda e: s.cast_element(e, dtype), a), dtype
 

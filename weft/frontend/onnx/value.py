@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import Expr, IntImm, PrimExpr, TensorType, numpy_dtype
+from weft.runtime.host import STORED, Kind
 
 __all__ = ["MAX_ELEMENTS", "Dim", "Value", "as_dim", "elements_of"]
 
@@ -32,14 +33,40 @@ class Value:
         Small tensors element by element: Python numbers, or scalar expressions of symbolic dimensions.
     expr : Expr, optional
         The Relax expression. Where it is None the importer makes it from the other forms when it is asked for.
+    kind : Kind, optional
+        What it is, where that is not a tensor of `dtype`: that is how the machine stores it.
     """
 
-    __slots__ = ("array", "dtype", "elements", "expr", "shape")
+    __slots__ = ("array", "dtype", "elements", "expr", "kind", "shape")
 
     def __init__(
-        self, dtype: str, shape: tuple[Dim, ...], *, array: Any = None, elements: Any = None, expr: Expr | None = None
-    ) -> None:
+        self, dtype: str, shape: tuple[Dim, ...], *, array: Any = None, elements: Any = None, expr: Expr | None = None,
+        kind: Kind | None = None,
+    ) -> None:  # fmt: skip
         self.dtype, self.shape, self.array, self.elements, self.expr = dtype, shape, array, elements, expr
+        self.kind = kind
+
+    @property
+    def logical(self) -> str:
+        """The element type as ONNX has it; empty for what is no tensor."""
+        return self.dtype if self.kind is None else self.kind.dtype if self.is_tensor else ""
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor: no sequence, optional or map."""
+        return self.kind is None or self.kind.form == "tensor"
+
+    @property
+    def full_kind(self) -> Kind:
+        """What it is."""
+        return Kind("tensor", self.dtype, len(self.shape)) if self.kind is None else self.kind
+
+    def as_kind(self, dtype: str) -> Value:
+        """The same, as a tensor of an element type that the machine stores as another one."""
+        if dtype not in STORED:
+            return self
+        kind = Kind("tensor", dtype, len(self.shape))
+        return Value(self.dtype, self.shape, array=self.array, elements=self.elements, expr=self.expr, kind=kind)
 
     @staticmethod
     def of_array(array: np.ndarray[Any, Any]) -> Value:
@@ -53,11 +80,13 @@ class Value:
         return Value(dtype, tuple(items.shape), elements=items)
 
     @staticmethod
-    def of_expr(expr: Any) -> Value:
-        """Make a value of a Relax expression of tensor type with known rank."""
+    def of_expr(expr: Any, kind: Kind | None = None) -> Value:
+        """Make a value of a Relax expression of tensor type with known rank, or of what `kind` says."""
         ty = expr.ty
+        if kind is not None and kind.form != "tensor":
+            return Value("object", (), expr=expr, kind=kind)
         assert isinstance(ty, TensorType)
-        return Value(ty.dtype, tuple(as_dim(d) for d in ty.shape or ()), expr=expr)
+        return Value(ty.dtype, tuple(as_dim(d) for d in ty.shape or ()), expr=expr, kind=kind)
 
     @property
     def known(self) -> Any:

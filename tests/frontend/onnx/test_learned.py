@@ -1,0 +1,212 @@
+"""Operators of ``ai.onnx.ml`` against ONNX Runtime on random inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import weft
+from weft.error import ModelImportError
+from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
+
+RNG = np.random.default_rng(3)
+ML = "ai.onnx.ml"
+
+
+def model(op: str, x: np.ndarray, outputs: int = 1, version: int = 1, **attrs: Any) -> onnx.ModelProto:
+    """Make a model of one node, the rows of its input symbolic."""
+    names = [f"y{i}" for i in range(outputs)]
+    dtype = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x"], names, domain=ML, **attrs)], "g",
+        [helper.make_tensor_value_info("x", dtype, ["n", *x.shape[1:]])],
+        [helper.make_empty_tensor_value_info(n) for n in names],
+    )  # fmt: skip
+    imports = [helper.make_opsetid(ML, version), helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def check(op: str, x: np.ndarray, outputs: int = 1, version: int = 1, **attrs: Any) -> onnx.ModelProto:
+    """Compare with ONNX Runtime."""
+    made = model(op, x, outputs, version, **attrs)
+    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    for got, want in zip(evaluate(from_onnx(made), x), expected, strict=True):
+        if isinstance(want, list):
+            assert got == want
+        elif want.dtype == object:
+            assert got.tolist() == want.tolist()
+        else:
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+    return made
+
+
+def forest(trees: int, depth: int, features: int, targets: int, kind: str, one_class: int = -1) -> dict[str, Any]:
+    """Draw trees of different depths."""
+    names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids",
+             "missing_value_tracks_true")  # fmt: skip
+    columns: dict[str, list[Any]] = {f"nodes_{n}": [] for n in names}
+    leaves: dict[str, list[Any]] = {f"{kind}_{n}": [] for n in ("treeids", "nodeids", "ids", "weights")}
+    modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]
+
+    def grow(tree: int, level: int) -> int:
+        number = len([t for t in columns["nodes_treeids"] if t == tree])
+        at = len(columns["nodes_treeids"])
+        is_leaf = level == depth or (level > 1 and RNG.random() < 0.2)
+        row = (tree, number, int(RNG.integers(features)), float(RNG.standard_normal()),
+               "LEAF" if is_leaf else modes[int(RNG.integers(4))], 0, 0, int(RNG.integers(2)))  # fmt: skip
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+        if is_leaf:
+            for target in range(targets) if one_class < 0 else [one_class]:
+                row = (tree, number, target, float(RNG.standard_normal()))
+                for column, value in zip(leaves.values(), row, strict=True):
+                    column.append(value)
+        else:
+            columns["nodes_truenodeids"][at] = grow(tree, level + 1)
+            columns["nodes_falsenodeids"][at] = grow(tree, level + 1)
+        return number
+
+    for tree in range(trees):
+        grow(tree, 0)
+    return {**columns, **leaves}
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("targets", [1, 3])
+def test_tree_regressor(aggregate: str, targets: int) -> None:
+    x = RNG.standard_normal((17, 5)).astype(np.float32)
+    attrs = forest(7, 4, 5, targets, "target")
+    check("TreeEnsembleRegressor", x, version=3, n_targets=targets, aggregate_function=aggregate, **attrs)
+
+
+def test_trees_tell_what_is_missing() -> None:
+    x = RNG.standard_normal((64, 4)).astype(np.float32)
+    x[RNG.random(x.shape) < 0.3] = np.nan
+    check("TreeEnsembleRegressor", x, version=3, n_targets=1, **forest(5, 3, 4, 1, "target"))
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
+def test_tree_classifier(transform: str) -> None:
+    x = RNG.standard_normal((33, 6)).astype(np.float32)
+    attrs = forest(9, 3, 6, 4, "class")
+    check("TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_int64s=[7, 3, 5, 1], **attrs)
+    check(
+        "TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_strings=["a", "b", "c", "d"], **attrs
+    )
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("weighted", [0, 1])
+def test_two_classes_of_one_weight(transform: str, weighted: int) -> None:
+    x = RNG.standard_normal((33, 6)).astype(np.float32)
+    attrs = forest(5, 3, 6, 2, "class", one_class=weighted)
+    check("TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_int64s=[4, 9], **attrs)
+    attrs["class_weights"] = [abs(w) / 8 for w in attrs["class_weights"]]
+    check("TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_int64s=[4, 9], **attrs)
+
+
+def test_trees_as_kernels() -> None:
+    x = RNG.standard_normal((257, 8)).astype(np.float32)
+    made = model("TreeEnsembleRegressor", x, version=3, n_targets=2, **forest(20, 6, 8, 2, "target"))
+    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    session = weft.Session(made)
+    for rows in (257, 0, 1):
+        (got,) = session.run({"x": x[:rows]})
+        np.testing.assert_allclose(got.numpy(), expected[0][:rows], rtol=1e-4, atol=1e-5)
+
+
+def test_a_tree_without_end() -> None:
+    attrs = forest(1, 2, 2, 1, "target")
+    attrs["nodes_truenodeids"][0] = 0
+    with pytest.raises(ModelImportError, match="cycle"):
+        from_onnx(model("TreeEnsembleRegressor", np.zeros((1, 2), np.float32), version=3, n_targets=1, **attrs))
+    attrs["nodes_truenodeids"][0] = 99
+    with pytest.raises(ModelImportError, match="leads to no node"):
+        from_onnx(model("TreeEnsembleRegressor", np.zeros((1, 2), np.float32), version=3, n_targets=1, **attrs))
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
+def test_linear(transform: str) -> None:
+    x = RNG.standard_normal((9, 4)).astype(np.float32)
+    w, b = RNG.standard_normal(12).tolist(), RNG.standard_normal(3).tolist()
+    check("LinearRegressor", x, coefficients=w, intercepts=b, targets=3, post_transform=transform)
+    check("LinearClassifier", x, 2, coefficients=w, intercepts=b, classlabels_ints=[3, 1, 2], post_transform=transform)
+    check("LinearClassifier", x, 2, coefficients=w, intercepts=b, classlabels_strings=list("abc"))
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+def test_linear_with_one_score(transform: str) -> None:
+    x = RNG.standard_normal((9, 4)).astype(np.float32)
+    attrs = {"coefficients": x[0].tolist(), "intercepts": [0.3], "classlabels_ints": [5, 8]}
+    check("LinearClassifier", x, 2, post_transform=transform, **attrs)
+
+
+KERNELS = {"LINEAR": [], "POLY": [0.5, 1.0, 3.0], "RBF": [0.4, 0.0, 0.0], "SIGMOID": [0.3, 0.1, 0.0]}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_support_vectors(kernel: str) -> None:
+    x, count = RNG.standard_normal((11, 3)).astype(np.float32), 7
+    common = {"kernel_type": kernel, "kernel_params": KERNELS[kernel] or [0.0, 0.0, 0.0],
+              "support_vectors": RNG.standard_normal(count * 3).tolist()}  # fmt: skip
+    check("SVMRegressor", x, coefficients=RNG.standard_normal(count).tolist(), n_supports=count, rho=[0.2], **common)
+    for classes, per_class in ((3, [2, 3, 2]), (2, [3, 4])):
+        check(
+            "SVMClassifier", x, 2, coefficients=RNG.standard_normal(count * (classes - 1)).tolist(),
+            rho=RNG.standard_normal(classes * (classes - 1) // 2).tolist(), vectors_per_class=per_class,
+            classlabels_ints=list(range(10, 10 + classes)), **common,
+        )  # fmt: skip
+
+
+def test_features() -> None:
+    x = RNG.standard_normal((6, 3)).astype(np.float32)
+    check("Scaler", x, offset=[1.0, 2.0, 3.0], scale=[0.5, 2.0, 4.0])
+    for norm in ("MAX", "L1", "L2"):
+        check("Normalizer", np.abs(x) if norm == "MAX" else x, norm=norm)
+    check("Binarizer", x, threshold=0.2)
+    x[2, 1] = np.nan
+    check("Imputer", x, imputed_value_floats=[1.0, 2.0, 3.0], replaced_value_float=float("nan"))
+    numbers = RNG.integers(0, 4, (5, 3))
+    check("Imputer", numbers, imputed_value_int64s=[9], replaced_value_int64=2)
+    check("OneHotEncoder", numbers[:, 0], cats_int64s=[3, 0, 1, 2], zeros=1)
+
+
+def test_labels() -> None:
+    texts = np.array(["b", "a", "z", "b"], object)
+    check("LabelEncoder", texts, version=2, keys_strings=["a", "b"], values_int64s=[4, 5], default_int64=-7)
+    check("LabelEncoder", np.array([3, 1, 9]), version=2, keys_int64s=[1, 3], values_strings=["one", "three"])
+    for version in (2, 4):  # what is not a number is a key from opset 4 on
+        check("LabelEncoder", np.array([0.5, np.nan, 2], np.float32), version=version,
+              keys_floats=[0.5, float("nan")], values_floats=[1.25, 2.5], default_float=0.0)  # fmt: skip
+    check("LabelEncoder", np.array([0, 2, 1]), version=1, classes_strings=["x", "y"], default_string="none")
+    check("CategoryMapper", texts, cats_strings=["a", "b"], cats_int64s=[10, 20], default_int64=3)
+    check("CategoryMapper", np.array([10, 5]), cats_strings=["a", "b"], cats_int64s=[10, 20], default_string="?")
+    check("OneHotEncoder", texts, cats_strings=["a", "b"], zeros=1)
+
+
+def test_maps() -> None:
+    x = RNG.standard_normal((3, 2)).astype(np.float32)
+    for labels in ({"classlabels_strings": ["p", "q"]}, {"classlabels_int64s": [4, 2]}):
+        made = model("ZipMap", x, **labels)
+        (keys,) = labels.values()
+        (got,) = weft.Session(made).run({"x": x})
+        assert got == [dict(zip(keys, row.tolist(), strict=True)) for row in x]
+
+
+def test_dictionaries_as_rows() -> None:
+    kind = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    graph = helper.make_graph(
+        [helper.make_node("DictVectorizer", ["x"], ["y"], domain=ML, string_vocabulary=["a", "b", "c"])], "g",
+        [onnx.helper.make_value_info("x", kind)], [helper.make_empty_tensor_value_info("y")],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid(ML, 1), helper.make_opsetid("", 17)])
+    (got,) = weft.Session(made).run({"x": {"c": 2.5, "a": 1.0}})
+    assert got.numpy().tolist() == [[1.0, 0.0, 2.5]]

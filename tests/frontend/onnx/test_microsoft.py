@@ -1,0 +1,215 @@
+"""Operators of ``com.microsoft`` against ONNX Runtime on random inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from tests.frontend.models import value_info
+from weft.error import ModelImportError, UnsupportedOperator
+from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
+
+RNG = np.random.default_rng(11)
+onnxruntime.set_default_logger_severity(4)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def u8(*shape: int) -> np.ndarray:
+    return RNG.integers(0, 256, shape).astype(np.uint8)
+
+
+def model(op: str, given: list[Any], outputs: Any, weights: tuple[int, ...] = (), **attrs: Any) -> onnx.ModelProto:
+    """Make a model of one node; None is an input left out, and those in `weights` are constants."""
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(given)]
+    made = [f"y{i}" if wanted else "" for i, wanted in enumerate(outputs)]
+    domain = attrs.pop("domain", "com.microsoft")
+    graph = helper.make_graph(
+        [helper.make_node(op, names, made, domain=domain, **attrs)], "g",
+        [value_info(f"x{i}", x) for i, x in enumerate(given) if x is not None and i not in weights],
+        [helper.make_empty_tensor_value_info(n) for n in made if n],
+        [numpy_helper.from_array(np.asarray(given[i]), f"x{i}") for i in weights],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def check(op: str, given: list[Any], outputs: Any = (1,), weights: tuple[int, ...] = (), tolerance: float = 2e-4,
+          steps: int = 0, **attrs: Any) -> None:  # fmt: skip
+    """Compare with ONNX Runtime; quantised results may differ by some steps."""
+    given = [None if x is None else np.asarray(x) for x in given]
+    made = model(op, given, outputs, weights, **attrs)
+    feeds = {f"x{i}": x for i, x in enumerate(given) if x is not None and i not in weights}
+    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, feeds)
+    for got, want in zip(evaluate(from_onnx(made), *feeds.values()), expected, strict=True):
+        assert got.dtype == want.dtype
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got.astype(np.float64), want, rtol=tolerance, atol=steps or tolerance)
+
+
+def test_activations() -> None:
+    x = f32(3, 5, 8)
+    check("Gelu", [x])
+    check("BiasGelu", [x, f32(8)])
+    check("FastGelu", [x])
+    check("FastGelu", [x, f32(8)])
+    check("QuickGelu", [x], alpha=1.3)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_skip_normalisations(bias: bool) -> None:
+    x, skip, gamma, beta = f32(2, 3, 8), f32(2, 3, 8), f32(8), f32(8)
+    last = f32(8) if bias else None
+    check("SkipLayerNormalization", [x, skip, gamma, beta, last], (1, 0, 0, 1), epsilon=1e-5)
+    check("SkipSimplifiedLayerNormalization", [x, skip, gamma, last], (1, 0, 0, 1), epsilon=1e-5)
+    check("SimplifiedLayerNormalization", [x, gamma], domain="", epsilon=1e-6)
+
+
+def test_embeddings() -> None:
+    ids, segments = RNG.integers(0, 9, (2, 4)).astype(np.int32), RNG.integers(0, 2, (2, 4)).astype(np.int32)
+    tables = [f32(9, 8), f32(6, 8), f32(2, 8), f32(8), f32(8)]
+    mask = np.array([[1, 1, 0, 0], [1, 1, 1, 1]], np.int32)
+    check("EmbedLayerNormalization", [ids, segments, *tables, mask], (1, 1), epsilon=1e-6)
+    check("EmbedLayerNormalization", [ids, segments, *tables], (1, 1))
+
+
+def test_products() -> None:
+    check("FusedMatMul", [f32(2, 3, 4), f32(2, 5, 4)], transB=1, alpha=0.5)
+    check("FusedMatMul", [f32(2, 4, 3), f32(2, 4, 5)], transA=1)
+    check("FusedMatMul", [f32(3, 2, 4), f32(3, 2, 4)], transBatchA=1, transBatchB=1, transB=1)
+    for activation, params in (("Relu", {}), ("LeakyRelu", {"activation_alpha": 0.2}), ("Tanh", {})):
+        check("FusedGemm", [f32(3, 4), f32(5, 4), f32(5)], transB=1, alpha=0.7, activation=activation, **params)
+    x, w, b = f32(1, 4, 7, 6), f32(6, 4, 3, 3), f32(6)
+    check("FusedConv", [x, w, b], pads=[1, 1, 1, 1], activation="Relu")
+    check("FusedConv", [x, w, b, f32(1, 6, 7, 6)], pads=[1, 1, 1, 1], activation="Relu")
+    check("FusedConv", [x, w, b], activation="Clip", activation_params=[-0.5, 0.5])
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_weights_of_four_bits(zeros: bool) -> None:
+    k, n, block = 70, 5, 32
+    blocks = -(-k // block)
+    b, scales = u8(n, blocks, block // 2), f32(n * blocks)
+    packed = u8(n * -(-blocks // 2)) if zeros else None
+    weights = (1, 2, 3) if zeros else (1, 2)
+    check("MatMulNBits", [f32(3, k), b, scales, packed], weights=weights, K=k, N=n, bits=4, block_size=block,
+          tolerance=1e-3)  # fmt: skip
+
+
+def test_integer_products() -> None:
+    a, b = u8(3, 8), RNG.integers(-128, 128, (8, 4)).astype(np.int8)
+    scale, one = np.array(0.02, np.float32), np.array(0.01, np.float32)
+    check("MatMulIntegerToFloat", [a, b, scale, one, np.uint8(3), np.int8(-2), f32(4)])
+    check("MatMulIntegerToFloat", [a, b, scale, np.abs(f32(4)), np.uint8(3)])
+    check("DynamicQuantizeMatMul", [f32(3, 8), b, one, np.int8(1), f32(4)], tolerance=1e-3)
+
+
+QUANTS = (np.array(0.05, np.float32), np.uint8(120))
+
+
+def test_quantised_operators() -> None:
+    a, b = u8(2, 3, 6, 5), u8(2, 3, 6, 5)
+    other = (np.array(0.03, np.float32), np.uint8(90))
+    check("QLinearAdd", [a, *QUANTS, b, *other, *QUANTS], steps=1)
+    check("QLinearMul", [a, *QUANTS, b, *other, *QUANTS], steps=1)
+    check("QLinearSigmoid", [a, *QUANTS, np.array(1 / 256, np.float32), np.uint8(0)], weights=(1, 2, 3, 4), steps=1)
+    check("QLinearLeakyRelu", [a, *QUANTS, *other], weights=(1, 2, 3, 4), alpha=0.1, steps=1)
+    check("QLinearGlobalAveragePool", [a, *QUANTS, *other], steps=1)
+    check("QLinearAveragePool", [a, *QUANTS, *other], kernel_shape=[2, 2], strides=[2, 1], steps=1)
+    check("QLinearConcat", [*QUANTS, a, *QUANTS, b, *other], weights=(0, 1, 3, 4, 6, 7), axis=1, steps=1)
+    check("QLinearSoftmax", [a, *QUANTS, np.array(1 / 256, np.float32), np.uint8(0)], weights=(1, 2, 3, 4), opset=13,
+          axis=-1, steps=2)  # fmt: skip
+    check("QGemm", [u8(3, 4), *QUANTS, u8(4, 5), *other, RNG.integers(-99, 99, 5).astype(np.int32), *QUANTS], steps=1)
+    check("QGemm", [u8(3, 4), *QUANTS, u8(4, 5), *other], tolerance=1e-3)
+
+
+B, S, N, H = 2, 5, 4, 8
+
+
+@pytest.mark.parametrize("unidirectional", [0, 1])
+def test_attention(unidirectional: int) -> None:
+    x, w, b = f32(B, S, N * H), f32(N * H, 3 * N * H) * 0.2, f32(3 * N * H)
+    attrs = {"num_heads": N, "unidirectional": unidirectional}
+    check("Attention", [x, w, b], **attrs)
+    check("Attention", [x, w, b, np.array([3, 5], np.int32)], **attrs)
+    mask = np.array([[1, 1, 1, 1, 0], [0, 1, 1, 1, 1]], np.int32)
+    if not unidirectional:
+        check("Attention", [x, w, b, mask], **attrs)
+        check("Attention", [x, w, b, np.ascontiguousarray(np.repeat(mask[:, None], S, 1))], **attrs)
+        check("Attention", [x, w, b, None, None, f32(B, N, S, S)], **attrs)
+    check("Attention", [x, w, b, None, f32(2, B, N, 3, H)], (1, 1), **attrs)
+
+
+def test_quantised_attention() -> None:
+    # 7 bits: ONNX Runtime adds two products of 8 bits in 16, which saturate, where the processor has no better
+    x, w = u8(B, S, N * H), RNG.integers(-64, 64, (N * H, 3 * N * H)).astype(np.int8)
+    scales = [np.array(0.01, np.float32), np.array(0.005, np.float32)]
+    check("QAttention", [x, w, f32(3 * N * H), *scales, None, np.uint8(120), np.int8(0)], weights=(1,), num_heads=N,
+          tolerance=1e-3)  # fmt: skip
+
+
+def test_multi_head_attention() -> None:
+    q, k, v = f32(B, S, N * H), f32(B, 7, N * H), f32(B, 7, N * H)
+    check("MultiHeadAttention", [q, k, v], num_heads=N)
+    check("MultiHeadAttention", [q, k, v, f32(3 * N * H)], num_heads=N, scale=0.3)
+    mask = RNG.integers(0, 2, (B, 7)).astype(np.int32) | np.eye(B, 7, dtype=np.int32)
+    check("MultiHeadAttention", [q, k, v, None, mask], num_heads=N)
+    check("MultiHeadAttention", [q, k, v, None, None, f32(B, N, S, 7)], num_heads=N)
+    check("MultiHeadAttention", [q, f32(B, N, 7, H), f32(B, N, 7, H)], num_heads=N)
+    past = [f32(B, N, 3, H), f32(B, N, 3, H)]
+    new = [f32(B, S, N * H), f32(B, S, N * H)]
+    check("MultiHeadAttention", [q, *new, None, None, None, *past], (1, 1, 1), num_heads=N)
+    check("MultiHeadAttention", [q, *new, None, None, None, *past], (1, 1, 1), num_heads=N, unidirectional=1)
+
+
+def rotation(places: int, size: int) -> list[np.ndarray]:
+    angles = np.outer(np.arange(places), 1 / 100 ** (np.arange(size // 2) / (size // 2)))
+    return [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)]
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_rotation(interleaved: int) -> None:
+    tables = rotation(16, H)
+    places = np.array([[0, 3, 5, 7, 2], [1, 2, 3, 4, 5]])
+    check("RotaryEmbedding", [f32(B, S, N * H), places, *tables], interleaved=interleaved)
+    check("RotaryEmbedding", [f32(B, N, S, H), np.array([4]), *tables], interleaved=interleaved)
+
+
+@pytest.mark.parametrize("window", [-1, 3])
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_grouped_queries(rotary: int, window: int) -> None:
+    groups, held = 2, 6
+    tables = rotation(32, 16) if rotary else []
+    attrs = {"num_heads": N, "kv_num_heads": groups, "do_rotary": rotary, "local_window_size": window}
+    q, k, v = f32(B, S, N * 16), f32(B, S, groups * 16), f32(B, S, groups * 16)
+    whole = [np.full((B,), S - 1, np.int32), np.array(S, np.int32)]
+    check("GroupQueryAttention", [q, k, v, None, None, *whole, *tables], (1, 1, 1), **attrs)
+    one = [x[:, :1].copy() for x in (q, k, v)]
+    past = [f32(B, groups, held, 16), f32(B, groups, held, 16)]
+    after = [np.full((B,), held, np.int32), np.array(held + 1, np.int32)]
+    check("GroupQueryAttention", [*one, *past, *after, *tables], (1, 1, 1), **attrs)
+    packed = np.concatenate([one[0], one[1], one[2]], -1)
+    check("GroupQueryAttention", [packed, None, None, *past, *after, *tables], (1, 1, 1), **attrs)
+
+
+def test_softmax_with_bias_and_others() -> None:
+    check("Inverse", [f32(2, 4, 4) + 4 * np.eye(4, dtype=np.float32)], tolerance=1e-3)
+    check("Trilu", [f32(3, 4)], upper=0)
+    check("NhwcMaxPool", [u8(1, 6, 5, 3)], kernel_shape=[2, 2])
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(UnsupportedOperator, match="its attribute 'theta'"):
+        from_onnx(model("QuickGelu", [f32(3)], (1,), theta=1.0))
+    with pytest.raises(ModelImportError, match="wrong number of inputs"):
+        from_onnx(model("FusedMatMul", [f32(3, 3)], (1,)))
+    with pytest.raises(UnsupportedOperator, match="PagedAttention"):
+        from_onnx(model("PagedAttention", [f32(3)], (1,)))

@@ -1,0 +1,199 @@
+"""Pools, regions, displaced convolutions, Fourier transforms: against ONNX Runtime or ONNX's reference, and NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import weft
+from tests.frontend.models import check, model_of
+from weft.error import IndexOutOfRange, InvalidArgument, ModelImportError
+from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
+
+RNG = np.random.default_rng(23)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def one(op: str, inputs: dict[str, Any], opset: int = 20, weights: Any = None, names: Any = None, dynamic: Any = ("x",),
+        outputs: int = 1, **attrs: Any) -> None:  # fmt: skip
+    """Check a node, with the shape of its first input known and not."""
+    outs = [f"y{i}" for i in range(outputs)]
+    node = helper.make_node(op, names or [*inputs, *(weights or {})], outs, **attrs)
+    check(model_of([node], inputs, outs, opset, weights), inputs, dynamic, rtol=2e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_norm_pools(p: int) -> None:
+    x = f32(2, 3, 9, 8)
+    one("LpPool", {"x": x}, 18, kernel_shape=[3, 2], strides=[2, 1], p=p)
+    one("LpPool", {"x": x}, 18, kernel_shape=[3, 2], pads=[1, 0, 1, 1], p=p)
+    one("GlobalLpPool", {"x": x}, 18, p=p)
+
+
+def test_unpooling() -> None:
+    x = f32(1, 2, 3, 2)
+    places = np.stack([RNG.permutation(24)[:6].reshape(3, 2) + 24 * c for c in range(2)])[None]
+    one("MaxUnpool", {"x": x, "i": places}, 11, kernel_shape=[2, 2], strides=[2, 2])
+    made = model_of([helper.make_node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2])],
+                    {"x": x, "i": places}, ["y"], 11)  # fmt: skip
+    with pytest.raises(IndexOutOfRange):
+        evaluate(from_onnx(made), x, places + 100)
+
+
+def test_columns_are_put_together() -> None:
+    for image, block, attrs in (
+        ([5, 6], [2, 3], {}),
+        ([5, 6], [2, 2], {"strides": [2, 1], "pads": [1, 0, 0, 1]}),
+        ([7, 6], [2, 3], {"dilations": [2, 1]}),
+    ):
+        pads, strides, dilations = (
+            attrs.get("pads", [0] * 4),
+            attrs.get("strides", [1, 1]),
+            attrs.get("dilations", [1, 1]),
+        )
+        starts = [
+            (n + pads[i] + pads[2 + i] - dilations[i] * (k - 1) - 1) // strides[i] + 1
+            for i, (n, k) in enumerate(zip(image, block, strict=True))
+        ]
+        x = f32(2, 3 * block[0] * block[1], starts[0] * starts[1])
+        sizes = {"n": np.array(image), "b": np.array(block)}
+        one("Col2Im", {"x": x}, 18, sizes, **attrs)
+        one("Col2Im", {"x": x, **sizes}, 18, dynamic=(), **attrs)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_displaced_convolution(rank: int) -> None:
+    size, kernel, groups, parts = [7, 6][:rank], [3, 2][:rank], 2, 2
+    x, w = f32(2, 4, *size), f32(6, 2, *kernel)
+    attrs = {"pads": [1] * rank + [0] * rank, "strides": [2, 1][:rank], "group": groups, "offset_group": parts}
+    out = [(n + 1 - k) // t + 1 for n, k, t in zip(size, kernel, [2, 1], strict=False)]
+    cells = int(np.prod(kernel))
+    offset, mask = f32(2, parts * cells * rank, *out), f32(2, parts * cells, *out)
+    if rank == 2:
+        one("DeformConv", {"x": x, "w": w, "o": offset, "b": f32(6), "m": mask}, 19, **attrs)
+        return
+    plain = model_of([helper.make_node("DeformConv", ["x", "w", "o"], ["y"], **attrs)],
+                     {"x": x, "w": w, "o": 0 * offset}, ["y"], 19)  # fmt: skip
+    attrs.pop("offset_group")
+    usual = model_of([helper.make_node("Conv", ["x", "w"], ["y"], **attrs)], {"x": x, "w": w}, ["y"], 19)
+    got, want = evaluate(from_onnx(plain), x, w, 0 * offset)[0], evaluate(from_onnx(usual), x, w)[0]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
+def test_aligned_regions(mode: str, ratio: int, transformation: str) -> None:
+    x = f32(2, 3, 9, 11)
+    corners = RNG.uniform(-2, 16, (5, 2, 2)).astype(np.float32)
+    rois = np.concatenate([corners.min(1), corners.max(1)], 1)
+    attrs = {"mode": mode, "sampling_ratio": ratio, "coordinate_transformation_mode": transformation}
+    one("RoiAlign", {"x": x, "r": rois, "b": np.array([0, 1, 1, 0, 0])}, 16, output_height=3, output_width=2,
+        spatial_scale=0.7, **attrs)  # fmt: skip
+
+
+def test_regions_of_whole_pixels() -> None:
+    rois = np.array([[0, 1, 2, 7, 6], [1, 0, 0, 3, 3], [1, 4, 1, 5, 8]], np.float32)
+    one("MaxRoiPool", {"x": f32(2, 3, 9, 8), "r": rois}, 7, pooled_shape=[2, 3], spatial_scale=0.9)
+
+
+def test_hardmax() -> None:
+    for opset, axis in ((7, 1), (11, 2), (13, 1), (13, -1)):
+        one("Hardmax", {"x": f32(2, 3, 4)}, opset, axis=axis)
+    one("Hardmax", {"x": np.zeros((2, 3), np.float32)}, 13)
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+def test_caches(mode: str) -> None:
+    x, new, at = f32(2, 3, 6, 4), f32(2, 3, 2, 4), np.array([4, 1] if mode == "linear" else [5, 0])
+    one("TensorScatter", {"x": x, "u": new, "w": at}, 24, mode=mode)
+    one("TensorScatter", {"x": x, "u": new}, 24, mode=mode)
+    made = model_of([helper.make_node("TensorScatter", ["x", "u", "w"], ["y"], mode=mode)],
+                    {"x": x, "u": new, "w": at}, ["y"], 24)  # fmt: skip
+    with pytest.raises(IndexOutOfRange, match="place to write at"):
+        evaluate(from_onnx(made), x, new, at + 4)
+
+
+def spectrum(x: np.ndarray, axis: int, opset: int = 20, **attrs: Any) -> np.ndarray:
+    weights = {"a": np.array(axis)} if opset >= 20 else {}
+    node = helper.make_node("DFT", ["x", "", "a"] if opset >= 20 else ["x"], ["y"],
+                            **attrs, **({} if opset >= 20 else {"axis": axis}))  # fmt: skip
+    return evaluate(from_onnx(model_of([node], {"x": x}, ["y"], opset, weights)), x)[0]
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 96, 127, 360])
+def test_fourier_transforms(n: int) -> None:
+    """Compared with NumPy's in float64: short ones, primes, and lengths that are split."""
+    x = RNG.standard_normal((3, n, 2)).astype(np.float32)
+    signal = x[..., 0] + 1j * x[..., 1]
+    whole = np.fft.fft(signal.astype(np.complex128))
+    for got, want in (
+        (spectrum(x, 1), whole),
+        (spectrum(x, 1, 17, inverse=1), np.fft.ifft(signal.astype(np.complex128))),
+        (spectrum(x[..., :1], 1, onesided=1), np.fft.rfft(x[..., 0].astype(np.float64))),
+    ):
+        np.testing.assert_allclose(got, np.stack([want.real, want.imag], -1), rtol=1e-4, atol=1e-4 * n**0.5)
+    half = np.fft.rfft(x[..., 0].astype(np.float64))
+    given = np.stack([half.real, half.imag], -1).astype(np.float32)
+    node = helper.make_node("DFT", ["x", "n", "a"], ["y"], inverse=1, onesided=1)
+    made = model_of([node], {"x": given}, ["y"], 20, {"n": np.array(n), "a": np.array(1)})
+    np.testing.assert_allclose(evaluate(from_onnx(made), given)[0][..., 0], x[..., 0], rtol=1e-3, atol=1e-3)
+
+
+def test_short_time_transforms() -> None:
+    x, window = f32(2, 70, 1), np.hanning(16).astype(np.float32)
+    weights = {"s": np.array(8), "w": window}
+    one("STFT", {"x": x}, 17, weights, dynamic=())
+    one("STFT", {"x": x}, 17, {"s": np.array(8), "n": np.array(16)}, ["x", "s", "", "n"], (), onesided=0)
+    node = helper.make_node("STFT", ["x", "s", "w"], ["y"])
+    made = model_of([node], {"x": x}, ["y"], 17, weights, {"x": [2, "time", 1]})
+    (got,) = weft.Session(made).run({"x": x})
+    frames = np.stack([x[:, i : i + 16, 0] * window for i in range(0, 55, 8)], 1)
+    want = np.fft.rfft(frames)
+    np.testing.assert_allclose(got.numpy(), np.stack([want.real, want.imag], -1), rtol=1e-4, atol=1e-4)
+
+
+def test_frames_longer_than_the_signal() -> None:
+    x = f32(1, 8, 1)
+    inputs = {"x": x, "s": np.array(2), "n": np.array(9)}
+    made = model_of([helper.make_node("STFT", ["x", "s", "", "n"], ["y"])], inputs, ["y"], 17)
+    with pytest.raises((InvalidArgument, ModelImportError)):
+        evaluate(from_onnx(made), x, np.array(2), np.array(9))
+
+
+def test_unique_and_determinants() -> None:
+    x = RNG.integers(0, 4, (5, 3)).astype(np.float32)
+    for attrs in ({}, {"axis": 0}, {"axis": 1, "sorted": 0}, {"sorted": 0}):
+        one("Unique", {"x": x}, 11, outputs=4, **attrs)
+    one("Det", {"x": f32(3, 4, 4)}, 11)
+
+
+@pytest.mark.parametrize("op", ["Adagrad", "Momentum", "Adam"])
+def test_optimizers(op: str) -> None:
+    """Two tensors at once are two steps of one each."""
+    states = 2 if op == "Adam" else 1
+    rate, step = np.float32(0.1), np.array(3)
+    groups = [[np.abs(f32(4)) for _ in range(2 + states)] for _ in range(2)]
+    attrs = {"alpha": 0.9, "beta": 0.8, "mode": "nesterov", "norm_coefficient": 0.1} if op == "Momentum" else {}
+
+    def run(*given: list[np.ndarray]) -> list[np.ndarray]:
+        values = [x for kind in zip(*given, strict=True) for x in kind]
+        inputs = {"r": rate, "t": step} | {f"v{i}": v for i, v in enumerate(values)}
+        outs = [f"y{i}" for i in range((1 + states) * len(given))]
+        node = helper.make_node(op, list(inputs), outs, domain="ai.onnx.preview.training", **attrs)
+        made = model_of([node], inputs, outs, 17)
+        made.opset_import.append(helper.make_opsetid("ai.onnx.preview.training", 1))
+        return evaluate(from_onnx(made), *map(np.asarray, inputs.values()))
+
+    both, first, second = run(*groups), run(groups[0]), run(groups[1])
+    for i in range(1 + states):
+        np.testing.assert_allclose(both[2 * i], first[i])
+        np.testing.assert_allclose(both[2 * i + 1], second[i])
+    assert (first[0] != groups[0][0]).all()

@@ -1,0 +1,239 @@
+"""Values that are no tensors of the machine's types: strings, sequences, optionals, maps and small element types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import weft
+from weft.error import DTypeMismatch, IndexOutOfRange, InvalidArgument, ModelImportError, ShapeMismatch
+from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
+
+FLOATS = helper.make_tensor_type_proto(TensorProto.FLOAT, ["n", 3])
+SEQUENCE = helper.make_sequence_type_proto(FLOATS)
+OPTIONAL = helper.make_optional_type_proto(FLOATS)
+
+
+def model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], opset: int = 20, weights: Any = ()) -> Any:
+    """Make a model; inputs have the types given."""
+    infos = [
+        helper.make_value_info(k, v if isinstance(v, onnx.TypeProto) else helper.make_tensor_type_proto(*v))
+        for k, v in inputs.items()
+    ]
+    outs = [helper.make_empty_tensor_value_info(o) for o in outputs]
+    graph = helper.make_graph(
+        nodes, "g", infos, outs, [numpy_helper.from_array(v, k) for k, v in dict(weights).items()]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def texts(*values: str) -> np.ndarray:
+    return np.array(values, object)
+
+
+STRING = (TensorProto.STRING, ["n"])
+
+
+def test_strings_are_moved_compared_and_joined_by_a_session() -> None:
+    nodes = [
+        helper.make_node("StringConcat", ["x", "suffix"], ["a"]),
+        helper.make_node("Concat", ["a", "x"], ["b"], axis=0),
+        helper.make_node("Gather", ["b", "i"], ["y"]),
+        helper.make_node("Equal", ["x", "same"], ["e"]),
+        helper.make_node("Where", ["e", "x", "suffix"], ["w"]),
+    ]
+    made = model(nodes, {"x": STRING, "i": (TensorProto.INT64, ["k"])}, ["y", "e", "w"],
+                 weights={"suffix": texts("-ü"), "same": texts("b")})  # fmt: skip
+    session = weft.Session(made)
+    assert [i.dtype for i in session.inputs] == ["string", "int64"]
+    for x, i in ((texts("a", "b"), [3, 0, 1]), (texts("b", "", "long" * 99), [5]), (texts(), [])):
+        y, e, w = session.run({"x": x, "i": np.array(i, np.int64)})
+        both = [t + "-ü" for t in x] + list(x)
+        assert y.tolist() == [both[k] for k in i]
+        assert e.numpy().tolist() == [t == "b" for t in x]
+        assert w.tolist() == [t if t == "b" else "-ü" for t in x]
+    with pytest.raises(DTypeMismatch, match="strings"):
+        session.run({"x": np.zeros(2), "i": np.zeros(0, np.int64)})
+    with pytest.raises(DTypeMismatch, match="str"):
+        session.run({"x": np.array([1], object), "i": np.zeros(0, np.int64)})
+
+
+def test_strings_and_numbers() -> None:
+    x = texts("1", "-2.5", "1e3", "inf")
+    made = model([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], {"x": STRING}, ["y"])
+    np.testing.assert_array_equal(evaluate(from_onnx(made), x)[0], np.array([1, -2.5, 1e3, np.inf], np.float32))
+    with pytest.raises(InvalidArgument, match="no number"):
+        evaluate(from_onnx(made), texts("seven"))
+    back = model(
+        [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING)], {"x": (TensorProto.FLOAT, ["n"])}, ["y"]
+    )
+    assert evaluate(from_onnx(back), np.array([1.5, -3, np.nan], np.float32))[0].tolist() == ["1.5", "-3", "NaN"]
+
+
+def test_strings_need_a_session() -> None:
+    made = model([helper.make_node("StringConcat", ["x", "x"], ["y"])], {"x": STRING}, ["y"])
+    executable = weft.relax.build(from_onnx(made), None)
+    with pytest.raises(InvalidArgument, match="while a session runs"):
+        weft.runtime.VirtualMachine(executable)["main"](np.zeros(2, np.int64))
+
+
+def test_sequences_in_a_session() -> None:
+    nodes = [
+        helper.make_node("SequenceInsert", ["s", "x", "p"], ["t"]),
+        helper.make_node("SequenceLength", ["t"], ["n"]),
+        helper.make_node("SequenceAt", ["t", "p"], ["a"]),
+        helper.make_node("Neg", ["a"], ["b"]),
+        helper.make_node("ConcatFromSequence", ["t"], ["c"], axis=0),
+        helper.make_node("SequenceErase", ["t"], ["u"]),
+    ]
+    made = model(nodes, {"s": SEQUENCE, "x": FLOATS, "p": (TensorProto.INT64, [])}, ["t", "n", "b", "c", "u"])
+    session = weft.Session(made)
+    s, x = [np.full((k, 3), k, np.float32) for k in (1, 0, 2)], np.full((2, 3), 7, np.float32)
+    for p in (0, 3, -1):
+        t, n, b, c, u = session.run({"s": s, "x": x, "p": np.array(p)})
+        want = list(s)
+        want.insert(p, x)
+        assert [v.tolist() for v in t] == [v.tolist() for v in want]
+        assert int(n.numpy()) == 4
+        np.testing.assert_array_equal(b.numpy(), -want[p] if p < 4 else x)
+        np.testing.assert_array_equal(c.numpy(), np.concatenate(want))
+        assert len(u) == 3
+    with pytest.raises(IndexOutOfRange, match="SequenceInsert: there is no such position"):
+        session.run({"s": s, "x": x, "p": np.array(4)})
+    with pytest.raises(InvalidArgument, match="no sequence"):
+        session.run({"s": x, "x": x, "p": np.array(0)})
+    with pytest.raises(InvalidArgument, match="wrong rank"):
+        session.run({"s": [np.zeros(3, np.float32)], "x": x, "p": np.array(0)})
+
+
+def test_a_sequence_of_other_types_is_refused() -> None:
+    nodes = [helper.make_node("SequenceInsert", ["s", "x"], ["t"])]
+    made = model(nodes, {"s": SEQUENCE, "x": (TensorProto.INT64, [3])}, ["t"])
+    with pytest.raises(ModelImportError, match="different types"):
+        from_onnx(made)
+    with pytest.raises(ModelImportError, match="wrong element type"):
+        from_onnx(model([helper.make_node("Relu", ["s"], ["y"])], {"s": SEQUENCE}, ["y"]))
+
+
+def test_split_and_join() -> None:
+    for attrs in ({"axis": 0}, {"axis": 1}, {"axis": 0, "keepdims": 0}):
+        nodes = [helper.make_node("SplitToSequence", ["x"], ["s"], **attrs),
+                 helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=attrs["axis"],
+                                  new_axis=int(attrs.get("keepdims") == 0))]  # fmt: skip
+        x = np.arange(12, dtype=np.float32).reshape(4, 3)
+        np.testing.assert_array_equal(evaluate(from_onnx(model(nodes, {"x": FLOATS}, ["y"])), x)[0], x)
+    nodes = [helper.make_node("SplitToSequence", ["x", "k"], ["s"])]
+    made = model(nodes, {"x": FLOATS, "k": (TensorProto.INT64, [2])}, ["s"])
+    with pytest.raises(ShapeMismatch, match="do not make up"):
+        evaluate(from_onnx(made), x, np.array([1, 2]))
+
+
+def test_optionals_in_a_session() -> None:
+    nodes = [helper.make_node("OptionalHasElement", ["o"], ["h"]), helper.make_node("Identity", ["o"], ["y"])]
+    session = weft.Session(model(nodes, {"o": OPTIONAL}, ["h", "y"]))
+    h, y = session.run({"o": None})
+    assert not h.numpy()
+    assert y is None
+    x = np.ones((2, 3), np.float32)
+    h, y = session.run({"o": x})
+    assert h.numpy()
+    np.testing.assert_array_equal(y, x)
+    taken = weft.Session(model([helper.make_node("OptionalGetElement", ["o"], ["y"])], {"o": OPTIONAL}, ["y"]))
+    with pytest.raises(IndexOutOfRange, match="the optional is empty"):
+        taken.run({"o": None})
+
+
+def test_a_loop_collects_a_sequence() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["c2"]), helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+         helper.make_node("Add", ["x", "f"], ["v"]), helper.make_node("SequenceInsert", ["s", "v"], ["s2"])],
+        "body",
+        [helper.make_tensor_value_info("i", TensorProto.INT64, []),
+         helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_value_info("s", SEQUENCE)],
+        [helper.make_tensor_value_info("c2", TensorProto.BOOL, []), helper.make_value_info("s2", SEQUENCE)],
+    )  # fmt: skip
+    nodes = [helper.make_node("SequenceEmpty", [], ["e"]), helper.make_node("Loop", ["n", "", "e"], ["s"], body=body),
+             helper.make_node("SequenceLength", ["s"], ["k"])]  # fmt: skip
+    session = weft.Session(model(nodes, {"n": (TensorProto.INT64, []), "x": FLOATS}, ["s", "k"]))
+    x = np.zeros((2, 3), np.float32)
+    for n in (0, 1, 5):
+        s, k = session.run({"n": np.array(n), "x": x})
+        assert int(k.numpy()) == n
+        assert [float(v[0, 0]) for v in s] == list(range(n))
+
+
+SMALL = {"INT4": "int4", "UINT4": "uint4", "INT2": "int2", "UINT2": "uint2", "FLOAT4E2M1": "float4_e2m1fn",
+         "FLOAT8E8M0": "float8_e8m0fnu"}  # fmt: skip
+
+
+@pytest.mark.parametrize("onnx_name", SMALL)
+def test_small_types_keep_their_values(onnx_name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, SMALL[onnx_name]))
+    bits = int("".join(c for c in SMALL[onnx_name].split("_")[0] if c.isdigit()))
+    codes = np.arange(1 << bits, dtype=np.uint8)
+    if bits < 8 and SMALL[onnx_name].startswith("int"):
+        codes = codes.view(np.int8)
+    every = codes.astype(dtype) if "float" not in SMALL[onnx_name] else codes.view(dtype)
+    nodes = [helper.make_node("Transpose", ["x"], ["y"]), helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
+             helper.make_node("Cast", ["f"], ["b"], to=getattr(TensorProto, onnx_name))]  # fmt: skip
+    made = model(nodes, {"x": (getattr(TensorProto, onnx_name), [2, "m"])}, ["y", "f", "b"], 25)
+    x = every.reshape(2, -1)
+    y, f, b = evaluate(from_onnx(made), x)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y.astype(np.float64), x.T.astype(np.float64))
+    np.testing.assert_array_equal(f, x.astype(np.float32))
+    np.testing.assert_array_equal(b.astype(np.float64), x.astype(np.float64))
+
+
+def test_float4_rounds_to_the_nearest_and_saturates() -> None:
+    x = np.concatenate([np.linspace(-8, 8, 4001), [0.25, 0.75, 1.25, 5, 3.5, -2.5]]).astype(np.float32)
+    nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT4E2M1)]
+    (y,) = evaluate(from_onnx(model(nodes, {"x": (TensorProto.FLOAT, ["n"])}, ["y"], 25)), x)
+    np.testing.assert_array_equal(y.astype(np.float32), x.astype(ml_dtypes.float4_e2m1fn).astype(np.float32))
+
+
+def test_small_weights_are_read_and_dequantised() -> None:
+    w = np.array([[-8, 7, 3], [0, -1, 5]], ml_dtypes.int4)
+    tensor = helper.make_tensor("w", TensorProto.INT4, w.shape, w.astype(np.int8).reshape(-1))
+    made = model([helper.make_node("DequantizeLinear", ["w", "s"], ["d"]), helper.make_node("Mul", ["x", "d"], ["y"])],
+                 {"x": FLOATS}, ["y"], 21, {"s": np.float32(0.5)})  # fmt: skip
+    made.graph.initializer.append(tensor)
+    x = np.ones((2, 3), np.float32)
+    (y,) = weft.Session(made).run({"x": x})
+    np.testing.assert_array_equal(y.numpy(), w.astype(np.float32) * 0.5)
+
+
+def drawn(op: str, opset: int = 22, weights: Any = (), **attrs: Any) -> np.ndarray:
+    made = model([helper.make_node(op, list(dict(weights)), ["y"], **attrs)], {}, ["y"], opset, weights)
+    return evaluate(from_onnx(made))[0]
+
+
+def test_random_numbers() -> None:
+    """Moments of 20,000 draws lie within five standard errors, and a seed gives the same ones again."""
+    n = 20_000
+    x = drawn("RandomUniform", shape=[n], low=-1.0, high=3.0, seed=4.0)
+    assert abs(x.mean() - 1) < 5 * 4 / 12**0.5 / n**0.5
+    assert -1 <= x.min() < -0.99
+    assert 2.99 < x.max() < 3
+    np.testing.assert_array_equal(x, drawn("RandomUniform", shape=[n], low=-1.0, high=3.0, seed=4.0))
+    assert (drawn("RandomUniform", shape=[9]) != drawn("RandomUniform", shape=[9])).any()
+    z = drawn("RandomNormal", shape=[n], mean=2.0, scale=0.5, seed=1.0)
+    assert abs(z.mean() - 2) < 5 * 0.5 / n**0.5
+    assert abs(z.std() - 0.5) < 5 * 0.5 / (2 * n) ** 0.5
+    logits = np.log(np.array([[0.1, 0.2, 0.7]], np.float32)) + 3
+    shares = np.bincount(drawn("Multinomial", weights={"x": logits}, sample_size=n, seed=2.0)[0], minlength=3) / n
+    assert np.abs(shares - [0.1, 0.2, 0.7]).max() < 5 * 0.5 / n**0.5
+    p = np.full((n,), 0.3)
+    assert abs(drawn("Bernoulli", weights={"x": p}, seed=3.0).mean() - 0.3) < 5 * 0.46 / n**0.5
+
+
+def test_two_draws_are_two() -> None:
+    nodes = [helper.make_node("RandomUniformLike", ["x"], [o]) for o in "ab"]
+    a, b = weft.Session(model(nodes, {"x": FLOATS}, ["a", "b"], 22)).run({"x": np.zeros((5, 3), np.float32)})
+    assert (a.numpy() != b.numpy()).any()

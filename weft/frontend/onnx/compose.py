@@ -1,0 +1,57 @@
+"""Operators of other domains as compositions of standard ones: a converter calls them as a model would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.frontend.onnx.graph import Scope
+from weft.frontend.onnx.importer import convert_nodes
+from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Value
+
+__all__ = ["call", "calls", "microsoft"]
+
+_OPSET = 24
+MICROSOFT = "com.microsoft"
+
+
+def calls(node: Node, op: str, inputs: Sequence[Value | Any | None], outputs: int = 1, **attrs: Any) -> list[Value]:
+    """Convert a standard operator on values, as opset 24 has it, and return its outputs."""
+    values = [v if v is None or isinstance(v, Value) else Value.of_expr(v) for v in inputs]
+    names = ["" if v is None else f"x{i}" for i, v in enumerate(values)]
+    made = [f"y{i}" for i in range(outputs)]
+    scope = Scope(None, {"": _OPSET})
+    scope.values = {n: v for n, v in zip(names, values, strict=True) if v is not None}
+    proto = onnx.helper.make_node(op, names, made, **{k: v for k, v in attrs.items() if v is not None})
+    with node.graph.inside(scope):
+        convert_nodes(node.graph, [(0, proto)], f"{node.where}, inside of it ")
+        return [scope.values[name] for name in made]
+
+
+def call(node: Node, op: str, *inputs: Value | Any | None, **attrs: Any) -> Any:
+    """Convert a standard operator with one output, and return its expression."""
+    return node.graph.expr(calls(node, op, inputs, **attrs)[0])
+
+
+def microsoft(*op_types: str, attributes: str = "", inputs: tuple[int, int] = (1, 16), domain: str = MICROSOFT) -> Any:
+    """Register a converter of an operator that ONNX has no schema of: it says which attributes and inputs it knows."""
+    known = set(attributes.split())
+
+    def register(fn: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        def checked(node: Node) -> Any:
+            unknown = set(node.attrs) - known
+            if unknown:
+                node.unsupported(f"{node.op_type}: its attribute '{min(unknown)}' is not supported",
+                                 expected=", ".join(sorted(known)) or "no attributes")  # fmt: skip
+            if not inputs[0] <= len(node.inputs) <= inputs[1]:
+                node.error(f"{node.op_type}: a wrong number of inputs", expected=f"{inputs[0]} to {inputs[1]}",
+                           found=str(len(node.inputs)))  # fmt: skip
+            return fn(node)
+
+        converter(*op_types, domain=domain, without_schema=True)(checked)
+        return fn
+
+    return register

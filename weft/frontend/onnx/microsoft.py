@@ -1,0 +1,389 @@
+"""Operators of ``com.microsoft`` that ONNX Runtime's optimizer and quantizers write: fused and quantised ones.
+
+Source: ContribOperators.md of ONNX Runtime; behaviour is that of its CPU kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.compose import call, calls, microsoft
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.value import Value
+from weft.ir import constant
+from weft.runtime.host import Kind
+
+__all__: list[str] = []
+
+
+# --- activations and normalisations -----------------------------------------------------------------------------------
+
+
+@microsoft("Gelu", "BiasGelu", inputs=(1, 2))
+def _gelu(node: Node) -> Any:
+    x = node.op("add", *node.broadcasting(node.x(0), node.x(1))) if node.has(1) else node.x()
+    return node.op("nn.gelu", x)
+
+
+@microsoft("FastGelu", inputs=(1, 2))
+def _fast_gelu(node: Node) -> Any:
+    return node.op("nn.gelu_tanh", node.op("add", node.x(0), node.x(1)) if node.has(1) else node.x())
+
+
+@microsoft("QuickGelu", attributes="alpha", inputs=(1, 1))
+def _quick_gelu(node: Node) -> Any:
+    x = node.x()
+    return node.op("multiply", x, node.op("sigmoid", node.emit(x * node.attr("alpha", 1.702))))
+
+
+@microsoft("BiasSplitGelu", inputs=(2, 2))
+def _bias_split_gelu(node: Node) -> Any:
+    halves = calls(node, "Split", [node.op("add", node.x(0), node.x(1))], 2, axis=-1, num_outputs=2)
+    return node.op("multiply", node.graph.expr(halves[0]), node.op("nn.gelu", node.graph.expr(halves[1])))
+
+
+@microsoft("BiasAdd", inputs=(3, 3))
+def _bias_add(node: Node) -> Any:
+    return node.op("add", node.op("add", node.x(0), node.x(1)), node.x(2))
+
+
+@microsoft("BiasSoftmax", attributes="axis is_inner_broadcast", inputs=(2, 2))
+def _bias_softmax(node: Node) -> Any:
+    """Softmax over all axes from `axis` on, of data whose bias is repeated along inner or outer dimensions."""
+    axis, shape, bias = node.axis(node.attr("axis", 1)), node.shape(), node.x(1)
+    if node.attr("is_inner_broadcast", 1) == 0 or len(node.shape(1)) == node.ndim():
+        total = node.op("add", node.x(0), bias)
+    else:
+        total = node.op("add", node.x(0), node.reshape(bias, [*node.shape(1), *[1] * (node.ndim() - node.ndim(1))]))
+    flat = node.reshape(total, [s.product(shape[:axis]), s.product(shape[axis:])])
+    return node.reshape(node.op("nn.softmax", flat, axis=1), shape)
+
+
+@microsoft("SkipLayerNormalization", attributes="epsilon", inputs=(3, 5))
+def _skip_layer_norm(node: Node) -> Any:
+    return _skip_norm(node, "LayerNormalization", 3, 4)
+
+
+@microsoft("SkipSimplifiedLayerNormalization", attributes="epsilon", inputs=(3, 4))
+def _skip_simplified(node: Node) -> Any:
+    return _skip_norm(node, "RMSNormalization", None, 3)
+
+
+def _skip_norm(node: Node, op: str, beta: int | None, bias: int) -> Any:
+    total = node.op("add", *node.broadcasting(node.x(0), node.x(1)))
+    total = node.op("add", total, node.x(bias)) if node.has(bias) else total
+    inputs = [total, node.x(2)] + ([node.x(beta)] if beta is not None and node.has(beta) else [])
+    return call(node, op, *inputs, axis=-1, epsilon=node.attr("epsilon", 1e-12)), None, None, total
+
+
+@microsoft("SimplifiedLayerNormalization", attributes="axis epsilon stash_type", inputs=(2, 2), domain="")
+def _simplified(node: Node) -> Any:
+    attrs = {"axis": node.attr("axis", -1), "epsilon": node.attr("epsilon", 1e-5)}
+    return call(node, "RMSNormalization", node.x(0), node.x(1), **attrs)
+
+
+@microsoft("GroupNorm", "SkipGroupNorm", attributes="epsilon groups activation channels_last", inputs=(3, 5))
+def _group_norm(node: Node) -> Any:
+    """Group normalisation of channels that come last, SiLU behind it where `activation` is 1."""
+    last, rank = bool(node.attr("channels_last", 1)), node.ndim()
+    x = node.x()
+    if node.op_type == "SkipGroupNorm":
+        skip = node.x(3)
+        skip = (
+            node.reshape(skip, [node.shape(3)[0], *[1] * (rank - 2), node.shape(3)[1]]) if node.ndim(3) == 2 else skip
+        )
+        x = node.op("add", x, skip)
+        x = node.op("add", x, node.x(4)) if node.has(4) else x
+    moved = node.permute(x, [0, rank - 1, *range(1, rank - 1)]) if last else x
+    gamma, beta = (node.astype(node.x(i), node.dtype()) for i in (1, 2))
+    attrs = {"num_groups": node.attr("groups"), "axes": tuple(range(2, rank)), "epsilon": node.attr("epsilon", 1e-5)}
+    out = node.op("nn.group_norm", moved, gamma, beta, **attrs)
+    out = node.permute(out, [0, *range(2, rank), 1]) if last else out
+    out = node.op("nn.silu", out) if node.attr("activation") else out
+    return (out, x) if node.op_type == "SkipGroupNorm" else out
+
+
+@microsoft("EmbedLayerNormalization", attributes="epsilon mask_index_type", inputs=(7, 9))
+def _embed(node: Node) -> Any:
+    batch, length = node.shape()
+    total = call(node, "Gather", node.x(2), node.x(0))
+    if node.has(8):
+        total = node.op("add", total, call(node, "Gather", node.x(3), node.x(8)))
+    else:
+        total = node.op("add", total, node.slice(node.x(3), [0], [0], [length]))
+    if node.has(1) and node.has(4):
+        total = node.op("add", total, call(node, "Gather", node.x(4), node.x(1)))
+    out = call(node, "LayerNormalization", total, node.x(5), node.x(6), axis=-1, epsilon=node.attr("epsilon", 1e-12))
+    if node.has(7):
+        mask = node.op("sum", node.astype(node.x(7), "int32"), axis=(1,), keepdims=False)
+    else:
+        mask = node.full([batch], 0, "int32")
+    return out, mask, total
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+def _turned(node: Node, i: int) -> Any:
+    """Return an operand of FusedMatMul in the order of a matrix product."""
+    side, rank = "AB"[i], node.ndim(i)
+    order = list(range(rank))
+    if rank > 2 and node.attr(f"transBatch{side}", 0):  # the first axis stands before the last but one
+        order = [*order[1:-1], 0, order[-1]]
+    if rank > 1 and node.attr(f"trans{side}", 0):
+        order[-1], order[-2] = order[-2], order[-1]
+    return node.permute(node.x(i), order)
+
+
+@microsoft("FusedMatMul", "TransposeMatMul", attributes="alpha transA transB transBatchA transBatchB", inputs=(2, 2))
+def _fused_matmul(node: Node) -> Any:
+    out, alpha = node.op("matmul", _turned(node, 0), _turned(node, 1)), node.attr("alpha", 1.0)
+    return out if alpha == 1.0 else node.emit(out * alpha)
+
+
+_ACTIVATIONS = {"Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "Clip": ("min", "max"),
+                "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",), "HardSwish": (), "Softplus": ()}  # fmt: skip
+
+
+def _activated(node: Node, x: Any, params: list[float]) -> Any:
+    name = node.attr("activation", "")
+    if not name:
+        return x
+    if name not in _ACTIVATIONS:
+        node.unsupported(f"{node.op_type}: an unknown activation", expected=", ".join(_ACTIVATIONS), found=name)
+    if name == "Clip":
+        return node.op("clip", x, min=params[0], max=params[1])
+    return call(node, name, x, **dict(zip(_ACTIVATIONS[name], params, strict=False)))
+
+
+@microsoft(
+    "FusedGemm", inputs=(2, 3),
+    attributes="alpha beta transA transB activation activation_alpha activation_beta activation_gamma",
+)  # fmt: skip
+def _fused_gemm(node: Node) -> Any:
+    attrs = {k: node.attr(k) for k in ("alpha", "beta", "transA", "transB")}
+    out = call(node, "Gemm", *node.inputs, **attrs)
+    return _activated(
+        node, out, [node.attr(f"activation_{k}") for k in ("alpha", "beta") if f"activation_{k}" in node.attrs]
+    )
+
+
+_CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"
+
+
+@microsoft("FusedConv", attributes=_CONV, inputs=(2, 4))
+def _fused_conv(node: Node) -> Any:
+    attrs = {k: node.attr(k) for k in _CONV.split()[:6]}
+    out = call(node, "Conv", *node.inputs[:3], **attrs)
+    out = node.op("add", out, node.x(3)) if node.has(3) else out
+    return _activated(node, out, node.attr("activation_params", []))
+
+
+@microsoft("NhwcConv", "NhwcFusedConv", attributes=_CONV, inputs=(2, 4))
+def _nhwc_conv(node: Node) -> Any:
+    rank = node.ndim()
+    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    inputs = [node.permute(node.x(0), first), node.permute(node.x(1), first), node.x(2) if node.has(2) else None]
+    out = node.permute(call(node, "Conv", *inputs, **{k: node.attr(k) for k in _CONV.split()[:6]}), last)
+    out = node.op("add", out, node.x(3)) if node.has(3) else out
+    return _activated(node, out, node.attr("activation_params", []))
+
+
+@microsoft("NhwcMaxPool", attributes="auto_pad ceil_mode dilations kernel_shape pads strides", inputs=(1, 1))
+def _nhwc_max_pool(node: Node) -> Any:
+    rank = node.ndim()
+    out = call(node, "MaxPool", node.permute(node.x(), [0, rank - 1, *range(1, rank - 1)]),
+               **{k: node.attr(k) for k in node.attrs})  # fmt: skip
+    return node.permute(out, [0, *range(2, rank), 1])
+
+
+@microsoft("MatMulNBits", inputs=(3, 6), attributes="K N bits block_size accuracy_level weight_prepacked")
+def _matmul_nbits(node: Node) -> Any:
+    """A product with weights of 2, 4 or 8 bits in blocks along the sum, each with a scale and a zero point."""
+    bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
+    if bits not in (2, 4, 8) or node.attr("weight_prepacked", 0):
+        node.unsupported("MatMulNBits: weights of 2, 4 or 8 bits as they are", found=f"{bits} bits")
+    dtype, blocks = node.dtype(), -(-k // block)
+    node.require_equal("the number of weights", s.product(node.shape(1)), n * blocks * block * bits // 8)
+    weights = node.reshape(_unpacked(node, node.x(1), bits), [n, blocks, block])
+    scales = node.reshape(node.x(2), [n, blocks, 1])
+    if not node.has(3):
+        zero: Any = node.scalar(1 << (bits - 1), dtype)
+    elif node.dtype(3) == "uint8":
+        packed = node.reshape(node.x(3), [n, -(-blocks * bits // 8)])
+        zero = node.reshape(node.slice(_unpacked(node, packed, bits), [1], [0], [blocks]), [n, blocks, 1])
+    else:
+        zero = node.reshape(node.x(3), [n, blocks, 1])
+    real = node.op("subtract", node.astype(weights, dtype), node.astype(zero, dtype))
+    if node.has(4):
+        known = node.const(4)
+        if known is None or (known[:k] != np.arange(k) // block).any():
+            node.unsupported("MatMulNBits: blocks of columns out of order ('g_idx') are not supported")
+    real = node.reshape(node.op("multiply", real, node.astype(scales, dtype)), [n, blocks * block])
+    real = node.slice(real, [1], [0], [k]) if blocks * block != k else real
+    out = node.op("matmul", node.x(), node.permute(real, [1, 0]))
+    return node.op("add", out, node.x(5)) if node.has(5) else out
+
+
+def _unpacked(node: Node, x: Any, bits: int) -> Any:
+    """Take bytes apart, the lowest bits first, along the last axis."""
+    if bits == 8:
+        return x
+    dims = node.dims(x)
+    shifts = constant(np.arange(0, 8, bits, dtype=np.uint8))
+    parts = node.op("right_shift", node.reshape(x, [*dims, 1]), shifts)
+    parts = node.op("bitwise_and", parts, node.scalar((1 << bits) - 1, "uint8"))
+    return node.reshape(parts, [*dims[:-1], s.multiply(dims[-1], 8 // bits)])
+
+
+@microsoft("MatMulIntegerToFloat", inputs=(4, 7))
+def _integer_to_float(node: Node) -> Any:
+    zeros = [node.x(i) if node.has(i) else None for i in (4, 5)]
+    return _scaled_product(node, node.value(0), node.value(1), node.x(2), node.x(3), zeros, 6)
+
+
+def _scaled_product(node: Node, a: Any, b: Any, a_scale: Any, b_scale: Any, zeros: list[Any], bias: int) -> Any:
+    product = call(node, "MatMulInteger", a, b, *zeros)
+    scale = node.op("multiply", a_scale, b_scale)
+    out = node.op("multiply", node.astype(product, scale.ty.dtype), scale)
+    return node.op("add", out, node.x(bias)) if node.has(bias) else out
+
+
+@microsoft("DynamicQuantizeMatMul", inputs=(3, 5))
+def _dynamic_quantize_matmul(node: Node) -> Any:
+    a, scale, zero = calls(node, "DynamicQuantizeLinear", [node.x()], 3)
+    zeros = [zero, node.x(3) if node.has(3) else None]
+    return _scaled_product(node, a, node.value(1), node.graph.expr(scale), node.x(2), zeros, 4)
+
+
+# --- quantised operators: dequantise, compute, quantise ---------------------------------------------------------------
+
+
+def _real(node: Node, data: int, scale: int, zero: int, axis: int = 1) -> Any:
+    return call(node, "DequantizeLinear", *(node.value(i) if node.has(i) else None for i in (data, scale, zero)),
+                axis=axis)  # fmt: skip
+
+
+def _quantised(node: Node, x: Any, scale: int, zero: int, dtype: str | None = None) -> Any:
+    given = node.value(zero) if node.has(zero) else Value.of_array(np.zeros((), dtype or node.dtype()))
+    return call(node, "QuantizeLinear", x, node.value(scale), given)
+
+
+@microsoft("QuantizeLinear", "DequantizeLinear", attributes="axis", inputs=(2, 3))
+def _quantize(node: Node) -> Any:
+    return calls(node, node.op_type, node.inputs, axis=node.attr("axis", 1))
+
+
+@microsoft("QLinearAdd", "QLinearMul", inputs=(7, 8))
+def _qlinear_binary(node: Node) -> Any:
+    out = call(node, node.op_type.removeprefix("QLinear"), _real(node, 0, 1, 2), _real(node, 3, 4, 5))
+    return _quantised(node, out, 6, 7)
+
+
+@microsoft("QLinearSigmoid", "QLinearLeakyRelu", attributes="alpha", inputs=(4, 5))
+def _qlinear_unary(node: Node) -> Any:
+    op = node.op_type.removeprefix("QLinear")
+    out = call(node, op, _real(node, 0, 1, 2), alpha=node.attr("alpha", 0.01) if op == "LeakyRelu" else None)
+    return _quantised(node, out, 3, 4)
+
+
+@microsoft("QLinearSoftmax", attributes="axis opset", inputs=(5, 5))
+def _qlinear_softmax(node: Node) -> Any:
+    axis = node.attr("axis", -1 if node.attr("opset") >= 13 else 1)
+    if node.attr("opset") < 13 and node.axis(axis) != node.ndim() - 1:
+        node.unsupported("QLinearSoftmax: over several axes, as before opset 13, is not supported")
+    return _quantised(node, call(node, "Softmax", _real(node, 0, 1, 2), axis=axis), 3, 4)
+
+
+@microsoft("QLinearWhere", inputs=(9, 9))
+def _qlinear_where(node: Node) -> Any:
+    out = call(node, "Where", node.value(0), _real(node, 1, 2, 3), _real(node, 4, 5, 6))
+    return _quantised(node, out, 7, 8)
+
+
+@microsoft("QLinearReduceMean", attributes="axes keepdims", inputs=(4, 5))
+def _qlinear_reduce_mean(node: Node) -> Any:
+    axes = Value.of_array(np.array(node.attr("axes"), np.int64))
+    return _quantised(node, call(node, "ReduceMean", _real(node, 0, 1, 2), axes, keepdims=node.attr("keepdims")), 3, 4)
+
+
+_POOL = "auto_pad ceil_mode count_include_pad kernel_shape pads strides"
+
+
+@microsoft("QLinearAveragePool", "QLinearGlobalAveragePool", attributes=f"{_POOL} channels_last", inputs=(4, 5))
+def _qlinear_pool(node: Node) -> Any:
+    rank, last = node.ndim(), node.attr("channels_last", 0)
+    x = _real(node, 0, 1, 2)
+    x = node.permute(x, [0, rank - 1, *range(1, rank - 1)]) if last else x
+    out = call(node, node.op_type.removeprefix("QLinear"), x, **{k: node.attr(k) for k in _POOL.split()})
+    return _quantised(node, node.permute(out, [0, *range(2, rank), 1]) if last else out, 3, 4)
+
+
+@microsoft("QLinearConcat", attributes="axis", inputs=(5, 1 << 20))
+def _qlinear_concat(node: Node) -> Any:
+    parts = [_real(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
+    return _quantised(node, call(node, "Concat", *parts, axis=node.attr("axis")), 0, 1)
+
+
+@microsoft("QGemm", attributes="alpha transA transB", inputs=(6, 9))
+def _qgemm(node: Node) -> Any:
+    attrs = {k: node.attr(k) for k in ("alpha", "transA", "transB")}
+    b = _real(node, 3, 4, 5, axis=0 if node.attr("transB", 0) else 1)
+    bias = None
+    if node.has(6):
+        scale = node.emit(node.op("multiply", node.x(1), node.x(4)) * node.attr("alpha", 1.0))
+        bias = node.op("multiply", node.astype(node.x(6), scale.ty.dtype), scale)
+    out = call(node, "Gemm", _real(node, 0, 1, 2), b, bias, **attrs)
+    return _quantised(node, out, 7, 8) if node.has(7) else out
+
+
+# --- others -----------------------------------------------------------------------------------------------------------
+
+
+@microsoft("Trilu", attributes="upper", inputs=(1, 2))
+@microsoft("Pad", attributes="mode", inputs=(2, 3))
+@microsoft("GatherND", inputs=(2, 2))
+@microsoft("GridSample", attributes="align_corners mode padding_mode", inputs=(2, 2))
+def _standard(node: Node) -> Any:
+    """The standard operator of that name means the same."""
+    return calls(node, node.op_type, node.inputs, **{k: node.attr(k) for k in node.attrs})
+
+
+@microsoft("Range", inputs=(2, 3))
+def _range(node: Node) -> Any:
+    delta = node.value(2) if node.has(2) else Value.of_array(np.ones((), node.dtype()))
+    return calls(node, "Range", [node.value(0), node.value(1), delta])
+
+
+@microsoft("ExpandDims", inputs=(2, 2))
+def _expand_dims(node: Node) -> Any:
+    return calls(node, "Unsqueeze", [node.value(0), Value.of_elements([node.one(1)], "int64")])
+
+
+@microsoft("Inverse", inputs=(1, 1))
+def _inverse(node: Node) -> Any:
+    node.require_equal("matrices are square", node.shape()[-1], node.shape()[-2])
+    (out,) = node.host("Inverse", node.inputs, [Kind("tensor", node.dtype(), node.ndim())])
+    return node.with_dims(node.graph.expr(out), node.shape())
+
+
+@microsoft("ReduceSumInteger", attributes="axes keepdims", inputs=(1, 1))
+def _reduce_sum_integer(node: Node) -> Any:
+    axes = Value.of_array(np.array(node.attr("axes"), np.int64))
+    wide = node.astype(node.x(), "uint32" if node.dtype() == "uint8" else "int32")
+    return calls(node, "ReduceSum", [wide, axes], keepdims=node.attr("keepdims", 1))
+
+
+@microsoft("IsAllFinite", attributes="isinf_only isnan_only", inputs=(1, 1 << 20))
+def _is_all_finite(node: Node) -> Any:
+    test = "isinf" if node.attr("isinf_only", 0) else "isnan" if node.attr("isnan_only", 0) else "isfinite"
+    found: Any = None
+    for x in node.xs():
+        good = node.op(test, x)
+        good = good if test == "isfinite" else node.op("logical_not", good)
+        whole = node.op("min", node.astype(good, "uint8"), axis=None, keepdims=False)
+        found = whole if found is None else node.op("minimum", found, whole)
+    return node.astype(found, "bool")

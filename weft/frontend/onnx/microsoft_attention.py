@@ -1,0 +1,251 @@
+"""Attention as ONNX Runtime's optimizer fuses it, brought to the standard operator: heads, masks, caches, rotation.
+
+Source: ContribOperators.md of ONNX Runtime; behaviour is that of its CPU kernels.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.compose import call, calls, microsoft
+from weft.frontend.onnx.manipulate import padded
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.value import Dim
+
+__all__: list[str] = []
+
+
+def _heads(node: Node, x: Any, count: int) -> Any:
+    """Bring (batch, length, heads * size) to (batch, heads, length, size)."""
+    batch, length, width = node.dims(x)
+    node.require_equal("heads of equal size", s.multiply(s.divide(width, count), count), width)
+    return node.permute(node.reshape(x, [batch, length, count, s.divide(width, count)]), [0, 2, 1, 3])
+
+
+def _joined(node: Node, x: Any) -> Any:
+    """Bring (batch, heads, length, size) to (batch, length, heads * size)."""
+    batch, heads, length, size = node.dims(x)
+    return node.reshape(node.permute(x, [0, 2, 1, 3]), [batch, length, s.multiply(heads, size)])
+
+
+def _line(node: Node, length: Dim) -> Any:
+    return node.op("arange", 0, s.to_expr(length), 1, dtype="int64")
+
+
+def _added(node: Node, valid: Any, dtype: str) -> Any:
+    """Return what is added to scores: nothing where a key is valid, else a large negative number."""
+    filtered = node.scalar(node.attr("mask_filter_value", -10000.0), dtype)
+    return node.op("where", valid, node.scalar(0.0, dtype), filtered)
+
+
+def _padding(node: Node, i: int, batch: Dim, total: Dim, dtype: str) -> Any:
+    """Read a mask of keys: lengths, where keys end and begin, or 1 for each valid key, of each query or of all."""
+    rank, mask = node.ndim(i), node.x(i)
+    if rank == 1 and not s.provably_equal(node.shape(i)[0], batch):
+        if not s.provably_equal(node.shape(i)[0], s.multiply(batch, 2)):
+            node.unsupported(f"{node.op_type}: this form of mask is not supported", expected="(batch,), (2 * batch,), "
+                             "(batch, keys) or (batch, queries, keys)", found=str(node.shape(i)))  # fmt: skip
+        ends, starts = (node.slice(mask, [0], [s.multiply(batch, k)], [s.multiply(batch, k + 1)]) for k in (0, 1))
+    else:
+        ends, starts = mask, None
+    if rank == 1:
+        line = _line(node, total)
+        valid = node.op("less", line, node.reshape(node.astype(ends, "int64"), [batch, 1]))
+        if starts is not None:
+            first = node.reshape(node.astype(starts, "int64"), [batch, 1])
+            valid = node.op("logical_and", valid, node.op("greater_equal", line, first))
+        return node.reshape(_added(node, valid, dtype), [batch, 1, 1, total])
+    if rank not in (2, 3):
+        node.unsupported(f"{node.op_type}: a mask of this rank is not supported", expected="1 to 3", found=str(rank))
+    valid = node.op("not_equal", mask, node.scalar(0, node.dtype(i)))
+    node.require_equal("the mask's keys", node.shape(i)[-1], total)
+    return node.reshape(_added(node, valid, dtype), [batch, 1, node.shape(i)[1] if rank == 3 else 1, total])
+
+
+def _attend(node: Node, q: Any, k: Any, v: Any, masks: list[Any], past: tuple[Any, Any] | None) -> tuple[Any, Any, Any]:
+    """Compute attention of heads and return its result, all keys and all values."""
+    mask = None
+    for m in masks:
+        mask = m if mask is None else node.op("add", mask, m)
+    if past is not None:
+        k, v = (node.concat([old, new], 2) for old, new in zip(past, (k, v), strict=True))
+    if node.attr("unidirectional", 0):
+        queries, keys = node.dims(q)[2], node.dims(k)[2]
+        last = node.op("add", node.reshape(_line(node, queries), [queries, 1]),
+                       node.number(s.subtract(keys, queries), "int64"))  # fmt: skip
+        reached = node.op("less_equal", _line(node, keys), last)
+        dtype = q.ty.dtype
+        causal = node.op("where", reached, node.scalar(0.0, dtype), node.scalar(float("-inf"), dtype))
+        mask = causal if mask is None else node.op("add", mask, causal)
+    if mask is not None:  # of all queries, as the standard operator takes it
+        queries, keys = node.dims(q)[2], node.dims(k)[2]
+        batch, heads, *_ = node.dims(mask) if len(mask.ty.shape) == 4 else (1, 1)
+        mask = node.op("broadcast_to", mask, [batch, heads, queries, keys])
+    scale = node.attr("scale", 0.0) or None
+    out = call(node, "Attention", q, k, v, mask, scale=scale)
+    return _joined(node, out), k, v
+
+
+@microsoft("MultiHeadAttention", attributes="num_heads mask_filter_value scale unidirectional", inputs=(1, 8))
+def _multi_head(node: Node) -> Any:
+    heads = node.attr("num_heads")
+    q, k, v = _inputs(node, heads)
+    past = (node.x(6), node.x(7)) if node.has(6) and node.has(7) else None
+    total = s.add(node.dims(k)[2], node.shape(6)[2]) if past is not None else node.dims(k)[2]
+    masks = [_padding(node, 4, node.dims(q)[0], total, q.ty.dtype)] if node.has(4) else []
+    masks += [node.x(5)] if node.has(5) else []
+    return _attend(node, q, k, v, masks, past)
+
+
+def _inputs(node: Node, heads: int) -> tuple[Any, Any, Any]:
+    """Read query, key and value of heads, which may be packed into one or two of them."""
+    if not node.has(1):
+        parts = _fields(node, 0)
+    elif node.ndim(1) == 5:
+        parts = [_heads(node, _biased(node, node.x(0), 0, 1), heads), *_fields(node, 1)]
+    elif node.ndim(1) == 4:
+        parts = [_heads(node, _biased(node, node.x(0), 0, 1), heads), node.x(1), node.x(2)]
+    else:
+        begin: Dim = 0
+        parts = []
+        for i in range(3):
+            end = s.add(begin, node.shape(i)[-1])
+            parts.append(_heads(node, _biased(node, node.x(i), begin, end), heads))
+            begin = end
+        return parts[0], parts[1], parts[2]
+    if node.has(3):
+        node.unsupported("MultiHeadAttention: a bias of packed or divided keys is not supported")
+    return parts[0], parts[1], parts[2]
+
+
+def _fields(node: Node, i: int) -> list[Any]:
+    """Take (batch, length, heads, fields, size) apart."""
+    batch, length, heads, count, size = node.shape(i)
+    return [
+        node.permute(node.reshape(node.slice(node.x(i), [3], [f], [f + 1]), [batch, length, heads, size]), [0, 2, 1, 3])
+        for f in range(int(count))
+    ]
+
+
+def _biased(node: Node, x: Any, begin: Dim, end: Dim) -> Any:
+    return node.op("add", x, node.slice(node.x(3), [0], [begin], [end])) if node.has(3) else x
+
+
+@microsoft("Attention", attributes="num_heads mask_filter_value scale unidirectional qkv_hidden_sizes", inputs=(2, 6))
+def _attention(node: Node) -> Any:
+    return _packed_attention(node, node.op("matmul", node.x(0), node.x(1)), 2, 3, 4, 5)
+
+
+@microsoft("QAttention", attributes="num_heads mask_filter_value scale unidirectional", inputs=(5, 9))
+def _qattention(node: Node) -> Any:
+    zeros = [node.x(i) if node.has(i) else None for i in (6, 7)]
+    product = call(node, "MatMulInteger", node.value(0), node.value(1), *zeros)
+    scale = node.op("multiply", node.x(3), node.x(4))
+    return _packed_attention(node, node.op("multiply", node.astype(product, "float32"), scale), 2, 5, 8, None)
+
+
+def _packed_attention(node: Node, x: Any, bias: int, mask: int, past: int, added: int | None) -> Any:
+    """Attend with query, key and value side by side in the last axis."""
+    x = node.op("add", x, node.x(bias)) if node.has(bias) else x
+    heads, width = node.attr("num_heads"), node.dims(x)[-1]
+    sizes = node.attr("qkv_hidden_sizes") or [s.divide(width, 3)] * 3
+    parts, begin = [], 0
+    for size in sizes:
+        end = s.add(begin, size)
+        parts.append(_heads(node, node.slice(x, [2], [begin], [end]), heads))
+        begin = end
+    q, k, v = parts
+    older, total = None, node.dims(k)[2]
+    if node.has(past):
+        both = [node.slice(node.x(past), [0], [i], [i + 1]) for i in (0, 1)]
+        older = tuple(node.reshape(p, node.dims(p)[1:]) for p in both)
+        total = s.add(total, node.shape(past)[3])
+    masks = [_padding(node, mask, node.dims(q)[0], total, q.ty.dtype)] if node.has(mask) else []
+    masks += [node.x(added)] if added is not None and node.has(added) else []
+    out, k, v = _attend(node, q, k, v, masks, older)  # type: ignore[arg-type]
+    if len(node.proto.output) < 2 or not node.proto.output[1]:
+        return out
+    return out, node.concat([node.reshape(p, [1, *node.dims(p)]) for p in (k, v)], 0)
+
+
+# --- rotation and grouped queries -------------------------------------------------------------------------------------
+
+
+@microsoft("RotaryEmbedding", attributes="interleaved is_packed_batching num_heads rotary_embedding_dim scale",
+           inputs=(4, 4))  # fmt: skip
+def _rotary(node: Node) -> Any:
+    if node.attr("is_packed_batching", 0) or node.attr("scale", 1.0) != 1.0:
+        node.unsupported("RotaryEmbedding: packed batches and scales are not supported")
+    batch, length = node.shape()[0], node.shape()[2 if node.ndim() == 4 else 1]
+    places = node.x(1)
+    if node.ndim(1) == 1:  # the place of the first
+        places = node.op("broadcast_to", node.op("add", _line(node, length), places), [batch, length])
+    partial, heads = node.attr("rotary_embedding_dim", 0), node.attr("num_heads", 0)
+    if node.ndim() == 3 and not heads:
+        half = node.shape(2)[1]
+        heads = s.divide(node.shape()[2], s.multiply(half, 2))
+        if not s.is_known(heads):
+            node.unsupported("RotaryEmbedding: the number of heads is not known")
+    return calls(node, "RotaryEmbedding", [node.value(0), node.value(2), node.value(3), places],
+                 interleaved=node.attr("interleaved", 0), num_heads=heads or None,
+                 rotary_embedding_dim=partial or None)  # fmt: skip
+
+
+@microsoft("GroupQueryAttention", inputs=(7, 11),
+           attributes="num_heads kv_num_heads scale softcap do_rotary rotary_interleaved local_window_size "
+           "smooth_softmax qk_output k_quant_type v_quant_type kv_cache_bit_width causal")  # fmt: skip
+def _group_query(node: Node) -> Any:
+    """Attention of groups of queries that share keys, behind caches that each sequence fills by its own length."""
+    for name, default in (("smooth_softmax", 0), ("qk_output", 0), ("kv_cache_bit_width", 0), ("causal", 1)):
+        if node.attr(name, default) not in (default, -1 if name == "smooth_softmax" else default):
+            node.unsupported(f"GroupQueryAttention: this '{name}' is not supported", found=str(node.attr(name)))
+    if any(node.attr(k, "NONE") != "NONE" for k in ("k_quant_type", "v_quant_type")):
+        node.unsupported("GroupQueryAttention: quantised caches are not supported")
+    heads, groups = node.attr("num_heads"), node.attr("kv_num_heads")
+    q, k, v = _grouped_inputs(node, heads, groups)
+    batch, _, length, _ = node.dims(q)
+    ends = node.reshape(node.op("add", node.astype(node.x(5), "int64"), node.scalar(1, "int64")), [batch])
+    total = node.one(6, sizes=True)
+    held: Dim = node.shape(3)[2] if node.has(3) else 0
+    size = node.graph.named([s.maximum(held, total)])[0]
+    prompt = s.compare("Equal", total, length)
+    newest = node.op("subtract", ends, node.number(length, "int64"))
+    first = node.op("multiply", newest, node.number(s.choose(prompt, 0, 1), "int64"))
+    places = node.op("add", node.reshape(first, [batch, 1]), _line(node, length))
+    if node.attr("do_rotary", 0):
+        ids = node.x(9) if node.has(9) else places
+        q, k = (call(node, "RotaryEmbedding", x, node.value(7), node.value(8), ids,
+                     interleaved=node.attr("rotary_interleaved", 0)) for x in (q, k))  # fmt: skip
+    keys, values = (_cached(node, i, new, size, first) for i, new in ((3, k), (4, v)))
+    at, place = _line(node, size), node.reshape(places, [batch, 1, length, 1])
+    valid = node.op("less_equal", at, place)
+    window = node.attr("local_window_size", -1)
+    if window >= 0:
+        valid = node.op("logical_and", valid, node.op("greater", at, node.emit(place - window)))
+    mask: Any = node.op("where", valid, node.scalar(0.0, q.ty.dtype), node.scalar(float("-inf"), q.ty.dtype))
+    mask = node.op("add", mask, node.x(10)) if node.has(10) else mask
+    out = call(node, "Attention", q, keys, values, mask, scale=node.attr("scale", 0.0) or None,
+               softcap=node.attr("softcap", 0.0))  # fmt: skip
+    return _joined(node, out), keys, values
+
+
+def _grouped_inputs(node: Node, heads: int, groups: int) -> tuple[Any, Any, Any]:
+    if node.has(1) and node.has(2):
+        return _heads(node, node.x(0), heads), _heads(node, node.x(1), groups), _heads(node, node.x(2), groups)
+    whole = _heads(node, node.x(0), heads + 2 * groups)
+    ends = (0, heads, heads + groups, heads + 2 * groups)
+    parts = [node.slice(whole, [1], [a], [b]) for a, b in pairwise(ends)]
+    return parts[0], parts[1], parts[2]
+
+
+def _cached(node: Node, i: int, new: Any, size: Dim, first: Any) -> Any:
+    """Write new keys or values into the cache, which grows where it is too short."""
+    if not node.has(i):
+        batch, groups, _, width = node.dims(new)
+        old = node.full([batch, groups, size, width], 0, new.ty.dtype)
+    else:
+        rest = s.subtract(size, node.shape(i)[2])
+        old = node.x(i) if s.same(rest, 0) else padded(node, node.x(i), [0] * 4, [0, 0, rest, 0], "constant", 0)
+    return call(node, "TensorScatter", old, new, first, axis=2)

@@ -1,0 +1,212 @@
+"""Fourier transforms as products with small matrices, and what audio models do around them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.axes import around_axis
+from weft.frontend.onnx.manipulate import padded
+from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Dim
+from weft.ir import constant
+from weft.runtime.host import Kind
+
+__all__: list[str] = []
+
+_DIRECT = 64
+"""Transforms of up to this length are one product; longer ones are split in two where the length has factors."""
+
+Complex = tuple[Any, Any]
+"""Real and imaginary part; None is zero."""
+
+
+@converter("DFT")
+def _dft(node: Node) -> Any:
+    rank = node.ndim()
+    given = node.one(2) if node.has(2) else node.attr("axis", 1 if node.opset < 20 else -2)
+    axis = node.axis(given)
+    if axis == rank - 1:
+        node.error("DFT: the last axis holds real and imaginary parts", expected=f"0..{rank - 2}", found=str(axis))
+    if s.is_known(axis):
+        return _along(node, node.x(), axis)
+    shape = node.shape()[:-1]
+    around = node.graph.named(around_axis(shape, axis))
+    out = _along(node, node.reshape(node.x(), [*around, node.shape()[-1]]), 1)
+    _, length, _, parts = node.dims(out)
+    dims = [s.choose(s.compare("Equal", axis, i), length, d) for i, d in enumerate(shape)]
+    return node.reshape(out, node.graph.named([*dims, parts]))
+
+
+def _along(node: Node, x: Any, axis: int) -> Any:
+    """Transform along an axis that is known."""
+    rank, size = len(x.ty.shape), node.dims(x)[axis]
+    inverse, onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
+    default = s.multiply(s.subtract(size, 1), 2) if inverse and onesided else size
+    length = node.one(1, sizes=True) if node.has(1) else default
+    parts = _parts(node, x, axis)
+    if inverse and onesided:
+        parts = _mirrored(node, parts, size, length)
+    else:
+        parts = tuple(None if p is None else _of_length(node, p, size, length) for p in parts)
+    out = _transform(node, parts, length, inverse)  # type: ignore[arg-type]
+    if inverse:
+        scale = node.number(length, node.dtype())
+        out = tuple(node.op("divide", p, scale) for p in out)
+    if onesided and not inverse:
+        out = tuple(_of_length(node, p, length, s.add(s.divide(length, 2), 1)) for p in out)
+    order = list(range(rank - 2))
+    order.insert(axis, rank - 2)
+    return _joined(node, [node.permute(p, order) for p in (out[:1] if onesided and inverse else out)])
+
+
+def _parts(node: Node, x: Any, axis: int) -> Complex:
+    """Split the last axis into real and imaginary part, and bring `axis` to the end."""
+    rank, count = len(x.ty.shape), node.dims(x)[-1]
+    if count not in (1, 2):
+        node.error(f"{node.op_type}: the last dimension holds real and imaginary parts", expected="1 or 2",
+                   found=str(count))  # fmt: skip
+    order = [i for i in range(rank - 1) if i != axis] + [axis]
+    fields = [node.slice(x, [rank - 1], [k], [k + 1]) if count == 2 else x for k in range(count)]
+    parts = [node.permute(node.reshape(f, node.dims(f)[:-1]), order) for f in fields]
+    return parts[0], parts[1] if count == 2 else None
+
+
+def _joined(node: Node, parts: list[Any]) -> Any:
+    """Put parts side by side along a new last axis."""
+    shape = node.dims(parts[0])
+    return node.concat([node.reshape(p, [*shape, 1]) for p in parts], len(shape))
+
+
+def _of_length(node: Node, x: Any, size: Dim, length: Dim) -> Any:
+    """Cut off the last axis, or fill it up with zeros."""
+    if s.provably_equal(size, length):
+        return x
+    rank, kept = len(x.ty.shape), s.minimum(size, length)
+    x = node.slice(x, [rank - 1], [0], [kept])
+    rest = s.subtract(length, kept)
+    return padded(node, x, [0] * rank, [*[0] * (rank - 1), rest], "constant", 0)
+
+
+def _mirrored(node: Node, parts: Complex, size: Dim, length: Dim) -> Complex:
+    """Fill up one half of a spectrum to the whole one of a real signal: the rest is its mirror image, conjugated."""
+    half = s.add(s.divide(length, 2), 1)
+    re, im = (None if p is None else _of_length(node, p, size, half) for p in parts)
+    rank = node.ndim() - 1
+    inner = s.add(s.divide(s.subtract(length, 1), 2), 1)  # without what has no mirror image
+
+    def whole(x: Any, negated: bool) -> Any:
+        tail = node.op("flip", node.slice(x, [rank - 1], [1], [inner]), axis=rank - 1)
+        return node.concat([x, node.op("negative", tail) if negated else tail], rank - 1)
+
+    return whole(re, False), None if im is None else whole(im, True)
+
+
+def _transform(node: Node, x: Complex, n: Dim, inverse: bool) -> Complex:
+    """Transform the last axis, of length `n`: by two shorter transforms where it is long and has a factor."""
+    factor = _factor(n) if isinstance(n, int) and n > _DIRECT else 1
+    if factor == 1:
+        return _product(node, x, *_matrix(node, n, inverse))
+    a, b = factor, n // factor  # index i * b + j of the signal, k + l * a of the spectrum
+    lead = node.dims(x[0])[:-1]
+    rank = len(lead)
+    turned = [*range(rank), rank + 1, rank]
+
+    def arranged(parts: Complex, shape: list[Dim]) -> Complex:
+        re, im = (None if p is None else node.permute(node.reshape(p, shape), turned) for p in parts)
+        return re, im
+
+    columns = _transform(node, arranged(x, [*lead, a, b]), a, inverse)  # (j, k)
+    angles = np.outer(np.arange(b), np.arange(a)) % n * (2 * math.pi / n)
+    dtype = node.dtype()
+    c, d = constant(np.cos(angles).astype(dtype)), constant((np.sin(angles) * (1 if inverse else -1)).astype(dtype))
+    re, im = columns
+    twisted = (node.emit(re * c - im * d), node.emit(re * d + im * c))
+    rows = _transform(node, arranged(twisted, [*lead, b, a]), b, inverse)  # (k, l)
+    out = arranged(rows, [*lead, a, b])
+    return node.reshape(out[0], [*lead, n]), node.reshape(out[1], [*lead, n])
+
+
+def _factor(n: int) -> int:
+    """Return the divisor nearest to the square root."""
+    return next(d for d in range(math.isqrt(n), 0, -1) if n % d == 0)
+
+
+def _matrix(node: Node, n: Dim, inverse: bool) -> Complex:
+    """Return the matrix of a transform of length `n`, computed at run time where that is not known."""
+    dtype, sign = node.dtype(), 1 if inverse else -1
+    if isinstance(n, int):
+        angles = np.outer(np.arange(n), np.arange(n)) % max(n, 1) * (2 * math.pi / max(n, 1))
+        return constant(np.cos(angles).astype(dtype)), constant((sign * np.sin(angles)).astype(dtype))
+    line = node.op("arange", 0, s.to_expr(n), 1, dtype="int64")
+    turns = node.op("mod", node.op("multiply", node.reshape(line, [n, 1]), line), node.number(n, "int64"))
+    angles = node.emit(node.astype(turns, "float64") * (2 * math.pi) / node.number(n, "float64"))
+    return (node.astype(node.op("cos", angles), dtype),
+            node.astype(node.emit(node.op("sin", angles) * float(sign)), dtype))  # fmt: skip
+
+
+def _product(node: Node, x: Complex, c: Any, d: Any) -> Complex:
+    re, im = x
+    if im is None:
+        return node.op("matmul", re, c), node.op("matmul", re, d)
+    return (node.emit(node.op("matmul", re, c) - node.op("matmul", im, d)),
+            node.emit(node.op("matmul", re, d) + node.op("matmul", im, c)))  # fmt: skip
+
+
+@converter("STFT")
+def _stft(node: Node) -> Any:
+    size, step = node.shape()[1], node.one(1)
+    node.require_between("its step", step, 1, None)
+    window = node.has(2)
+    default = node.shape(2)[0] if window else size
+    length = node.one(3, sizes=True) if node.has(3) else default
+    if window:
+        node.require_equal("the window's length", default, length)
+    node.require_between("the length of a frame", length, 1, size)
+    room = s.maximum(s.subtract(size, length), 0)
+    frames = node.graph.named([s.add(s.divide(room, s.maximum(step, 1)), 1)])[0]
+    starts = node.op("multiply", node.op("arange", 0, s.to_expr(frames), 1, dtype="int64"), node.number(step, "int64"))
+    places = node.op(
+        "add", node.reshape(starts, [frames, 1]), node.op("arange", 0, s.to_expr(length), 1, dtype="int64")
+    )
+    re, im = _parts(node, node.reshape(node.x(), [*node.shape(), *([1] if node.ndim() == 2 else [])]), 1)
+
+    def framed(x: Any) -> Any:
+        taken = node.op("take", x, places, axis=1, mode="clip")
+        return node.op("multiply", taken, node.x(2)) if window else taken
+
+    out = _transform(node, (framed(re), None if im is None else framed(im)), length, False)
+    if node.attr("onesided", 1):
+        out = tuple(_of_length(node, p, length, s.add(s.divide(length, 2), 1)) for p in out)
+    return _joined(node, list(out))
+
+
+@converter("MelWeightMatrix")
+def _mel(node: Node) -> Any:
+    dtype = dtype_name(node.attr("output_datatype", 1), "MelWeightMatrix: attribute 'output_datatype'")
+    (out,) = node.host("MelWeightMatrix", node.inputs, [Kind("tensor", "float64", 2)])
+    return node.astype(node.graph.expr(out), dtype)
+
+
+@converter("Unique")
+def _unique(node: Node) -> Any:
+    axis = node.attr("axis")
+    if axis is not None:
+        axis = node.axis(axis)
+    rank = 1 if axis is None else node.ndim()
+    outs = [Kind("tensor", node.logical(), rank), *[Kind("tensor", "int64", 1)] * 3]
+    return node.host("Unique", node.inputs, outs, axis=axis, ordered=node.attr("sorted", 1))
+
+
+@converter("Det")
+def _det(node: Node) -> Any:
+    if node.ndim() < 2:
+        node.error("Det: its input has a wrong rank", expected="at least 2 dimensions", found=str(node.ndim()))
+    node.require_equal("matrices are square", node.shape()[-1], node.shape()[-2])
+    (out,) = node.host("Det", node.inputs, [Kind("tensor", node.dtype(), node.ndim() - 2)])
+    return node.with_dims(node.graph.expr(out), node.shape()[:-2])

@@ -1,0 +1,358 @@
+"""Pictures in parts: p-norm and region pools, unpooling, displaced convolutions, columns put back together."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.manipulate import padded
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.pool import output_sizes, pool, pool_window, reach
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Dim, Value
+from weft.frontend.onnx.window import read_window
+from weft.ir import constant
+
+__all__: list[str] = []
+
+
+def _raised(node: Node, x: Any, p: float) -> Any:
+    """Return powers of magnitudes: high ones, which would lose digits, as float64."""
+    if p == 2:
+        return node.op("multiply", x, x)
+    size = node.op("abs", x)
+    return size if p == 1 else node.op("power", node.astype(size, "float64"), node.scalar(p, "float64"))
+
+
+def _root(node: Node, x: Any, p: float) -> Any:
+    out = node.op("sqrt", x) if p == 2 else x if p == 1 else node.op("power", x, node.scalar(1 / p, "float64"))
+    return node.astype(out, node.dtype())
+
+
+@converter("LpPool")
+def _lp_pool(node: Node) -> Any:
+    window, p = pool_window(node), node.attr("p", 2)
+    window = reach(node, window, output_sizes(node, window, bool(node.attr("ceil_mode", 0))))
+    mean = pool(node, "avg_pool", _raised(node, node.x(), p), window, 0, count_include_pad=True)
+    return _root(node, node.emit(mean * float(prod(window.kernel))), p)
+
+
+@converter("GlobalLpPool")
+def _global_lp_pool(node: Node) -> Any:
+    p, axes = node.attr("p", 2), tuple(range(2, node.ndim()))
+    return _root(node, node.op("sum", _raised(node, node.x(), p), axis=axes, keepdims=True), p)
+
+
+@converter("MaxUnpool")
+def _max_unpool(node: Node) -> Any:
+    node.require_shape(1, node.shape())
+    window = read_window(node, node.attr("kernel_shape"))
+    sizes = [
+        s.add(s.multiply(s.subtract(d, 1), stride), k - before - after)
+        for d, stride, k, before, after in zip(
+            node.shape()[2:], window.strides, window.kernel, window.before, window.after, strict=True
+        )
+    ]
+    whole = [*node.shape()[:2], *sizes]
+    total = s.product(whole)
+    node.require_indices("an index", node.x(1), 0, total)
+    places, values = (node.reshape(node.x(i), [s.product(node.shape())]) for i in (1, 0))
+    flat = node.op("scatter_elements", node.full([total], 0, node.dtype()), places, values, axis=0)
+    out = node.reshape(flat, whole)
+    if not node.has(2):
+        return out
+    rest = [s.subtract(a, b) for a, b in zip(node.ints(2, sizes=True), whole, strict=True)]
+    return padded(node, out, [0] * len(whole), rest, "constant", 0)
+
+
+@converter("Col2Im")
+def _col2im(node: Node) -> Any:
+    image, block = node.ints(1, sizes=True), node.ints(2, sizes=True)
+    rank = len(image)
+    strides, dilations = (node.attr(k, [1] * rank) for k in ("strides", "dilations"))
+    pads = node.attr("pads", [0] * (2 * rank))
+    if {len(block), len(strides), len(dilations), len(pads) // 2} != {rank}:
+        node.error("Col2Im: its sizes and attributes have different lengths", expected=f"{rank} dimensions")
+    whole = [s.add(n, pads[i] + pads[rank + i]) for i, n in enumerate(image)]
+    room = [s.subtract(w, s.add(s.multiply(s.subtract(k, 1), d), 1))
+            for w, k, d in zip(whole, block, dilations, strict=True)]  # fmt: skip
+    for r in room:
+        node.require_between("the room for blocks", r, 0, None)
+    starts = node.graph.named([s.add(s.floor_divide(r, t), 1) for r, t in zip(room, strides, strict=True)])
+    batch, columns, length = node.shape()
+    cells = s.product(block)
+    node.require_equal("the number of blocks", length, s.product(starts))
+    channels = node.graph.named([s.divide(columns, s.maximum(cells, 1))])[0]
+    node.require_equal("the elements of blocks", columns, s.multiply(channels, cells))
+    places: Any = node.scalar(0, "int64")
+    for i in range(rank):  # axes of the block, then those of the places where blocks start
+        inside, start = (
+            node.reshape(
+                node.op("multiply", node.op("arange", 0, s.to_expr(n), 1, dtype="int64"), node.scalar(step, "int64")),
+                [n if k == at else 1 for k in range(2 * rank)],
+            )
+            for n, step, at in ((block[i], dilations[i], i), (starts[i], strides[i], rank + i))
+        )
+        places = node.emit(places * node.number(whole[i], "int64") + inside + start)
+    rows = node.reshape(node.x(), [s.multiply(batch, channels), s.multiply(cells, length)])
+    base = node.full([s.product(whole), s.multiply(batch, channels)], 0, node.dtype())
+    places = node.reshape(places, [s.multiply(cells, length), 1])
+    spread = node.op("scatter_nd", base, places, node.permute(rows, [1, 0]), reduction="add")
+    out = node.reshape(node.permute(spread, [1, 0]), [batch, channels, *whole])
+    begin = pads[:rank]
+    end = [s.add(n, b) for b, n in zip(begin, image, strict=True)]
+    return node.slice(out, list(range(2, rank + 2)), begin, end)
+
+
+@converter("DeformConv")
+def _deform_conv(node: Node) -> Any:
+    """Read the input at displaced places, a column for each place of the output, and multiply."""
+    rank, groups = node.ndim() - 2, node.attr("group", 1)
+    kernel = list(node.shape(1)[2:])
+    if not node.is_static(kernel):
+        node.unsupported("DeformConv: the size of its kernel must be known before the model runs")
+    window, parts, cells = (
+        read_window(node, node.attr("kernel_shape", kernel)),
+        node.attr("offset_group", 1),
+        prod(kernel),
+    )
+    batch, channels, *space = node.shape()
+    out = list(node.shape(2)[2:])
+    node.require_shape(2, [batch, parts * cells * rank, *out])
+    if list(window.kernel) != kernel:
+        node.error("DeformConv: 'kernel_shape' is not the weight's", expected=str(kernel), found=str(window.kernel))
+    for found, size, extent, stride, low, high in zip(
+        out, space, window.extents, window.strides, window.before, window.after, strict=True
+    ):
+        room = s.subtract(s.add(s.add(size, low), high), extent)
+        node.require_equal("the offsets' places", found, s.add(s.floor_divide(room, stride), 1))
+    tiled = s.multiply(batch, parts)
+    offsets = node.reshape(node.x(2), [tiled, cells, rank, *out])
+    pixels = s.product(space)
+    images = node.op("arange", 0, s.to_expr(tiled), 1, dtype="int64")
+    images = node.reshape(images, [tiled, *[1] * (rank + 1)])
+    ends: list[tuple[Any, Any]] = [(images, None)]  # place in the flattened images, and weight
+    for i in range(rank):
+        taps = np.indices(kernel)[i].reshape(1, cells, *[1] * rank) * window.dilations[i]
+        steps = node.op("arange", 0, s.to_expr(out[i]), 1, dtype="int64")
+        start = node.op("multiply", steps, node.scalar(window.strides[i], "int64"))
+        start = node.reshape(start, [1, 1, *[out[i] if j == i else 1 for j in range(rank)]])
+        place = node.op("add", start, constant(taps - int(window.before[i])))
+        moved = node.reshape(node.slice(offsets, [2], [i], [i + 1]), [tiled, cells, *out])
+        ends = [
+            (node.op("add", node.op("multiply", at, node.number(space[i], "int64")), where),
+             share if weight is None else node.op("multiply", weight, share))
+            for where, share in _neighbours(node, node.op("add", moved, node.astype(place, node.dtype())), space[i])
+            for at, weight in ends
+        ]  # fmt: skip
+    inner = s.divide(channels, parts)
+    last = [0, *range(2, rank + 2), 1]
+    x = node.permute(node.reshape(node.x(), [tiled, inner, *space]), last)
+    flat, read = node.reshape(x, [s.multiply(tiled, pixels), inner]), None
+    for at, weight in ends:
+        part = node.op("take", flat, at, axis=0, mode="clip")
+        part = node.op("multiply", part, node.reshape(weight, [*node.dims(weight), 1]))
+        read = part if read is None else node.op("add", read, part)
+    columns = node.permute(read, [0, rank + 2, *range(1, rank + 2)])
+    columns = node.reshape(columns, [batch, parts, inner, cells, *out])
+    if node.has(4):
+        node.require_shape(4, [batch, parts * cells, *out])
+        columns = node.op("multiply", columns, node.reshape(node.x(4), [batch, parts, 1, cells, *out]))
+    outputs, inner, places = node.shape(1)[0], s.divide(channels, groups), s.product(out)
+    columns = node.reshape(columns, [batch, groups, s.multiply(inner, cells), places])
+    weight = node.reshape(node.x(1), [groups, s.divide(outputs, groups), s.multiply(inner, cells)])
+    result = node.reshape(node.op("matmul", weight, columns), [batch, outputs, *out])
+    return node.op("add", result, node.reshape(node.x(3), [outputs, *[1] * rank])) if node.has(3) else result
+
+
+def _neighbours(node: Node, place: Any, size: Dim) -> list[tuple[Any, Any]]:
+    """Return the pixels on both sides of places along an axis, and how much each counts: nothing outside."""
+    dtype = place.ty.dtype
+    below = node.op("floor", place)
+    far = node.op("subtract", place, below)
+    one, zero, end = node.scalar(1.0, dtype), node.scalar(0.0, dtype), node.number(s.subtract(size, 1), dtype)
+    found = []
+    for at, share in ((below, node.op("subtract", one, far)), (node.op("add", below, one), far)):
+        inside = node.op("minimum", node.op("maximum", at, zero), end)
+        share = node.op("where", node.op("equal", inside, at), share, zero)
+        found.append((node.astype(inside, "int64"), share))
+    return found
+
+
+# --- regions ----------------------------------------------------------------------------------------------------------
+
+
+@converter("RoiAlign")
+def _roi_align(node: Node) -> Any:
+    mode, default = node.attr("mode", "avg"), "half_pixel" if node.opset >= 16 else "output_half_pixel"
+    if mode not in ("avg", "max"):
+        node.error("RoiAlign: an unknown mode", expected="avg or max", found=mode)
+    batch, channels, height, width = node.shape()
+    node.require_shape(1, [node.shape(2)[0], 4])
+    half = node.attr("coordinate_transformation_mode", default) == "half_pixel"
+    ends = node.emit(node.x(1) * node.attr("spatial_scale", 1.0) - (0.5 if half else 0.0))
+    node.require_indices("a batch index", node.x(2), 0, batch)
+    regions = node.shape(2)[0]
+    lines = []
+    for axis, size, count in ((1, height, "output_height"), (0, width, "output_width")):
+        low, high = (node.reshape(node.slice(ends, [1], [k], [k + 1]), [regions]) for k in (axis, axis + 2))
+        lines.append(_Line(node, low, high, size, node.attr(count, 1), not half))
+    rows, columns = lines
+    flat = node.reshape(node.permute(node.x(), [0, 2, 3, 1]), [s.product([batch, height, width]), channels])
+    image = node.reshape(node.astype(node.x(2), "int64"), [regions, 1, 1, 1, 1])
+    parts = []
+    for y, down in rows.ends:
+        for x, right in columns.ends:
+            row = node.op("add", node.op("multiply", image, node.number(height, "int64")), rows.spread(y, True))
+            place = node.op("add", node.op("multiply", row, node.number(width, "int64")), columns.spread(x, False))
+            weight = node.op("multiply", rows.spread(down, True), columns.spread(right, False))
+            weight = node.reshape(weight, [*node.dims(weight), 1])
+            parts.append(node.op("multiply", node.op("take", flat, place, axis=0, mode="clip"), weight))
+    inside = node.op("logical_and", rows.spread(rows.used, True), columns.spread(columns.used, False))
+    inside = node.reshape(inside, [*node.dims(inside), 1])
+    return node.permute(_pooled(node, parts, inside, (rows, columns), mode), [0, 3, 1, 2])
+
+
+class _Line:
+    """The places along one axis at which regions are read: (regions, outputs, samples)."""
+
+    def __init__(self, node: Node, low: Any, high: Any, size: Dim, outputs: int, at_least_one: bool) -> None:
+        dtype, ratio = node.dtype(1), node.attr("sampling_ratio", 0)
+        extent = node.emit(high - low)
+        extent = node.op("maximum", extent, node.scalar(1.0, dtype)) if at_least_one else extent
+        step = node.emit(extent / float(outputs))
+        regions = node.dims(low)[0]
+        column = [regions, 1, 1]
+        if ratio > 0:
+            samples: Dim = ratio
+            count = node.full([regions], ratio, dtype)
+        else:  # as many as there are pixels, which each region has its own number of
+            count = node.op("maximum", node.op("ceil", step), node.scalar(0.0, dtype))
+            most = node.op("max", node.concat([count, node.full([1], 1, dtype)], 0), axis=0, keepdims=True)
+            samples = node.graph.ints(Value.of_expr(node.astype(most, "int64")), sizes=True)[0]
+        numbers = node.astype(node.op("arange", 0, s.to_expr(samples), 1, dtype="int64"), dtype)
+        counted = node.reshape(count, column)
+        fraction = node.emit((numbers + 0.5) / node.op("maximum", counted, node.scalar(1.0, dtype)))
+        bins = node.reshape(constant(np.arange(outputs).astype(dtype)), [outputs, 1])
+        place = node.emit(node.reshape(low, column) + (fraction + bins) * node.reshape(step, column))
+        last = node.number(s.subtract(size, 1), dtype)
+        good = node.op("logical_and", node.op("greater_equal", place, node.scalar(-1.0, dtype)),
+                       node.op("less_equal", place, node.number(size, dtype)))  # fmt: skip
+        self.used = node.op("broadcast_to", node.op("less", numbers, counted), [regions, outputs, samples])
+        at = node.op("minimum", node.op("maximum", place, node.scalar(0.0, dtype)), last)
+        below = node.op("floor", at)
+        far = node.emit(at - below)
+        good = node.astype(good, dtype)
+        above = node.op("minimum", node.emit(below + 1.0), last)
+        self.ends = [(node.astype(below, "int64"), node.emit(good * (1.0 - far))),
+                     (node.astype(above, "int64"), node.op("multiply", good, far))]  # fmt: skip
+        self.node, self.count, self.regions = node, count, regions
+
+    def spread(self, x: Any, is_row: bool) -> Any:
+        """Bring (regions, outputs, samples) among the axes (regions, rows, samples, columns, samples)."""
+        first, *rest = self.node.dims(x)
+        return self.node.reshape(x, [first, *rest, 1, 1] if is_row else [first, 1, 1, *rest])
+
+
+def _pooled(node: Node, parts: list[Any], inside: Any, lines: tuple[_Line, _Line], mode: str) -> Any:
+    """Pool (regions, rows, samples, columns, samples, channels) over samples."""
+    dtype = node.dtype()
+    if mode == "avg":
+        total = parts[0]
+        for part in parts[1:]:
+            total = node.op("add", total, part)
+        total = node.op("where", inside, total, node.scalar(0.0, dtype))
+        count = node.op("maximum", node.op("multiply", lines[0].count, lines[1].count), node.scalar(1.0, dtype))
+        pooled = node.op("sum", total, axis=(2, 4), keepdims=False)
+        return node.op("divide", pooled, node.reshape(count, [lines[0].regions, 1, 1, 1]))
+    most = parts[0]
+    for part in parts[1:]:
+        most = node.op("maximum", most, part)
+    most = node.op("where", inside, most, node.scalar(-np.inf, dtype))
+    pooled = node.op("max", most, axis=(2, 4), keepdims=False)
+    return node.op("where", node.op("isinf", pooled), node.scalar(0.0, dtype), pooled)
+
+
+@converter("MaxRoiPool")
+def _max_roi_pool(node: Node) -> Any:
+    """The greatest element of each part of regions whose ends are rounded to pixels."""
+    dtype, sizes = node.dtype(), node.attr("pooled_shape")
+    batch, _, height, width = node.shape()
+    regions = node.shape(1)[0]
+    node.require_shape(1, [regions, 5])
+    rois = [node.reshape(node.slice(node.x(1), [1], [k], [k + 1]), [regions]) for k in range(5)]
+    image = node.astype(rois[0], "int64")
+    node.require_indices("a batch index", image, 0, batch)
+    out = node.op("take", node.x(), image, axis=0, mode="clip")
+    scale = node.attr("spatial_scale", 1.0)
+    for axis, low, high, size, count in (
+        (3, rois[1], rois[3], width, sizes[1]),
+        (2, rois[2], rois[4], height, sizes[0]),
+    ):
+        start, end = (node.op("floor", node.emit(e * scale + 0.5)) for e in (low, high))
+        extent = node.op("maximum", node.emit(end - start + 1.0), node.scalar(1.0, dtype))
+        step = node.reshape(node.emit(extent / float(count)), [regions, 1])
+        bins = constant(np.arange(count).astype(dtype))
+        first = node.emit(node.op("floor", node.emit(step * bins)) + node.reshape(start, [regions, 1]))
+        last = node.emit(
+            node.op("ceil", node.emit(step * constant(np.arange(1, count + 1).astype(dtype))))
+            + node.reshape(start, [regions, 1])
+        )
+        places = node.astype(node.op("arange", 0, s.to_expr(size), 1, dtype="int64"), dtype)
+        inside = node.op("logical_and", *(
+            node.op(name, places, node.reshape(e, [regions, count, 1]))
+            for name, e in (("greater_equal", first), ("less", last))
+        ))  # fmt: skip
+        dims = node.dims(out)
+        mask = node.reshape(inside, [regions, 1, *([1] if axis == 3 else []), count, size, *([1] if axis == 2 else [])])
+        wide = node.reshape(out, [*dims[:axis], 1, *dims[axis:]])
+        out = node.op(
+            "max", node.op("where", mask, wide, node.scalar(-np.inf, dtype)), axis=(axis + 1,), keepdims=False
+        )
+    return node.op("where", node.op("isinf", out), node.scalar(0.0, dtype), out)
+
+
+@converter("Hardmax")
+def _hardmax(node: Node) -> Any:
+    x, shape, rank = node.x(), node.shape(), node.ndim()
+    axis = node.axis(node.attr("axis", -1 if node.opset >= 13 else 1)) if rank else 0
+    if node.opset < 13:
+        x, axis = node.reshape(x, [s.product(shape[:axis]), s.product(shape[axis:])]), 1
+    size = node.dims(x)[axis]
+    best = node.op("argmax", x, axis=axis, keepdims=True, dtype="int64")
+    line = node.op("arange", 0, s.to_expr(size), 1, dtype="int64")
+    places = node.reshape(line, [size if i == axis else 1 for i in range(len(x.ty.shape))])
+    return node.reshape(node.astype(node.op("equal", places, best), node.dtype()), shape)
+
+
+@converter("TensorScatter")
+def _tensor_scatter(node: Node) -> Any:
+    """Write new entries into a cache from a place on that each sequence has, round the end where it is a circle."""
+    axis, mode = node.axis(node.attr("axis", -2)), node.attr("mode", "linear")
+    if mode not in ("linear", "circular") or axis == 0:
+        node.error("TensorScatter: a wrong mode or axis", expected="linear or circular; an axis behind the first",
+                   found=f"{mode}, {axis}")  # fmt: skip
+    shape, new = node.shape(), node.shape(1)[axis]
+    node.require_shape(1, [new if i == axis else d for i, d in enumerate(shape)])
+    size, rank = shape[axis], node.ndim()
+    node.require_between("the number of new entries", new, 0, size)
+    line = node.op("arange", 0, s.to_expr(size), 1, dtype="int64")
+    offset = node.reshape(line, [size if i == axis else 1 for i in range(rank)])
+    if node.has(2):
+        node.require_shape(2, shape[:1])
+        high = size if mode == "circular" else s.add(s.subtract(size, new), 1)
+        node.require_indices("a place to write at", node.x(2), 0, high)
+        offset = node.op("subtract", offset, node.reshape(node.x(2), [shape[0], *[1] * (rank - 1)]))
+    if mode == "circular":
+        offset = node.op("mod", offset, node.number(size, "int64"))
+    zero, end = node.scalar(0, "int64"), node.number(new, "int64")
+    written = node.op("logical_and", node.op("greater_equal", offset, zero), node.op("less", offset, end))
+    last = node.number(s.maximum(s.subtract(new, 1), 0), "int64")
+    place = node.op("minimum", node.op("maximum", offset, zero), last)
+    if s.same(new, 0):
+        return node.x(0)
+    whole = node.op("broadcast_to", place, list(shape))
+    return node.op("where", written, node.op("gather_elements", node.x(1), whole, axis=axis), node.x(0))

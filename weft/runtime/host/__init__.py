@@ -1,0 +1,26 @@
+"""What of a program runs on the host: operators on strings, sequences, optionals and maps, and draws of random numbers.
+
+The machine holds tensors and objects of Python. A tensor of strings is an int64 tensor of the numbers that its texts
+have in the run's table; the 2- and 4-bit types are widened to types of whole bytes; sequences and optionals are lists
+of tensors, maps are dicts. `kind` says what of this a value is and converts it where users hand it in or get it out.
+
+Reading order: `kind`, `call`, then one file per family.
+"""
+
+from weft.runtime.host import (  # importing a family registers it
+    image,
+    ml,
+    numbers,
+    random,
+    reference,
+    sequences,
+    strings,
+)
+from weft.runtime.host.call import HOST_FUNCTION, call_host, host_operators
+from weft.runtime.host.kind import STORED, Kind, from_machine, known_texts, to_machine
+from weft.runtime.host.reference import register_operator
+
+__all__ = [
+    "HOST_FUNCTION", "STORED", "Kind", "call_host", "from_machine", "host_operators", "known_texts",
+    "register_operator", "to_machine",
+]  # fmt: skip

@@ -1,0 +1,172 @@
+"""Kinds of values, how the machine stores them, and the way in and out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.error import DTypeMismatch, InvalidArgument
+
+__all__ = ["STORED", "Kind", "from_machine", "known_texts", "numbers_of", "texts_of", "to_machine"]
+
+STORED = {
+    "string": "int64", "int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8",
+    "float4_e2m1fn": "float8_e4m3fn", "float6_e2m3fn": "float8_e4m3fn", "float6_e3m2fn": "float8_e5m2",
+    "float8_e8m0fnu": "bfloat16",
+}  # fmt: skip
+"""The element types that the machine does not have, and the type that holds each of their values."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value is.
+
+    Parameters
+    ----------
+    form : str
+        ``"tensor"``, ``"sequence"``, ``"optional"`` or ``"map"``.
+    dtype : str
+        Of tensors, the element type; of maps, the keys' type.
+    rank : int or None
+        Of tensors, the number of dimensions where it is known.
+    of : Kind, optional
+        What sequences, optionals and maps hold.
+    """
+
+    form: str
+    dtype: str = ""
+    rank: int | None = None
+    of: Kind | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the machine has such values as they are."""
+        return self.form == "tensor" and self.dtype not in STORED
+
+    @property
+    def storage(self) -> str:
+        """The machine's element type of a tensor."""
+        return STORED.get(self.dtype, self.dtype)
+
+    def to_json(self) -> Any:
+        """Return the kind as lists and texts."""
+        return [self.form, self.dtype, self.rank, self.of and self.of.to_json()]
+
+    @staticmethod
+    def from_json(data: Sequence[Any]) -> Kind:
+        """Read what :meth:`to_json` returned."""
+        form, dtype, rank, of = data
+        return Kind(form, dtype, rank, of and Kind.from_json(of))
+
+
+class _Table(threading.local):
+    """The texts of the run in progress, by number, and back; number 0 is the empty text."""
+
+    texts: list[str] | None = None
+    numbers: dict[str, int]
+
+
+_table = _Table()
+
+
+@contextmanager
+def known_texts(texts: Iterable[str] = ()) -> Generator[None]:
+    """Make a table of texts for one run of a program, whose own texts have the first numbers."""
+    outer = (_table.texts, getattr(_table, "numbers", {}))
+    _table.texts = ["", *texts]
+    _table.numbers = {t: i for i, t in reversed(list(enumerate(_table.texts)))}
+    try:
+        yield
+    finally:
+        _table.texts, _table.numbers = outer
+
+
+def numbers_of(array: Any) -> np.ndarray:
+    """Return the numbers of an array's texts, new ones entered into the run's table."""
+    if _table.texts is None:
+        raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
+    texts, numbers = _table.texts, _table.numbers
+    given = np.asarray(array, object)
+    out = np.empty(given.shape, np.int64)
+    flat = out.reshape(-1)
+    for i, item in enumerate(given.reshape(-1)):
+        text = item.decode("utf-8") if isinstance(item, bytes) else item
+        if not isinstance(text, str):
+            raise DTypeMismatch("a tensor of strings has an element that is none", expected="str", found=repr(item))
+        number = numbers.get(text)
+        if number is None:
+            number = numbers[text] = len(texts)
+            texts.append(text)
+        flat[i] = number
+    return out
+
+
+def texts_of(numbers: Any) -> np.ndarray:
+    """Return the texts of an array of numbers."""
+    if _table.texts is None:
+        raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
+    out = np.empty(np.shape(numbers), object)
+    flat = out.reshape(-1)
+    for i, n in enumerate(np.asarray(numbers).reshape(-1).tolist()):
+        flat[i] = _table.texts[n]
+    return out
+
+
+def to_machine(value: Any, kind: Kind, name: str = "value") -> Any:
+    """Return a user's value in the form that the machine holds.
+
+    Raises
+    ------
+    InvalidArgument
+        When it is not of the kind; `name` is the value's.
+    DTypeMismatch
+        When a tensor has another element type.
+    """
+    if kind.form == "tensor":
+        return _tensor(value, kind, name)
+    assert kind.of is not None or kind.form == "map"
+    if kind.form == "optional":
+        return [] if value is None else [to_machine(value, kind.of, name)]  # type: ignore[arg-type]
+    if kind.form == "sequence":
+        if not isinstance(value, (list, tuple)):
+            raise InvalidArgument(f"'{name}' is no sequence", expected="a list of arrays", found=type(value).__name__)
+        return [to_machine(v, kind.of, f"{name}[{i}]") for i, v in enumerate(value)]  # type: ignore[arg-type]
+    if not isinstance(value, dict):
+        raise InvalidArgument(f"'{name}' is no map", expected="a dict", found=type(value).__name__)
+    return dict(value)
+
+
+def _tensor(value: Any, kind: Kind, name: str) -> np.ndarray:
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    if kind.rank is not None and array.ndim != kind.rank:
+        raise InvalidArgument(f"'{name}' has a wrong rank", expected=f"{kind.rank} dimensions", found=str(array.ndim))
+    if kind.dtype == "string":
+        if array.dtype.kind not in "OUST":
+            raise DTypeMismatch(f"'{name}' has a wrong dtype", expected="strings", found=str(array.dtype))
+        return numbers_of(array)
+    if array.dtype.name != kind.dtype:
+        raise DTypeMismatch(f"'{name}' has a wrong dtype", expected=kind.dtype, found=array.dtype.name)
+    return np.ascontiguousarray(array.astype(_numpy(kind.storage))).reshape(array.shape)
+
+
+def from_machine(value: Any, kind: Kind) -> Any:
+    """Return the machine's value as users see it: arrays, lists, dicts, and None for an optional without a value."""
+    if kind.form == "tensor":
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        if kind.dtype == "string":
+            return texts_of(array)
+        return array if kind.is_plain else array.astype(_numpy(kind.dtype))
+    if kind.form == "map":
+        return value
+    items = [from_machine(v, kind.of) for v in value]  # type: ignore[arg-type]
+    return items if kind.form == "sequence" else items[0] if items else None
+
+
+def _numpy(dtype: str) -> np.dtype[Any]:
+    return np.dtype(getattr(ml_dtypes, dtype, dtype))

@@ -1,0 +1,78 @@
+"""Operators of ``ai.onnx.ml`` on texts and maps."""
+
+from __future__ import annotations
+
+import base64
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument
+from weft.runtime.host.call import host_operator
+
+__all__: list[str] = []
+
+
+def _key(value: Any) -> Any:
+    """What stands for a value in a table; NaN, which equals nothing, is one key."""
+    return _NAN if value != value else value
+
+
+_NAN = object()
+
+
+@lru_cache(maxsize=64)
+def _encoding(keys: tuple[Any, ...], values: tuple[Any, ...]) -> dict[Any, Any]:
+    return {_key(k): v for k, v in reversed(list(zip(keys, values, strict=True)))}
+
+
+def _listed(data: Any) -> tuple[Any, ...]:
+    """Read values: a list, or the bytes of an array with its dtype, so that numbers keep all digits."""
+    if isinstance(data, dict):
+        return tuple(np.frombuffer(base64.b64decode(data["bytes"]), data["dtype"]).tolist())
+    return tuple(data)
+
+
+@host_operator("LabelEncoder")
+def _label_encoder(x: Any, *, keys: Any, values: Any, default: Any, dtype: str, nan: int) -> Any:
+    table, other = dict(_encoding(_listed(keys), _listed(values))), _listed(default)[0]
+    if not nan:
+        table.pop(_NAN, None)
+    found = [table.get(_key(v), other) for v in x.reshape(-1).tolist()]
+    out = np.empty(len(found), object if dtype == "string" else dtype)
+    out[:] = found
+    return out.reshape(x.shape)
+
+
+@host_operator("ZipMap")
+def _zip_map(x: Any, *, keys: list[Any]) -> list[Any]:
+    rows = x.reshape(1, -1) if x.ndim == 1 else x
+    if rows.shape[1] != len(keys):
+        raise InvalidArgument("ZipMap: as many columns as there are labels", expected=str(len(keys)),
+                              found=str(rows.shape[1]))  # fmt: skip
+    return [dict(zip(keys, row.tolist(), strict=True)) for row in rows]
+
+
+@host_operator("DictVectorizer")
+def _dict_vectorizer(x: dict[Any, Any], *, keys: list[Any], dtype: str) -> Any:
+    unknown = [k for k in x if k not in keys]
+    if unknown:
+        raise InvalidArgument("DictVectorizer: a key is not in the vocabulary", found=repr(unknown[0]))
+    out = np.empty((1, len(keys)), object if dtype == "string" else dtype)
+    out[0, :] = [x.get(k, "" if dtype == "string" else 0) for k in keys]
+    return out
+
+
+@host_operator("CastMap")
+def _cast_map(x: dict[int, Any], *, map_form: str, max_map: int, dtype: str) -> Any:
+    if map_form == "SPARSE":
+        keys: list[Any] = list(range(max_map))
+        if any(not 0 <= k < max_map for k in x):
+            raise InvalidArgument("CastMap: a key is out of range", expected=f"0 to {max_map - 1}", found=str(list(x)))
+    else:
+        keys = sorted(x)
+    values = [x.get(k, 0) for k in keys]
+    out = np.empty((1, len(values)), object if dtype == "string" else dtype)
+    out[0, :] = [str(v) for v in values] if dtype == "string" else [float(v) for v in values]
+    return out

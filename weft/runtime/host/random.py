@@ -1,0 +1,41 @@
+"""Random numbers: of NumPy's Mersenne Twister, seeded as ONNX's reference does it, else by the system's entropy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument
+from weft.runtime.host.call import host_operator
+
+__all__: list[str] = []
+
+
+def _generator(seed: float | None) -> np.random.RandomState:
+    """Make a generator; a seed is a float in ONNX, whose bits count where it is no small whole number."""
+    if seed is None:
+        return np.random.RandomState()
+    whole = float(seed).is_integer() and 0 <= seed < 1 << 32
+    return np.random.RandomState(int(seed) if whole else int(np.float32(seed).view(np.uint32)))
+
+
+@host_operator("RandomUniform")
+def _uniform(shape: Any, *, low: float, high: float, seed: float | None) -> Any:
+    return _generator(seed).uniform(low, high, tuple(shape))
+
+
+@host_operator("RandomNormal")
+def _normal(shape: Any, *, mean: float, scale: float, seed: float | None) -> Any:
+    return _generator(seed).normal(mean, scale, tuple(shape))
+
+
+@host_operator("Multinomial")
+def _multinomial(x: Any, *, sample_size: int, seed: float | None) -> Any:
+    """Draw classes of each row of logarithms of probabilities, which need not add up to one."""
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise InvalidArgument("Multinomial: a wrong shape", expected="(batch, classes), classes", found=str(x.shape))
+    weights = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    total = np.cumsum(weights, 1)
+    drawn = _generator(seed).uniform(size=(len(x), sample_size)) * total[:, -1:]
+    return (drawn[:, :, None] >= total[:, None, :-1]).sum(2)

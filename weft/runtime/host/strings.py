@@ -1,0 +1,129 @@
+"""Operators on tensors of strings."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.runtime.host.call import host_operator
+
+__all__: list[str] = []
+
+
+def _each(fn: Any, *arrays: Any, dtype: Any = object) -> np.ndarray:
+    operands = np.broadcast_arrays(*arrays)
+    out = np.empty(operands[0].shape, dtype)
+    flat = out.reshape(-1)
+    for i, items in enumerate(zip(*(o.reshape(-1) for o in operands), strict=True)):
+        flat[i] = fn(*items)
+    return out
+
+
+@host_operator("StringConcat")
+def _concat(a: Any, b: Any) -> Any:
+    return _each(lambda x, y: x + y, a, b)
+
+
+@lru_cache(maxsize=256)
+def _expression(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as e:
+        raise InvalidArgument("RegexFullMatch: its pattern is no regular expression", found=f"{pattern!r}: {e}") from e
+
+
+@host_operator("RegexFullMatch")
+def _full_match(x: Any, *, pattern: str) -> Any:
+    return _each(lambda t: _expression(pattern).fullmatch(t) is not None, x, dtype=bool)
+
+
+@host_operator("StringSplit")
+def _split(x: Any, *, delimiter: str, maxsplit: int) -> tuple[Any, Any]:
+    """Parts of each text, filled up with empty ones, and how many there are; no delimiter is any whitespace."""
+    rows = [t.split(delimiter or None, maxsplit) if t else [] for t in x.reshape(-1)]
+    width = max(map(len, rows), default=0)
+    parts = np.full((len(rows), width), "", object)
+    for i, row in enumerate(rows):
+        parts[i, : len(row)] = row
+    counts = np.array([len(r) for r in rows], np.int64)
+    return parts.reshape(*x.shape, width), counts.reshape(x.shape)
+
+
+@host_operator("StringNormalizer")
+def _normalize(x: Any, *, case: str, sensitive: int, stopwords: list[str]) -> Any:
+    """Drop stop words and change case; what is left of nothing is one empty text."""
+    if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
+        raise ShapeMismatch("StringNormalizer: a wrong shape", expected="(n,) or (1, n)", found=str(x.shape))
+    stop = set(stopwords) if sensitive else {w.lower() for w in stopwords}
+    kept = [t for t in x.reshape(-1) if (t if sensitive else t.lower()) not in stop]
+    change = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}[case]
+    out = np.empty(max(len(kept), 1), object)
+    out[:] = [change(t) for t in kept] or [""]
+    return out if x.ndim == 1 else out.reshape(1, -1)
+
+
+@host_operator("TfIdfVectorizer")
+def _tfidf(x: Any, **attrs: Any) -> Any:
+    """Count the n-grams of a pool, their items up to some places apart, in each row."""
+    rows = x.reshape(1, -1) if x.ndim < 2 else x
+    index, width = _pool(tuple(attrs["pool"]), tuple(attrs["ngram_counts"]), tuple(attrs["ngram_indexes"]))
+    counts = np.zeros((len(rows), width), np.float32)
+    lengths = range(attrs["min_gram_length"], attrs["max_gram_length"] + 1)
+    for row, out in zip(rows.tolist(), counts, strict=True):
+        for n in lengths:
+            for step in range(1, attrs["max_skip_count"] + 2 if n > 1 else 2):
+                for start in range(len(row) - (n - 1) * step):
+                    place = index.get(tuple(row[start : start + (n - 1) * step + 1 : step]))
+                    if place is not None:
+                        out[place[1]] += 1
+    weights = np.ones(width, np.float32)
+    if attrs["weights"]:
+        for number, place in index.values():
+            weights[place] = attrs["weights"][number]
+    mode = attrs["mode"]
+    counts = counts if mode == "TF" else (counts > 0) * weights if mode == "IDF" else counts * weights
+    return counts.astype(np.float32).reshape(*x.shape[:-1], width)
+
+
+@lru_cache(maxsize=64)
+def _pool(pool: tuple[Any, ...], starts: tuple[int, ...], places: tuple[int, ...]) -> tuple[dict[Any, Any], int]:
+    """Number and place in the result of each n-gram of a pool, whose part of length n begins at ``starts[n - 1]``."""
+    index: dict[Any, Any] = {}
+    ends = [*starts[1:], len(pool)]
+    for n, (begin, end) in enumerate(zip(starts, ends, strict=True), 1):
+        for at in range(begin, end, n):
+            index[pool[at : at + n]] = (len(index), places[len(index)])
+    return index, max(places, default=-1) + 1
+
+
+@host_operator("ParseNumbers")
+def _parse(x: Any, *, dtype: str) -> Any:
+    kind = np.dtype(dtype)
+    read = {"b": lambda t: bool(int(float(t))), "f": float}.get(
+        kind.kind, lambda t: int(t) if _is_int(t) else int(float(t))
+    )
+    try:
+        return _each(read, x, dtype=np.float64 if kind.kind == "f" else object).astype(kind)
+    except (ValueError, OverflowError) as e:
+        raise InvalidArgument("Cast: a text is no number", expected=dtype, found=str(e)) from None
+
+
+def _is_int(text: str) -> bool:
+    return re.fullmatch(r"\s*[+-]?\d+\s*", text) is not None
+
+
+@host_operator("FormatNumbers")
+def _format(x: Any) -> Any:
+    if x.dtype.kind in "biu":
+        return _each(lambda v: str(int(v)), x)
+    return _each(_shortest, x)
+
+
+def _shortest(value: Any) -> str:
+    """Write a number with the fewest digits that give it back."""
+    text = np.format_float_positional(value, trim="-") if 1e-5 <= abs(value) < 1e16 or value == 0 else str(value)
+    return {"inf": "INF", "-inf": "-INF", "nan": "NaN"}.get(text, text)
