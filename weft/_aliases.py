@@ -51,6 +51,7 @@ MODULES = {
     "relay.op.tensor": "weft.relay.op",
     "relay.op.transform": "weft.relay.op",
     "relay.base": "weft.ir",
+    "relay.frontend": "weft.frontend.relay",
     "relay.ty": "weft.relay.types",
     "runtime.executor": "weft.runtime.aot_executor",
     "s_tir": "weft.tir",
