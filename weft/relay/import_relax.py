@@ -120,22 +120,30 @@ class _Importer:
             return known
         if d in self.dims:
             return self.dims[d]
-        name = _SCALARS.get(type(d).__name__)
+        if type(d) is ir.Cast:
+            return op_call("cast", self.scalar(d.value), dtype=str(d.dtype))
+        name = _SCALARS.get(type(d))
         if name is None:
             raise UnsupportedOperator("a dimension has no form in Relay", found=str(d), where=getattr(d, "span", None))
-        parts = [const(np.int64(p)) if isinstance(p, int) else p for p in map(self.number, (d.a, d.b))]
-        return op_call(name, *parts)
+        return op_call(name, *map(self.scalar, ir.children(d)))
+
+    def scalar(self, d: Any) -> Any:
+        """Return a scalar expression as a Relay expression of rank 0."""
+        made = self.number(d)
+        return const(np.array(made, ir.numpy_dtype(d.dtype))) if isinstance(made, int) else made
+
+
+_SCALARS: dict[type, str] = {
+    ir.Add: "add", ir.Sub: "subtract", ir.Mul: "multiply", ir.FloorDiv: "floor_divide", ir.FloorMod: "floor_mod",
+    ir.Max: "maximum", ir.Min: "minimum", ir.EQ: "equal", ir.NE: "not_equal", ir.LT: "less", ir.LE: "less_equal",
+    ir.GT: "greater", ir.GE: "greater_equal", ir.And: "logical_and", ir.Or: "logical_or", ir.Not: "logical_not",
+    ir.Select: "where", ir.Div: "trunc_divide",
+}  # fmt: skip
 
 
 def constants(dims: Sequence[Any]) -> tuple[int | None, ...]:
     """Return the numbers that scalar expressions are; None for those that are none."""
     return tuple(as_int(simplify(d) if isinstance(d, ir.PrimExpr) else d) for d in dims)
-
-
-_SCALARS = {
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "FloorDiv": "floor_divide", "FloorMod": "floor_mod",
-    "Max": "maximum", "Min": "minimum",
-}  # fmt: skip
 
 
 def element(vector: Any, i: int) -> Any:
@@ -234,7 +242,7 @@ _TWINS: dict[str, tuple[str, dict[str, str]]] = {
 def _twin(expr: Any, name: str, im: _Importer) -> Any:
     """Call the Relay operator that expands to this very call; None where there is none."""
     twin, renamed = _TWINS.get(name, (name, {}))
-    if not has(twin):
+    if not has(twin) or _is_symbolic(expr.attrs):
         return None
     op, known = get(twin), get_op_def(name)
     given = {renamed.get(k, k): v for k, v in expr.attrs.items}
@@ -263,13 +271,18 @@ def _checked(expr: Any, name: str, args: Sequence[Any], attrs: dict[str, Any], i
 
 def _own_name(expr: Any, im: _Importer) -> Any:
     """Call the operator under its shared name."""
-    if any(isinstance(n, ir.Var) for v in dict(expr.attrs.items).values() for n in _scalars(v)):
+    if _is_symbolic(expr.attrs):
         raise UnsupportedOperator(
             f"{expr.op.name}: an attribute depends on a symbolic dimension", found=str(expr.attrs), where=expr.span,
             help="give the model's inputs constant shapes",
         )  # fmt: skip
     args = [im.shape((a.value,)) if isinstance(a, ir.PrimValue) else im.tensor(a) for a in expr.args]
     return Call(expr.op, tuple(args), expr.attrs, span=expr.span)
+
+
+def _is_symbolic(attrs: Attrs) -> bool:
+    """Whether an attribute depends on a symbolic dimension."""
+    return any(isinstance(n, ir.Var) for _, v in attrs.items for n in _scalars(v))
 
 
 def _scalars(value: Any) -> list[Any]:
@@ -297,7 +310,8 @@ def is_transposed(expr: Any) -> bool:
 
 def _take(expr: Any, im: _Importer) -> Any:
     data, indices = map(im.tensor, expr.args)
-    return op_call("take", data, indices, axis=expr.attrs.get("axis"))
+    known = isinstance(indices, Constant) and not (indices.data.numpy() < 0).any()
+    return op_call("take", data, indices, axis=expr.attrs.get("axis"), mode="clip" if known else "wrap")
 
 
 def _expand_dims(expr: Any, im: _Importer) -> Any:
@@ -343,6 +357,15 @@ def _strided_slice(expr: Any, im: _Importer) -> Any:
 _FAR = 2**31 - 1
 
 
+def _topk(expr: Any, im: _Importer) -> Any:
+    attrs = dict(expr.attrs.items)
+    if not _is_symbolic(expr.attrs):
+        return None
+    given = {k: v for k, v in attrs.items() if k in get("dyn.topk").attrs}
+    given["is_ascend"] = not attrs["largest"]
+    return op_call("dyn.topk", im.tensor(expr.args[0]), im.shape((attrs["k"],)), **given)
+
+
 def _conv(expr: Any, im: _Importer) -> Any:
     """Say channels and the kernel's size, which Relay's passes read."""
     name = expr.op.name.removeprefix("relax.")
@@ -355,8 +378,17 @@ def _conv(expr: Any, im: _Importer) -> Any:
     return _checked(expr, name, expr.args, {k: v for k, v in given.items() if k in get(name).attrs}, im)
 
 
+def _pad(expr: Any, im: _Importer) -> Any:
+    attrs = dict(expr.attrs.items)
+    if not _is_symbolic(expr.attrs) or attrs["pad_mode"] != "constant":
+        return None
+    fill = const(np.array(attrs["pad_value"], ir.numpy_dtype(expr.args[0].ty.dtype)))
+    return op_call("dyn.nn.pad", im.tensor(expr.args[0]), im.shape(attrs["pad_width"]), fill)
+
+
 _RULES: dict[str, Callable[[Any, _Importer], Any]] = {
     "broadcast_to": _broadcast_to, "expand_dims": _expand_dims, "matmul": _matmul, "nn.conv1d": _conv,
-    "nn.conv2d": _conv, "nn.conv3d": _conv, "reshape": _reshape, "strided_slice": _strided_slice, "take": _take,
+    "nn.conv2d": _conv, "nn.conv3d": _conv, "nn.pad": _pad, "reshape": _reshape, "strided_slice": _strided_slice, "take": _take,
+    "topk": _topk,
 }  # fmt: skip
 """Operators whose Relay form is not one call with the same attributes; None where there is none."""
