@@ -63,6 +63,7 @@ MODULES = {
     "tir.meta_schedule": "weft.meta_schedule",
     "tirx": "weft.tir",
     "topi.nn.pooling": "weft.topi.nn",
+    "topi.nn.qnn": "weft.topi.quant",
     "topi.reduction": "weft.topi",
     "topi.tensor": "weft.topi",
     "topi.transform": "weft.topi",

@@ -388,7 +388,7 @@ def _pad(expr: Any, im: _Importer) -> Any:
 
 _RULES: dict[str, Callable[[Any, _Importer], Any]] = {
     "broadcast_to": _broadcast_to, "expand_dims": _expand_dims, "matmul": _matmul, "nn.conv1d": _conv,
-    "nn.conv2d": _conv, "nn.conv3d": _conv, "nn.pad": _pad, "reshape": _reshape, "strided_slice": _strided_slice, "take": _take,
-    "topk": _topk,
+    "nn.conv2d": _conv, "nn.conv3d": _conv, "nn.pad": _pad, "reshape": _reshape, "strided_slice": _strided_slice,
+    "take": _take, "topk": _topk,
 }  # fmt: skip
 """Operators whose Relay form is not one call with the same attributes; None where there is none."""

@@ -15,11 +15,13 @@ from weft.relay.transform.dynamic_to_static import dynamic_to_static
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.eta_expand import eta_expand
 from weft.relay.transform.fold_constant import fold_constant
+from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from weft.relay.transform.fuse_ops import fuse_ops
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.inline_primitives import inline_primitives
 from weft.relay.transform.lambda_lift import lambda_lift
+from weft.relay.transform.legalize import Legalize
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.memory_plan import MemoryPlan
