@@ -23,7 +23,7 @@ from weft.relay.from_relax import relay_type_of
 from weft.relay.op.registry import REQUIRED, expand, get, has, op_call
 from weft.relay.op.shapes import shape_argument
 
-__all__ = ["import_relax"]
+__all__ = ["import_relax", "imported"]
 
 
 def import_relax(mod: IRModule) -> IRModule:
@@ -51,6 +51,15 @@ def import_relax(mod: IRModule) -> IRModule:
                                       help=f"legalize after the conversion; '{gvar.name_hint}' is lowered")  # fmt: skip
         out[GlobalVar(gvar.name_hint)] = _Importer().function(func)
     return out
+
+
+def imported(func: ir.Function, args: Sequence[Any]) -> Any:
+    """Return what a Relax function computes of Relay expressions: its body, over them."""
+    im = _Importer()
+    for old, new in zip(func.params, args, strict=True):
+        im.env[old] = new
+        im.learn_dims(new, old.ty)
+    return ir.with_deep_stack(lambda: im.tensor(func.body))
 
 
 class _Importer:

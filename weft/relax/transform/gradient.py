@@ -14,6 +14,7 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument, UnsupportedOperator
 from weft.op import make_call
+from weft.relax import gradient_more_rules as gradient_more_rules  # its import registers rules
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, VarBinding
@@ -23,7 +24,7 @@ from weft.relax.rename import copy_with_new_vars
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
 
-__all__ = ["Gradient"]
+__all__ = ["Gradient", "pullback"]
 
 
 def Gradient(func_name: str, require_grads: Any = None, target_index: int = 0) -> ir.Pass:
@@ -295,3 +296,47 @@ def _plain_kernels(func: ir.Function, mod: ir.IRModule) -> ir.Function:
         return ir.Call(ir.Op.get("relax.call_tir"), value.args, ty_args=value.ty_args, span=value.span, ty=value.ty)
 
     return rewrite_bindings(func, mod, rule)
+
+
+def pullback(func: ir.Function) -> ir.Function:
+    """Make the function that takes adjoints back from the result of a function to its parameters.
+
+    Parameters
+    ----------
+    func : Function
+        One dataflow block of operators that have gradients.
+
+    Returns
+    -------
+    Function
+        It has the same parameters and, behind them, the adjoint of the result (for a tuple, of its type), and returns
+        the tuple of the adjoints of the float parameters.
+    """
+    places = [i for i, p in enumerate(func.params) if _is_float(type_of(p))]
+    return _Pullback(copy_with_new_vars(func), ir.IRModule(), places, 0).function()
+
+
+class _Pullback(_Adjoint):
+    """The adjoints of a function whose result's adjoint is a parameter."""
+
+    @staticmethod
+    def _target(result: Any, index: int) -> Any:
+        return result
+
+    def function(self) -> ir.Function:
+        """Make the function that returns adjoints."""
+        seed = ir.ExprVar("adjoint", type_of(self.target))
+        params = [*self.func.params, seed]
+        with self.bb.function("pullback", params):
+            with self.bb.dataflow():
+                for b in self.forward.bindings:
+                    self.bb.emit_normalized(b)
+                self.update(self.target, seed)
+                for b in reversed(self.forward.bindings):
+                    if b.var in self.adjoint:
+                        self.back(b)
+                wanted = [self.func.params[i] for i in self.places]
+                found = [self.adjoint[p] if p in self.adjoint else self.zeros(type_of(p)) for p in wanted]
+                out = self.bb.emit_output(ir.Tuple(tuple(found)))
+            self.bb.emit_func_output(out)
+        return remove_all_unused(self.bb.get()["pullback"])

@@ -17,6 +17,7 @@ from weft.relay.transform.eta_expand import eta_expand
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from weft.relay.transform.fuse_ops import fuse_ops
+from weft.relay.transform.gradient import gradient
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.inline_primitives import inline_primitives
