@@ -66,7 +66,9 @@ MODULES = {
     "topi.nn.qnn": "weft.topi.quant",
     "topi.reduction": "weft.topi",
     "topi.tensor": "weft.topi",
+    "topi.testing": "weft.op.testing",
     "topi.transform": "weft.topi",
+    "topi.utils": "weft.topi.known_values",
     "transform": "weft.ir.pass_decorators",
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument
 from weft.op import make_call
-from weft.relax.gradient_rules import Gradient, like, operators, rule, shape_of
+from weft.relax.gradient_rules import Gradient, fit, like, operators, rule, shape_of
 
 __all__: list[str] = []
 

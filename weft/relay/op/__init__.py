@@ -48,7 +48,8 @@ from weft.relay.op.registry import get as declaration
 __all__ = [
     "REQUIRED", "OpPattern", "RelayOp", "annotation", "call", "constructor", "constructs", "declaration", "declare",
     "dyn", "evaluate", "expand", "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call",
-    "pattern_of", "register_gradient", "register_legalize", "register_pattern", "relay_type", "renames_dimensions", "shared", "vision",
+    "pattern_of", "register_gradient", "register_legalize", "register_pattern", "relay_type", "renames_dimensions",
+    "shared", "vision",
 ]  # fmt: skip
 
 # The operators, not the modules of these names.
