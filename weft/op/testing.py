@@ -286,7 +286,7 @@ def pool_grad_nchw(
                     for low, high, s in ((top, bottom, sh), (left, right, sw)))  # fmt: skip
     fill = np.finfo(a_np.dtype).min if pool_type == "max" else 0
     x = np.pad(a_np, [(0, 0), (0, 0), pad_h, pad_w], constant_values=fill)
-    out = np.zeros(x.shape, a_np.dtype)
+    out = np.zeros(x.shape)
     for b, c, i, j in np.ndindex(*out_grad_np.shape):
         rows, columns = slice(i * sh, i * sh + kh), slice(j * sw, j * sw + kw)
         window, g = x[b, c, rows, columns], out_grad_np[b, c, i, j]

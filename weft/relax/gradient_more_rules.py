@@ -160,12 +160,13 @@ def _strided_slice(_y: Any, call: Any, g: Any, bb: Any) -> Any:
 
 def _put_back(g: Any, axis: int, sizes: tuple[int, ...], begin: int, step: int) -> Any:
     """Put what was sliced along one axis back where it was, with zeros around."""
-    size, count = sizes[axis], _sizes(g)[axis]
+    have, size = _sizes(g), sizes[axis]
+    count = have[axis]
     if step < 0:
         g, begin = _o.flip(g, axis), max(0, min(begin if begin >= 0 else begin + size, size - 1)) + step * (count - 1)
         step = -step
     first = min(begin if begin >= 0 else max(begin + size, 0), size)
-    ndim, have = len(sizes), _sizes(g)
+    ndim = len(sizes)
     if step > 1:  # each element gets zeros behind it
         wide = _o.expand_dims(g, [axis + 1])
         width = [0] * (2 * (ndim + 1))

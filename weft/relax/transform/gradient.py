@@ -13,7 +13,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, UnsupportedOperator
-from weft.op import make_call
+from weft.op import get_op_def, list_ops, make_call
 from weft.relax import gradient_more_rules as gradient_more_rules  # its import registers rules
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
@@ -313,7 +313,18 @@ def pullback(func: ir.Function) -> ir.Function:
         the tuple of the adjoints of the float parameters.
     """
     places = [i for i, p in enumerate(func.params) if _is_float(type_of(p))]
+    func = rewrite_bindings(func, ir.IRModule(), _taken_apart)
     return _Pullback(copy_with_new_vars(func), ir.IRModule(), places, 0).function()
+
+
+def _taken_apart(_binding: Any, value: Any, _bb: Any) -> ir.Expr | None:
+    """Write an operator without a gradient of its own as simpler ones, if its declaration says how."""
+    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
+        return None
+    if value.op.name.removeprefix("relax.") not in list_ops() or value.op.get_attr("FPrimalGradient") is not None:
+        return None
+    decompose = get_op_def(value.op).decompose
+    return None if decompose is None else decompose(*value.args, **dict(value.attrs.items))
 
 
 class _Pullback(_Adjoint):

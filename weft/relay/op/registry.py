@@ -37,7 +37,8 @@ class RelayOp:
 
     ``expand(*args, **attrs)`` takes typed expressions and returns a typed expression of shared operators over them.
     Inputs of kind ``values`` are tensors whose elements become dimensions: `expand` takes a tuple of scalar expressions
-    for them (for a rank of 0, too). ``infer(types, attrs)`` gives the type where there is no expansion; such operators
+    for them (for a rank of 0, too). Those of kind ``constant`` decide what a call expands to, which therefore has a
+    form only where they are known. ``infer(types, attrs)`` gives the type where there is no expansion; such operators
     belong to the compiler (``memory.alloc_storage``). ``outputs`` is the length of the tuple that a call returns, or a
     function of the call that gives it; 0 where a call returns a tensor. ``completes(data, **attrs)`` gives, from the
     type of the first argument, the types that the others have where nothing else says (None where it cannot tell).

@@ -16,7 +16,8 @@ from weft.relay.qnn.requantize import requantized
 
 __all__: list[str] = []
 
-_BINARY = "lhs rhs lhs_scale lhs_zero_point rhs_scale rhs_zero_point output_scale output_zero_point"
+_BINARY = "lhs rhs " + " ".join(f"{n}:constant" for n in (
+    "lhs_scale", "lhs_zero_point", "rhs_scale", "rhs_zero_point", "output_scale", "output_zero_point"))  # fmt: skip
 _UNARY = "x scale zero_point output_scale output_zero_point"
 
 
@@ -90,9 +91,10 @@ def _concatenated(data: Any, input_scales: Any, input_zero_points: Any, output_s
     return op_call("concatenate", Tuple(tuple(same)), axis=axis)
 
 
-define("concatenate",
-       "data:tensors input_scales:tensors input_zero_points:tensors output_scale output_zero_point", {"axis": REQUIRED},
-       _concatenated, _like("concatenate"), doc="Concatenate quantized tensors that may differ in scale.")  # fmt: skip
+_SCALES = " ".join(f"{n}:constant" for n in (
+    "input_scales", "input_zero_points", "output_scale", "output_zero_point"))  # fmt: skip
+define("concatenate", f"data:tensors {_SCALES}", {"axis": REQUIRED}, _concatenated, _like("concatenate"),
+       doc="Concatenate quantized tensors that may differ in scale.")  # fmt: skip
 
 
 def _through_reals(name: str) -> Callable[..., Any]:

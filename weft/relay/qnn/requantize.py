@@ -123,7 +123,8 @@ def _rounded(value: Any, rounding: str, dtype: str) -> Any:
     return op_call("multiply", op_call("sign", value), size)
 
 
-define("requantize", "data input_scale input_zero_point output_scale output_zero_point",
+define("requantize",
+       "data input_scale:constant input_zero_point:constant output_scale:constant output_zero_point:constant",
        {"axis": -1, "rounding": "None", "compute_dtype": "None", "out_dtype": "int8"}, requantized,
        lambda types, attrs: same_shape(types, attrs["out_dtype"]),
        doc="Change the scale, the zero point and the data type of quantized numbers.")  # fmt: skip
