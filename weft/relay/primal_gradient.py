@@ -10,6 +10,7 @@ from typing import Any
 from weft import ir
 from weft.ir import DataType
 from weft.relax import BlockBuilder
+from weft.relax.transform import DecomposeOpsForInference
 from weft.relax.transform.gradient import pullback
 from weft.relay.expr import Call, Constant, Tuple, TupleGetItem
 from weft.relay.import_relax import imported
@@ -76,7 +77,8 @@ def primal_gradient(call: Any, args: Any, adjoint: Any) -> list[Any]:
         with bb.dataflow():
             out = bb.emit_output(builder.convert(call))
         bb.emit_func_output(out)
-    back = iter(imported(pullback(bb.get()["main"]), [*given, adjoint]).fields)
+    plain = DecomposeOpsForInference()(bb.get())["main"]
+    back = iter(imported(pullback(plain), [*given, adjoint]).fields)
     found = {p: next(back) for p in params if is_float(p.ty)}
     return [_gathered(h, v, found) for h, v in zip(holders, args, strict=True)]
 
