@@ -52,6 +52,7 @@ MODULES = {
     "relay.op.transform": "weft.relay.op",
     "relay.base": "weft.ir",
     "relay.frontend": "weft.frontend.relay",
+    "relay.transform.infer_layout_utils": "weft.relay.transform.infer_layout",
     "relay.ty": "weft.relay.types",
     "runtime.executor": "weft.runtime.aot_executor",
     "s_tir": "weft.tir",

@@ -10,6 +10,7 @@ from weft.relay.expr import Function
 from weft.relay.infer import inferred_type
 from weft.relay.transform.annotate_spans import annotate_spans
 from weft.relay.transform.canonicalize import canonicalize_cast, canonicalize_ops
+from weft.relay.transform.convert_layout import AlterOpLayout, ConvertLayout, LayoutConfig
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.dynamic_to_static import dynamic_to_static
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
