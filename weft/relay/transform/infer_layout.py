@@ -119,6 +119,14 @@ def _broadcast(attrs: Any, new: Any, old: Any, types: Any) -> Any:
     return [wanted, wanted], [wanted]
 
 
+def _quantized_pair(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    """Two operands with their scales and zero points, which are numbers."""
+    if any(t.ndim for t in types[2:]):
+        return None
+    found = _broadcast(attrs, None if new is None else new[:2], old[:2], types[:2])
+    return found and ([*found[0], *[""] * (len(types) - 2)], found[1])
+
+
 def _may_become(ty: Any, layout: Layout, wanted: str) -> bool:
     """Whether no axis that `wanted` splits into blocks is one that is repeated."""
     split = {c.upper() for c, size in blocks(wanted) if size}
@@ -289,6 +297,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(["nn.softmax", "nn.log_softmax", "concatenate"], _along_axis()),
     "nn.batch_norm": _along_axis("C", 3),
     "qnn.requantize": _along_axis("C"), "qnn.quantize": _along_axis("C"), "qnn.dequantize": _along_axis("C"),
+    **dict.fromkeys(["qnn.add", "qnn.subtract", "qnn.mul"], _quantized_pair),
     "image.resize2d": _resized, "split": _split, "nn.pad": _pad, "squeeze": _squeezed, "transpose": _transposed,
     "strided_slice": _sliced,
 }  # fmt: skip
