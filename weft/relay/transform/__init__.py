@@ -35,6 +35,7 @@ from weft.relay.transform.simplify_expr import simplify_expr
 from weft.relay.transform.simplify_inference import simplify_inference
 from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
+from weft.relay.transform.to_cps import ToCPS, UnCPS, to_cps, un_cps
 from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
 from weft.relay.transform.typed_pass import with_types
 

@@ -195,6 +195,17 @@ def _along_axis(rest: str = "", outputs: int = 1) -> Rule:
     return rule
 
 
+def _concatenated(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    """Concatenate along an axis or along its blocks, of which each operand has whole ones."""
+    first = next((v for v in old if v is not None), None)
+    if first is None or (new is None and any(size for _, size in blocks(first))):
+        return None
+    wanted = first if new is None else next(v for v in new if v is not None)
+    if new is not None:
+        attrs["axis"] = index_of(wanted, blocks(first)[int(attrs["axis"]) % len(blocks(first))][0])
+    return [wanted] * len(old), [wanted]
+
+
 def _split(attrs: Any, new: Any, old: Any, types: Any) -> Any:
     parts = attrs["indices_or_sections"]
     return _along_axis(outputs=parts if isinstance(parts, int) else len(parts) + 1)(attrs, new, old, types)
@@ -294,10 +305,10 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys([*_CONVOLUTIONS, "nn.contrib_conv2d_NCHWc", "qnn.conv2d", "qnn.conv2d_transpose"], _convolution),
     **dict.fromkeys([*_POOLS, "nn.upsampling"], _windows),
     **dict.fromkeys(["sum", "mean", "max", "min", "prod", "argmax", "argmin"], _reduced),
-    **dict.fromkeys(["nn.softmax", "nn.log_softmax", "concatenate"], _along_axis()),
+    **dict.fromkeys(["nn.softmax", "nn.log_softmax"], _along_axis()),
     "nn.batch_norm": _along_axis("C", 3),
     "qnn.requantize": _along_axis("C"), "qnn.quantize": _along_axis("C"), "qnn.dequantize": _along_axis("C"),
     **dict.fromkeys(["qnn.add", "qnn.subtract", "qnn.mul"], _quantized_pair),
-    "image.resize2d": _resized, "split": _split, "nn.pad": _pad, "squeeze": _squeezed, "transpose": _transposed,
-    "strided_slice": _sliced,
+    "image.resize2d": _resized, "concatenate": _concatenated, "split": _split, "nn.pad": _pad,
+    "squeeze": _squeezed, "transpose": _transposed, "strided_slice": _sliced,
 }  # fmt: skip
