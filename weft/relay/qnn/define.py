@@ -10,6 +10,7 @@ import numpy as np
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
 from weft.ir import DataType, register_op_attr
+from weft.op import tensor_arg
 from weft.relay.expr import const
 from weft.relay.op.registry import declare, expand, get, has, op_call
 from weft.relay.transform.simplify_inference import expand_to_axis
@@ -37,8 +38,14 @@ def define(
         Where `decompose` needs scales that are constants: the type without them.
     """
     full = f"qnn.{name}"
-    declare(full, inputs, attrs, expand=lambda *args, **values: _expanded(decompose(*args, **values), {}), infer=infer,
-            doc=doc)  # fmt: skip
+
+    def expanded(*args: Any, **values: Any) -> Any:
+        for spec, arg in zip(get(full).inputs, args, strict=False):
+            if spec.kind == "tensor":
+                tensor_arg(full, spec.name, arg)
+        return _expanded(decompose(*args, **values), {})
+
+    declare(full, inputs, attrs, expand=expanded, infer=infer, doc=doc)
 
     def canonicalize(values: ir.Attrs, args: Sequence[Any], _types: Sequence[Any]) -> Any:
         return decompose(*args, **{**get(full).attrs, **dict(values.items)})

@@ -207,8 +207,11 @@ class _Converter:
         return Let(then, self.reified(k), use(lambda v: Call(then, (v,))))
 
     def choice(self, e: If, k: Continuation) -> Any:
-        return self.shared(k, lambda then: self.convert(
-            e.cond, lambda c: If(c, self.convert(e.true_branch, then), self.convert(e.false_branch, then))))  # fmt: skip
+        def use(then: Continuation) -> Any:
+            made = lambda c: If(c, self.convert(e.true_branch, then), self.convert(e.false_branch, then))  # noqa: E731
+            return self.convert(e.cond, made)
+
+        return self.shared(k, use)
 
     def match(self, e: Match, k: Continuation) -> Any:
         def pattern(node: Any) -> Any:
