@@ -48,6 +48,17 @@ def ToCPS(mod: IRModule) -> IRModule:
         Types, and no shared expressions (A-normal form).
     Ensures
         Each function has a continuation as its last parameter, and the type of the answer as a type parameter.
+    Example
+        Before::
+
+            def @main(%x: Tensor[(), float32]) -> Tensor[(), float32] { negative(%x) }
+
+        After::
+
+            def @main[answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+              let %y = negative(%x);
+              %k(%y)
+            }
     Cost
         Linear.
     Source
@@ -68,6 +79,23 @@ def UnCPS(mod: IRModule) -> IRModule:
         Functions that :func:`ToCPS` made, with types.
     Ensures
         Functions without continuations, which call what they were with the identity.
+    Example
+        Before::
+
+            def @main[answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+              let %y = negative(%x);
+              %k(%y)
+            }
+
+        After::
+
+            def @main(%x: Tensor[(), float32]) -> Tensor[(), float32] {
+              %0 = fn [answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+                let %y = negative(%x);
+                %k(%y)
+              };
+              %0(%x, fn (%z: Tensor[(), float32]) -> Tensor[(), float32] { %z })
+            }
     Cost
         Linear.
     Source
