@@ -77,7 +77,7 @@ def primal_gradient(call: Any, args: Any, adjoint: Any) -> list[Any]:
         with bb.dataflow():
             out = bb.emit_output(builder.convert(call))
         bb.emit_func_output(out)
-    plain = DecomposeOpsForInference()(bb.get())["main"]
+    plain: Any = DecomposeOpsForInference()(bb.get())["main"]
     back = iter(imported(pullback(plain), [*given, adjoint]).fields)
     found = {p: next(back) for p in params if is_float(p.ty)}
     return [_gathered(h, v, found) for h, v in zip(holders, args, strict=True)]

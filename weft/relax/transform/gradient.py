@@ -350,4 +350,5 @@ class _Pullback(_Adjoint):
                 found = [self.adjoint[p] if p in self.adjoint else self.zeros(type_of(p)) for p in wanted]
                 out = self.bb.emit_output(ir.Tuple(tuple(found)))
             self.bb.emit_func_output(out)
-        return remove_all_unused(self.bb.get()["pullback"])
+        made: Any = self.bb.get()["pullback"]
+        return remove_all_unused(made)

@@ -98,9 +98,12 @@ def _weight(rank: int, transposed: bool) -> Any:
     ) -> tuple[TensorType | None]:
         if channels is None or kernel_size is None:
             return (None,)
-        inputs = ir.int64(1)
-        for (letter, _), d in zip(blocks(data_layout), data.shape or (), strict=True):
-            inputs = inputs * ir.as_shape((d,))[0] if letter in "Cc" else inputs
+        inputs: Any = None
+        for (letter, _size), d in zip(blocks(data_layout), ir.as_shape(data.shape or ()), strict=False):
+            if letter in "Cc":
+                inputs = d if inputs is None else inputs * d
+        if inputs is None:
+            return (None,)
         sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank
         by_letter: dict[str, Any] = dict(zip(_DATA[rank][2:], sizes, strict=True))
         if transposed:

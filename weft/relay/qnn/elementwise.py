@@ -118,10 +118,10 @@ def _hardswish(x: Any) -> Any:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    n: (lambda x, n=n: op_call(n, x)) for n in ("abs", "erf", "exp", "log", "rsqrt", "sigmoid", "sqrt", "tanh")
-}
-_FUNCTIONS |= {"hardswish": _hardswish, "leaky_relu": lambda x, alpha: op_call("nn.leaky_relu", x, alpha=alpha),
-               "softmax": lambda x, axis: op_call("nn.softmax", x, axis=axis)}  # fmt: skip
+    **{n: (lambda x, n=n: op_call(n, x)) for n in ("abs", "erf", "exp", "log", "rsqrt", "sigmoid", "sqrt", "tanh")},
+    "hardswish": _hardswish, "leaky_relu": lambda x, alpha: op_call("nn.leaky_relu", x, alpha=alpha),
+    "softmax": lambda x, axis: op_call("nn.softmax", x, axis=axis),
+}  # fmt: skip
 _ATTRS: dict[str, dict[str, Any]] = {"leaky_relu": {"alpha": REQUIRED}, "softmax": {"axis": -1}}
 
 for _name in _FUNCTIONS:

@@ -7,7 +7,7 @@ Source: Jacob et al., *Quantization and Training of Neural Networks for Efficien
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -28,7 +28,7 @@ _CONFIG: ContextVar[tuple[str, str]] = ContextVar("requantize_config", default=(
 
 
 @contextmanager
-def requantize_config(rounding: str = "UPWARD", compute_dtype: str = "int64") -> Iterator[None]:
+def requantize_config(rounding: str = "UPWARD", compute_dtype: str = "int64") -> Generator[None]:
     """Say how calls of ``requantize`` that leave it open are rounded and computed within a block.
 
     Parameters
@@ -64,18 +64,18 @@ def requantized(
     default = _CONFIG.get()
     rounding, computed_in = _checked(*(d if v == "None" else v for v, d in zip((rounding, compute_dtype), default,
                                                                                  strict=True)))  # fmt: skip
-    ndim = data.ty.ndim if ndim is None else ndim
+    rank: int = data.ty.ndim if ndim is None else ndim
     scales = constant("requantize", "input_scale", input_scale).astype("float64")
     factors = scales / float(constant("requantize", "output_scale", output_scale))
     if factors.ndim == 1 and factors.size == 1:
         factors = factors.reshape(())
     value = op_call("cast", data, dtype=computed_in)
     if not is_value(input_zero_point, 0):
-        shift = op_call("cast", along(input_zero_point, ndim, axis), dtype=computed_in)
+        shift = op_call("cast", along(input_zero_point, rank, axis), dtype=computed_in)
         value = op_call("subtract", value, shift)
     if not (factors == 1).all():
         multiply = _multiplied if computed_in == "int64" else _multiplied_as_real
-        value = multiply(value, factors, ndim, axis, rounding, computed_in)
+        value = multiply(value, factors, rank, axis, rounding, computed_in)
     elif computed_in != "int64":
         value = _rounded(value, rounding, computed_in)
     if not is_value(output_zero_point, 0):
@@ -175,7 +175,7 @@ def _is_code(dtype: Any, name: str) -> Any:
     return op_call("equal", dtype, const(np.int32(SQNN_DTYPE_TO_CODE[name])))
 
 
-def _chosen(dtype: Any, numbers: dict[str, float]) -> Any:
+def _chosen(dtype: Any, numbers: Mapping[str, float]) -> Any:
     """Return the number of the data type that a code stands for."""
     made: Any = const(np.float32(0))
     for name, number in numbers.items():

@@ -53,8 +53,9 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
         if layouts is None:
             return None
         convert = call.op.get_attr("FTVMConvertOpLayout")
-        return (convert or _converted)(_Attributes(call, attrs) if convert is None else attrs, args, _tensors(call),
-                                       layouts)  # fmt: skip
+        if convert is None:
+            return _converted(_Attributes(call, attrs), args, layouts)
+        return convert(attrs, args, _tensors(call), layouts)
 
     bare = Pass("ConvertLayout", over_typed_functions(lambda f: _Rewriter(alter).function(f)), 3, ConvertLayout.__doc__)
     return _Laying([canonicalize_ops(), bare], 3, "ConvertLayout")
@@ -125,7 +126,7 @@ class _Attributes(NamedTuple):
 
 def _tensors(call: Any) -> list[Any]:
     """Return placeholders of the types of the arguments."""
-    types = [t for a in call.args for t in (a.ty.fields if isinstance(a.ty, ir.TupleType) else (a.ty,))]
+    types: list[Any] = [t for a in call.args for t in (a.ty.fields if isinstance(a.ty, ir.TupleType) else (a.ty,))]
     return [te.placeholder(t.shape, t.dtype) for t in types]
 
 
@@ -134,7 +135,7 @@ _KERNELS = {
 }  # fmt: skip
 
 
-def _converted(given: _Attributes, args: list[Any], tensors: list[Any], layouts: Sequence[str]) -> Any:
+def _converted(given: _Attributes, args: list[Any], layouts: Sequence[str]) -> Any:
     """Call an operator whose attributes name layouts with others."""
     call, attrs = given
     name, known = call.op.name, dict(attrs.items)

@@ -211,10 +211,10 @@ class _Forward:
                     return [(x, wanted), (y, None)]
         if name in _CONVOLUTIONS:
             axes = _Layouts(e).data_axes
-            return [(e.args[0], axes and _Axes(axes)), (e.args[1], None)]
+            return [(e.args[0], None if axes is None else _Axes(axes)), (e.args[1], None)]
         if name == "nn.dense":
             axes = _layer_axes(e)
-            return [(e.args[0], axes and _Axes(axes)), (e.args[1], None)]
+            return [(e.args[0], None if axes is None else _Axes(axes)), (e.args[1], None)]
         return [(p, None) for p in parts(e)]
 
     def made(self, e: Any) -> Any:
@@ -309,9 +309,9 @@ class _Backward:
             return inner if inner and ndim and inner.axes == (int(e.attrs["axis"]) % ndim,) else None
         if name in _CONVOLUTIONS:
             axes = _Layouts(e).out_axes
-            return axes and _Axes(axes)
+            return None if axes is None else _Axes(axes)
         axes = _layer_axes(e) if name == "nn.dense" else None
-        return axes and _Axes(axes)
+        return None if axes is None else _Axes(axes)
 
     def of_sum(self, e: Any) -> _Axes | None:
         (a, b), (left, right) = e.args, (self.takes.get(x) for x in e.args)

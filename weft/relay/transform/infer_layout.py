@@ -83,7 +83,7 @@ def _rule_of(op: Any) -> Rule | None:
     return _elementwise if pattern_of(op) == OpPattern.ELEMWISE else None
 
 
-def _known(new: list[Layout] | None, old: list[Layout]) -> list[Layout]:
+def _known(new: list[Layout] | None, old: list[Layout]) -> list[Any]:
     return list(old if new is None else new)
 
 
