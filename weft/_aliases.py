@@ -54,6 +54,8 @@ MODULES = {
     "relay.op.tensor": "weft.relay.op",
     "relay.op.transform": "weft.relay.op",
     "relay.base": "weft.ir",
+    "relay.frontend": "weft.frontend.relay",
+    "relay.transform.infer_layout_utils": "weft.relay.transform.infer_layout",
     "relay.ty": "weft.relay.types",
     "runtime.executor": "weft.runtime.aot_executor",
     "s_tir": "weft.tir",
@@ -69,9 +71,12 @@ MODULES = {
     "tir.meta_schedule": "weft.meta_schedule",
     "tirx": "weft.tir",
     "topi.nn.pooling": "weft.topi.nn",
+    "topi.nn.qnn": "weft.topi.quant",
     "topi.reduction": "weft.topi",
     "topi.tensor": "weft.topi",
+    "topi.testing": "weft.op.testing",
     "topi.transform": "weft.topi",
+    "topi.utils": "weft.topi.known_values",
     "transform": "weft.ir.pass_decorators",
 }
 

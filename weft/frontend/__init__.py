@@ -1,11 +1,14 @@
-"""Ways into Relax: importers, a package for each format of other tools, and ``nn``, in which models are written."""
+"""Ways into Relax: importers, a package for each format of other tools, and ``nn``, in which models are written.
+
+``relay`` makes Relay programs of what the importers make.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-_FORMATS = ("nn", "onnx", "torch")
+_FORMATS = ("nn", "onnx", "relay", "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,10 @@ from weft.arith import Analyzer
 from weft.error import InvalidArgument, UnsupportedOperator
 from weft.op import make_call
 
-__all__ = ["gradient_of", "register_gradient", "register_te_gradient", "te_gradient_of"]
+__all__ = [
+    "Gradient", "fit", "gradient_of", "like", "operators", "register_gradient", "register_te_gradient", "rule",
+    "shape_of", "te_gradient_of",
+]  # fmt: skip
 
 Gradient = Callable[[ir.ExprVar, ir.Call, ir.ExprVar, Any], list[ir.Expr]]
 
@@ -57,10 +60,12 @@ def te_gradient_of(call: Any, output_grad: Any, bb: Any) -> ir.Expr:
 @ir.default_op_attr("FPrimalGradient")
 def gradient_of(op: ir.Op) -> Gradient | None:
     """Return the rule of an operator that has one here."""
-    return _RULES.get(op.name.removeprefix("relax."))
+    return _RULES.get(op.name.removeprefix("relax.")) if op.name.startswith("relax.") else None
 
 
-def _rule(*names: str) -> Callable[[Gradient], Gradient]:
+def rule(*names: str) -> Callable[[Gradient], Gradient]:
+    """Say what flows back through operators of these names."""
+
     def register(fn: Gradient) -> Gradient:
         _RULES.update(dict.fromkeys(names, fn))
         return fn
@@ -74,142 +79,144 @@ class _Ops:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return make_call({"no_grad": "grad.no_grad", "conv2d": "nn.conv2d"}.get(name, name))
+        return make_call({"no_grad": "grad.no_grad", "conv2d": "nn.conv2d", "pad": "nn.pad"}.get(name, name))
 
 
-_o = _Ops()
+operators = _o = _Ops()
 
 
-def _shape(x: Any) -> tuple[Any, ...]:
+def shape_of(x: Any) -> tuple[Any, ...]:
+    """Return the shape of what is differentiated."""
     if x.ty.shape is None:
         raise InvalidArgument("the shape of what is differentiated is not known", found=str(x.ty), where=x.span)
     return x.ty.shape
 
 
-def _like(value: float, x: Any) -> ir.Constant:
+def like(value: float, x: Any) -> ir.Constant:
+    """Return a number as a constant of the data type of a tensor."""
     return ir.constant(value, x.ty.dtype)
 
 
-def _fit(bb: Any, grad: ir.Expr, x: Any) -> ir.Expr:
+def fit(bb: Any, grad: ir.Expr, x: Any) -> ir.Expr:
     """Sum an adjoint over what the operand was repeated along."""
     made: Any = bb.normalize(grad, atom=False)
-    have, want = _shape(made), _shape(x)
+    have, want = shape_of(made), shape_of(x)
     same = len(have) == len(want) and all(Analyzer().can_prove_equal(a, b) for a, b in zip(have, want, strict=True))
     return made if same else _o.collapse_sum_to(made, ir.shape_expr(want))
 
 
-@_rule("add")
+@rule("add")
 def _add(_y: Any, call: Any, g: Any, bb: Any) -> Any:
-    return [_fit(bb, g, x) for x in call.args]
+    return [fit(bb, g, x) for x in call.args]
 
 
-@_rule("subtract")
+@rule("subtract")
 def _subtract(_y: Any, call: Any, g: Any, bb: Any) -> Any:
-    return [_fit(bb, g, call.args[0]), _fit(bb, _o.negative(g), call.args[1])]
+    return [fit(bb, g, call.args[0]), fit(bb, _o.negative(g), call.args[1])]
 
 
-@_rule("multiply")
+@rule("multiply")
 def _multiply(_z: Any, call: Any, g: Any, bb: Any) -> Any:
     x, y = call.args
-    return [_fit(bb, _o.multiply(g, y), x), _fit(bb, _o.multiply(g, x), y)]
+    return [fit(bb, _o.multiply(g, y), x), fit(bb, _o.multiply(g, x), y)]
 
 
-@_rule("divide")
+@rule("divide")
 def _divide(z: Any, call: Any, g: Any, bb: Any) -> Any:
     x, y = call.args
-    return [_fit(bb, _o.divide(g, y), x), _fit(bb, _o.divide(_o.multiply(_o.negative(g), z), y), y)]
+    return [fit(bb, _o.divide(g, y), x), fit(bb, _o.divide(_o.multiply(_o.negative(g), z), y), y)]
 
 
-@_rule("power")
+@rule("power")
 def _power(z: Any, call: Any, g: Any, bb: Any) -> Any:
     x, y = call.args
-    less = _o.power(x, _o.subtract(y, _like(1, y)))
+    less = _o.power(x, _o.subtract(y, like(1, y)))
     left = _o.multiply(_o.multiply(g, y), less)
-    return [_fit(bb, left, x), _fit(bb, _o.multiply(_o.multiply(g, z), _o.log(x)), y)]
+    return [fit(bb, left, x), fit(bb, _o.multiply(_o.multiply(g, z), _o.log(x)), y)]
 
 
-@_rule("maximum")
+@rule("maximum")
 def _maximum(_z: Any, call: Any, g: Any, bb: Any) -> Any:
     x, y = call.args
-    zero = _like(0, x)
+    zero = like(0, x)
     left, right = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
-    return [_fit(bb, left, x), _fit(bb, right, y)]
+    return [fit(bb, left, x), fit(bb, right, y)]
 
 
-@_rule("minimum")
+@rule("minimum")
 def _minimum(_z: Any, call: Any, g: Any, bb: Any) -> Any:
     x, y = call.args
-    zero = _like(0, x)
+    zero = like(0, x)
     left, right = _o.where(_o.greater_equal(x, y), zero, g), _o.where(_o.less(x, y), zero, g)
-    return [_fit(bb, left, x), _fit(bb, right, y)]
+    return [fit(bb, left, x), fit(bb, right, y)]
 
 
-@_rule("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "zeros_like", "ones_like", "full_like",
+@rule("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "zeros_like", "ones_like", "full_like",
        "zeros", "ones", "full")  # fmt: skip
 def _none(_y: Any, call: Any, _g: Any, _bb: Any) -> Any:
     return [_o.no_grad(x) for x in call.args]
 
 
-@_rule("triu", "tril")
+@rule("triu", "tril")
 def _triangle(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     rest = [_o.no_grad(a) for a in call.args[1:]]
     return [ir.Call(call.op, (g, *call.args[1:]), call.attrs), *rest]
 
 
-@_rule("abs")
+@rule("abs")
 def _abs(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x = call.args[0]
-    return [_o.multiply(g, _o.where(_o.less(x, _like(0, x)), _o.negative(_like(1, x)), _like(1, x)))]
+    return [_o.multiply(g, _o.where(_o.less(x, like(0, x)), _o.negative(like(1, x)), like(1, x)))]
 
 
-@_rule("cos")
+@rule("cos")
 def _cos(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_o.multiply(_o.negative(g), _o.sin(call.args[0]))]
 
 
-@_rule("sin")
+@rule("sin")
 def _sin(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_o.multiply(g, _o.cos(call.args[0]))]
 
 
-@_rule("exp")
+@rule("exp")
 def _exp(y: Any, _call: Any, g: Any, _bb: Any) -> Any:
     return [_o.multiply(g, y)]
 
 
-@_rule("log")
+@rule("log")
 def _log(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_o.divide(g, call.args[0])]
 
 
-@_rule("negative")
+@rule("negative")
 def _negative(_y: Any, _call: Any, g: Any, _bb: Any) -> Any:
     return [_o.negative(g)]
 
 
-@_rule("square")
+@rule("square")
 def _square(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x = call.args[0]
-    return [_o.multiply(_o.multiply(_like(2, x), x), g)]
+    return [_o.multiply(_o.multiply(like(2, x), x), g)]
 
 
-@_rule("sigmoid")
+@rule("sigmoid")
 def _sigmoid(y: Any, call: Any, g: Any, _bb: Any) -> Any:
-    return [_o.multiply(_o.multiply(g, y), _o.subtract(_like(1, call.args[0]), y))]
+    return [_o.multiply(_o.multiply(g, y), _o.subtract(like(1, call.args[0]), y))]
 
 
-@_rule("sqrt")
+@rule("sqrt")
 def _sqrt(y: Any, call: Any, g: Any, _bb: Any) -> Any:
-    return [_o.divide(_o.multiply(_like(0.5, call.args[0]), g), y)]
+    return [_o.divide(_o.multiply(like(0.5, call.args[0]), g), y)]
 
 
-@_rule("tanh")
+@rule("tanh")
 def _tanh(y: Any, call: Any, g: Any, _bb: Any) -> Any:
-    return [_o.multiply(g, _o.subtract(_like(1, call.args[0]), _o.multiply(y, y)))]
+    return [_o.multiply(g, _o.subtract(like(1, call.args[0]), _o.multiply(y, y)))]
 
 
 def _reduced_dims(call: Any) -> tuple[Any, ...]:
-    shape, axis = _shape(call.args[0]), call.attrs["axis"]
+    shape, axis = shape_of(call.args[0]), call.attrs["axis"]
     places = range(len(shape)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
     return tuple(shape[a] for a in places)
 
@@ -225,30 +232,30 @@ def _spread(call: Any, g: Any) -> ir.Expr:
     """Repeat what was reduced."""
     if not call.attrs["keepdims"] and call.attrs["axis"]:
         g = _o.expand_dims(g, call.attrs["axis"])
-    return _o.broadcast_to(g, ir.shape_expr(_shape(call.args[0])))
+    return _o.broadcast_to(g, ir.shape_expr(shape_of(call.args[0])))
 
 
-@_rule("sum")
+@rule("sum")
 def _sum(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_spread(call, g)]
 
 
-@_rule("mean")
+@rule("mean")
 def _mean(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
-    return [_spread(call, _o.divide(g, _like(_count(call), g)))]
+    return [_spread(call, _o.divide(g, like(_count(call), g)))]
 
 
-@_rule("variance")
+@rule("variance")
 def _variance(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x, n = call.args[0], _count(call)
     whole = _o.sum(x, call.attrs["axis"], keepdims=True)
-    away = _o.subtract(_o.multiply(_like(2.0 / n, x), x), _o.multiply(_like(2.0 / n / n, x), whole))
+    away = _o.subtract(_o.multiply(like(2.0 / n, x), x), _o.multiply(like(2.0 / n / n, x), whole))
     if not call.attrs["keepdims"] and call.attrs["axis"]:
         g = _o.expand_dims(g, call.attrs["axis"])
     return [_o.multiply(g, away)]
 
 
-@_rule("permute_dims")
+@rule("permute_dims")
 def _permute_dims(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     axes = call.attrs["axes"]
     if not axes:
@@ -256,7 +263,7 @@ def _permute_dims(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_o.permute_dims(g, axes=[axes.index(i) for i in range(len(axes))])]
 
 
-@_rule("concat")
+@rule("concat")
 def _concat(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     axis, at, points = call.attrs["axis"] or 0, ir.int64(0), []
     for ty in call.args[0].ty.fields[:-1]:
@@ -265,65 +272,65 @@ def _concat(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_o.split(g, points, axis)]
 
 
-@_rule("split")
+@rule("split")
 def _split(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_o.concat(g, call.attrs["axis"])]
 
 
-@_rule("expand_dims")
+@rule("expand_dims")
 def _expand_dims(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_o.squeeze(g, call.attrs["axis"])]
 
 
-@_rule("squeeze", "flatten")
+@rule("squeeze", "flatten")
 def _squeeze(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
-    return [_o.reshape(g, ir.shape_expr(_shape(call.args[0])))]
+    return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0])))]
 
 
-@_rule("reshape")
+@rule("reshape")
 def _reshape(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
-    return [_o.reshape(g, ir.shape_expr(_shape(call.args[0]))), _o.no_grad(call.args[1])]
+    return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0]))), _o.no_grad(call.args[1])]
 
 
-@_rule("cumsum")
+@rule("cumsum")
 def _cumsum(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x, axis = call.args[0], call.attrs["axis"]
     if axis is None:
         total = _o.subtract(_o.sum(g, keepdims=True), _o.cumsum(g))
-        grad = _o.reshape(_o.add(total, _o.flatten(g)), ir.shape_expr(_shape(x)))
+        grad = _o.reshape(_o.add(total, _o.flatten(g)), ir.shape_expr(shape_of(x)))
     else:
         grad = _o.add(_o.subtract(_o.sum(g, axis, keepdims=True), _o.cumsum(g, axis)), g)
     return [_o.astype(grad, x.ty.dtype) if call.attrs["dtype"] else grad]
 
 
-@_rule("broadcast_to")
+@rule("broadcast_to")
 def _broadcast_to(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
-    return [_o.collapse_sum_to(g, ir.shape_expr(_shape(call.args[0]))), _o.no_grad(call.args[1])]
+    return [_o.collapse_sum_to(g, ir.shape_expr(shape_of(call.args[0]))), _o.no_grad(call.args[1])]
 
 
-@_rule("take")
+@rule("take")
 def _take(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x, indices = call.args
     return [make_call("grad.take_backward")(g, x, indices, axis=call.attrs["axis"]), _o.no_grad(indices)]
 
 
-@_rule("where")
+@rule("where")
 def _where(_y: Any, call: Any, g: Any, bb: Any) -> Any:
     condition, a, b = call.args
-    left, right = _o.where(condition, g, _like(0, a)), _o.where(condition, _like(0, b), g)
-    return [_o.no_grad(condition), _fit(bb, left, a), _fit(bb, right, b)]
+    left, right = _o.where(condition, g, like(0, a)), _o.where(condition, like(0, b), g)
+    return [_o.no_grad(condition), fit(bb, left, a), fit(bb, right, b)]
 
 
 def _swapped(x: Any) -> ir.Expr:
     """Swap the last two dimensions."""
-    n = len(_shape(x))
+    n = len(shape_of(x))
     return _o.permute_dims(x, axes=[*range(n - 2), n - 1, n - 2])
 
 
-@_rule("matmul")
+@rule("matmul")
 def _matmul(_y: Any, call: Any, g: Any, bb: Any) -> Any:
     a, b = call.args
-    ranks = len(_shape(a)) > 1, len(_shape(b)) > 1
+    ranks = len(shape_of(a)) > 1, len(shape_of(b)) > 1
     if all(ranks):
         left, right = _o.matmul(g, _swapped(b)), _o.matmul(_swapped(a), g)
     elif ranks[1]:
@@ -335,62 +342,62 @@ def _matmul(_y: Any, call: Any, g: Any, bb: Any) -> Any:
         right = _o.squeeze(_o.matmul(_swapped(a), column), axis=-1)
     else:
         left, right = _o.multiply(g, b), _o.multiply(g, a)
-    return [_fit(bb, left, a), _fit(bb, right, b)]
+    return [fit(bb, left, a), fit(bb, right, b)]
 
 
-@_rule("astype")
+@rule("astype")
 def _astype(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     return [_o.astype(g, call.args[0].ty.dtype)]
 
 
-@_rule("nn.relu")
+@rule("nn.relu")
 def _relu(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x = call.args[0]
-    return [_o.where(_o.less(x, _like(0, x)), _like(0, x), g)]
+    return [_o.where(_o.less(x, like(0, x)), like(0, x), g)]
 
 
-@_rule("nn.silu")
+@rule("nn.silu")
 def _silu(y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x = call.args[0]
     s = _o.sigmoid(x)
-    return [_o.multiply(g, _o.add(s, _o.multiply(y, _o.subtract(_like(1, x), s))))]
+    return [_o.multiply(g, _o.add(s, _o.multiply(y, _o.subtract(like(1, x), s))))]
 
 
-@_rule("nn.softmax")
+@rule("nn.softmax")
 def _softmax(y: Any, call: Any, g: Any, _bb: Any) -> Any:
     inner = _o.sum(_o.multiply(g, y), call.attrs["axis"], keepdims=True)
     return [_o.multiply(_o.subtract(g, inner), y)]
 
 
-@_rule("nn.log_softmax")
+@rule("nn.log_softmax")
 def _log_softmax(y: Any, call: Any, g: Any, _bb: Any) -> Any:
     exp = _o.exp(y)
     return [_o.subtract(g, _o.multiply(_o.sum(g, call.attrs["axis"], keepdims=True), exp))]
 
 
-@_rule("nn.cross_entropy_with_logits")
+@rule("nn.cross_entropy_with_logits")
 def _cross_entropy(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x, y = call.args
-    if len(_shape(x)) > 1:
-        g = _o.divide(g, _like(int(_shape(x)[0].value), g))
+    if len(shape_of(x)) > 1:
+        g = _o.divide(g, like(int(shape_of(x)[0].value), g))
     return [_o.multiply(_o.negative(g), y), _o.multiply(_o.negative(g), x)]
 
 
-@_rule("nn.nll_loss")
+@rule("nn.nll_loss")
 def _nll_loss(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     options = {k: call.attrs[k] for k in ("reduction", "ignore_index")}
     back = make_call("grad.nll_loss_backward")(g, *call.args, **options)
     return [back, *(_o.no_grad(a) for a in call.args[1:])]
 
 
-@_rule("nn.conv2d")
+@rule("nn.conv2d")
 def _conv2d(y: Any, call: Any, g: Any, _bb: Any) -> Any:
     data, weight = call.args
     a = call.attrs
     layouts = (a["data_layout"], a["kernel_layout"], a.get("out_layout") or a["data_layout"], a["groups"])
     if layouts != ("NCHW", "OIHW", "NCHW", 1):
         raise InvalidArgument("the gradient of conv2d is that of NCHW, OIHW and one group", found=str(layouts))
-    (_, channels, *size), (out_channels, _, *kernel), (_, _, *made) = map(_shape, (data, weight, y))
+    (_, channels, *size), (out_channels, _, *kernel), (_, _, *made) = map(shape_of, (data, weight, y))
     top, left, bottom, right = a["padding"]
     strides, dilation = a["strides"], a["dilation"]
     pads = (top + bottom, left + right)

@@ -65,6 +65,7 @@ from weft.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor  # iso
 from weft.relay.scope_builder import ScopeBuilder  # isort: skip
 from weft.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor  # isort: skip
 from weft.relay import dataflow_pattern as dataflow_pattern  # isort: skip
+from weft.relay import qnn as qnn  # isort: skip
 from weft.relay import vm as vm  # isort: skip - stands on the rest
 from weft.relay import backend as backend  # isort: skip
 from weft.relay.executor import create_executor  # isort: skip
@@ -76,6 +77,6 @@ _operator, __dir__ = namespace("")  # constructors of operators: relay.add, rela
 
 
 def __getattr__(name: str) -> object:
-    if name == "testing":
-        return importlib.import_module("weft.relay.testing")  # networks: only when asked for
+    if name in ("frontend", "testing"):  # importers and networks: only when asked for
+        return importlib.import_module(f"weft.relay.{name}")
     return _operator(name)

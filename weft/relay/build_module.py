@@ -168,7 +168,8 @@ def lower_to_graph(mod: IRModule, target: Target, name: str = "main") -> tuple[I
     lowered = Sequential(graph_passes(target, check_indices=False), name="relay.build")(
         to_relax(IRModule({"main": mod[name]}))
     )
-    return lowered, graph_of(lowered)
+    main: Any = mod[name]
+    return lowered, graph_of(lowered, inputs=[p.name_hint for p in main.params])
 
 
 def optimize(

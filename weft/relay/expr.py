@@ -336,6 +336,7 @@ def var(
     if type_annotation is not None and shape is not None:
         raise InvalidArgument("a variable is annotated by type_annotation or shape, not both", where=span)
     if shape is not None:
+        dtype = "bool" if dtype == "uint1" else dtype
         type_annotation = TensorType(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,), dtype)
     elif isinstance(type_annotation, str):
         type_annotation = TensorType((), type_annotation)

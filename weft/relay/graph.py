@@ -121,7 +121,7 @@ def _node_json(node: GraphNode) -> dict[str, Any]:
 # ---- from Relax ------------------------------------------------------------------------------------------------------
 
 
-def graph_of(mod: IRModule, name: str = "main") -> KernelGraph:
+def graph_of(mod: IRModule, name: str = "main", inputs: Sequence[str] = ()) -> KernelGraph:
     """Make the graph of a function.
 
     Parameters
@@ -130,6 +130,8 @@ def graph_of(mod: IRModule, name: str = "main") -> KernelGraph:
         Relax in the form ``relax.legalized``.
     name : str
         The function.
+    inputs : sequence of str
+        What its inputs are called, if all have a name of their own; by default as its parameters are.
 
     Raises
     ------
@@ -138,8 +140,9 @@ def graph_of(mod: IRModule, name: str = "main") -> KernelGraph:
     """
     func: Any = mod[name]
     made = _Maker(KernelGraph(), mod)
-    for p in func.params:
-        made.values[p] = made.input(p.name_hint, p.ty, p.span)
+    names = inputs if len(set(inputs)) == len(func.params) else [p.name_hint for p in func.params]
+    for p, hint in zip(func.params, names, strict=True):
+        made.values[p] = made.input(hint, p.ty, p.span)
     seq = func.body
     for block in seq.blocks:
         for b in block.bindings:

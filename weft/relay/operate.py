@@ -14,7 +14,7 @@ from weft import ir
 from weft.error import EvaluationError, InternalError, WeftError
 from weft.ir import Attrs, Op, numpy_dtype
 from weft.op import get_op_def
-from weft.relay.expr import Call, Var
+from weft.relay.expr import Call, Tuple, Var, const
 from weft.relay.op.registry import expand, get
 from weft.relay.types import TensorType, TupleType
 
@@ -29,10 +29,11 @@ def operate(op: Op, attrs: Attrs, args: list[Any]) -> Any:
     WeftError
         When the operator cannot take such values.
     """
-    specs = zip(get(op).inputs, args, strict=False)
+    specs = list(zip(get(op).inputs, args, strict=False))
     elements = tuple(tuple(arg.reshape(-1).tolist()) for spec, arg in specs if spec.kind == "values")
+    known = tuple((i, _contents(arg)) for i, (spec, arg) in enumerate(specs) if spec.kind == "constant")
     try:
-        params, body = _expansion(op, attrs, tuple(map(_form, args)), elements)
+        params, body = _expansion(op, attrs, tuple(map(_form, args)), elements, known)
         return compute(body, dict(zip(params, args, strict=True)))
     except WeftError:
         raise
@@ -41,12 +42,30 @@ def operate(op: Op, attrs: Attrs, args: list[Any]) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _expansion(op: Op, attrs: Attrs, forms: tuple[Any, ...], elements: Any) -> tuple[tuple[Var, ...], ir.Expr]:
-    """Expand a call with arguments of known form, and known elements where those are dimensions of the result."""
-    params = tuple(Var(f"x{i}", _type(f)) for i, f in enumerate(forms))
+def _expansion(
+    op: Op, attrs: Attrs, forms: tuple[Any, ...], elements: Any, known: Any
+) -> tuple[tuple[ir.Expr, ...], ir.Expr]:
+    """Expand a call with arguments of known form, and known elements where those decide what it expands to."""
+    constants = {i: _constant(contents) for i, contents in known}
+    params = tuple(constants.get(i) or Var(f"x{i}", _type(f)) for i, f in enumerate(forms))
     numbers = iter(elements)
     body = expand(Call(op, params, attrs), lambda _: tuple(map(_number, next(numbers))))
     return params, body
+
+
+def _contents(value: Any) -> Any:
+    """Describe arrays by all that they are, so that they can be looked up."""
+    if isinstance(value, tuple):
+        return tuple(map(_contents, value))
+    return (value.dtype, value.shape, value.tobytes())
+
+
+def _constant(contents: Any) -> ir.Expr:
+    if contents and isinstance(contents[0], np.dtype):
+        dtype, shape, data = contents
+        return const(np.frombuffer(data, dtype).reshape(shape).copy())
+    fields = tuple(map(_constant, contents))
+    return Tuple(fields, ty=TupleType(tuple(f.ty for f in fields)))  # type: ignore[attr-defined]
 
 
 def _number(value: Any) -> ir.PrimExpr:

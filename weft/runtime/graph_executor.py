@@ -107,7 +107,8 @@ class GraphModule:
         key : str or int, optional
             The name or place of an input.
         value : array_like
-            Its value. Arrays and numbers are converted to the input's dtype where that loses no kind of number.
+            Its value. Arrays and numbers are converted to the input's dtype where that loses no kind of number,
+            or no number at all.
         **params
             Inputs by name. Names that the graph does not have are passed over: compilation may have folded them.
         """
@@ -126,8 +127,11 @@ class GraphModule:
             return array  # which is refused with the names of those that there are
         wanted = numpy_dtype(self._inputs[name][0])
         if array.dtype != wanted:
-            if not isinstance(value, np.ndarray) or np.can_cast(array.dtype, wanted, "same_kind"):
-                array = array.astype(wanted)
+            with np.errstate(invalid="ignore"):
+                made = array.astype(wanted)
+            same_kind = not isinstance(value, np.ndarray) or np.can_cast(array.dtype, wanted, "same_kind")
+            if same_kind or np.array_equal(made, array):
+                array = made
         return convert_argument(array)
 
     def set_input_zero_copy(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:

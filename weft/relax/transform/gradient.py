@@ -13,7 +13,8 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, UnsupportedOperator
-from weft.op import make_call
+from weft.op import get_op_def, list_ops, make_call
+from weft.relax import gradient_more_rules as gradient_more_rules  # its import registers rules
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, VarBinding
@@ -23,7 +24,7 @@ from weft.relax.rename import copy_with_new_vars
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
 
-__all__ = ["Gradient"]
+__all__ = ["Gradient", "pullback"]
 
 
 def Gradient(func_name: str, require_grads: Any = None, target_index: int = 0) -> ir.Pass:
@@ -295,3 +296,59 @@ def _plain_kernels(func: ir.Function, mod: ir.IRModule) -> ir.Function:
         return ir.Call(ir.Op.get("relax.call_tir"), value.args, ty_args=value.ty_args, span=value.span, ty=value.ty)
 
     return rewrite_bindings(func, mod, rule)
+
+
+def pullback(func: ir.Function) -> ir.Function:
+    """Make the function that takes adjoints back from the result of a function to its parameters.
+
+    Parameters
+    ----------
+    func : Function
+        One dataflow block of operators that have gradients.
+
+    Returns
+    -------
+    Function
+        It has the same parameters and, behind them, the adjoint of the result (for a tuple, of its type), and returns
+        the tuple of the adjoints of the float parameters.
+    """
+    places = [i for i, p in enumerate(func.params) if _is_float(type_of(p))]
+    func = rewrite_bindings(func, ir.IRModule(), _taken_apart)
+    return _Pullback(copy_with_new_vars(func), ir.IRModule(), places, 0).function()
+
+
+def _taken_apart(_binding: Any, value: Any, _bb: Any) -> ir.Expr | None:
+    """Write an operator without a gradient of its own as simpler ones, if its declaration says how."""
+    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
+        return None
+    if value.op.name.removeprefix("relax.") not in list_ops() or value.op.get_attr("FPrimalGradient") is not None:
+        return None
+    decompose = get_op_def(value.op).decompose
+    return None if decompose is None else decompose(*value.args, **dict(value.attrs.items))
+
+
+class _Pullback(_Adjoint):
+    """The adjoints of a function whose result's adjoint is a parameter."""
+
+    @staticmethod
+    def _target(result: Any, index: int) -> Any:
+        return result
+
+    def function(self) -> ir.Function:
+        """Make the function that returns adjoints."""
+        seed = ir.ExprVar("adjoint", type_of(self.target))
+        params = [*self.func.params, seed]
+        with self.bb.function("pullback", params):
+            with self.bb.dataflow():
+                for b in self.forward.bindings:
+                    self.bb.emit_normalized(b)
+                self.update(self.target, seed)
+                for b in reversed(self.forward.bindings):
+                    if b.var in self.adjoint:
+                        self.back(b)
+                wanted = [self.func.params[i] for i in self.places]
+                found = [self.adjoint[p] if p in self.adjoint else self.zeros(type_of(p)) for p in wanted]
+                out = self.bb.emit_output(ir.Tuple(tuple(found)))
+            self.bb.emit_func_output(out)
+        made: Any = self.bb.get()["pullback"]
+        return remove_all_unused(made)

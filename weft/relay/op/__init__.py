@@ -29,7 +29,13 @@ from weft.relay.op import vm as _vm
 from weft.relay.op import window as _window
 from weft.relay.op.construct import call, constructor, constructs, namespace
 from weft.relay.op.evaluate import evaluate
-from weft.relay.op.op import get
+from weft.relay.op.op import (
+    get,
+    register_alter_op_layout,
+    register_convert_op_layout,
+    register_gradient,
+    register_legalize,
+)
 from weft.relay.op.pattern import OpPattern, pattern_of, register_pattern, renames_dimensions
 from weft.relay.op.registry import (
     REQUIRED,
@@ -48,7 +54,8 @@ from weft.relay.op.registry import get as declaration
 __all__ = [
     "REQUIRED", "OpPattern", "RelayOp", "annotation", "call", "constructor", "constructs", "declaration", "declare",
     "dyn", "evaluate", "expand", "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call",
-    "pattern_of", "register_pattern", "relay_type", "renames_dimensions", "shared", "vision",
+    "pattern_of", "register_alter_op_layout", "register_convert_op_layout", "register_gradient", "register_legalize",
+    "register_pattern", "relay_type", "renames_dimensions", "shared", "vision",
 ]  # fmt: skip
 
 # The operators, not the modules of these names.

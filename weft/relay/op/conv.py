@@ -9,7 +9,7 @@ from weft.error import ShapeMismatch
 from weft.ir import as_int, floordiv
 from weft.op import simplify, tensor_arg
 from weft.relay.op.construct import constructor, constructs
-from weft.relay.op.layouts import plain, relaid
+from weft.relay.op.layouts import blocks, plain, relaid
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims
 from weft.relay.types import TensorType
@@ -48,7 +48,8 @@ def _conv(rank: int) -> Any:
         tensor_arg(op, "data", x, ndim=rank + 2)
         shape = tensor_arg(op, "weight", w, ndim=rank + 2).shape or ()
         outputs, per_group = shape[kernel.index("O")], shape[kernel.index("I")]
-        if groups > 1 and kernel == spatial + "OI" and as_int(dims(x)[layout.index("C")]) in (groups, None):
+        of_each = kernel == spatial + "OI" or (as_int(outputs) == groups and as_int(per_group) not in (1, None))
+        if groups > 1 and of_each and as_int(dims(x)[layout.index("C")]) in (groups, None):
             outputs = simplify(outputs * per_group)  # depthwise: the last axes are channels and outputs of each
             w = relaid(w, kernel, "OI" + spatial)
             w, kernel = shared("reshape", w, ir.shape_expr((outputs, 1, *dims(w)[2:]))), "OI" + spatial
@@ -95,9 +96,14 @@ def _weight(rank: int, transposed: bool) -> Any:
     def completes(
         data: TensorType, channels: Any, kernel_size: Any, groups: int, data_layout: str, kernel_layout: str, **_: Any
     ) -> tuple[TensorType | None]:
-        if channels is None or kernel_size is None or not (data_layout + kernel_layout).isupper():
+        if channels is None or kernel_size is None:
             return (None,)
-        inputs = ir.as_shape(((data.shape or ())[data_layout.index("C")],))[0]
+        inputs: Any = None
+        for (letter, _size), d in zip(blocks(data_layout), ir.as_shape(data.shape or ()), strict=False):
+            if letter in "Cc":
+                inputs = d if inputs is None else inputs * d
+        if inputs is None:
+            return (None,)
         sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank
         by_letter: dict[str, Any] = dict(zip(_DATA[rank][2:], sizes, strict=True))
         if transposed:
@@ -107,7 +113,12 @@ def _weight(rank: int, transposed: bool) -> Any:
             by_letter |= {"O": inputs, "I": simplify(floordiv(ir.int64(channels), inputs))}
         else:
             by_letter |= {"O": channels, "I": simplify(floordiv(inputs, ir.int64(groups)))}
-        return (TensorType(tuple(by_letter[c] for c in kernel_layout), data.dtype),)
+        axes = blocks(kernel_layout)
+        for letter, size in axes:
+            if size:
+                outer = letter.upper()
+                by_letter |= {letter: size, outer: simplify(floordiv(ir.as_shape((by_letter[outer],))[0], size))}
+        return (TensorType(tuple(by_letter[c] for c, _ in axes), data.dtype),)
 
     return completes
 

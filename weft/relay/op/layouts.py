@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from weft import ir
 from weft.error import InvalidArgument
 from weft.relay.op.registry import shared
 
-__all__ = ["plain", "relaid"]
+__all__ = ["blocks", "plain", "relaid"]
 
 
 def plain(op: str, layout: str, letters: str) -> str:
@@ -30,3 +32,8 @@ def relaid(x: ir.Expr, have: str, want: str) -> ir.Expr:
     if have.isalpha() and want.isalpha():
         return shared("permute_dims", x, axes=tuple(have.index(c) for c in want))
     return shared("layout_transform", x, src_layout=have, dst_layout=want)
+
+
+def blocks(layout: str) -> list[tuple[str, int]]:
+    """List a layout's axes: each letter with its size, which is 0 for those that are no blocks."""
+    return [(letter, int(size or 0)) for size, letter in re.findall(r"(\d*)([A-Za-z])", layout)]

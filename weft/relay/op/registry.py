@@ -6,6 +6,7 @@ its meaning (the references of what it expands to) and its kernels all come from
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError, UnsupportedOperator, WeftError
 from weft.ir import Attrs, DataType, Op, PrimExpr, Type, as_int, const, register_op_attr
 from weft.op import Input, get_op_def
+from weft.op import list_ops as list_shared_ops
 from weft.op.registry import make_call
 from weft.relay.expr import Call, as_expr
 from weft.relay.types import Any as AnyDim
@@ -35,7 +37,8 @@ class RelayOp:
 
     ``expand(*args, **attrs)`` takes typed expressions and returns a typed expression of shared operators over them.
     Inputs of kind ``values`` are tensors whose elements become dimensions: `expand` takes a tuple of scalar expressions
-    for them (for a rank of 0, too). ``infer(types, attrs)`` gives the type where there is no expansion; such operators
+    for them (for a rank of 0, too). Those of kind ``constant`` decide what a call expands to, which therefore has a
+    form only where they are known. ``infer(types, attrs)`` gives the type where there is no expansion; such operators
     belong to the compiler (``memory.alloc_storage``). ``outputs`` is the length of the tuple that a call returns, or a
     function of the call that gives it; 0 where a call returns a tensor. ``completes(data, **attrs)`` gives, from the
     type of the first argument, the types that the others have where nothing else says (None where it cannot tell).
@@ -124,7 +127,7 @@ def get(op: Op | str) -> RelayOp:
         When there is none; the message lists near names.
     """
     name = op if isinstance(op, str) else op.name
-    found = _OPS.get(name)
+    found = _find(name)
     if found is None:
         last = name.rsplit(".", 1)[-1]
         near = sorted(n for n in _OPS if n.rsplit(".", 1)[-1][:4] == last[:4])
@@ -136,7 +139,30 @@ def get(op: Op | str) -> RelayOp:
 
 def has(name: str) -> bool:
     """Whether there is an operator of that name."""
-    return name in _OPS
+    return _find(name) is not None
+
+
+def _find(name: str) -> RelayOp | None:
+    found = _OPS.get(name)
+    return _shared_op(name) if found is None and name.startswith("relax.") else found
+
+
+@functools.cache
+def _shared_op(name: str) -> RelayOp | None:
+    """A shared operator under its full name, which is an operator of Relay, too; shapes are tensors there."""
+    if name.removeprefix("relax.") not in list_shared_ops():
+        return None
+    known = get_op_def(name)
+    inputs = tuple(Input(i.name, _SHARED_KINDS.get(i.kind, i.kind), i.optional) for i in known.inputs)
+    prims = {i for i, spec in enumerate(known.inputs) if spec.kind == "prim"}
+
+    def expand_shared(*args: Any, **attrs: Any) -> ir.Expr:
+        return shared(known.name, *(a[0] if i in prims else a for i, a in enumerate(args)), **attrs)
+
+    return RelayOp(name, inputs, known.defaults, expand_shared, pure=known.pure, doc=known.doc)
+
+
+_SHARED_KINDS = {"shape": "values", "prim": "values"}
 
 
 def list_ops() -> list[str]:

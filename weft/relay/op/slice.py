@@ -23,6 +23,9 @@ def _strided_slice(
 ) -> ir.Expr:
     if slice_mode not in ("end", "size"):
         raise InvalidArgument(f"strided_slice: unknown slice_mode '{slice_mode}'", expected="end or size")
+    if axes is None and slice_mode == "end":  # what is missing at the end of a list is a whole axis
+        given = strides if isinstance(strides, tuple) else ()
+        begin = (*begin, *[None] * (max(len(end), len(given)) - len(begin)))
     over = tuple(range(len(begin))) if axes is None else tuple(axes)
     steps = _steps(strides, len(begin), slice_mode)
     stops = tuple(end)[: len(begin)]

@@ -10,16 +10,21 @@ from weft.relay.expr import Function
 from weft.relay.infer import inferred_type
 from weft.relay.transform.annotate_spans import annotate_spans
 from weft.relay.transform.canonicalize import canonicalize_cast, canonicalize_ops
+from weft.relay.transform.convert_layout import AlterOpLayout, ConvertLayout, LayoutConfig
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.dynamic_to_static import dynamic_to_static
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.eta_expand import eta_expand
+from weft.relay.transform.fast_math import fast_math
 from weft.relay.transform.fold_constant import fold_constant
+from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from weft.relay.transform.fuse_ops import fuse_ops
+from weft.relay.transform.gradient import gradient
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.inline_primitives import inline_primitives
 from weft.relay.transform.lambda_lift import lambda_lift
+from weft.relay.transform.legalize import Legalize
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.memory_plan import MemoryPlan
@@ -31,6 +36,7 @@ from weft.relay.transform.simplify_expr import simplify_expr
 from weft.relay.transform.simplify_inference import simplify_inference
 from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
+from weft.relay.transform.to_cps import ToCPS, UnCPS, to_cps, un_cps
 from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
 from weft.relay.transform.typed_pass import with_types
 
@@ -59,5 +65,6 @@ SimplifyInference = simplify_inference
 CanonicalizeOps = canonicalize_ops
 CanonicalizeCast = canonicalize_cast
 SimplifyExpr = simplify_expr
+FastMath = fast_math
 
 __getattr__ = passes_inside("weft.relay.transform")  # those that nothing above names

@@ -12,11 +12,16 @@ from weft.relay.expr import Function
 from weft.relay.infer import infer_module
 from weft.relay.transform.to_a_normal_form import is_primitive
 
-__all__ = ["typed_function_pass", "with_types"]
+__all__ = ["over_typed_functions", "typed_function_pass", "with_types"]
 
 
 def typed_function_pass(fn: Callable[[Function], Function]) -> Any:
     """Turn ``fn(func)`` into a pass over the functions of a module, which have their types."""
+    return module_pass(over_typed_functions(fn))
+
+
+def over_typed_functions(fn: Callable[[Function], Function]) -> Callable[[IRModule], IRModule]:
+    """Turn ``fn(func)`` into a function over modules, whose functions get their types first."""
 
     @functools.wraps(fn)
     def over_module(mod: IRModule) -> IRModule:
@@ -25,7 +30,7 @@ def typed_function_pass(fn: Callable[[Function], Function]) -> Any:
             {v: fn(f) if type(f) is Function and not is_primitive(f) else f for v, f in typed.items()}
         )
 
-    return module_pass(over_module)
+    return over_module
 
 
 def with_types(make: Callable[..., Pass]) -> Callable[..., Pass]:
@@ -34,9 +39,18 @@ def with_types(make: Callable[..., Pass]) -> Callable[..., Pass]:
     @functools.wraps(make)
     def typed(*args: Any, **kwargs: Any) -> Pass:
         bare = make(*args, **kwargs)
-        return Sequential([bare, Pass("InferType", _inferred, 0, _inferred.__doc__)], name=bare.name)
+        return _Typed([bare, Pass("InferType", _inferred, 0, _inferred.__doc__)], bare.opt_level, bare.name)
 
     return typed
+
+
+class _Typed(Sequential):
+    """A pass and its types: who asks for the pass by itself gets it at any level."""
+
+    def _run_all(self, mod: IRModule) -> IRModule:
+        for p in self.passes:
+            mod = p(mod)
+        return mod
 
 
 def _inferred(mod: IRModule) -> IRModule:

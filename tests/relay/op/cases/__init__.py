@@ -13,6 +13,7 @@ from tests.relay.op.cases import (
     matmul,
     norm,
     pool,
+    quantized,
     reduce,
     resize,
     scatter,
@@ -24,6 +25,6 @@ from tests.relay.op.cases import slice as slices
 
 __all__ = [
     "activation", "conv", "create", "crop", "elementwise", "index", "layout", "loss", "manipulate", "matmul", "norm",
-    "pool", "reduce", "resize", "scatter", "slices", "sort", "unique",
+    "pool", "quantized", "reduce", "resize", "scatter", "slices", "sort", "unique",
     "window",
 ]  # fmt: skip

@@ -1,0 +1,118 @@
+"""relay.frontend: models of other tools as Relay programs, with the values that their own tools give."""
+
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import weft
+from weft import relay
+from weft.error import InvalidArgument, UnsupportedOperator
+
+torch = pytest.importorskip("torch")
+
+CASES = """
+    test_add_bcast test_argmax_keepdims_example test_averagepool_2d_pads test_basic_conv_with_padding
+    test_batchnorm_epsilon test_cast_FLOAT_to_FLOAT16 test_clip_example test_concat_3d_axis_1 test_constant_pad_axes
+    test_convtranspose_output_shape test_cumsum_2d_axis_0 test_depthtospace_example test_einsum_transpose
+    test_expand_dim_changed test_gather_negative_indices test_gathernd_example_int32 test_gemm_all_attributes
+    test_gru_defaults test_if test_instancenorm_epsilon test_layer_normalization_2d_axis0 test_logsoftmax_axis_1
+    test_lstm_with_initial_bias test_matmul_3d test_maxpool_2d_ceil test_mod_mixed_sign_float32
+    test_nonmaxsuppression_suppress_by_IOU test_onehot_with_axis test_quantizelinear_axis
+    test_reduce_mean_keepdims_example test_reshape_reduced_dims test_resize_upsample_scales_nearest
+    test_scatter_elements_with_axis test_shape_start_1 test_slice_neg_steps test_softmax_large_number
+    test_split_variable_parts_1d_opset18 test_squeeze test_top_k test_transpose_all_permutations_3 test_where_example
+    test_qlinearmatmul_3D_uint8_float32
+""".split()
+
+
+@pytest.fixture(scope="module")
+def suite() -> dict:
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {c.name: c for c in collect_testcases(None)}
+
+
+def array(value: object) -> np.ndarray:
+    return np.asarray(numpy_helper.to_array(value) if isinstance(value, TensorProto) else value)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators_of_onnx_mean_the_same(suite, name):
+    case = suite[name]
+    mod, params = relay.frontend.from_onnx(case.model)
+    assert params == {}
+    inputs, outputs = ([array(v) for v in values] for values in case.data_sets[0])
+    found = relay.create_executor("debug", mod).evaluate()(*inputs)
+    for got, expected in zip([found] if len(outputs) == 1 else found, outputs, strict=True):
+        assert got.dtype == str(expected.dtype)
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-3, atol=1e-5)
+
+
+def linear(shape: list) -> onnx.ModelProto:
+    w = np.arange(12, dtype="float32").reshape(4, 3)
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["in.put", "w"], ["y"], transB=1), helper.make_node("Flatten", ["y"], ["z"])],
+        "linear",
+        [helper.make_tensor_value_info("in.put", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, [None, None])],
+        [numpy_helper.from_array(w, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def test_a_product_is_a_dense_layer_and_inputs_keep_their_names():
+    mod, params = relay.frontend.from_onnx(linear(["n", 3]), shape={"in.put": (2, 3)}, freeze_params=False)
+    assert "nn.dense(%in.put, %w, units=4)" in str(mod)
+    assert list(params) == ["w"]
+    lib = relay.build(mod, target="llvm", params=params)
+    module = weft.contrib.graph_executor.GraphModule(lib["default"](weft.cpu()))
+    x = np.random.default_rng(0).random((2, 3), "float32")
+    module.set_input("in.put", x)
+    module.run()
+    np.testing.assert_allclose(module.get_output(0).numpy(), x @ params["w"].numpy().T, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_unknown_dimensions_are_computed_where_they_are_needed(n):
+    mod, _ = relay.frontend.from_onnx(linear(["n", 3]), shape={"in.put": (relay.Any(), 3)})
+    assert isinstance(mod["main"].params[0].ty.shape[0], relay.Any)
+    x = np.random.default_rng(0).random((n, 3), "float32")
+    got = relay.create_executor("vm", mod).evaluate()(x)
+    np.testing.assert_allclose(got.numpy(), x @ np.arange(12, dtype="float32").reshape(4, 3).T, rtol=1e-5)
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
+        self.head = torch.nn.Linear(128, 5)
+
+    def forward(self, x: "torch.Tensor") -> "torch.Tensor":
+        x = torch.nn.functional.max_pool2d(torch.relu(self.norm(self.conv(x))), 2)
+        return torch.softmax(self.head(x.flatten(1)), -1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["traced", "module", "exported"])
+def test_a_network_of_pytorch(form):
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    made = {"traced": lambda: torch.jit.trace(net, x), "module": lambda: net,
+            "exported": lambda: torch.export.export(net, (x,))}[form]()  # fmt: skip
+    mod, params = relay.frontend.from_pytorch(made, [("input0", (2, 3, 8, 8))])
+    assert mod["main"].params[0].name_hint == "input0"
+    assert {"conv.weight", "norm.running_mean", "head.bias"} <= set(params)
+    got = relay.create_executor("graph", mod, params=params).evaluate()(x.numpy())
+    np.testing.assert_allclose(got.numpy(), net(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_refused():
+    with pytest.raises(InvalidArgument, match="described by its name and shape"):
+        relay.frontend.from_pytorch(Net(), [(1, 3, 8, 8)])
+    mod = weft.IRModule({"main": weft.te.create_prim_func([weft.te.placeholder((2,))])})
+    with pytest.raises(UnsupportedOperator, match="only Relax functions"):
+        weft.relay.import_relax.import_relax(mod)

@@ -1,0 +1,119 @@
+"""Operators in other layouts: the same values, the layouts that were wanted, transformations only where needed."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relay
+from weft.error import InvalidArgument
+from weft.relay.testing import count_ops
+from weft.relay.testing.temp_op_attr import TempOpAttr
+from weft.relay.transform import AlterOpLayout, CanonicalizeOps, ConvertLayout, InferType, LayoutConfig
+
+RNG = np.random.default_rng(3)
+nn = relay.nn
+
+
+def var(name, *shape):
+    return relay.var(name, shape=shape)
+
+
+def conv(x, *, name="w", inputs=4, outputs=8, **attrs):
+    return nn.conv2d(x, var(name, outputs, inputs, 3, 3), channels=outputs, kernel_size=(3, 3), padding=(1, 1), **attrs)
+
+
+def check(body, change, transforms, **left):
+    """Compare values, and count the transformations and operators that are left."""
+    before = InferType()(weft.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body)))
+    after = change(before)
+    counts = count_ops(after["main"].body)
+    assert counts["layout_transform"] == transforms, str(after)
+    assert {k: counts[k] for k in left} == left
+    inputs = [RNG.random([int(d) for d in p.ty.shape], "float32") for p in before["main"].params]
+    found = [relay.create_executor("debug", m).evaluate()(*inputs) for m in (before, after)]
+    for a, b in zip(*(f if isinstance(f, (tuple, list)) else [f] for f in found), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+    return after
+
+
+NHWC = {"nn.conv2d": ["NHWC", "default"]}
+X = var("x", 2, 4, 5, 6)
+
+# Each stands between a convolution and the end: with x, the weight and the result that makes 3 transformations.
+FOLLOWS = {
+    "relu": nn.relu,
+    "cast": lambda y: relay.cast(y, "float64"),
+    "add of a tensor": lambda y: relay.add(y, y),
+    "max_pool2d": lambda y: nn.max_pool2d(y, pool_size=(2, 2)),
+    "global_avg_pool2d": nn.global_avg_pool2d,
+    "concatenate": lambda y: relay.concatenate([y, y], axis=1),
+    "split": lambda y: relay.split(y, 2, axis=-3)[1],
+    "sum": lambda y: relay.sum(y, axis=(1, -1), keepdims=True),
+    "pad": lambda y: nn.pad(y, ((0, 0), (1, 0), (0, 2), (0, 0))),
+    "strided_slice": lambda y: relay.strided_slice(y, [0, 1, 1, 0], [2, 7, 4, 6], [1, 2, 1, 3]),
+    "strided_slice of axes": lambda y: relay.strided_slice(y, [1], [3], axes=[1]),
+    "batch_norm": lambda y: nn.batch_norm(y, *(var(n, 8) for n in "abcd"))[0],
+    "softmax": lambda y: nn.softmax(y, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWS)
+def test_operators_follow_the_layout_of_their_data(name):
+    check(FOLLOWS[name](conv(X)), ConvertLayout(NHWC), 3)
+
+
+def test_sums_with_vectors_squeezes_and_transpositions():
+    check(nn.bias_add(conv(X), var("b", 8)), ConvertLayout(NHWC), 4)
+    check(relay.sum(conv(X), axis=(2, 3)), ConvertLayout(NHWC), 2)
+    check(relay.squeeze(nn.global_max_pool2d(conv(X)), axis=[2, 3]), ConvertLayout(NHWC), 2)
+    check(relay.transpose(conv(X), (0, 2, 3, 1)), ConvertLayout(NHWC), 2)
+
+
+def test_two_convolutions_have_nothing_between_them():
+    y = conv(nn.relu(conv(X)), name="v", inputs=8)
+    after = check(y, ConvertLayout(NHWC), 4)
+    assert str(after).count('data_layout="NHWC"') == 2
+    check(y, ConvertLayout({"nn.conv2d": ["NCHW", "default"]}), 0)
+    check(y, ConvertLayout({}), 0)
+    with LayoutConfig(skip_layers=[1]):
+        assert str(ConvertLayout(NHWC)(InferType()(weft.IRModule.from_expr(y)))).count('data_layout="NHWC"') == 1
+
+
+def test_users_that_know_nothing_of_layouts_get_the_one_there_was():
+    y = conv(X)
+    check(relay.Tuple([relay.reshape(y, (2, -1)), nn.relu(y)]), ConvertLayout(NHWC), 4)
+
+
+def test_depthwise_kernels_and_unknown_layouts():
+    x = var("x", 1, 4, 5, 5)
+    y = nn.conv2d(x, var("w", 4, 1, 3, 3), groups=4, channels=4, kernel_size=(3, 3))
+    assert 'kernel_layout="HWOI"' in str(check(y, ConvertLayout(NHWC), 3))
+    mod = InferType()(weft.IRModule.from_expr(y))
+    with pytest.raises(InvalidArgument, match="no default layout of kernels for 'CHWN'"):
+        ConvertLayout({"nn.conv2d": ["CHWN", "default"]})(mod)
+    with pytest.raises(InvalidArgument, match="a layout of its data and one of its kernel"):
+        ConvertLayout({"nn.conv2d": ["NHWC"]})(mod)
+
+
+def blocked(attrs, args, tinfos, out_type):
+    changed = {**dict(attrs.items), "data_layout": "NCHW2c", "kernel_layout": "OIHW2i2o"}
+    return nn.contrib_conv2d_nchwc(*args, **changed)
+
+
+def test_alter_op_layout_keeps_blocks_through_what_follows():
+    y = nn.max_pool2d(nn.relu(nn.bias_add(conv(X), var("b", 8))), pool_size=(2, 2))
+    y = conv(y, name="v", inputs=8)
+    with TempOpAttr("nn.conv2d", "FTVMAlterOpLayout", blocked):
+        change = weft.transform.Sequential([CanonicalizeOps(), AlterOpLayout()], opt_level=0)
+        with weft.transform.PassContext(opt_level=3):
+            after = check(y, change, 5)
+    assert 'layout="NCHW2c"' in str(after)
+    assert weft.ir.structural_equal(AlterOpLayout()(InferType()(weft.IRModule.from_expr(y)))["main"],
+                                    InferType()(weft.IRModule.from_expr(y))["main"])  # fmt: skip
+
+
+def test_what_is_registered_must_be_a_call():
+    with TempOpAttr("nn.conv2d", "FTVMAlterOpLayout", lambda attrs, args, tinfos, out: args[0]):
+        mod = InferType()(weft.IRModule.from_expr(conv(X)))
+        with pytest.raises(InvalidArgument, match="is a call of one"):
+            AlterOpLayout()(mod)

@@ -1,0 +1,314 @@
+"""Which layouts an operator's tensors have: from what its attributes say, and from the layouts of its arguments.
+
+A layout is text: letters of axes, and blocks with their sizes (``NCHW16c``). None is a layout that nothing says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft import ir
+from weft.ir import Attrs
+from weft.relay.op.layouts import blocks
+from weft.relay.op.pattern import OpPattern, pattern_of
+from weft.relay.op.registry import get
+
+__all__ = ["InferCorrectLayoutOutput", "index_of", "infer_layouts", "primal"]
+
+Layout = str | None
+
+
+@dataclass(frozen=True)
+class InferCorrectLayoutOutput:
+    """The layouts of the inputs (fields of tuples one by one) and of the outputs, and the attributes that fit them."""
+
+    input_layouts: Sequence[Layout]
+    output_layouts: Sequence[Layout]
+    new_attrs: Attrs
+
+
+Rule = Callable[[dict[str, Any], "list[Layout] | None", "list[Layout]", Sequence[Any]], Any]
+
+
+def infer_layouts(
+    call: Any, new: list[Layout] | None, old: list[Layout], types: Sequence[Any]
+) -> InferCorrectLayoutOutput | None:
+    """Return the layouts of a call; None where one of them is not known.
+
+    Parameters
+    ----------
+    call : Call
+        Of an operator.
+    new : list of layout, optional
+        The layouts that the arguments have now; without them, it is those that they had that are inferred.
+    old : list of layout
+        The layouts that the arguments had, as far as they are known.
+    types : sequence of Type
+        The types that the arguments had.
+    """
+    registered = call.op.get_attr("FInferCorrectLayout")
+    if registered is not None:
+        made = registered(call.attrs, new, old, list(types))
+        undefined = any(v is None for v in (*made.input_layouts, *made.output_layouts))
+        return None if undefined else InferCorrectLayoutOutput(
+            [str(v) for v in made.input_layouts], [str(v) for v in made.output_layouts], made.new_attrs)  # fmt: skip
+    rule = _rule_of(call.op)
+    if rule is None:
+        return None
+    attrs = {**get(call.op).attrs, **dict(call.attrs.items)}
+    found = rule(attrs, new, old, types)
+    if found is None or None in (*found[0], *found[1]):
+        return None
+    return InferCorrectLayoutOutput(tuple(found[0]), tuple(found[1]), Attrs.of(attrs))
+
+
+def primal(layout: str) -> str:
+    """Return the axes of a layout without blocks."""
+    return "".join(c for c, _ in blocks(layout) if c.isupper())
+
+
+def index_of(layout: str, letter: str) -> int:
+    """Return the place of an axis; -1 where there is none."""
+    return next((i for i, (c, _) in enumerate(blocks(layout)) if c == letter), -1)
+
+
+def _rule_of(op: Any) -> Rule | None:
+    if op.name in _RULES:
+        return _RULES[op.name]
+    names = [i.name for i in get(op).inputs]
+    if names == ["lhs", "rhs"]:
+        return _broadcast
+    return _elementwise if pattern_of(op) == OpPattern.ELEMWISE else None
+
+
+def _known(new: list[Layout] | None, old: list[Layout]) -> list[Any]:
+    return list(old if new is None else new)
+
+
+# --- element by element -----------------------------------------------------------------------------------------------
+
+
+def _elementwise(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    found = next((v for v in _known(new, old) if v is not None), None)
+    return [found] * len(old), [found]
+
+
+def _broadcast(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    layouts = _known(new, old)
+    if layouts.count(None) == 2:
+        return None
+    ranks = [t.ndim for t in types]
+    if None in layouts:
+        known = 0 if layouts[0] is not None else 1
+        if ranks[known] < ranks[1 - known]:
+            return None
+        axes = blocks(layouts[known])
+        behind = axes[len(axes) - ranks[1 - known] :]
+        if any(size for _, size in axes):
+            return None
+        layouts[1 - known] = "".join(c for c, _ in behind)
+        return layouts, [layouts[known]]
+    if "" in layouts:
+        return layouts, [layouts[1 - layouts.index("")]]
+    large = 0 if len(primal(layouts[0])) >= len(primal(layouts[1])) else 1
+    wanted = layouts[large]
+    if not _may_become(types[1 - large], old[1 - large], wanted):
+        return None
+    return [wanted, wanted], [wanted]
+
+
+def _quantized_pair(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    """Two operands with their scales and zero points, which are numbers."""
+    if any(t.ndim for t in types[2:]):
+        return None
+    found = _broadcast(attrs, None if new is None else new[:2], old[:2], types[:2])
+    return found and ([*found[0], *[""] * (len(types) - 2)], found[1])
+
+
+def _may_become(ty: Any, layout: Layout, wanted: str) -> bool:
+    """Whether no axis that `wanted` splits into blocks is one that is repeated."""
+    split = {c.upper() for c, size in blocks(wanted) if size}
+    axes = primal(layout or "")
+    return all(c not in split or ir.as_int(d) != 1 for c, d in zip(axes, ty.shape, strict=False))
+
+
+# --- layouts that attributes name -------------------------------------------------------------------------------------
+
+
+def _convolution(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    data, kernel = attrs["data_layout"], attrs["kernel_layout"]
+    return [data, kernel, *["C"] * (len(old) - 2)], [attrs["out_layout"] or data]
+
+
+def _windows(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    if new is not None and not attrs.get("out_layout") and new[0] is not None:
+        axes = primal(new[0])
+        spatial = [c for c in primal(attrs["layout"]) if c not in "NC"]
+        if any(size for c, size in blocks(new[0]) if c.upper() in spatial) or sorted(axes) != sorted(
+            primal(attrs["layout"])
+        ):
+            return None
+        attrs["layout"] = new[0]
+    return [attrs["layout"]], [attrs.get("out_layout") or attrs["layout"]]
+
+
+def _resized(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    """A layout whose spatial axes stand where they stood suits as it is."""
+    if new is not None and new[0] is not None:
+        have, wanted = attrs["layout"], new[0]
+        spatial = [c for c in primal(have) if c not in "NC"]
+        if all(index_of(wanted, c) == index_of(have, c) and index_of(wanted, c.lower()) < 0 for c in spatial):
+            attrs["layout"] = wanted
+    return [attrs["layout"]], [attrs["layout"]]
+
+
+# --- attributes that name axes ----------------------------------------------------------------------------------------
+
+
+def _moved(axis: int, old: str, new: str) -> int | None:
+    """Return the place that an axis has in another layout; None where it is split there."""
+    letter = blocks(old)[axis % len(blocks(old))][0]
+    at = index_of(new, letter)
+    return None if at < 0 or index_of(new, letter.lower()) >= 0 else at
+
+
+def _along_axis(rest: str = "", outputs: int = 1) -> Rule:
+    """Make the rule of an operator whose attribute ``axis`` is an axis of the data; vectors beside it are ``rest``."""
+
+    def rule(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+        first = next((v for v in old if v is not None), None)
+        if first is None:
+            return None
+        wanted = first
+        if new is not None:
+            wanted = next(v for v in new if v is not None)
+            at = _moved(int(attrs["axis"]), first, wanted)
+            if at is None:
+                return None
+            attrs["axis"] = at
+        if rest:
+            return [wanted, *[rest] * (len(old) - 1)], [wanted, *[rest] * (outputs - 1)]
+        return [wanted] * len(old), [wanted] * outputs
+
+    return rule
+
+
+def _concatenated(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    """Concatenate along an axis or along its blocks, of which each operand has whole ones."""
+    first = next((v for v in old if v is not None), None)
+    if first is None or (new is None and any(size for _, size in blocks(first))):
+        return None
+    wanted = first if new is None else next(v for v in new if v is not None)
+    if new is not None:
+        attrs["axis"] = index_of(wanted, blocks(first)[int(attrs["axis"]) % len(blocks(first))][0])
+    return [wanted] * len(old), [wanted]
+
+
+def _split(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    parts = attrs["indices_or_sections"]
+    return _along_axis(outputs=parts if isinstance(parts, int) else len(parts) + 1)(attrs, new, old, types)
+
+
+def _reduced(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    first = old[0]
+    if first is None or any(size for _, size in blocks(first)):
+        return None
+    given = attrs["axis"]
+    axes = _axes(given, len(first)) or range(len(first))
+    letters = {first[a] for a in axes}
+    if attrs.get("exclude"):
+        letters = set(first) - letters
+    wanted = first if new is None else new[0]
+    places = [i for i, (c, _) in enumerate(blocks(wanted)) if c.upper() in letters]
+    if new is not None and _axes(given, len(first)):
+        attrs["axis"] = tuple(places)
+        if "exclude" in attrs:
+            attrs["exclude"] = False
+    kept = "".join(f"{size or ''}{c}" for c, size in blocks(wanted) if c.upper() not in letters)
+    return [wanted], [wanted if attrs["keepdims"] else kept]
+
+
+def _axes(given: Any, ndim: int) -> list[int]:
+    """Return the axes that an attribute names, counted from the front; none where it names none."""
+    if given is None:
+        return []
+    return [int(a) % ndim for a in (given if isinstance(given, (tuple, list)) else (given,))]
+
+
+def _plain(layout: Layout) -> bool:
+    """Whether a layout is known and has no blocks."""
+    return layout is not None and not any(size for _, size in blocks(layout))
+
+
+def _squeezed(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    first = old[0]
+    if not _plain(first) or (new is not None and not _plain(new[0])):
+        return None
+    ones = [i for i, d in enumerate(types[0].shape) if ir.as_int(d) == 1]
+    gone = {first[a] for a in (ones if attrs["axis"] is None else _axes(attrs["axis"], len(first)))}
+    wanted = first if new is None else new[0]
+    if new is not None:
+        attrs["axis"] = tuple(i for i, c in enumerate(wanted) if c in gone)
+    return [wanted], ["".join(c for c in wanted if c not in gone)]
+
+
+def _transposed(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    """A transposition takes its data as it is, and makes what it made."""
+    first = old[0]
+    if not _plain(first) or (new is not None and not _plain(new[0])):
+        return None
+    order = _axes(attrs["axes"], len(first)) or range(len(first))[::-1]
+    made, wanted = "".join(first[a] for a in order), first if new is None else new[0]
+    if new is not None:
+        attrs["axes"] = tuple(wanted.index(c) for c in made)
+    return [wanted], [made]
+
+
+def _sliced(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    first, axes = old[0], attrs["axes"]
+    if not _plain(first) or (axes is None and len(attrs["begin"]) != len(first)):
+        return None
+    wanted = first if new is None else new[0]
+    if new is not None and wanted != first:
+        named = [first[a] for a in (range(len(first)) if axes is None else _axes(axes, len(first)))]
+        if any(index_of(wanted, c.lower()) >= 0 for c in named) or (axes is None and not _plain(wanted)):
+            return None
+        places = [index_of(wanted, c) for c in named]
+        if axes is not None:
+            attrs["axes"] = tuple(places)
+        else:
+            for name in ("begin", "end", "strides"):
+                if attrs[name] is not None and len(attrs[name]) == len(named):
+                    attrs[name] = tuple(attrs[name][named.index(c)] for c in wanted)
+    return [wanted], [wanted]
+
+
+def _pad(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    first = old[0]
+    if first is None:
+        return None
+    wanted = first if new is None else new[0]
+    if new is not None:
+        width = dict(zip(first, attrs["pad_width"], strict=True)) if first.isalpha() else None
+        if width is None or any(any(map(int, width[c.upper()])) for c, size in blocks(wanted) if size):
+            return None
+        attrs["pad_width"] = tuple((0, 0) if size else width[c] for c, size in blocks(wanted))
+    return [wanted, ""], [wanted]
+
+
+_CONVOLUTIONS = [f"nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_transpose")]
+_POOLS = [f"nn.{k}_pool{n}d" for k in ("max", "avg", "global_max", "global_avg", "adaptive_max", "adaptive_avg")
+          for n in (1, 2, 3)]  # fmt: skip
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys([*_CONVOLUTIONS, "nn.contrib_conv2d_NCHWc", "qnn.conv2d", "qnn.conv2d_transpose"], _convolution),
+    **dict.fromkeys([*_POOLS, "nn.upsampling"], _windows),
+    **dict.fromkeys(["sum", "mean", "max", "min", "prod", "argmax", "argmin"], _reduced),
+    **dict.fromkeys(["nn.softmax", "nn.log_softmax"], _along_axis()),
+    "nn.batch_norm": _along_axis("C", 3),
+    "qnn.requantize": _along_axis("C"), "qnn.quantize": _along_axis("C"), "qnn.dequantize": _along_axis("C"),
+    **dict.fromkeys(["qnn.add", "qnn.subtract", "qnn.mul"], _quantized_pair),
+    "image.resize2d": _resized, "concatenate": _concatenated, "split": _split, "nn.pad": _pad,
+    "squeeze": _squeezed, "transpose": _transposed, "strided_slice": _sliced,
+}  # fmt: skip

@@ -1,0 +1,268 @@
+"""ToCPS and UnCPS: continuation-passing style, in which each function is told what to do with its result.
+
+No function returns then: what follows a call is a function, which the callee calls. Choices and references are where
+partial evaluation finds what they do.
+
+Source: Appel, *Compiling with Continuations*, 1992; TVM's ``to_cps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.ir import IRModule, module_pass
+from weft.ir import rewrite as rewrite_node
+from weft.relay.adt import Clause, Constructor, Match, PatternVar
+from weft.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from weft.relay.infer import infer_type
+from weft.relay.transform.to_a_normal_form import is_primitive
+from weft.relay.types import FuncType, IncompleteType, TypeVar
+from weft.relay.walk import parts
+
+__all__ = ["ToCPS", "UnCPS", "to_cps", "un_cps"]
+
+Continuation = Callable[[Any], Any]
+
+
+@module_pass(name="ToCPS", opt_level=1)
+def ToCPS(mod: IRModule) -> IRModule:
+    """Bring every function into continuation-passing style.
+
+    Requires
+        Types, and no shared expressions (A-normal form).
+    Ensures
+        Each function has a continuation as its last parameter, and the type of the answer as a type parameter.
+    Example
+        Before::
+
+            def @main(%x: Tensor[(), float32]) -> Tensor[(), float32] { negative(%x) }
+
+        After::
+
+            def @main[answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+              let %y = negative(%x);
+              %k(%y)
+            }
+    Cost
+        Linear.
+    Source
+        TVM's ``ToCPS``.
+    """
+    out = mod.copy()
+    for gvar, func in mod.items():
+        if isinstance(func, Function):
+            out[gvar.name_hint] = to_cps(func, out)
+    return out
+
+
+@module_pass(name="UnCPS", opt_level=1)
+def UnCPS(mod: IRModule) -> IRModule:
+    """Give every function in continuation-passing style the face of one that returns.
+
+    Requires
+        Functions that :func:`ToCPS` made, with types.
+    Ensures
+        Functions without continuations, which call what they were with the identity.
+    Example
+        Before::
+
+            def @main[answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+              let %y = negative(%x);
+              %k(%y)
+            }
+
+        After::
+
+            def @main(%x: Tensor[(), float32]) -> Tensor[(), float32] {
+              %0 = fn [answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+                let %y = negative(%x);
+                %k(%y)
+              };
+              %0(%x, fn (%z: Tensor[(), float32]) -> Tensor[(), float32] { %z })
+            }
+    Cost
+        Linear.
+    Source
+        TVM's ``UnCPS``.
+    """
+    return mod.with_functions({v: un_cps(f) if isinstance(f, Function) else f for v, f in mod.items()})
+
+
+def to_cps(func: Function, mod: IRModule | None = None) -> Function:
+    """Bring a function into continuation-passing style.
+
+    Parameters
+    ----------
+    func : Function
+        With types; expressions are not shared.
+    mod : IRModule, optional
+        Where functions that are called are found; those that the result calls are added to it.
+
+    Returns
+    -------
+    Function
+        Its last parameter is what is done with the result; its last type parameter is the type of the answer.
+    """
+    return ir.with_deep_stack(lambda: _Converter(mod if mod is not None else IRModule()).whole(func))
+
+
+def un_cps(func: Function) -> Function:
+    """Make a function that returns of one in continuation-passing style.
+
+    Parameters
+    ----------
+    func : Function
+        What :func:`to_cps` made, with types.
+    """
+    last: Any = func.params[-1].ty if func.params else None
+    if not isinstance(last, FuncType) or len(last.arg_types) != 1 or not func.type_params:
+        raise InvalidArgument("un_cps: the function has no continuation", found=str(last), where=func.span,
+                              help="infer the types of what to_cps made")  # fmt: skip
+    params = [Var(p.name_hint, p.ty) for p in func.params[:-1]]
+    result = last.arg_types[0]
+    x = Var("x", result)
+    call = Call(func, (*params, Function((x,), x, result)), ty_args=(*func.type_params[:-1], result))
+    return Function(tuple(params), call, result, func.type_params[:-1], func.attrs)
+
+
+class _Converter:
+    """Converts a function and those that it calls; ``answer`` is what the whole computes."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.globals: dict[str, GlobalVar] = {}
+        self.answer = TypeVar("answer")
+        self.vars: dict[Any, Var] = {}
+
+    def whole(self, func: Function) -> Function:
+        """Convert a function with an answer of its own."""
+        outer = self.answer, self.vars
+        self.answer, self.vars = TypeVar("answer"), {}
+        typed: Any = func if func.body.ty is not None else infer_type(func)
+        made = self.function(typed)
+        params = (*made.type_params, self.answer)
+        self.answer, self.vars = outer
+        return Function(made.params, made.body, made.ret_type, params, made.attrs)
+
+    def type_of(self, ty: Any) -> Any:
+        """Return what a type becomes: functions take what is done with their result."""
+        if ty is None or isinstance(ty, IncompleteType):
+            return None
+
+        def rule(node: Any) -> Any:
+            if not isinstance(node, FuncType):
+                return node
+            then = FuncType((node.ret_type,), self.answer)
+            return FuncType((*node.arg_types, then), self.answer, node.type_params)
+
+        return rewrite_node(ty, rule)
+
+    def var(self, v: Any) -> Var:
+        if v not in self.vars:
+            self.vars[v] = Var(v.name_hint, self.type_of(v.ty))
+        return self.vars[v]
+
+    def function(self, func: Function) -> Function:
+        if is_primitive(func):
+            raise InvalidArgument("to_cps: groups of FuseOps are no functions of the program", where=func.span)
+        result = self.type_of(func.body.ty or func.ret_type)
+        then = Var("k", None if result is None else FuncType((result,), self.answer))
+        params = (*map(self.var, func.params), then)
+        body = self.convert(func.body, lambda e: Call(then, (e,)))
+        return Function(params, body, self.answer, func.type_params, func.attrs)
+
+    def convert(self, e: Any, k: Continuation) -> Any:
+        """Return the expression that computes `e` and goes on with its value."""
+        rule = _RULES.get(type(e))
+        if rule is not None:
+            return rule(self, e, k)
+        build = _BUILT[type(e)]
+        return self.each(parts(e), lambda values: self.bound(build(e, values), k))
+
+    def each(self, todo: Iterable[Any], k: Callable[[list[Any]], Any]) -> Any:
+        """Compute expressions in their order, and go on with their values."""
+        left, values = list(todo)[::-1], []
+
+        def following(value: Any = None) -> Any:
+            if value is not None:
+                values.append(value)
+            return self.convert(left.pop(), following) if left else k(values)
+
+        return following()
+
+    def bound(self, e: Any, k: Continuation) -> Any:
+        """Compute an expression once, before what follows."""
+        var = Var("x")
+        return Let(var, e, k(var))
+
+    def reified(self, k: Continuation) -> Function:
+        arg = Var("arg")
+        return Function((arg,), k(arg))
+
+    # --- forms --------------------------------------------------------------------------------------------------------
+
+    def global_var(self, e: GlobalVar, k: Continuation) -> Any:
+        func = self.mod[e.name_hint]
+        if not isinstance(func, Function):
+            return k(e)
+        if e.name_hint not in self.globals:
+            made = self.globals[e.name_hint] = GlobalVar(f"{e.name_hint}_cps")
+            self.mod[made] = self.whole(func)
+        return k(self.globals[e.name_hint])
+
+    def let(self, e: Let, k: Continuation) -> Any:
+        return self.convert(e.value, lambda v: Let(self.var(e.var), v, self.convert(e.body, k)))
+
+    def shared(self, k: Continuation, use: Callable[[Continuation], Any]) -> Any:
+        """Bind what follows, for branches of which each goes on with it."""
+        then = Var("then")
+        return Let(then, self.reified(k), use(lambda v: Call(then, (v,))))
+
+    def choice(self, e: If, k: Continuation) -> Any:
+        def use(then: Continuation) -> Any:
+            made = lambda c: If(c, self.convert(e.true_branch, then), self.convert(e.false_branch, then))  # noqa: E731
+            return self.convert(e.cond, made)
+
+        return self.shared(k, use)
+
+    def match(self, e: Match, k: Continuation) -> Any:
+        def pattern(node: Any) -> Any:
+            return PatternVar(self.var(node.var)) if isinstance(node, PatternVar) else node
+
+        def clauses(then: Continuation) -> tuple[Clause, ...]:
+            return tuple(Clause(rewrite_node(c.lhs, pattern), self.convert(c.rhs, then)) for c in e.clauses)
+
+        return self.shared(k, lambda then: self.convert(e.data, lambda d: Match(d, clauses(then), e.complete)))
+
+    def call(self, e: Call, k: Continuation) -> Any:
+        if isinstance(e.op, (ir.Op, Constructor)):
+            return self.each(e.args, lambda args: self.bound(Call(e.op, tuple(args), e.attrs, span=e.span), k))
+        return self.each((e.op, *e.args), lambda v: Call(v[0], (*v[1:], self.reified(k)), e.attrs, span=e.span))
+
+
+_BUILT: dict[type, Callable[[Any, list[Any]], Any]] = {
+    Tuple: lambda e, v: Tuple(tuple(v)), TupleGetItem: lambda e, v: TupleGetItem(v[0], e.index),
+    RefCreate: lambda e, v: RefCreate(v[0]), RefRead: lambda e, v: RefRead(v[0]),
+    RefWrite: lambda e, v: RefWrite(v[0], v[1]),
+}  # fmt: skip
+_RULES: dict[type, Any] = {
+    Var: lambda c, e, k: k(c.var(e)), Function: lambda c, e, k: k(c.function(e)), GlobalVar: _Converter.global_var,
+    Let: _Converter.let, If: _Converter.choice, Match: _Converter.match, Call: _Converter.call,
+    Constant: lambda c, e, k: k(e), Constructor: lambda c, e, k: k(e),
+}  # fmt: skip
