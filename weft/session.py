@@ -259,13 +259,7 @@ class Session:
         except WeftError as e:
             self.executable.name_place(e)
             raise
-        if type(result) is _HANDLE:
-            outputs = [Tensor(result)]
-        elif type(result) is list:  # of the baseline program
-            outputs = result
-        else:
-            result = wrap(result)
-            outputs = list(result) if type(result) is tuple else [result]
+        outputs = [Tensor(result)] if type(result) is _HANDLE else _outputs(result)
         return outputs if names is None else self._select(names, outputs)
 
     def _run_with_host(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
@@ -333,6 +327,13 @@ class _Compiled:
         """The strings of the model; None where it uses nothing of the host."""
         self.input_kinds = _kinds(about.get("inputs", [{}] * len(self.inputs)))
         self.output_kinds = _kinds(about.get("outputs", []))
+
+
+def _outputs(result: Any) -> list[Any]:
+    if type(result) is list:  # of the baseline program
+        return result
+    wrapped = wrap(result)
+    return list(wrapped) if type(wrapped) is tuple else [wrapped]
 
 
 def _kinds(described: Sequence[Mapping[str, Any]]) -> list[Kind | None]:
