@@ -1,7 +1,6 @@
 """Scalar expressions: what shapes, loop bounds, indices and kernel bodies are written in (TVM's ``PrimExpr``).
 
-Node classes, and constants of Python numbers. The checked constructors of ``arithmetic`` are what Python operators on
-expressions call; passes that know their operands may build the classes directly.
+Node classes, and constants. Python operators on expressions call the checked constructors of ``arithmetic``.
 """
 
 from __future__ import annotations
@@ -127,9 +126,8 @@ class _VarMeta(NodeMeta):
 
     def __call__(cls, name: str = "", dtype: Any = "int32", *, ty: Any = None, span: Any = None) -> Any:
         """Make a variable of a name and a data type."""
-        if ty is None and span is None:  # keywords cost more than the rest
-            return _MAKE(cls, name, dtype)
-        return _MAKE(cls, name, dtype if ty is None else getattr(ty, "dtype", ty), span=span)
+        named = dtype if ty is None else getattr(ty, "dtype", ty)  # keywords cost more than the rest
+        return _MAKE(cls, name, named) if span is None else _MAKE(cls, name, named, span=span)
 
 
 class Var(PrimExpr, metaclass=_VarMeta):  # type: ignore[misc]
@@ -573,9 +571,8 @@ def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:
         return value.var
     if isinstance(value, str):
         return StringImm(value)
-    asobject = getattr(value, "asobject", None)
-    if asobject is not None:
-        return asobject()
+    if hasattr(value, "asobject"):
+        return value.asobject()
     if isinstance(value, (bool, int, float)) or hasattr(value, "dtype"):
         return const(value, dtype)
     raise InvalidArgument("cannot make a scalar expression", expected="a number or an expression", found=repr(value))
@@ -600,6 +597,4 @@ def is_prim_expr(value: Any) -> bool:
 
 def is_prim_var(value: Any) -> bool:
     """Whether `value` is a variable for a scalar."""
-    return isinstance(value, Var) or (
-        type(getattr(value, "ty", None)).__name__ == "PrimType" and hasattr(value, "name_hint")
-    )
+    return isinstance(value, Var) or (is_prim_expr(value) and hasattr(value, "name_hint"))
