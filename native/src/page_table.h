@@ -48,6 +48,7 @@ class PageTable {
   int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
   int64_t tokens() const;  // of all sequences
   bool empty() const { return sequences_.empty() && free_.size() == holders_.size(); }
+  int64_t capacity() const { return static_cast<int64_t>(holders_.size()) * page_size_; }
   int64_t page_size() const { return page_size_; }
 
  private:

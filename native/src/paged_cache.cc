@@ -202,8 +202,9 @@ Function kernel_of(PackedArgs args, int32_t i) {
 PagedCacheObj::PagedCacheObj(PackedArgs args) {
   if (args.size() < 28) raise_error("TypeError", "expected 28 arguments, found %d", args.size());
   auto sizes = argument<Shape>(args, 0), partition = argument<Shape>(args, 1), kinds = argument<Shape>(args, 6);
-  if (sizes.size() != 5 || partition.size() != 2 || *std::min_element(sizes.begin(), sizes.end()) < 0 || sizes[3] < 1 ||
-      partition[0] > partition[1]) {
+  auto large = [](int64_t n) { return n > INT32_MAX; };  // places of tokens are int32
+  if (sizes.size() != 5 || std::any_of(sizes.begin(), sizes.end(), large) || partition.size() != 2 || *std::min_element(sizes.begin(), sizes.end()) < 0 || sizes[3] < 1 ||
+      partition[0] < 0 || partition[0] > partition[1] || large(partition[1])) {
     raise_error("ValueError", "expected sizes (sequences, tokens, tokens of a step, tokens of a page, windows) and "
                 "(first layer, end)");
   }
@@ -212,6 +213,9 @@ PagedCacheObj::PagedCacheObj(PackedArgs args) {
   kv_heads_ = argument<int64_t>(args, 3);
   head_dim_ = argument<int64_t>(args, 4);
   value_dim_ = argument<int64_t>(args, 5);
+  for (int64_t n : {heads_, kv_heads_, head_dim_, value_dim_}) {
+    if (n < 1 || large(n)) raise_error("ValueError", "expected heads and their sizes of 1 or more, found %lld", Long(n));
+  }
   for (int64_t kind : kinds) {
     if (kind != 0 && kind != 1) {
       raise_error("ValueError", "a layer of attention of kind %lld: expected 0 (heads) or 1 (latent); windows are for "
@@ -241,6 +245,9 @@ PagedCacheObj::PagedCacheObj(PackedArgs args) {
   int64_t page = sizes[3], n_pages = (sizes[1] + page - 1) / page + 1;
   // A window slides after the step that fills it, and then ends inside of a page, as its sinks may.
   if (windows_) n_pages += 2 * sizes[0] + (sizes[2] + page - 1) / page;
+  if (large(n_pages * page)) {
+    raise_error("ValueError", "%lld pages of %lld tokens: expected less than 2^31 tokens", Long(n_pages), Long(page));
+  }
   table_ = PageTable(page, n_pages);
   for (int64_t layer = partition_[0]; layer < partition_[1]; ++layer) {
     bool latent = static_cast<size_t>(layer) < kinds_.size() && kinds_[static_cast<size_t>(layer)] == Kind::kLatent;
@@ -268,8 +275,9 @@ void PagedCacheObj::begin_forward(const Shape& ids, const Shape& tokens, const t
   Ints starts{0}, positions, places, first;
   for (size_t i = 0; i < ids.size(); ++i) {
     Sequence& s = table_.at(ids[i]);
-    if (tokens[i] < 1 || !seen.insert(ids[i]).second) {
-      raise_error("ValueError", "sequence %lld: expected one entry of 1 new token or more, found %lld", Long(ids[i]), Long(tokens[i]));
+    if (tokens[i] < 1 || tokens[i] > table_.capacity() || !seen.insert(ids[i]).second) {
+      raise_error("ValueError", "sequence %lld: expected one entry of 1 to %lld new tokens, found %lld", Long(ids[i]),
+                  Long(table_.capacity()), Long(tokens[i]));
     }
     if (!parents && !s.parents.empty()) {
       raise_error("ValueError", "sequence %lld has a token tree; commit its accepted nodes first", Long(ids[i]));
@@ -289,10 +297,16 @@ void PagedCacheObj::begin_forward(const Shape& ids, const Shape& tokens, const t
   auto copy = [this](int32_t from, int32_t to, int64_t n) {
     for (const Tensor& pages : pages_) call(kernels_.copy_page, {pages, int64_t{from}, int64_t{to}, n}, "f_copy_single_page");
   };
+  std::vector<size_t> nodes;
+  for (const Sequence* s : step_.sequences) nodes.push_back(s->parents.size());
   try {
     if (parents) grow_trees(*parents);
     table_.append(step_.sequences, step_.tokens, copy);
   } catch (...) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      step_.sequences[i]->parents.resize(nodes[i]);
+      step_.sequences[i]->depths.resize(nodes[i]);
+    }
     step_ = Step();
     throw;
   }
@@ -459,9 +473,13 @@ void PagedCacheObj::commit(const Shape& ids, const Shape& leaves) {
   if (ids.size() != leaves.size()) raise_error("ValueError", "%zu sequences and %zu leaves", ids.size(), leaves.size());
   Ints starts{0}, from, to;
   Dims kept;
+  std::set<int64_t> seen;
   for (size_t i = 0; i < ids.size(); ++i) {
     const Sequence& s = table_.at(ids[i]);
     auto n = static_cast<int64_t>(s.parents.size());
+    if (n == 0 || !seen.insert(ids[i]).second) {
+      raise_error("ValueError", "sequence %lld: expected one entry of a sequence with a token tree", Long(ids[i]));
+    }
     if (leaves[i] < -1 || leaves[i] >= n) {
       raise_error("ValueError", "sequence %lld has no node %lld to accept: expected -1 to %lld", Long(ids[i]), Long(leaves[i]), Long(n - 1));
     }

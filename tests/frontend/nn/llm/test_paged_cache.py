@@ -241,8 +241,10 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(kernels):
         (lambda: function("kv_state_fork_sequence")(cache, 1, 2, 8), "expected 0 to 7"),
         (lambda: function("kv_state_popn")(cache, 1, 8), "cannot take 8 tokens off sequence 1, which has 7"),
         (lambda: begin(cache, Shape([1]), Shape([6])), "the cache is full: 2 pages of 4 tokens are needed and 1 are"),
-        (lambda: begin(cache, Shape([1, 1]), Shape([1, 1])), "expected one entry of 1 new token or more"),
-        (lambda: begin(cache, Shape([1]), Shape([0])), "expected one entry of 1 new token or more"),
+        (lambda: begin(cache, Shape([1, 1]), Shape([1, 1])), "expected one entry of 1 to 12 new tokens"),
+        (lambda: begin(cache, Shape([1]), Shape([0])), "expected one entry of 1 to 12 new tokens"),
+        (lambda: begin(cache, Shape([1]), Shape([2**63 - 1])), "expected one entry of 1 to 12 new tokens"),
+        (lambda: begin(cache, Shape([1]), Shape([6]), Shape([-1] * 6)), "the cache is full"),
         (lambda: begin(cache, Shape([1]), Shape([2]), Shape([-1, 1])), "has the parent 1"),
         (lambda: function("attention_kv_cache_enable_sliding_window_for_seq")(cache, 1, 4, 0), "without support"),
     ]
@@ -251,6 +253,14 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(kernels):
             attempt()
         assert function("attention_kv_cache_get_total_sequence_length")(cache) == 7
         assert function("attention_kv_cache_get_num_available_pages")(cache) == 1
+    begin(cache, Shape([1]), Shape([1]))  # no tree is left of a step that did not fit
+    function("kv_state_popn")(cache, 1, 1)
+    commit = function("attention_kv_cache_commit_accepted_token_tree_nodes")
+    with pytest.raises(ValueError, match="a sequence with a token tree"):
+        commit(cache, Shape([1]), Shape([-1]))
+    for tokens in (2**31 - 1, 2**63 - 1):
+        with pytest.raises(ValueError, match="less than 2\\^31 tokens|expected sizes"):
+            create(kernels, tokens=tokens)
     out = weft.runtime.empty((1, HEADS, SIZE), "float32")
     attention = function("attention_kv_cache_attention_with_fused_qkv")
     with pytest.raises(ValueError, match="no step is open"):
