@@ -271,7 +271,7 @@ class Session:
             except WeftError as e:
                 self.executable.name_place(e)
                 raise
-            several = type(result) is tuple and len(self.outputs) > 1
+            several = isinstance(result, tuple) and len(self.outputs) > 1
             outputs: list[Any] = list(result) if several else [result]
             for i, kind in enumerate(self._kinds):
                 outputs[i] = outputs[i] if kind is None else from_machine(outputs[i], kind)
@@ -333,7 +333,7 @@ def _outputs(result: Any) -> list[Any]:
     if type(result) is list:  # of the baseline program
         return result
     wrapped = wrap(result)
-    return list(wrapped) if type(wrapped) is tuple else [wrapped]
+    return list(wrapped) if isinstance(wrapped, tuple) else [wrapped]
 
 
 def _kinds(described: Sequence[Mapping[str, Any]]) -> list[Kind | None]:

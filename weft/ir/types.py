@@ -20,7 +20,14 @@ __all__ = [
 
 
 class Type(Node, abstract=True):
-    """A type, which is equal to another of the same structure."""
+    """A type."""
+
+
+_STRUCTURE: list[Callable[[Any, Any], bool]] = []  # what compares; it stands on a higher floor
+
+
+class _Structural(Type, abstract=True):
+    """A type that is equal to another of the same structure."""
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Type) and _STRUCTURE[0](self, other))
@@ -29,14 +36,11 @@ class Type(Node, abstract=True):
         return hash((type(self), getattr(self, "ndim", None), getattr(self, "dtype", None)))
 
 
-_STRUCTURE: list[Callable[[Any, Any], bool]] = []  # what compares; it stands on a higher floor
-
-
-class AnyType(Type):
+class AnyType(_Structural):
     """Any runtime value (TVM's ``ObjectType``)."""
 
 
-class PackedFuncType(Type):
+class PackedFuncType(_Structural):
     """A packed function of unknown signature."""
 
 
@@ -90,7 +94,7 @@ class DummyGlobalInfo(Node):
     """Global information of a module that says nothing: an example and a placeholder."""
 
 
-class TensorType(Type):
+class TensorType(_Structural):
     """A tensor: shape, data type and rank, each of which may be unknown.
 
     ``shape`` is a tuple of int64 scalar expressions, or None where only the rank (``ndim``) or not even that (-1) is
@@ -124,7 +128,7 @@ class TensorType(Type):
             force_setattr(self, "shape", ())
 
 
-class ShapeType(Type):
+class ShapeType(_Structural):
     """A shape value; its dimensions, or only its rank, or nothing (-1) may be known."""
 
     values: tuple[PrimExpr, ...] | None = None
@@ -136,7 +140,7 @@ class ShapeType(Type):
             force_setattr(self, "ndim", len(self.values))
 
 
-class TupleType(Type):
+class TupleType(_Structural):
     """A tuple of values."""
 
     fields: tuple[Type, ...] = ()
@@ -146,7 +150,7 @@ class TupleType(Type):
             force_setattr(self, "fields", tuple(self.fields))
 
 
-class FuncType(Type):
+class FuncType(_Structural):
     """A function; ``params`` is None for a function of any parameters."""
 
     params: tuple[Type, ...] | None
