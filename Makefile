@@ -92,7 +92,7 @@ torch-operators: venv ## import the samples of PyTorch's operator database, stat
 sanitize: venv ## build the native runtime with sanitizers and run its tests under them
 	$(BIN)/python tools/sanitize.py
 
-sweep: venv ## run the kernels of all operators with checked accesses, then under WEFT_GUARD
+sweep: venv ## run the kernels of all operators with checked accesses, large networks, and all under WEFT_GUARD
 	WEFT_SWEEP=1 $(BIN)/python -m pytest -n 2 tests/op/test_bounds.py tests/e2e/test_light_models.py
 	WEFT_GUARD=1 $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
 	WEFT_GUARD=start $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e

@@ -10,7 +10,6 @@ from onnx.backend.test.runner import Runner
 import weft
 from benchmarks import light_models
 
-
 LARGE = ("densenet121", "inception_v1", "vgg19")
 """What takes 20 seconds and more to compile, of families that the others have: ``make sweep``."""
 NAMES = [n for n in light_models.names() if os.environ.get("WEFT_SWEEP") or n not in LARGE]
