@@ -340,7 +340,7 @@ def test_values_of_data_types_in_python():
     assert (tree.tag, len(tree), tree[0].tag, len(tree[0])) == (4, 3, 3, 0)
     assert tree[1].dtype == "int32"
     assert tree[-1][1][0].shape == ()
-    assert [type(field).__name__ for field in tree] == ["ADT", "Tensor", "tuple"]
+    assert [type(field).__name__ for field in tree[:2]] == ["ADT", "Tensor"] and isinstance(tree[2], tuple)
     assert repr(tree) == "ADT(tag=4, fields=3)"
     with pytest.raises(IndexError, match="field 3 of a value of 3 fields"):
         tree[3]

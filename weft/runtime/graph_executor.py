@@ -127,11 +127,12 @@ class GraphModule:
             return array  # which is refused with the names of those that there are
         wanted = numpy_dtype(self._inputs[name][0])
         if array.dtype != wanted:
-            with np.errstate(invalid="ignore"):
-                made = array.astype(wanted)
-            same_kind = not isinstance(value, np.ndarray) or np.can_cast(array.dtype, wanted, "same_kind")
-            if same_kind or np.array_equal(made, array):
-                array = made
+            if not isinstance(value, np.ndarray) or np.can_cast(array.dtype, wanted, "same_kind"):
+                return convert_argument(array.astype(wanted))
+            if array.dtype.kind in "biuf":
+                with np.errstate(invalid="ignore"):
+                    made = array.astype(wanted)
+                array = made if np.array_equal(made, array) else array
         return convert_argument(array)
 
     def set_input_zero_copy(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
