@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-ASSERTING = {"raises", "warns", "fail"}
+ASSERTING = {"raises", "warns", "fail", "check_grad"}  # the last compares with differences, and raises
 
 
 class Module:

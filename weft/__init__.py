@@ -21,6 +21,7 @@ _LAZY: dict[str, str] = {
     "autotvm": "",
     "check": "",
     "cli": "",
+    "dlight": "",
     "driver": "",
     "error": "",
     "exec": "",
