@@ -145,3 +145,7 @@ def test_arguments_of_other_types_are_refused(kind):
         for value in bad:
             with pytest.raises(InvalidArgument):
                 main(value)
+
+
+def test_the_older_place_of_executors() -> None:
+    assert relay.build_module.create_executor is relay.create_executor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,14 @@ from weft.target import Target
 __all__ = [
     "GraphExecutorFactoryModule", "bind_params_by_name", "build", "build_config", "lower_to_graph", "optimize",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Find what runs what is built, which stands above."""
+    if name == "create_executor":
+        return importlib.import_module("weft.relay.executor").create_executor
+    raise AttributeError(f"module 'weft.relay.build_module' has no attribute '{name}'")
+
 
 build_config = PassContext  # TVM's older name, under which programs set opt_level
 
