@@ -188,3 +188,21 @@ def test_weights_beside_the_model(tmp_path):
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(NotInBaseline):
         BaselineProgram(path)
+
+
+def test_damaged_files_are_refused_or_run(tmp_path):
+    rng, path = np.random.default_rng(5), tmp_path / "m.onnx"
+    sound = onnx_models.linear()[0].SerializeToString()
+    refused = 0
+    for _ in range(3000):
+        damaged = bytearray(sound)
+        for at in rng.integers(0, len(damaged), rng.integers(1, 4)):
+            damaged[at] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            made = BaselineProgram(path)
+        except NotInBaseline:
+            refused += 1
+            continue
+        made.try_run([np.ones((3, 8), "float32")] * len(made.inputs))
+    assert 100 < refused < 3000

@@ -2,7 +2,7 @@
 
 A message becomes a dict of its fields that :data:`_MODEL` names; weights are views of the content. What a file has
 besides, such as functions of its own, is refused, not overlooked.
-Source: the encoding of Protocol Buffers, and the field numbers of ``onnx.proto``.
+Source: the field numbers of ``onnx.proto``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import numpy as np
 
 from weft.baseline.refusal import NotInBaseline
 from weft.runtime import read_regular
+from weft.runtime.protobuf import BYTES, FIXED32, FIXED64, VARINT, read_varint
+from weft.runtime.protobuf import fields as message_fields
 
 __all__ = ["ELEMENT_TYPES", "read_onnx", "tensor_values"]
 
@@ -47,7 +49,7 @@ def read_onnx(path: Path) -> tuple[dict[str, Any], Any]:
     try:
         data: Any = read_regular(path)
         return _message(data, 0, len(data), _MODEL), data
-    except (OSError, IndexError, ValueError, struct.error) as e:
+    except (OSError, IndexError, TypeError, ValueError, struct.error) as e:
         raise NotInBaseline(f"the file cannot be read: {e}") from e
 
 
@@ -91,24 +93,15 @@ def _message(data: Any, at: int, end: int, fields: Mapping[int, Any]) -> dict[st
         text = field if isinstance(field, str) else field[0]
         if "*" in text:
             out[text.partition("*")[0]] = []
-    while at < end:
-        key, at = _varint(data, at)
-        wire, field = key & 7, fields.get(key >> 3)
-        value: Any
-        if wire == 0:
-            value, at = _varint(data, at)
-            value = value - (1 << 64) if value >> 63 else value
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-            value, at = (struct.unpack_from("<f", data, at)[0] if size == 4 else None), at + size
-        elif wire == 2:
-            size, at = _varint(data, at)
-            value, at = (at, at + size), at + size
-        else:
-            raise ValueError(f"wire type {wire}")
-        if at > end:
-            raise ValueError("a field goes past the end of its message")
-        if field is not None:
+    for number, wire, _, found in message_fields(data, at, end):
+        value: Any = found
+        if wire == VARINT:
+            value = found - (1 << 64) if found >> 63 else found
+        elif wire == FIXED32:
+            value = struct.unpack_from("<f", data, found[0])[0]
+        elif wire == FIXED64:
+            value = None
+        if (field := fields.get(number)) is not None:
             _enter(out, field, wire, value, data)
     return out
 
@@ -124,7 +117,7 @@ def _enter(out: dict[str, Any], field: Any, wire: int, value: Any, data: Any) ->
         value = _message(data, value[0], value[1], inner)
     elif kind == "s":
         value = data[value[0] : value[1]].decode()
-    elif wire == 2 and kind != "b":
+    elif wire == BYTES and kind != "b":
         out[name] += _packed(data, value[0], value[1], kind)
         return
     if repeated:
@@ -138,18 +131,6 @@ def _packed(data: Any, at: int, end: int, kind: str) -> list[Any]:
         return list(struct.unpack(f"<{(end - at) // 4}f", data[at:end]))
     values: list[int] = []
     while at < end:
-        value, at = _varint(data, at)
+        value, at = read_varint(data, at)
         values.append(value - (1 << 64) if value >> 63 else value)
     return values
-
-
-def _varint(data: Any, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-        if shift > 63:
-            raise ValueError("a varint of more than 10 bytes")

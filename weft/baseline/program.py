@@ -54,6 +54,12 @@ class BaselineProgram:
     """
 
     def __init__(self, path: Path) -> None:
+        try:
+            self._read(path)
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as e:
+            raise NotInBaseline(f"a file that is no sound model: {type(e).__name__}: {e}") from e
+
+    def _read(self, path: Path) -> None:
         model, data = read_onnx(path)
         graph = model.get("graph", {"node": (), "input": (), "output": (), "initializer": ()})
         opsets = {o.get("domain", ""): o.get("version", 0) for o in model["opset_import"]}

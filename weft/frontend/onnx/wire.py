@@ -1,14 +1,14 @@
 """Weights stay in a model file's bytes: what protobuf parses is the file without them, with their places instead.
 
-A field is a varint ``number << 3 | wire type`` and its value; messages and bytes are a varint length and content. Only
-the path from the model over its graph to the initializers' ``raw_data`` is looked at; all else is passed on unread.
-Source: the encoding of Protocol Buffers, and the field numbers of ``onnx.proto``.
+Only the path from the model over its graph to the initializers' ``raw_data`` is looked at; all else is passed on
+unread. Source: the field numbers of ``onnx.proto``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from mmap import mmap
+
+from weft.runtime.protobuf import BYTES, VARINT, fields
 
 __all__ = ["OWN_FILE", "Content", "without_weights"]
 
@@ -16,7 +16,6 @@ Content = bytes | mmap  # of a file, read or mapped
 
 OWN_FILE = "\0"  # the external file that stands for the model's own bytes
 _GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 7, 5, 9, 13, 14
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LEAST = 1024  # bytes that are worth leaving out
 
 
@@ -37,55 +36,25 @@ def _replaced(data: Content, at: int, end: int, path: tuple[int, ...]) -> list[b
         return _tensor(data, at, end)
     out: list[bytes] = []
     kept = at
-    for number, start, first, last in _fields(data, at, end):
-        if number == path[0]:
+    for number, kind, start, place in fields(data, at, end):
+        if number == path[0] and kind == BYTES:
+            first, last = place
             inner = _replaced(data, first, last, path[1:])
-            out += [data[kept:start], _key(number, _BYTES), _varint(sum(map(len, inner))), *inner]
+            out += [data[kept:start], _key(number, BYTES), _varint(sum(map(len, inner))), *inner]
             kept = last
     return [*out, data[kept:end]]
 
 
 def _tensor(data: Content, at: int, end: int) -> list[bytes]:
     """The pieces of a tensor without its raw data."""
-    for number, start, first, last in _fields(data, at, end):
-        if number == _RAW_DATA and last - first >= _LEAST:
+    for number, kind, start, where in fields(data, at, end):
+        if number == _RAW_DATA and kind == BYTES and where[1] - where[0] >= _LEAST:
+            first, last = where
             entries = (("location", OWN_FILE), ("offset", str(first)), ("length", str(last - first)))
             place = b"".join(_message(_EXTERNAL_DATA, _message(1, k.encode()) + _message(2, v.encode()))
                              for k, v in entries)  # fmt: skip
-            return [data[at:start], data[last:end], place, _key(_DATA_LOCATION, _VARINT), b"\1"]
+            return [data[at:start], data[last:end], place, _key(_DATA_LOCATION, VARINT), b"\1"]
     return [data[at:end]]
-
-
-def _fields(data: Content, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield each field that is bytes: its number, where it begins, and its content's first and last place."""
-    while at < end:
-        start = at
-        key, at = _read_varint(data, at)
-        kind = key & 7
-        if kind == _VARINT:
-            _, at = _read_varint(data, at)
-        elif kind in (_FIXED64, _FIXED32):
-            at += 8 if kind == _FIXED64 else 4
-        elif kind == _BYTES:
-            size, at = _read_varint(data, at)
-            if at + size > end:
-                raise ValueError("a field goes past the end of its message")
-            yield key >> 3, start, at, at + size
-            at += size
-        else:
-            raise ValueError(f"wire type {kind}")
-
-
-def _read_varint(data: Content, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-        if shift > 63:
-            raise ValueError("a varint of more than 10 bytes")
 
 
 def _varint(value: int) -> bytes:
@@ -101,4 +70,4 @@ def _key(number: int, kind: int) -> bytes:
 
 
 def _message(number: int, content: bytes) -> bytes:
-    return _key(number, _BYTES) + _varint(len(content)) + content
+    return _key(number, BYTES) + _varint(len(content)) + content
