@@ -182,10 +182,7 @@ class PagedCacheObj final : public KVStateObj {
   Step step_;
 };
 
-Function function_of(const Any& value) {
-  if (auto f = value.as<Function>()) return *f;
-  return Function(nullptr);
-}
+Function function_of(const Any& value) { return value.as<Function>().value_or(Function(nullptr)); }
 
 // ["tirx", kernel], or nothing.
 Function kernel_of(PackedArgs args, int32_t i) {
@@ -531,11 +528,8 @@ void PagedCacheObj::get(int64_t id, int64_t begin, int64_t end, const std::vecto
   Tensor map = ints(places);
   for (int64_t layer = 0; layer < n_layers; ++layer) {
     const Tensor& pages = pages_of(partition_[0] + layer, out.size() == 2 ? Kind::kHeads : Kind::kLatent);
-    if (out.size() == 2) {
-      call(kernels_.debug_get, {pages, map, out[0], out[1], layer}, "f_debug_get_kv");
-    } else {
-      call(kernels_.debug_get, {pages, map, out[0], layer}, "f_debug_get_kv");
-    }
+    if (out.size() == 2) call(kernels_.debug_get, {pages, map, out[0], out[1], layer}, "f_debug_get_kv");
+    else call(kernels_.debug_get, {pages, map, out[0], layer}, "f_debug_get_kv");
   }
 }
 
