@@ -224,6 +224,23 @@ def fresh(path: Path, x: Path, code: int = 0):
     return json.loads(done.stdout) if code == 0 else done.stderr
 
 
+WARM = """
+import sys, numpy as np, weft
+weft.Session(sys.argv[1]).run({"x": np.zeros((1, 64), "float32")})
+print(*(m for m in sys.modules if m.startswith("weft.")))
+"""
+
+
+def test_a_warm_process_loads_what_running_takes(tmp_path):
+    """Each module is a millisecond that the first answer waits for."""
+    path = write_model(tmp_path / "m.onnx")
+    for _cold_then_warm in range(2):
+        done = subprocess.run([sys.executable, "-c", WARM, path], capture_output=True, text=True, check=True)
+    loaded = {m.removeprefix("weft.") for m in done.stdout.split()}
+    assert not loaded & {f"runtime.{m}" for m in ("disassemble", "kv_cache", "link", "profiler", "relay_vm", "params")}
+    assert "runtime.vm" in loaded and len(loaded) <= 42, sorted(loaded)
+
+
 def test_a_fresh_process_never_loads_the_compiler(tmp_path):
     path = write_model(tmp_path / "m.onnx")
     x = np.random.default_rng(0).standard_normal((3, 64), np.float32)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
@@ -90,11 +90,23 @@ def find(name: str) -> str | None:
     return None
 
 
-def names_of(module: str) -> Callable[[str], ModuleType]:
-    """Make the ``__getattr__`` of a module that aliases lie inside of, such as ``weft.relax.frontend``."""
+_NOTHING: Mapping[str, str] = {}
+
+
+def names_of(module: str, later: Mapping[str, str] = _NOTHING) -> Callable[[str], Any]:
+    """Make the ``__getattr__`` of a module that aliases lie inside of, such as ``weft.relax.frontend``.
+
+    What costs time to import is loaded when it is asked for: `later` says where a name is, "" for a module inside.
+    """
     own = [module.removeprefix("weft."), *(alias for alias, meant in MODULES.items() if meant == module)]
 
-    def __getattr__(name: str) -> ModuleType:
+    def __getattr__(name: str) -> Any:
+        if name in later:
+            if not later[name]:
+                return importlib.import_module(f"{module}.{name}")
+            value = getattr(importlib.import_module(later[name]), name)
+            setattr(sys.modules[module], name, value)
+            return value
         for alias in own:
             if f"{alias}.{name}" in MODULES:
                 return importlib.import_module(f"weft.{alias}.{name}")

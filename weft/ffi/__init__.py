@@ -26,6 +26,7 @@ from weft.ffi.registry import (
     register_error,
     register_func,
     register_global_func,
+    register_on_demand,
     remove_global_func,
 )
 
@@ -49,6 +50,7 @@ __all__ = [
     "register_error",
     "register_func",
     "register_global_func",
+    "register_on_demand",
     "register_wrapper",
     "remove_global_func",
     "symbol_address",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tvm_ffi
@@ -18,6 +19,7 @@ __all__ = [
     "register_error",
     "register_func",
     "register_global_func",
+    "register_on_demand",
     "remove_global_func",
 ]
 
@@ -61,6 +63,26 @@ def register_global_func(
 
 
 register_func = register_global_func
+
+
+def register_on_demand(module: str, functions: Mapping[str, str]) -> None:
+    """Register functions of a module that is imported by their first call.
+
+    Parameters
+    ----------
+    module : str
+    functions : mapping of str to str
+        From global names to those in the module.
+    """
+    for name, attribute in functions.items():
+        register_global_func(name, _on_demand(module, attribute), override=True)
+
+
+def _on_demand(module: str, attribute: str) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        return getattr(importlib.import_module(module), attribute)(*args)
+
+    return call
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:

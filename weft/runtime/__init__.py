@@ -6,14 +6,14 @@ Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes
 `weft.runtime.graph_executor`; both are imported when they are asked for.
 """
 
+from typing import TYPE_CHECKING
+
 from weft._aliases import names_of
-from weft.ffi import PackedFunc, convert
-from weft.runtime import cache, opcodes, tensor_cache
+from weft.ffi import PackedFunc, convert, register_on_demand
+from weft.runtime import cache, opcodes
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
-from weft.runtime.kv_cache import AttentionKVCache
-from weft.runtime.link import register_object_loader
 from weft.runtime.module import (
     Module,
     enabled,
@@ -25,19 +25,24 @@ from weft.runtime.module import (
     register_file_loader,
     system_lib,
 )
-from weft.runtime.params import (
-    load_param_dict,
-    load_param_dict_from_file,
-    save_param_dict,
-    save_param_dict_to_file,
-)
-from weft.runtime.profiler import Report
 from weft.runtime.regular_file import open_regular, read_regular
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
-from weft.runtime.timing import BenchmarkResult, time_function
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind, arguments_in_order
 from weft.runtime.weight_file import map_file, weights_in_files
+
+if TYPE_CHECKING:
+    from weft.runtime import tensor_cache as tensor_cache
+    from weft.runtime.kv_cache import AttentionKVCache
+    from weft.runtime.link import register_object_loader
+    from weft.runtime.params import (
+        load_param_dict,
+        load_param_dict_from_file,
+        save_param_dict,
+        save_param_dict_to_file,
+    )  # fmt: skip
+    from weft.runtime.profiler import Report
+    from weft.runtime.timing import BenchmarkResult, time_function
 
 NDArray = Tensor
 
@@ -97,4 +102,36 @@ __all__ = [
     "weights_in_files",
 ]
 
-__getattr__ = names_of("weft.runtime")
+# A process that runs a model imports no more than that takes.
+_PARAMS = ("load_param_dict", "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file")
+_LATER = {
+    **dict.fromkeys(("disassemble", "instrument", "kv_cache", "link", "params", "profiler", "tensor_cache"), ""),
+    **dict.fromkeys(_PARAMS, "weft.runtime.params"),
+    "AttentionKVCache": "weft.runtime.kv_cache",
+    "BenchmarkResult": "weft.runtime.timing",
+    "Report": "weft.runtime.profiler",
+    "register_object_loader": "weft.runtime.link",
+    "time_function": "weft.runtime.timing",
+}
+__getattr__ = names_of("weft.runtime", _LATER)
+
+register_on_demand("weft.runtime.host.call", {"weft.host": "host"})
+register_on_demand(
+    "weft.runtime.kv_cache",
+    {
+        f"vm.builtin.attention_kv_cache_{name}": name
+        for name in ("append", "create", "view", "window_override", "window_override_with_sinks")
+    },
+)
+register_on_demand(
+    "weft.runtime.tensor_cache",
+    {
+        f"vm.builtin.{cache_name}.{name}": name
+        for cache_name in ("ndarray_cache", "tensor_cache")
+        for name in ("clear", "get", "load", "remove", "update")
+    }
+    | {
+        f"vm.builtin.param_array_from_cache{ending}": name
+        for ending, name in (("", "array"), ("_by_name", "by_name"), ("_by_name_unpacked", "by_name_unpacked"))
+    },
+)

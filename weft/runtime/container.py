@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_ffi import Array, Map, Shape
 from tvm_ffi.core import String
 
-from weft.runtime.relay_vm import ADT, tuple_object
+from weft._aliases import names_of
+
+if TYPE_CHECKING:
+    from weft.runtime.relay_vm import ADT, tuple_object
 
 __all__ = ["ADT", "Array", "Map", "Shape", "ShapeTuple", "String", "tuple_object"]
+
+__getattr__ = names_of(__name__, dict.fromkeys(("ADT", "tuple_object"), "weft.runtime.relay_vm"))
 
 
 class ShapeTuple(Shape):

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tvm_ffi
 
+from weft import runtime
 from weft.error import InvalidArgument, OutOfMemory, WeftError
 from weft.ffi import convert_argument, register_global_func, wrap
-from weft.runtime import disassemble
 from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module, load_module
 from weft.runtime.opcodes import FuncKind
@@ -241,15 +241,15 @@ class VMExecutable(Executable):
 
     def as_text(self) -> str:
         """The bytecode as a listing, one instruction a line."""
-        return disassemble.as_text(self)
+        return runtime.disassemble.as_text(self)
 
     def as_python(self) -> str:
         """The bytecode as a Python program over ``ExecBuilder``, which rebuilds it."""
-        return disassemble.as_python(self)
+        return runtime.disassemble.as_python(self)
 
     def stats(self) -> str:
         """Summary: the constant pool and the functions."""
-        return disassemble.stats(self)
+        return runtime.disassemble.stats(self)
 
     def __call__(self, *args: Any) -> Any:
         """Call ``main`` on a CPU virtual machine."""

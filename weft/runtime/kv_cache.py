@@ -1,7 +1,7 @@
 """The cache of keys or values of an attention layer: rows that programs append to and read back.
 
-Programs reach it by the packed functions ``vm.builtin.attention_kv_cache_create``, ``_append`` and ``_view``, whose
-names and arguments are Apache TVM's.
+Programs reach it by the packed functions ``vm.builtin.attention_kv_cache_*``, whose names and arguments are Apache
+TVM's; the package registers them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ffi import register_global_func
 from weft.runtime.device import Device
 from weft.runtime.tensor import Tensor, constant_view, empty
 
@@ -115,31 +114,31 @@ class AttentionKVCache:
         return constant_view(self.data.numpy()[: shape[0]])
 
 
-@register_global_func("vm.builtin.attention_kv_cache_create", override=True)
-def _create(like: Tensor, reserve: Sequence[int], fill_count: int) -> AttentionKVCache:
+def create(like: Tensor, reserve: Sequence[int], fill_count: int) -> AttentionKVCache:
+    """Make a cache."""
     return AttentionKVCache(like, tuple(reserve), fill_count)
 
 
-@register_global_func("vm.builtin.attention_kv_cache_append", override=True)
-def _append(cache: AttentionKVCache, value: Tensor) -> AttentionKVCache:
+def append(cache: AttentionKVCache, value: Tensor) -> AttentionKVCache:
+    """Append rows and return the cache."""
     _checked(cache).append(value)
     return cache
 
 
-@register_global_func("vm.builtin.attention_kv_cache_window_override", override=True)
-def _override(cache: AttentionKVCache, value: Tensor, window: int) -> AttentionKVCache:
+def window_override(cache: AttentionKVCache, value: Tensor, window: int) -> AttentionKVCache:
+    """Write rows over the oldest of the last `window` ones and return the cache."""
     _checked(cache).override(value, window)
     return cache
 
 
-@register_global_func("vm.builtin.attention_kv_cache_window_override_with_sinks", override=True)
-def _override_with_sinks(cache: AttentionKVCache, value: Tensor, window: int, sinks: int) -> AttentionKVCache:
+def window_override_with_sinks(cache: AttentionKVCache, value: Tensor, window: int, sinks: int) -> AttentionKVCache:
+    """Do so but for the first `sinks` rows, which stay."""
     _checked(cache).override(value, window, sinks)
     return cache
 
 
-@register_global_func("vm.builtin.attention_kv_cache_view", override=True)
-def _view(cache: AttentionKVCache, shape: Sequence[int]) -> Tensor:
+def view(cache: AttentionKVCache, shape: Sequence[int]) -> Tensor:
+    """Return the first rows; see :meth:`AttentionKVCache.view`."""
     return _checked(cache).view(tuple(shape))
 
 

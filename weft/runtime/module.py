@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import importlib
 import os
-import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm_ffi
 
+from weft import runtime
 from weft.error import ExecutableError, InvalidArgument
 from weft.ffi import PackedFunc, get_global_func, register_wrapper, wrap
-from weft.runtime import link
 from weft.runtime.device import device
 from weft.runtime.elf import check_complete, entry_points
 from weft.runtime.place import NotPlaced, place_objects
 from weft.runtime.regular_file import read_regular
 from weft.runtime.seal import check_seal
-from weft.runtime.timing import BenchmarkResult, time_function
+
+if TYPE_CHECKING:
+    from weft.runtime import link
+    from weft.runtime.timing import BenchmarkResult
 
 __all__ = ["Module", "enabled", "jit_module", "load_module", "load_static_library", "object_code",
            "placed_module", "register_file_loader", "system_lib"]  # fmt: skip
@@ -238,7 +240,7 @@ class Module:
         function = self.get_function(func_name)
 
         def evaluate(*args: Any) -> BenchmarkResult:
-            return time_function(function, args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
+            return runtime.time_function(function, args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
                                  limit_zero_time_iterations=limit_zero_time_iterations,
                                  cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
                                  cache_flush_bytes=cache_flush_bytes, f_preproc=f_preproc,
@@ -283,16 +285,18 @@ class Module:
         kind = "relax.VMExecutable" if host == "tvm" else "weft.Executable"
         path = Path(file_name)
         objects, names, blob = _collect(self._handle, kind)
-        fcompile = fcompile or (link.archive if path.suffix == ".tar" else None)
+        fcompile = fcompile or (runtime.link.archive if path.suffix == ".tar" else None)
         if fcompile is not None:
-            files = link.Files(objects, blob, addons or (), workspace_dir, getattr(fcompile, "get_target_triple", None))
+            files = runtime.link.Files(
+                objects, blob, addons or (), workspace_dir, getattr(fcompile, "get_target_triple", None)
+            )
             made = files.given_to(fcompile, str(path), link_options)
             return str(path) if made is None else made
         if addons or workspace_dir is not None:
             link_options["options"] = [*(link_options.get("options") or ()), *map(str, addons or ())]
             link_options["workspace"] = None if workspace_dir is None else Path(workspace_dir)
         link_options["options"] = link_options.get("options") or ()
-        return str(link.link_library(path, objects, blob, names=names, **link_options))
+        return str(runtime.link.link_library(path, objects, blob, names=names, **link_options))
 
     def get_source(self, fmt: str = "") -> str:
         """Return the text that the code was made of.
@@ -338,7 +342,7 @@ class Module:
             if blob is not None or not objects:
                 raise InvalidArgument("an object file holds native code alone", where=f"module of kind {self.kind}",
                                       help="use export_library")  # fmt: skip
-            link.join_objects(file, objects)
+            runtime.link.join_objects(file, objects)
         elif kind == "bc" and self._source is not None:
             code = self._source(kind)
             file.write_bytes(code if isinstance(code, bytes) else code.encode())
@@ -413,7 +417,7 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
     if code_at is not None:
         below = (index[c.__chandle__()] for m in code for c in m.imports)
         children.insert(code_at, [i for i in dict.fromkeys(below) if i != code_at])
-    return objects, names, link.Blob(entries, children, code_at=code_at)
+    return objects, names, runtime.link.Blob(entries, children, code_at=code_at)
 
 
 def _entry(module: tvm_ffi.Module, executable_kind: str) -> link.BlobEntry:
@@ -524,13 +528,13 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
             importlib.import_module("weft.target")  # only here the runtime asks for a compiler, and for its own text
         return _LOADERS[kind](read_regular(file))
     try:
-        container = link.read_container(file, sealed=check_seal(file))
+        container = runtime.link.read_container(file, sealed=check_seal(file))
     except OSError as e:
         what = "there is no such library" if isinstance(e, FileNotFoundError) else "cannot read the library"
         raise ExecutableError(what, where=str(file), found=e.strerror or str(e)) from e
     if container is not None:
         objects, names, blob = container
-        code = placed_module(objects, names) or link.load_objects(objects, names, file)
+        code = placed_module(objects, names) or runtime.link.load_objects(objects, names, file)
         if blob is None:
             return code
         return Module(_load_tree(blob, code))
@@ -555,12 +559,13 @@ def _load_objects(file: Path, kind: str) -> Module:
     with tempfile.TemporaryDirectory(prefix="weft-load-") as folder:
         library = Path(folder) / f"{file.name}.so"
         if kind == "tar":
+            tarfile = importlib.import_module("tarfile")
             with tarfile.open(file) as archive:
                 archive.extractall(folder, filter="data")
             objects = sorted(p for p in Path(folder).rglob("*") if p.suffix in (".o", ".obj"))
         else:
             objects = [file]
-        link.link_library(library, [read_regular(o) for o in objects], None)
+        runtime.link.link_library(library, [read_regular(o) for o in objects], None)
         return load_module(library)
 
 
@@ -575,7 +580,7 @@ def load_static_library(path: str | os.PathLike[str], func_names: Sequence[str])
         Its functions.
     """
     code = read_regular(Path(path))
-    return placed_module([code], list(func_names)) or link.load_objects([code], list(func_names), Path(path))
+    return placed_module([code], list(func_names)) or runtime.link.load_objects([code], list(func_names), Path(path))
 
 
 def system_lib(symbol_prefix: str = "") -> Module:

@@ -24,8 +24,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import tvm_ffi
 
+from weft import runtime
 from weft.error import ExecutableError
-from weft.runtime import link
 from weft.runtime.executable import VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.module import Module, object_code, placed_module
 from weft.runtime.regular_file import open_regular
@@ -209,7 +209,7 @@ def _executable(
 
 
 def _load_with_compiler(path: Path) -> Callable[..., Module]:
-    return lambda objects, names: link.load_objects(objects, names, path)
+    return lambda objects, names: runtime.link.load_objects(objects, names, path)
 
 
 def _read_weights(file: int, offset: int, size: int, keep: bool = True) -> tuple[np.ndarray[Any, Any], bytes]:

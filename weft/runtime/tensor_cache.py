@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument
-from weft.ffi import register_global_func
 from weft.runtime.device import Device, cpu
 from weft.runtime.tensor import Tensor, tensor
 
@@ -182,43 +181,48 @@ dump_ndarray_cache, load_ndarray_cache = dump_tensor_cache, load_tensor_cache
 _loaded: dict[str, Tensor] = {}
 
 
-def _load(path: str, device_type: int, device_id: int) -> None:
+def load(path: str, device_type: int, device_id: int) -> None:
+    """Load the tensors of a folder, beside those that are loaded."""
     _loaded.update(load_tensor_cache(str(path), Device(device_type, device_id))[0])
 
 
-def _get(name: str) -> Tensor | None:
+def get(name: str) -> Tensor | None:
+    """Return a loaded tensor, or None."""
     return _loaded.get(str(name))
 
 
-def _update(name: str, value: Any, override: bool = False) -> None:
+def update(name: str, value: Any, override: bool = False) -> None:
+    """Set a tensor by name."""
     if str(name) in _loaded and not override:
         raise InvalidArgument(f"a tensor '{name}' is loaded already", help="pass override=True")
     _loaded[str(name)] = tensor(value, device=cpu())
 
 
-def _remove(name: str) -> None:
+def remove(name: str) -> None:
+    """Forget a tensor."""
     _loaded.pop(str(name), None)
 
 
-def _array(prefix: str, count: int) -> list[Tensor]:
+def clear() -> None:
+    """Forget all tensors."""
+    _loaded.clear()
+
+
+def array(prefix: str, count: int) -> list[Tensor]:
     """``<prefix>_0``, ``<prefix>_1`` and so on: `count` of them, or, for -1, as many as there are."""
     names = [f"{prefix}_{i}" for i in range(len(_loaded) if count < 0 else count)]
     found = next((i for i, name in enumerate(names) if name not in _loaded), len(names))
-    return _by_name(names[:found] if count < 0 else names)
+    return by_name(names[:found] if count < 0 else names)
 
 
-def _by_name(names: Sequence[str]) -> list[Tensor]:
+def by_name(names: Sequence[str]) -> list[Tensor]:
+    """Return loaded tensors."""
     missing = [str(n) for n in names if str(n) not in _loaded]
     if missing:
         raise InvalidArgument("tensors are not loaded", found=", ".join(missing), help="vm.builtin.tensor_cache.load")
     return [_loaded[str(n)] for n in names]
 
 
-for _prefix in ("tensor_cache", "ndarray_cache"):
-    for _name, _function in (
-        ("load", _load), ("get", _get), ("update", _update), ("remove", _remove), ("clear", _loaded.clear),
-    ):  # fmt: skip
-        register_global_func(f"vm.builtin.{_prefix}.{_name}", _function, override=True)
-register_global_func("vm.builtin.param_array_from_cache", _array, override=True)
-register_global_func("vm.builtin.param_array_from_cache_by_name", _by_name, override=True)
-register_global_func("vm.builtin.param_array_from_cache_by_name_unpacked", lambda *n: _by_name(n), override=True)
+def by_name_unpacked(*names: str) -> list[Tensor]:
+    """Return loaded tensors whose names are arguments."""
+    return by_name(names)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm_ffi
 
+from weft import runtime
 from weft.error import InvalidArgument
 from weft.ffi import CallbackTaker, PackedFunc, convert_argument, get_global_func, wrap
 from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.executable import VMExecutable
-from weft.runtime.instrument import set_instrument
 from weft.runtime.jit import HotShape, enabled_by_default, hot_shapes, watch
 from weft.runtime.module import Module
 from weft.runtime.opcodes import FuncKind
-from weft.runtime.profiler import Profiler, Report
-from weft.runtime.timing import BenchmarkResult, time_function
+
+if TYPE_CHECKING:
+    from weft.runtime.profiler import Report
+    from weft.runtime.timing import BenchmarkResult
 
 __all__ = ["VMInstrumentReturnKind", "VirtualMachine"]
 
@@ -244,7 +246,7 @@ class VirtualMachine:
             raise InvalidArgument("an instrument is a function", found=f"{type(instrument).__name__}: {instrument!r}",
                                   expected="instrument(func, func_symbol, before_run, ret_value, *args)")  # fmt: skip
         self._instrument = instrument
-        set_instrument(self._handle, instrument)
+        runtime.instrument.set_instrument(self._handle, instrument)
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
         """Run a function once and tell how long each call in it took.
@@ -258,7 +260,7 @@ class VirtualMachine:
         """
         values = self._arguments(func_name, args, kwargs)
         function = self[func_name]
-        before, profiler = self._instrument, Profiler()
+        before, profiler = self._instrument, runtime.profiler.Profiler()
         self.set_instrument(profiler)
         try:
             function(*values)
@@ -277,7 +279,9 @@ class VirtualMachine:
         if func_name == "invoke_stateful":
 
             def evaluate(name: str) -> BenchmarkResult:
-                return time_function(_invoke_stateful, [self._handle, name], number=number, repeat=repeat, **options)
+                return runtime.time_function(
+                    _invoke_stateful, [self._handle, name], number=number, repeat=repeat, **options
+                )
 
             return evaluate
         self[func_name]

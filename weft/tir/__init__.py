@@ -4,8 +4,6 @@ Read in this order: ``buffer``, ``stmt``, ``function``, ``reduce``, ``intrin``, 
 ``pipeline``; ``script/`` is the text form.
 """
 
-import importlib
-
 from weft._aliases import names_of
 from weft.ir import *  # noqa: F403 - TIR's scalar language is ir's
 from weft.ir import AnyDim as Any
@@ -69,11 +67,8 @@ _LATER = {  # packages above this face, loaded when asked for
     "stmt_functor": "",
     "transform": "",
 }
-_alias = names_of("weft.tir")
+_named = names_of("weft.tir", _LATER)
 
 
 def __getattr__(name: str) -> object:
-    if name in _LATER:
-        module = _LATER[name]
-        return getattr(importlib.import_module(module), name) if module else importlib.import_module(f"weft.tir.{name}")
-    return CALLS[name] if name in CALLS else _alias(name)
+    return CALLS[name] if name in CALLS else _named(name)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument, require
-from weft.runtime.host.call import host_operator
+from weft.runtime.host.registry import host_operator
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument, require
-from weft.runtime.host.call import host_operator
+from weft.runtime.host.registry import host_operator
 
 __all__ = ["find_operator", "register_operator"]
 
