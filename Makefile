@@ -16,7 +16,7 @@ PACKAGE := README.md LICENSE $(shell find weft -name '*.py' -o -name '*.rly')
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo wheel test-wheel test test-all test-devices crossover lint types fuzz torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv devices demo wheel test-wheel test test-all test-devices crossover lint types fuzz torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,9 +66,12 @@ test: venv wheel ## run the test suite
 DEVICE_PACKAGES :=
 DEVICE_TESTS := tests/devices
 
-test-devices: venv ## install emulators, drivers and browsers (Debian, as root) and test on them
-	apt-get install --yes --no-install-recommends $(DEVICE_PACKAGES)
+devices: venv ## install emulators, drivers and browsers that tests of devices need (Debian, as root)
+	apt-get update --quiet=2
+	apt-get install --quiet=2 --yes --no-install-recommends $(DEVICE_PACKAGES)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[devices]'
+
+test-devices: venv ## test on all hosts and devices; make devices installs them
 	WEFT_DEVICES=1 $(BIN)/python -m pytest -n 2 $(DEVICE_TESTS)
 
 test-all: test fuzz ## run the test suite and the fuzzers
