@@ -197,7 +197,7 @@ class CudaApi final : public DeviceApi, Functions {
     return status == 0 ? 0 : fail("RuntimeError", "the code has no kernel \"%s\": %s", name.c_str(),
                                   status_text(status).c_str());
   }
-  int launch(int device, Handle kernel, const Launch& l) final {
+  int launch(int device, Handle kernel, const KernelLaunch& l) final {
     if (l.shared > kPlainShared) {
       if (Status status = cuFuncSetAttribute(kernel, kMaxDynamicShared, static_cast<int>(l.shared))) return status;
     }

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "error.h"
@@ -44,9 +45,8 @@ static thread_local DLDevice chosen{kDLCPU, 0};
 int current_device(int32_t type) { return chosen.device_type == type ? chosen.device_id : 0; }
 
 static DeviceApi& api_of(int type) {
-  DeviceApi* api = DeviceApi::find(type);
-  if (api == nullptr) expect_ok(fail("ValueError", "this runtime has the CPU, CUDA and OpenCL; found device type %d", type));
-  return *api;
+  if (DeviceApi::find(type) == nullptr) expect_ok(device_enter(DLDevice{static_cast<DLDeviceType>(type), 0}));
+  return *DeviceApi::find(type);
 }
 
 int device_copy(const void* from, DLDevice from_device, void* to, DLDevice to_device, size_t nbytes) {
@@ -61,54 +61,66 @@ int device_copy(const void* from, DLDevice from_device, void* to, DLDevice to_de
   return device_copy(host.data(), cpu, to, to_device, nbytes);
 }
 
-// Memory that kernels of one launch sequence pass to each other. A thread keeps what it freed for its next calls on the
-// same stream, where the order of the stream makes the reuse safe.
-class Workspaces {
- public:
-  ~Workspaces() {
-    for (auto& [key, data] : free_) DeviceApi::find(key.type)->free(key.device, data);
-  }
-  void* take(DLDevice device, size_t nbytes) {
-    DeviceApi& api = api_of(device.device_type);
-    const Key key{api.type, device.device_id, api.current_stream(device.device_id), nbytes};
-    auto found = free_.lower_bound(key);
-    if (found != free_.end() && found->first.same_place(key) && found->first.nbytes <= 2 * nbytes + 4096) {
-      void* data = found->second;
-      used_.emplace(data, found->first);
-      free_.erase(found);
-      return data;
-    }
-    void* data = nullptr;
-    expect_ok(api.alloc(device.device_id, nbytes, &data));
-    used_.emplace(data, key);
-    return data;
-  }
-  bool give(void* data) {
-    auto found = used_.find(data);
-    if (found == used_.end()) return false;
-    free_.emplace(found->second, data);
-    used_.erase(found);
-    return true;
-  }
+int device_enter(DLDevice device) {
+  DeviceApi* api = DeviceApi::find(device.device_type);
+  if (api != nullptr) return api->enter(device.device_id);
+  return fail("ValueError", "this runtime has the CPU, CUDA and OpenCL; found device type %d", device.device_type);
+}
 
- private:
-  struct Key {
-    int32_t type;
-    int device;
-    DeviceHandle stream;
-    size_t nbytes;
-    bool operator<(const Key& o) const {
-      return std::tie(type, device, stream, nbytes) < std::tie(o.type, o.device, o.stream, o.nbytes);
-    }
-    bool same_place(const Key& o) const { return type == o.type && device == o.device && stream == o.stream; }
-  };
-  std::multimap<Key, void*> free_;
-  std::map<void*, Key> used_;
+namespace {
+
+struct Place {
+  DLDevice device;
+  DeviceHandle stream;
+  size_t nbytes;
+  bool operator<(const Place& o) const { return key() < o.key(); }
+  std::tuple<int, int, DeviceHandle, size_t> key() const {
+    return {device.device_type, device.device_id, stream, nbytes};
+  }
 };
 
-static Workspaces& workspaces() {
-  thread_local Workspaces all;
-  return all;
+struct DevicePool {
+  std::mutex mutex;
+  std::multimap<Place, void*> free;
+  std::map<void*, Place> used;
+};
+DevicePool& pool = *new DevicePool();  // never destroyed: tensors may outlive static destruction
+
+}  // namespace
+
+int pooled_alloc(DLDevice device, size_t nbytes, void** out) {
+  if (device_enter(device) != 0) return -1;
+  DeviceApi& api = *DeviceApi::find(device.device_type);
+  const Place place{device, api.current_stream(device.device_id), nbytes};
+  std::lock_guard<std::mutex> lock(pool.mutex);
+  auto found = pool.free.lower_bound(place);
+  const Place most{device, place.stream, 2 * nbytes + 4096};
+  if (found != pool.free.end() && !(most < found->first)) {
+    *out = found->second;
+    pool.used.emplace(*out, found->first);
+    pool.free.erase(found);
+    return 0;
+  }
+  int status = api.alloc(device.device_id, nbytes, out);
+  if (status != 0 && !pool.free.empty()) {  // all that nobody uses goes back first
+    TVMFFIObjectHandle error = nullptr;
+    TVMFFIErrorMoveFromRaised(&error);
+    TVMFFIObjectDecRef(error);
+    for (auto& [key, data] : pool.free) DeviceApi::find(key.device.device_type)->free(key.device.device_id, data);
+    pool.free.clear();
+    status = api.alloc(device.device_id, nbytes, out);
+  }
+  if (status == 0) pool.used.emplace(*out, place);
+  return status;
+}
+
+bool pooled_free(void* data) {
+  std::lock_guard<std::mutex> lock(pool.mutex);
+  auto found = pool.used.find(data);
+  if (found == pool.used.end()) return false;
+  pool.free.emplace(found->second, data);
+  pool.used.erase(found);
+  return true;
 }
 
 DeviceTimer::DeviceTimer(DLDevice device) : api_(&api_of(device.device_type)), device_(device.device_id) {
@@ -172,11 +184,13 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.device_workspace_alloc",
            [](int64_t nbytes) {
              if (nbytes < 0) expect_ok(fail("ValueError", "a workspace of %lld bytes", static_cast<long long>(nbytes)));
-             return workspaces().take(chosen, static_cast<size_t>(nbytes));
+             void* out = nullptr;
+             expect_ok(pooled_alloc(chosen, static_cast<size_t>(nbytes), &out));
+             return out;
            })
       .def("weft.device_workspace_free",
            [](void* data) {
-             if (!workspaces().give(data)) expect_ok(fail("ValueError", "%p is no workspace of this thread", data));
+             if (!pooled_free(data)) expect_ok(fail("ValueError", "%p is no workspace", data));
            })
       .def("__tvm_set_device", [](int type, int device) {
         expect_ok(api_of(type).enter(device));

@@ -17,7 +17,7 @@ namespace weft {
 using DeviceHandle = void*;  // a driver's stream, event, program or kernel; the null stream is the device's own
 
 // A kernel's work: seven numbers (blocks and threads along x, y, z, bytes of dynamic shared memory) and arguments.
-struct Launch {
+struct KernelLaunch {
   struct Argument {
     uint64_t bits;  // an address on the device, or a number in the low bytes
     size_t size;
@@ -61,7 +61,7 @@ class DeviceApi {
   virtual void kernel_free(DeviceHandle) {}
   virtual std::string status_text(int status) const = 0;
   // Runs a kernel on the current stream; the driver's status, 0 for success.
-  virtual int launch(int device, DeviceHandle kernel, const Launch& launch) = 0;
+  virtual int launch(int device, DeviceHandle kernel, const KernelLaunch& launch) = 0;
 
   DeviceHandle current_stream(int device) const { return TVMFFIEnvGetStream(type, device); }
 
@@ -82,6 +82,12 @@ void open_driver(const char* variable, const char* path, const char* const* name
 void expect_ok(int status);
 // The device of a type that kernels of this thread run on.
 int current_device(int32_t type);
+// The device is there; 0, or -1 with the error raised.
+int device_enter(DLDevice device);
+// Memory that is taken again when it has been freed: on the stream that was current when it was taken, where the order
+// of the stream makes that safe.
+int pooled_alloc(DLDevice device, size_t nbytes, void** out);
+bool pooled_free(void* data);  // false where it is not from there
 // Copies bytes where at least one side is no CPU.
 int device_copy(const void* from, DLDevice from_device, void* to, DLDevice to_device, size_t nbytes);
 

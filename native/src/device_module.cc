@@ -172,7 +172,7 @@ class Launcher {
                   parameters.size(), static_cast<int>(args.size()));
     }
     int64_t given[7] = {1, 1, 1, 1, 1, 1, 0};
-    Launch launch;
+    KernelLaunch launch;
     for (size_t i = 0; i < parameters.size(); ++i) {
       given[parameters[i]] = argument<int64_t>(args, static_cast<int>(n + i));
       launch.has_shared |= parameters[i] == kSharedMemory;
@@ -201,7 +201,7 @@ class Launcher {
                 module_->api->name, current_device(module_->api->type), why.c_str());
   }
 
-  void put(AnyView arg, int i, Launch::Argument* out) const {
+  void put(AnyView arg, int i, KernelLaunch::Argument* out) const {
     DLDataType t = kernel_->types[static_cast<size_t>(i)];
     const char* expected = nullptr;
     out->is_pointer = t.code == kDLOpaqueHandle;

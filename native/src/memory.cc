@@ -312,7 +312,7 @@ void pool_trim() { Pool::get().trim(0); }
 
 static void storage_release(void* data, size_t actual, DLDevice device, Allocator kind) {
   if (device.device_type != kDLCPU) {
-    DeviceApi::find(device.device_type)->free(device.device_id, data);
+    if (kind == Allocator::kNaive || !pooled_free(data)) DeviceApi::find(device.device_type)->free(device.device_id, data);
   } else {
     block_free(data, actual, kind);
   }
@@ -355,7 +355,9 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
   size_t actual = 0;
   void* data = nullptr;
   if (api != nullptr && nbytes >= 0) {
-    if (api->alloc(device.device_id, static_cast<size_t>(nbytes), &data) != 0) return nullptr;
+    auto size = static_cast<size_t>(nbytes);
+    int status = kind == Allocator::kPooled ? pooled_alloc(device, size, &data) : api->alloc(device.device_id, size, &data);
+    if (status != 0) return nullptr;
   } else if (nbytes >= 0) {
     data = block_alloc(static_cast<size_t>(nbytes), kind, &actual);
   }

@@ -261,7 +261,7 @@ class OpenCLApi final : public DeviceApi, Functions {
   }
   void kernel_free(Handle kernel) final { clReleaseKernel(kernel); }
 
-  int launch(int device, Handle kernel, const Launch& l) final {
+  int launch(int device, Handle kernel, const KernelLaunch& l) final {
     std::lock_guard<std::mutex> lock(launching_);  // arguments are a state of the kernel
     uint32_t i = 0;
     for (const auto& a : l.arguments) {
