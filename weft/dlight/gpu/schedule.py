@@ -22,8 +22,11 @@ def gpu_schedule(func: tir.PrimFunc, target: Target) -> tir.PrimFunc:
     """Schedule a function for a GPU.
 
     A rule whose threads would not be what a device can run (two of them store one element, a block has too many) does
-    not take the function; the last resort is a thread for each element of each block.
+    not take the function; the last resort is a thread for each element of each block. Functions of the host alone
+    (``tir.is_host_func``) stay as they are.
     """
+    if func.attrs.get("tir.is_host_func"):
+        return func
     mod = ir.IRModule({"main": func.with_attr("target", target)})
     for rule in _RULES:
         made = ApplyDefaultSchedule(rule)(mod)["main"]

@@ -38,6 +38,7 @@ def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
 
     Host functions have the attributes ``tir.device_type`` (DLPack's number of the target's kind of device: arguments are
     checked to be tensors of one such device, on which kernels then run) and ``tir.kernels`` (names to look up in the module's imports).
+    Functions with the attribute ``tir.is_host_func`` are the host's alone and take its memory.
 
     Device functions are flat (one index of type int64 for each access), scalar and without blocks. ``buffer_map`` gives
     the type of each pointer; loops are thread-bound, serial or unrolled; barriers are ``tir.tvm_storage_sync``.
@@ -62,7 +63,10 @@ def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
         else:
             host[var.name_hint] = func
     device_type = Device(target.kind.device).device_type
-    host = {name: _host(name, func, device, device_type) for name, func in host.items()}
+    host = {
+        name: func if func.attrs.get("tir.is_host_func") else _host(name, func, device, device_type)
+        for name, func in host.items()
+    }
     return SplitModule(ir.IRModule(host), device)
 
 

@@ -136,7 +136,8 @@ def _bound(node: tir.For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Va
 
 def _check_shared_work(node: tir.For, tag: str, s: _State) -> None:
     """Refuse a nest inside a loop over the same axis that is not about memory that the threads share."""
-    if any(isinstance(n, tir.BufferStore) and n.buffer.scope not in ("shared", "local") for n in walk(node.body)):
+    own = ("shared", "shared.dyn", "local")
+    if any(isinstance(n, tir.BufferStore) and n.buffer.scope not in own for n in walk(node.body)):
         raise CodegenError(f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z")
     wanted, there = as_int(node.extent), as_int(s.extents[tag])
     if wanted is None or there is None or wanted > there:
