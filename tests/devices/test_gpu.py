@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft import relax, runtime, te, tir
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, WeftError
 from weft.ffi import remove_global_func
 from weft.relax.frontend import nn
 from weft.script import tir as T
@@ -421,3 +421,30 @@ def test_a_model_with_constants_and_conditions(gpu):
         a = (sign * RNG.random((3, 4))).astype("float32")
         (on,) = gpu.put(a)
         np.testing.assert_allclose(vm["main"](on).numpy(), a * value if sign > 0 else a - value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["most", "least", "other"])
+def test_threads_reduce_by_what_they_keep(gpu, form):
+    """The larger by a test, as ONNX's models have it; what no reduction is known for is refused, never raced."""
+    n, m = 5, 100
+
+    def keep(x, y):
+        return {"most": tir.Select(x > y, x, y), "least": tir.Select(y >= x, x, y), "other": x * 2.0 + y}[form]
+
+    a = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), "k")
+    reducer = te.comm_reducer(keep, {"most": te.min_value, "least": te.max_value, "other": te.min_value}[form], name="keep")
+    b = te.compute((n,), lambda i: reducer(a[i, k], axis=k), name="B")
+    sch = tir.Schedule(te.create_prim_func([a, b]))
+    i, j = sch.get_loops(sch.get_block("B"))
+    _, inner = sch.split(j, [None, 16])
+    sch.bind(i, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
+    if form == "other":
+        with pytest.raises(WeftError, match="not one thread's own"):
+            weft.build(sch.mod, target=gpu.kind)
+        return
+    x = RNG.standard_normal((n, m)).astype("float32")
+    args = gpu.put(x, x[:, 0] * 0)
+    weft.build(sch.mod, target=gpu.kind)(*args)
+    np.testing.assert_array_equal(args[1].numpy(), x.max(1) if form == "most" else x.min(1))
