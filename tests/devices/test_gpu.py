@@ -366,6 +366,27 @@ def test_threads_of_tvmscript_and_truth_in_memory(gpu):
         np.testing.assert_array_equal(b.numpy(), x.reshape(4, 10)[:, ::-1].ravel() * keep)
 
 
+@pytest.mark.parametrize(("name", "by"), [("", 3), ("_up", 2), ("_down", 5)])
+def test_threads_of_a_warp_exchange_values(gpu, name, by):
+    if gpu.kind == "opencl" and "cl_khr_subgroup_shuffle " not in f"{gpu.dev.extensions} ":
+        pytest.skip(f"{gpu.dev.device_name} has no shuffles")
+
+    @T.prim_func
+    def f(A: T.Buffer((3, 64), "float32"), B: T.Buffer((3, 64), "float32")):
+        for b in T.thread_binding(3, thread="blockIdx.x"):
+            for t in T.thread_binding(64, thread="threadIdx.x"):
+                B[b, t] = T.call_intrin("float32", f"tir.tvm_warp_shuffle{name}",
+                    T.call_intrin("uint32", "tir.tvm_warp_activemask"), A[b, t], by, 16, 16)  # fmt: skip
+
+    x = RNG.random((3, 64)).astype("float32")
+    a, b = gpu.put(x, x * 0)
+    weft.build(f, target=gpu.kind)(a, b)
+    lane = np.arange(16)
+    from_lane = {"": lane * 0 + by, "_up": np.where(lane >= by, lane - by, lane),
+                 "_down": np.where(lane + by < 16, lane + by, lane)}[name]  # fmt: skip
+    np.testing.assert_array_equal(b.numpy(), x.reshape(3, 4, 16)[:, :, from_lane].reshape(3, 64))
+
+
 # --- whole models -----------------------------------------------------------------------------------------------------
 
 

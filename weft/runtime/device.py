@@ -142,6 +142,11 @@ class Device:
         """The version of an OpenCL device's driver."""
         return self._attribute("driver_version")
 
+    @property
+    def extensions(self) -> str | None:
+        """The extensions that an OpenCL device has, by names with spaces between them."""
+        return self._attribute("extensions")
+
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""
         return _native("stream_create")(*self._streams())

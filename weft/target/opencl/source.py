@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft import tir
+from weft.error import CodegenError
 from weft.ffi import get_global_func
+from weft.ir import CallIntrin, Op, as_int, walk
 from weft.target.clike import arithmetic
 from weft.target.gpu import DeviceCode
 from weft.target.opencl.emitter import TYPES, Emitter
@@ -28,8 +30,14 @@ static inline ushort weft_to_bfloat16(float v) {
 }
 static inline float weft_bfloat16(float v) { return weft_from_bfloat16(weft_to_bfloat16(v)); }
 """
-# Lanes are counted within `width` neighbours of a sub-group; one that would be outside gets its own value.
+# Lanes are counted within `width` neighbours of a sub-group; one that would be outside gets its own value. The size of
+# sub-groups is the driver's choice but where one can ask for it.
 _SHUFFLE = """\
+#ifdef cl_intel_required_subgroup_size
+#define WEFT_SUB_GROUPS(n) __attribute__((intel_reqd_sub_group_size(n)))
+#else
+#error "shuffles need sub-groups of a known size, which this device cannot be asked for (cl_intel_required_subgroup_size)"
+#endif
 #define weft_lane get_sub_group_local_id()
 #define weft_shuffle(v, lane, width) sub_group_shuffle(v, (weft_lane & ~((width) - 1)) + ((lane) & ((width) - 1)))
 #define weft_shuffle_up(v, by, width) \\
@@ -45,9 +53,28 @@ def _function(func: tir.PrimFunc, max_threads: int) -> str:
     sizes = s.bounds(func, max_threads)
     params = s.function(func, restrict=" restrict")
     bounds = f"__attribute__((reqd_work_group_size({', '.join(map(str, sizes))}))) " if sizes is not None else ""
+    lanes = _lanes(func, sizes)
+    bounds += f"WEFT_SUB_GROUPS({lanes}) " if lanes is not None else ""
     shared = [f"{s.shared_space}uchar* restrict weft_shared"] if s.dynamic_shared else []
     head = f"__kernel {bounds}void {func.attrs['global_symbol']}({', '.join([*filter(None, [params]), *shared])}) {{"
     return "\n".join([head, *s.declared, *s.lines, "}", ""])
+
+
+def _lanes(func: tir.PrimFunc, sizes: list[int] | None) -> int | None:
+    """The threads of a warp of a device function that exchanges values between them, of which each row has some."""
+    names = [(n, n.op.name if isinstance(n.op, Op) else str(n.op)) for n in walk(func.body) if isinstance(n, CallIntrin)]
+    widths = {as_int(n.args[3]) for n, name in names if name.startswith("tir.tvm_warp_shuffle")}
+    warps = any(name == "tir.tvm_storage_sync" and getattr(n.args[0], "value", "") == "warp" for n, name in names)
+    if not widths and not warps:
+        return None
+    if sizes is None or not widths or None in widths or any(sizes[0] % w for w in widths if w):
+        raise CodegenError(
+            "target opencl has no code for these warps",
+            where=func.span,
+            expected="shuffles of a constant width, and a multiple of it threads along threadIdx.x",
+            found=f"widths {sorted(map(str, widths))}, threads {sizes}",
+        )
+    return max(w for w in widths if w is not None)
 
 
 def emit_opencl(functions: Mapping[str, tir.PrimFunc], max_threads: int = 256) -> str:
