@@ -190,6 +190,10 @@ class CudaApi final : public DeviceApi, Functions {
                 status_text(status).c_str(), arch.c_str(), arch.c_str());
   }
   void unload(int device, Handle program) final {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      allowed_.clear();  // a later kernel may have the handle of one that goes
+    }
     if (reenter(device) == 0) cuModuleUnload(program);
   }
   int kernel(int, Handle program, const std::string& name, Handle* out) final {
@@ -199,7 +203,12 @@ class CudaApi final : public DeviceApi, Functions {
   }
   int launch(int device, Handle kernel, const KernelLaunch& l) final {
     if (l.shared > kPlainShared) {
-      if (Status status = cuFuncSetAttribute(kernel, kMaxDynamicShared, static_cast<int>(l.shared))) return status;
+      std::lock_guard<std::mutex> lock(mutex_);
+      unsigned& allowed = allowed_[kernel];
+      if (l.shared > allowed) {
+        if (Status status = cuFuncSetAttribute(kernel, kMaxDynamicShared, static_cast<int>(l.shared))) return status;
+        allowed = l.shared;
+      }
     }
     std::vector<void*> pointers;
     for (const auto& a : l.arguments) pointers.push_back(const_cast<uint64_t*>(&a.bits));
@@ -258,6 +267,7 @@ class CudaApi final : public DeviceApi, Functions {
   int count_ = 0;
   std::mutex mutex_;
   std::map<int, Handle> contexts_;
+  std::map<Handle, unsigned> allowed_;  // bytes of dynamic shared memory that a kernel has been given
 };
 
 }  // namespace
