@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax, runtime, te, tir
+from examples.minilm.network import feeds_of, load_tokenizer, write_onnx
+from weft import relax, relay, runtime, te, tir
+from weft.contrib import graph_executor
 from weft.error import InvalidArgument, WeftError
 from weft.ffi import remove_global_func
+from weft.frontend.onnx import from_onnx
 from weft.relax.frontend import nn
 from weft.script import tir as T
 
@@ -469,3 +472,34 @@ def test_threads_reduce_by_what_they_keep(gpu, form):
     args = gpu.put(x, x[:, 0] * 0)
     weft.build(sch.mod, target=gpu.kind)(*args)
     np.testing.assert_array_equal(args[1].numpy(), x.max(1) if form == "most" else x.min(1))
+
+
+def test_graphs_of_relay(gpu):
+    x, w = relay.var("x", shape=(2, 3, 9, 9)), relay.var("w", shape=(4, 3, 3, 3))
+    y = relay.nn.global_avg_pool2d(relay.nn.relu(relay.nn.conv2d(x, w, padding=(1, 1), kernel_size=(3, 3), channels=4)))
+    mod = weft.IRModule.from_expr(relay.Function([x, w], relay.nn.softmax(relay.nn.batch_flatten(y))))
+    value, weight = RNG.random((2, 3, 9, 9)).astype("float32"), RNG.random((4, 3, 3, 3)).astype("float32")
+    found = []
+    for target, dev in (("llvm", runtime.cpu()), (gpu.kind, gpu.dev)):
+        machine = graph_executor.GraphModule(relay.build(mod, target=target, params={"w": weight})["default"](dev))
+        machine.run(x=value)
+        assert machine.get_output(0).device == dev
+        found.append(machine.get_output(0).numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+    with pytest.raises(InvalidArgument, match="programs ahead of time are the CPU's"):
+        relay.build(mod, target=gpu.kind, executor=relay.backend.Executor("aot"))
+
+
+@pytest.mark.skipif(not os.environ.get("WEFT_DEVICES"), reason="a driver compiles its kernels for some seconds")
+def test_a_trained_network(gpu, tmp_path):
+    path = tmp_path / "minilm.onnx"
+    write_onnx(path)
+    feeds = feeds_of(load_tokenizer().encode("Threads of a block share what they have loaded.").ids)
+    mod, found = from_onnx(str(path)), []
+    for target, dev in (("llvm", runtime.cpu()), (gpu.kind, gpu.dev)):
+        vm = relax.VirtualMachine(weft.compile(mod, target=target), dev)
+        names = vm.executable.function("main").param_names
+        outputs = vm["main"](*(runtime.tensor(feeds[name], device=dev) for name in names))
+        found.append([o.numpy() for o in outputs])
+    for expected, y in zip(*found, strict=True):
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
