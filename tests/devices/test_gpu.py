@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
+from weft.contrib import graph_executor
+from weft.relax.frontend import nn
 
 import weft
 from examples.minilm.network import feeds_of, load_tokenizer, write_onnx
 from weft import relax, relay, runtime, te, tir
-from weft.contrib import graph_executor
 from weft.error import InvalidArgument, WeftError
 from weft.ffi import remove_global_func
 from weft.frontend.onnx import from_onnx
-from weft.relax.frontend import nn
 from weft.script import tir as T
 
 INSTALLABLE = {"opencl"}  # by a package; a CUDA device is hardware
@@ -27,7 +27,9 @@ def gpu(request):
     """The first device of a kind, its target, and how tensors are put there."""
     dev = runtime.device(request.param, 0)
     if not dev.exist:
-        assert not (os.environ.get("WEFT_DEVICES") and request.param in INSTALLABLE), f"{dev} is asked for and not there"
+        assert not (os.environ.get("WEFT_DEVICES") and request.param in INSTALLABLE), (
+            f"{dev} is asked for and not there"
+        )
         pytest.skip(f"there is no {dev}")
 
     def put(*arrays):
@@ -140,7 +142,9 @@ def test_arguments_are_checked(gpu):
         kernel(c, a, b, 8, 1)
     with pytest.raises(TypeError, match="fadd_kernel: argument 3: expected an int, found .*float"):
         kernel(c, a, b, 8.5, 1, 64)
-    with pytest.raises(RuntimeError, match=rf"cannot launch fadd_kernel .*\(1048576, 1, 1\) threads .* on {gpu.kind}:0: "):
+    with pytest.raises(
+        RuntimeError, match=rf"cannot launch fadd_kernel .*\(1048576, 1, 1\) threads .* on {gpu.kind}:0: "
+    ):
         kernel(c, a, b, 8, 1, 1 << 20)
 
 
@@ -269,7 +273,11 @@ def test_functions_of_integers(gpu, dtype):
 
 
 def test_truth_and_values_that_are_no_numbers(gpu):
-    rows = [("isnan", tir.isnan), ("bits", lambda v: tir.reinterpret("int32", v)), ("most", lambda v: te.max(v, v) * 1.0)]
+    rows = [
+        ("isnan", tir.isnan),
+        ("bits", lambda v: tir.reinterpret("int32", v)),
+        ("most", lambda v: te.max(v, v) * 1.0),
+    ]
     x = np.array([np.nan, np.inf, -np.inf, -0.0, 1.5], "float32")
     rows[2] = ("least", lambda v: tir.Min(v, tir.const(1.0, "float32")))
     found = dict(computed(gpu, rows, "float32", {name: x for name, _ in rows}))
@@ -457,7 +465,9 @@ def test_threads_reduce_by_what_they_keep(gpu, form):
 
     a = te.placeholder((n, m), name="A")
     k = te.reduce_axis((0, m), "k")
-    reducer = te.comm_reducer(keep, {"most": te.min_value, "least": te.max_value, "other": te.min_value}[form], name="keep")
+    reducer = te.comm_reducer(
+        keep, {"most": te.min_value, "least": te.max_value, "other": te.min_value}[form], name="keep"
+    )
     b = te.compute((n,), lambda i: reducer(a[i, k], axis=k), name="B")
     sch = tir.Schedule(te.create_prim_func([a, b]))
     i, j = sch.get_loops(sch.get_block("B"))

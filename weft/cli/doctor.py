@@ -53,8 +53,8 @@ def _device_rows(kind: str) -> list[tuple[str, str, str, str]]:
     rows: list[tuple[str, str, str, str]] = []
     while (dev := device(kind, len(rows))).exist:
         about = dev.driver_version or f"compute capability {dev.compute_version}"
-        rows.append((str(dev), f"{dev.device_name}, {dev.multi_processor_count} units",
-                     size_text(dev.total_global_memory or 0), ", ".join(filter(None, (dev.api_version, about)))))  # fmt: skip
+        name, driver = f"{dev.device_name}, {dev.multi_processor_count} units", [dev.api_version, about]
+        rows.append((str(dev), name, size_text(dev.total_global_memory or 0), ", ".join(filter(None, driver))))
     if not rows:
         try:
             dev.sync()

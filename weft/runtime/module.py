@@ -301,8 +301,8 @@ class Module:
         Parameters
         ----------
         fmt : str
-            ``"ll"`` (LLVM IR), ``"asm"``, ``"c"``, ``"cuda"``, ``"ptx"``, ``"cl"``, as the module's target has it; by default
-            the target's own.
+            ``"ll"`` (LLVM IR), ``"asm"``, ``"c"``, ``"cuda"``, ``"ptx"``, ``"cl"``, as the module's target has
+            it; by default the target's own.
 
         Raises
         ------

@@ -30,7 +30,7 @@ def gpu_schedule(func: tir.PrimFunc, target: Target) -> tir.PrimFunc:
     mod = ir.IRModule({"main": func.with_attr("target", target)})
     for rule in _RULES:
         made = ApplyDefaultSchedule(rule)(mod)["main"]
-        if made.attrs.get("tir.is_scheduled") and _runs(made, target):
+        if isinstance(made, tir.PrimFunc) and made.attrs.get("tir.is_scheduled") and _runs(made, target):
             return made.replace(attrs=func.attrs)
     return default_gpu_schedule(max_threads=target.max_num_threads)(mod)["main"].replace(attrs=func.attrs)
 

@@ -53,7 +53,6 @@ class DeviceEmitter(Emitter):
         const = "" if var in self.stored else "const "
         return f"{self.spaces[var]}{const}{self.pointers[var]}*{restrict} {self.names[var]}"
 
-
     def bounds(self, func: tir.PrimFunc, max_threads: int) -> list[int] | None:
         """Check the threads of a device function; return how many there are along x, y, z, where all are known."""
         extents = launch_extents(func, max_threads)

@@ -36,9 +36,9 @@ class SplitModule(NamedTuple):
 def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
     """Lower the functions of a module, in block form or later, and split them.
 
-    Host functions have the attributes ``tir.device_type`` (DLPack's number of the target's kind of device: arguments are
-    checked to be tensors of one such device, on which kernels then run) and ``tir.kernels`` (names to look up in the module's imports).
-    Functions with the attribute ``tir.is_host_func`` are the host's alone and take its memory.
+    Host functions have the attributes ``tir.device_type`` (DLPack's number of the target's kind of device: arguments
+    are checked to be tensors of one such device, on which kernels then run) and ``tir.kernels`` (names to look up in
+    the module's imports). Functions with the attribute ``tir.is_host_func`` are the host's alone and take its memory.
 
     Device functions are flat (one index of type int64 for each access), scalar and without blocks. ``buffer_map`` gives
     the type of each pointer; loops are thread-bound, serial or unrolled; barriers are ``tir.tvm_storage_sync``.

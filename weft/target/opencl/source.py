@@ -36,7 +36,7 @@ _SHUFFLE = """\
 #ifdef cl_intel_required_subgroup_size
 #define WEFT_SUB_GROUPS(n) __attribute__((intel_reqd_sub_group_size(n)))
 #else
-#error "shuffles need sub-groups of a known size, which this device cannot be asked for (cl_intel_required_subgroup_size)"
+#error "shuffles need sub-groups of a size that a device is asked for (cl_intel_required_subgroup_size)"
 #endif
 #define weft_lane get_sub_group_local_id()
 #define weft_shuffle(v, lane, width) sub_group_shuffle(v, (weft_lane & ~((width) - 1)) + ((lane) & ((width) - 1)))
@@ -62,7 +62,9 @@ def _function(func: tir.PrimFunc, max_threads: int) -> str:
 
 def _lanes(func: tir.PrimFunc, sizes: list[int] | None) -> int | None:
     """The threads of a warp of a device function that exchanges values between them, of which each row has some."""
-    names = [(n, n.op.name if isinstance(n.op, Op) else str(n.op)) for n in walk(func.body) if isinstance(n, CallIntrin)]
+    names = [
+        (n, n.op.name if isinstance(n.op, Op) else str(n.op)) for n in walk(func.body) if isinstance(n, CallIntrin)
+    ]
     widths = {as_int(n.args[3]) for n, name in names if name.startswith("tir.tvm_warp_shuffle")}
     warps = any(name == "tir.tvm_storage_sync" and getattr(n.args[0], "value", "") == "warp" for n, name in names)
     if not widths and not warps:

@@ -27,7 +27,8 @@ def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Requires
         No blocks; buffers with their dimensions.
     Ensures
-        The same form; strides that ``storage_align`` asked for.
+        The same form; strides that ``storage_align`` asked for. What the threads of a block share holds
+        what all of them use; dynamic shared memory of a constant size stays as it is.
     Example
         Before::
 
@@ -65,9 +66,14 @@ def _walk(node: Any, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
             inside = (*threads, node)
     if isinstance(node, Stmt):
         node = rebuild(node, lambda n: _walk(n, analyzer, inside) if isinstance(n, Stmt) else n)
-    if isinstance(node, AllocBuffer) and not node.buffer.strides:
+    if isinstance(node, AllocBuffer) and not node.buffer.strides and not _is_given(node.buffer):
         node = _compact(node, analyzer, threads if node.buffer.scope.startswith("shared") else ())
     return aligned(node) if isinstance(node, AllocBuffer) and DIM_ALIGN in node.annotations else node
+
+
+def _is_given(buffer: Buffer) -> bool:
+    """Whether a buffer is dynamic shared memory of a size that the program says."""
+    return buffer.scope == "shared.dyn" and all(as_int(d) is not None for d in buffer.shape)
 
 
 def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -> AllocBuffer:
