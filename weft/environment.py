@@ -149,6 +149,8 @@ NUM_THREADS = _number("WEFT_NUM_THREADS", 1, 0, "the cores that the process may 
                       "how many threads a kernel uses", native=True)  # fmt: skip
 NVRTC = _path("WEFT_NVRTC", "a library", "the one of nvidia-cuda-nvrtc, or the system's", "compile",
               "the library that compiles CUDA C", code=True)  # fmt: skip
+OPENCL_DRIVER = _path("WEFT_OPENCL_DRIVER", "a library", "libOpenCL.so.1", "run",
+                      "the loader of OpenCL's drivers to use", native=True)  # fmt: skip
 RUNTIME_LIBRARY = _path("WEFT_RUNTIME_LIBRARY", "a library", "the one inside the package", "import",
                         "the native runtime to load", code=True)  # fmt: skip
 VERIFY = _switch("WEFT_VERIFY", False, "import", "the form that each pass promises is checked after it", code=True)

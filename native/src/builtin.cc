@@ -114,6 +114,17 @@ inline int64_t* heap_at(const Call& c, int32_t i, int64_t* size) {
   return reinterpret_cast<int64_t*>(static_cast<char*>(t->data) + t->byte_offset);
 }
 
+// A tensor argument whose elements the host reads: what lies on a device is copied into `copy`. Null when it is none.
+const DLTensor* host_tensor(const Call& c, int32_t i, Any* copy) {
+  const DLTensor* t = tensor_of(c.args[i]);
+  if (t == nullptr || t->device.device_type == kDLCPU) return t;
+  TVMFFIObject* here = tensor_empty(t->shape, t->ndim, t->dtype, DLDevice{kDLCPU, 0}, Allocator::kPooled);
+  if (here == nullptr) return nullptr;
+  raw(copy)->type_index = kTVMFFITensor;
+  raw(copy)->v_obj = here;
+  return tensor_copy(*t, TVMFFITensorGetDLTensorPtr(here)) == 0 ? TVMFFITensorGetDLTensorPtr(here) : nullptr;
+}
+
 // The dimensions of a Shape argument.
 inline const TVMFFIShapeCell* shape_at(const Call& c, int32_t i) {
   return c.args[i].type_index == kTVMFFIShape ? TVMFFIShapeGetCellPtr(c.args[i].v_obj) : nullptr;
@@ -487,8 +498,9 @@ Reader reader_of(DLDataType dtype) {
 // tensor_to_shape(tensor): a vector of integers as a shape.
 int tensor_to_shape(const Call& c) {
   if (c.n != 1) return c.wrong_count(1);
-  const DLTensor* t = tensor_of(c.args[0]);
-  Reader read = t == nullptr || t->ndim != 1 || t->device.device_type != kDLCPU ? nullptr : reader_of(t->dtype);
+  Any copy;
+  const DLTensor* t = host_tensor(c, 0, &copy);
+  Reader read = t == nullptr || t->ndim != 1 ? nullptr : reader_of(t->dtype);
   if (read == nullptr) return c.wrong(0, "a vector of integers");
   int64_t n = t->shape[0], step = (t->strides != nullptr ? t->strides[0] : 1) * (t->dtype.bits / 8);
   const char* data = static_cast<const char*>(t->data) + t->byte_offset;
@@ -511,8 +523,9 @@ void bounds_of(Reader read, int64_t width, const char* data, int64_t size, int64
 // the last dimension (n is 1: of all); 0 and -1 where there are none.
 int index_bounds(const Call& c) {
   if (c.n != 2) return c.wrong_count(2);
-  const DLTensor* t = tensor_of(c.args[0]);
-  Reader read = t == nullptr || t->device.device_type != kDLCPU ? nullptr : reader_of(t->dtype);
+  Any copy;
+  const DLTensor* t = host_tensor(c, 0, &copy);
+  Reader read = t == nullptr ? nullptr : reader_of(t->dtype);
   if (read == nullptr) return c.wrong(0, "a tensor of integers");
   int64_t size = 1, n, bounds[128];
   for (int32_t i = 0; i < t->ndim; ++i) size *= t->shape[i];
@@ -611,9 +624,10 @@ int read_if_cond(const Call& c) {
     c.give_int(value != 0, kTVMFFIBool);
     return 0;
   }
-  const DLTensor* t = tensor_of(c.args[0]);
+  Any copy;
+  const DLTensor* t = host_tensor(c, 0, &copy);
   int64_t nbytes = 0;
-  if (t == nullptr || t->device.device_type != kDLCPU || !tensor_nbytes(t->shape, t->ndim, t->dtype, &nbytes) ||
+  if (t == nullptr || !tensor_nbytes(t->shape, t->ndim, t->dtype, &nbytes) ||
       nbytes * 8 != ((int64_t{t->dtype.bits} * t->dtype.lanes + 7) / 8) * 8 || nbytes > 8 ||
       (t->dtype.code != kDLInt && t->dtype.code != kDLUInt && t->dtype.code != kDLBool)) {
     return c.wrong(0, "a scalar tensor of integers or booleans");

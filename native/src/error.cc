@@ -148,6 +148,7 @@ static std::string device_name(int32_t type) {
     case kDLCPU: return "cpu";
     case kDLCUDA: return "cuda";
     case kDLCUDAHost: return "cuda_host";
+    case kDLOpenCL: return "opencl";
     default: return "device type " + std::to_string(type);
   }
 }

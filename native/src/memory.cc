@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "cuda_device.h"
+#include "device_api.h"
 #include "error.h"
 #include "guard.h"
 #include "weft/runtime.h"
@@ -311,8 +311,8 @@ void pool_trim() { Pool::get().trim(0); }
 // ---- storage --------------------------------------------------------------------------------------------------------
 
 static void storage_release(void* data, size_t actual, DLDevice device, Allocator kind) {
-  if (device.device_type == kDLCUDA) {
-    cuda_free(device.device_id, data);
+  if (device.device_type != kDLCPU) {
+    if (kind == Allocator::kNaive || !pooled_free(data)) DeviceApi::find(device.device_type)->free(device.device_id, data);
   } else {
     block_free(data, actual, kind);
   }
@@ -344,18 +344,20 @@ static void init_header(TVMFFIObject* object, int32_t type_index, void (*deleter
 }
 
 TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
-  bool gpu = device.device_type == kDLCUDA;
-  if (device.device_type != kDLCPU && !gpu) {
-    fail("ValueError", "cannot allocate on device type %d: this runtime has the CPU and CUDA", device.device_type);
+  DeviceApi* api = device.device_type == kDLCPU ? nullptr : DeviceApi::find(device.device_type);
+  if (device.device_type != kDLCPU && api == nullptr) {
+    fail("ValueError", "cannot allocate on device type %d: this runtime has the CPU, CUDA and OpenCL",
+         device.device_type);
     return nullptr;
   }
   Cache* local = cache();
   if (local != nullptr) local->cool();  // its block may be the one to take
   size_t actual = 0;
   void* data = nullptr;
-  if (gpu && nbytes >= 0) {
-    data = cuda_alloc(device.device_id, static_cast<size_t>(nbytes));
-    if (data == nullptr) return nullptr;
+  if (api != nullptr && nbytes >= 0) {
+    auto size = static_cast<size_t>(nbytes);
+    int status = kind == Allocator::kPooled ? pooled_alloc(device, size, &data) : api->alloc(device.device_id, size, &data);
+    if (status != 0) return nullptr;
   } else if (nbytes >= 0) {
     data = block_alloc(static_cast<size_t>(nbytes), kind, &actual);
   }
@@ -586,8 +588,8 @@ int tensor_copy(const DLTensor& from, DLTensor* to) {
                 shape_text(to->shape, to->ndim).c_str());
   }
   for (DLDevice device : {from.device, to->device}) {
-    if (device.device_type != kDLCPU && device.device_type != kDLCUDA) {
-      return fail("ValueError", "cannot copy between device types %d and %d: this runtime has the CPU and CUDA",
+    if (device.device_type != kDLCPU && DeviceApi::find(device.device_type) == nullptr) {
+      return fail("ValueError", "cannot copy between device types %d and %d: this runtime has the CPU, CUDA and OpenCL",
                   from.device.device_type, to->device.device_type);
     }
   }
@@ -600,7 +602,7 @@ int tensor_copy(const DLTensor& from, DLTensor* to) {
     if (!is_contiguous(from) || !is_contiguous(*to)) {
       return fail("ValueError", "cannot copy strided tensors between devices; make them contiguous first");
     }
-    return cuda_copy(source, from.device, target, to->device, static_cast<size_t>(nbytes));
+    return device_copy(source, from.device, target, to->device, static_cast<size_t>(nbytes));
   }
   if (is_contiguous(from) && is_contiguous(*to)) {
     std::memmove(target, source, static_cast<size_t>(nbytes));

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 
+#include "device_api.h"
 #include "error.h"
 #include "module.h"
 #include "register.h"
@@ -577,9 +578,7 @@ void read_devices(const Array<int64_t>& flat, std::vector<DLDevice>* devices, st
   for (size_t i = 0; i + 2 < flat.size(); i += 3) {
     auto at = static_cast<int64_t>(i);
     DLDevice device{static_cast<DLDeviceType>(flat[at]), static_cast<int32_t>(flat[at + 1])};
-    if (device.device_type != kDLCPU) {
-      raise("ValueError", "device type " + std::to_string(device.device_type) + ": this runtime has only the CPU");
-    }
+    if (device.device_type != kDLCPU) check(device_enter(device));
     if (flat[at + 2] != 1 && flat[at + 2] != 2) raise("ValueError", "unknown allocator " + std::to_string(flat[at + 2]));
     devices->push_back(device);
     allocators->push_back(static_cast<Allocator>(flat[at + 2]));
@@ -604,7 +603,8 @@ static Array<Any> opcode_table() {
 }
 
 static Any tensor_make_empty(const tvm::ffi::Shape& shape, DLDataType dtype, DLDevice device) {
-  return take(tensor_empty(shape.data(), static_cast<int32_t>(shape.size()), dtype, device, Allocator::kPooled));
+  Allocator kind = device.device_type == kDLCPU ? Allocator::kPooled : Allocator::kNaive;
+  return take(tensor_empty(shape.data(), static_cast<int32_t>(shape.size()), dtype, device, kind));
 }
 
 // A tensor over some of the same memory, from an offset in bytes on, with another dtype or shape.

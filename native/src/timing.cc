@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda_device.h"
+#include "device_api.h"
 #include "register.h"
 #include "vm.h"
 
@@ -15,8 +15,8 @@ namespace weft {
 
 using tvm::ffi::Any;
 
-// One repeat: seconds of `number` calls, on the clock of a GPU if there is one.
-static double time_once(TVMFFIObject* f, const TVMFFIAny* args, int32_t n, int64_t number, CudaTimer* gpu) {
+// One repeat: seconds of `number` calls, on the clock of the device if it has one.
+static double time_once(TVMFFIObject* f, const TVMFFIAny* args, int32_t n, int64_t number, DeviceTimer* gpu) {
   TVMFFISafeCallType call = TVMFFIFunctionGetCellPtr(f)->safe_call;
   if (gpu != nullptr) gpu->start();
   auto begin = std::chrono::steady_clock::now();
@@ -39,9 +39,10 @@ static void time_function(tvm::ffi::PackedArgs args, Any* ret) {
   auto number = argument<int64_t>(args, 1), repeat = argument<int64_t>(args, 2);
   auto min_ms = argument<int64_t>(args, 3), zero_limit = argument<int64_t>(args, 4);
   auto cooldown_ms = argument<int64_t>(args, 5), to_cooldown = argument<int64_t>(args, 6);
-  std::optional<CudaTimer> gpu;
-  if (argument<int64_t>(args, 7) == kDLCUDA) gpu.emplace(argument<int>(args, 8));
-  CudaTimer* timer = gpu.has_value() ? &*gpu : nullptr;
+  std::optional<DeviceTimer> gpu;
+  auto type = argument<int>(args, 7);
+  if (type != kDLCPU) gpu.emplace(DLDevice{static_cast<DLDeviceType>(type), argument<int>(args, 8)});
+  DeviceTimer* timer = gpu.has_value() ? &*gpu : nullptr;
   const auto* values = reinterpret_cast<const TVMFFIAny*>(args.data()) + kFixed;
   Any holder = function;
   TVMFFIObject* f = raw(&holder)->v_obj;

@@ -204,6 +204,15 @@ int32_t VM::decode_argument(int64_t word) {
 void VM::decode() {
   const Program& p = *program_;
   pool_owner_.assign(p.constants.begin(), p.constants.end());
+  for (Any& value : pool_owner_) {  // kernels read constants where they run
+    const DLTensor* t = devices_[0].device_type == kDLCPU ? nullptr : tensor_of(*raw(&value));
+    if (t == nullptr) continue;
+    TVMFFIObject* there = tensor_empty(t->shape, t->ndim, t->dtype, devices_[0], Allocator::kNaive);
+    TVM_FFI_CHECK_SAFE_CALL(there == nullptr ? -1 : tensor_copy(*t, TVMFFITensorGetDLTensorPtr(there)));
+    value = Any();
+    raw(&value)->type_index = kTVMFFITensor;
+    raw(&value)->v_obj = there;
+  }
   if (guarded()) guard_tensors(&pool_owner_);
   code_.resize(p.instr_offset.size());
   frames_.resize(p.functions.size());

@@ -1,4 +1,4 @@
-"""``weft doctor``: what this installation has: versions, CPU features, threads, the cache, a linker."""
+"""``weft doctor``: what this installation has: versions, CPU features, devices, threads, the cache, a linker."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from weft.cli.screen import print_table, size_text
 from weft.error import InvalidArgument
 from weft.ffi import find_library
 from weft.machine import OPTION_OF, Machine, host_facts
-from weft.runtime import cache, num_threads
+from weft.runtime import cache, device, num_threads
 
 __all__ = ["doctor"]
 
 _NEEDED = ("apache-tvm-ffi", "llvmlite", "numpy", "ml_dtypes", "msgspec")
 _OPTIONAL = ("onnx", "torch", "ziglang", "onnxruntime")
+_DEVICES = ("cuda", "opencl")
 _FEATURES = ("avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "amx-tile", "amx-bf16", "neon", "sve")
 
 
 def doctor() -> None:
-    """Print versions, CPU features, threads, cache, linker and environment variables of this installation."""
+    """Print versions, CPU features, threads, devices, cache, linker and environment variables of this installation."""
     library = find_library()
     rows = [("weft", weft.__version__), ("python", platform.python_version()), ("platform", platform.platform())]
     rows += [(name, _version(name)) for name in _NEEDED]
@@ -33,6 +34,7 @@ def doctor() -> None:
     print_table("versions", ("what", "found"), rows)
     rows = [*_machine_rows(weft.target.Target("llvm").machine), ("threads for kernels", str(num_threads()), "", "")]
     print_table("machine", ("what", "found", "from", "option of a target"), rows)
+    print_table("devices", ("device", "name", "memory", "driver"), [row for k in _DEVICES for row in _device_rows(k)])
     statistics = cache.statistics()
     rows = [
         ("kernel cache", f"{statistics.directory}, {statistics.entries} entries, {size_text(statistics.bytes)}"),
@@ -44,6 +46,21 @@ def doctor() -> None:
     rows += [(name, "unknown", "", f"did you mean {near}?" if near else "Weft reads no such variable")
              for name, near in environment.unknown().items()]  # fmt: skip
     print_table("environment", ("variable", "value", "", "what it is"), rows)
+
+
+def _device_rows(kind: str) -> list[tuple[str, str, str, str]]:
+    """List the devices of a kind, or why there is none."""
+    rows: list[tuple[str, str, str, str]] = []
+    while (dev := device(kind, len(rows))).exist:
+        about = dev.driver_version or f"compute capability {dev.compute_version}"
+        name, driver = f"{dev.device_name}, {dev.multi_processor_count} units", [dev.api_version, about]
+        rows.append((str(dev), name, size_text(dev.total_global_memory or 0), ", ".join(filter(None, driver))))
+    if not rows:
+        try:
+            dev.sync()
+        except RuntimeError as e:
+            rows.append((kind, f"none: {e}", "", ""))
+    return rows
 
 
 def _setting(variable: environment.Variable[Any]) -> str:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from weft.dlight.gpu import gpu_schedule
 from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
 from weft.relax import transform as t
@@ -51,10 +52,19 @@ def _tiled_passes(target: Target, precision: str, check_indices: bool) -> list[P
     return _graph_passes(target, precision, check_indices, tiled=True)
 
 
+def _gpu_passes(target: Target, precision: str, check_indices: bool) -> list[Pass]:
+    """The passes for kernels of threads, which take layouts and convolutions as they are."""
+    return _graph_passes(target, precision, check_indices, layouts=False)
+
+
 register_attribute("cpu", "relax.graph_passes", _tiled_passes)
+register_attribute("gpu", "relax.graph_passes", _gpu_passes)
+register_attribute("gpu", "tir.schedule", gpu_schedule)
 
 
-def _graph_passes(target: Target, precision: str, check_indices: bool, tiled: bool = False) -> list[Pass]:
+def _graph_passes(
+    target: Target, precision: str, check_indices: bool, tiled: bool = False, layouts: bool = True
+) -> list[Pass]:
     machine = target.machine
     compress = t.compress_weights(cached_bytes=machine.memory_bound_bytes, matrix_bytes=machine.lost_weight_bytes)
     return [
@@ -69,9 +79,9 @@ def _graph_passes(target: Target, precision: str, check_indices: bool, tiled: bo
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
         *(_attention_passes() if tiled else []),
-        t.widen_conv1d(),
+        *([t.widen_conv1d()] if layouts else []),
         *([t.products_in_bfloat16(dot_forms=machine.dot_forms)] if _narrows(target, precision) else []),
-        t.convert_layout(machine=machine, tuned=Tuned(current_database(), target)),
+        *([t.convert_layout(machine=machine, tuned=Tuned(current_database(), target))] if layouts else []),
         *([compress] if tiled and machine.unpacks_weights else []),
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),

@@ -24,7 +24,7 @@ from weft.relay.transform.inline import inline
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.vm import bind_params
 from weft.relay.vm.compiler import as_module
-from weft.runtime import Module, Tensor
+from weft.runtime import Device, Module, Tensor
 from weft.runtime.graph_executor import create_factory
 from weft.target import Target
 
@@ -160,6 +160,8 @@ def build_function(
     mod: IRModule, name: str, target: Target, executor: Executor, mod_name: str = "default"
 ) -> GraphExecutorFactoryModule:
     """Compile one function of a module."""
+    if executor.name == "aot" and target.kind.device != "cpu":
+        raise InvalidArgument("programs ahead of time are the CPU's", expected="executor 'graph'", found=str(target))
     lowered, graph = lower_to_graph(mod, target, name)
     storage = plan_graph_memory(graph)
     if executor.name == "aot":
@@ -167,7 +169,8 @@ def build_function(
         storage = plan_graph_memory(graph)
     else:
         kernels = compile_kernels(lowered, target)
-    return GraphExecutorFactoryModule(mod, target, executor, graph.to_json(storage), kernels, mod_name, graph.params)
+    text = graph.to_json(storage, Device(target.kind.device).device_type)
+    return GraphExecutorFactoryModule(mod, target, executor, text, kernels, mod_name, graph.params)
 
 
 def lower_to_graph(mod: IRModule, target: Target, name: str = "main") -> tuple[IRModule, KernelGraph]:

@@ -14,7 +14,7 @@ from typing import Any
 from weft import ir
 from weft.error import LoweringError
 from weft.ir import DataType, Dispatch, IRModule, Op, as_int
-from weft.runtime import Tensor
+from weft.runtime import Device, Tensor
 
 __all__ = ["ALIGNMENT", "VIEW", "Entry", "GraphNode", "KernelGraph", "graph_of", "plan_graph_memory"]
 
@@ -82,13 +82,15 @@ class KernelGraph:
         shape, dtype = self.type_of(entry)
         return prod(shape) * DataType(dtype).itemsize
 
-    def to_json(self, storage: dict[Entry, int]) -> str:
+    def to_json(self, storage: dict[Entry, int], device_type: int = Device.kDLCPU) -> str:
         """Write the graph.
 
         Parameters
         ----------
         storage : dict of Entry to int
             The storage of every tensor, as :func:`plan_graph_memory` gives it.
+        device_type : int
+            The kind of device that they lie on, as DLPack numbers it.
         """
         entries = [Entry(i, k) for i, node in enumerate(self.nodes) for k in range(len(node.outputs))]
         types = [self.type_of(e) for e in entries]
@@ -101,7 +103,7 @@ class KernelGraph:
             "heads": [[e.node, e.index, 0] for e in self.heads],
             "attrs": {
                 "dltype": ["list_str", [dtype for _, dtype in types]],
-                "device_index": ["list_int", [1] * len(entries)],
+                "device_index": ["list_int", [device_type] * len(entries)],
                 "storage_id": ["list_int", [storage[e] for e in entries]],
                 "shape": ["list_shape", [list(shape) for shape, _ in types]],
             },

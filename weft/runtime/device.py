@@ -18,9 +18,9 @@ _NAMES = {1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "met
           17: "maia", 32: "aocl", 33: "sdaccel"}  # fmt: skip
 
 
-def _cuda(name: str) -> Any:
-    """A function of the native CUDA device."""
-    return tvm_ffi.get_global_func(f"weft.cuda_{name}")
+def _native(name: str) -> Any:
+    """A function of the native devices; the type and number of one come first."""
+    return tvm_ffi.get_global_func(f"weft.device_{name}")
 
 
 class Device:
@@ -66,9 +66,9 @@ class Device:
     @property
     def exist(self) -> bool:
         """Whether the runtime can use the device."""
-        if self.device_type == Device.kDLCUDA:
-            return 0 <= self.device_id < _cuda("count")()
-        return self.device_type == Device.kDLCPU and self.device_id == 0
+        if self.device_type == Device.kDLCPU:
+            return self.device_id == 0
+        return 0 <= self.device_id < _native("count")(self.device_type)
 
     def allocate(self, shape: tuple[int, ...], dtype: str, mem_scope: str | None) -> Any:
         """Make a tensor where the native runtime does not reach, on other machines; None where it does."""
@@ -76,80 +76,93 @@ class Device:
 
     def sync(self, stream: int | None = None) -> None:
         """Wait until all work on the device, or on one of its streams, is done; the CPU has none outstanding."""
-        if self.device_type == Device.kDLCUDA:
-            if stream is None:
-                _cuda("sync")(self.device_id)
-            else:
-                _cuda("stream_sync")(self.device_id, stream)
+        if self.device_type == Device.kDLCPU:
+            return
+        if stream is None:
+            _native("sync")(self.device_type, self.device_id)
+        else:
+            _native("stream_sync")(self.device_type, self.device_id, stream)
 
     def sync_stream_from_to(self, event_src: int, event_dst: int) -> None:
         """Let later work on the stream `event_dst` wait for what the stream `event_src` has to do now."""
-        _cuda("stream_order")(self._streams(), event_src, event_dst)
+        _native("stream_order")(*self._streams(), event_src, event_dst)
 
-    def _attribute(self, number: int) -> int | None:
-        """One of CUDA's device attributes; None on other devices, and where there is no such GPU."""
-        return _cuda("attribute")(self.device_id, number) if self._gpu() else None
+    def _attribute(self, what: str) -> Any:
+        """What a device says of itself; None on the CPU, where there is no such device, and where it does not say."""
+        there = self.device_type != Device.kDLCPU and self.exist
+        return _native("attribute")(self.device_type, self.device_id, what) if there else None
 
     @property
     def max_threads_per_block(self) -> int | None:
         """Most threads of a block."""
-        return self._attribute(1)
+        return self._attribute("max_threads_per_block")
 
     @property
     def warp_size(self) -> int | None:
         """Threads that run in step."""
-        return self._attribute(10)
+        return self._attribute("warp_size")
 
     @property
     def max_shared_memory_per_block(self) -> int | None:
         """Bytes of shared memory that a block may use."""
-        return self._attribute(8)
+        return self._attribute("max_shared_memory_per_block")
 
     @property
     def max_clock_rate(self) -> int | None:
         """Highest clock, in kHz."""
-        return self._attribute(13)
+        return self._attribute("max_clock_rate")
 
     @property
     def multi_processor_count(self) -> int | None:
         """Number of multiprocessors."""
-        return self._attribute(16)
+        return self._attribute("multi_processor_count")
 
     @property
     def compute_version(self) -> str | None:
-        """Compute capability, ``"9.0"``."""
-        major, minor = self._attribute(75), self._attribute(76)
-        return None if major is None else f"{major}.{minor}"
+        """Compute capability of a CUDA device, ``"9.0"``."""
+        return self._attribute("compute_version")
 
     @property
     def device_name(self) -> str | None:
-        """The maker's name of the GPU."""
-        return str(_cuda("name")(self.device_id)) if self._gpu() else None
+        """The maker's name of the device."""
+        return self._attribute("device_name")
 
     @property
     def total_global_memory(self) -> int | None:
         """Bytes of device memory."""
-        return _cuda("total_memory")(self.device_id) if self._gpu() else None
+        return self._attribute("total_global_memory")
 
-    def _gpu(self) -> bool:
-        return self.device_type == Device.kDLCUDA and self.exist
+    @property
+    def api_version(self) -> str | None:
+        """The version of OpenCL that the device has; CUDA does not say."""
+        return self._attribute("api_version")
+
+    @property
+    def driver_version(self) -> str | None:
+        """The version of an OpenCL device's driver."""
+        return self._attribute("driver_version")
+
+    @property
+    def extensions(self) -> str | None:
+        """The extensions that an OpenCL device has, by names with spaces between them."""
+        return self._attribute("extensions")
 
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""
-        return _cuda("stream_create")(self._streams())
+        return _native("stream_create")(*self._streams())
 
     def free_raw_stream(self, stream: int) -> None:
         """Destroy a stream of :meth:`create_raw_stream`."""
-        _cuda("stream_free")(self._streams(), stream)
+        _native("stream_free")(*self._streams(), stream)
 
     def set_raw_stream(self, stream: int) -> None:
         """Make a stream the one that copies and kernels of this thread on this device use; 0 is the default."""
-        _cuda("stream_set")(self._streams(), stream)
+        _native("stream_set")(*self._streams(), stream)
 
-    def _streams(self) -> int:
-        if self.device_type != Device.kDLCUDA:
-            raise InvalidArgument(f"{self} has no streams", expected="a CUDA device", found=str(self))
-        return self.device_id
+    def _streams(self) -> tuple[int, int]:
+        if self.device_type == Device.kDLCPU:
+            raise InvalidArgument(f"{self} has no streams", expected="a device such as cuda:0", found=str(self))
+        return self.device_type, self.device_id
 
     def dlpack_device_type(self) -> int:
         """DLPack's number of the kind of device."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Module", "enabled", "jit_module", "load_module", "load_static_library", "object_code",
            "placed_module", "register_file_loader", "system_lib"]  # fmt: skip
 
+_OWN_DEVICE_CODE = ("cuda", "opencl")  # kinds of modules of kernels that the native runtime has
 _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
 _jit_names = tvm_ffi.get_global_func("weft.jit_names")
@@ -109,7 +110,7 @@ class Module:
     @property
     def is_device_module(self) -> bool:
         """Whether it is code for another device than the CPU."""
-        return self.kind in ("cuda", "rocm", "opencl", "vulkan", "metal", "hexagon")
+        return self.kind in (*_OWN_DEVICE_CODE, "rocm", "vulkan", "metal", "hexagon")
 
     @property
     def imports(self) -> list[Module]:
@@ -190,8 +191,8 @@ class Module:
         if self.kind == "weft.Executable":
             rows = tvm_ffi.get_global_func("weft.executable_functions")(self._handle)
             return [str(row[1]) for row in rows if int(row[0]) != 0]
-        if self.kind == "cuda":
-            return [str(n) for n in tvm_ffi.get_global_func("weft.cuda_kernels")(self._handle)]
+        if self.kind in _OWN_DEVICE_CODE:
+            return [str(n) for n in tvm_ffi.get_global_func("weft.device_kernels")(self._handle)]
         return []
 
     def __call__(self, *args: Any) -> Any:
@@ -304,15 +305,15 @@ class Module:
         Parameters
         ----------
         fmt : str
-            ``"ll"`` (LLVM IR), ``"asm"``, ``"c"``, ``"cuda"``, ``"ptx"``, as the module's target has it; by default
-            the target's own.
+            ``"ll"`` (LLVM IR), ``"asm"``, ``"c"``, ``"cuda"``, ``"ptx"``, ``"cl"``, as the module's target has
+            it; by default the target's own.
 
         Raises
         ------
         InvalidArgument
             When the module was loaded from a file, which has code only.
         """
-        if self.kind == "cuda":  # it keeps its texts itself
+        if self.kind in _OWN_DEVICE_CODE:  # it keeps its texts itself
             return str(self._handle.inspect_source(fmt))
         if self._source is None:
             raise InvalidArgument("this module has no source", where=f"module of kind {self.kind}",
@@ -325,7 +326,7 @@ class Module:
     @property
     def has_source(self) -> bool:
         """Whether :meth:`get_source` has something to say."""
-        return self._source is not None or self.kind == "cuda"
+        return self._source is not None or self.kind in _OWN_DEVICE_CODE
 
     def set_source(self, source: Callable[[str], str | bytes]) -> None:
         """Say where :meth:`get_source` takes the text from: a function of the format."""

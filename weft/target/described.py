@@ -9,7 +9,7 @@ from weft.target.target import Target
 __all__: list[str] = []
 
 _KINDS = {
-    "rocm": ("rocm", ("rocm", "gpu")), "opencl": ("opencl", ("opencl", "gpu")), "metal": ("metal", ("metal", "gpu")),
+    "rocm": ("rocm", ("rocm", "gpu")), "metal": ("metal", ("metal", "gpu")),
     "vulkan": ("vulkan", ("vulkan", "gpu")), "webgpu": ("webgpu", ("webgpu", "gpu")),
     "hexagon": ("hexagon", ("hexagon", "cpu")), "ext_dev": ("ext_dev", ()), "hybrid": ("cpu", ("cpu",)),
     "composite": ("cpu", ()), "test": ("cpu", ()),

@@ -89,7 +89,8 @@ def _absent(name: str) -> Callable[..., Any]:
 
 
 requires_cudnn, requires_cublas, requires_nccl, requires_cudagraph = map(_absent, ("cudnn", "cublas", "nccl", "graph"))
-requires_opencl, requires_rocm, requires_metal, requires_vulkan = map(_absent, ("opencl", "rocm", "metal", "vulkan"))
+requires_opencl = _skip_unless(env.has_opencl, "no OpenCL device is there")
+requires_rocm, requires_metal, requires_vulkan = map(_absent, ("rocm", "metal", "vulkan"))
 requires_hexagon, requires_cutlass, requires_hipblas = map(_absent, ("hexagon", "cutlass", "hipblas"))
 requires_matrixcore, requires_micro, requires_libtorch = map(_absent, ("matrixcore", "micro", "libtorch"))
 requires_ethosn, requires_ethosu, requires_cmsisnn = map(_absent, ("ethosn", "ethosu", "cmsisnn"))

@@ -3,6 +3,7 @@
 from weft.dlight.gpu.fallback import Fallback
 from weft.dlight.gpu.matmul import Matmul
 from weft.dlight.gpu.reduction import GEMV, GeneralReduction, Reduction
+from weft.dlight.gpu.schedule import gpu_schedule
 from weft.dlight.gpu.transpose import Transpose
 
-__all__ = ["GEMV", "Fallback", "GeneralReduction", "Matmul", "Reduction", "Transpose"]
+__all__ = ["GEMV", "Fallback", "GeneralReduction", "Matmul", "Reduction", "Transpose", "gpu_schedule"]

@@ -28,6 +28,7 @@ class Emitter(clike.Emitter):
     special = SPECIAL
     types = TYPES
     memory_types: ClassVar = {"bool": "uint8_t"}
+    loads: ClassVar = {"bool": "({0} != 0)"}
     libm = frozenset((
         "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
         "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc", "nearbyint", "fabs", "pow",

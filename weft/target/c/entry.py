@@ -10,6 +10,7 @@ from weft.arith import detect_linear_equation
 from weft.error import CodegenError
 from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
 from weft.machine import Machine, TargetLike, machine_of
+from weft.runtime import Device
 from weft.target.c.emitter import Emitter
 from weft.target.c.prelude import CALLS, PRELUDE
 from weft.target.clike import string
@@ -261,7 +262,7 @@ class _Entry:
     def place(self, i: int, name: str, x: str) -> None:
         """Check the device of a tensor."""
         kind = device_type(self.func)
-        wanted = {1: "cpu", 2: "cuda"}.get(kind, f"device type {kind}")
+        wanted = Device(kind, 0).type
         found = f'{x}->device.type == 1 ? "cpu" : {x}->device.type == 2 ? "cuda" : "another device"'
         self.fail(f"{x}->device.type != {kind}", "ValueError", i, f"Mismatched {name}.device_type", wanted, "%s", found)
         if self.device is not None:

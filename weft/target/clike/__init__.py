@@ -1,13 +1,13 @@
 """What languages like C have in common: state of emission, rules for expressions and statements, arithmetic.
 
 A language derives from :class:`Emitter` with its tables, and extends the rules: see ``weft.target.c`` for hosts and
-``weft.target.cuda`` for devices.
+``weft.target.cuda`` and ``weft.target.opencl`` for devices.
 """
 
 from weft.target.clike.arithmetic import arithmetic
-from weft.target.clike.device import DEVICE_STMT, DeviceEmitter
+from weft.target.clike.device import DEVICE_STMT, DeviceEmitter, address, external
 from weft.target.clike.emitter import Emitter, string
 from weft.target.clike.expr import EXPR
 from weft.target.clike.stmt import STMT
 
-__all__ = ["DEVICE_STMT", "EXPR", "STMT", "DeviceEmitter", "Emitter", "arithmetic", "string"]
+__all__ = ["DEVICE_STMT", "EXPR", "STMT", "DeviceEmitter", "Emitter", "address", "arithmetic", "external", "string"]

@@ -11,9 +11,9 @@ from weft.error import CodegenError
 from weft.ir import as_int
 from weft.target.clike.emitter import Emitter
 from weft.target.clike.stmt import STMT
-from weft.target.gpu import dynamic_bytes
+from weft.target.gpu import AXES, dynamic_bytes, launch_extents
 
-__all__ = ["DEVICE_STMT", "DeviceEmitter"]
+__all__ = ["DEVICE_STMT", "DeviceEmitter", "address", "external"]
 
 
 class DeviceEmitter(Emitter):
@@ -23,6 +23,9 @@ class DeviceEmitter(Emitter):
     """By the tag of an axis (``"threadIdx.x"``), what a thread reads to know its place."""
     shared_prefix: ClassVar[str]
     """What stands before the declaration of memory that the threads of a block share."""
+    global_space: ClassVar[str] = ""
+    shared_space: ClassVar[str] = ""
+    """What stands before the type of a pointer to memory of the device, or to what a block shares."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,15 +42,36 @@ class DeviceEmitter(Emitter):
             self.fresh(params[-1])
             if buffer is not None:
                 self.pointers[params[-1]] = self.memory_type(buffer.dtype, buffer)
+                self.spaces[params[-1]] = self.global_space
         self.stmt(func.body)
         restrict = restrict if func.attrs.get("tir.noalias") else ""
         return ", ".join(self._parameter(p, restrict) for p in params)
 
     def _parameter(self, var: ir.Var, restrict: str) -> str:
         if var not in self.pointers:
-            return f"{self.type_of(var.dtype, var)} {self.names[var]}"
+            return f"{self.memory_type(var.dtype, var)} {self.names[var]}"
         const = "" if var in self.stored else "const "
-        return f"{const}{self.pointers[var]}*{restrict} {self.names[var]}"
+        return f"{self.spaces[var]}{const}{self.pointers[var]}*{restrict} {self.names[var]}"
+
+    def bounds(self, func: tir.PrimFunc, max_threads: int) -> list[int] | None:
+        """Check the threads of a device function; return how many there are along x, y, z, where all are known."""
+        extents = launch_extents(func, max_threads)
+        sizes = [as_int(extents[tag]) if tag in extents else 1 for tag in AXES[3:]]
+        return None if None in sizes else [n for n in sizes if n is not None]
+
+
+def address(e: ir.CallIntrin, s: Emitter) -> str:
+    """``tir.address_of``."""
+    if not isinstance(e.args[0], tir.BufferLoad):
+        raise s.refuse(e)
+    return f"(&{s.element(e.args[0].buffer, e.args[0].indices)})"
+
+
+def external(e: ir.CallIntrin, s: Emitter) -> str:
+    """``tir.call_extern``: a function that the program declares elsewhere, or the language has."""
+    if not isinstance(e.args[0], ir.StringImm):
+        raise s.refuse(e)
+    return f"{e.args[0].value}({', '.join(s.expr(a) for a in e.args[1:] if isinstance(a, ir.PrimExpr))})"
 
 
 DEVICE_STMT = ir.Dispatch("device statement like C's", (tir.Stmt,), default=STMT.default, extends=STMT)
@@ -69,8 +93,9 @@ def _alloc(node: tir.AllocBuffer, s: DeviceEmitter) -> None:
     of, size = s.memory_type(buffer.dtype, node), max(1, math.prod(d for d in sizes if d is not None))
     s.pointers[buffer.data] = of
     name = s.fresh(buffer.data)
+    s.spaces[buffer.data] = space = s.shared_space if buffer.scope.startswith("shared") else ""
     if buffer.scope == "shared.dyn":
-        s.emit(f"{of}* {name} = ({of}*)(weft_shared + {s.dynamic_shared});")
+        s.emit(f"{space}{of}* {name} = ({space}{of}*)(weft_shared + {s.dynamic_shared});")
         s.dynamic_shared += dynamic_bytes(buffer)
     elif buffer.scope == "shared":
         s.declared.append(f"  {s.shared_prefix}{of} {name}[{size}];")

@@ -23,8 +23,16 @@ class Emitter:
     types: ClassVar[Mapping[str, str]]
     memory_types: ClassVar[Mapping[str, str]] = {}
     """Where elements in memory have another type than values."""
+    loads: ClassVar[Mapping[str, str]] = {}
+    """By dtype, the value of an element ``{0}`` in memory, where it is not the element itself."""
+    stores: ClassVar[Mapping[str, str]] = {}
+    """By dtype, the element that a value ``{0}`` becomes in memory, where it is not the value itself."""
+    conversions: ClassVar[Mapping[str, str]] = {}
+    """By dtype, the function that makes a value of it, where a cast to its type does not."""
     libm: ClassVar[frozenset[str]]
     """Functions of floats under the names of ``<math.h>``; those of float32 end in `float32_suffix`."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """What the language calls some of them."""
     float32_suffix: ClassVar[str] = "f"
     long_suffix: ClassVar[str] = "LL"
     nan: ClassVar[str] = "NAN"
@@ -43,6 +51,7 @@ class Emitter:
         self.taken: set[str] = set()
         self.pointers: dict[ir.Var, str] = {}
         self.stored: set[ir.Var] = set()
+        self.spaces: dict[ir.Var, str] = {}  # what stands before the type of a pointer
 
     def expr(self, e: ir.PrimExpr) -> str:
         """The text of an expression."""
@@ -96,12 +105,17 @@ class Emitter:
         """The type of an element in memory."""
         return self.memory_types.get(str(dtype)) or self.type_of(dtype, at)
 
+    def convert(self, dtype: str, text: str, at: ir.Node) -> str:
+        """A value of another type as one of `dtype`."""
+        of = self.type_of(dtype, at)
+        return f"{self.conversions[str(dtype)]}({text})" if str(dtype) in self.conversions else f"(({of})({text}))"
+
     def element(self, buffer: Buffer, indices: Sequence[ir.PrimExpr]) -> str:
         """An element of a flat buffer, to read or to assign."""
         if len(indices) != 1:
             raise CodegenError(f"buffer '{buffer.name}' is not flat", found=f"{len(indices)} indices")
         of, name = self.memory_type(buffer.dtype, buffer), self.name(buffer.data)
-        pointer = name if self.pointers.get(buffer.data) == of else f"(({of}*){name})"
+        pointer = name if self.pointers.get(buffer.data) == of else f"(({self.spaces.get(buffer.data, '')}{of}*){name})"
         return f"{pointer}[{self.expr(indices[0])}]"
 
     def refuse(self, node: ir.Node) -> CodegenError:

@@ -51,19 +51,18 @@ def _int(e: ir.IntImm, s: Emitter) -> str:
 
 @EXPR.on(ir.FloatImm)
 def _float(e: ir.FloatImm, s: Emitter) -> str:
-    of = s.type_of(e.dtype, e)
     if math.isfinite(e.value):
-        return f"(({of})({float(e.value).hex()}{'' if e.dtype == 'float64' else 'f'}))"
-    return f"(({of})({'-' if e.value < 0 else ''}{s.nan if math.isnan(e.value) else s.infinity}))"
+        return s.convert(e.dtype, f"{float(e.value).hex()}{'' if e.dtype == 'float64' else 'f'}", e)
+    return s.convert(e.dtype, f"{'-' if e.value < 0 else ''}{s.nan if math.isnan(e.value) else s.infinity}", e)
 
 
 @EXPR.on(ir.Cast)
 def _cast(e: ir.Cast, s: Emitter) -> str:
-    value, of, source = s.expr(e.value), s.type_of(e.dtype, e), str(e.value.dtype)
+    value, source = s.expr(e.value), str(e.value.dtype)
     if ir.DataType(source).is_float and ir.DataType(e.dtype).code in ("int", "uint"):
         return f"weft_saturate_{s.computed_as.get(source, source)}_{e.dtype}({value})"
     wide = s.computed_as.get(str(e.dtype))
-    return f"(({of})({s.types[wide]})({value}))" if wide else f"(({of})({value}))"
+    return s.convert(e.dtype, f"({s.types[wide]})({value})" if wide else value, e)
 
 
 @EXPR.on(BufferLoad)
@@ -71,13 +70,12 @@ def _load(e: BufferLoad, s: Emitter) -> str:
     if e.predicate is not None:
         raise s.refuse(e)
     s.type_of(e.dtype, e)
-    element = s.element(e.buffer, e.indices)
-    return f"({element} != 0)" if e.dtype == "bool" and "bool" in s.memory_types else element
+    return s.loads.get(str(e.dtype), "{0}").format(s.element(e.buffer, e.indices))
 
 
 @EXPR.on(*_INFIX)
 def _infix(e: ir.Add, s: Emitter) -> str:
-    return f"(({s.type_of(e.dtype, e)})({s.expr(e.a)} {_INFIX[type(e)]} {s.expr(e.b)}))"
+    return s.convert(e.dtype, f"{s.expr(e.a)} {_INFIX[type(e)]} {s.expr(e.b)}", e)
 
 
 @EXPR.on(*_CALLS)
@@ -87,8 +85,10 @@ def _binary_call(e: ir.Div, s: Emitter) -> str:
 
 def _own(name: str, e: ir.PrimExpr, dtype: str, args: list[str], s: Emitter) -> str:
     """A call of a function of :func:`arithmetic`."""
-    of, wide = s.type_of(e.dtype, e), s.computed_as.get(dtype)
-    return f"{f'({of})' if wide else ''}weft_{name}_{wide or dtype}({', '.join(args)})"
+    s.type_of(e.dtype, e)
+    wide = s.computed_as.get(dtype)
+    text = f"weft_{name}_{wide or dtype}({', '.join(args)})"
+    return s.convert(e.dtype, text, e) if wide else text
 
 
 @EXPR.on(ir.Not)
@@ -135,8 +135,8 @@ def _math(e: ir.CallIntrin, name: str, of: ir.DataType, args: list[str], s: Emit
     if of.is_float and of.lanes == 1:
         wide = s.computed_as.get(str(of), str(of))
         if name in s.libm:
-            text = f"{name}{s.float32_suffix if wide == 'float32' else ''}({', '.join(args)})"
-            return f"({result}){text}" if str(of) in s.computed_as else text
+            text = f"{s.renamed.get(name, name)}{s.float32_suffix if wide == 'float32' else ''}({', '.join(args)})"
+            return s.convert(e.dtype, text, e) if str(of) in s.computed_as else text
         return _own(name, e, str(of), args, s) if name in _OWN else None
     if (name in _OWN_INT and of.code in ("int", "uint")) or name == "abs":
         return _own(name, e, str(of), args, s)

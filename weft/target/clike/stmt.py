@@ -22,7 +22,8 @@ def _store(node: tir.BufferStore, s: Emitter) -> None:
     if node.predicate is not None:
         raise s.refuse(node)
     s.type_of(node.value.dtype, node)
-    s.emit(f"{s.element(node.buffer, node.indices)} = {s.expr(node.value)};")
+    value = s.stores.get(str(node.buffer.dtype), "{0}").format(s.expr(node.value))
+    s.emit(f"{s.element(node.buffer, node.indices)} = {value};")
     s.stored.add(node.buffer.data)
 
 

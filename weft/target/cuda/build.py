@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import tvm_ffi
+from collections.abc import Mapping
 
 from weft.error import MissingDependency
 from weft.ffi import get_global_func
-from weft.runtime import Module, cuda
+from weft.runtime import cuda
 from weft.target.cuda.nvptx import emit_nvvm, emit_ptx
 from weft.target.cuda.nvrtc import compile_cuda
 from weft.target.cuda.source import emit_cuda
@@ -20,7 +17,6 @@ from weft.tir import PrimFunc
 
 __all__ = ["cuda_code", "gpu_arch", "nvptx_code"]
 
-_cuda_module = tvm_ffi.get_global_func("weft.cuda_module")
 _OLDEST = "sm_75"  # the oldest that every NVRTC from 12 on knows
 
 
@@ -42,7 +38,7 @@ def cuda_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
     arch = gpu_arch(target)
     return DeviceCode(
         {"cuda": lambda: text, "ptx": lambda: compile_cuda(text, "ptx", arch or _OLDEST).rstrip(b"\0").decode()},
-        _loader(lambda: _compile(text, arch, functions, target)),
+        lambda: _compile(text, arch, functions, target),
     )
 
 
@@ -61,22 +57,19 @@ def _compile(text: str, arch: str | None, functions: Mapping[str, PrimFunc], tar
         return _ptx(functions, Target("nvptx" if arch is None else f"nvptx -mcpu={arch}"))
 
 
-def _loader(compiled: Callable[[], tuple[bytes, str]]) -> Callable[[list[list[Any]], Callable[[str], str]], Module]:
-    """What makes a module of kind ``"cuda"`` of an image and its format: ``"cubin"``, or ``"ptx"``, zero at its end."""
-    return lambda rows, source: Module(_cuda_module(*compiled(), rows, tvm_ffi.convert(source)))
-
-
 def nvptx_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
     """Make PTX by LLVM, without NVIDIA's tools."""
     exact = _exact(target)
     text = functools.cache(lambda: emit_ptx(functions, exact))
-    return DeviceCode(
-        {"ptx": text, "ll": lambda: emit_nvvm(functions, exact)}, _loader(lambda: (text().encode() + b"\0", "ptx"))
-    )
+    return DeviceCode({"ptx": text, "ll": lambda: emit_nvvm(functions, exact)}, lambda: _zero_ended(text()))
 
 
 def _ptx(functions: Mapping[str, PrimFunc], target: Target) -> tuple[bytes, str]:
-    return emit_ptx(functions, _exact(target)).encode() + b"\0", "ptx"
+    return _zero_ended(emit_ptx(functions, _exact(target)))
+
+
+def _zero_ended(ptx: str) -> tuple[bytes, str]:
+    return ptx.encode() + b"\0", "ptx"
 
 
 def _exact(target: Target) -> Target:

@@ -10,7 +10,6 @@ from typing import ClassVar
 from weft import ir
 from weft.target import clike
 from weft.target.gpu import AXES
-from weft.tir import BufferLoad
 
 __all__ = ["EXPR", "TYPES", "Emitter"]
 
@@ -30,18 +29,6 @@ def _let(e: ir.Let, s: Emitter) -> str:
 
 def _barrier(e: ir.CallIntrin, s: Emitter) -> str:
     return "__syncwarp()" if getattr(e.args[0], "value", "") == "warp" else "__syncthreads()"
-
-
-def _address(e: ir.CallIntrin, s: Emitter) -> str:
-    if not isinstance(e.args[0], BufferLoad):
-        raise s.refuse(e)
-    return f"(&{s.element(e.args[0].buffer, e.args[0].indices)})"
-
-
-def _external(e: ir.CallIntrin, s: Emitter) -> str:
-    if not isinstance(e.args[0], ir.StringImm):
-        raise s.refuse(e)
-    return f"{e.args[0].value}({', '.join(s.expr(a) for a in e.args[1:] if isinstance(a, ir.PrimExpr))})"
 
 
 def _reinterpret(e: ir.CallIntrin, s: Emitter) -> str:
@@ -73,6 +60,6 @@ class Emitter(clike.DeviceEmitter):
         "tvm_warp_activemask": "({t})__activemask()",
     }  # fmt: skip
     special: ClassVar = {
-        "tvm_storage_sync": _barrier, "address_of": _address, "reinterpret": _reinterpret,
-        "call_extern": _external, "call_pure_extern": _external,
+        "tvm_storage_sync": _barrier, "address_of": clike.address, "reinterpret": _reinterpret,
+        "call_extern": clike.external, "call_pure_extern": clike.external,
     }  # fmt: skip

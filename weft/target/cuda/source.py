@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from weft import tir
 from weft.error import CodegenError
-from weft.ir import CallIntrin, IRModule, PrimExpr, Var, as_int, const, walk
+from weft.ir import CallIntrin, IRModule, PrimExpr, Var, const, walk
 from weft.target.cuda.emitter import Emitter
 from weft.target.cuda.prelude import HALF, PRELUDE
-from weft.target.gpu import AXES, launch_extents, lower_for_gpu
+from weft.target.gpu import AXES, lower_for_gpu
 from weft.target.target import Target
 
 __all__ = ["Kernel", "emit_cuda", "emit_function", "emit_kernel"]
@@ -29,11 +29,10 @@ class Kernel(NamedTuple):
 
 def emit_function(func: tir.PrimFunc, max_threads: int = 1024) -> str:
     """Write a device function, as ``lower_for_gpu`` makes them, without the prelude."""
-    extents = launch_extents(func, max_threads)
     s = Emitter()
+    sizes = s.bounds(func, max_threads)
     params = s.function(func, restrict=" __restrict__")
-    sizes = [as_int(extents[tag]) for tag in AXES[3:] if tag in extents]
-    bounds = f" __launch_bounds__({math.prod(n for n in sizes if n)})" if sizes and None not in sizes else ""
+    bounds = f" __launch_bounds__({math.prod(sizes)})" if sizes is not None else ""
     head = f'extern "C" __global__ void{bounds} {func.attrs["global_symbol"]}({params}) {{'
     shared = ["  extern __shared__ __align__(16) unsigned char weft_shared[];"] if s.dynamic_shared else []
     return "\n".join([head, *shared, *s.declared, *s.lines, "}", ""])

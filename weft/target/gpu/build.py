@@ -6,18 +6,21 @@ all of them.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tvm_ffi
 
 from weft.error import CodegenError, InvalidArgument
 from weft.ir import IRModule
-from weft.runtime import Module
+from weft.runtime import Device, Module
 from weft.target.build import get_source
 from weft.target.gpu.lower import lower_for_gpu
 from weft.target.target import Target
 from weft.tir import PrimFunc
+
+_device_module = tvm_ffi.get_global_func("weft.device_module")
 
 __all__ = ["DEVICE_CODE", "DeviceCode", "build_gpu", "device_module", "source_gpu"]
 
@@ -25,12 +28,11 @@ __all__ = ["DEVICE_CODE", "DeviceCode", "build_gpu", "device_module", "source_gp
 class DeviceCode(NamedTuple):
     """Code of device functions, made when asked for.
 
-    Texts by format (the first is the default), and what makes the module whose functions launch them: of each
-    function's name, types of parameters and tags of launch parameters, and of a function from format to text.
+    Texts by format (the first is the default), and what devices load: an image and its format, such as ``"cubin"``.
     """
 
     sources: Mapping[str, Callable[[], str]]
-    load: Callable[[list[list[Any]], Callable[[str], str]], Module]
+    image: Callable[[], tuple[bytes, str]]
 
 
 DEVICE_CODE = "gpu.device_code"
@@ -50,12 +52,25 @@ def device_module(functions: Mapping[str, PrimFunc], target: Target) -> Module:
             )
         return code.sources[fmt or next(iter(code.sources))]()
 
-    rows = [[name, _types(f), list(f.attrs["tir.kernel_launch_params"])] for name, f in functions.items()]
-    return code.load(rows, source)
+    image, form = code.image()
+    saved = _saved(functions, image, form)
+    return Module(_device_module(Device(target.kind.device).device_type, saved, tvm_ffi.convert(source)))
 
 
-def _types(func: PrimFunc) -> list[Any]:
-    return [tvm_ffi.dtype(str(p.dtype)) for p in func.params]
+def _saved(functions: Mapping[str, PrimFunc], image: bytes, form: str) -> bytes:
+    """A module of kernels as libraries keep it; its layout is Apache TVM's."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    rows = [text(form), struct.pack("<Q", len(functions))]
+    for name, f in functions.items():
+        types = [tvm_ffi.dtype(str(p.dtype)) for p in f.params]
+        tags = [str(t).replace("tir.use_dyn", "tirx.use_dyn") for t in f.attrs["tir.kernel_launch_params"]]
+        rows += [text(name), text(name), struct.pack("<Q", len(types))]
+        rows += [struct.pack("<BBH", t.type_code, t.bits, t.lanes) for t in types]
+        rows += [struct.pack("<Q", len(tags)), *map(text, tags), struct.pack("<Q", 0)]  # no tags of arguments
+    return b"".join([*rows, struct.pack("<Q", len(image)), image])
 
 
 def build_gpu(mod: IRModule, target: Target) -> Module:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from weft import ir, tir
 from weft.error import CodegenError
 from weft.ir import int64
+from weft.runtime import Device
 from weft.target.target import Target
 from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
@@ -21,7 +22,6 @@ from weft.tir.transform import lower_intrin, split_host_device, thread_sync
 
 __all__ = ["SplitModule", "dynamic_bytes", "dynamic_shared", "lower_for_gpu"]
 
-_CUDA = 2  # DLPack's number
 _DYNAMIC = "tir.use_dyn_shared_memory"
 _ON_CHIP = ("local", "shared", "warp", "shared.dyn", "wmma")
 
@@ -36,8 +36,9 @@ class SplitModule(NamedTuple):
 def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
     """Lower the functions of a module, in block form or later, and split them.
 
-    Host functions have the attributes ``tir.device_type`` (2: arguments are checked to be CUDA tensors of one device,
-    on which kernels then run) and ``tir.kernels`` (names to look up in the module's imports).
+    Host functions have the attributes ``tir.device_type`` (DLPack's number of the target's kind of device: arguments
+    are checked to be tensors of one such device, on which kernels then run) and ``tir.kernels`` (names to look up in
+    the module's imports). Functions with the attribute ``tir.is_host_func`` are the host's alone and take its memory.
 
     Device functions are flat (one index of type int64 for each access), scalar and without blocks. ``buffer_map`` gives
     the type of each pointer; loops are thread-bound, serial or unrolled; barriers are ``tir.tvm_storage_sync``.
@@ -61,7 +62,11 @@ def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
             device[var.name_hint] = _with_dynamic_shared(func)
         else:
             host[var.name_hint] = func
-    host = {name: _host(name, func, device) for name, func in host.items()}
+    device_type = Device(target.kind.device).device_type
+    host = {
+        name: func if func.attrs.get("tir.is_host_func") else _host(name, func, device, device_type)
+        for name, func in host.items()
+    }
     return SplitModule(ir.IRModule(host), device)
 
 
@@ -137,7 +142,7 @@ def _with_dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
 # --- the host's half --------------------------------------------------------------------------------------------------
 
 
-def _host(name: str, func: tir.PrimFunc, device: dict[str, tir.PrimFunc]) -> tir.PrimFunc:
+def _host(name: str, func: tir.PrimFunc, device: dict[str, tir.PrimFunc], device_type: int) -> tir.PrimFunc:
     kernels: list[str] = []
     pointers = {b.data for _, b in func.buffer_map}
 
@@ -163,7 +168,7 @@ def _host(name: str, func: tir.PrimFunc, device: dict[str, tir.PrimFunc]) -> tir
                 found=f"an access to '{access.buffer.name}' on the host",
                 help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
             )
-    func = func.replace(body=body).with_attr("tir.device_type", _CUDA)
+    func = func.replace(body=body).with_attr("tir.device_type", device_type)
     return func.with_attr("tir.kernels", tuple(dict.fromkeys(kernels)))
 
 
@@ -189,6 +194,6 @@ def _workspace(buffer: tir.Buffer, body: tir.Stmt) -> tir.Stmt:
     size: ir.PrimExpr = math.prod(
         (ir.cast("int64", d) for d in buffer.shape), start=int64(ir.DataType(buffer.dtype).itemsize)
     )
-    make = tir.call_packed("weft.cuda_workspace_alloc", size)
-    free = tir.Evaluate(tir.call_packed("weft.cuda_workspace_free", buffer.data))
+    make = tir.call_packed("weft.device_workspace_alloc", size)
+    free = tir.Evaluate(tir.call_packed("weft.device_workspace_free", buffer.data))
     return tir.LetStmt(buffer.data, replace_node(make, dtype="handle"), tir.seq(body, free))

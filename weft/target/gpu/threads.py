@@ -86,9 +86,11 @@ def _visit(node: Any, axes: Mapping[str, Var], alone: frozenset[str], s: _State)
         s.lets[node.var] = node.value
     elif isinstance(node, tir.AllocBuffer) and not node.buffer.scope.startswith("shared"):
         s.claims.append(_Claim(f"the buffer '{node.buffer.name}'", node, frozenset(axes) | alone))
-    elif isinstance(node, tir.BufferStore) and node.buffer.data in s.given:
+    elif isinstance(node, tir.BufferStore) and (node.buffer.data in s.given or node.buffer.scope.startswith("shared")):
         used = s.depends(node.indices)
         own = frozenset(tag for tag, var in axes.items() if var in used)
+        if node.buffer.data not in s.given:  # each block has its own
+            own |= {tag for tag in AXES if tag.startswith("blockIdx")}
         s.claims.append(_Claim(f"a store to '{node.buffer.name}'", node, own | alone | _agreed(node, axes, s)))
     elif isinstance(node, tir.IfThenElse):
         _visit(node.then_case, axes, alone | _singled_out(node.condition, axes), s)
@@ -127,6 +129,7 @@ def _bound(node: tir.For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Va
         raise CodegenError(f"there is no thread axis '{tag}'", where=node.span, expected=", ".join(AXES))
     if tag in axes:
         _check_shared_work(node, tag, s)
+        s.lets[node.loop_var] = axes[tag]  # the same thread
         return axes
     known = s.extents.setdefault(tag, node.extent)
     if not structural_equal(known, node.extent):
@@ -136,7 +139,8 @@ def _bound(node: tir.For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Va
 
 def _check_shared_work(node: tir.For, tag: str, s: _State) -> None:
     """Refuse a nest inside a loop over the same axis that is not about memory that the threads share."""
-    if any(isinstance(n, tir.BufferStore) and n.buffer.scope not in ("shared", "local") for n in walk(node.body)):
+    own = ("shared", "shared.dyn", "local")
+    if any(isinstance(n, tir.BufferStore) and n.buffer.scope not in own for n in walk(node.body)):
         raise CodegenError(f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z")
     wanted, there = as_int(node.extent), as_int(s.extents[tag])
     if wanted is None or there is None or wanted > there:

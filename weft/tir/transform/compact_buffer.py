@@ -27,7 +27,8 @@ def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Requires
         No blocks; buffers with their dimensions.
     Ensures
-        The same form; strides that ``storage_align`` asked for.
+        The same form; strides that ``storage_align`` asked for. What the threads of a block share holds
+        what all of them use; dynamic shared memory of a constant size stays as it is.
     Example
         Before::
 
@@ -52,24 +53,33 @@ def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
         TVM's ``CompactBufferAllocation``.
     """
     analyzer = Analyzer()
-    body = _walk(func.body, analyzer)
+    body = _walk(func.body, analyzer, ())
     return func if body is func.body else func.replace(body=body)
 
 
-def _walk(node: Any, analyzer: Analyzer) -> Any:
+def _walk(node: Any, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
+    """Rewrite a statement inside loops over the threads of a block."""
+    inside = threads
     if isinstance(node, For):
         analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
+        if node.thread_binding is not None and not node.thread_binding.thread_tag.startswith("blockIdx"):
+            inside = (*threads, node)
     if isinstance(node, Stmt):
-        node = rebuild(node, lambda n: _walk(n, analyzer) if isinstance(n, Stmt) else n)
-    own = isinstance(node, AllocBuffer) and not node.buffer.scope.startswith("shared")  # others use what is shared
-    if isinstance(node, AllocBuffer) and own and not node.buffer.strides:
-        node = _compact(node, analyzer)
+        node = rebuild(node, lambda n: _walk(n, analyzer, inside) if isinstance(n, Stmt) else n)
+    if isinstance(node, AllocBuffer) and not node.buffer.strides and not _is_given(node.buffer):
+        node = _compact(node, analyzer, threads if node.buffer.scope.startswith("shared") else ())
     return aligned(node) if isinstance(node, AllocBuffer) and DIM_ALIGN in node.annotations else node
 
 
-def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> AllocBuffer:
+def _is_given(buffer: Buffer) -> bool:
+    """Whether a buffer is dynamic shared memory of a size that the program says."""
+    return buffer.scope == "shared.dyn" and all(as_int(d) is not None for d in buffer.shape)
+
+
+def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -> AllocBuffer:
+    """Shrink a buffer that the threads of some loops around use together."""
     buffer = alloc.buffer
-    loops = [n for n in walk(alloc.body) if isinstance(n, For)]
+    loops = [*sharing, *(n for n in walk(alloc.body) if isinstance(n, For))]
     domains: dict[Var, tuple[PrimExpr, PrimExpr] | None] = {f.loop_var: (f.min, f.min + f.extent - 1) for f in loops}
     domains |= {n.var: None for n in walk(alloc.body) if isinstance(n, LetStmt)}
     uses = [n.indices for n in walk(alloc.body) if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer]

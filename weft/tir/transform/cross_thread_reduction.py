@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from weft import ir
 from weft.tir.analysis.structure import conjuncts, replace_node
@@ -71,10 +71,19 @@ def lower_cross_thread_reduction(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     return func if body is func.body else func.replace(body=body)
 
 
+class _Combiner(NamedTuple):
+    """How an update combines what is there with another value; `kind` is the operation whose identity it has."""
+
+    other: ir.PrimExpr
+    kind: type
+    make: Callable[[Any, Any], ir.PrimExpr]
+
+
 class _Plan(NamedTuple):
     """A reduction: its update, the loops of threads that share it, and what must hold for it to count."""
 
     update: BufferStore
+    combiner: _Combiner
     threads: tuple[For, ...]
     guards: tuple[ir.PrimExpr, ...]
 
@@ -116,7 +125,7 @@ class _Lower:
         """Make the reduction of one nest of loops."""
         update, threads = plan.update, plan.threads
         target, dtype = update.buffer, update.buffer.dtype
-        kind, make = type(update.value), cast(Callable[..., ir.PrimExpr], type(update.value))
+        _, kind, make = plan.combiner
         extents = [ir.as_int(t.extent) for t in (*threads, *self.around)]
         if None in extents or not all(ir.as_int(t.min) == 0 for t in (*threads, *self.around)):
             return ir.rebuild(node, self.visit)
@@ -168,10 +177,7 @@ def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
         if n in threads:
             return visit(n.body)
         if n is plan.update:
-            value = plan.update.value
-            assert isinstance(value, (ir.Add, ir.Mul, ir.Max, ir.Min))
-            other = value.b if _is_load(value.a, plan.update) else value.a
-            return BufferStore(part, type(value)(part[zero], other), (zero,))
+            return BufferStore(part, plan.combiner.make(part[zero], plan.combiner.other), (zero,))
         if isinstance(n, SeqStmt):
             kept: list[Stmt] = []
             for x in n.seq:
@@ -240,20 +246,16 @@ def _plan(node: For) -> _Plan | None:
         return None
     if any(isinstance(n, BufferLoad) and n.buffer is update.buffer for s in _others(node, update) for n in ir.walk(s)):
         return None
-    return _Plan(update, tuple(threads), tuple(g for g in (*guards, *conditions) if not _uses(g, node)))
+    combiner = _combiner(update)
+    assert combiner is not None  # what _updates asks for
+    return _Plan(update, combiner, tuple(threads), tuple(g for g in (*guards, *conditions) if not _uses(g, node)))
 
 
 def _updates(node: Any, conditions: tuple[ir.PrimExpr, ...], bound: set[ir.Var]) -> list[tuple[BufferStore, Any]]:
     """List the accumulating stores to one element for all values of some variables, and the conditions around each."""
     if isinstance(node, BufferStore):
-        value = node.value
-        fits = (
-            type(value) in _IDENTITY
-            and node.predicate is None
-            and (_is_load(value.a, node) != _is_load(value.b, node))  # type: ignore[attr-defined]
-            and not any(v in bound for v in ir.walk(node.indices))
-        )
-        return [(node, conditions)] if fits else []
+        fits = node.predicate is None and not any(v in bound for v in ir.walk(node.indices))
+        return [(node, conditions)] if fits and _combiner(node) is not None else []
     if isinstance(node, For):
         return _updates(node.body, conditions, bound | {node.loop_var})
     if isinstance(node, LetStmt):
@@ -264,6 +266,27 @@ def _updates(node: Any, conditions: tuple[ir.PrimExpr, ...], bound: set[ir.Var])
         return [u for x in node.seq for u in _updates(x, conditions, bound)]
     body: Any = getattr(node, "body", None)
     return _updates(body, conditions, bound) if isinstance(body, Stmt) else []
+
+
+def _combiner(node: BufferStore) -> _Combiner | None:
+    """Find how a store combines what is there with another value: ``a + x``, or ``a > x ? a : x``."""
+    value: Any = node.value
+    if type(value) in _IDENTITY and _is_load(value.a, node) != _is_load(value.b, node):
+        return _Combiner(value.b if _is_load(value.a, node) else value.a, type(value), type(value))
+    if not isinstance(value, ir.Select) or not isinstance(value.condition, (ir.GT, ir.GE, ir.LT, ir.LE)):
+        return None
+    test, first = value.condition, _is_load(value.condition.a, node)
+    sides, kept = (test.a, test.b), _is_load(value.true_value, node)
+    here, other = sides if first else sides[::-1]
+    values = (value.true_value, value.false_value) if kept else (value.false_value, value.true_value)
+    if not _is_load(here, node) or _is_load(other, node) or not ir.structural_equal(values, (here, other)):
+        return None
+
+    def make(a: Any, b: Any) -> ir.PrimExpr:
+        return ir.Select(type(test)(*((a, b) if first else (b, a))), *((a, b) if kept else (b, a)))
+
+    larger = isinstance(test, (ir.GT, ir.GE)) == (first == kept)
+    return _Combiner(other, ir.Max if larger else ir.Min, make)
 
 
 def _others(node: Any, update: BufferStore) -> list[Any]:

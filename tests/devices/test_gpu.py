@@ -1,0 +1,515 @@
+"""What the pages on devices promise, on every kind of device that this machine has: one test for all of them."""
+
+import os
+import threading
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from weft.contrib import graph_executor
+from weft.relax.frontend import nn
+
+import weft
+from examples.minilm.network import feeds_of, load_tokenizer, write_onnx
+from weft import relax, relay, runtime, te, tir
+from weft.error import InvalidArgument, WeftError
+from weft.ffi import remove_global_func
+from weft.frontend.onnx import from_onnx
+from weft.script import tir as T
+
+INSTALLABLE = {"opencl"}  # by a package; a CUDA device is hardware
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(params=["cuda", "opencl"])
+def gpu(request):
+    """The first device of a kind, its target, and how tensors are put there."""
+    dev = runtime.device(request.param, 0)
+    if not dev.exist:
+        assert not (os.environ.get("WEFT_DEVICES") and request.param in INSTALLABLE), (
+            f"{dev} is asked for and not there"
+        )
+        pytest.skip(f"there is no {dev}")
+
+    def put(*arrays):
+        return [runtime.tensor(np.asarray(a), device=dev) for a in arrays]
+
+    return SimpleNamespace(dev=dev, kind=request.param, put=put)
+
+
+def threads(s, tensor, *axes, factor=64):
+    """Bind the axes of a tensor, fused, to blocks of threads."""
+    axis = s[tensor].fuse(*axes) if len(axes) > 1 else axes[0]
+    block, thread = s[tensor].split(axis, factor=factor)
+    s[tensor].bind(block, te.thread_axis("blockIdx.x"))
+    s[tensor].bind(thread, te.thread_axis("threadIdx.x"))
+
+
+def elementwise(f, dtype, n=None):
+    """A schedule of ``f`` of each element of a vector, and its parameters."""
+    n = te.var("n") if n is None else n
+    a = te.placeholder((n,), dtype, name="A")
+    c = te.compute((n,), lambda i: f(a[i]), name="C")
+    s = te.create_schedule(c.op)
+    threads(s, c, c.op.axis[0])
+    return te.schedule.schedule_to_prim_func(s, [a, c], "f")
+
+
+def fadd(gpu, n=None):
+    n = te.var("n") if n is None else n
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    c = te.compute(a.shape, lambda i: a[i] + b[i], name="C")
+    s = te.create_schedule(c.op)
+    threads(s, c, c.op.axis[0])
+    return weft.build(s, [a, b, c], gpu.kind, name="fadd")
+
+
+# --- memory, streams, the device itself -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (0, 4)])
+def test_copies(gpu, shape):
+    for dtype in ("float32", "float16", "int64", "bool", "uint8", ml_dtypes.bfloat16):
+        x = (RNG.standard_normal(shape) * 9).astype(dtype)
+        (a,) = gpu.put(x)
+        assert a.device == gpu.dev
+        b = a.copyto(runtime.empty(shape, str(a.dtype), gpu.dev))
+        np.testing.assert_array_equal(b.copyto(runtime.cpu()).numpy(), x)
+        b.copyfrom(np.zeros(shape, dtype))
+        assert not b.numpy().any()
+        np.testing.assert_array_equal(a.numpy(), x)
+
+
+def test_a_device_says_what_it_is(gpu):
+    assert gpu.dev.device_name
+    assert gpu.dev.max_threads_per_block >= 64
+    assert gpu.dev.max_shared_memory_per_block >= 16 << 10
+    assert gpu.dev.total_global_memory > 1 << 20
+    assert gpu.dev.multi_processor_count >= 1
+    assert weft.target.Target.from_device(gpu.dev).max_num_threads == gpu.dev.max_threads_per_block
+
+
+def test_streams(gpu):
+    f, x = fadd(gpu), RNG.random(1000).astype("float32")
+    first, then = gpu.dev.create_raw_stream(), gpu.dev.create_raw_stream()
+    gpu.dev.set_raw_stream(first)
+    a, b, c, d = gpu.put(x, x, x * 0, x * 0)
+    f(a, b, c)
+    gpu.dev.sync_stream_from_to(first, then)
+    gpu.dev.set_raw_stream(then)
+    f(c, c, d)
+    gpu.dev.sync(then)
+    np.testing.assert_array_equal(d.numpy(), 4 * x)
+    gpu.dev.set_raw_stream(0)
+    for stream in (first, then):
+        gpu.dev.free_raw_stream(stream)
+    f(a, b, c)
+    gpu.dev.sync()
+    np.testing.assert_array_equal(c.numpy(), 2 * x)
+
+
+def test_errors_of_devices(gpu):
+    with pytest.raises(ValueError, match=f"there is no device {gpu.kind}:99"):
+        runtime.empty((3,), "float32", runtime.device(gpu.kind, 99))
+    with pytest.raises(MemoryError, match=f"cannot allocate .* bytes on {gpu.kind}:0"):
+        runtime.empty((1 << 50,), "uint8", gpu.dev)
+    with pytest.raises(ValueError, match="strided"):
+        runtime.from_dlpack(np.ones((4, 4), "float32").T).copyto(gpu.dev)
+
+
+# --- functions and launches -------------------------------------------------------------------------------------------
+
+
+def test_a_symbolic_size(gpu):
+    f = fadd(gpu)
+    for n in (1, 63, 64, 1000, 0):
+        x, y = RNG.random((2, n), "float32")
+        a, b, c = gpu.put(x, y, x * 0)
+        f(a, b, c)
+        np.testing.assert_array_equal(c.numpy(), x + y)
+
+
+def test_arguments_are_checked(gpu):
+    f, x = fadd(gpu), np.zeros(8, "float32")
+    a, b, c = gpu.put(x, x, x)
+    with pytest.raises(ValueError, match=rf"(?s)B.device_type on argument #1 .*expected {gpu.kind}, found cpu"):
+        f(a, runtime.tensor(x), c)
+    with pytest.raises(ValueError, match=r"(?s)B.shape\[0\] on argument #1 .*expected to match A.shape\[0\] == 8"):
+        f(a, *gpu.put(np.zeros(9, "float32")), c)
+    kernel = f.imported_modules[0]["fadd_kernel"]
+    with pytest.raises(TypeError, match="expected 4 arguments and 2 launch parameters, found 5"):
+        kernel(c, a, b, 8, 1)
+    with pytest.raises(TypeError, match="fadd_kernel: argument 3: expected an int, found .*float"):
+        kernel(c, a, b, 8.5, 1, 64)
+    with pytest.raises(
+        RuntimeError, match=rf"cannot launch fadd_kernel .*\(1048576, 1, 1\) threads .* on {gpu.kind}:0: "
+    ):
+        kernel(c, a, b, 8, 1, 1 << 20)
+
+
+def test_a_host_in_c(gpu, tmp_path):
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="B")
+    s = te.create_schedule(b.op)
+    threads(s, b, b.op.axis[0])
+    f = weft.build(s, [a, b], weft.target.Target(gpu.kind, host="c"), name="f")
+    x = RNG.random(100).astype("float32")
+    a, b = gpu.put(x, x * 0)
+    f(a, b)
+    np.testing.assert_array_equal(b.numpy(), x * 2)
+    with pytest.raises(ValueError, match=f"(?s)expected {gpu.kind}, found cpu"):
+        f(a, runtime.tensor(x))
+
+
+def test_a_library_has_its_kernels_inside(gpu, tmp_path):
+    f, path = fadd(gpu), str(tmp_path / "f.so")
+    f.export_library(path)
+    again = runtime.load_module(path)
+    assert [m.kind for m in again.imported_modules] == [gpu.kind]
+    assert again.imported_modules[0].function_names() == ["fadd_kernel"]
+    x, y = RNG.random((2, 70), "float32")
+    for module in (f, again):
+        a, b, c = gpu.put(x, y, x * 0)
+        module["fadd"](a, b, c)
+        np.testing.assert_array_equal(c.numpy(), x + y)
+    if gpu.kind == "opencl":
+        assert again.imported_modules[0].get_source() == f.imported_modules[0].get_source()
+
+
+def test_the_text_of_kernels(gpu):
+    weft.register_global_func(f"tvm_callback_{gpu.kind}_postproc", lambda text, target: f"// {target.kind}\n{text}")
+    try:
+        code = fadd(gpu).imported_modules[0]
+    finally:
+        remove_global_func(f"tvm_callback_{gpu.kind}_postproc")
+    assert code.is_device_module
+    assert code.get_source().startswith(f"// {gpu.kind}\n")
+    with pytest.raises(InvalidArgument, match="no source of kind 'wasm'"):
+        code.get_source("wasm")
+
+
+def test_a_program_that_the_driver_refuses(gpu):
+    func = elementwise(lambda v: tir.call_pure_extern("float32", "no_such_function", v), "float32")
+    with pytest.raises(Exception, match="(?s)no_such_function"):  # now, or where the program is loaded
+        weft.build(func, target=gpu.kind)(*gpu.put(*np.zeros((2, 8), "float32")))
+
+
+def test_timing_is_by_the_clock_of_the_device(gpu):
+    x = np.ones(1 << 16, "float32")
+    result = fadd(gpu).time_evaluator("fadd", gpu.dev, number=4, repeat=3)(*gpu.put(x, x, x))
+    assert len(result.results) == 3
+    assert all(0 < r < 1 for r in result.results)
+
+
+def test_threads_share_a_kernel(gpu):
+    f, wrong = fadd(gpu), []
+
+    def work(seed):
+        x = np.random.default_rng(seed).random(5000).astype("float32")
+        for _ in range(20):
+            a, b, c = gpu.put(x, x + seed, x * 0)
+            f(a, b, c)
+            if not np.array_equal(c.numpy(), x + (x + seed)):
+                wrong.append(seed)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert not wrong
+
+
+# --- what kernels compute ---------------------------------------------------------------------------------------------
+
+FLOATS = [
+    ("exp", te.exp, np.exp, -4, 4), ("log", te.log, np.log, 0.1, 9), ("tanh", te.tanh, np.tanh, -4, 4),
+    ("rsqrt", tir.rsqrt, lambda x: 1 / np.sqrt(x), 0.1, 9), ("round", te.round, np.round, -9, 9),
+    ("sigmoid", te.sigmoid, lambda x: 1 / (1 + np.exp(-x)), -4, 4), ("abs", te.abs, np.abs, -3, 3),
+    ("int8", lambda v: v.astype("int8"), lambda x: np.clip(np.trunc(x), -128, 127), -300, 300),
+    ("power", lambda v: te.power(v, tir.const(2.5, v.dtype)), lambda x: x**2.5, 0.1, 4),
+    ("third", lambda v: v / tir.const(3, v.dtype), lambda x: x / 3, -9, 9),
+    ("select", lambda v: tir.Select(v > tir.const(0, v.dtype), v, v * tir.const(0.5, v.dtype)),
+     lambda x: np.where(x > 0, x, x / 2), -9, 9),
+]  # fmt: skip
+INTEGERS = [
+    ("twice", lambda v: v + v, lambda x: x + x), ("floormod", lambda v: te.floormod(v, 7), lambda x: x % 7),
+    ("floordiv", lambda v: te.floordiv(v, 7), lambda x: x // 7), ("shift", lambda v: v << 2, lambda x: x << 2),
+    ("half", lambda v: v.astype("float32") / 2.0, lambda x: (x / 2).astype("float32")),
+    ("ones", tir.popcount, lambda x: np.array([bin(int(v) & ((1 << x.itemsize * 8) - 1)).count("1") for v in x])),
+]  # fmt: skip
+
+
+def computed(gpu, rows, dtype, x):
+    """What each function of a table makes of a vector, by one module."""
+    cast = {name: elementwise(f, dtype).with_attr("global_symbol", name) for name, f, *_ in rows}
+    built = weft.build(weft.IRModule(cast), target=gpu.kind)
+    for name, func in cast.items():
+        (a,), out = gpu.put(x[name]), str(func.buffer_map[1][1].dtype)
+        c = runtime.empty(a.shape, out, gpu.dev)
+        built[name](a, c)
+        yield name, c.numpy()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float32", 5e-6), ("float64", 1e-12), ("float16", 2e-3), ("bfloat16", 2e-2)]
+)
+def test_functions_of_floats(gpu, dtype, tolerance):
+    numpy = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    x = {name: RNG.uniform(low, high, 263).astype(numpy) for name, _, _, low, high in FLOATS}
+    for (name, _, f, _, _), (_, y) in zip(FLOATS, computed(gpu, FLOATS, dtype, x), strict=True):
+        expected = f(x[name].astype("float64"))
+        np.testing.assert_allclose(y.astype("float64"), expected, rtol=tolerance, atol=1e-30, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_functions_of_integers(gpu, dtype):
+    x = RNG.integers(-30 if dtype.startswith("i") else 0, 31, 263).astype(dtype)
+    found = computed(gpu, INTEGERS, dtype, {name: x for name, *_ in INTEGERS})
+    for (name, _, f), (_, y) in zip(INTEGERS, found, strict=True):
+        np.testing.assert_array_equal(y, f(x), err_msg=name)
+
+
+def test_truth_and_values_that_are_no_numbers(gpu):
+    rows = [
+        ("isnan", tir.isnan),
+        ("bits", lambda v: tir.reinterpret("int32", v)),
+        ("most", lambda v: te.max(v, v) * 1.0),
+    ]
+    x = np.array([np.nan, np.inf, -np.inf, -0.0, 1.5], "float32")
+    rows[2] = ("least", lambda v: tir.Min(v, tir.const(1.0, "float32")))
+    found = dict(computed(gpu, rows, "float32", {name: x for name, _ in rows}))
+    np.testing.assert_array_equal(found["isnan"], np.isnan(x))
+    np.testing.assert_array_equal(found["bits"], x.view("int32"))
+    np.testing.assert_array_equal(found["least"], np.minimum(x, np.float32(1)))
+    (f,) = dict(computed(gpu, [("f", lambda v: tir.Not(v))], "bool", {"f": x > 0})).values()
+    np.testing.assert_array_equal(f, ~(x > 0))
+
+
+@pytest.mark.parametrize("scope", ["shared", "shared.dyn"])
+def test_a_product_with_shared_tiles(gpu, scope):
+    m, n, depth, tile = 48, 32, 20, 4
+    a, b = te.placeholder((m, depth), name="A"), te.placeholder((depth, n), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    shared = [s.cache_read(t, scope, [c]) for t in (a, b)]
+    acc = s.cache_write(c, "local")
+    axes = [te.thread_axis(tag) for tag in ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")]
+    yo, yi = s[c].split(s[c].op.axis[0], factor=8)
+    xo, xi = s[c].split(s[c].op.axis[1], factor=8)
+    vy, yi = s[c].split(yi, nparts=4)
+    vx, xi = s[c].split(xi, nparts=4)
+    s[c].reorder(yo, xo, vy, vx, yi, xi)
+    for axis, tag in zip((yo, xo, vy, vx), axes, strict=True):
+        s[c].bind(axis, tag)
+    s[acc].compute_at(s[c], vx)
+    ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=tile)
+    s[acc].reorder(ko, ki, *s[acc].op.axis)
+    for t in shared:
+        s[t].compute_at(s[acc], ko)
+        first, then = s[t].split(s[t].fuse(*s[t].op.axis), nparts=4)
+        then, _ = s[t].split(then, nparts=4)
+        s[t].bind(first, axes[2])
+        s[t].bind(then, axes[3])
+    f = weft.build(s, [a, b, c], gpu.kind, name="f")
+    x, y = RNG.random((m, depth), "float32"), RNG.random((depth, n), "float32")
+    args = gpu.put(x, y, np.zeros((m, n), "float32"))
+    f(*args)
+    np.testing.assert_allclose(args[2].numpy(), x @ y, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("reduce", "dtype"), [(te.sum, "float32"), (te.max, "float32"), (te.min, "int32")])
+def test_threads_reduce_together(gpu, reduce, dtype):
+    n, m = te.var("n"), te.var("m")
+    a = te.placeholder((n, m), dtype, name="A")
+    k = te.reduce_axis((0, m), "k")
+    b = te.compute((n,), lambda i: reduce(a[i, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    _, inner = s[b].split(b.op.reduce_axis[0], factor=16)
+    s[b].bind(b.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[b].bind(inner, te.thread_axis("threadIdx.x"))
+    f = weft.build(s, [a, b], gpu.kind, name="f")
+    for shape in ((5, 100), (1, 1), (3, 70)):
+        x = (RNG.standard_normal(shape) * 9).astype(dtype)
+        args = gpu.put(x, x[:, 0] * 0)
+        f(*args)
+        expected = {te.sum: np.sum, te.max: np.max, te.min: np.min}[reduce](x, axis=1)
+        np.testing.assert_allclose(args[1].numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_kernels_pass_memory_of_the_device(gpu):
+    n = te.var("n")
+    a = te.placeholder((n, 8), name="A")
+    k = te.reduce_axis((0, 8), name="k")
+    b = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    c = te.compute((n, 8), lambda i, j: a[i, j] / b[i], name="C")
+    s = te.create_schedule(c.op)
+    threads(s, b, b.op.axis[0], factor=16)
+    threads(s, c, *c.op.axis, factor=16)
+    f = weft.build(s, [a, c], gpu.kind, name="share")
+    assert f.imported_modules[0].function_names() == ["share_kernel", "share_kernel_1"]
+    for rows in (5, 100, 5, 99):
+        x = RNG.random((rows, 8), "float32")
+        args = gpu.put(x, x * 0)
+        f(*args)
+        np.testing.assert_allclose(args[1].numpy(), x / x.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_threads_of_tvmscript_and_truth_in_memory(gpu):
+    @T.prim_func
+    def f(A: T.Buffer((40,), "float32"), M: T.Buffer((40,), "bool"), keep: T.bool, B: T.Buffer((40,), "float32")):
+        for b in T.thread_binding(4, thread="blockIdx.x"):
+            for t in T.thread_binding(10, thread="threadIdx.x"):
+                S = T.alloc_buffer((10,), "float32", scope="shared")
+                S[t] = A[b * 10 + t]
+                M[b * 10 + t] = A[b * 10 + t] > T.float32(0.5)
+                B[b * 10 + t] = T.if_then_else(keep, S[9 - t], T.float32(0))
+
+    built = weft.build(f, target=gpu.kind)
+    x = RNG.random(40).astype("float32")
+    for keep in (True, False):
+        a, m, b = gpu.put(x, np.zeros(40, "bool"), x)
+        built(a, m, keep, b)
+        np.testing.assert_array_equal(m.numpy(), x > 0.5)
+        np.testing.assert_array_equal(b.numpy(), x.reshape(4, 10)[:, ::-1].ravel() * keep)
+
+
+@pytest.mark.parametrize(("name", "by"), [("", 3), ("_up", 2), ("_down", 5)])
+def test_threads_of_a_warp_exchange_values(gpu, name, by):
+    if gpu.kind == "opencl" and "cl_khr_subgroup_shuffle " not in f"{gpu.dev.extensions} ":
+        pytest.skip(f"{gpu.dev.device_name} has no shuffles")
+
+    @T.prim_func
+    def f(A: T.Buffer((3, 64), "float32"), B: T.Buffer((3, 64), "float32")):
+        for b in T.thread_binding(3, thread="blockIdx.x"):
+            for t in T.thread_binding(64, thread="threadIdx.x"):
+                B[b, t] = T.call_intrin("float32", f"tir.tvm_warp_shuffle{name}",
+                    T.call_intrin("uint32", "tir.tvm_warp_activemask"), A[b, t], by, 16, 16)  # fmt: skip
+
+    x = RNG.random((3, 64)).astype("float32")
+    a, b = gpu.put(x, x * 0)
+    weft.build(f, target=gpu.kind)(a, b)
+    lane = np.arange(16)
+    from_lane = {"": lane * 0 + by, "_up": np.where(lane >= by, lane - by, lane),
+                 "_down": np.where(lane + by < 16, lane + by, lane)}[name]  # fmt: skip
+    np.testing.assert_array_equal(b.numpy(), x.reshape(3, 4, 16)[:, :, from_lane].reshape(3, 64))
+
+
+# --- whole models -----------------------------------------------------------------------------------------------------
+
+
+class Perceptron(nn.Module):
+    def __init__(self):
+        self.first, self.norm, self.then = nn.Linear(20, 33), nn.LayerNorm(33), nn.Linear(33, 7)
+
+    def forward(self, x):
+        return nn.op.softmax(self.then(self.norm(nn.op.relu(self.first(x)))), axis=-1)
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        self.first, self.then = nn.Conv2D(3, 8, 3, padding=1), nn.Conv2D(8, 8, 3, stride=2, groups=8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = nn.op.relu(self.then(nn.op.relu(self.first(x))))
+        return self.head(nn.op.sum(x, axis=[2, 3]))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "inputs"),
+    [(Perceptron, ("n", 20), [(5, 20), (1, 20), (64, 20)]), (Convolutions, (2, 3, 9, 11), [(2, 3, 9, 11)])],
+)
+def test_models_compute_what_they_compute_on_the_host(gpu, model, shape, inputs):
+    mod, named = model().export_tvm({"forward": {"x": nn.spec.Tensor(shape, "float32")}})
+    weights = [(RNG.standard_normal([int(d) for d in p.shape]) * 0.3).astype("float32") for _, p in named]
+    machines = [
+        (relax.VirtualMachine(weft.compile(mod, target=target), dev), dev)
+        for target, dev in (("llvm", runtime.cpu()), (gpu.kind, gpu.dev))
+    ]
+    for size in inputs:
+        x = RNG.standard_normal(size).astype("float32")
+        expected, found = (
+            vm["forward"](*(runtime.tensor(v, device=dev) for v in (x, *weights))).numpy() for vm, dev in machines
+        )
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
+
+
+def test_a_model_with_constants_and_conditions(gpu):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((3, 4), "float32"))
+    w = relax.const(RNG.random((3, 4)).astype("float32"))
+    with bb.function("main", [x]):
+        total = bb.emit(relax.op.sum(x))
+        positive = bb.emit(relax.op.greater(total, relax.const(np.float32(0))))
+        out = bb.emit(relax.op.where(positive, relax.op.multiply(x, w), relax.op.subtract(x, w)))
+        bb.emit_func_output(out)
+    vm = relax.VirtualMachine(weft.compile(bb.get(), target=gpu.kind), gpu.dev)
+    value = w.data.numpy()
+    for sign in (1, -1):
+        a = (sign * RNG.random((3, 4))).astype("float32")
+        (on,) = gpu.put(a)
+        np.testing.assert_allclose(vm["main"](on).numpy(), a * value if sign > 0 else a - value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["most", "least", "other"])
+def test_threads_reduce_by_what_they_keep(gpu, form):
+    """The larger by a test, as ONNX's models have it; what no reduction is known for is refused, never raced."""
+    n, m = 5, 100
+
+    def keep(x, y):
+        return {"most": tir.Select(x > y, x, y), "least": tir.Select(y >= x, x, y), "other": x * 2.0 + y}[form]
+
+    a = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), "k")
+    reducer = te.comm_reducer(
+        keep, {"most": te.min_value, "least": te.max_value, "other": te.min_value}[form], name="keep"
+    )
+    b = te.compute((n,), lambda i: reducer(a[i, k], axis=k), name="B")
+    sch = tir.Schedule(te.create_prim_func([a, b]))
+    i, j = sch.get_loops(sch.get_block("B"))
+    _, inner = sch.split(j, [None, 16])
+    sch.bind(i, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
+    if form == "other":
+        with pytest.raises(WeftError, match="not one thread's own"):
+            weft.build(sch.mod, target=gpu.kind)
+        return
+    x = RNG.standard_normal((n, m)).astype("float32")
+    args = gpu.put(x, x[:, 0] * 0)
+    weft.build(sch.mod, target=gpu.kind)(*args)
+    np.testing.assert_array_equal(args[1].numpy(), x.max(1) if form == "most" else x.min(1))
+
+
+def test_graphs_of_relay(gpu):
+    x, w = relay.var("x", shape=(2, 3, 9, 9)), relay.var("w", shape=(4, 3, 3, 3))
+    y = relay.nn.global_avg_pool2d(relay.nn.relu(relay.nn.conv2d(x, w, padding=(1, 1), kernel_size=(3, 3), channels=4)))
+    mod = weft.IRModule.from_expr(relay.Function([x, w], relay.nn.softmax(relay.nn.batch_flatten(y))))
+    value, weight = RNG.random((2, 3, 9, 9)).astype("float32"), RNG.random((4, 3, 3, 3)).astype("float32")
+    found = []
+    for target, dev in (("llvm", runtime.cpu()), (gpu.kind, gpu.dev)):
+        machine = graph_executor.GraphModule(relay.build(mod, target=target, params={"w": weight})["default"](dev))
+        machine.run(x=value)
+        assert machine.get_output(0).device == dev
+        found.append(machine.get_output(0).numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+    with pytest.raises(InvalidArgument, match="programs ahead of time are the CPU's"):
+        relay.build(mod, target=gpu.kind, executor=relay.backend.Executor("aot"))
+
+
+@pytest.mark.skipif(not os.environ.get("WEFT_DEVICES"), reason="a driver compiles its kernels for some seconds")
+def test_a_trained_network(gpu, tmp_path):
+    path = tmp_path / "minilm.onnx"
+    write_onnx(path)
+    feeds = feeds_of(load_tokenizer().encode("Threads of a block share what they have loaded.").ids)
+    mod, found = from_onnx(str(path)), []
+    for target, dev in (("llvm", runtime.cpu()), (gpu.kind, gpu.dev)):
+        vm = relax.VirtualMachine(weft.compile(mod, target=target), dev)
+        names = vm.executable.function("main").param_names
+        outputs = vm["main"](*(runtime.tensor(feeds[name], device=dev) for name in names))
+        found.append([o.numpy() for o in outputs])
+    for expected, y in zip(*found, strict=True):
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
