@@ -12,6 +12,7 @@ from weft.cli.arguments import parse_shapes
 from weft.cli.screen import compiling, size_text
 from weft.error import InvalidArgument
 from weft.session import compiled
+from weft.support.system_library import create_object
 
 __all__ = ["compile_model"]
 
@@ -24,6 +25,8 @@ def compile_model(
     shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     tuned: Path | None = None,
     precision: str = "float32",
+    system_lib: Annotated[bool, Parameter(negative="")] = False,
+    prefix: str = "",
 ) -> None:
     """Compile an ONNX model to a library.
 
@@ -41,8 +44,14 @@ def compile_model(
         The database that `weft tune` wrote.
     precision : str
         What products are computed on: float32, or bf16 with sums in float32.
+    system_lib : bool
+        Write an object file that is linked into a program, which finds the model among its own functions.
+    prefix : str
+        With --system-lib: tells this model apart from others in the program.
     """
     shapes = parse_shapes(shape)
+    if prefix and not system_lib:
+        raise InvalidArgument("--prefix is for models that are linked into a program", help="add --system-lib")
     if not output.parent.is_dir():
         raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
     with compiling(model.name) as progress:
@@ -55,8 +64,9 @@ def compile_model(
             with weft.ir.compilation(model.stem):
                 mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
                 executable = weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision)
+    linked = {"fcompile": create_object, "prefix": prefix} if system_lib else {}
     try:
-        executable.export_library(output)
+        executable.export_library(output, **linked)
     except OSError as e:
         raise InvalidArgument(f"cannot write '{output}'", found=e.strerror or str(e)) from e
     print(f"wrote {output}, {size_text(output.stat().st_size)}")
