@@ -35,7 +35,8 @@ def compile_model(
     model : Path
         The ONNX file.
     output : Path
-        The library to write.
+        The library to write; with --target c and a name that ends in .c, a source file that needs no runtime, and its
+        header.
     target : str
         What to compile for, for example "llvm -mtriple=aarch64-linux-gnu"; this machine by default.
     shape : tuple of str
@@ -54,6 +55,13 @@ def compile_model(
         raise InvalidArgument("--prefix is for models that are linked into a program", help="add --system-lib")
     if not output.parent.is_dir():
         raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
+    if output.suffix == ".c":
+        if weft.target.Target(target).kind.name != "c":
+            raise InvalidArgument("a model as C is made for the target c", expected="--target c", found=target)
+        with weft.ir.compilation(model.stem):
+            weft.relay.plain_c(weft.frontend.onnx.from_onnx(model, shape_dict=shapes), output.stem, target).write(output)
+        print(f"wrote {output} and {output.with_suffix('.h')}")
+        return
     with compiling(model.name) as progress:
         if target == "llvm":
             executable = compiled(model, {
