@@ -13,6 +13,9 @@ target_compile_definitions(weft_static PRIVATE
   # Whatever asks for a library, a driver or a model, is told that there are none.
   dlopen=weft_no_dlopen dlsym=weft_no_dlsym dlclose=weft_no_dlclose dlerror=weft_no_dlerror)
 target_compile_options(weft_static PRIVATE -w -Os -ffunction-sections -fdata-sections)
+# Reading the headers takes most of the time.
+target_precompile_headers(weft_static PRIVATE <tvm/ffi/container/map.h> <tvm/ffi/container/tensor.h> <tvm/ffi/extra/module.h>
+  <tvm/ffi/function.h> <tvm/ffi/reflection/registry.h> <map> <string> <vector>)
 target_link_libraries(weft_static PUBLIC Threads::Threads)
 
 # All of it is linked: functions register themselves when the program starts, and nothing else refers to them.
