@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda_device.h"
+#include "packed_device.h"
 #include "error.h"
 #include "guard.h"
 #include "weft/runtime.h"
@@ -313,6 +314,8 @@ void pool_trim() { Pool::get().trim(0); }
 static void storage_release(void* data, size_t actual, DLDevice device, Allocator kind) {
   if (device.device_type == kDLCUDA) {
     cuda_free(device.device_id, data);
+  } else if (device.device_type != kDLCPU) {
+    packed_device_free(device, data);
   } else {
     block_free(data, actual, kind);
   }
@@ -345,7 +348,8 @@ static void init_header(TVMFFIObject* object, int32_t type_index, void (*deleter
 
 TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
   bool gpu = device.device_type == kDLCUDA;
-  if (device.device_type != kDLCPU && !gpu) {
+  bool packed = device.device_type != kDLCPU && !gpu;
+  if (packed && !packed_device_exists(device.device_type)) {
     fail("ValueError", "cannot allocate on device type %d: this runtime has the CPU and CUDA", device.device_type);
     return nullptr;
   }
@@ -355,6 +359,9 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
   void* data = nullptr;
   if (gpu && nbytes >= 0) {
     data = cuda_alloc(device.device_id, static_cast<size_t>(nbytes));
+    if (data == nullptr) return nullptr;
+  } else if (packed && nbytes >= 0) {
+    data = packed_device_alloc(device, static_cast<size_t>(nbytes));
     if (data == nullptr) return nullptr;
   } else if (nbytes >= 0) {
     data = block_alloc(static_cast<size_t>(nbytes), kind, &actual);
@@ -585,8 +592,11 @@ int tensor_copy(const DLTensor& from, DLTensor* to) {
                 shape_text(from.shape, from.ndim).c_str(), dtype_name(to->dtype).c_str(),
                 shape_text(to->shape, to->ndim).c_str());
   }
+  bool packed = false;
   for (DLDevice device : {from.device, to->device}) {
-    if (device.device_type != kDLCPU && device.device_type != kDLCUDA) {
+    if (device.device_type == kDLCPU || device.device_type == kDLCUDA) continue;
+    packed = true;
+    if (!packed_device_exists(device.device_type)) {
       return fail("ValueError", "cannot copy between device types %d and %d: this runtime has the CPU and CUDA",
                   from.device.device_type, to->device.device_type);
     }
@@ -600,6 +610,7 @@ int tensor_copy(const DLTensor& from, DLTensor* to) {
     if (!is_contiguous(from) || !is_contiguous(*to)) {
       return fail("ValueError", "cannot copy strided tensors between devices; make them contiguous first");
     }
+    if (packed) return packed_device_copy(source, from.device, target, to->device, static_cast<size_t>(nbytes));
     return cuda_copy(source, from.device, target, to->device, static_cast<size_t>(nbytes));
   }
   if (is_contiguous(from) && is_contiguous(*to)) {

@@ -68,6 +68,9 @@ class Device:
         """Whether the runtime can use the device."""
         if self.device_type == Device.kDLCUDA:
             return 0 <= self.device_id < _cuda("count")()
+        count = self._packed("count")
+        if count is not None:
+            return 0 <= self.device_id < count()
         return self.device_type == Device.kDLCPU and self.device_id == 0
 
     def allocate(self, shape: tuple[int, ...], dtype: str, mem_scope: str | None) -> Any:
@@ -81,6 +84,12 @@ class Device:
                 _cuda("sync")(self.device_id)
             else:
                 _cuda("stream_sync")(self.device_id, stream)
+        elif (wait := self._packed("sync")) is not None:
+            wait(self.device_id)
+
+    def _packed(self, what: str) -> Any:
+        """A function of a device that a library outside of the runtime brings; None where there is none such."""
+        return tvm_ffi.get_global_func(f"weft.device.{self.type}.{what}", allow_missing=True)
 
     def sync_stream_from_to(self, event_src: int, event_dst: int) -> None:
         """Let later work on the stream `event_dst` wait for what the stream `event_src` has to do now."""

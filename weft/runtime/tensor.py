@@ -168,7 +168,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
     def _converted(self) -> np.ndarray[Any, Any]:
         """A NumPy array of what NumPy does not take as it is."""
         handle = self.handle
-        if handle.__dlpack_device__()[0] == Device.kDLCUDA:
+        if handle.__dlpack_device__()[0] != Device.kDLCPU:
             handle = self.copyto(Device(Device.kDLCPU)).handle
         dtype = _NUMPY.get(str(handle.dtype))
         if dtype is not None and dtype in _ML_DTYPES:
@@ -274,7 +274,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
     def __setitem__(self, index: Any, value: Any) -> None:
         data = self.numpy()
         data[index] = np.asarray(value)
-        if self.device.device_type == Device.kDLCUDA:
+        if self.device.device_type != Device.kDLCPU:
             self.copyfrom(data)
 
     def __reduce__(self) -> Any:
