@@ -29,6 +29,8 @@ def config(
     cflags: _Flag = False,
     libs: _Flag = False,
     java: _Flag = False,
+    rust: _Flag = False,
+    rustflags: _Flag = False,
 ) -> None:
     """Print what a build of a program in C, C++, Rust or Java asks for, a line each, in the order listed here.
 
@@ -52,6 +54,10 @@ def config(
         Options to link with.
     java : bool
         The folder with Weft.java.
+    rust : bool
+        The folder with the crate weft, for `cargo add --path`.
+    rustflags : bool
+        Options of rustc, for RUSTFLAGS.
     """
     ffi = Path(_tvm_ffi_library()).parent.parent
     answers = {
@@ -64,6 +70,8 @@ def config(
         "cflags": (cflags, lambda: f"-I{find_include_path()} -I{ffi / 'include'}"),
         "libs": (libs, lambda: _link_options(ffi)),
         "java": (java, lambda: str(_PACKAGE / "share/java")),
+        "rust": (rust, lambda: str(_PACKAGE / "share/rust")),
+        "rustflags": (rustflags, lambda: " ".join(f"-L native={p} -C link-arg=-Wl,-rpath,{p}" for p in _folders(ffi))),
     }
     asked = [answer for wanted, answer in answers.values() if wanted]
     if not asked:
@@ -76,9 +84,13 @@ def _tvm_ffi_library() -> str:
     return str(tvm_ffi.libinfo.find_libtvm_ffi())
 
 
+def _folders(ffi: Path) -> tuple[Path, Path]:
+    """Where the libraries are."""
+    return find_library().parent, ffi / "lib"
+
+
 def _link_options(ffi: Path) -> str:
-    library = find_library()
-    return " ".join([str(library), _tvm_ffi_library(), *(f"-Wl,-rpath,{p}" for p in (library.parent, ffi / "lib"))])
+    return " ".join([str(find_library()), _tvm_ffi_library(), *(f"-Wl,-rpath,{p}" for p in _folders(ffi))])
 
 
 def _sources() -> str:
