@@ -64,6 +64,7 @@ test: venv wheel ## run the test suite
 # Hosts and devices that a machine may lack. Their packages are Debian's; the README's commands need none of them, and
 # a test whose device is not there is skipped unless WEFT_DEVICES asks for all of them.
 DEVICE_PACKAGES :=
+DEVICE_PACKAGES += ecj
 DEVICE_TESTS := tests/devices
 
 test-devices: venv ## install emulators, drivers and browsers (Debian, as root) and test on them

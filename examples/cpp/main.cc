@@ -17,9 +17,9 @@ using weft::Model;
 using weft::TensorInfo;
 
 static std::string text(const TensorInfo& info) {
-  std::string out = info.name + ": " + info.dtype + " (";
+  std::string out = info.name + ": " + info.dtype + " [";
   for (size_t i = 0; i < info.shape.size(); ++i) out += (i ? ", " : "") + info.shape[i];
-  return out + ")";
+  return out + "]";
 }
 
 static std::vector<int64_t> some_shape(const TensorInfo& info) {
