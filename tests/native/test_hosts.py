@@ -52,7 +52,7 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hosts")
     proto, w, b = onnx_models.linear()
     (folder / "m.onnx").write_bytes(proto.SerializeToString())
-    assert main(["compile", str(folder / "m.onnx"), "-o", str(folder / "m.so")]) == 0
+    documented("model", folder)
     assert main(["compile", str(folder / "m.onnx"), "-o", str(folder / "m.o"), "--system-lib", "--prefix", "p_"]) == 0
     return folder, w, b
 
@@ -71,17 +71,29 @@ def installed(tmp_path_factory):
     return site
 
 
-def test_cmake_finds_a_checkout_and_the_example_runs(model, tmp_path):
+def documented(page_block, folder):
+    """Run the commands of a block of docs/deploy.md in a folder, as a user of this checkout would; return what they print."""
+    page = (ROOT / "docs/deploy.md").read_text()
+    (commands,) = re.findall(rf"^```sh {re.escape(page_block)}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    if not (folder / "examples").exists():
+        (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin/python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "bin/python").chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+                   "CARGO_TARGET_DIR": str(folder / "cargo"), "CMAKE_BUILD_PARALLEL_LEVEL": "2",
+                   "CMAKE_GENERATOR": "Unix Makefiles"}  # fmt: skip
+    done = subprocess.run(["bash", "-e", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_cmake_finds_a_checkout_and_the_example_runs(model):
     folder, w, b = model
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    configure = ["cmake", "-S", str(ROOT / "examples/cpp"), "-B", str(tmp_path), f"-Dweft_DIR={SHARE}/cmake/weft",
-                 f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_BUILD_TYPE=Debug"]  # fmt: skip
-    for command in (configure, ["cmake", "--build", str(tmp_path)]):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-    host = [str(tmp_path / "host")]
-    same_lines(subprocess.check_output([*host, str(folder / "m.so"), "3"], text=True, env={}), expected_lines(3, w, b))
-    lost = subprocess.run([*host, str(folder / "none.so")], capture_output=True, text=True)
+    wanted = expected_lines(3, w, b)
+    printed = documented("c++", folder)
+    same_lines("\n".join(printed.splitlines()[-len(wanted) :]), wanted)
+    lost = subprocess.run([folder / "build/host", folder / "none.so"], capture_output=True, text=True)
     assert lost.returncode == 1 and "none.so" in lost.stdout
 
 
@@ -140,14 +152,17 @@ def test_an_object_registers_its_model_and_keeps_its_names(model, tmp_path):
     assert not re.findall(r" [A-TVX-Z] .*", symbols), "what another model has, too, is no global symbol"
     library = tmp_path / "linked.so"  # a program that has the object: the constructor runs when it is loaded
     ffi = tvm_ffi.libinfo.find_libtvm_ffi()
-    command = ["c++", "-shared", "-o", str(library), str(folder / "m.o"), ffi, str(find_library())]
+    other = folder / "other.o"
+    assert main(["compile", str(folder / "m.onnx"), "-o", str(other), "--system-lib"]) == 0
+    command = ["c++", "-shared", "-o", str(library), str(folder / "m.o"), str(other), ffi, str(find_library())]
     subprocess.run(command, check=True)
     program = f"""
 import ctypes, numpy as np, weft.runtime
 ctypes.CDLL({str(library)!r})
-vm = weft.relax.VirtualMachine(weft.runtime.system_lib("p_"), weft.cpu())
 x = np.load({str(tmp_path / "x.npy")!r})
-np.save({str(tmp_path / "y.npy")!r}, vm["main"](x).numpy())
+y, z = (weft.relax.VirtualMachine(weft.runtime.system_lib(p), weft.cpu())["main"](x).numpy() for p in ("p_", ""))
+np.save({str(tmp_path / "y.npy")!r}, y)
+assert (y == z).all()
 """
     np.save(tmp_path / "x.npy", values(2, 8))
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
