@@ -12,7 +12,7 @@ target_compile_definitions(weft_static PRIVATE
   TVM_FFI_USE_LIBBACKTRACE=0 TVM_FFI_BACKTRACE_ON_SEGFAULT=0
   # Whatever asks for a library, a driver or a model, is told that there are none.
   dlopen=weft_no_dlopen dlsym=weft_no_dlsym dlclose=weft_no_dlclose dlerror=weft_no_dlerror)
-target_compile_options(weft_static PRIVATE -w -Os -ffunction-sections -fdata-sections)
+target_compile_options(weft_static PRIVATE -w $<$<NOT:$<CONFIG:Debug>>:-Os> -ffunction-sections -fdata-sections)
 # Reading the headers takes most of the time.
 target_precompile_headers(weft_static PRIVATE <tvm/ffi/container/map.h> <tvm/ffi/container/tensor.h> <tvm/ffi/extra/module.h>
   <tvm/ffi/function.h> <tvm/ffi/reflection/registry.h> <map> <string> <vector>)

@@ -82,7 +82,7 @@ def documented(page_block, folder):
     (folder / "bin/python").chmod(0o755)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
                    "CARGO_TARGET_DIR": str(folder / "cargo"), "CMAKE_BUILD_PARALLEL_LEVEL": "2",
-                   "CMAKE_GENERATOR": "Unix Makefiles"}  # fmt: skip
+                   "CMAKE_GENERATOR": "Unix Makefiles", "CMAKE_BUILD_TYPE": "Debug"}  # fmt: skip
     done = subprocess.run(["bash", "-e", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
