@@ -10,7 +10,6 @@ import pytest
 import tvm_ffi.libinfo
 
 from tests.native.test_hosts import ROOT, SHARE, documented, expected_lines, model, same_lines
-from weft.cli import main
 from weft.ffi import find_library
 
 __all__ = ["model"]

@@ -1,4 +1,4 @@
-"""A library compiled outside of the runtime adds functions, types of objects and a device; Python learns them from it."""
+"""A library compiled outside of the runtime adds functions, types of objects and a device, as Python sees them."""
 
 import ctypes
 import gc

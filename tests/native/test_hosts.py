@@ -72,11 +72,12 @@ def installed(tmp_path_factory):
 
 
 def documented(page_block, folder):
-    """Run the commands of a block of docs/deploy.md in a folder, as a user of this checkout would; return what they print."""
+    """Run the commands of a block of docs/deploy.md in a folder with this checkout; return what they print."""
     page = (ROOT / "docs/deploy.md").read_text()
     (commands,) = re.findall(rf"^```sh {re.escape(page_block)}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    if not (folder / "examples").exists():
-        (folder / "examples").symlink_to(ROOT / "examples")
+    for part in ("examples", "weft"):
+        if not (folder / part).exists():
+            (folder / part).symlink_to(ROOT / part)
     (folder / "bin").mkdir(exist_ok=True)
     (folder / "bin/python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (folder / "bin/python").chmod(0o755)
@@ -107,8 +108,10 @@ def project(folder, body):
     (weft.__version__, None), ("0.1", None), ("99.0", "99.0"), ("", None), ("COMPONENTS dynamic", "it has: static"),
 ])  # fmt: skip
 def test_cmake_finds_installed_packages_without_python(installed, tmp_path, ask, message):
-    done = project(tmp_path, f"set(weft_DIR {installed}/weft/share/cmake/weft)\nfind_package(weft {ask} REQUIRED)\n"
-                   'get_target_property(at weft::runtime IMPORTED_LOCATION)\nmessage("at ${at} ${Python_FOUND}")')  # fmt: skip
+    body = [f"set(weft_DIR {installed}/weft/share/cmake/weft)", f"find_package(weft {ask} REQUIRED)",
+            "get_target_property(at weft::runtime IMPORTED_LOCATION)",
+            'message("at ${at} ${Python_FOUND}")']  # fmt: skip
+    done = project(tmp_path, "\n".join(body))
     assert (done.returncode == 0) == (message is None), done.stderr
     assert (message or f"at {installed}/weft/lib/{find_library().name} \n") in done.stderr
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -59,7 +59,9 @@ def compile_model(
         if weft.target.Target(target).kind.name != "c":
             raise InvalidArgument("a model as C is made for the target c", expected="--target c", found=target)
         with weft.ir.compilation(model.stem):
-            weft.relay.plain_c(weft.frontend.onnx.from_onnx(model, shape_dict=shapes), output.stem, target).write(output)
+            weft.relay.plain_c(weft.frontend.onnx.from_onnx(model, shape_dict=shapes), output.stem, target).write(
+                output
+            )
         print(f"wrote {output} and {output.with_suffix('.h')}")
         return
     with compiling(model.name) as progress:
@@ -72,7 +74,7 @@ def compile_model(
             with weft.ir.compilation(model.stem):
                 mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
                 executable = weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision)
-    linked = {"fcompile": create_object, "prefix": prefix} if system_lib else {}
+    linked: dict[str, Any] = {"fcompile": create_object, "prefix": prefix} if system_lib else {}
     try:
         executable.export_library(output, **linked)
     except OSError as e:

@@ -3,10 +3,10 @@
 Layout: ``{"weft_ir": version, "root": value, "nodes": [[class, {field: value}], ...], "tensors": [[dtype, shape,
 base64], ...], "objects": [text, ...]}``. A value is a JSON scalar, a list (a tuple), or an object with one key: ``n``
 node number, ``t`` tensor number, ``o`` object number, ``d`` data type, ``k`` pairs of a mapping, ``p`` of one inside a
-node, ``f`` non-finite float, ``e`` enumeration member, ``s`` span, ``m`` module, ``b`` bytes, ``v`` device, ``x`` name
-and value of another class's form. Objects are those whose fields tvm-ffi reflects, an extension's among them, in
-tvm-ffi's own JSON. A reader accepts its own version only; fields that it lacks are an error,
-fields that are missing take their defaults.
+node, ``f`` non-finite float, ``e`` enumeration member, ``s`` span, ``m`` module, ``x`` name and value of another
+class's form (:func:`register_json_form`). Objects are those whose fields tvm-ffi reflects, an extension's among them,
+in tvm-ffi's own JSON. A reader accepts its own version only; fields that it lacks are an error, fields that are
+missing take their defaults.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ def register_json_form(cls: type, name: str, write: Callable[[Any], Any], read: 
 
 
 register_json_form(ADT, "adt", lambda v: (v.tag, tuple(v)), lambda v: ADT(*v))
+register_json_form(Device, "device", lambda v: (v.device_type, v.device_id), lambda v: Device(*map(int, v)))
+register_json_form(
+    bytes, "bytes", lambda v: base64.b64encode(v).decode(), lambda text: base64.b64decode(text, validate=True)
+)
 
 
 class _Writer:
@@ -119,10 +123,13 @@ class _Writer:
         if type(v) in _FORMS:
             name, write = _FORMS[type(v)]
             return {"x": [name, self.value(write(v))]}
-        if v is None or isinstance(v, bool):
-            return v
         if isinstance(v, Mapping):
             return {"k": [[self.value(k), self.value(x)] for k, x in v.items()]}
+        return self._leaf(v)
+
+    def _leaf(self, v: Any) -> Any:
+        if v is None or isinstance(v, bool):
+            return v
         if isinstance(v, DataType):
             return {"d": str(v)}
         if isinstance(v, IntEnum):
@@ -135,10 +142,6 @@ class _Writer:
             return {"s": [v.file, v.line, v.column, v.end_line, v.end_column, v.origin]}
         if hasattr(v, "__dlpack__"):
             return {"t": self._tensor(v)}
-        if isinstance(v, bytes):
-            return {"b": base64.b64encode(v).decode()}
-        if isinstance(v, Device):
-            return {"v": [v.device_type, v.device_id]}
         if isinstance(v, tvm_ffi.Object):
             return {"o": self._object(v)}
         raise _unwritable(v)
@@ -278,8 +281,6 @@ _DECODE: dict[str, Callable[[_Reader, Any], Any]] = {
     "p": lambda r, x: FrozenMap(r.value(x)),
     "m": lambda r, x: r.module(x),
     "o": lambda r, x: r.objects[x],
-    "b": lambda r, x: base64.b64decode(x, validate=True),
-    "v": lambda r, x: Device(*map(int, x)),
     "x": lambda r, x: _form_named(x[0])(r.value(x[1])),
     "k": lambda r, x: Map({r.value(k): r.value(v) for k, v in x}),
 }

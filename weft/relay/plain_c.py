@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import ir
-from weft.error import InvalidArgument
+from weft.error import CodegenError, InvalidArgument, LoweringError
 from weft.ir import DataType, IRModule, Sequential
 from weft.relax import schedule_kernel
 from weft.relax.pipeline import graph_passes
@@ -22,7 +22,8 @@ from weft.relay.aot import tensor_places
 from weft.relay.build_module import lower_to_graph
 from weft.relay.graph import ALIGNMENT, VIEW, Entry, KernelGraph, graph_of, plan_graph_memory
 from weft.target import Target
-from weft.target.c import TYPES, emit_c
+from weft.target.c import CALLS, TYPES, emit_c
+from weft.tir import PrimFunc
 from weft.tune import Tuned, current_database
 
 __all__ = ["PlainC", "plain_c"]
@@ -83,7 +84,9 @@ class _Writer:
         self.inputs = [Entry(i) for i, n in enumerate(graph.nodes) if n.function is None and n.name not in graph.params]
         constants = [Entry(i) for i, n in enumerate(graph.nodes) if n.name in graph.params and n.function is None]
         self.constants = {e: f"weight{i}" for i, e in enumerate(constants)}
-        names = _unique([graph.nodes[e.node].name for e in self.inputs] + [f"output{i}" for i in range(len(graph.heads))])
+        names = _unique(
+            [graph.nodes[e.node].name for e in self.inputs] + [f"output{i}" for i in range(len(graph.heads))]
+        )
         self.input_names, self.output_names = names[: len(self.inputs)], names[len(self.inputs) :]
         self.given = dict(zip(self.inputs, self.input_names, strict=True))
         for head, output in zip(graph.heads, self.output_names, strict=True):
@@ -94,14 +97,27 @@ class _Writer:
 
     def files(self) -> PlainC:
         """Write both files."""
-        called = dict.fromkeys(n.function for n in self.graph.nodes if n.function not in (None, VIEW))
-        records = Tuned(current_database(), self.target)
-        named = {f.attrs.get("global_symbol") or v.name_hint: f for v, f in self.kernels.items()}
-        functions: list[Any] = [schedule_kernel(named[k], k, self.target, records) for k in called if k is not None]
-        parts = [f'#include "{self.name}.h"', "#include <string.h>", emit_c(functions, self.target, entries=False)]
+        kernels = emit_c(self.scheduled(), self.target, entries=False)
+        if CALLS in kernels:
+            raise CodegenError("a kernel calls a packed function, which plain C does not have",
+                               help="compile the model to a library")  # fmt: skip
+        parts = [f'#include "{self.name}.h"', "#include <string.h>", kernels]
         parts += [self.weights(e, n) for e, n in self.constants.items()]
         parts += ["", *self.function(), ""]
         return PlainC("\n".join(parts), self.declarations())
+
+    def scheduled(self) -> list[PrimFunc]:
+        """The kernels that the graph calls, as schedule rules leave them."""
+        records = Tuned(current_database(), self.target)
+        named = {f.attrs.get("global_symbol") or v.name_hint: f for v, f in self.kernels.items()
+                 if isinstance(f, PrimFunc)}  # fmt: skip
+        out: list[PrimFunc] = []
+        for name in dict.fromkeys(n.function for n in self.graph.nodes if n.function not in (None, VIEW)):
+            if name not in named:
+                raise LoweringError(f"the model calls '{name}', which is no kernel of its own",
+                                    help="compile it to a library, which may call such functions")  # fmt: skip
+            out.append(schedule_kernel(named[name], name, self.target, records))
+        return out
 
     def weights(self, entry: Entry, name: str) -> str:
         """Write a constant as words, which are exact for every dtype."""
@@ -154,7 +170,10 @@ class _Writer:
 
     def declarations(self) -> str:
         """Write the header."""
-        tensors = [*zip(self.inputs, self.input_names, strict=True), *zip(self.graph.heads, self.output_names, strict=True)]
+        tensors = [
+            *zip(self.inputs, self.input_names, strict=True),
+            *zip(self.graph.heads, self.output_names, strict=True),
+        ]
         about = [f" *   {n}: {dtype} [{', '.join(map(str, shape))}]"
                  for e, n in tensors for shape, dtype in [self.graph.type_of(e)]]  # fmt: skip
         guard = f"{self.name.upper()}_H"
@@ -162,8 +181,9 @@ class _Writer:
             f"#ifndef {guard}", f"#define {guard}", "#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {',
             "#endif", "", f"#define {self.name.upper()}_WORKSPACE_BYTES {self.n_bytes}", "",
             "/* Tensors are contiguous:", *about,
-            f" * workspace: {self.name.upper()}_WORKSPACE_BYTES at a multiple of {ALIGNMENT}, of this call alone; NULL takes them",
-            " * from the heap. Returns 0, or another number where there is no memory. May be called from several threads. */",
+            f" * workspace: {self.name.upper()}_WORKSPACE_BYTES at a multiple of {ALIGNMENT}, of this call alone;",
+            " * NULL takes them from the heap. Returns 0, or another number where there is no memory.",
+            " * May be called from several threads. */",
             f"{self.prototype()};", "", "#ifdef __cplusplus", "}", "#endif", f"#endif  /* {guard} */", "",
         ])  # fmt: skip
 
@@ -184,6 +204,10 @@ def _unique(names: Sequence[str]) -> list[str]:
     return out
 
 
-_WORDS = frozenset("""auto break case char const continue default do double else enum extern float for goto if inline int
-long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm
-bool class template this new delete private public namespace operator free memcpy""".split())
+_WORDS = frozenset(
+    """
+    auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile
+    while asm bool class template this new delete private public namespace operator free memcpy
+    """.split()
+)
