@@ -16,7 +16,7 @@ PACKAGE := README.md LICENSE $(shell find weft -name '*.py' -o -name '*.rly')
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo wheel test-wheel test test-all test-devices crossover lint types fuzz torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv demo wheel test-wheel test test-all test-devices crossover lint types fuzz plain-c torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -96,6 +96,9 @@ fuzz: venv ## fuzz for FUZZ_SECONDS (60); one suite: make fuzz-calls SECONDS=600
 
 fuzz-%: venv
 	$(BIN)/python -m tests.fuzz.run $* --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
+
+plain-c: venv ## cases of ONNX's conformance suite as plain C, for SECONDS in the order of SEED
+	$(BIN)/python -m tests.relay.build.plain_c_suite --seconds $(SECONDS) --seed $(SEED)
 
 torch-operators: venv ## import the samples of PyTorch's operator database, static and dynamic (an hour)
 	$(BIN)/python -m tests.frontend.torch.op_db --samples 5

@@ -57,7 +57,7 @@ def made(types, body, rng):
 def compiled(model, folder, name):
     """The C function, from a library that only a C compiler made."""
     model.write(folder / f"{name}.c")
-    command = ["cc", "-std=gnu99", "-O1", "-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-fwrapv",
+    command = ["cc", "-std=gnu99", "-O1", "-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unused-but-set-variable", "-fwrapv",
                "-fPIC", "-shared", "-o", f"{name}.so", f"{name}.c", "-lm", "-Wl,-z,defs"]  # fmt: skip
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:3000]
