@@ -16,7 +16,7 @@ PACKAGE := README.md LICENSE $(shell find weft -name '*.py' -o -name '*.rly')
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv devices demo wheel test-wheel test test-all test-devices crossover lint types fuzz torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv devices demo wheel test-wheel test test-all test-devices crossover lint types fuzz plain-c torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,7 @@ test: venv wheel ## run the test suite
 # a test whose device is not there is skipped unless WEFT_DEVICES asks for all of them.
 DEVICE_PACKAGES :=
 DEVICE_PACKAGES += ocl-icd-libopencl1 pocl-opencl-icd
+DEVICE_PACKAGES += ecj
 DEVICE_TESTS := tests/devices
 
 devices: venv ## install emulators, drivers and browsers that tests of devices need (Debian, as root)
@@ -99,6 +100,9 @@ fuzz: venv ## fuzz for FUZZ_SECONDS (60); one suite: make fuzz-calls SECONDS=600
 
 fuzz-%: venv
 	$(BIN)/python -m tests.fuzz.run $* --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
+
+plain-c: venv ## cases of ONNX's conformance suite as plain C, for SECONDS in the order of SEED
+	$(BIN)/python -m tests.relay.build.plain_c_suite --seconds $(SECONDS) --seed $(SEED)
 
 torch-operators: venv ## import the samples of PyTorch's operator database, static and dynamic (an hour)
 	$(BIN)/python -m tests.frontend.torch.op_db --samples 5

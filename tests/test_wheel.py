@@ -68,6 +68,9 @@ def test_contents(wheel):
     assert len(inside["weft/lib/libweft_runtime.so"]) < 600_000
     assert {str(p.relative_to(ROOT)) for p in (ROOT / "weft").rglob("*.rly")} <= set(inside)
     assert "weft/include/weft/vm.h" in inside, "programs in C++ are written against it"
+    assert {str(p.relative_to(ROOT)) for p in (ROOT / "weft/share").rglob("*") if p.is_file()} <= set(inside)
+    sources = {f"weft/{p.relative_to(ROOT)}" for p in (ROOT / "native/src").iterdir()}
+    assert {*sources, "weft/native/static.cmake", "weft/native/static/no_libraries.cc"} <= set(inside)
     assert wheel.stat().st_size < 4_000_000
 
 

@@ -19,7 +19,7 @@ DeviceApi* DeviceApi::find(int32_t type) {
   switch (type) {
     case kDLCUDA: return cuda_api();
     case kDLOpenCL: return opencl_api();
-    default: return nullptr;
+    default: return packed_api(type);
   }
 }
 

@@ -74,6 +74,7 @@ class DeviceApi {
 
 DeviceApi* cuda_api();
 DeviceApi* opencl_api();
+DeviceApi* packed_api(int32_t type);  // what a library outside of the runtime brings; null where there is none
 
 // Opens a driver's library, or the one that an environment variable names, and looks up its functions: `names` ends in
 // null, and `functions` has a pointer for each. What is wrong goes into `problem`.

@@ -298,7 +298,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.graph_factory", factory_create)
       .def_packed("weft.graph_executor", executor_create)
       .def("weft.save_params", [](const Any& rows) { return Bytes(write_params(params_of_rows(rows))); })
-      .def("weft.load_params", load_params);
+      .def("weft.load_params", load_params)
+      .def("weft.load_params_at",  // of a file that is mapped
+           [](void* data, int64_t size) { return rows_of(read_params(static_cast<const char*>(data), static_cast<size_t>(size))); });
 }
 
 }  // namespace

@@ -1,13 +1,19 @@
 import json
+from collections.abc import Mapping
 
 import ml_dtypes
 import numpy as np
 import pytest
+import tvm_ffi
 
+import weft
 from tests.ir.programs import long_chain, matmul_func, relax_module
 from weft import ir, relax
 from weft.error import InvalidArgument
+from weft.ffi import Map
 from weft.ir import Attrs, Span, Var, load_json, save_json, structural_equal
+from weft.runtime import tensor
+from weft.runtime.container import ADT, ShapeTuple, String
 
 
 @pytest.mark.parametrize("make", [matmul_func, relax_module])
@@ -86,6 +92,37 @@ def test_every_cut_of_a_text_is_an_error():
         with pytest.raises(InvalidArgument):
             load_json(text[:end])
     assert json.loads(text)["weft_ir"] == 1
+
+
+def test_every_container_is_saved():
+    """What functions hand to Python and take from it: containers, values, and what holds them."""
+    inner = tvm_ffi.convert([1, "two", 2.5])
+    values = [inner, tvm_ffi.List([1, inner]), tvm_ffi.convert({"a": inner}), tvm_ffi.Dict({1: inner}), b"\0\xff",
+              tvm_ffi.Shape((2, 0)), ShapeTuple((3,)), String("text"), ir.DataType("float8_e4m3fn"), weft.cpu(),
+              weft.cuda(1), weft.ffi.convert([1, (2, None)]), Map({ir.Var("x"): (1,)})]  # fmt: skip
+    for value in values:
+        back = load_json(save_json(value))
+        if isinstance(value, Mapping):
+            assert [structural_equal(k, j, map_free_vars=True) for k, j in zip(value, back, strict=True)] == [True]
+            assert [list(v) for v in back.values()] == [list(v) for v in value.values()]
+        elif isinstance(value, (tuple, tvm_ffi.Array, tvm_ffi.List)):
+            assert save_json(back) == save_json(tuple(value))
+        else:
+            assert back == value and isinstance(back, str) == isinstance(value, str)
+
+
+def test_values_of_data_types_are_saved():
+    back = load_json(save_json(ADT(3, [ADT(1, []), tensor(np.float32([1, 2])), 7])))
+    assert (back.tag, back[0].tag, len(back[0]), back[2].numpy()) == (3, 1, 0, 7)
+    np.testing.assert_array_equal(back[1].numpy(), [1, 2])
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=skylake -opt-level=2", "cuda -arch=sm_80", "c", "nvidia/nvidia-a100"])
+@pytest.mark.parametrize("host", [None, "llvm -num-cores=3"])
+def test_targets_are_saved(target, host):
+    made = weft.target.Target(target, host)
+    back = load_json(save_json({"target": made}))["target"]
+    assert back == made and back.attrs == made.attrs and back.host == made.host
 
 
 def test_what_has_no_json_form_is_refused():

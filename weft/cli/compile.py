@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -12,6 +12,7 @@ from weft.cli.arguments import parse_shapes
 from weft.cli.screen import compiling, size_text
 from weft.error import InvalidArgument
 from weft.session import compiled
+from weft.support.system_library import create_object
 
 __all__ = ["compile_model"]
 
@@ -24,6 +25,8 @@ def compile_model(
     shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     tuned: Path | None = None,
     precision: str = "float32",
+    system_lib: Annotated[bool, Parameter(negative="")] = False,
+    prefix: str = "",
 ) -> None:
     """Compile an ONNX model to a library.
 
@@ -32,7 +35,8 @@ def compile_model(
     model : Path
         The ONNX file.
     output : Path
-        The library to write.
+        The library to write; with --target c and a name that ends in .c, a source file that needs no runtime, and its
+        header.
     target : str
         What to compile for, for example "llvm -mtriple=aarch64-linux-gnu"; this machine by default.
     shape : tuple of str
@@ -41,10 +45,25 @@ def compile_model(
         The database that `weft tune` wrote.
     precision : str
         What products are computed on: float32, or bf16 with sums in float32.
+    system_lib : bool
+        Write an object file that is linked into a program, which finds the model among its own functions.
+    prefix : str
+        With --system-lib: tells this model apart from others in the program.
     """
     shapes = parse_shapes(shape)
+    if prefix and not system_lib:
+        raise InvalidArgument("--prefix is for models that are linked into a program", help="add --system-lib")
     if not output.parent.is_dir():
         raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
+    if output.suffix == ".c":
+        if weft.target.Target(target).kind.name != "c":
+            raise InvalidArgument("a model as C is made for the target c", expected="--target c", found=target)
+        with weft.ir.compilation(model.stem):
+            weft.relay.plain_c(weft.frontend.onnx.from_onnx(model, shape_dict=shapes), output.stem, target).write(
+                output
+            )
+        print(f"wrote {output} and {output.with_suffix('.h')}")
+        return
     with compiling(model.name) as progress:
         if target == "llvm":
             executable = compiled(model, {
@@ -55,8 +74,9 @@ def compile_model(
             with weft.ir.compilation(model.stem):
                 mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
                 executable = weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision)
+    linked: dict[str, Any] = {"fcompile": create_object, "prefix": prefix} if system_lib else {}
     try:
-        executable.export_library(output)
+        executable.export_library(output, **linked)
     except OSError as e:
         raise InvalidArgument(f"cannot write '{output}'", found=e.strerror or str(e)) from e
     print(f"wrote {output}, {size_text(output.stat().st_size)}")

@@ -70,7 +70,7 @@ from weft.ir.passes import (
 from weft.ir.scalar import *  # noqa: F403 - the whole scalar language is this package's face
 from weft.ir.scalar import FALSE, TRUE
 from weft.ir.scalar import __all__ as _scalar_names
-from weft.ir.serialize import load_json, save_json
+from weft.ir.serialize import load_json, register_json_form, save_json
 from weft.ir.structural import assert_structural_equal, fingerprint, structural_equal, structural_hash
 from weft.ir.text import script as _script  # its import installs the printer
 from weft.ir.types import (
@@ -105,6 +105,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "compilation", "config_options", "constant", "dtype_of", "dumped", "fingerprint", "function_pass", "intrin_rule",
     "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify",
     "passes_inside", "passes_named", "post_order", "prim_value", "rebuild", "register_config_option",
+    "register_json_form",
     "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr", "rewrite",
     "save_json", "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute",
     "tensor_type", "walk", "with_deep_stack", "with_lanes",

@@ -1,10 +1,12 @@
 """JSON for nodes and modules: a list of nodes in which sharing is kept, children before parents, tensors in base64.
 
 Layout: ``{"weft_ir": version, "root": value, "nodes": [[class, {field: value}], ...], "tensors": [[dtype, shape,
-base64], ...]}``. A value is a JSON scalar, a list (a tuple), or an object with one key: ``n`` node number, ``t``
-tensor number, ``d`` data type, ``k`` pairs of a mapping, ``p`` of one inside a node, ``f`` non-finite float, ``e``
-enumeration member, ``s`` span, ``m`` module. A reader accepts its own version only; fields that it lacks are an error,
-fields that are missing take their defaults.
+base64], ...], "objects": [text, ...]}``. A value is a JSON scalar, a list (a tuple), or an object with one key: ``n``
+node number, ``t`` tensor number, ``o`` object number, ``d`` data type, ``k`` pairs of a mapping, ``p`` of one inside a
+node, ``f`` non-finite float, ``e`` enumeration member, ``s`` span, ``m`` module, ``x`` name and value of another
+class's form (:func:`register_json_form`). Objects are those whose fields tvm-ffi reflects, an extension's among them,
+in tvm-ffi's own JSON. A reader accepts its own version only; fields that it lacks are an error, fields that are
+missing take their defaults.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+import tvm_ffi
+from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
 
 from weft.error import InvalidArgument
 from weft.ffi import Map
@@ -27,13 +31,40 @@ from weft.ir.expr import constant
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, FrozenMap, Node, Span, saved_fields
 from weft.ir.scalar import Op
+from weft.runtime import Device
+from weft.runtime.container import ADT
 
-__all__ = ["load_json", "save_json"]
+__all__ = ["load_json", "register_json_form", "save_json"]
 
 VERSION = 1
 
+_FORMS: dict[type, tuple[str, Callable[[Any], Any]]] = {}
+_READERS: dict[str, Callable[[Any], Any]] = {}
+
+
+def register_json_form(cls: type, name: str, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> None:
+    """Let :func:`save_json` write the objects of a class, which is no node.
+
+    Parameters
+    ----------
+    cls : type
+        The class; its subclasses have forms of their own.
+    name : str
+        What the form is called in the text.
+    write, read : callable
+        Turn an object into a value that JSON has, or nodes and tensors, and back.
+    """
+    _FORMS[cls], _READERS[name] = (name, write), read
+
 
 # --- saving -----------------------------------------------------------------------------------------------------------
+
+
+register_json_form(ADT, "adt", lambda v: (v.tag, tuple(v)), lambda v: ADT(*v))
+register_json_form(Device, "device", lambda v: (v.device_type, v.device_id), lambda v: Device(*map(int, v)))
+register_json_form(
+    bytes, "bytes", lambda v: base64.b64encode(v).decode(), lambda text: base64.b64decode(text, validate=True)
+)
 
 
 class _Writer:
@@ -42,6 +73,7 @@ class _Writer:
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.tensors: list[Any] = []
+        self.objects: list[str] = []
         self._numbers: dict[int, int] = {}
         self._keep: list[Any] = []
 
@@ -57,8 +89,10 @@ class _Writer:
         stack: list[tuple[Any, bool]] = [(value, False)]
         while stack:
             v, ready = stack.pop()
-            if isinstance(v, (tuple, list)):
+            if isinstance(v, _SEQUENCES):
                 stack.extend((x, False) for x in reversed(v))
+            elif type(v) in _FORMS:
+                stack.append((_FORMS[type(v)][1](v), False))
             elif _is_written(v):
                 if ready and id(v) not in self._numbers:
                     self._add(v)
@@ -84,12 +118,18 @@ class _Writer:
             return {"n": self._numbers[id(v)]}
         if isinstance(v, FrozenMap):
             return {"p": self.value(v.items())}
-        if isinstance(v, (tuple, list)):
+        if isinstance(v, _SEQUENCES):
             return [self.value(x) for x in v]
-        if v is None or isinstance(v, bool):
-            return v
+        if type(v) in _FORMS:
+            name, write = _FORMS[type(v)]
+            return {"x": [name, self.value(write(v))]}
         if isinstance(v, Mapping):
             return {"k": [[self.value(k), self.value(x)] for k, x in v.items()]}
+        return self._leaf(v)
+
+    def _leaf(self, v: Any) -> Any:
+        if v is None or isinstance(v, bool):
+            return v
         if isinstance(v, DataType):
             return {"d": str(v)}
         if isinstance(v, IntEnum):
@@ -102,9 +142,22 @@ class _Writer:
             return {"s": [v.file, v.line, v.column, v.end_line, v.end_column, v.origin]}
         if hasattr(v, "__dlpack__"):
             return {"t": self._tensor(v)}
-        raise InvalidArgument(
-            "a value cannot be written as JSON", expected="nodes, tuples, numbers, strings and tensors", found=repr(v)
-        )
+        if isinstance(v, tvm_ffi.Object):
+            return {"o": self._object(v)}
+        raise _unwritable(v)
+
+    def _object(self, data: tvm_ffi.Object) -> int:
+        handle = data.__chandle__()
+        known = self._numbers.get(-handle)
+        if known is None:
+            try:
+                text = to_json_graph_str(data)
+            except (RuntimeError, TypeError, ValueError) as e:  # a field, or the object, has no reflected form
+                raise _unwritable(data) from e
+            known = self._numbers[-handle] = len(self.objects)
+            self._keep.append(data)
+            self.objects.append(text)
+        return known
 
     def _tensor(self, data: Any) -> int:
         known = self._numbers.get(id(data))
@@ -115,6 +168,15 @@ class _Writer:
             self._keep.append(data)
             self.tensors.append([str(array.dtype), list(data.shape), text])
         return known
+
+
+_SEQUENCES = (tuple, list, tvm_ffi.Array, tvm_ffi.List)
+
+
+def _unwritable(value: Any) -> InvalidArgument:
+    return InvalidArgument("a value cannot be written as JSON", found=repr(value),
+                           expected="nodes, tuples, numbers, strings, tensors and objects with reflected fields",
+                           )  # fmt: skip
 
 
 def _is_written(value: Any) -> bool:
@@ -139,6 +201,8 @@ def save_json(node: Any, indent: int | None = None) -> str:
     writer = _Writer()
     root = writer.root(node)
     document = {"weft_ir": VERSION, "root": root, "nodes": writer.nodes, "tensors": writer.tensors}
+    if writer.objects:
+        document["objects"] = writer.objects
     return json.dumps(document, indent=indent, allow_nan=False)
 
 
@@ -165,6 +229,7 @@ class _Reader:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.tensors = [_read_tensor(t) for t in document.get("tensors", [])]
+        self.objects = [_read_object(o) for o in document.get("objects", [])]
         self.nodes: list[Node] = []
         self._classes: dict[str, type] = {}
         for entry in document.get("nodes", []):
@@ -215,8 +280,23 @@ _DECODE: dict[str, Callable[[_Reader, Any], Any]] = {
     "s": lambda r, x: Span(x[0], x[1], x[3], x[2], *x[4:]),  # written before Span took TVM's order
     "p": lambda r, x: FrozenMap(r.value(x)),
     "m": lambda r, x: r.module(x),
+    "o": lambda r, x: r.objects[x],
+    "x": lambda r, x: _form_named(x[0])(r.value(x[1])),
     "k": lambda r, x: Map({r.value(k): r.value(v) for k, v in x}),
 }
+
+
+def _form_named(name: str) -> Callable[[Any], Any]:
+    if name not in _READERS:
+        raise _malformed(f"there is no form '{name}'", help="the text may come from another version of Weft")
+    return _READERS[name]
+
+
+def _read_object(text: str) -> Any:
+    try:
+        return from_json_graph_str(text)
+    except (RuntimeError, TypeError, ValueError) as e:
+        raise _malformed("an object cannot be made", found=str(e), help="load the library that has its type") from None
 
 
 def _read_tensor(entry: Any) -> Any:

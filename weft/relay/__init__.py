@@ -71,6 +71,7 @@ from weft.relay import backend as backend  # isort: skip
 from weft.relay.executor import create_executor  # isort: skip
 from weft.relay import graph_evaluator as graph_evaluator  # isort: skip - the executors "graph" and "aot"
 from weft.relay.build_module import build, build_config, optimize  # isort: skip
+from weft.relay.plain_c import plain_c  # isort: skip
 from weft.runtime import load_param_dict, save_param_dict  # isort: skip
 
 _operator, __dir__ = namespace("")  # constructors of operators: relay.add, relay.reshape

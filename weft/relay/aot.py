@@ -13,7 +13,7 @@ from weft.runtime import Module
 from weft.target import Target
 from weft.tir import AllocBuffer, BufferLoad, Evaluate, PrimFunc, decl_buffer, seq
 
-__all__ = ["compile_ahead"]
+__all__ = ["compile_ahead", "tensor_places"]
 
 
 def compile_ahead(
@@ -66,7 +66,7 @@ def _entry(
                             help="use executor='graph'")  # fmt: skip
     buffers = [decl_buffer(shape, dtype, f"a{i}") for i, (shape, dtype) in enumerate(map(graph.type_of, args))]
     data: dict[Entry, Any] = {e: b.data for e, b in zip(args, buffers, strict=True)}
-    places, n_bytes = _places(graph, storage, set(args))
+    places, n_bytes = tensor_places(graph, storage, set(args))
     arena = decl_buffer((int64(n_bytes),), "uint8", "arena")
 
     def address(entry: Entry) -> Any:
@@ -92,7 +92,7 @@ def _entry(
     return PrimFunc(tuple(params), body, buffer_map=tuple(zip(params, buffers, strict=True)), attrs=attrs)
 
 
-def _places(graph: KernelGraph, storage: dict[Entry, int], given: set[Entry]) -> tuple[dict[Entry, int], int]:
+def tensor_places(graph: KernelGraph, storage: dict[Entry, int], given: set[Entry]) -> tuple[dict[Entry, int], int]:
     """Lay the storages of tensors that are not arguments one behind the other."""
     inner = [e for e in storage if graph.nodes[e.node].function != VIEW and e not in given]
     sizes: dict[int, int] = {}

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.runtime.regular_file import read_regular
+from weft.runtime.regular_file import open_regular
 from weft.runtime.tensor import Tensor, tensor
 
 __all__ = ["load_param_dict", "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file"]
 
 _save = tvm_ffi.get_global_func("weft.save_params")
 _load = tvm_ffi.get_global_func("weft.load_params")
+_load_at = tvm_ffi.get_global_func("weft.load_params_at")
 
 
 def parameter_rows(params: Mapping[Any, Any] | None) -> list[list[Any]]:
@@ -64,5 +68,10 @@ def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[s
 
 
 def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read parameters from a file."""
-    return load_param_dict(read_regular(path))
+    """Read parameters from a file, which is mapped: it takes no memory besides that of the tensors."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size == 0:  # nothing to map
+            return load_param_dict(b"")
+        data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    rows = _load_at(ctypes.c_void_p(data.ctypes.data), data.nbytes)
+    return {str(name): Tensor(value) for name, value in rows}

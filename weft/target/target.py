@@ -15,7 +15,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from weft.error import InvalidArgument
-from weft.ir import Ambient
+from weft.ir import Ambient, register_json_form
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
 from weft.runtime import Device
 from weft.target.cpu import BASELINE, host_features, known_host_features, model_features, with_implied, without
@@ -326,6 +326,8 @@ class Target:
         """Return the target as a dictionary."""
         return {"kind": self.kind.name, **self.attrs}
 
+
+register_json_form(Target, "target", lambda t: t.export() | ({"host": t.host} if t.host else {}), Target)
 
 _NUMBERS = ("opt-level", "max_num_threads", "thread_warp_size")
 _FLAGS = ("system-lib",)

@@ -4,7 +4,9 @@ Read in this order: ``expr``, ``source``, ``emitter``, ``prelude``, ``entry``, `
 """
 
 from weft.target.c.build import build_c, compile_c
+from weft.target.c.emitter import TYPES
 from weft.target.c.entry import emit_c, lower_c
 from weft.target.c.kind import C
+from weft.target.c.prelude import CALLS
 
-__all__ = ["C", "build_c", "compile_c", "emit_c", "lower_c"]
+__all__ = ["CALLS", "TYPES", "C", "build_c", "compile_c", "emit_c", "lower_c"]

@@ -57,19 +57,28 @@ def _phases(machine: Machine) -> list[tuple[int, Pass]]:
     ]
 
 
-def emit_c(functions: Sequence[PrimFunc], target: TargetLike | None = None) -> str:
+def emit_c(functions: Sequence[PrimFunc], target: TargetLike | None = None, *, entries: bool = True) -> str:
     """Write functions, lowered or not, as one file of C.
+
+    Parameters
+    ----------
+    functions : sequence of PrimFunc
+        The functions.
+    target : Target or str, optional
+        Target c.
+    entries : bool
+        Whether to write entry points that check arguments; without them there are bodies ``<name>_impl`` alone.
 
     Raises
     ------
     CodegenError
         For what target c does not express, and for names that are none in C.
     """
-    bodies = [_function(lower_c(f, target), machine_of(target)) for f in functions]
+    bodies = [_function(lower_c(f, target), machine_of(target), entries) for f in functions]
     return "\n".join([PRELUDE, *([CALLS] if any("weft_call(" in b for b in bodies) else []), *bodies])
 
 
-def _function(func: PrimFunc, machine: Machine) -> str:
+def _function(func: PrimFunc, machine: Machine, entry: bool) -> str:
     name = func.attrs.get("global_symbol") or "main"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise CodegenError(f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _")
@@ -95,7 +104,7 @@ def _function(func: PrimFunc, machine: Machine) -> str:
         params.append("TVMFFIAny* result")
     s.stmt(body)
     text = "\n".join([f"static int {name}_impl({', '.join(params) or 'void'}) {{", *s.lines, "  return 0;", "}"])
-    return text + "\n" + _Entry(func, name, buffers, dims, device).text()
+    return text + "\n" + _Entry(func, name, buffers, dims, device).text() if entry else text
 
 
 def _packed_function(func: PrimFunc, name: str, machine: Machine) -> str:

@@ -1,0 +1,95 @@
+"""A library compiled outside of the runtime adds functions, types of objects and a device, as Python sees them."""
+
+import ctypes
+import gc
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import weft
+from tests.runtime.programs import HERE, include_flags
+from weft import ir
+from weft.error import InvalidArgument
+from weft.ffi import get_global_func
+from weft.runtime import empty, tensor
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library(tmp_path_factory):
+    path = tmp_path_factory.mktemp("extension") / "extension.so"
+    subprocess.run(["c++", "-std=c++17", "-O0", "-shared", "-fPIC", str(HERE / "extension.cc"), *include_flags(),
+                    "-o", str(path)], check=True)  # fmt: skip
+    ctypes.CDLL(str(path))
+    return path
+
+
+@pytest.fixture
+def point():
+    make = get_global_func("extension.point")
+    inner = make(4, -0.5, "b", [])
+    return make(3, 1.5, "a", [inner, "two", inner])
+
+
+def test_objects_are_read_and_printed(point):
+    assert (point.x, point.weight, point.name, len(point.children)) == (3, 1.5, "a", 3)
+    assert point.children[0].name == "b"
+    assert str(point).startswith('extension.Point(x=3, weight=1.5, name="a", children=(extension.Point(x=4,')
+    with pytest.raises(AttributeError):
+        point.x = 4
+    with pytest.raises(AttributeError):
+        point.color  # noqa: B018 - the access is what is tested
+
+
+def test_objects_are_saved(point, library):
+    back = ir.load_json(ir.save_json({"point": point, "again": (point, ir.Var("n"))}))
+    assert str(back["point"]) == str(point)
+    assert back["again"][0].same_as(back["point"]), "sharing is kept"
+    assert back["point"].children[0].same_as(back["point"].children[2])
+    # A process that has not loaded the library says what it lacks.
+    program = f"from weft.ir import load_json\nload_json({ir.save_json(point)!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "load the library that has its type" in done.stderr
+
+
+def test_objects_travel_inside_nodes(point):
+    attrs = ir.Attrs.of(where=point)
+    assert ir.load_json(ir.save_json(attrs))["where"].children[1] == "two"
+
+
+def test_a_field_that_cannot_be_saved_is_said(point):
+    made = get_global_func("extension.point")(1, 2.0, "f", [get_global_func("extension.live")])
+    with pytest.raises(InvalidArgument, match="cannot be written as JSON"):
+        ir.save_json(made)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 7)])
+def test_tensors_on_a_device(shape):
+    before = get_global_func("extension.live")()
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    on_device = tensor(x, weft.device("ext_dev", 1))
+    assert str(on_device.device) == "ext_dev:1" and on_device.device.exist
+    get_global_func("extension.double_on_device")(on_device)
+    on_device.device.sync()
+    np.testing.assert_array_equal(on_device.numpy(), 2 * x)
+    there = empty(shape, "float32", weft.device("ext_dev"))
+    there.copyfrom(on_device)
+    np.testing.assert_array_equal(there.copyto(weft.cpu()).numpy(), 2 * x)
+    assert get_global_func("extension.live")() == before + 2
+    del on_device, there
+    gc.collect()
+    assert get_global_func("extension.live")() == before
+
+
+def test_errors_of_a_device():
+    assert not weft.device("ext_dev", 2).exist and not weft.device("maia").exist
+    with pytest.raises(MemoryError, match="ext_dev:0 has 1 MiB"):
+        empty((1 << 20,), "float32", weft.device("ext_dev"))
+    with pytest.raises(ValueError, match="cannot allocate on device type 17"):
+        empty((1,), "float32", weft.device("maia"))
+    with pytest.raises(ValueError, match="expected a tensor on ext_dev"):
+        get_global_func("extension.double_on_device")(tensor(np.zeros(3, "float32")))

@@ -1,0 +1,12 @@
+# The package has its version in one place; programs ask for what they need at least, of the same major version.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../../../__init__.py" weft_line REGEX "^__version__ = ")
+string(REGEX REPLACE ".*\"(.*)\".*" "\\1" PACKAGE_VERSION "${weft_line}")
+string(REGEX REPLACE "\\..*" "" weft_major "${PACKAGE_VERSION}")
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION OR NOT "${PACKAGE_FIND_VERSION_MAJOR}" MATCHES "^(|${weft_major})$")
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
