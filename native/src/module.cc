@@ -425,8 +425,7 @@ static Module module_from_bytes(const std::string& kind, const char* data, uint6
   return (*loader)(Bytes(data, static_cast<size_t>(size))).cast<Module>();
 }
 
-// The root of the import tree in a blob; `code` stands where the blob says `_lib`, and `keep` keeps the blob in place.
-static Module load_tree(const char* data, const Module& code, TVMFFIObject* keep = nullptr) {
+Module load_tree(const char* data, const Module& code, TVMFFIObject* keep) {
   Blob blob(data);
   std::vector<uint64_t> indptr = blob.indices(), children = blob.indices();
   if (indptr.empty()) raise("ExecutableError", "library: the import tree is empty");

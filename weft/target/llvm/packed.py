@@ -24,7 +24,7 @@ DTYPE_CODES = {
 
 _ANY = "{ i32, i32, i64 }"
 _INT, _BOOL, _FLOAT, _POINTER, _RAW_STRING, _TENSOR = 1, 2, 3, 4, 8, 70
-_MANAGED_BYTES = 80
+_MANAGED_BYTES = 80  # of a DLManagedTensorVersioned, where pointers have 64 bits; else it has fewer
 _FIRST_OBJECT = 64
 
 
@@ -171,7 +171,8 @@ def _declare_view(module: ModuleEmitter) -> None:
         "TVMFFITensorFromDLPackVersioned",
         "declare extern_weak i32 @TVMFFITensorFromDLPackVersioned(ptr, i32, i32, ptr)",
     )
-    module.declare("malloc", "declare ptr @malloc(i64)")
+    size = module.size_type
+    module.declare("malloc", f"declare ptr @malloc({size})")
     module.declare("free", "declare void @free(ptr)")
     module.declare("llvm.memcpy.p0.p0.i64", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     managed = "{ i32, i32, ptr, ptr, i64, ptr, i32, i32, i32, i32, ptr, ptr, i64 }"
@@ -192,7 +193,8 @@ def _declare_view(module: ModuleEmitter) -> None:
   %wide = zext i32 %rank to i64
   %bytes = mul i64 %wide, 16
   %size = add i64 %bytes, {_MANAGED_BYTES}
-  %m = call ptr @malloc(i64 %size)
+  {"%narrow = trunc i64 %size to i32" if size == "i32" else ""}
+  %m = call ptr @malloc({size} {"%narrow" if size == "i32" else "%size"})
   %none = icmp eq ptr %m, null
   br i1 %none, label %done, label %fill
 fill:
