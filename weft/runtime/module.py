@@ -23,6 +23,8 @@ from weft.runtime.place import NotPlaced, place_objects
 from weft.runtime.regular_file import read_regular
 from weft.runtime.seal import check_seal
 from weft.runtime.timing import BenchmarkResult, time_function
+from weft.runtime.wasm_link import link_wasm
+from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 
 __all__ = ["Module", "enabled", "jit_module", "load_module", "load_static_library", "object_code",
            "placed_module", "register_file_loader", "system_lib"]  # fmt: skip
@@ -261,7 +263,8 @@ class Module:
         Parameters
         ----------
         file_name : path
-            The file, ``model.so``, or ``model.tar``, an archive of the object files.
+            The file, ``model.so``; ``model.tar``, an archive of the object files; ``model.wasm``, what JavaScript loads
+            (:func:`weft.runtime.wasm_link.link_wasm`).
         host : str, optional
             ``"tvm"`` writes an executable under the kind that Apache TVM's runtime opens.
         fcompile : callable, optional
@@ -283,6 +286,8 @@ class Module:
         kind = "relax.VMExecutable" if host == "tvm" else "weft.Executable"
         path = Path(file_name)
         objects, names, blob = _collect(self._handle, kind)
+        if fcompile is None and (path.suffix == ".wasm" or any(o.startswith(WASM_MAGIC) for o in objects)):
+            return str(link_wasm(path, objects, names, None if blob is None else (blob.size, blob.append_to)))
         fcompile = fcompile or (link.archive if path.suffix == ".tar" else None)
         if fcompile is not None:
             files = link.Files(objects, blob, addons or (), workspace_dir, getattr(fcompile, "get_target_triple", None))

@@ -7,7 +7,8 @@ count from 0; a custom section lists the places where the loader adds what memor
                    0xFFFFFFFF), u32 n, n * (u32 kind, u32 offset in the file)
     weft.modules   the blob of ``__tvm_ffi__library_bin`` (docs/reference/executable.md); always the last section
 
-Kinds of places: 0 an address in five bytes of LEB128, 1 an address in four bytes, 2 and 3 the same for table indices.
+Kinds of places: 0 an address in five bytes of signed LEB128, 1 an address in four bytes, 2 and 3 the same for table
+indices, 4 an address in five bytes of unsigned LEB128.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FUNCTION, _DATA, _GLOBAL = 0, 1, 2  # kinds of symbols
 _I32, _END = b"\x41", b"\x0b"  # i32.const, end
 # Kinds of relocations to what they take, and how it is written.
 _FUNCTION_INDEX, _TYPE_INDEX, _GLOBAL_INDEX, _TABLE_NUMBER = 0, 6, 7, 20
-_TABLE_PLACES, _ADDRESS_PLACES = {1: 2, 2: 3}, {3: 0, 4: 0, 5: 1}
+_TABLE_PLACES, _ADDRESS_PLACES = {1: 2, 2: 3}, {3: 4, 4: 0, 5: 1}
 
 
 def _sleb5(value: int) -> bytes:

@@ -11,7 +11,8 @@ import llvmlite.binding as llvm
 
 import weft.ffi  # noqa: F401 - loads libweft_runtime, whose weft_* functions kernels call
 from weft.error import CodegenError
-from weft.runtime import WASM_MAGIC, Module, jit_module, placed_module
+from weft.runtime import Module, jit_module, placed_module
+from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 from weft.target.llvm.object import initialise
 
 __all__ = ["load_objects"]
