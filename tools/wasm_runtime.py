@@ -56,7 +56,7 @@ def _sources(zig: Path) -> list[tuple[Path, list[str]]]:
               f"-I{unwind / 'include'}", f"-I{zig / 'lib' / 'libcxx' / 'src'}"]  # fmt: skip
     return [  # those about exceptions first: the kit's library, which has them without throwing, is only asked then
         *((abi / "src" / f"{name}.cpp", thrown) for name in ("cxa_exception", "cxa_personality")),
-        *((ffi / "src" / "ffi" / f"{name}.cc", own) for name in _FFI),
+        *((ffi / "src" / "ffi" / f"{name}.cc", [*own, "-include", "no_reflection.h"]) for name in _FFI),
         *((NATIVE / "src" / f"{name}.cc", own) for name in _RUNTIME),
         *((file, own) for file in sorted((NATIVE / "wasm").glob("*.cc"))),
         (unwind / "src" / "Unwind-wasm.c", ["-fdeclspec", "-D_LIBUNWIND_HIDE_SYMBOLS", f"-I{unwind / 'include'}"]),
@@ -86,7 +86,7 @@ def build(out: Path) -> None:
         print(f"compiling {source.name}", flush=True)
         driver = "cc" if source.suffix == ".c" else "c++"
         command = [str(zig / "zig"), driver, *_FLAGS, *extra, "-MD", "-MF", str(depends), "-c", str(source)]
-        if subprocess.run([*command, "-o", str(target)]).returncode: print("FAILED", source)
+        subprocess.run([*command, "-o", str(target)], check=True)
     exports = [f"-Wl,--export={name}" for name in _EXPORTS]
     command = [str(zig / "zig"), "c++", *_FLAGS, "-mexec-model=reactor", "-s", "-o", str(out), *objects, *exports]
     subprocess.run([*command, "-Wl,--export-table", "-Wl,--growable-table", "-Wl,-z,stack-size=1048576",
