@@ -3,6 +3,8 @@
 #define WEFT_WASM_SINGLE_THREAD_H_
 
 #ifdef __cplusplus
+#include <sstream>  // before any other header asks for streams
+
 #include <mutex>
 
 namespace std {
