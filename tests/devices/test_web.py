@@ -263,8 +263,9 @@ def test_the_package_packs_and_works_where_it_is_installed(add: Path, tmp_path: 
     script = tmp_path / "main.mjs"
     script.write_text(f"""
 import {{ load, tensor, zeros }} from "weft-runtime";
+const model = await load({json.dumps(str(add / "add.wasm"))});
 const one = tensor(new Float32Array(5).fill(1)), two = zeros([5]);
-(await load({json.dumps(str(add / "add.wasm"))})).getFunction("add")(one, one, two);
+model.getFunction("add")(one, one, two);
 console.log(two.data.join());""")
     assert subprocess.run(["node", str(script)], **npm).stdout.strip() == "2,2,2,2,2"
 
