@@ -30,8 +30,18 @@ fmod fmodf exp expf exp2 exp2f exp10 exp10f log logf log2 log2f log10 log10f log
 sinf cos cosf tan tanf asin asinf acos acosf atan atanf atan2 atan2f sinh sinhf cosh coshf tanh tanhf asinh asinhf
 acosh acoshf atanh atanhf erf erff cbrt cbrtf hypot hypotf fma fmaf round roundf ldexp ldexpf nextafter nextafterf
 copysign copysignf tgamma tgammaf lgamma lgammaf __stack_pointer __multi3 __divti3 __udivti3 __modti3 __umodti3""".split()
-_FLAGS = ["-target", "wasm32-wasi", "-Os", "-fexceptions", "-fwasm-exceptions",
-          "-mexception-handling", "-msimd128", "-mbulk-memory", "-DNDEBUG", "-w"]
+_FLAGS = [
+    "-target",
+    "wasm32-wasi",
+    "-Os",
+    "-fexceptions",
+    "-fwasm-exceptions",
+    "-mexception-handling",
+    "-msimd128",
+    "-mbulk-memory",
+    "-DNDEBUG",
+    "-w",
+]
 
 
 def kit() -> Path:

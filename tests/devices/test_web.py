@@ -195,7 +195,21 @@ answer([
 
 
 def test_values_come_back_as_they_went(add: Path) -> None:
-    values = [0, -1, 2**53 - 1, 1.5, -0.25, True, False, None, "", "seven!!", "München 東京 🙂", [1, ["a", None], 2.5], []]
+    values = [
+        0,
+        -1,
+        2**53 - 1,
+        1.5,
+        -0.25,
+        True,
+        False,
+        None,
+        "",
+        "seven!!",
+        "München 東京 🙂",
+        [1, ["a", None], 2.5],
+        [],
+    ]
     (add / "values.json").write_text(json.dumps(values))
     found, wide, nested, shape = node(add, """
 await weft.start();
@@ -231,11 +245,14 @@ answer([result, cause, raised(() => later(x, y, 1.5)), before]);""")  # fmt: ski
 
 
 def test_damaged_files_are_refused(add: Path) -> None:
-    found, other = node(add, """
+    found, other = node(
+        add,
+        """
 const file = new Uint8Array(readFileSync("add.wasm")), errors = [];
 for (let n = 0; n < file.length; n += 7) errors.push(await raisedLater(() => weft.load(file.slice(0, n))));
 const text = new TextEncoder().encode("no WebAssembly at all");
-answer([errors, [await raisedLater(() => weft.load(text)), await raisedLater(() => weft.load("none.wasm"))]]);""")
+answer([errors, [await raisedLater(() => weft.load(text)), await raisedLater(() => weft.load("none.wasm"))]]);""",
+    )
     assert all(e is not None for e in found)
     assert {e[1] for e in found} == {"ExecutableError"}, {tuple(e) for e in found}
     assert other[0][1] == "ExecutableError" and "none.wasm" in other[1][2]

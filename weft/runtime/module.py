@@ -141,6 +141,9 @@ class Module:
         try:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:
+            if name in self.function_names():
+                raise MissingFunction(f"the function '{name}' is code for another machine",
+                                      help="export_library writes a file that runs there") from None  # fmt: skip
             if name == "main" and len(self.function_names()) == 1:  # the only function is the entry, too
                 return self.entry_func
             about = tvm_ffi.get_global_func(f"{self.kind}.{name}", allow_missing=True)

@@ -43,7 +43,9 @@ class _Linked:
     objects: list[WasmObject]
     types: dict[bytes, int] = field(default_factory=dict[bytes, int])
     imports: dict[str, int] = field(default_factory=dict[str, int])  # name to type
-    defined: dict[tuple[int, str], tuple[int, Symbol]] = field(default_factory=dict[tuple[int, str], tuple[int, Symbol]])
+    defined: dict[tuple[int, str], tuple[int, Symbol]] = field(
+        default_factory=dict[tuple[int, str], tuple[int, Symbol]]
+    )
     first_function: list[int] = field(default_factory=list[int])
     addresses: list[list[int]] = field(default_factory=list[list[int]])
     table: dict[int, int] = field(default_factory=dict[int, int])  # function to its entry

@@ -18,7 +18,15 @@ from weft.error import InvalidArgument
 from weft.ir import Ambient
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
 from weft.runtime import Device
-from weft.target.cpu import BASELINE, WASM_BASELINE, host_features, known_host_features, model_features, with_implied, without
+from weft.target.cpu import (
+    BASELINE,
+    WASM_BASELINE,
+    host_features,
+    known_host_features,
+    model_features,
+    with_implied,
+    without,
+)
 from weft.target.kind import TargetKind, kind_named, kind_names
 from weft.target.tags import tag_options
 
