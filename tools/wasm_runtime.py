@@ -13,35 +13,30 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import tvm_ffi
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD, NATIVE = ROOT / "build" / "wasm", ROOT / "native"
 LIMIT = 600_000  # bytes of the runtime
 
 _FFI = ("function backtrace init_once dtype object tensor error custom_allocator extra/env_c_api extra/module "
         "extra/env_context").split()  # fmt: skip
-_RUNTIME = ("builtin error executable growing memory module padding register tvm_backend vm "
-            "vm_decode").split()  # fmt: skip
-_EXPORTS = """snprintf TVMFFIHandleInitOnce TVMFFIHandleDeinitOnce TVMFFIFunctionCall TVMFFIFunctionCreate TVMFFIFunctionGetGlobal TVMFFIFunctionSetGlobal TVMFFIObjectIncRef
-TVMFFIObjectDecRef TVMFFIErrorMoveFromRaised TVMFFIErrorSetRaised TVMFFIErrorSetRaisedFromCStr TVMFFIEnvModLookupFromImports
-TVMFFITensorFromDLPackVersioned TVMFFIStringFromByteArray TVMFFIDataTypeFromString TVMFFIAnyViewToOwnedAny
-weft_parallel_for weft_parallel_forwards weft_workspace_alloc weft_workspace_free weft_arg_error weft_set_error
-weft_num_threads weft_request_tiles aligned_alloc malloc free memcpy memmove memset
-fmod fmodf exp expf exp2 exp2f exp10 exp10f log logf log2 log2f log10 log10f log1p log1pf expm1 expm1f pow powf sin
-sinf cos cosf tan tanf asin asinf acos acosf atan atanf atan2 atan2f sinh sinhf cosh coshf tanh tanhf asinh asinhf
-acosh acoshf atanh atanhf erf erff cbrt cbrtf hypot hypotf fma fmaf round roundf ldexp ldexpf nextafter nextafterf
-copysign copysignf tgamma tgammaf lgamma lgammaf __stack_pointer __multi3 __divti3 __udivti3 __modti3 __umodti3""".split()
-_FLAGS = [
-    "-target",
-    "wasm32-wasi",
-    "-Os",
-    "-fexceptions",
-    "-fwasm-exceptions",
-    "-mexception-handling",
-    "-msimd128",
-    "-mbulk-memory",
-    "-DNDEBUG",
-    "-w",
-]
+_RUNTIME = "builtin error executable growing memory module padding register tvm_backend vm vm_decode".split()
+# What JavaScript calls, and what kernels may: services of the runtime, functions of the C library.
+_EXPORTS = """
+snprintf TVMFFIHandleInitOnce TVMFFIHandleDeinitOnce TVMFFIFunctionCall TVMFFIFunctionCreate
+TVMFFIFunctionGetGlobal TVMFFIFunctionSetGlobal TVMFFIObjectIncRef TVMFFIObjectDecRef TVMFFIErrorMoveFromRaised
+TVMFFIErrorSetRaised TVMFFIErrorSetRaisedFromCStr TVMFFIEnvModLookupFromImports TVMFFITensorFromDLPackVersioned
+TVMFFIStringFromByteArray TVMFFIDataTypeFromString TVMFFIAnyViewToOwnedAny weft_parallel_for
+weft_parallel_forwards weft_workspace_alloc weft_workspace_free weft_arg_error weft_set_error weft_num_threads
+weft_request_tiles aligned_alloc malloc free memcpy memmove memset fmod fmodf exp expf exp2 exp2f exp10 exp10f
+log logf log2 log2f log10 log10f log1p log1pf expm1 expm1f pow powf sin sinf cos cosf tan tanf asin asinf acos
+acosf atan atanf atan2 atan2f sinh sinhf cosh coshf tanh tanhf asinh asinhf acosh acoshf atanh atanhf erf erff
+cbrt cbrtf hypot hypotf fma fmaf round roundf ldexp ldexpf nextafter nextafterf copysign copysignf tgamma
+tgammaf lgamma lgammaf __stack_pointer __multi3 __divti3 __udivti3 __modti3 __umodti3
+""".split()
+_FLAGS = ["-target", "wasm32-wasi", "-Os", "-fexceptions", "-fwasm-exceptions", "-mexception-handling", "-msimd128",
+          "-mbulk-memory", "-DNDEBUG", "-w"]  # fmt: skip
 
 
 def kit() -> Path:
@@ -54,12 +49,10 @@ def kit() -> Path:
 
 def _sources(zig: Path) -> list[tuple[Path, list[str]]]:
     """List the files to compile, each with what only it is compiled with."""
-    import tvm_ffi  # the paths of its sources; nothing of it runs
-
     ffi = Path(tvm_ffi.__file__).parent
-    own = ["-std=c++17", "-Oz", "-fvisibility=hidden", "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1", "-DTVM_FFI_USE_LIBBACKTRACE=0",
-           f"-I{ffi / 'include'}", f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}", f"-I{NATIVE / 'wasm/include'}",
-           "-include", "single_thread.h"]  # fmt: skip
+    own = ["-std=c++17", "-Oz", "-fvisibility=hidden", "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1",
+           "-DTVM_FFI_USE_LIBBACKTRACE=0", f"-I{ffi / 'include'}", f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}",
+           f"-I{NATIVE / 'wasm/include'}", "-include", "single_thread.h"]  # fmt: skip
     abi, unwind = zig / "lib" / "libcxxabi", zig / "lib" / "libunwind"
     thrown = ["-Os", "-D_LIBCXXABI_BUILDING_LIBRARY", "-D_LIBCPP_BUILDING_LIBRARY", "-DLIBCXX_BUILDING_LIBCXXABI",
               "-D_LIBCXXABI_HAS_NO_THREADS", f"-I{abi / 'include'}",

@@ -1,7 +1,7 @@
 """Ask this project's documentation questions in a browser: MiniLM-L6-v2, compiled to WebAssembly.
 
-``python -m examples.minilm.web`` (``make demo-web``) compiles the model, puts it beside one page, the JavaScript package
-and the sentences of the documentation, and serves the folder on this machine. The page computes everything itself.
+``python -m examples.minilm.web`` (``make demo-web``) compiles the model, puts it beside one page, the JavaScript
+package and the sentences of the documentation, and serves the folder on this machine. The page computes everything.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ PRELUDE = f"""
 import {{ readFileSync, writeFileSync }} from "node:fs";
 import * as weft from "{(ROOT / "web/src/index.js").as_uri()}";
 const raised = (f) => {{ try {{ f(); return null; }} catch (e) {{ return [e.name, e.kind ?? "", e.message]; }} }};
-const raisedLater = async (f) => {{ try {{ await f(); return null; }} catch (e) {{ return [e.name, e.kind ?? "", e.message]; }} }};
+const raisedLater = async (f) => {{
+  try {{ await f(); return null; }} catch (e) {{ return [e.name, e.kind ?? "", e.message]; }}
+}};
 const plain = (x) => Array.from(x, (v) => typeof v === "bigint" ? Number(v) : Number.isFinite(v) ? v : String(v));
 const answer = (x) => console.log(JSON.stringify(x));
 """
@@ -134,7 +136,8 @@ class Module:
 const main = (await weft.load(new Uint8Array(readFileSync("model.wasm")))).getFunction("main");
 const [w, rows] = JSON.parse(readFileSync("rows.json"));
 answer(rows.map((r) => {
-  const [y, total] = main(weft.tensor(Float32Array.from(r), [r.length / 24, 24]), weft.tensor(Float32Array.from(w), [24, 9]));
+  const x = weft.tensor(Float32Array.from(r), [r.length / 24, 24]);
+  const [y, total] = main(x, weft.tensor(Float32Array.from(w), [24, 9]));
   return [y.shape, y.dtype, plain(y.toTypedArray()), total.dtype, plain(total.data)];
 }));""")  # fmt: skip
     for x, (shape, dtype, y, wide, total) in zip(rows, found, strict=True):
@@ -218,7 +221,8 @@ weft.registerFunction("test.apply", (f, ...rest) => f(...rest));
 const same = weft.getGlobalFunction("test.same"), apply = weft.getGlobalFunction("test.apply");
 const big = [2n ** 62n, -(2n ** 63n)].map((v) => String(same(v)));
 const t = same(weft.tensor(new Int16Array([1, -2, 3, 4, 5, 6]), [2, 3]));
-answer([JSON.parse(readFileSync("values.json")).map((v) => same(v)), big, apply((a, b) => a * b, 6, 7), [t.shape, t.dtype, plain(t.data)]]);
+const values = JSON.parse(readFileSync("values.json")).map((v) => same(v));
+answer([values, big, apply((a, b) => a * b, 6, 7), [t.shape, t.dtype, plain(t.data)]]);
 """)  # fmt: skip
     assert found == values
     assert wide == [str(2**62), str(-(2**63))] and nested == 42
@@ -261,7 +265,11 @@ answer([errors, [await raisedLater(() => weft.load(text)), await raisedLater(() 
 def test_memory_is_given_back(add: Path) -> None:
     before, after = node(add, """
 const f = (await weft.load("add.wasm")).getFunction("add"), live = weft.getGlobalFunction("weft.pool_statistics");
-const turn = () => { const t = [weft.zeros([5]), weft.zeros([5]), weft.zeros([5])]; f(...t); t.forEach((x) => x.dispose()); };
+const turn = () => {
+  const t = [weft.zeros([5]), weft.zeros([5]), weft.zeros([5])];
+  f(...t);
+  t.forEach((x) => x.dispose());
+};
 turn();
 const before = live()[0];
 for (let i = 0; i < 10000; ++i) turn();
@@ -319,7 +327,8 @@ def test_minilm_gives_the_answers_of_other_machines(minilm: Path) -> None:
 const main = (await weft.load("minilm.wasm")).getFunction("main");
 answer(JSON.parse(readFileSync("rows.json")).map((ids) => {
   const shape = [1, ids.length], ones = new BigInt64Array(ids.length).fill(1n);
-  const [tokens, sentence] = main(weft.tensor(BigInt64Array.from(ids, BigInt), shape), weft.tensor(ones, shape), weft.zeros(shape, "int64"));
+  const x = weft.tensor(BigInt64Array.from(ids, BigInt), shape);
+  const [tokens, sentence] = main(x, weft.tensor(ones, shape), weft.zeros(shape, "int64"));
   return [tokens.shape, plain(sentence.data)];
 }));""")  # fmt: skip
     session = onnxruntime.InferenceSession(str(minilm / "minilm.onnx"))
@@ -335,8 +344,8 @@ def test_the_tokenizer_is_the_trained_one(minilm: Path) -> None:
     from examples.minilm.corpus import sentences
     from examples.minilm.network import load_tokenizer
 
-    odd = ["", " ", "Ünïcödé — naïve café", "東京タワー", "a" * 101, "don't stop-it: 3.14!", "\u0000\u200bzero\tw", "🙂 ok",
-           "x" * 99 + " y", "word " * 400, "Straße İstanbul Σίσυφος"]  # fmt: skip
+    odd = ["", " ", "Ünïcödé — naïve café", "東京タワー", "a" * 101, "don't stop-it: 3.14!",
+           "\u0000\u200bzero\tw", "🙂 ok", "x" * 99 + " y", "word " * 400, "Straße İstanbul Σίσυφος"]  # fmt: skip
     texts = [*odd, *(s.text for s in sentences())]
     (minilm / "texts.json").write_text(json.dumps(texts))
     found = node(minilm, f"""
