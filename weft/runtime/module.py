@@ -23,8 +23,6 @@ from weft.runtime.place import NotPlaced, place_objects
 from weft.runtime.regular_file import read_regular
 from weft.runtime.seal import check_seal
 from weft.runtime.timing import BenchmarkResult, time_function
-from weft.runtime.wasm_link import link_wasm
-from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 
 __all__ = ["Module", "enabled", "jit_module", "load_module", "load_static_library", "object_code",
            "placed_module", "register_file_loader", "system_lib"]  # fmt: skip
@@ -142,8 +140,7 @@ class Module:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:
             if name in self.function_names():
-                raise MissingFunction(f"the function '{name}' is code for another machine",
-                                      help="export_library writes a file that runs there") from None  # fmt: skip
+                raise MissingFunction(f"the function '{name}' is code for another machine") from None
             if name == "main" and len(self.function_names()) == 1:  # the only function is the entry, too
                 return self.entry_func
             about = tvm_ffi.get_global_func(f"{self.kind}.{name}", allow_missing=True)
@@ -266,8 +263,7 @@ class Module:
         Parameters
         ----------
         file_name : path
-            The file, ``model.so``; ``model.tar``, an archive of the object files; ``model.wasm``, what JavaScript loads
-            (:func:`weft.runtime.wasm_link.link_wasm`).
+            The file: ``model.so``, ``model.wasm`` for JavaScript, or ``model.tar``, an archive of the object files.
         host : str, optional
             ``"tvm"`` writes an executable under the kind that Apache TVM's runtime opens.
         fcompile : callable, optional
@@ -289,8 +285,6 @@ class Module:
         kind = "relax.VMExecutable" if host == "tvm" else "weft.Executable"
         path = Path(file_name)
         objects, names, blob = _collect(self._handle, kind)
-        if fcompile is None and (path.suffix == ".wasm" or any(o.startswith(WASM_MAGIC) for o in objects)):
-            return str(link_wasm(path, objects, names, None if blob is None else (blob.size, blob.append_to)))
         fcompile = fcompile or (link.archive if path.suffix == ".tar" else None)
         if fcompile is not None:
             files = link.Files(objects, blob, addons or (), workspace_dir, getattr(fcompile, "get_target_triple", None))
@@ -399,8 +393,7 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
     """
     order: list[tvm_ffi.Module] = []
     _visit(root, order)
-    objects: list[bytes] = []
-    names: list[str] = []
+    objects, names = list[bytes](), list[str]()
     other = [m for m in order if str(m.kind) != "weft.jit"]
     for m in order:
         if str(m.kind) == "weft.jit":
@@ -527,6 +520,8 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     kind = fmt or file.suffix.lstrip(".")
     if kind in ("o", "obj", "tar"):
         return _load_objects(file, kind)
+    if kind == "wasm":
+        raise ExecutableError("a library for WebAssembly runs in JavaScript (docs/web.md)", where=str(file))
     if kind in _LOADERS or kind in _COMPILED:
         if kind not in _LOADERS:
             importlib.import_module("weft.target")  # only here the runtime asks for a compiler, and for its own text
