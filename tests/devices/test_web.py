@@ -232,7 +232,7 @@ answer([values, big, apply((a, b) => a * b, 6, 7), [t.shape, t.dtype, plain(t.da
 def test_kernels_call_javascript_and_its_errors_arrive(add: Path) -> None:
     result, error, promise, before = node(add, """
 const loaded = async () => (await weft.load("add.wasm")).getFunction("scale");
-const x = weft.tensor(new Float32Array([1, 2, 3, 4, 5])), y = weft.zeros([5]), scale = await loaded();
+const scale = await loaded(), x = weft.tensor(new Float32Array([1, 2, 3, 4, 5])), y = weft.zeros([5]);
 const before = raised(() => scale(x, y, 1.5));
 weft.registerFunction("test.scale", (x, y, factor, text) => y.data.set(x.data.map((v) => v * factor + text.length)));
 scale(x, y, 1.5);

@@ -78,6 +78,7 @@ def _lookup(s: FunctionEmitter, name: str) -> str:
     module.declare("TVMFFIFunctionGetGlobal", "declare extern_weak i32 @TVMFFIFunctionGetGlobal(ptr, ptr)")
     text = module.string(name)
     message = module.string(f"there is no global function '{name}'; register it before the kernel runs")
+    text_type = f"{{ ptr, {module.size_type} }}"  # TVMFFIByteArray
     symbol = "weft.packed." + "".join(c if c.isalnum() else f".{ord(c):x}." for c in name)
     missing = raise_error(module, module.string("ValueError"), message)
     module.support(symbol, lambda: f"""@{symbol}.handle = internal global ptr null
@@ -88,12 +89,12 @@ define internal ptr @{symbol}() #0 {{
 done:
   ret ptr %known
 find:
-  %key = alloca {{ ptr, i64 }}, align 8
+  %key = alloca {text_type}, align 8
   %found = alloca ptr, align 8
   store ptr null, ptr %found
   store ptr {text}, ptr %key
-  %size = getelementptr inbounds {{ ptr, i64 }}, ptr %key, i64 0, i32 1
-  store i64 {len(name.encode())}, ptr %size
+  %size = getelementptr inbounds {text_type}, ptr %key, i64 0, i32 1
+  store {module.size_type} {len(name.encode())}, ptr %size
   %rc = call i32 @TVMFFIFunctionGetGlobal(ptr %key, ptr %found)
   %handle = load ptr, ptr %found
   %there = icmp ne ptr %handle, null
