@@ -43,8 +43,8 @@ _ARRAY = np.ndarray
 _HANDLE = NativeTensor
 _METADATA = "weft.metadata"
 _CPU = ("cpu", None)
-_LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
-_LIBRARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ", b"WEFT")
+_LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".wasm")
+_LIBRARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ", b"WEFT", b"\x00asm")
 
 
 class TensorInfo(NamedTuple):

@@ -13,7 +13,11 @@ namespace weft {
 enum class Guard : unsigned char { kOff, kEnd, kStart };  // where the page is that is close to the data
 extern Guard guard;  // decided when the library is loaded
 
+#if defined(__wasm__)  // its memory has no pages to protect
+constexpr bool guarded() { return false; }
+#else
 inline bool guarded() { return __builtin_expect(guard != Guard::kOff, 0); }
+#endif
 
 // Memory of its own between pages that cannot be touched, 64-byte aligned, full of NaNs. Null when there is none.
 void* guard_alloc(size_t nbytes, const char* what);

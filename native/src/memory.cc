@@ -2,8 +2,10 @@
 // per-thread caches, large ones in one pool behind a mutex; what the pool keeps is bounded by what was live at the peak.
 #include "memory.h"
 
+#if !defined(__wasm__)
 #include <pthread.h>
 #include <sys/mman.h>
+#endif
 
 #include <atomic>
 #include <cstdlib>
@@ -21,8 +23,9 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kMapThreshold = size_t{1} << 20;    // from here on blocks are mapped, below they are malloc'd
-constexpr size_t kMaxBytes = size_t{1} << 46;
-constexpr int kClasses = (46 - 6) * 4 + 1;
+constexpr int kMaxLog = sizeof(size_t) == 8 ? 46 : 31;
+constexpr size_t kMaxBytes = size_t{1} << kMaxLog;
+constexpr int kClasses = (kMaxLog - 6) * 4 + 1;
 constexpr int kSmallClasses = 10 * 4 + 1;            // up to 64 KiB
 constexpr int kSlots = 8;                            // cached blocks per small class and thread
 constexpr size_t kKeepAlways = size_t{64} << 20;     // free bytes that the pool may always keep
@@ -45,6 +48,15 @@ void* system_malloc(size_t nbytes) {
   return std::malloc(nbytes);
 }
 
+#if defined(__wasm__)  // one memory that only grows: nothing to map
+void* system_alloc(size_t nbytes) {
+  system_allocations.fetch_add(1, std::memory_order_relaxed);
+  void* data = nullptr;
+  return posix_memalign(&data, kAlignment, nbytes) == 0 ? data : nullptr;
+}
+
+void system_free(void* data, size_t) { std::free(data); }
+#else
 void* system_alloc(size_t nbytes) {
   system_allocations.fetch_add(1, std::memory_order_relaxed);
   if (nbytes < kMapThreshold) {
@@ -76,6 +88,7 @@ void system_free(void* data, size_t nbytes) {
     munmap(data, (nbytes + 4095) & ~size_t{4095});
   }
 }
+#endif
 
 // ---- the shared pool ------------------------------------------------------------------------------------------------
 
@@ -358,7 +371,7 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
     auto size = static_cast<size_t>(nbytes);
     int status = kind == Allocator::kPooled ? pooled_alloc(device, size, &data) : api->alloc(device.device_id, size, &data);
     if (status != 0) return nullptr;
-  } else if (nbytes >= 0) {
+  } else if (nbytes >= 0 && static_cast<uint64_t>(nbytes) <= kMaxBytes) {
     data = block_alloc(static_cast<size_t>(nbytes), kind, &actual);
   }
   if (data == nullptr) {
@@ -649,7 +662,8 @@ thread_local Workspaces workspaces;
 extern "C" void* weft_workspace_alloc(int64_t nbytes) {
   using namespace weft;
   Workspaces& local = workspaces;
-  size_t total = nbytes < 0 ? SIZE_MAX : static_cast<size_t>(nbytes) + sizeof(WorkspaceHeader);
+  bool possible = nbytes >= 0 && static_cast<uint64_t>(nbytes) <= kMaxBytes;
+  size_t total = possible ? static_cast<size_t>(nbytes) + sizeof(WorkspaceHeader) : SIZE_MAX;
   if (guarded() && total <= kMaxBytes) return guard_alloc(static_cast<size_t>(nbytes), "workspace");
   int best = -1;
   for (int i = local.count - 1; i >= 0; --i) {

@@ -1,6 +1,8 @@
 // Modules: executables, virtual machines, JIT-made code, shared libraries. The only user of tvm-ffi's ModuleObj class.
+#if !defined(__wasm__)  // there, JavaScript opens files (native/wasm)
 #include <dlfcn.h>
 #include <sys/stat.h>
+#endif
 #include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/shape.h>
@@ -101,6 +103,7 @@ class JitModuleObj final : public CodeModule {
   Any keep_alive_;
 };
 
+#if !defined(__wasm__)
 // A name for dlopen, which returns the library that it opened before under a name although the file there may be
 // another by now: each file that was met under a path has a spelling of its own.
 static std::string spelling_of(const std::string& path) {
@@ -194,6 +197,8 @@ class LibraryModuleObj final : public CodeModule {
   void* handle_;
   void** context_ = nullptr;
 };
+
+#endif
 
 // ---- virtual machines -----------------------------------------------------------------------------------------------
 
@@ -426,8 +431,7 @@ static Module module_from_bytes(const std::string& kind, const char* data, uint6
   return (*loader)(Bytes(data, static_cast<size_t>(size))).cast<Module>();
 }
 
-// The root of the import tree in a blob; `code` stands where the blob says `_lib`, and `keep` keeps the blob in place.
-static Module load_tree(const char* data, const Module& code, TVMFFIObject* keep = nullptr) {
+Module load_tree(const char* data, const Module& code, TVMFFIObject* keep) {
   Blob blob(data);
   std::vector<uint64_t> indptr = blob.indices(), children = blob.indices();
   if (indptr.empty()) raise("ExecutableError", "library: the import tree is empty");
@@ -454,6 +458,7 @@ static Module load_tree(const char* data, const Module& code, TVMFFIObject* keep
   return modules[0];
 }
 
+#if !defined(__wasm__)
 static Module load_library(const String& path) {
   auto library = tvm::ffi::make_object<LibraryModuleObj>(std::string(path));
   auto* blob = static_cast<const char*>(library->symbol("__tvm_ffi__library_bin"));
@@ -463,6 +468,8 @@ static Module load_library(const String& path) {
   Any keep = code;
   return load_tree(blob, code, raw(&keep)->v_obj);
 }
+
+#endif
 
 // ---- the stateful interface -----------------------------------------------------------------------------------------
 
@@ -674,8 +681,10 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            })
       .def("weft.jit_objects", [](const Module& m) { return as<JitModuleObj>(m, "a JIT module")->objects(); })
       .def("weft.jit_names", [](const Module& m) { return as<JitModuleObj>(m, "a JIT module")->names(); })
+#if !defined(__wasm__)
       .def("weft.library_path", [](const Module& m) { return String(as<LibraryModuleObj>(m, "a library")->path()); })
       .def("weft.load_library", load_library)
+#endif
       .def("weft.load_tree",
            [](const Bytes& blob, const Module& code) {
              uint64_t nbytes = 0;
@@ -710,6 +719,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.pool_trim", pool_trim);
 }
 
+#if !defined(__wasm__)
 // CRC-32 (ISO 3309) of the next `n` bytes of a file.
 static uint32_t checksum(std::FILE* file, int64_t n) {
   uint32_t table[256];
@@ -747,9 +757,11 @@ static void check_seal(const char* path) {
   std::fclose(file);
   if (sealed && !right) raise("ExecutableError", std::string("this library is damaged: ") + path);
 }
+#endif
 
 }  // namespace weft
 
+#if !defined(__wasm__)
 extern "C" int32_t weft_load_module(const char* path, TVMFFIObjectHandle* out) {
   TVM_FFI_SAFE_CALL_BEGIN();
   weft::check_seal(path);
@@ -758,6 +770,8 @@ extern "C" int32_t weft_load_module(const char* path, TVMFFIObjectHandle* out) {
   *weft::raw(&module) = TVMFFIAny{};
   TVM_FFI_SAFE_CALL_END();
 }
+
+#endif
 
 extern "C" int32_t weft_vm_create(TVMFFIObjectHandle executable, DLDevice device, TVMFFIObjectHandle* out) {
   TVM_FFI_SAFE_CALL_BEGIN();

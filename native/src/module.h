@@ -5,6 +5,7 @@
 #include <tvm/ffi/any.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
 #include <vector>
@@ -26,6 +27,10 @@ tvm::ffi::Any own_constant(const tvm::ffi::Any& value);
 // Devices and allocators from rows of device type, device id, allocator.
 void read_devices(const tvm::ffi::Array<int64_t>& flat, std::vector<DLDevice>* devices,
                   std::vector<Allocator>* allocators);
+
+// The root of the import tree in a blob (docs/reference/executable.md); `code` stands where the blob says `_lib`, and
+// `keep` keeps the blob in place.
+tvm::ffi::Module load_tree(const char* data, const tvm::ffi::Module& code, TVMFFIObject* keep = nullptr);
 
 }  // namespace weft
 #endif  // WEFT_MODULE_H_

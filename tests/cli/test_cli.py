@@ -121,6 +121,14 @@ def test_compile_fixes_shapes(files, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:precision")
+def test_compile_writes_webassembly(files, tmp_path, capsys):
+    out = tmp_path / "m.wasm"
+    assert main(["compile", str(files / "m.onnx"), "-o", str(out), "--target", "wasm32"]) == 0
+    assert out.read_bytes().startswith(b"\x00asm\x01") and b"weft.modules" in out.read_bytes()
+    assert main(["run", str(out)]) == 1
+    assert "runs in JavaScript" in capsys.readouterr().err
+
+
 def test_compile_takes_a_precision(files, expected, tmp_path, capsys):
     out = tmp_path / "bf16.so"
     assert main(["compile", str(files / "m.onnx"), "-o", str(out), "--precision", "bf16"]) == 0

@@ -26,6 +26,8 @@ from weft.runtime.data_object import write_data_object
 from weft.runtime.elf import find_section
 from weft.runtime.regular_file import open_regular
 from weft.runtime.seal import damaged, seal
+from weft.runtime.wasm_link import link_wasm
+from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 
 __all__ = [
     "Blob",
@@ -174,6 +176,8 @@ def link_library(
     """
     if not path.parent.is_dir():
         raise InvalidArgument("cannot write the library", where=str(path), found="no such directory")
+    if path.suffix == ".wasm" or any(o.startswith(WASM_MAGIC) for o in objects):
+        return link_wasm(path, objects, names, None if blob is None else (blob.size, blob.append_to))
     if container:
         return _write_container(path, objects, names, blob)
     tried: list[str] = []

@@ -142,6 +142,8 @@ class Module:
         try:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:
+            if name in self.function_names():
+                raise MissingFunction(f"the function '{name}' is code for another machine") from None
             if name == "main" and len(self.function_names()) == 1:  # the only function is the entry, too
                 return self.entry_func
             about = tvm_ffi.get_global_func(f"{self.kind}.{name}", allow_missing=True)
@@ -264,7 +266,7 @@ class Module:
         Parameters
         ----------
         file_name : path
-            The file, ``model.so``, or ``model.tar``, an archive of the object files.
+            The file: ``model.so``, ``model.wasm`` for JavaScript, or ``model.tar``, an archive of the object files.
         host : str, optional
             ``"tvm"`` writes an executable under the kind that Apache TVM's runtime opens.
         fcompile : callable, optional
@@ -396,8 +398,7 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
     """
     order: list[tvm_ffi.Module] = []
     _visit(root, order)
-    objects: list[bytes] = []
-    names: list[str] = []
+    objects, names = list[bytes](), list[str]()
     other = [m for m in order if str(m.kind) != "weft.jit"]
     for m in order:
         if str(m.kind) == "weft.jit":
@@ -524,6 +525,8 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     kind = fmt or file.suffix.lstrip(".")
     if kind in ("o", "obj", "tar"):
         return _load_objects(file, kind)
+    if kind == "wasm":
+        raise ExecutableError("a library for WebAssembly runs in JavaScript (docs/web.md)", where=str(file))
     if kind in _LOADERS or kind in _COMPILED:
         if kind not in _LOADERS:
             importlib.import_module("weft.target")  # only here the runtime asks for a compiler, and for its own text

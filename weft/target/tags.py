@@ -130,6 +130,7 @@ def _known() -> dict[str, dict[str, Any]]:
     for name, (arch, cpu, cores) in _JETSON_HOSTS.items():
         host = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": cpu, "num-cores": cores}
         tags[f"nvidia/{name}"] = _cuda(arch, 65536) | {"host": host}
+    tags["wasm32"] = {"kind": "llvm", "mtriple": "wasm32-unknown-unknown", "num-cores": 1}
     for name, board in ARM_BOARDS.items():
         tags[f"arm/{name}"] = {"kind": "llvm", "keys": ["arm_cpu", "cpu"], "device": "arm_cpu", **board}
     raspberry = {k: v for k, v in ARM_BOARDS["rasp4b64"].items() if k != "model"} | {"kind": "llvm", "num-cores": 4}

@@ -18,7 +18,15 @@ from weft.error import InvalidArgument
 from weft.ir import Ambient, register_json_form
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
 from weft.runtime import Device
-from weft.target.cpu import BASELINE, host_features, known_host_features, model_features, with_implied, without
+from weft.target.cpu import (
+    BASELINE,
+    WASM_BASELINE,
+    host_features,
+    known_host_features,
+    model_features,
+    with_implied,
+    without,
+)
 from weft.target.kind import TargetKind, kind_named, kind_names
 from weft.target.tags import tag_options
 
@@ -214,6 +222,13 @@ class Target:
         return self.attrs.get("mtriple") or self.kind.triple or llvm.get_process_triple()
 
     @property
+    def pointer_bits(self) -> int:
+        """The width of a pointer on the CPU that the triple names."""
+        architecture = self.triple.split("-")[0]
+        narrow = architecture.startswith(("arm", "thumb")) and architecture != "arm64"
+        return 32 if narrow or architecture in ("wasm32", "riscv32", "i386", "i486", "i586", "i686") else 64
+
+    @property
     def is_host(self) -> bool:
         """Whether code for this target runs in this process."""
         return self.kind.device == "cpu" and self.triple.split("-")[0] == llvm.get_process_triple().split("-")[0]
@@ -245,6 +260,8 @@ class Target:
             base = frozenset[str]()
         if self.triple.startswith("x86_64"):
             base |= BASELINE
+        if self.triple.startswith("wasm32"):
+            base |= WASM_BASELINE
         return Features(without(base | with_implied(on), set(off) - BASELINE))
 
     def named_features(self) -> tuple[list[str], list[str]]:

@@ -69,6 +69,11 @@ class ModuleEmitter:
         self.siblings: dict[str, Any] = {}  # the functions of the module, which may call each other
         self.inlined: set[str] = set()
 
+    @property
+    def size_type(self) -> str:
+        """The type of C's ``size_t``."""
+        return f"i{self.target.pointer_bits}"
+
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function once."""
         self.declarations[name] = signature

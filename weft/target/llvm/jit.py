@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 import weft.ffi  # noqa: F401 - loads libweft_runtime, whose weft_* functions kernels call
 from weft.error import CodegenError
 from weft.runtime import Module, jit_module, placed_module
+from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 from weft.target.llvm.object import initialise
 
 __all__ = ["load_objects"]
@@ -77,6 +78,8 @@ def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Module:
     CodegenError
         When an object is for another machine, lacks a function, or needs one that the process does not have.
     """
+    if any(code.startswith(WASM_MAGIC) for code in objects):  # to be exported; JavaScript runs it
+        return jit_module(list(names), [0] * len(names), list(objects))
     placed = placed_module(objects, names)  # quicker, and LLVM's linker may stay out of memory
     if placed is not None:
         return placed

@@ -81,8 +81,9 @@ def _machine(target: Target) -> Any:
     except RuntimeError as e:
         raise CodegenError(f"LLVM has no code generator for '{target.triple}'", found=str(e)) from e
     level = int(target.attrs.get("opt-level", 3))
+    reloc = "static" if target.triple.startswith("wasm") else "pic"  # the loader moves addresses (runtime/wasm_link.py)
     return kind.create_target_machine(
-        cpu=target.cpu, features=target.attribute_string, opt=level, reloc="pic", codemodel="default"
+        cpu=target.cpu, features=target.attribute_string, opt=level, reloc=reloc, codemodel="default"
     )
 
 

@@ -24,7 +24,7 @@ DTYPE_CODES = {
 
 _ANY = "{ i32, i32, i64 }"
 _INT, _BOOL, _FLOAT, _POINTER, _RAW_STRING, _TENSOR = 1, 2, 3, 4, 8, 70
-_MANAGED_BYTES = 80
+_MANAGED_BYTES = 80  # of a DLManagedTensorVersioned, where pointers have 64 bits; else it has fewer
 _FIRST_OBJECT = 64
 
 
@@ -78,6 +78,7 @@ def _lookup(s: FunctionEmitter, name: str) -> str:
     module.declare("TVMFFIFunctionGetGlobal", "declare extern_weak i32 @TVMFFIFunctionGetGlobal(ptr, ptr)")
     text = module.string(name)
     message = module.string(f"there is no global function '{name}'; register it before the kernel runs")
+    text_type = f"{{ ptr, {module.size_type} }}"  # TVMFFIByteArray
     symbol = "weft.packed." + "".join(c if c.isalnum() else f".{ord(c):x}." for c in name)
     missing = raise_error(module, module.string("ValueError"), message)
     module.support(symbol, lambda: f"""@{symbol}.handle = internal global ptr null
@@ -88,12 +89,12 @@ define internal ptr @{symbol}() #0 {{
 done:
   ret ptr %known
 find:
-  %key = alloca {{ ptr, i64 }}, align 8
+  %key = alloca {text_type}, align 8
   %found = alloca ptr, align 8
   store ptr null, ptr %found
   store ptr {text}, ptr %key
-  %size = getelementptr inbounds {{ ptr, i64 }}, ptr %key, i64 0, i32 1
-  store i64 {len(name.encode())}, ptr %size
+  %size = getelementptr inbounds {text_type}, ptr %key, i64 0, i32 1
+  store {module.size_type} {len(name.encode())}, ptr %size
   %rc = call i32 @TVMFFIFunctionGetGlobal(ptr %key, ptr %found)
   %handle = load ptr, ptr %found
   %there = icmp ne ptr %handle, null
@@ -171,7 +172,8 @@ def _declare_view(module: ModuleEmitter) -> None:
         "TVMFFITensorFromDLPackVersioned",
         "declare extern_weak i32 @TVMFFITensorFromDLPackVersioned(ptr, i32, i32, ptr)",
     )
-    module.declare("malloc", "declare ptr @malloc(i64)")
+    size = module.size_type
+    module.declare("malloc", f"declare ptr @malloc({size})")
     module.declare("free", "declare void @free(ptr)")
     module.declare("llvm.memcpy.p0.p0.i64", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     managed = "{ i32, i32, ptr, ptr, i64, ptr, i32, i32, i32, i32, ptr, ptr, i64 }"
@@ -192,7 +194,8 @@ def _declare_view(module: ModuleEmitter) -> None:
   %wide = zext i32 %rank to i64
   %bytes = mul i64 %wide, 16
   %size = add i64 %bytes, {_MANAGED_BYTES}
-  %m = call ptr @malloc(i64 %size)
+  {"%narrow = trunc i64 %size to i32" if size == "i32" else ""}
+  %m = call ptr @malloc({size} {"%narrow" if size == "i32" else "%size"})
   %none = icmp eq ptr %m, null
   br i1 %none, label %done, label %fill
 fill:

@@ -128,10 +128,11 @@ def _message(message: PrimExpr, s: FunctionEmitter) -> str:
         return s.module.string(message.value if isinstance(message, StringImm) else str(message))
     text, *values = message.args
     assert isinstance(text, StringImm)
-    s.module.declare("snprintf", "declare i32 @snprintf(ptr, i64, ptr, ...)")
+    size = s.module.size_type
+    s.module.declare("snprintf", f"declare i32 @snprintf(ptr, {size}, ptr, ...)")
     room = s.alloca(f"[{_MESSAGE_BYTES} x i8]", "message")
     numbers = "".join(f", i64 {s.expr(v)}" for v in values)
-    s.effect(f"call i32 (ptr, i64, ptr, ...) @snprintf(ptr {room}, i64 {_MESSAGE_BYTES}, "
+    s.effect(f"call i32 (ptr, {size}, ptr, ...) @snprintf(ptr {room}, {size} {_MESSAGE_BYTES}, "
              f"ptr {s.module.string(text.value)}{numbers})")  # fmt: skip
     return room
 

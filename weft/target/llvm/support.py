@@ -67,11 +67,12 @@ def allocate_workspace(s: FunctionEmitter, nbytes: str) -> str:
     module = s.module
     _weak(module, "ptr", "weft_workspace_alloc", "i64")
     _weak(module, "void", "weft_workspace_free", "ptr")
-    module.declare("aligned_alloc", "declare ptr @aligned_alloc(i64, i64)")
+    size = module.size_type
+    module.declare("aligned_alloc", f"declare ptr @aligned_alloc({size}, {size})")
     module.declare("free", "declare void @free(ptr)")
     module.support(
         "weft.workspace_alloc",
-        lambda: """define internal noalias ptr @weft.workspace_alloc(i64 %nbytes) #0 {
+        lambda: f"""define internal noalias ptr @weft.workspace_alloc(i64 %nbytes) #0 {{
   %here = icmp ne ptr @weft_workspace_alloc, null
   br i1 %here, label %cached, label %plain
 cached:
@@ -80,10 +81,11 @@ cached:
 plain:
   %more = add i64 %nbytes, 64
   %size = and i64 %more, -64
-  %q = call ptr @aligned_alloc(i64 64, i64 %size)
+  {"%bytes = trunc i64 %size to i32" if size == "i32" else ""}
+  %q = call ptr @aligned_alloc({size} 64, {size} {"%bytes" if size == "i32" else "%size"})
   ret ptr %q
-}
-define internal void @weft.workspace_free(ptr %p) #0 {
+}}
+define internal void @weft.workspace_free(ptr %p) #0 {{
   %here = icmp ne ptr @weft_workspace_free, null
   br i1 %here, label %cached, label %plain
 cached:
@@ -92,7 +94,7 @@ cached:
 plain:
   call void @free(ptr %p)
   ret void
-}""")  # fmt: skip
+}}""")  # fmt: skip
     pointer = s.effect(f"call ptr @weft.workspace_alloc(i64 {nbytes})", "ws")
     missing, there = s.label("nomem"), s.label("ok")
     s.branch(s.value(f"icmp eq ptr {pointer}, null"), missing, there)

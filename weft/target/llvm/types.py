@@ -11,7 +11,10 @@ import numpy as np
 from weft.error import CodegenError
 from weft.ir import DataType, numpy_dtype
 
-__all__ = ["float_constant", "llvm_type", "memory_type"]
+__all__ = ["TENSOR", "float_constant", "llvm_type", "memory_type"]
+
+TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
+"""DLTensor: data, device type and number, rank, dtype code, bits and lanes, shape, strides, byte offset."""
 
 _FLOATS = {32: "float", 64: "double"}
 

