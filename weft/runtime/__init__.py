@@ -11,6 +11,7 @@ from weft.ffi import PackedFunc, convert
 from weft.runtime import cache, opcodes, tensor_cache
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, opencl
+from weft.runtime.elf import is_foreign
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.kv_cache import AttentionKVCache
 from weft.runtime.link import register_object_loader
@@ -71,6 +72,7 @@ __all__ = [
     "empty",
     "enabled",
     "from_dlpack",
+    "is_foreign",
     "jit_module",
     "load_module",
     "load_static_library",

@@ -15,14 +15,13 @@ from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.entry import Entry, emit_body
 from weft.target.llvm.intrin import on
 from weft.target.llvm.support import raise_error
-from weft.target.llvm.types import llvm_type
+from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import returns_value
 from weft.tir import PrimFunc
 
 __all__ = ["Kernel"]
 
-_DATA = 24  # bytes of the header before a tensor object's DLTensor, which begins with the data pointer
-_BYTE_OFFSET = 64
+_HEADER_BYTES = 24  # before a tensor object's DLTensor
 
 
 class Kernel(NamedTuple):
@@ -131,8 +130,9 @@ def _data(e: CallIntrin, s: FunctionEmitter) -> str:
 
     def load() -> str:
         tensor = s.effect(f"load ptr, ptr {item_pointer(s, e.args[0], place, 2)}, align 8")
-        data = s.effect(f"load ptr, ptr {s.value(f'getelementptr inbounds i8, ptr {tensor}, i64 {_DATA}')}, align 8")
-        offset = s.value(f"getelementptr inbounds i8, ptr {tensor}, i64 {_BYTE_OFFSET}")
+        inside = s.value(f"getelementptr inbounds i8, ptr {tensor}, i64 {_HEADER_BYTES}")
+        data = s.effect(f"load ptr, ptr {s.value(tensor_member(inside, 'data'))}, align 8")
+        offset = s.value(tensor_member(inside, "byte_offset"))
         return s.value(f"getelementptr inbounds i8, ptr {data}, i64 {s.effect(f'load i64, ptr {offset}, align 8')}")
 
     return s.once(f"; {s.version(slot)} of {slot} as data", load)

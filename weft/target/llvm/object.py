@@ -82,8 +82,9 @@ def _machine(target: Target) -> Any:
         raise CodegenError(f"LLVM has no code generator for '{target.triple}'", found=str(e)) from e
     level = int(target.attrs.get("opt-level", 3))
     return kind.create_target_machine(
-        cpu=target.cpu, features=target.attribute_string, opt=level, reloc="pic", codemodel="default"
-    )
+        cpu=target.cpu, features=target.attribute_string, opt=level, reloc="pic", codemodel="default",
+        abiname=target.abi,
+    )  # fmt: skip
 
 
 def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:

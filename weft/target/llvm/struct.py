@@ -6,16 +6,15 @@ from weft.error import CodegenError
 from weft.ir import CallIntrin, as_int
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import on
-from weft.target.llvm.types import llvm_type
+from weft.target.llvm.types import TENSOR, llvm_type
 
 __all__: list[str] = []
 
-_TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"  # DLTensor
 _VALUE = "{ i32, i32, i64 }"  # TVMFFIAny
 # Field, as Apache TVM numbers it, to the structure and its member; None: an element of an array.
 _FIELDS: dict[int, tuple[str, int] | None] = {
-    1: (_TENSOR, 0), 2: (_TENSOR, 7), 3: (_TENSOR, 8), 4: (_TENSOR, 3), 5: (_TENSOR, 4), 6: (_TENSOR, 5),
-    7: (_TENSOR, 6), 8: (_TENSOR, 9), 9: (_TENSOR, 2), 10: (_TENSOR, 1), 13: (_VALUE, 0), 14: (_VALUE, 1),
+    1: (TENSOR, 0), 2: (TENSOR, 7), 3: (TENSOR, 8), 4: (TENSOR, 3), 5: (TENSOR, 4), 6: (TENSOR, 5),
+    7: (TENSOR, 6), 8: (TENSOR, 9), 9: (TENSOR, 2), 10: (TENSOR, 1), 13: (_VALUE, 0), 14: (_VALUE, 1),
     15: (_VALUE, 2), 17: None,
 }  # fmt: skip
 
