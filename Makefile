@@ -16,7 +16,7 @@ PACKAGE := README.md LICENSE $(shell find weft -name '*.py' -o -name '*.rly')
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo wheel test-wheel test test-all test-devices crossover lint types fuzz torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv demo wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,9 +64,15 @@ test: venv wheel ## run the test suite
 # Hosts and devices that a machine may lack. Their packages are Debian's; the README's commands need none of them, and
 # a test whose device is not there is skipped unless WEFT_DEVICES asks for all of them.
 DEVICE_PACKAGES :=
+DEVICE_PACKAGES += qemu-user
 DEVICE_TESTS := tests/devices
 
-test-devices: venv ## install emulators, drivers and browsers (Debian, as root) and test on them
+# Processors to build the server for: make rpc-server TARGET="aarch64 riscv64"; all of them without TARGET.
+rpc-server: venv ## build weft_rpc_server, a static program without Python; TARGET=aarch64 for one processor
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[cross]'
+	$(BIN)/python tools/rpc_server.py $(TARGET)
+
+test-devices: venv rpc-server ## install emulators, drivers and browsers (Debian, as root) and test on them
 	apt-get install --yes --no-install-recommends $(DEVICE_PACKAGES)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[devices]'
 	WEFT_DEVICES=1 $(BIN)/python -m pytest -n 2 $(DEVICE_TESTS)

@@ -20,6 +20,7 @@ from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, optio
 from weft.runtime import Device
 from weft.target.cpu import host_features, known_host_features, model_features, with_implied, without
 from weft.target.kind import TargetKind, kind_named, kind_names
+from weft.target.remote import options_of_device
 from weft.target.tags import tag_options
 from weft.target.triple import BASELINE, Architecture, architecture, triple_of
 
@@ -81,7 +82,12 @@ class Target:
 
     @staticmethod
     def from_device(device: Any) -> Target:
-        """Return the target of a device of this machine, such as ``weft.cpu(0)`` or ``"cuda"``, with what it says."""
+        """Return the target of a device, such as ``weft.cpu(0)`` or ``"cuda"``, with what it says.
+
+        The CPU of a session, ``session.cpu()``, is the other machine's: its features, vectors, caches and cores.
+        """
+        if getattr(device, "_rpc_sess", None) is not None and int(device.device_type) % 128 == 1:
+            return Target(options_of_device(device))
         found = Device(device)
         if found.type == "cpu":
             return Target("llvm")
