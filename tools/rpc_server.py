@@ -110,7 +110,7 @@ def build_sanitized(jobs: int) -> Path:
 
 def main() -> None:
     """Build what the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("targets", nargs="*", choices=[[], *TARGETS], help="processors; all without any")
     parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)

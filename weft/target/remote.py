@@ -27,7 +27,7 @@ def options_of_device(device: Any) -> dict[str, Any]:
         describe = device._rpc_sess.get_function("weft.machine_facts")
     except InvalidArgument as e:
         raise InvalidArgument("the other machine does not describe itself", expected="a server of Weft",
-                              found=str(device), help="name the target, such as 'aarch64-linux-gnu'") from e  # fmt: skip
+                              found=str(device), help="name the target: 'aarch64-linux-gnu'") from e  # fmt: skip
     return options_from_facts(str(describe()))
 
 
