@@ -16,7 +16,7 @@ PACKAGE := README.md LICENSE $(shell find weft -name '*.py' -o -name '*.rly')
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv devices demo demo-web wheel test-wheel test test-all test-devices crossover lint types fuzz plain-c torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv devices demo demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz plain-c torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -67,6 +67,7 @@ DEVICE_PACKAGES :=
 DEVICE_PACKAGES += ocl-icd-libopencl1 pocl-opencl-icd
 DEVICE_PACKAGES += ecj
 DEVICE_PACKAGES += nodejs npm chromium
+DEVICE_PACKAGES += qemu-user
 DEVICE_TESTS := tests/devices
 
 # The runtime for WebAssembly, which the package in web/ has beside its JavaScript.
@@ -77,12 +78,17 @@ web/runtime.wasm: $(shell find native -type f) tools/wasm_runtime.py | venv
 demo-web: $(VENV)/.stamp-demo web/runtime.wasm ## ask the documentation questions in a browser (docs/web.md)
 	$(BIN)/python -m examples.minilm.web
 
+# Processors to build the server for: make rpc-server TARGET="aarch64 riscv64"; all of them without TARGET.
+rpc-server: venv ## build weft_rpc_server, a static program without Python; TARGET=aarch64 for one processor
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[cross]'
+	$(BIN)/python tools/rpc_server.py $(TARGET)
+
 devices: venv ## install emulators, drivers and browsers that tests of devices need (Debian, as root)
 	apt-get update --quiet=2
 	apt-get install --quiet=2 --yes --no-install-recommends $(DEVICE_PACKAGES)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[devices]'
 
-test-devices: venv web/runtime.wasm ## test on all hosts and devices; make devices installs them
+test-devices: venv web/runtime.wasm rpc-server ## test on all hosts and devices; make devices installs them
 	WEFT_DEVICES=1 $(BIN)/python -m pytest -n 2 $(DEVICE_TESTS)
 
 test-all: test fuzz ## run the test suite and the fuzzers

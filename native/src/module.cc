@@ -68,7 +68,12 @@ static Function kernel_function(ModuleObj* module, TVMFFISafeCallType address) {
   return make_function(self, address, [](void* p) { delete static_cast<Module*>(p); });
 }
 
-// Kernels that a compiler placed in this process. Keeps their engine alive and their object files for export.
+static int foreign_code(void*, const TVMFFIAny*, int32_t, TVMFFIAny*) {
+  return fail("CodegenError", "this code is for another machine: export the library (export_library) and run it there, "
+              "or compile for the target \"llvm\"");
+}
+
+// Kernels that a compiler placed in this process; an address of 0 stands for code that cannot be. Keeps their engine alive and their object files for export.
 class JitModuleObj final : public CodeModule {
  public:
   // `context`: where the code keeps its module, whose imports it calls; 0 where it does not.
@@ -76,8 +81,8 @@ class JitModuleObj final : public CodeModule {
       : names_(std::move(names)), objects_(std::move(objects)), keep_alive_(std::move(keep_alive)) {
     if (names_.size() != addresses.size()) raise("ValueError", "jit_module: as many names as addresses are needed");
     for (size_t i = 0; i < names_.size(); ++i) {
-      table_[names_[static_cast<int64_t>(i)]] =
-          reinterpret_cast<TVMFFISafeCallType>(static_cast<uintptr_t>(addresses[static_cast<int64_t>(i)]));
+      auto address = static_cast<uintptr_t>(addresses[static_cast<int64_t>(i)]);
+      table_[names_[static_cast<int64_t>(i)]] = address == 0 ? foreign_code : reinterpret_cast<TVMFFISafeCallType>(address);
     }
     if (context != 0) *reinterpret_cast<void**>(context) = static_cast<ModuleObj*>(this);
   }

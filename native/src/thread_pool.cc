@@ -336,7 +336,9 @@ class ThreadPool {
   }
   static void start_elsewhere(pthread_attr_t* attr) {
     cpu_set_t set;
+#if defined(__GLIBC__)  // other C libraries have no such attribute
     if (all_but(current_cpu(), &set)) pthread_attr_setaffinity_np(attr, sizeof(set), &set);
+#endif
   }
 #else
   static int current_cpu() { return -1; }

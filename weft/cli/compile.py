@@ -38,7 +38,7 @@ def compile_model(
         The library to write; with --target c and a name that ends in .c, a source file that needs no runtime, and its
         header.
     target : str
-        What to compile for, for example "llvm -mtriple=aarch64-linux-gnu"; this machine by default.
+        What to compile for, for example "aarch64-linux-gnu -mcpu=cortex-a76"; this machine by default.
     shape : tuple of str
         Fixes an input's shape: x=1,3,320,320. May be given for several inputs.
     tuned : Path

@@ -13,6 +13,7 @@ from weft.ffi import PackedFunc, convert, register_on_demand
 from weft.runtime import cache, opcodes
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, opencl
+from weft.runtime.elf import is_foreign
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.module import (
     Module,
@@ -76,6 +77,7 @@ __all__ = [
     "empty",
     "enabled",
     "from_dlpack",
+    "is_foreign",
     "jit_module",
     "load_module",
     "load_static_library",

@@ -6,6 +6,7 @@ was cut short kills the process (SIGBUS). Layout: System V ABI, ELF header, prog
 
 from __future__ import annotations
 
+import platform
 import struct
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +14,7 @@ from typing import BinaryIO
 from weft.error import ExecutableError
 from weft.runtime.regular_file import open_regular
 
-__all__ = ["check_complete", "entry_points", "find_section"]
+__all__ = ["check_complete", "entry_points", "find_section", "is_foreign", "linker_triple"]
 
 _MAGIC = b"\x7fELF"
 _HEADER_BYTES = {1: 52, 2: 64}
@@ -77,6 +78,26 @@ def find_section(path: Path, name: str) -> tuple[int, int] | None:
         if names[at : names.find(b"\0", at)] == name.encode():
             return offset, size
     return None
+
+
+# ELF's numbers of machines, and how a linker for Linux on them is asked for.
+_MACHINES = {40: "arm-linux-gnueabihf", 62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu", 243: "riscv64-linux-gnu"}
+_HERE = {"x86_64": 62, "AMD64": 62, "aarch64": 183, "arm64": 183, "armv7l": 40, "riscv64": 243}
+
+
+def _machine(data: bytes) -> int | None:
+    return struct.unpack_from("<H", data, 18)[0] if data[:4] == _MAGIC and len(data) > 20 else None
+
+
+def is_foreign(data: bytes) -> bool:
+    """Whether an object file is an ELF file for another machine than this one."""
+    found, here = _machine(data), _HERE.get(platform.machine())
+    return found is not None and here is not None and found != here
+
+
+def linker_triple(data: bytes) -> str | None:
+    """The triple to link an object file of another machine with; None for one of this machine."""
+    return _MACHINES.get(_machine(data) or 0) if is_foreign(data) else None
 
 
 _PREFIX = b"__tvm_ffi_"

@@ -23,7 +23,7 @@ from typing import Any
 
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime.data_object import write_data_object
-from weft.runtime.elf import find_section
+from weft.runtime.elf import find_section, linker_triple
 from weft.runtime.regular_file import open_regular
 from weft.runtime.seal import damaged, seal
 from weft.runtime.wasm_link import link_wasm
@@ -163,7 +163,7 @@ def link_library(
     options : sequence of str
         More options for it.
     target : str, optional
-        Triple of another platform; needs a driver that can cross-link, such as ziglang.
+        Triple of another platform; needs a driver that can cross-link, such as ziglang. By default the objects say it.
     container : bool
         Write a container file without looking for a linker.
     workspace : Path, optional
@@ -180,6 +180,7 @@ def link_library(
         return link_wasm(path, objects, names, None if blob is None else (blob.size, blob.append_to))
     if container:
         return _write_container(path, objects, names, blob)
+    target = target or (linker_triple(objects[0]) if objects else None)
     tried: list[str] = []
     with _folder(workspace) as directory:
         inputs = _write_inputs(directory, objects, blob, target)

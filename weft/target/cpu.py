@@ -16,8 +16,6 @@ from weft.runtime.process import command
 
 __all__ = [
     "ASK_LLVM",
-    "BASELINE",
-    "WASM_BASELINE",
     "check_cpu",
     "host_features",
     "known_host_features",
@@ -27,12 +25,6 @@ __all__ = [
 ]
 
 ASK_LLVM = str(Path(__file__).with_name("ask_llvm.py"))
-
-BASELINE = frozenset(("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"))
-"""What every x86-64 has; LLVM ends the process where some of it is switched off."""
-
-WASM_BASELINE = frozenset(("bulk-memory", "mutable-globals", "nontrapping-fptoint", "sign-ext", "simd128"))
-"""What every browser and Node.js have had since 2021."""
 
 _V2 = frozenset(("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"))
 _V3 = _V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}

@@ -18,17 +18,11 @@ from weft.error import InvalidArgument
 from weft.ir import Ambient, register_json_form
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
 from weft.runtime import Device
-from weft.target.cpu import (
-    BASELINE,
-    WASM_BASELINE,
-    host_features,
-    known_host_features,
-    model_features,
-    with_implied,
-    without,
-)
+from weft.target.cpu import host_features, known_host_features, model_features, with_implied, without
 from weft.target.kind import TargetKind, kind_named, kind_names
+from weft.target.remote import options_of_device
 from weft.target.tags import tag_options
+from weft.target.triple import BASELINE, Architecture, architecture, triple_of
 
 __all__ = ["Features", "Target", "option_text", "parse"]
 
@@ -39,8 +33,9 @@ class Target:
     Parameters
     ----------
     target : str, mapping or Target
-        ``"llvm"``, ``"llvm -mcpu=haswell -mattr=+avx2,-avx512f -mtriple=aarch64-linux-gnu"``, ``{"kind": "llvm",
-        "mcpu": ...}``. ``-matrix-tiles=off`` computes products without matrix tiles (AMX) where there are some.
+        ``"llvm"``, ``"llvm -mcpu=haswell -mattr=+avx2,-avx512f"``, ``"aarch64-linux-gnu -mcpu=cortex-a76"``,
+        ``{"kind": "llvm", "mcpu": ...}``. ``-matrix-tiles=off`` computes products without matrix tiles (AMX) where
+        there are some.
     host : str or Target, optional
         The target of host code, for kinds of devices.
 
@@ -62,6 +57,9 @@ class Target:
             attrs = {**((tag_options(tag) if tag else None) or {}), **attrs}
             if tag and tag_options(tag) is not None:
                 attrs["tag"] = tag
+            triple = triple_of(name) if isinstance(target, str) else None
+            if triple is not None:
+                name, attrs = "llvm", {"mtriple": triple, **attrs}
             kind = kind_named(str(attrs.pop("kind", name)))
         attrs = {k: list(v) if isinstance(v, tuple) else v for k, v in attrs.items()}
         _check_options(kind, attrs)
@@ -84,7 +82,12 @@ class Target:
 
     @staticmethod
     def from_device(device: Any) -> Target:
-        """Return the target of a device of this machine, such as ``weft.cpu(0)`` or ``"cuda"``, with what it says."""
+        """Return the target of a device, such as ``weft.cpu(0)`` or ``"cuda"``, with what it says.
+
+        The CPU of a session, ``session.cpu()``, is the other machine's: its features, vectors, caches and cores.
+        """
+        if getattr(device, "_rpc_sess", None) is not None and int(device.device_type) % 128 == 1:
+            return Target(options_of_device(device))
         found = Device(device)
         if found.type == "cpu":
             return Target("llvm")
@@ -221,12 +224,20 @@ class Target:
         """LLVM's target triple."""
         return self.attrs.get("mtriple") or self.kind.triple or llvm.get_process_triple()
 
+    @cached_property
+    def architecture(self) -> Architecture:
+        """What the triple says of the machine."""
+        return architecture(self.triple)
+
+    @property
+    def abi(self) -> str:
+        """LLVM's name of the convention of calls, empty where the triple decides it."""
+        return str(self.attrs.get("mabi") or self.architecture.abi)
+
     @property
     def pointer_bits(self) -> int:
-        """The width of a pointer on the CPU that the triple names."""
-        architecture = self.triple.split("-")[0]
-        narrow = architecture.startswith(("arm", "thumb")) and architecture != "arm64"
-        return 32 if narrow or architecture in ("wasm32", "riscv32", "i386", "i486", "i586", "i686") else 64
+        """The width of a pointer."""
+        return self.architecture.pointer_bits
 
     @property
     def is_host(self) -> bool:
@@ -258,11 +269,7 @@ class Target:
             base = host_features()
         else:
             base = frozenset[str]()
-        if self.triple.startswith("x86_64"):
-            base |= BASELINE
-        if self.triple.startswith("wasm32"):
-            base |= WASM_BASELINE
-        return Features(without(base | with_implied(on), set(off) - BASELINE))
+        return Features(without(base | self.architecture.baseline | with_implied(on), set(off) - BASELINE))
 
     def named_features(self) -> tuple[list[str], list[str]]:
         """List what ``-mattr`` adds and what it takes away."""
@@ -302,8 +309,8 @@ class Target:
     def _machine(self) -> Machine:
         f = self.features
         known: dict[str, Any] = {
-            "vector_bits": 512 if "avx512f" in f else 256 if "avx" in f else UNKNOWN.vector_bits,
-            "vector_registers": 32 if "avx512f" in f or self.triple.startswith(("aarch64", "arm64")) else 16,
+            "vector_bits": self.architecture.vector_bits(f) or UNKNOWN.vector_bits,
+            "vector_registers": 32 if "avx512f" in f else self.architecture.vector_registers,
             **(host_facts() if self._is_here else {}),
             **option_fields(self.attrs),
         }

@@ -98,7 +98,7 @@ def _has_half(s: FunctionEmitter) -> bool:
     return (
         "f16c" in target.features
         if target.triple.startswith(("x86_64", "i386", "i686"))
-        else any(name in target.triple for name in ("arm", "aarch64", "nvptx"))
+        else target.architecture.has_half or target.triple.startswith("nvptx")
     )
 
 

@@ -119,14 +119,22 @@ class ModuleEmitter:
                 '!0 = !{!"branch_weights", i32 2000, i32 1}',
                 "!1 = !{i32 1}",
                 '!2 = !{!"branch_weights", i32 1, i32 2000}\n',
+                *self._flags(),
             ]
         )
+
+    def _flags(self) -> list[str]:
+        abi = self.target.abi
+        flag = f'!3 = !{{i32 1, !"target-abi", !"{abi}"}}'
+        return ["!llvm.module.flags = !{!3}", flag] if abi else []
 
     def _attributes(self) -> str:
         t = self.target
         cpu = f'"target-cpu"="{t.cpu}" ' if t.cpu else ""
         wide = ' "prefer-vector-width"="512"' if t.vector_bits == 512 else ""
-        features = f'nounwind {cpu}"target-features"="{t.attribute_string}"{wide}'
+        length = t.vector_bits // 128  # of scalable vectors, which LLVM counts in units of 128 bits
+        scalable = f" vscale_range({length},{length})" if "sve" in t.features and length > 1 else ""
+        features = f'nounwind{scalable} {cpu}"target-features"="{t.attribute_string}"{wide}'
         return (
             f"attributes #0 = {{ {features} }}\n"
             "attributes #1 = { cold }\n"

@@ -18,7 +18,7 @@ from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.packed import DTYPE_CODES
 from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.support import argument_error, raise_error, request_tiles
-from weft.target.llvm.types import TENSOR, llvm_type
+from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import called_intrinsics, origins, returns_value, signature
 from weft.tir import Buffer, PrimFunc
 
@@ -260,6 +260,10 @@ class Entry:
         """Load from a byte offset."""
         return self.s.value(f"load {t}, ptr {self.s.value(f'getelementptr inbounds i8, ptr {pointer}, i64 {offset}')}")
 
+    def member(self, tensor: str, name: str, t: str) -> str:
+        """Load a member of a DLTensor."""
+        return self.s.value(f"load {t}, ptr {self.s.value(tensor_member(tensor, name))}")
+
     def tensor(self, i: int, buffer: Buffer) -> str:
         """Check a tensor argument; return its data pointer as an argument of the body."""
         s = self.s
@@ -271,14 +275,18 @@ class Entry:
         tensor = s.value(f"select i1 {is_object}, ptr {inside}, ptr {value}")
         dt, rank = DataType(buffer.dtype), len(buffer.shape)
         packed = DTYPE_CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
-        self.require(s.value(f"icmp eq i32 {self.member(tensor, 3, 'i32')}, {rank}"), i, _NDIM, -1, str(rank))
-        self.require(s.value(f"icmp eq i32 {self.member(tensor, 4, 'i32')}, {packed}"), i, _DTYPE, -1, str(packed))
+        self.require(s.value(f"icmp eq i32 {self.member(tensor, 'ndim', 'i32')}, {rank}"), i, _NDIM, -1, str(rank))
+        self.require(
+            s.value(f"icmp eq i32 {self.member(tensor, 'dtype', 'i32')}, {packed}"), i, _DTYPE, -1, str(packed)
+        )
         kind_of = str(device_type(self.func))
-        self.require(s.value(f"icmp eq i32 {self.member(tensor, 1, 'i32')}, {kind_of}"), i, _DEVICE, -1, kind_of)
+        self.require(
+            s.value(f"icmp eq i32 {self.member(tensor, 'device_type', 'i32')}, {kind_of}"), i, _DEVICE, -1, kind_of
+        )
         if self.device is not None:
-            number = s.value(f"sext i32 {self.member(tensor, 2, 'i32')} to i64")
+            number = s.value(f"sext i32 {self.member(tensor, 'device_id', 'i32')} to i64")
             self.match(self.device, number, i, _DEVICE_ID, -1)
-        shape = self.member(tensor, 7, "ptr") if rank else ""
+        shape = self.member(tensor, "shape", "ptr") if rank else ""
         extents = [self.at(shape, 8 * d, "i64") for d in range(rank)]
         for d, dim in enumerate(buffer.shape):
             self.match(dim, extents[d], i, _SHAPE, d)
@@ -286,7 +294,7 @@ class Entry:
             self.declared_strides(i, buffer, tensor, extents)
         elif rank:
             self.compact(i, tensor, extents)
-        data, offset = self.member(tensor, 0, "ptr"), self.member(tensor, 9, "i64")
+        data, offset = self.member(tensor, "data", "ptr"), self.member(tensor, "byte_offset", "i64")
         if buffer.elem_offset is not None:
             found = s.value(f"sdiv i64 {offset}, {dt.itemsize}")
             self.match(buffer.elem_offset, found, i, _STRIDES, -1)
@@ -312,7 +320,7 @@ class Entry:
         Strides of dimensions of one element do not matter, nor any of an empty tensor.
         """
         s = self.s
-        pointer = self.member(tensor, 8, "ptr")
+        pointer = self.member(tensor, "strides", "ptr")
         check, done = s.label("strides"), s.label("compact")
         row_major = self._row_major(extents)
         s.branch(s.value(f"icmp eq ptr {pointer}, null"), done, check)
@@ -332,9 +340,9 @@ class Entry:
     def declared_strides(self, i: int, buffer: Buffer, tensor: str, extents: list[str]) -> None:
         """Match the strides that a buffer declares; a tensor without strides has those of a compact one."""
         s = self.s
-        pointer, row_major = self.member(tensor, 8, "ptr"), self._row_major(extents)
+        pointer, row_major = self.member(tensor, "strides", "ptr"), self._row_major(extents)
         absent = s.value(f"icmp eq ptr {pointer}, null")
-        safe = s.value(f"select i1 {absent}, ptr {self.member(tensor, 7, 'ptr')}, ptr {pointer}")
+        safe = s.value(f"select i1 {absent}, ptr {self.member(tensor, 'shape', 'ptr')}, ptr {pointer}")
         for d, expr in enumerate(buffer.strides):
             found = s.value(f"select i1 {absent}, i64 {row_major[d]}, i64 {self.at(safe, 8 * d, 'i64')}")
             self.match(expr, found, i, _STRIDES, d, s.value(f"icmp sle i64 {extents[d]}, 1"))

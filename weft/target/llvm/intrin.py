@@ -152,7 +152,7 @@ def _fma(e: ir.CallIntrin, s: FunctionEmitter) -> str:
 
 def _has_fma(s: FunctionEmitter) -> bool:
     target = s.module.target
-    return "fma" in target.features or target.triple.startswith(("aarch64", "arm64", "nvptx"))
+    return "fma" in target.features or target.architecture.has_fma or target.triple.startswith("nvptx")
 
 
 @on("abs")

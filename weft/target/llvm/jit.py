@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import llvmlite.binding as llvm
 
 import weft.ffi  # noqa: F401 - loads libweft_runtime, whose weft_* functions kernels call
 from weft.error import CodegenError
-from weft.runtime import Module, jit_module, placed_module
+from weft.runtime import Module, is_foreign, jit_module, placed_module
 from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 from weft.target.llvm.object import initialise
 
@@ -20,7 +19,6 @@ __all__ = ["load_objects"]
 _PREFIX = "__tvm_ffi_"
 _CONTEXT = "__tvm_ffi__library_ctx"
 _COUNT = itertools.count()
-_ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 
 
 class _Engine:
@@ -32,7 +30,6 @@ class _Engine:
         initialise()
         library = llvm.JITLibraryBuilder().add_current_process()
         for data in objects:
-            _check_machine(data)
             library.add_object_img(data)
         for name in names:
             library.export_symbol(_PREFIX + name)
@@ -52,34 +49,23 @@ class _Engine:
         self.context = self._tracker[_CONTEXT] if imports else 0
 
 
-def _check_machine(data: bytes) -> None:
-    """Refuse an ELF object for another machine, which ORC would link without a word."""
-    here = _ELF_MACHINES.get(llvm.get_process_triple().split("-")[0])
-    if data[:4] == b"\x7fELF" and here is not None and struct.unpack_from("<H", data, 18)[0] != here:
-        raise CodegenError(
-            "the compiled code does not link: it is for another machine",
-            expected=llvm.get_process_triple(),
-            help="run it there, or compile for the target 'llvm'",
-        )
-
-
 def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Module:
     """Link objects into this process and return a module of their functions.
 
     Parameters
     ----------
     objects : sequence of bytes
-        Object files for this machine.
+        Object files. Those of another machine can be exported, and calling their functions is an error.
     names : sequence of str
         The functions (``__tvm_ffi_<name>``) to offer.
 
     Raises
     ------
     CodegenError
-        When an object is for another machine, lacks a function, or needs one that the process does not have.
+        When an object lacks a function, or needs one that the process does not have.
     """
-    if any(code.startswith(WASM_MAGIC) for code in objects):  # to be exported; JavaScript runs it
-        return jit_module(list(names), [0] * len(names), list(objects))
+    if any(is_foreign(data) or data.startswith(WASM_MAGIC) for data in objects):  # to be exported
+        return jit_module(list(names), [0] * len(names), list(objects), None, 0)
     placed = placed_module(objects, names)  # quicker, and LLVM's linker may stay out of memory
     if placed is not None:
         return placed

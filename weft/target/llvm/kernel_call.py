@@ -15,13 +15,13 @@ from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.entry import Entry, emit_body
 from weft.target.llvm.intrin import on
 from weft.target.llvm.support import raise_error
-from weft.target.llvm.types import TENSOR, llvm_type
+from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import returns_value
 from weft.tir import PrimFunc
 
 __all__ = ["Kernel"]
 
-_HEADER = 24  # bytes before a tensor object's DLTensor
+_HEADER_BYTES = 24  # before a tensor object's DLTensor
 
 
 class Kernel(NamedTuple):
@@ -130,9 +130,9 @@ def _data(e: CallIntrin, s: FunctionEmitter) -> str:
 
     def load() -> str:
         tensor = s.effect(f"load ptr, ptr {item_pointer(s, e.args[0], place, 2)}, align 8")
-        inside = s.value(f"getelementptr inbounds i8, ptr {tensor}, i64 {_HEADER}")
-        data = s.effect(f"load ptr, ptr {inside}, align 8")
-        offset = s.value(f"getelementptr inbounds {TENSOR}, ptr {inside}, i64 0, i32 9")
+        inside = s.value(f"getelementptr inbounds i8, ptr {tensor}, i64 {_HEADER_BYTES}")
+        data = s.effect(f"load ptr, ptr {s.value(tensor_member(inside, 'data'))}, align 8")
+        offset = s.value(tensor_member(inside, "byte_offset"))
         return s.value(f"getelementptr inbounds i8, ptr {data}, i64 {s.effect(f'load i64, ptr {offset}, align 8')}")
 
     return s.once(f"; {s.version(slot)} of {slot} as data", load)

@@ -83,8 +83,9 @@ def _machine(target: Target) -> Any:
     level = int(target.attrs.get("opt-level", 3))
     reloc = "static" if target.triple.startswith("wasm") else "pic"  # the loader moves addresses (runtime/wasm_link.py)
     return kind.create_target_machine(
-        cpu=target.cpu, features=target.attribute_string, opt=level, reloc=reloc, codemodel="default"
-    )
+        cpu=target.cpu, features=target.attribute_string, opt=level, reloc=reloc, codemodel="default",
+        abiname=target.abi,
+    )  # fmt: skip
 
 
 def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:

@@ -11,12 +11,19 @@ import numpy as np
 from weft.error import CodegenError
 from weft.ir import DataType, numpy_dtype
 
-__all__ = ["TENSOR", "float_constant", "llvm_type", "memory_type"]
-
-TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
-"""DLTensor: data, device type and number, rank, dtype code, bits and lanes, shape, strides, byte offset."""
+__all__ = ["TENSOR", "float_constant", "llvm_type", "memory_type", "tensor_member"]
 
 _FLOATS = {32: "float", 64: "double"}
+
+TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
+"""A DLTensor. Its offsets depend on the width of pointers, so nobody counts them."""
+_MEMBERS = {"data": 0, "device_type": 1, "device_id": 2, "ndim": 3, "dtype": 4, "shape": 7, "strides": 8,
+            "byte_offset": 9}  # fmt: skip
+
+
+def tensor_member(pointer: str, name: str) -> str:
+    """The address of a member of a DLTensor; ``dtype`` is code, bits and lanes in one word."""
+    return f"getelementptr inbounds {TENSOR}, ptr {pointer}, i64 0, i32 {_MEMBERS[name]}"
 
 
 @cache

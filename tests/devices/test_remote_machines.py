@@ -1,0 +1,231 @@
+"""Programs compiled here that run on other processors: through `weft_rpc_server`, under qemu where it is another's.
+
+`make rpc-server` builds the servers (with the ziglang package), `make test-devices` installs the emulators.
+"""
+
+import os
+import random
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax, rpc, te, tir
+from weft.error import ExecutableError, InvalidArgument, RPCError
+from weft.rpc import base
+from weft.rpc.codec import RPCCode, WireDevice, encode, packet
+from weft.runtime import empty, tensor
+from weft.target import Target
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EMULATORS = {"x86_64": None, "aarch64": "qemu-aarch64", "armv7": "qemu-arm", "riscv64": "qemu-riscv64"}
+
+
+def missing(what):
+    if os.environ.get("WEFT_DEVICES"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+class Running:
+    """A server that this test started."""
+
+    def __init__(self, name, *options):
+        program = ROOT / "build" / "rpc-server" / name / "weft_rpc_server"
+        if not program.exists():
+            missing(f"there is no server for {name}: make rpc-server TARGET={name}")
+        emulator = EMULATORS[name]
+        if emulator is not None and shutil.which(emulator) is None:
+            missing(f"{emulator} is missing: apt-get install qemu-user")
+        command = [
+            *([emulator] if emulator else []),
+            str(program),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--key",
+            "tests",
+        ]
+        self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
+
+    def connect(self, **options):
+        return rpc.connect("127.0.0.1", self.port, key="tests", **options)
+
+    def end(self):
+        self.process.terminate()
+        assert self.process.wait(20) == 0
+        self.process.stdout.close()
+
+
+@pytest.fixture(params=EMULATORS)
+def machine(request):
+    """A server of each processor."""
+    if request.param != "x86_64" and find_spec("ziglang") is None:
+        missing("the ziglang package is missing, which links for other processors")
+    server = Running(request.param)
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def server():
+    running = Running("x86_64")
+    yield running
+    running.end()
+
+
+def test_kernels_and_programs_of_any_size_agree(machine, tmp_path):
+    """Kernels and a program are compiled for what the machine says of itself, linked here and run there."""
+    n, bb = tir.Var("n", "int64"), relax.BlockBuilder()
+    x, w = (relax.Var(v, relax.TensorStructInfo(s, "float32")) for v, s in (("x", (n, 40)), ("w", (40, 33))))
+    with bb.function("main", [x, w]):
+        with bb.dataflow():
+            y = bb.emit_output(bb.emit(relax.op.nn.softmax(bb.emit(relax.op.matmul(x, w)))))
+        bb.emit_func_output(y)
+    with machine.connect() as remote:
+        target = Target.from_device(remote.cpu())
+        relax.build(bb.get(), target).export_library(tmp_path / "program.so")
+        remote.upload(tmp_path / "program.so")
+        vm = relax.VirtualMachine(remote.load_module("program.so"), remote.cpu())
+        rng = np.random.default_rng(0)
+        weights = rng.standard_normal((40, 33), np.float32)
+        for rows in (0, 1, 7, 65):
+            rows_in = rng.standard_normal((rows, 40), np.float32)
+            found = vm["main"](tensor(rows_in, remote.cpu()), tensor(weights, remote.cpu())).numpy()
+            exact = np.exp(rows_in.astype(np.float64) @ weights)
+            exact /= exact.sum(-1, keepdims=True)
+            assert found.shape == (rows, 33)
+            np.testing.assert_allclose(found, exact, atol=1e-5)
+        assert vm.get_function_param_name("main", 1) == "w"
+        with pytest.raises(InvalidArgument, match="expected 2 arguments"):
+            vm["main"](tensor(weights, remote.cpu()))
+
+
+def library(path, target="llvm"):
+    n = te.var("n")
+    a = te.placeholder((n,), name="a")
+    weft.build(te.create_prim_func([a, te.compute((n,), lambda i: te.exp(a[i]), name="b")]), target).export_library(
+        path
+    )
+    return path
+
+
+def test_a_kernel_is_timed_where_it_lies(server, tmp_path):
+    with server.connect() as remote:
+        remote.upload(library(tmp_path / "lib.so"))
+        kernel = remote.load_module("lib.so")
+        x = np.linspace(-1, 1, 1001, dtype=np.float32)
+        there, out = tensor(x, remote.cpu()), empty((1001,), "float32", remote.cpu())
+        kernel["main"](there, out)
+        np.testing.assert_allclose(out.numpy(), np.exp(x), rtol=1e-6)
+        assert kernel.time_evaluator("main", remote.cpu(), number=3, repeat=2)(there, out).mean > 0
+        with pytest.raises(ValueError, match="float32"):
+            kernel["main"](there, empty((1001,), "float64", remote.cpu()))
+
+
+def test_files_lie_in_the_folder_of_the_session(server, tmp_path):
+    with server.connect() as remote:
+        remote.upload(b"content", "deep/file.bin")
+        assert (remote.listdir(), remote.listdir("deep")) == ("deep", "file.bin")
+        assert remote.download("deep/file.bin") == b"content"
+        folder = Path(remote.get_function("tvm.rpc.server.workpath")("deep"))
+        for outside in ("../evil", "/etc/passwd", "deep/../../evil", "a\0b"):
+            with pytest.raises(InvalidArgument, match="lie in its folder"):
+                remote.upload(b"", outside)
+    wait_until(lambda: not folder.exists())
+
+
+def wait_until(done, seconds=10):
+    for _ in range(seconds * 20):
+        if done():
+            return
+        time.sleep(0.05)
+    pytest.fail("it takes too long")
+
+
+def test_damaged_libraries_are_refused(server, tmp_path):
+    """Whatever a library says of itself is compared with its length before its code runs."""
+    whole = bytearray(library(tmp_path / "lib.so").read_bytes())
+    (segments_at,) = struct.unpack_from("<Q", whole, 32)
+    with server.connect() as remote:
+        for at, value in [(0, 0), (4, 1), (16, 1), (18, 183), (segments_at + 8, 1 << 40), (segments_at + 32, 1 << 60)]:
+            damaged = bytearray(whole[:-96])  # without its seal, which would tell first
+            struct.pack_into("<H" if at in (16, 18) else "<B" if at < 16 else "<Q", damaged, at, value)
+            remote.upload(bytes(damaged), "damaged.so")
+            with pytest.raises(ExecutableError, match="cannot open the library"):
+                remote.load_module("damaged.so")
+        remote.upload(bytes(whole[: len(whole) // 2]), "half.so")
+        with pytest.raises(ExecutableError):
+            remote.load_module("half.so")
+
+
+def test_a_secret_is_proved(tmp_path):
+    (tmp_path / "secret").write_text("open sesame\n")
+    server = Running("x86_64", "--secret-file", str(tmp_path / "secret"))
+    with server.connect(secret="open sesame") as remote:
+        assert remote.listdir() == ""
+    for wrong in ({"secret": "sesame"}, {}):
+        with pytest.raises(RPCError, match="secret"):
+            server.connect(**wrong)
+    with pytest.raises(RPCError, match="key"):
+        rpc.connect("127.0.0.1", server.port, key="other", secret="open sesame")
+    server.end()
+
+
+def test_sessions_are_bounded():
+    server = Running("x86_64", "--max-memory-bytes", "1000000", "--max-message-bytes", "100000")
+    with server.connect() as remote:
+        empty((900_000,), "uint8", remote.cpu())
+        for _ in range(4):  # what is let go of may be taken again
+            empty((900_000,), "uint8", remote.cpu())
+        with pytest.raises(RPCError, match="may not allocate"):
+            empty((1_000_001,), "uint8", remote.cpu())
+        with pytest.raises(RPCError):
+            remote.upload(bytes(200_000), "large")
+    with server.connect(session_timeout=0.3) as remote:
+        time.sleep(1)
+        with pytest.raises(RPCError, match="expired|closed"):
+            remote.listdir()
+    server.end()
+
+
+def test_damaged_messages_end_their_session_alone(server):
+    """Random changes of valid packets: each is answered or ends the session, and the next client is served."""
+    rng = random.Random(24)
+    begin = packet(RPCCode.INIT_SERVER, struct.pack("<Q", 5) + b"0.8.0", encode([]))
+    valid = [
+        packet(RPCCode.GET_GLOBAL_FUNC, encode(["tvm.rpc.server.listdir"])),
+        packet(RPCCode.DEV_ALLOC_DATA, encode([WireDevice(1, 0), 64, 64, None])),
+        packet(RPCCode.CALL_FUNC, struct.pack("<Q", 4096), encode(["", 1, 2.5, b"x", None])),
+    ]
+    hello = b"client:tests"
+    for _ in range(200):
+        with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
+            sock.sendall(base.number(base.RPC_MAGIC) + base.number(len(hello)) + hello)
+            assert base.recvall(sock, 4) == base.number(base.RPC_MAGIC)
+            base.recvall(sock, struct.unpack("<i", base.recvall(sock, 4))[0])
+            sock.sendall(begin)
+            for _ in range(5):
+                changed = bytearray(rng.choice(valid))
+                for _ in range(rng.randint(1, 4)):
+                    changed[rng.randrange(8, len(changed))] = rng.randrange(256)
+                try:
+                    sock.sendall(bytes(changed[: rng.choice([len(changed), rng.randrange(len(changed))])]))
+                except ConnectionError:
+                    break
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_WR)
+                while sock.recv(65536):
+                    pass
+    with server.connect() as remote:
+        assert remote.listdir() == ""
