@@ -17,8 +17,8 @@ from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr
 __all__ = [
     "INTRINSICS", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
-    "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "clz", "copysign", "cos", "cosh", "dot_pairs", "erf",
-    "exp", "exp10", "exp2",
+    "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "clz", "copysign", "cos", "cosh", "dot_pairs",
+    "erf", "exp", "exp10", "exp2",
     "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
     "log10", "log1p", "log2", "logb", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount",
     "pow", "power", "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt",
@@ -192,7 +192,7 @@ def _make(name: str) -> Callable[..., PrimExpr]:
 
 
 def dot_pairs(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Build the sums of products of neighbours: uint8 and int8 give int16, int16 and int16 give int32; they must fit."""
+    """Build sums of products of neighbours, which must fit: uint8 and int8 give int16, int16 and int16 give int32."""
     dt = DataType(b.dtype)
     result = f"int{2 * dt.bits}x{dt.lanes // 2}"
     return Call(result, Op.get("tir.dot_pairs"), (a, b))

@@ -1,7 +1,7 @@
 """Products with weights of 2, 4 and 8 bits in groups, and rows quantised in such groups.
 
-A weight is ``(q - half) * scale + offset``: `q` has `bits` bits, ``half = 2 ** (bits - 1)``; scale and offset (which may
-be left out: zero) belong to `group` neighbouring weights of a column. Columns lie in panels, whose words have 32 bits::
+A weight is ``(q - half) * scale + offset``: `q` has `bits` bits, ``half = 2 ** (bits - 1)``; scale and offset (zero
+where it is left out) belong to `group` neighbouring weights of a column. Columns lie in panels of words of 32 bits::
 
     word (panel, step, column), byte b, bits j * bits ..    q of row  step * 32 / bits + 4 j + b
 
@@ -15,16 +15,18 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, floormod, int64
+from weft.ir import Broadcast, Ramp, as_int, cast, const, floordiv, int64
 from weft.tir import ir_builder
 from weft.tir.intrin import dot_pairs
-from weft.topi.matmul import matmul, matmul_packed
 from weft.topi.shape import simplify
 
-__all__ = ["matmul_nbits", "matmul_nbits_dot", "matmul_nbits_packed", "quantize_groups", "rows_per_word"]
+__all__ = ["dequantize_groups", "matmul_nbits_dot", "matmul_nbits_packed", "quantize_groups", "rows_per_word"]
 
 _LANES = 8
 """Columns that a step of a dot product has."""
+
+_MANY_ROWS = 32
+"""Rows from which on the weights of a panel are unpacked into memory first."""
 
 _LARGEST = 127
 """Magnitude of quantised rows."""
@@ -35,47 +37,18 @@ def rows_per_word(bits: int) -> int:
     return 32 // bits
 
 
-def _field(word: Any, at: Any, bits: int) -> Any:
-    """Return the weight of a word that begins at a bit, without its sign, as float32 about zero."""
-    field = tir.bitwise_and(tir.shift_right(word, at), tir.const((1 << bits) - 1, word.dtype))
-    return cast("float32", cast("int32", field) - const(1 << (bits - 1), "int32"))
-
-
-def _real(q: Any, place: tuple[Any, ...], scale: Any, offset: Any) -> Any:
-    value = q * cast("float32", scale(*place))
-    return value if offset is None else value + cast("float32", offset(*place))
-
-
-def matmul_nbits(x: Any, w: Any, scale: Any, offset: Any = None, bits: int = 4, group: int = 32) -> Any:
-    """Multiply by weights (n, groups, group * bits / 8) uint8, the lowest bits first, on any target."""
-    k, per = x.shape[-1], 8 // bits
-
-    def weight(row: Any, column: Any) -> Any:
-        at, inside = floordiv(row, int64(group)), floormod(row, int64(group))
-        byte = w(column, at, floordiv(inside, int64(per)))
-        shift = cast("uint8", floormod(inside, int64(per)) * int64(bits))
-        return cast(x.dtype, _real(_field(byte, shift, bits), (column, at), scale, offset))
-
-    weights = te.compute((k, w.shape[0]), weight, name="T_weights")
-    return matmul(x, weights)
-
-
-def matmul_nbits_packed(
-    x: Any, w: Any, scale: Any, offset: Any = None, n: int = 0, bits: int = 4, group: int = 32
+def dequantize_groups(
+    data: Any, scale: Any, zero_point: Any, axis: int = 0, group: int = 32, out_dtype: str = "float32"
 ) -> Any:
-    """Multiply by weights in panels, in float32."""
-    per = rows_per_word(bits)
+    """``(data - zero_point) * scale`` with parameters for each `group` elements along an axis."""
+    along = int(axis) % data.ndim
 
-    def weight(panel: Any, row: Any, lane: Any) -> Any:
-        step, inside = floordiv(row, int64(per)), floormod(row, int64(per))
-        at = floordiv(inside, int64(4)) * int64(bits) + floormod(inside, int64(4)) * int64(8)
-        place = (panel, floordiv(row, int64(group)), lane)
-        return _real(_field(w(panel, step, lane), cast("int32", at), bits), place, scale, offset)
+    def element(*i: Any) -> Any:
+        place = [floordiv(v, int64(int(group))) if d == along else v for d, v in enumerate(i)]
+        shifted = cast("float32", data(*i)) - cast("float32", zero_point(*place))
+        return cast(out_dtype, shifted * cast("float32", scale(*place)))
 
-    weights = te.compute((w.shape[0], x.shape[-1], w.shape[2]), weight, name="T_weights")
-    wide = te.compute(x.shape, lambda *i: cast("float32", x(*i)), name="T_cast") if x.dtype != "float32" else x
-    out = matmul_packed(wide, weights, n)
-    return out if out.dtype == x.dtype else te.compute(out.shape, lambda *i: cast(x.dtype, out(*i)), name="T_cast")
+    return te.compute(data.shape, element, name="T_dequantize")
 
 
 # --- rows in bytes ----------------------------------------------------------------------------------------------------
@@ -92,7 +65,8 @@ def quantize_groups(x: Any, group: int) -> list[Any]:
     k, size = as_int(x.shape[-1]), int(group)
     if k is None or size % _LANES:
         raise InvalidArgument("quantize_groups: rows have a constant length and groups whole vectors",
-                              expected=f"a multiple of {_LANES}", found=f"rows of {x.shape[-1]}, groups of {group}")  # fmt: skip
+                              expected=f"a multiple of {_LANES}",
+                              found=f"rows of {x.shape[-1]}, groups of {group}")  # fmt: skip
     groups, outer = -(-k // size), x.shape[:-1]
     rows = _product(outer)
 
@@ -110,9 +84,7 @@ def quantize_groups(x: Any, group: int) -> list[Any]:
     return te.extern(shapes, [x], body, name="quantize_groups", dtype=["int8", "float32", "int32"])
 
 
-def _quantize_group(
-    ib: Any, x: Any, q: Any, scale: Any, total: Any, row: Any, g: Any, size: int, known: int
-) -> None:
+def _quantize_group(ib: Any, x: Any, q: Any, scale: Any, total: Any, row: Any, g: Any, size: int, known: int) -> None:
     """Quantise the first `known` numbers of a group; the others are zero."""
     begin, lanes = g * int64(size), int64(_LANES)
     part = ib.allocate("float32", (size,), name="part", scope="local")
@@ -170,57 +142,66 @@ def _matrix(buffer: Any) -> Any:
 # --- products of bytes ------------------------------------------------------------------------------------------------
 
 
-class _Dot:
-    """The kernel: panels in parallel, rows in tiles, groups one after the other."""
+class _Product:
+    """A kernel: panels in parallel, rows in tiles, the sum step by step."""
 
-    def __init__(self, ib: Any, buffers: list[Any], has_offset: bool, n: int, bits: int, group: int, dot: int) -> None:
-        x, x_scale, x_sum, w, scale, *offset, out = (ib.buffer_ptr(b) for b in buffers)
-        self.ib, self.x, self.x_scale, self.x_sum, self.out = ib, x, x_scale, x_sum, out
-        self.w, self.scale, self.offset = w, scale, offset[0] if has_offset else None
-        self.n, self.bits, self.group, self.dot = n, bits, group, dot
-        self.lanes = dot or _LANES
-        self.panels, _, self.panel = (as_int(d) or 0 for d in w.buffer.shape)
-        self.groups = as_int(scale.buffer.shape[1]) or 0
+    heights = (4, 2, 1)
+    """Rows of a tile, from the tallest."""
+
+    def __init__(self, ib: Any, x: Any, w: Any, scale: Any, offset: Any, out: Any, n: int, bits: int) -> None:
+        self.ib, self.lanes, self.n, self.bits = ib, _LANES, n, bits
+        self.x, self.w, self.scale, self.out = (ib.buffer_ptr(b) for b in (x, w, scale, out))
+        self.offset = None if offset is None else ib.buffer_ptr(offset)
+        self.panels, _, self.panel = (as_int(d) or 0 for d in w.shape)
+        self.groups = as_int(scale.shape[1]) or 0
 
     def run(self) -> Any:
         """Return the statement."""
-        ib, rows = self.ib, self.out.buffer.shape[0]
+        ib = self.ib
         with ib.for_range(int64(0), int64(self.panels), name="panel", kind="parallel") as panel:
-            known, at = as_int(rows), int64(0)
-            for tall in (4, 2, 1):
-                count = simplify(floordiv(rows - at, int64(tall)))
-                vectors = range(self.panel // self.lanes)
-                together = [vectors] if tall == 1 else [[v] for v in vectors]
-                if known is None or as_int(count):
-                    with ib.for_range(int64(0), count, name="tile") as tile:
-                        for some in together:
-                            self.tile(panel, at + tile * int64(tall), tall, list(some))
-                at = simplify(at + count * int64(tall))
+            self.rows(panel)
         return ib.get()
+
+    def rows(self, panel: Any) -> None:
+        """Compute all rows of a panel."""
+        rows, at = self.out.buffer.shape[0], int64(0)
+        for tall in self.heights:
+            count = simplify(floordiv(rows - at, int64(tall)))
+            vectors = range(self.panel // self.lanes)
+            together = [list(vectors)] if tall == 1 else [[v] for v in vectors]
+            if as_int(count) != 0:
+                with self.ib.for_range(int64(0), count, name="tile") as tile:
+                    for some in together:
+                        self.tile(panel, at + tile * int64(tall), tall, some)
+            at = simplify(at + count * int64(tall))
 
     def tile(self, panel: Any, row: Any, tall: int, vectors: list[int]) -> None:
         """Compute some rows of some vectors of a panel."""
         ib, lanes = self.ib, self.lanes
-        cells = [(r, v) for r in range(tall) for v in vectors]
-        zero = Broadcast(const(0.0, "float32"), lanes)
+        every = Ramp(int64(0), int64(1), lanes)
         with ib.new_scope():
+            cells = [(r, v) for r in range(tall) for v in vectors]
             sums = {c: ib.allocate("float32", (lanes,), name="sum", scope="local") for c in cells}
-            every = Ramp(int64(0), int64(1), lanes)
             for c in cells:
-                sums[c][every] = zero
-            with ib.for_range(int64(0), int64(self.groups), name="group") as g:
-                whole = self.group_sums(panel, row, g, tall, vectors)
-                for (r, v), value in whole.items():
-                    at = Ramp(int64(v * lanes), int64(1), lanes)
-                    unit = Broadcast(self.x_scale[row + r, g], lanes)
-                    real = cast(f"float32x{lanes}", value) * unit
-                    sums[r, v][every] = tir.fma(real, cast(f"float32x{lanes}", self.scale[panel, g, at]), sums[r, v][every])
-                    if self.offset is not None:
-                        total = self.x_scale[row + r, g] * cast("float32", self.x_sum[row + r, g])
-                        step = cast(f"float32x{lanes}", self.offset[panel, g, at])
-                        sums[r, v][every] = tir.fma(Broadcast(total, lanes), step, sums[r, v][every])
+                sums[c][every] = Broadcast(const(0.0, "float32"), lanes)
+            self.add(panel, row, sums)
             for (r, v), value in sums.items():
                 self.store(panel, row + r, v, value)
+
+    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+        """Add all products to the sums, by row and vector."""
+        raise NotImplementedError
+
+    def vector(self, buffer: Any, panel: Any, at: Any, v: int) -> Any:
+        """Load a vector of a row of a panel."""
+        value = buffer[panel, at, Ramp(int64(v * self.lanes), int64(1), self.lanes)]
+        return value if buffer.dtype == "int32" else cast(f"float32x{self.lanes}", value)
+
+    def named(self, name: str, value: Any) -> Any:
+        """Compute a value once, here."""
+        var = tir.Var(name, value.dtype)
+        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
+        return var
 
     def store(self, panel: Any, row: Any, v: int, value: Any) -> None:
         """Write a vector of results, of the last panel what there is."""
@@ -238,32 +219,141 @@ class _Dot:
             with ib.for_range(int64(0), tir.max(int64(self.n) - at, int64(0)), name="lane") as lane:
                 self.out[row, at + lane] = cast(dtype, edge[lane])
 
-    def group_sums(self, panel: Any, row: Any, g: Any, tall: int, vectors: list[int]) -> dict[tuple[int, int], Any]:
+
+class _Unpacked(_Product):
+    """Products in float32: weights are unpacked in registers, for many rows once for all of them."""
+
+    heights = (6, 4, 2, 1)
+
+    def __init__(self, *args: Any, group: int) -> None:
+        super().__init__(*args)
+        self.group, self.panel_weights = group, None
+
+    def rows(self, panel: Any) -> None:
+        """Compute all rows of a panel, over weights that are unpacked ahead where many rows read them."""
+        many = self.out.buffer.shape[0] >= int64(_MANY_ROWS)
+        known = as_int(simplify(many))
+        if known != 0:
+            with self.ib.if_scope(many):
+                self.panel_weights = self.unpacked(panel)
+                super().rows(panel)
+            self.panel_weights = None
+        if known is None or known == 0:
+            with self.ib.if_scope(tir.Not(many)):
+                super().rows(panel)
+
+    def unpacked(self, panel: Any) -> Any:
+        """Write the weights of a panel."""
+        k, every = as_int(self.x.buffer.shape[1]) or 0, range(self.panel // self.lanes)
+        out = self.ib.allocate("float32", (k, self.panel), name="weights")
+        for row, step, count in self.steps():
+            with row as at:
+                for v in every:
+                    for i, weight in enumerate(self.weights(panel, step(at), v, count)):
+                        place = Ramp(int64(v * self.lanes), int64(1), self.lanes)
+                        out[step(at) * int64(rows_per_word(self.bits)) + int64(i), place] = weight
+        return out
+
+    def steps(self) -> list[Any]:
+        """List the loops over words: whole ones, then the last."""
+        k, per = as_int(self.x.buffer.shape[1]) or 0, rows_per_word(self.bits)
+        loops: list[Any] = []
+        if k // per:
+            loops.append((self.ib.for_range(int64(0), int64(k // per), name="step"), lambda at: at, per))
+        if k % per:
+            loops.append((self.ib.for_range(int64(0), int64(1), name="last"), lambda at: int64(k // per), k % per))
+        return loops
+
+    def weights(self, panel: Any, step: Any, v: int, count: int) -> list[Any]:
+        """Return the first weights of the words of a step."""
+        lanes, bits, per = self.lanes, self.bits, rows_per_word(self.bits)
+        if self.panel_weights is not None:
+            place = Ramp(int64(v * lanes), int64(1), lanes)
+            return [self.panel_weights[step * int64(per) + int64(i), place] for i in range(count)]
+        words = self.named("w", self.vector(self.w, panel, step, v))
+        group = floordiv(step * int64(per), int64(self.group))
+        scale = self.named("scale", self.vector(self.scale, panel, group, v))
+        base = scale * Broadcast(const(-float(1 << (bits - 1)), "float32"), lanes)
+        if self.offset is not None:
+            base = base + self.vector(self.offset, panel, group, v)
+        base = self.named("base", base)
+        out = []
+        for i in range(count):
+            at = 8 * (i % 4) + bits * (i // 4)
+            moved = tir.shift_right(words, Broadcast(const(at, "int32"), lanes)) if at else words
+            field = tir.bitwise_and(moved, Broadcast(const((1 << bits) - 1, "int32"), lanes))
+            out.append(self.named("weight", tir.fma(cast(f"float32x{lanes}", field), scale, base)))
+        return out
+
+    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+        """Add all products to the sums, by row and vector."""
+        every, per = Ramp(int64(0), int64(1), self.lanes), rows_per_word(self.bits)
+        for loop, step, count in self.steps():
+            with loop as at:
+                unpacked = {v: self.weights(panel, step(at), v, count) for _, v in sums}
+                for i in range(count):
+                    for (r, v), total in sums.items():
+                        value = cast("float32", self.x[row + r, step(at) * int64(per) + int64(i)])
+                        total[every] = tir.fma(Broadcast(value, self.lanes), unpacked[v][i], total[every])
+
+
+def matmul_nbits_packed(
+    x: Any, w: Any, scale: Any, offset: Any = None, n: int = 0, bits: int = 4, group: int = 32
+) -> Any:
+    """Multiply rows of a constant length by weights in panels, in float32."""
+    if as_int(x.shape[-1]) is None:
+        raise InvalidArgument("matmul_nbits_packed: rows have a constant length", found=str(x.shape[-1]))
+    given = [x, w, scale, *([] if offset is None else [offset])]
+
+    def body(ins: Any, outs: Any) -> Any:
+        last = None if offset is None else ins[3]
+        ib = ir_builder.create()
+        return _Unpacked(ib, _matrix(ins[0]), *ins[1:3], last, _matrix(outs[0]), n, bits, group=group).run()
+
+    return te.extern((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=x.dtype)
+
+
+class _Dot(_Product):
+    """Products of bytes, which are exact in each group."""
+
+    def __init__(self, *args: Any, x_scale: Any, x_sum: Any, group: int, dot: int) -> None:
+        super().__init__(*args)
+        self.x_scale, self.x_sum = (self.ib.buffer_ptr(b) for b in (x_scale, x_sum))
+        self.group, self.dot, self.lanes = group, dot, dot or _LANES
+
+    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+        """Add all products to the sums, by row and vector."""
+        lanes, every = self.lanes, Ramp(int64(0), int64(1), self.lanes)
+        with self.ib.for_range(int64(0), int64(self.groups), name="group") as g:
+            for (r, v), value in self.group_sums(panel, row, g, list(sums)).items():
+                unit, total = self.x_scale[row + r, g], sums[r, v]
+                real = cast(f"float32x{lanes}", value) * Broadcast(unit, lanes)
+                total[every] = tir.fma(real, self.vector(self.scale, panel, g, v), total[every])
+                if self.offset is not None:
+                    whole = Broadcast(unit * cast("float32", self.x_sum[row + r, g]), lanes)
+                    total[every] = tir.fma(whole, self.vector(self.offset, panel, g, v), total[every])
+
+    def group_sums(self, panel: Any, row: Any, g: Any, cells: list[tuple[int, int]]) -> dict[tuple[int, int], Any]:
         """Return the sums of products of a group, as vectors of int32."""
         per, lanes = rows_per_word(self.bits), self.lanes
         steps = self.group // per
-        cells = [(r, v) for r in range(tall) for v in vectors]
+        vectors, tall = sorted({v for _, v in cells}), 1 + max(r for r, _ in cells)
         terms: dict[tuple[int, int], list[Any]] = {c: [] for c in cells}
         for t in range(steps):
             factors = {}
             step = g * int64(steps) + int64(t)
             for v in vectors:
-                words = self.named("w", self.w[panel, step, Ramp(int64(v * lanes), int64(1), lanes)])
+                words = self.named("w", self.vector(self.w, panel, step, v))
                 factors[v] = [self.bytes(words, j) for j in range(8 // self.bits)]
             for j in range(8 // self.bits):
                 for r in range(tall):
                     word = self.x[row + r, Ramp(step * int64(per) + int64(4 * j), int64(1), 4)]
-                    spread = self.named("x", tir.reinterpret(f"int8x{4 * lanes}", Broadcast(tir.reinterpret("int32", word), lanes)))
+                    four = Broadcast(tir.reinterpret("int32", word), lanes)
+                    spread = self.named("x", tir.reinterpret(f"int8x{4 * lanes}", four))
                     for v in vectors:
                         terms[r, v].append((factors[v][j], spread))
         zero = {r: self.shift(row + r, g) for r in range(tall)}
         return {(r, v): self.named("s", self.total(terms[r, v], zero[r])) for r, v in cells}
-
-    def named(self, name: str, value: Any) -> Any:
-        """Compute a value once, here."""
-        var = tir.Var(name, value.dtype)
-        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
-        return var
 
     def bytes(self, words: Any, j: int) -> Any:
         """Return four rows of each column as bytes without sign; of 8 bits for pairs of products, with it."""
@@ -321,8 +411,9 @@ def matmul_nbits_dot(
     given = [x, x_scale, x_sum, w, scale, *([] if offset is None else [offset])]
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
-        rows = [_matrix(b) for b in ins[:3]]
-        return _Dot(ib, [*rows, *ins[3:], _matrix(outs[0])], offset is not None, n, bits, group, dot).run()
+        rows, last = [_matrix(b) for b in ins[:3]], None if offset is None else ins[5]
+        kernel = _Dot(ir_builder.create(), rows[0], *ins[3:5], last, _matrix(outs[0]), n, bits,
+                      x_scale=rows[1], x_sum=rows[2], group=group, dot=dot)  # fmt: skip
+        return kernel.run()
 
     return te.extern((*outer, int64(n)), given, body, name="T_matmul_nbits", dtype=out_dtype)

@@ -7,6 +7,7 @@ from tests.op.cases import (  # noqa: F401
     manipulate,
     matmul,
     multinomial,
+    nbits,
     nms,
     norm,
     pool,
