@@ -28,6 +28,9 @@ _LANES = 8
 _MANY_ROWS = 32
 """Rows from which on the weights of a panel are unpacked into memory first."""
 
+_WRITTEN_OUT = 32
+"""Rows of products that are straight code; larger groups are loops of them."""
+
 _LARGEST = 127
 """Magnitude of quantised rows."""
 
@@ -72,7 +75,7 @@ def quantize_groups(x: Any, group: int) -> list[Any]:
 
     def body(ins: Any, outs: Any) -> Any:
         ib = ir_builder.create()
-        given, q, scale, total = (ib.buffer_ptr(_matrix(b)) for b in (*ins, *outs))
+        given, q, scale, total = (ib.buffer_ptr(_matrix(ib, b)) for b in (*ins, *outs))
         with ib.for_range(int64(0), rows, name="row", kind="parallel") as row:
             with ib.for_range(int64(0), int64(k // size), name="group") as g:
                 _quantize_group(ib, given, q, scale, total, row, g, size, size)
@@ -132,11 +135,14 @@ def _product(dims: Sequence[Any]) -> Any:
     return out
 
 
-def _matrix(buffer: Any) -> Any:
+def _matrix(ib: Any, buffer: Any) -> Any:
     """See a buffer as the matrix of its rows."""
-    return tir.decl_buffer(
-        (_product(buffer.shape[:-1]), buffer.shape[-1]), buffer.dtype, buffer.name + "_rows", data=buffer.data
-    )
+    if len(buffer.shape) == 2:
+        return buffer
+    shape = (_product(buffer.shape[:-1]), buffer.shape[-1])
+    view = tir.decl_buffer(shape, buffer.dtype, buffer.name + "_rows", data=buffer.data)
+    ib.emit(lambda body: tir.DeclBuffer(view, body))
+    return view
 
 
 # --- products of bytes ------------------------------------------------------------------------------------------------
@@ -223,8 +229,6 @@ class _Product:
 class _Unpacked(_Product):
     """Products in float32: weights are unpacked in registers, for many rows once for all of them."""
 
-    heights = (6, 4, 2, 1)
-
     def __init__(self, *args: Any, group: int) -> None:
         super().__init__(*args)
         self.group, self.panel_weights = group, None
@@ -235,9 +239,9 @@ class _Unpacked(_Product):
         known = as_int(simplify(many))
         if known != 0:
             with self.ib.if_scope(many):
-                self.panel_weights = self.unpacked(panel)
+                self.panel_weights, self.heights = self.unpacked(panel), (6, 1)
                 super().rows(panel)
-            self.panel_weights = None
+            self.panel_weights, self.heights = None, _Product.heights
         if known is None or known == 0:
             with self.ib.if_scope(tir.Not(many)):
                 super().rows(panel)
@@ -308,7 +312,7 @@ def matmul_nbits_packed(
     def body(ins: Any, outs: Any) -> Any:
         last = None if offset is None else ins[3]
         ib = ir_builder.create()
-        return _Unpacked(ib, _matrix(ins[0]), *ins[1:3], last, _matrix(outs[0]), n, bits, group=group).run()
+        return _Unpacked(ib, _matrix(ib, ins[0]), *ins[1:3], last, _matrix(ib, outs[0]), n, bits, group=group).run()
 
     return te.extern((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=x.dtype)
 
@@ -334,14 +338,31 @@ class _Dot(_Product):
                     total[every] = tir.fma(whole, self.vector(self.offset, panel, g, v), total[every])
 
     def group_sums(self, panel: Any, row: Any, g: Any, cells: list[tuple[int, int]]) -> dict[tuple[int, int], Any]:
-        """Return the sums of products of a group, as vectors of int32."""
+        """Return the sums of products of a group, as vectors of int32, without what all have too much."""
+        parts, every = max(1, self.group // _WRITTEN_OUT), Ramp(int64(0), int64(1), self.lanes)
+        zero = {r: self.shift(row + r, g) for r, _ in cells}
+        if parts == 1:
+            return {c: self.named("s", v) for c, v in self.part_sums(panel, row, g, cells, zero).items()}
+        sums = {c: self.ib.allocate("int32", (self.lanes,), name="part", scope="local") for c in cells}
+        for (r, _), total in zip(cells, sums.values(), strict=True):
+            total[every] = Broadcast(const(0, "int32"), self.lanes) if zero[r] is None else zero[r]
+        with self.ib.for_range(int64(0), int64(parts), name="part") as part:
+            start = {c: total[every] for c, total in sums.items()}
+            for c, value in self.part_sums(panel, row, g * int64(parts) + part, cells, dict.fromkeys(zero)).items():
+                sums[c][every] = start[c] + value
+        return {c: total[every] for c, total in sums.items()}
+
+    def part_sums(
+        self, panel: Any, row: Any, part: Any, cells: list[tuple[int, int]], zero: dict[int, Any]
+    ) -> dict[tuple[int, int], Any]:
+        """Return the sums of products of a part of a group, which is written out."""
         per, lanes = rows_per_word(self.bits), self.lanes
-        steps = self.group // per
+        steps = min(self.group, _WRITTEN_OUT) // per
         vectors, tall = sorted({v for _, v in cells}), 1 + max(r for r, _ in cells)
         terms: dict[tuple[int, int], list[Any]] = {c: [] for c in cells}
         for t in range(steps):
             factors = {}
-            step = g * int64(steps) + int64(t)
+            step = part * int64(steps) + int64(t)
             for v in vectors:
                 words = self.named("w", self.vector(self.w, panel, step, v))
                 factors[v] = [self.bytes(words, j) for j in range(8 // self.bits)]
@@ -352,8 +373,7 @@ class _Dot(_Product):
                     spread = self.named("x", tir.reinterpret(f"int8x{4 * lanes}", four))
                     for v in vectors:
                         terms[r, v].append((factors[v][j], spread))
-        zero = {r: self.shift(row + r, g) for r in range(tall)}
-        return {(r, v): self.named("s", self.total(terms[r, v], zero[r])) for r, v in cells}
+        return {(r, v): self.total(terms[r, v], zero[r]) for r, v in cells}
 
     def bytes(self, words: Any, j: int) -> Any:
         """Return four rows of each column as bytes without sign; of 8 bits for pairs of products, with it."""
@@ -379,7 +399,7 @@ class _Dot(_Product):
         """Add up products of bytes."""
         lanes = self.lanes
         if self.dot:
-            out = zero
+            out = Broadcast(const(0, "int32"), lanes) if zero is None else zero
             for w, x in terms:
                 out = tir.CallIntrin(f"int32x{lanes}", tir.Op.get("tir.dot_accumulate"), (out, w, x))
             return out
@@ -411,8 +431,9 @@ def matmul_nbits_dot(
     given = [x, x_scale, x_sum, w, scale, *([] if offset is None else [offset])]
 
     def body(ins: Any, outs: Any) -> Any:
-        rows, last = [_matrix(b) for b in ins[:3]], None if offset is None else ins[5]
-        kernel = _Dot(ir_builder.create(), rows[0], *ins[3:5], last, _matrix(outs[0]), n, bits,
+        ib, last = ir_builder.create(), None if offset is None else ins[5]
+        rows = [_matrix(ib, b) for b in ins[:3]]
+        kernel = _Dot(ib, rows[0], *ins[3:5], last, _matrix(ib, outs[0]), n, bits,
                       x_scale=rows[1], x_sum=rows[2], group=group, dot=dot)  # fmt: skip
         return kernel.run()
 

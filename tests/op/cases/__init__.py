@@ -1,6 +1,7 @@
 """Calls of every operator, by family."""
 
 from tests.op.cases import (  # noqa: F401
+    attention,
     conv,
     elementwise,
     index,

@@ -190,7 +190,7 @@ def _words(q: np.ndarray, shift: int, bits: int, rows: int, panel: int) -> np.nd
     """Put weights into words of 32 bits, as ``weft.topi.nbits`` draws them."""
     per, n = rows_per_word(bits), q.shape[1]
     filled = np.zeros((rows, n), np.uint8)
-    np.add(q, shift, out=filled[: len(q)], casting="unsafe")
+    np.add(q, np.int16(shift), out=filled[: len(q)], casting="unsafe")
     quads = np.ascontiguousarray(filled.reshape(-1, per // 4, 4, n).transpose(0, 1, 3, 2)).view(np.uint32)[..., 0]
     words = quads[:, 0].copy()
     for j in range(1, per // 4):
