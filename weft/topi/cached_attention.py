@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import Broadcast, Ramp, as_int, cast, const, floordiv, floormod, int64
+from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, floormod, int64
 from weft.tir import ir_builder
 from weft.topi.attention import attention_scale
 from weft.topi.shape import simplify
@@ -61,6 +61,13 @@ def cache_append(cache: Any, new: Any, first: Any, shape: Any) -> Any:
                      dtype=cache.dtype)  # fmt: skip
 
 
+def _sum(left: list[Any]) -> Any:
+    """Add up the lanes of a vector, in pairs."""
+    while len(left) > 1:
+        left = [a + b for a, b in zip(left[::2], left[1::2], strict=True)]
+    return left[0]
+
+
 class _Attention:
     """The kernel: heads in parallel; scores of a query, their softmax, weighted values."""
 
@@ -75,7 +82,7 @@ class _Attention:
         shared = simplify(floordiv(heads, self.k.buffer.shape[1]))
         with ib.for_range(int64(0), simplify(batch * heads), name="head", kind="parallel") as at:
             b, h = floordiv(at, heads), floormod(at, heads)
-            scores = ib.allocate("float32", (held,), name="scores")
+            scores = ib.allocate("float32", (held + int64(_LANES),), name="scores")
             with ib.for_range(int64(0), queries, name="query") as i:
                 place = cast("int64", self.first[b]) + i
                 end = tir.max(tir.min(place + int64(1), held), int64(0))
@@ -86,16 +93,21 @@ class _Attention:
     def query(self, b: Any, h: Any, g: Any, i: Any, begin: Any, end: Any, scores: Any) -> None:
         """Compute one query over the keys that it sees."""
         ib, count = self.ib, end - begin
-        state = ib.allocate("float32", (2,), name="state", scope="local")
-        top, total = int64(0), int64(1)
-        state[top], state[total] = const(float("-inf"), "float32"), const(0.0, "float32")
+        top = ib.allocate("float32", (1,), name="top", scope="local")
+        parts = ib.allocate("float32", (_LANES,), name="total", scope="local")
+        top[int64(0)], parts[_lanes(0)] = const(float("-inf"), "float32"), Broadcast(const(0.0, "float32"), _LANES)
+        query = [self.named(self.wide(self.q[b, h, i, _lanes(v)])) for v in range(self.vectors)]
         with ib.for_range(int64(0), count, name="key") as t:
-            score = self.score(b, h, g, i, begin + t)
+            score = self.score(query, [self.wide(self.k[b, g, begin + t, _lanes(v)]) for v in range(self.vectors)])
             scores[t] = score
-            state[top] = tir.max(state[top], score)
-        with ib.for_range(int64(0), count, name="key") as t:
-            scores[t] = tir.exp(scores[t] - state[top])
-            state[total] = state[total] + scores[t]
+            top[int64(0)] = tir.max(top[int64(0)], score)
+        with ib.for_range(count, ceildiv(count, int64(_LANES)) * int64(_LANES), name="rest") as t:
+            scores[t] = const(float("-inf"), "float32")
+        with ib.for_range(int64(0), ceildiv(count, int64(_LANES)), name="keys") as t:
+            some = Ramp(t * int64(_LANES), int64(1), _LANES)
+            scores[some] = tir.exp(scores[some] - Broadcast(top[int64(0)], _LANES))
+            parts[_lanes(0)] = parts[_lanes(0)] + scores[some]
+        total = _sum([parts[int64(n)] for n in range(_LANES)])
         sums = [ib.allocate("float32", (_LANES,), name="sum", scope="local") for _ in range(self.vectors)]
         for total_of in sums:
             total_of[_lanes(0)] = Broadcast(const(0.0, "float32"), _LANES)
@@ -104,8 +116,7 @@ class _Attention:
             for v, total_of in enumerate(sums):
                 value = self.wide(self.v[b, g, begin + t, _lanes(v)])
                 total_of[_lanes(0)] = tir.fma(weight, value, total_of[_lanes(0)])
-        part = tir.Select(state[total] > const(0.0, "float32"), const(1.0, "float32") / state[total],
-                          const(0.0, "float32"))  # fmt: skip
+        part = tir.Select(total > const(0.0, "float32"), const(1.0, "float32") / total, const(0.0, "float32"))
         for v, total_of in enumerate(sums):
             found = total_of[_lanes(0)] * Broadcast(part, _LANES)
             self.out[b, h, i, _lanes(v)] = cast(f"{self.out.dtype}x{_LANES}", found)
@@ -114,17 +125,19 @@ class _Attention:
         """Convert a vector to float32."""
         return cast(f"float32x{_LANES}", x)
 
-    def score(self, b: Any, h: Any, g: Any, i: Any, t: Any) -> Any:
+    def named(self, value: Any) -> Any:
+        """Compute a value once, here."""
+        var = tir.Var("query", value.dtype)
+        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
+        return var
+
+    def score(self, query: list[Any], key: list[Any]) -> Any:
         """Return the score of a key."""
         parts = self.ib.allocate("float32", (_LANES,), name="parts", scope="local")
-        parts[_lanes(0)] = self.wide(self.q[b, h, i, _lanes(0)]) * self.wide(self.k[b, g, t, _lanes(0)])
-        for v in range(1, self.vectors):
-            factors = self.wide(self.q[b, h, i, _lanes(v)]), self.wide(self.k[b, g, t, _lanes(v)])
+        parts[_lanes(0)] = query[0] * key[0]
+        for factors in zip(query[1:], key[1:], strict=True):
             parts[_lanes(0)] = tir.fma(*factors, parts[_lanes(0)])
-        left = [parts[int64(n)] for n in range(_LANES)]
-        while len(left) > 1:
-            left = [a + b for a, b in zip(left[::2], left[1::2], strict=True)]
-        score = left[0] * const(self.scale, "float32")
+        score = _sum([parts[int64(n)] for n in range(_LANES)]) * const(self.scale, "float32")
         if not self.softcap:
             return score
         cap = const(self.softcap, "float32")
