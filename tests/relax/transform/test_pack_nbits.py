@@ -81,9 +81,9 @@ def blocks_model(bits, group, k, n, zeros, level, dtype="float32"):
     return product([node], constants, k, n, dtype), ((q - spread[0]) * spread[1]).T
 
 
-@pytest.mark.parametrize("zeros", ["", "packed", "real"])
 @pytest.mark.parametrize(
-    ("bits", "group", "k", "n"), [(4, 32, 96, 37), (8, 128, 130, 16), (2, 16, 40, 5), (4, 256, 300, 32)]
+    ("bits", "group", "k", "n", "zeros"),
+    [(4, 32, 96, 37, "packed"), (8, 128, 130, 16, ""), (2, 16, 40, 5, "real")],
 )
 def test_blocks_of_weights(bits, group, k, n, zeros):
     model, weights = blocks_model(bits, group, k, n, zeros, level=0)

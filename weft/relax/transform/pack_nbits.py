@@ -62,7 +62,7 @@ def pack_nbits(
                     R.output(y)
                 return y
 
-        With weights of which each group is one of 16, 32, 64 or 128, or of several of them, after::
+        After::
 
             @R.function
             def main(x: R.Tensor((1, 2), "float32")):
@@ -70,7 +70,14 @@ def pack_nbits(
                     w = R.dequantize_groups(
                         R.const([[1], [-2]], "int8"), R.const([[0.5]], "float32"), R.const([[0]], "int8"), group=2
                     )
-                    y = R.matmul(x, w)
+                    y = R.nn.matmul_nbits_packed(
+                        x,
+                        R.const([[[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]], "int32"),
+                        R.const(
+                            [[[0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]], "float16"
+                        ),
+                        n=1, bits=2, group=16,
+                    )
                     R.output(y)
                 return y
 
