@@ -23,6 +23,7 @@ from benchmarks.race import race, ratio
 from weft.profile.ceilings import read_bandwidth
 
 ROWS = {"token, cache 512": (1, 1, 511), "8 tokens, cache 512": (8, 1, 511), "prompt of 512": (1, 512, 0)}
+RUNTIMES = ("weft", "onnxruntime", "openvino")
 LIMITS = {"token, cache 512": 1.15, "8 tokens, cache 512": 1.3, "prompt of 512": 1.15}
 
 
@@ -85,7 +86,7 @@ def measure(folder: Path, size: str, rounds: int, seconds: float) -> list[dict[s
         share = llama.CONFIGS[size].weight_bytes / (times["weft"].best_ms * 1e6) / bandwidth
         rows.append({
             "decoder": size, "row": name,
-            **{f"{n} ms": times[n].best_ms if n in times else float("nan") for n in ("weft", "onnxruntime", "openvino")},
+            **{f"{n} ms": times[n].best_ms if n in times else float("nan") for n in RUNTIMES},
             "best peer": peer, "times": 1 / ratio(times, "weft", peer), "limit": LIMITS[name],
             "difference": distance(ours.run(feeds)[0].numpy(), truth[name]),
             "onnxruntime difference": distance(theirs.run(["logits"], feeds)[0], truth[name]), "bandwidth": share,
