@@ -150,7 +150,7 @@ def _packed(source: ir.Call, turned: bool, panel: int) -> Panels | None:
         return None
     else:
         group = int(source.attrs.get("group", 32))
-        found = Groups(*((p.T for p in (q, scale, zero)) if turned else (q, scale, zero)), group)
+        found = Groups(q.T, scale.T, zero.T, group) if turned else Groups(q, scale, zero, group)
     return pack_groups(found, panel)
 
 
