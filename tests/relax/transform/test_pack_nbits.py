@@ -149,10 +149,8 @@ def dequantised_model(k, n, cases):
 def test_weights_behind_dequantize_linear():
     """All kinds; a scale for blocks, for columns, for the matrix; as they are and transposed."""
     k, n = 70, 19
-    cases = [
-        (kind, None if block is None else int(turned) if block else 1 - int(turned), block, turned)
-        for kind in ("int4", "uint4", "int8", "uint8") for block in (0, 32, None) for turned in (False, True)
-    ]  # fmt: skip
+    cases = [("int4", 0, 32, False), ("uint4", 1, 32, True), ("int8", 1, 0, False), ("uint8", 0, 0, True),
+             ("int8", None, None, True), ("uint8", None, None, False)]  # fmt: skip
     model, weights = dequantised_model(k, n, cases)
     assert names(model) == {"nn.matmul_nbits_packed", "concat"}
     joined = np.concatenate(weights, 1)
