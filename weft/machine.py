@@ -98,6 +98,11 @@ class Machine:
         return tuple(forms)
 
     @property
+    def byte_lanes(self) -> int:
+        """Lanes of the widest dot product of bytes, 0 without one."""
+        return max((form[3] for form in self.dot_forms if form[0] == "uint8"), default=0)
+
+    @property
     def tile_forms(self) -> tuple[tuple[str, str, str], ...]:
         """Products that matrix tiles compute: types of the factors and of the sum; float32 as parts of bfloat16."""
         if not self.matrix_tiles or "amx-bf16" not in self.features or self.vector_bits < 512:

@@ -14,6 +14,7 @@ from weft.op import (
     manipulate,
     matmul,
     multinomial,
+    nbits,
     nms,
     norm,
     pool,

@@ -19,6 +19,7 @@ from weft.op.relations import (
     demand_same_shape,
 )
 from weft.topi.attention import attention, attention_heads, attention_past, attention_scale
+from weft.topi.cached_attention import cache_append, cached_attention
 
 __all__: list[str] = []
 
@@ -246,4 +247,75 @@ declare(
     infer=_past_infer, lower=attention_past, reference=_past_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="`nn.attention_heads` over keys and values of the past, (batch, heads, positions, size), and after them those "
     "of `key` and `value`: a cache is read where it lies.",
+)  # fmt: skip
+
+
+def _cached_infer(query: Expr, key: Expr, value: Expr, first: Expr) -> TensorType:
+    name = "nn.cached_attention"
+    q, k = (tensor_arg(name, n, e, ndim=4, kind="float") for n, e in (("query", query), ("key", key)))
+    demand_same_shape(f"{name}: 'value'", tensor_arg(name, "value", value, ndim=4).shape, k.shape, query.span)
+    starts = tensor_arg(name, "first", first, ndim=1, kind="integer").shape
+    if q.shape is not None and k.shape is not None:
+        demand_equal(f"{name}: sequences of 'key'", k.shape[0], q.shape[0], query.span)
+        demand_equal(f"{name}: size of a head of 'key'", k.shape[3], q.shape[3], query.span)
+        demand_at_least(f"{name}: heads of 'key'", k.shape[1], 1, query.span)
+        demand_divisible(f"{name}: heads of 'query'", q.shape[1], k.shape[1], query.span)
+        demand_same_shape(f"{name}: 'first'", starts, q.shape[:1], query.span)
+    return TensorType(q.shape, q.dtype, 4)
+
+
+def _cached_ref(query: Any, key: Any, value: Any, first: Any, scale: Any, window: int, softcap: float) -> Any:
+    shared = query.shape[1] // key.shape[1]
+    k, v = (np.repeat(a.astype(np.float64), shared, 1) for a in (key, value))
+    factor = attention_scale(scale, query.shape[3])
+    scores = np.einsum("bhid,bhtd->bhit", query.astype(np.float64), k) * factor
+    scores = np.tanh(scores / softcap) * softcap if softcap else scores
+    place = (first[:, None] + np.arange(query.shape[2]))[:, None, :, None]
+    at = np.arange(k.shape[2])
+    seen = (at <= place) & ((at > place - window) if window >= 0 else True)
+    scores = np.where(seen, scores, -np.inf)
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    weights = np.where(seen, np.exp(scores - np.where(np.isfinite(top), top, 0)), 0)
+    total = weights.sum(-1, keepdims=True)
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return np.einsum("bhit,bhtd->bhid", weights, v).astype(query.dtype)
+
+
+declare(
+    "nn.cached_attention", "query key value first",
+    {"scale": number().or_none(), "window": integer(-1, at_least=-1), "softcap": number(0.0)}, infer=_cached_infer,
+    lower=cached_attention, reference=_cached_ref, rtol=1e-4,
+    doc="Attention of new queries (batch, heads, queries, size) over caches (batch, groups, held, size): query i of a "
+    "sequence is at place ``first + i`` and sees the keys up to there, or the last `window` of them.",
+)  # fmt: skip
+
+
+def _append_infer(cache: Expr, new: Expr, first: Expr, shape: Expr) -> TensorType:
+    name = "nn.cache_append"
+    old, added = tensor_arg(name, "cache", cache, ndim=4), tensor_arg(name, "new", new, ndim=4)
+    starts = tensor_arg(name, "first", first, ndim=1, kind="integer").shape
+    dims = getattr(shape, "values", None) or getattr(shape.ty, "values", None)
+    if old.shape is not None and added.shape is not None:
+        for i, label in ((0, "sequences"), (1, "heads"), (3, "size of a head")):
+            demand_equal(f"{name}: {label} of 'new'", added.shape[i], old.shape[i], cache.span)
+            if dims is not None:
+                demand_equal(f"{name}: {label} of 'shape'", dims[i], old.shape[i], cache.span)
+        demand_same_shape(f"{name}: 'first'", starts, old.shape[:1], cache.span)
+    return TensorType(None if dims is None else tuple(dims), old.dtype, 4)
+
+
+def _append_ref(cache: Any, new: Any, first: Any, shape: Any) -> Any:
+    out = np.zeros(shape, cache.dtype)
+    kept = min(cache.shape[2], shape[2])
+    out[:, :, :kept] = cache[:, :, :kept]
+    for b, start in enumerate(np.clip(first, 0, shape[2])):
+        stop = min(start + new.shape[2], shape[2])
+        out[b, :, start:stop] = new[b, :, : stop - start]
+    return out
+
+
+declare(
+    "nn.cache_append", "cache new first shape:shape", infer=_append_infer, lower=cache_append, reference=_append_ref,
+    doc="The cache (batch, heads, held, size) with another length, and `new` entries from place `first` of each "
+    "sequence on; what neither has is zero.",
 )  # fmt: skip

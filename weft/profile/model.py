@@ -156,7 +156,7 @@ def profile_model(
     feeds = feeds(session) if callable(feeds) else feeds
     session.run(feeds)
     peak = ceilings or (fma_peak(num_threads()), read_bandwidth())
-    values = [np.ascontiguousarray(feeds[info.name]) for info in session.inputs]
+    values = [np.asarray(feeds[info.name], order="C") for info in session.inputs]
     machine = VirtualMachine(session.executable, "cpu")
     total = _median_us(lambda: session.run(feeds), repeat)
     reports = [machine.profile("main", *values) for _ in range(repeat + 1)][1:]

@@ -10,6 +10,7 @@ from typing import Any
 from weft.dlight.gpu import gpu_schedule
 from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
+from weft.machine import Machine
 from weft.relax import transform as t
 from weft.target import Target, register_attribute
 from weft.tune import Tuned, current_database
@@ -17,7 +18,7 @@ from weft.tune import Tuned, current_database
 __all__ = ["PRECISIONS", "default_passes", "get_default_pipeline", "get_pipeline", "graph_passes", "register_pipeline"]
 
 
-PRECISIONS = {"float32": "float32", "f32": "float32", "bfloat16": "bfloat16", "bf16": "bfloat16"}
+PRECISIONS = {"float32": "float32", "f32": "float32", "bfloat16": "bfloat16", "bf16": "bfloat16", "int8": "int8"}
 """What products of float32 tensors may be computed on, by the names that users give."""
 
 
@@ -31,7 +32,8 @@ def default_passes(target: Target | str | None = None, precision: str = "float32
         current target, else the host's CPU.
     precision : str
         ``"float32"``, or ``"bfloat16"``: products with constant weights are computed on bfloat16 operands, where the
-        target has instructions for that.
+        target has instructions for that; or ``"int8"``: rows that meet weights of 2, 4 or 8 bits are rounded to bytes
+        in the weights' groups.
     """
     return [*graph_passes(target, precision), t.concat_in_place(), *lowering_passes()]
 
@@ -72,6 +74,7 @@ def _graph_passes(
         t.lambda_lift(),
         t.check_relations(indices=check_indices),
         t.legalize_mutable(),
+        *([_pack_nbits(machine, precision)] if tiled and machine.unpacks_weights else []),
         t.fold_quantization(dot_forms=machine.dot_forms),
         t.fold_batch_norm(),
         t.decompose_ops(whole_attention=tiled),
@@ -105,11 +108,16 @@ def _attention_passes() -> list[Pass]:
     ]
 
 
+def _pack_nbits(machine: Machine, precision: str) -> Pass:
+    in_bytes = PRECISIONS.get(precision) == "int8"
+    return t.pack_nbits(panel=machine.panel_columns, dot=machine.byte_lanes, rows_in_bytes=in_bytes)
+
+
 def _narrows(target: Target, precision: str) -> bool:
     """Whether products are computed on bfloat16 operands: as asked for, where the target can."""
     if precision not in PRECISIONS:
         raise InvalidArgument(f"unknown precision '{precision}'", expected=", ".join(PRECISIONS))
-    if PRECISIONS[precision] == "float32":
+    if PRECISIONS[precision] != "bfloat16":
         return False
     if any(form[0] == "bfloat16" for form in target.machine.dot_forms):
         return True

@@ -17,8 +17,8 @@ from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr
 __all__ = [
     "INTRINSICS", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
-    "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "clz", "copysign", "cos", "cosh", "erf",
-    "exp", "exp10", "exp2",
+    "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "clz", "copysign", "cos", "cosh", "dot_pairs",
+    "erf", "exp", "exp10", "exp2",
     "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
     "log10", "log1p", "log2", "logb", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount",
     "pow", "power", "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt",
@@ -32,7 +32,7 @@ class Intrinsic(NamedTuple):
     name: str
     n_args: int
     reference: Callable[..., Any]
-    result: str  # "same": as the first argument; "bool"; "float": integers are converted to float32 first
+    result: str  # "same": as the first argument; "bool"; "float": integers become float32 first; "pairs": half, wider
 
 
 def _erf(x: Any) -> Any:
@@ -77,6 +77,13 @@ def _dot_accumulate(total: Any, a: Any, b: Any) -> Any:
     total = np.asarray(total)
     products = np.asarray(a).astype(total.dtype) * np.asarray(b).astype(total.dtype)
     return total + products.reshape(total.size, -1).sum(axis=1, dtype=total.dtype)
+
+
+def _dot_pairs(a: Any, b: Any) -> Any:
+    """Add the products of neighbours; every sum fits twice the width of the second factors."""
+    b = np.asarray(b)
+    wide = np.int16 if b.dtype.itemsize == 1 else np.int32
+    return (np.asarray(a).astype(wide) * b.astype(wide)).reshape(-1, 2).sum(axis=1, dtype=wide)
 
 
 INTRINSICS: dict[str, Intrinsic] = {
@@ -136,6 +143,7 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("nextafter", 2, np.nextafter, "float"),
         Intrinsic("fma", 3, lambda a, b, c: a * b + c, "same"),
         Intrinsic("dot_accumulate", 3, _dot_accumulate, "same"),
+        Intrinsic("dot_pairs", 2, _dot_pairs, "pairs"),
     )
 }
 """Name (without ``tir.``) to intrinsic."""
@@ -181,6 +189,13 @@ def _make(name: str) -> Callable[..., PrimExpr]:
     build.__name__ = intrinsic.name
     build.__doc__ = f"Build a call of the intrinsic ``{intrinsic.name}``."
     return build
+
+
+def dot_pairs(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Build sums of products of neighbours, which must fit: uint8 and int8 give int16, int16 and int16 give int32."""
+    dt = DataType(b.dtype)
+    result = f"int{2 * dt.bits}x{dt.lanes // 2}"
+    return Call(result, Op.get("tir.dot_pairs"), (a, b))
 
 
 # ``abs`` is weft.ir's, ``dot_accumulate`` no function of scalars of one type, ``mantissa`` only for logarithms.

@@ -1,12 +1,14 @@
 """Calls of every operator, by family."""
 
 from tests.op.cases import (  # noqa: F401
+    attention,
     conv,
     elementwise,
     index,
     manipulate,
     matmul,
     multinomial,
+    nbits,
     nms,
     norm,
     pool,

@@ -14,6 +14,7 @@ from weft.frontend.onnx.compose import call, calls, microsoft
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Value
 from weft.ir import constant
+from weft.runtime import aligned
 from weft.runtime.host import Kind
 
 __all__: list[str] = []
@@ -206,8 +207,45 @@ def _matmul_nbits(node: Node) -> Any:
     bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
     if bits not in (2, 4, 8) or node.attr("weight_prepacked", 0):
         node.unsupported("MatMulNBits: weights of 2, 4 or 8 bits as they are", found=f"{bits} bits")
-    dtype, blocks = node.dtype(), -(-k // block)
+    blocks = -(-k // block)
     node.require_equal("the number of weights", s.product(node.shape(1)), n * blocks * block * bits // 8)
+    if node.has(4):
+        known = node.const(4)
+        if known is None or (known[:k] != np.arange(k) // block).any():
+            node.unsupported("MatMulNBits: blocks of columns out of order ('g_idx') are not supported")
+    real = _known_weights(node) if all(node.const(i) is not None for i in (1, 2, 3) if node.has(i)) else None
+    real = _computed_weights(node) if real is None else real
+    out = node.op("matmul", node.x(), node.permute(real, [1, 0]))
+    return node.op("add", out, node.x(5)) if node.has(5) else out
+
+
+def _known_weights(node: Node) -> Any:
+    """Return constant weights (n, k) as a dequantisation of small integers."""
+    bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
+    dtype, blocks = node.dtype(), -(-k // block)
+    given, scales, zeros = (node.const(i) for i in (1, 2, 3))
+    assert given is not None and scales is not None
+    if zeros is None:
+        zeros = np.full((n, blocks), 1 << (bits - 1), np.uint8)
+    elif zeros.dtype == np.uint8:
+        zeros = _taken_apart(zeros.reshape(n, -1), bits)[:, :blocks]
+    q = _taken_apart(given.reshape(n, -1), bits)[:, :k]
+    parts = [constant(aligned(np.ascontiguousarray(a))) for a in
+             (q, scales.reshape(n, blocks), zeros.reshape(n, blocks))]  # fmt: skip
+    rows = "int8" if node.attr("accuracy_level", 0) == 4 else "float32"
+    return node.op("dequantize_groups", *parts, axis=1, group=block, out_dtype=dtype, rows=rows)
+
+
+def _taken_apart(a: np.ndarray, bits: int) -> np.ndarray:
+    """Take bytes apart, the lowest bits first, along the last axis."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return (a[..., None] >> shifts & np.uint8((1 << bits) - 1)).reshape(*a.shape[:-1], -1)
+
+
+def _computed_weights(node: Node) -> Any:
+    """Return weights (n, k) that are known at run time."""
+    bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
+    dtype, blocks = node.dtype(), -(-k // block)
     weights = node.reshape(_unpacked(node, node.x(1), bits), [n, blocks, block])
     scales = node.reshape(node.x(2), [n, blocks, 1])
     if not node.has(3):
@@ -218,14 +256,8 @@ def _matmul_nbits(node: Node) -> Any:
     else:
         zero = node.reshape(node.x(3), [n, blocks, 1])
     real = node.op("subtract", node.astype(weights, dtype), node.astype(zero, dtype))
-    if node.has(4):
-        known = node.const(4)
-        if known is None or (known[:k] != np.arange(k) // block).any():
-            node.unsupported("MatMulNBits: blocks of columns out of order ('g_idx') are not supported")
     real = node.reshape(node.op("multiply", real, node.astype(scales, dtype)), [n, blocks * block])
-    real = node.slice(real, [1], [0], [k]) if blocks * block != k else real
-    out = node.op("matmul", node.x(), node.permute(real, [1, 0]))
-    return node.op("add", out, node.x(5)) if node.has(5) else out
+    return node.slice(real, [1], [0], [k]) if blocks * block != k else real
 
 
 def _unpacked(node: Node, x: Any, bits: int) -> Any:

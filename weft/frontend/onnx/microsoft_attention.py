@@ -13,6 +13,7 @@ from weft.frontend.onnx.compose import call, calls, microsoft
 from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Dim
+from weft.ir import as_int, shape_expr
 
 __all__: list[str] = []
 
@@ -218,6 +219,13 @@ def _group_query(node: Node) -> Any:
         ids = node.x(9) if node.has(9) else places
         q, k = (call(node, "RotaryEmbedding", x, node.value(7), node.value(8), ids,
                      interleaved=node.attr("rotary_interleaved", 0)) for x in (q, k))  # fmt: skip
+    plain = not node.has(10) and node.attr("local_window_size", -1) >= -1
+    if plain and all(_whole_vectors(x) for x in (q, v)):
+        node.require_indices("a place to write at", first, 0, s.add(s.subtract(size, length), 1))
+        keys, values = (_appended(node, i, new, size, first) for i, new in ((3, k), (4, v)))
+        out = node.op("nn.cached_attention", q, keys, values, first, scale=node.attr("scale", 0.0) or None,
+                      window=node.attr("local_window_size", -1), softcap=node.attr("softcap", 0.0))  # fmt: skip
+        return _joined(node, out), keys, values
     keys, values = (_cached(node, i, new, size, first) for i, new in ((3, k), (4, v)))
     at, place = _line(node, size), node.reshape(places, [batch, 1, length, 1])
     valid = node.op("less_equal", at, place)
@@ -229,6 +237,18 @@ def _group_query(node: Node) -> Any:
     out = call(node, "Attention", q, keys, values, mask, scale=node.attr("scale", 0.0) or None,
                softcap=node.attr("softcap", 0.0))  # fmt: skip
     return _joined(node, out), keys, values
+
+
+def _whole_vectors(x: Any) -> bool:
+    """Whether heads have a constant size of whole vectors."""
+    return (as_int(x.ty.shape[3]) or 1) % 8 == 0
+
+
+def _appended(node: Node, i: int, new: Any, size: Dim, first: Any) -> Any:
+    """Write new keys or values into the cache, which grows where it is too short."""
+    batch, groups, _, width = node.dims(new)
+    old = node.x(i) if node.has(i) else node.full([batch, groups, 0, width], 0, new.ty.dtype)
+    return node.op("nn.cache_append", old, new, first, shape_expr([s.to_expr(d) for d in (batch, groups, size, width)]))
 
 
 def _grouped_inputs(node: Node, heads: int, groups: int) -> tuple[Any, Any, Any]:

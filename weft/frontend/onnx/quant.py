@@ -18,7 +18,7 @@ from weft.frontend.onnx.narrow import LIMITS, to_narrow
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
-from weft.ir import Constant, DataType, constant
+from weft.ir import Constant, DataType, constant, numpy_dtype
 from weft.runtime import aligned
 from weft.runtime.host import STORED
 
@@ -47,9 +47,24 @@ def _dequantize_linear(node: Node) -> Any:
     scale, zero = _scale_and_zero_point(node, node.dtype(0))
     if node.dtype(0) not in _FLOAT8 and _is_simple(node, scale):
         return node.op("dequantize", node.x(0), scale, zero, axis=_axis(node), out_dtype=dtype)
+    if node.attr("block_size", 0) and len(scale.ty.shape) == node.ndim() and DataType(node.dtype(0)).bits <= 16:
+        return _dequantize_groups(node, scale, zero)
     wide = "float32" if node.dtype(0) in _FLOAT8 else "int32"
     x = node.op("subtract", node.astype(node.x(0), wide), node.astype(_spread(node, zero), wide))
     return node.op("multiply", node.astype(x, dtype), _spread(node, scale))
+
+
+def _dequantize_groups(node: Node, scale: Any, zero: Any) -> Any:
+    axis, block = _axis(node), node.attr("block_size", 0)
+    _require_blocks(node, scale, axis, block)
+    if not node.has(2):
+        known = node.const(1)
+        zero = (
+            node.full(node.dims(scale), 0, node.dtype(0))
+            if known is None
+            else (constant(aligned(np.zeros(known.shape, numpy_dtype(node.dtype(0))))))
+        )
+    return node.op("dequantize_groups", node.x(0), scale, zero, axis=axis, group=block, out_dtype=node.dtype(1))
 
 
 @converter("DynamicQuantizeLinear")
@@ -167,10 +182,14 @@ def _spread(node: Node, parameter: Any) -> Any:
     if rank != node.ndim():
         node.error(f"{node.op_type}: its blocked scale has a wrong rank", expected=str(node.ndim()), found=str(rank))
     size, block = node.shape()[axis], node.attr("block_size", 0)
-    for i, (d, e) in enumerate(zip(node.dims(parameter), node.shape(), strict=True)):
-        node.require_equal(f"dimension {i} of blocked parameters", d, s.ceildiv(e, block) if i == axis else e)
+    _require_blocks(node, parameter, axis, block)
     repeated = node.op("repeat", parameter, repeats=block, axis=axis)
     return node.slice(repeated, [axis], [0], [size])
+
+
+def _require_blocks(node: Node, parameter: Any, axis: int, block: int) -> None:
+    for i, (d, e) in enumerate(zip(node.dims(parameter), node.shape(), strict=True)):
+        node.require_equal(f"dimension {i} of blocked parameters", d, s.ceildiv(e, block) if i == axis else e)
 
 
 def _quantize(node: Node, x: Any, scale: Any, zero: Any, dtype: str, axis: int | None = None) -> Any:

@@ -48,6 +48,7 @@ from weft.relax.transform.mixed_precision import to_mixed_precision
 from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
 from weft.relax.transform.normalize import normalize
 from weft.relax.transform.normalize_blocks import Normalize
+from weft.relax.transform.pack_nbits import pack_nbits
 from weft.relax.transform.plan_memory import plan_memory
 from weft.relax.transform.products_in_bfloat16 import products_in_bfloat16
 from weft.relax.transform.reshape_before_slice import reshape_before_slice

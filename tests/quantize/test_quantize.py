@@ -1,0 +1,146 @@
+"""``weft quantize``: what it writes is standard, near the float model, and as small as was asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import weft
+from weft.cli.main import main
+from weft.error import InvalidArgument
+from weft.quantize import METHODS, quantize_model
+from weft.quantize.ranges import Observed
+
+RNG = np.random.default_rng(12)
+
+
+def constants(**arrays):
+    return [numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()]
+
+
+def perceptron(opset=17, spoiled=False):
+    """Three products, one transposed with a bias; `spoiled`: the middle one has weights that 4 bits cannot hold."""
+    a, b, c = (RNG.standard_normal(s) / 8 for s in ((64, 96), (80, 96), (80, 10)))
+    if spoiled:
+        b = np.sign(b) / 14
+        b[:, ::32] *= 14
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["h"], name="first"),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Gemm", ["r", "b", "bias"], ["g"], name="middle", transB=1),
+        helper.make_node("MatMul", ["g", "c"], ["y"], name="last"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])],
+        constants(a=a, b=b, c=c, bias=RNG.standard_normal(80)),
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def convolution():
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["h"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Conv", ["r", "v"], ["y"], name="point"),
+    ]
+    arrays = constants(
+        w=RNG.standard_normal((8, 3, 3, 3)) / 5, b=RNG.standard_normal(8), v=RNG.standard_normal((4, 8, 1, 1))
+    )
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 7])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 9, 7])], arrays,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def both(model, feeds):
+    """What the standard says, and Weft's result; ONNX Runtime, which rounds more, has to take the model, too."""
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert np.isfinite(peer.run(None, feeds)[0]).all()
+    return ReferenceEvaluator(model).run(None, feeds)[0], weft.Session(model).run(feeds)[0].numpy()
+
+
+def distance(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(("weights", "group", "limit"), [("int4", 32, 0.2), ("int8", 0, 0.01), ("int8", 64, 0.01)])
+def test_weights_without_data(weights, group, limit):
+    model, x = perceptron(), RNG.standard_normal((5, 64)).astype(np.float32)
+    before = model.SerializeToString()
+    made, layers = quantize_model(model, weights, group)
+    onnx.checker.check_model(made)
+    assert model.SerializeToString() == before
+    assert [x.node for x in layers] == ["first", "middle", "last"] and not any(x.kept for x in layers)
+    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    theirs, ours = both(made, {"x": x})
+    assert distance(ours, expected) < limit
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+    assert made.ByteSize() < model.ByteSize() * (0.27 if weights == "int4" else 0.36)
+
+
+def test_each_weight_is_within_half_a_step():
+    model = perceptron()
+    w = next(numpy_helper.to_array(t) for t in model.graph.initializer if t.name == "b")
+    made, _ = quantize_model(model, "int8", 32)
+    held = {t.name: numpy_helper.to_array(t) for t in made.graph.initializer}
+    scale = np.repeat(held["b.scale"], 32, 1)
+    assert (np.abs(held["b.q"] * scale - w) <= scale * 0.501).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("make", [perceptron, convolution])
+def test_activations_on_data(make, method):
+    model = make()
+    shape = (200, 64) if make is perceptron else (1, 3, 9, 7)
+    samples = [{"x": RNG.standard_normal(shape).astype(np.float32)} for _ in range(3 if make is perceptron else 60)]
+    made, layers = quantize_model(model, "int8", 0, samples, method, max_loss=0.2)
+    onnx.checker.check_model(made)
+    assert not any(x.kept for x in layers) and all(x.found < 0.15 for x in layers)
+    expected = ReferenceEvaluator(model).run(None, samples[0])[0]
+    theirs, ours = both(made, samples[0])
+    assert distance(ours, expected) < 0.15
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=0.05)  # a step of a byte, where roundings meet a half
+
+
+def test_costly_layers_stay():
+    made, layers = quantize_model(perceptron(spoiled=True), "int4", 32, max_loss=0.11)
+    assert {x.node: x.kept for x in layers} == {"first": False, "middle": True, "last": False}
+    assert "b" in {t.name for t in made.graph.initializer}
+
+
+def test_rare_large_values_are_cut_off():
+    seen, x = Observed(), RNG.standard_normal(100_000)
+    x[0] = 1000
+    seen.widen(x)
+    seen.count(x)
+    assert METHODS["minmax"](seen)[1] == 1000
+    assert METHODS["percentile"](seen)[1] < 10 and METHODS["entropy"](seen)[1] < 100
+
+
+@pytest.mark.parametrize("options", [{"weights": "int5"}, {"method": "mean"}, {"group": 24}])
+def test_settings_that_are_refused(options):
+    with pytest.raises(InvalidArgument, match="unknown setting"):
+        quantize_model(perceptron(), **options)
+
+
+def test_old_models_are_refused():
+    with pytest.raises(InvalidArgument, match="too old"):
+        quantize_model(perceptron(opset=11))
+
+
+def test_command(tmp_path, capsys):
+    onnx.save(perceptron(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "d.npz", x=RNG.standard_normal((2, 6, 64)).astype(np.float32))
+    words = ["quantize", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "q.onnx")]
+    assert main([*words, "--weights", "int4"]) == 0
+    assert "3 of 3 layers quantised" in capsys.readouterr().out
+    assert main([*words, "--calibrate", str(tmp_path / "d.npz")]) == 0
+    assert "%" in capsys.readouterr().out and (tmp_path / "q.onnx").stat().st_size < 30_000
+    assert main([*words, "--calibrate", str(tmp_path / "m.onnx")]) == 1
+    assert "calibration data" in capsys.readouterr().err

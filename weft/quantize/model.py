@@ -1,0 +1,312 @@
+"""Float ONNX models become models in QDQ form: weights of 4 or 8 bits, and activations of 8 where data shows ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument, require
+from weft.quantize.ranges import METHODS, Observed, observe
+from weft.session import Session
+
+__all__ = ["Layer", "quantize_model"]
+
+_OPSET = 21
+"""The first with blocks of 4 bits."""
+
+_WEIGHTS = {"int4": (4, 7), "int8": (8, 127)}
+_FACTORS = (1.0, 0.95, 0.9, 0.85, 0.8)
+"""Parts of the largest magnitude at which weights of 4 bits are tried to be cut off."""
+
+
+@dataclass
+class Layer:
+    """What was decided for a layer: its node, and the error that quantisation adds to its result.
+
+    `error` is estimated, relative to the result's size, from the rounding of weights and activations; `found` is
+    measured on the calibration data, with the errors of all layers before; `kept` says that the layer stays in float.
+    """
+
+    node: str
+    op: str
+    error: float
+    kept: bool
+    found: float = float("nan")
+
+
+@dataclass
+class _Weight:
+    """A constant operand: values, and the axes of outputs and of what is summed."""
+
+    name: str
+    value: np.ndarray
+    output: int
+    summed: int
+
+
+@dataclass
+class _Quantised:
+    q: np.ndarray
+    scale: np.ndarray
+    axis: int
+    block: int
+    error: float
+
+
+def quantize_model(
+    model: Any,
+    weights: str = "int8",
+    group: int = 0,
+    samples: Sequence[Mapping[str, np.ndarray]] = (),
+    method: str = "minmax",
+    max_loss: float = 0.1,
+) -> tuple[Any, list[Layer]]:
+    """Quantise the products and convolutions of a model that have constant weights.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        A float32 model of opset 13 or later; it is not changed.
+    weights : str
+        ``"int4"`` or ``"int8"``, symmetric.
+    group : int
+        Weights along the sum that share a scale; 0 gives each output channel one. Convolutions have channels always.
+    samples : sequence of mapping
+        Feeds. With some, activations are uint8, in ranges that `method` chooses; without, they stay float.
+    max_loss : float
+        Layers with a larger relative error stay in float.
+
+    Returns
+    -------
+    model, layers
+        The new model, opset 21 at least, and what was decided for each layer.
+
+    Raises
+    ------
+    InvalidArgument
+        For an unknown method, type or group, or a model that is too old.
+    """
+    onnx = require("onnx", extra="onnx")
+    if weights not in _WEIGHTS or method not in METHODS or group < 0 or group % 16:
+        raise InvalidArgument(
+            "quantize: an unknown setting", found=f"{weights}, {method}, groups of {group}",
+            expected=f"{' or '.join(_WEIGHTS)}; {', '.join(METHODS)}; groups of a multiple of 16, or 0",
+        )  # fmt: skip
+    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    if opset < 13:
+        raise InvalidArgument("quantize: the model's opset is too old", expected="13 or later", found=str(opset))
+    made = onnx.version_converter.convert_version(model, _OPSET) if opset < _OPSET else onnx.ModelProto()
+    if opset >= _OPSET:
+        made.CopyFrom(model)
+    made.ir_version = max(made.ir_version, 10)  # the first with types of 4 bits
+    work = _Work(onnx, made, _WEIGHTS[weights], group, max_loss)
+    work.run(_observed(onnx, made, work.inputs(), samples, method), METHODS[method])
+    if samples:
+        _compare(onnx, model, made, work.layers, samples)
+    return made, [layer for layer, _ in work.layers]
+
+
+class _Work:
+    """One model's quantisation, layer by layer."""
+
+    def __init__(self, onnx: Any, model: Any, kind: tuple[int, int], group: int, max_loss: float) -> None:
+        self.onnx, self.model, self.kind, self.group, self.max_loss = onnx, model, kind, group, max_loss
+        self.constants = {t.name: t for t in model.graph.initializer}
+        self.layers: list[tuple[Layer, str]] = []
+        self.made: dict[tuple[str, int], _Quantised | None] = {}
+        self.nodes: list[Any] = []
+        self.written: set[str] = set()
+
+    def weight(self, node: Any) -> _Weight | None:
+        """Return the constant operand of a layer, if it has one of float32."""
+        t = self.constants.get(node.input[1]) if len(node.input) > 1 else None
+        if t is None or node.op_type not in ("MatMul", "Gemm", "Conv") or node.domain not in ("", "ai.onnx"):
+            return None
+        if t.data_type != self.onnx.TensorProto.FLOAT or 0 in t.dims or node.input[0] in self.constants:
+            return None
+        attrs = {a.name: a for a in node.attribute}
+        turned = node.op_type == "Gemm" and "transB" in attrs and attrs["transB"].i == 1
+        if node.op_type != "Conv" and len(t.dims) != 2:
+            return None
+        output, summed = (0, 1) if node.op_type == "Conv" or turned else (1, 0)
+        return _Weight(t.name, self.onnx.numpy_helper.to_array(t), output, summed)
+
+    def inputs(self) -> list[str]:
+        """List the activations of layers."""
+        return sorted({n.input[0] for n in self.model.graph.node if self.weight(n) is not None})
+
+    def run(self, observed: Mapping[str, Observed], choose: Any) -> None:
+        """Decide for each layer, and rewrite the graph."""
+        for node in self.model.graph.node:
+            weight = self.weight(node)
+            if weight is not None:
+                self.layer(node, weight, observed.get(node.input[0]), choose)
+            self.nodes.append(node)
+        graph, used = (
+            self.model.graph,
+            {i for n in self.nodes for i in n.input} | {o.name for o in self.model.graph.output},
+        )
+        nodes, kept = [_copy(n) for n in self.nodes], [t for t in graph.initializer if t.name in used]
+        kept = [_copy(t) for t in kept]
+        del graph.node[:], graph.initializer[:]
+        graph.node.extend(nodes)
+        graph.initializer.extend(kept)
+
+    def layer(self, node: Any, weight: _Weight, seen: Observed | None, choose: Any) -> None:
+        """Quantise a layer unless that costs too much."""
+        bits, block = self.kind[0], self.group if node.op_type != "Conv" else 0
+        if block and weight.value.shape[weight.summed] < block:
+            block = 0
+        key = (weight.name, weight.output)
+        if key not in self.made:
+            self.made[key] = _rounded(weight, self.kind, block)
+        made = self.made[key]
+        bounds = choose(seen) if seen is not None else None
+        error = (
+            float("inf") if made is None else float(np.hypot(made.error, 0 if bounds is None else _step(bounds, seen)))
+        )
+        name = node.name or node.output[0]
+        layer = Layer(name, node.op_type, error, error > self.max_loss)
+        self.layers.append((layer, node.output[0]))
+        if layer.kept or made is None:
+            return
+        self.write_weight(weight.name, made, bits)
+        node.input[1] = f"{weight.name}.real"
+        if bounds is not None:
+            self.write_activation(node.input[0], bounds)
+            node.input[0] = f"{node.input[0]}.real"
+
+    def add(self, name: str, data: np.ndarray, dtype: int | None = None) -> str:
+        """Add a constant; of a type of 4 bits, two in a byte."""
+        made = self.onnx.numpy_helper.from_array(data, name)
+        if dtype == self.onnx.TensorProto.INT4:
+            low = np.append(data.reshape(-1), np.zeros(data.size % 2, np.int8)).view(np.uint8) & 15
+            packed = (low[::2] | low[1::2] << 4).tobytes()
+            made = self.onnx.helper.make_tensor(name, dtype, data.shape, packed, raw=True)
+        self.model.graph.initializer.append(made)
+        return name
+
+    def write_weight(self, name: str, made: _Quantised, bits: int) -> None:
+        """Add a weight's integers and their conversion back."""
+        if name in self.written:
+            return
+        self.written.add(name)
+        dtype = self.onnx.TensorProto.INT4 if bits == 4 else self.onnx.TensorProto.INT8
+        inputs = [self.add(f"{name}.q", made.q, dtype), self.add(f"{name}.scale", made.scale)]
+        attrs = {"axis": made.axis} | ({"block_size": made.block} if made.block else {})
+        self.nodes.append(self.onnx.helper.make_node("DequantizeLinear", inputs, [f"{name}.real"], **attrs))
+
+    def write_activation(self, name: str, bounds: tuple[float, float]) -> None:
+        """Add the rounding of an activation to bytes."""
+        if name in self.written:
+            return
+        self.written.add(name)
+        scale = np.float32((bounds[1] - bounds[0]) / 255 or 1.0)
+        zero = np.uint8(np.clip(np.rint(-bounds[0] / scale), 0, 255))
+        parameters = [self.add(f"{name}.scale", np.array(scale)), self.add(f"{name}.zero", np.array(zero))]
+        node = self.onnx.helper.make_node
+        self.nodes.append(node("QuantizeLinear", [name, *parameters], [f"{name}.q"]))
+        self.nodes.append(node("DequantizeLinear", [f"{name}.q", *parameters], [f"{name}.real"]))
+
+
+def _copy(message: Any) -> Any:
+    made = type(message)()
+    made.CopyFrom(message)
+    return made
+
+
+def _rounded(weight: _Weight, kind: tuple[int, int], block: int) -> _Quantised | None:
+    """Round weights with a scale for each block along the sum, or each output; None where they are not finite."""
+    bits, top = kind
+    w = weight.value
+    if not np.isfinite(w).all():
+        return None
+    axis = weight.summed if block else weight.output
+    size = w.shape[axis]
+    if block:
+        parts = -(-size // block)
+        filled = np.zeros([parts * block if i == axis else d for i, d in enumerate(w.shape)], np.float32)
+        filled[tuple(slice(0, d) for d in w.shape)] = w
+        grouped = np.moveaxis(filled, axis, 0).reshape(parts, block, -1)
+        largest = np.abs(grouped).max(1, keepdims=True)
+    else:
+        grouped = np.moveaxis(w, axis, 0).reshape(size, -1)[:, :, None]
+        largest = np.abs(grouped).max(1, keepdims=True)
+    best: tuple[Any, ...] | None = None
+    for factor in _FACTORS if bits == 4 else _FACTORS[:1]:
+        scale = (np.maximum(largest * factor, 1e-30) / top).astype(np.float32)
+        q = np.clip(np.rint(grouped / scale), -top, top)
+        lost = ((q * scale - grouped) ** 2).sum(1, keepdims=True)
+        if best is None:
+            best = (q, scale, lost)
+        else:
+            better = lost < best[2]
+            best = tuple(np.where(better, new, old) for new, old in zip((q, scale, lost), best, strict=True))
+    assert best is not None
+    q, scale, lost = best
+    moved = [d for i, d in enumerate(w.shape) if i != axis]
+    error = float(np.sqrt(lost.sum() / max(float((w.astype(np.float64) ** 2).sum()), 1e-30)))
+    if block:
+        whole = np.moveaxis(q.reshape(-1, *moved), 0, axis)[tuple(slice(0, d) for d in w.shape)]
+        scale = np.moveaxis(scale.reshape(-1, *moved), 0, axis)
+    else:
+        whole, scale = np.moveaxis(q.reshape(size, *moved), 0, axis), scale.reshape(-1)
+    return _Quantised(np.ascontiguousarray(whole).astype(np.int8), np.ascontiguousarray(scale), axis, block, error)
+
+
+def _step(bounds: tuple[float, float], seen: Observed | None) -> float:
+    """Estimate the relative error of rounding an activation to bytes within bounds, from its histogram."""
+    assert seen is not None and seen.counts is not None
+    middle = (np.arange(len(seen.counts)) + 0.5) * seen.top / len(seen.counts)
+    step, limit = (bounds[1] - bounds[0]) / 255, max(-bounds[0], bounds[1])
+    lost = np.where(middle <= limit, step * step / 12, (middle - limit) ** 2)
+    return float(np.sqrt((lost * seen.counts).sum() / max((middle**2 * seen.counts).sum(), 1e-30)))
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def _with_outputs(onnx: Any, model: Any, names: Iterable[str]) -> Any:
+    """Return the model with some of its tensors as further outputs; what is an output or input stays."""
+    made = _copy(model)
+    known = {v.name for v in (*model.graph.output, *model.graph.input)}
+    made.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in known)
+    inferred = onnx.shape_inference.infer_shapes(made)
+    types = {v.name: v for v in (*inferred.graph.value_info, *inferred.graph.output)}
+    for value in made.graph.output:
+        if not value.HasField("type") and types.get(value.name) is not None:
+            value.CopyFrom(types[value.name])
+    return made
+
+
+def _values(session: Session, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    outputs = dict(zip((o.name for o in session.outputs), session.run(dict(feeds)), strict=True))
+    return {**feeds, **{name: np.asarray(v.numpy()) for name, v in outputs.items()}}
+
+
+def _observed(
+    onnx: Any, model: Any, names: list[str], samples: Sequence[Mapping[str, np.ndarray]], method: str
+) -> dict[str, Observed]:
+    if not samples or not names:
+        return {}
+    session = Session(_with_outputs(onnx, model, names))
+    return observe(names, lambda: (_values(session, s) for s in samples), histograms=True)
+
+
+def _compare(
+    onnx: Any, before: Any, after: Any, layers: list[tuple[Layer, str]], samples: Sequence[Mapping[str, np.ndarray]]
+) -> None:
+    """Measure each layer's error on the data."""
+    names = [output for _, output in layers]
+    old, new = (Session(_with_outputs(onnx, m, names)) for m in (before, after))
+    lost, whole = np.zeros(len(names)), np.zeros(len(names))
+    for feeds in samples:
+        a, b = _values(old, feeds), _values(new, feeds)
+        for i, name in enumerate(names):
+            lost[i] += float(((a[name].astype(np.float64) - b[name]) ** 2).sum())
+            whole[i] += float((a[name].astype(np.float64) ** 2).sum())
+    for (layer, _), error in zip(layers, np.sqrt(lost / np.maximum(whole, 1e-30)), strict=True):
+        layer.found = float(error)

@@ -1,0 +1,167 @@
+"""Attention of new tokens behind caches that each sequence of a batch has filled to a place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, floormod, int64
+from weft.tir import ir_builder
+from weft.topi.attention import attention_scale
+from weft.topi.shape import simplify
+
+__all__ = ["cache_append", "cached_attention"]
+
+_LANES = 8
+
+
+def _vectors(op: str, x: Any) -> int:
+    """Return how many vectors a head has."""
+    size = as_int(x.shape[3])
+    if size is None or size % _LANES:
+        raise InvalidArgument(f"{op}: a head has a constant size", expected=f"a multiple of {_LANES}",
+                              found=str(x.shape[3]))  # fmt: skip
+    return size // _LANES
+
+
+def _lanes(v: int) -> Any:
+    return Ramp(int64(v * _LANES), int64(1), _LANES)
+
+
+def cache_append(cache: Any, new: Any, first: Any, shape: Any) -> Any:
+    """Copy a cache (batch, heads, held, size) to one of another length, with new entries from place `first` on."""
+    vectors = range(_vectors("cache_append", new))
+    batch, heads, count, _ = new.shape
+    held, length = cache.shape[2], shape[2]
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = ir_builder.create()
+        old, added, place, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
+
+        def rows(begin: Any, end: Any, value: Callable[[Any, int], Any]) -> None:
+            with ib.for_range(int64(0), tir.max(end - begin, int64(0)), name="row") as row:
+                for v in vectors:
+                    out[b, h, begin + row, _lanes(v)] = value(begin + row, v)
+
+        with ib.for_range(int64(0), simplify(batch * heads), name="head", kind="parallel") as at:
+            b, h = floordiv(at, heads), floormod(at, heads)
+            start = tir.max(tir.min(cast("int64", place[b]), length), int64(0))
+            stop = tir.min(start + count, length)
+            kept, zero = tir.min(held, length), Broadcast(const(0.0, cache.dtype), _LANES)
+            rows(int64(0), tir.min(start, kept), lambda t, v: old[b, h, t, _lanes(v)])
+            rows(kept, start, lambda t, v: zero)
+            rows(start, stop, lambda t, v: added[b, h, t - start, _lanes(v)])
+            rows(stop, kept, lambda t, v: old[b, h, t, _lanes(v)])
+            rows(tir.max(stop, kept), length, lambda t, v: zero)
+        return ib.get()
+
+    return te.extern((*new.shape[:2], length, new.shape[3]), [cache, new, first], body, name="T_cache_append",
+                     dtype=cache.dtype)  # fmt: skip
+
+
+def _sum(left: list[Any]) -> Any:
+    """Add up the lanes of a vector, in pairs."""
+    while len(left) > 1:
+        left = [a + b for a, b in zip(left[::2], left[1::2], strict=True)]
+    return left[0]
+
+
+class _Attention:
+    """The kernel: heads in parallel; scores of a query, their softmax, weighted values."""
+
+    def __init__(self, ib: Any, buffers: list[Any], vectors: int, scale: float, window: int, softcap: float) -> None:
+        self.ib, self.vectors, self.scale, self.window, self.softcap = ib, vectors, scale, window, softcap
+        self.q, self.k, self.v, self.first, self.out = (ib.buffer_ptr(b) for b in buffers)
+
+    def run(self) -> Any:
+        """Return the statement."""
+        ib, (batch, heads, queries, _) = self.ib, self.q.buffer.shape
+        held = self.k.buffer.shape[2]
+        shared = simplify(floordiv(heads, self.k.buffer.shape[1]))
+        with ib.for_range(int64(0), simplify(batch * heads), name="head", kind="parallel") as at:
+            b, h = floordiv(at, heads), floormod(at, heads)
+            scores = ib.allocate("float32", (held + int64(_LANES),), name="scores")
+            with ib.for_range(int64(0), queries, name="query") as i:
+                place = cast("int64", self.first[b]) + i
+                end = tir.max(tir.min(place + int64(1), held), int64(0))
+                begin = int64(0) if self.window < 0 else tir.min(tir.max(place + int64(1 - self.window), int64(0)), end)
+                self.query(b, h, floordiv(h, shared), i, begin, end, scores)
+        return ib.get()
+
+    def query(self, b: Any, h: Any, g: Any, i: Any, begin: Any, end: Any, scores: Any) -> None:
+        """Compute one query over the keys that it sees."""
+        ib, count = self.ib, end - begin
+        top = ib.allocate("float32", (1,), name="top", scope="local")
+        parts = ib.allocate("float32", (_LANES,), name="total", scope="local")
+        top[int64(0)], parts[_lanes(0)] = const(float("-inf"), "float32"), Broadcast(const(0.0, "float32"), _LANES)
+        query = [self.named(self.wide(self.q[b, h, i, _lanes(v)])) for v in range(self.vectors)]
+        with ib.for_range(int64(0), count, name="key") as t:
+            score = self.score(query, [self.wide(self.k[b, g, begin + t, _lanes(v)]) for v in range(self.vectors)])
+            scores[t] = score
+            top[int64(0)] = tir.max(top[int64(0)], score)
+        with ib.for_range(count, ceildiv(count, int64(_LANES)) * int64(_LANES), name="rest") as t:
+            scores[t] = const(float("-inf"), "float32")
+        with ib.for_range(int64(0), ceildiv(count, int64(_LANES)), name="keys") as t:
+            some = Ramp(t * int64(_LANES), int64(1), _LANES)
+            scores[some] = tir.exp(scores[some] - Broadcast(top[int64(0)], _LANES))
+            parts[_lanes(0)] = parts[_lanes(0)] + scores[some]
+        total = _sum([parts[int64(n)] for n in range(_LANES)])
+        sums = [ib.allocate("float32", (_LANES,), name="sum", scope="local") for _ in range(self.vectors)]
+        for total_of in sums:
+            total_of[_lanes(0)] = Broadcast(const(0.0, "float32"), _LANES)
+        with ib.for_range(int64(0), count, name="key") as t:
+            weight = Broadcast(scores[t], _LANES)
+            for v, total_of in enumerate(sums):
+                value = self.wide(self.v[b, g, begin + t, _lanes(v)])
+                total_of[_lanes(0)] = tir.fma(weight, value, total_of[_lanes(0)])
+        part = tir.Select(total > const(0.0, "float32"), const(1.0, "float32") / total, const(0.0, "float32"))
+        for v, total_of in enumerate(sums):
+            found = total_of[_lanes(0)] * Broadcast(part, _LANES)
+            self.out[b, h, i, _lanes(v)] = cast(f"{self.out.dtype}x{_LANES}", found)
+
+    def wide(self, x: Any) -> Any:
+        """Convert a vector to float32."""
+        return cast(f"float32x{_LANES}", x)
+
+    def named(self, value: Any) -> Any:
+        """Compute a value once, here."""
+        var = tir.Var("query", value.dtype)
+        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
+        return var
+
+    def score(self, query: list[Any], key: list[Any]) -> Any:
+        """Return the score of a key."""
+        parts = self.ib.allocate("float32", (_LANES,), name="parts", scope="local")
+        parts[_lanes(0)] = query[0] * key[0]
+        for factors in zip(query[1:], key[1:], strict=True):
+            parts[_lanes(0)] = tir.fma(*factors, parts[_lanes(0)])
+        score = _sum([parts[int64(n)] for n in range(_LANES)]) * const(self.scale, "float32")
+        if not self.softcap:
+            return score
+        cap = const(self.softcap, "float32")
+        return tir.tanh(score / cap) * cap
+
+
+def cached_attention(
+    query: Any, key: Any, value: Any, first: Any, scale: float | None = None, window: int = -1, softcap: float = 0.0
+) -> Any:
+    """Attend, from places ``first + i``, to all keys up to the own place, or to the last `window` of them.
+
+    Parameters
+    ----------
+    query : Tensor
+        (batch, heads, queries, size).
+    key, value : Tensor
+        (batch, groups, held, size): consecutive heads share a group.
+    first : Tensor
+        (batch,): the place of the first query of each sequence.
+    """
+    vectors, factor = _vectors("cached_attention", query), attention_scale(scale, query.shape[3])
+    assert factor is not None
+
+    def body(ins: Any, outs: Any) -> Any:
+        return _Attention(ir_builder.create(), [*ins, *outs], vectors, factor, int(window), float(softcap)).run()
+
+    return te.extern(query.shape, [query, key, value, first], body, name="T_cached_attention", dtype=query.dtype)

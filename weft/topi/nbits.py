@@ -1,0 +1,440 @@
+"""Products with weights of 2, 4 and 8 bits in groups, and rows quantised in such groups.
+
+A weight is ``(q - half) * scale + offset``: `q` has `bits` bits, ``half = 2 ** (bits - 1)``; scale and offset (zero
+where it is left out) belong to `group` neighbouring weights of a column. Columns lie in panels of words of 32 bits::
+
+    word (panel, step, column), byte b, bits j * bits ..    q of row  step * 32 / bits + 4 j + b
+
+so that a mask takes four neighbouring rows of each column out of a vector of words, as dot products of bytes want them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.ir import Broadcast, Ramp, as_int, cast, const, floordiv, int64
+from weft.tir import ir_builder
+from weft.tir.intrin import dot_pairs
+from weft.topi.shape import simplify
+
+__all__ = ["dequantize_groups", "matmul_nbits_dot", "matmul_nbits_packed", "quantize_groups", "rows_per_word"]
+
+_LANES = 8
+"""Columns that a step of a dot product has."""
+
+_MANY_ROWS = 32
+"""Rows from which on the weights of a panel are unpacked into memory first."""
+
+_WRITTEN_OUT = 32
+"""Rows of products that are straight code; larger groups are loops of them."""
+
+_LARGEST = 127
+"""Magnitude of quantised rows."""
+
+
+def rows_per_word(bits: int) -> int:
+    """Return how many weights of a column a word of 32 bits has."""
+    return 32 // bits
+
+
+def dequantize_groups(
+    data: Any, scale: Any, zero_point: Any, axis: int = 0, group: int = 32, out_dtype: str = "float32"
+) -> Any:
+    """``(data - zero_point) * scale`` with parameters for each `group` elements along an axis."""
+    along = int(axis) % data.ndim
+
+    def element(*i: Any) -> Any:
+        place = [floordiv(v, int64(int(group))) if d == along else v for d, v in enumerate(i)]
+        shifted = cast("float32", data(*i)) - cast("float32", zero_point(*place))
+        return cast(out_dtype, shifted * cast("float32", scale(*place)))
+
+    return te.compute(data.shape, element, name="T_dequantize")
+
+
+# --- rows in bytes ----------------------------------------------------------------------------------------------------
+
+
+def quantize_groups(x: Any, group: int) -> list[Any]:
+    """Quantise rows (..., k) to int8 in groups along the last axis, the last one filled up with zeros.
+
+    Returns
+    -------
+    list of Tensor
+        (..., groups * group) int8, scales (..., groups) float32, sums of the integers (..., groups) int32.
+    """
+    k, size = as_int(x.shape[-1]), int(group)
+    if k is None or size % _LANES:
+        raise InvalidArgument("quantize_groups: rows have a constant length and groups whole vectors",
+                              expected=f"a multiple of {_LANES}",
+                              found=f"rows of {x.shape[-1]}, groups of {group}")  # fmt: skip
+    groups, outer = -(-k // size), x.shape[:-1]
+    rows = _product(outer)
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = ir_builder.create()
+        given, q, scale, total = (ib.buffer_ptr(_matrix(ib, b)) for b in (*ins, *outs))
+        with ib.for_range(int64(0), rows, name="row", kind="parallel") as row:
+            with ib.for_range(int64(0), int64(k // size), name="group") as g:
+                _quantize_group(ib, given, q, scale, total, row, g, size, size)
+            if k % size:
+                _quantize_group(ib, given, q, scale, total, row, int64(k // size), size, k % size)
+        return ib.get()
+
+    shapes = [(*outer, int64(groups * size)), (*outer, int64(groups)), (*outer, int64(groups))]
+    return te.extern(shapes, [x], body, name="quantize_groups", dtype=["int8", "float32", "int32"])
+
+
+def _quantize_group(ib: Any, x: Any, q: Any, scale: Any, total: Any, row: Any, g: Any, size: int, known: int) -> None:
+    """Quantise the first `known` numbers of a group; the others are zero."""
+    begin, lanes = g * int64(size), int64(_LANES)
+    part = ib.allocate("float32", (size,), name="part", scope="local")
+    top = ib.allocate("float32", (_LANES,), name="top", scope="local")
+    sums = ib.allocate("int32", (_LANES,), name="sums", scope="local")
+    lane = Ramp(int64(0), int64(1), _LANES)
+    if known < size:
+        with ib.for_range(int64(0), int64(size), name="i") as i:
+            inside = tir.if_then_else(i < int64(known), cast("float32", x[row, begin + i]), const(0.0, "float32"))
+            part[i] = inside
+
+    def loaded(v: int) -> Any:
+        if known < size:
+            return part[lane + int64(v * _LANES)] if v else part[lane]
+        return cast(f"float32x{_LANES}", x[row, Ramp(begin + int64(v * _LANES), int64(1), _LANES)])
+
+    vectors = range(size // _LANES)
+    top[lane] = _tree([tir.fabs(loaded(v)) for v in vectors], tir.max)
+    largest = _tree([top[int64(i)] for i in range(_LANES)], tir.max)
+    unit = ib.allocate("float32", (1,), name="unit", scope="local")
+    unit[int64(0)] = largest * const(1.0 / _LARGEST, "float32")
+    scale[row, g] = unit[int64(0)]
+    unit[int64(0)] = tir.Select(
+        largest > const(0.0, "float32"), const(float(_LARGEST), "float32") / largest, const(0.0, "float32")
+    )
+    for v in vectors:
+        whole = cast(f"int32x{_LANES}", tir.round(loaded(v) * Broadcast(unit[int64(0)], _LANES)))
+        sums[lane] = whole if v == 0 else sums[lane] + whole
+        q[row, Ramp(begin + int64(v) * lanes, int64(1), _LANES)] = cast(f"int8x{_LANES}", whole)
+    total[row, g] = _tree([sums[int64(i)] for i in range(_LANES)], lambda a, b: a + b)
+
+
+def _tree(values: Sequence[Any], join: Any) -> Any:
+    """Combine values in pairs, so that they do not wait for each other."""
+    left = list(values)
+    while len(left) > 1:
+        left = [join(*left[i : i + 2]) if i + 1 < len(left) else left[i] for i in range(0, len(left), 2)]
+    return left[0]
+
+
+def _product(dims: Sequence[Any]) -> Any:
+    out: Any = int64(1)
+    for d in dims:
+        out = simplify(out * d)
+    return out
+
+
+def _matrix(ib: Any, buffer: Any) -> Any:
+    """See a buffer as the matrix of its rows."""
+    if len(buffer.shape) == 2:
+        return buffer
+    shape = (_product(buffer.shape[:-1]), buffer.shape[-1])
+    view = tir.decl_buffer(shape, buffer.dtype, buffer.name + "_rows", data=buffer.data)
+    ib.emit(lambda body: tir.DeclBuffer(view, body))
+    return view
+
+
+# --- products of bytes ------------------------------------------------------------------------------------------------
+
+
+class _Product:
+    """A kernel: panels in parallel, rows in tiles, the sum step by step."""
+
+    heights = (4, 2, 1)
+    """Rows of a tile, from the tallest."""
+
+    def __init__(self, ib: Any, x: Any, w: Any, scale: Any, offset: Any, out: Any, n: int, bits: int) -> None:
+        self.ib, self.lanes, self.n, self.bits = ib, _LANES, n, bits
+        self.x, self.w, self.scale, self.out = (ib.buffer_ptr(b) for b in (x, w, scale, out))
+        self.offset = None if offset is None else ib.buffer_ptr(offset)
+        self.panels, _, self.panel = (as_int(d) or 0 for d in w.shape)
+        self.groups = as_int(scale.shape[1]) or 0
+
+    def run(self) -> Any:
+        """Return the statement."""
+        ib = self.ib
+        with ib.for_range(int64(0), int64(self.panels), name="panel", kind="parallel") as panel:
+            self.rows(panel)
+        return ib.get()
+
+    def rows(self, panel: Any) -> None:
+        """Compute all rows of a panel."""
+        rows, at = self.out.buffer.shape[0], int64(0)
+        for tall in self.heights:
+            count = simplify(floordiv(rows - at, int64(tall)))
+            vectors = range(self.panel // self.lanes)
+            together = [list(vectors)] if tall == 1 else [[v] for v in vectors]
+            if as_int(count) != 0:
+                with self.ib.for_range(int64(0), count, name="tile") as tile:
+                    for some in together:
+                        self.tile(panel, at + tile * int64(tall), tall, some)
+            at = simplify(at + count * int64(tall))
+
+    def tile(self, panel: Any, row: Any, tall: int, vectors: list[int]) -> None:
+        """Compute some rows of some vectors of a panel."""
+        ib, lanes = self.ib, self.lanes
+        every = Ramp(int64(0), int64(1), lanes)
+        with ib.new_scope():
+            cells = [(r, v) for r in range(tall) for v in vectors]
+            sums = {c: ib.allocate("float32", (lanes,), name="sum", scope="local") for c in cells}
+            for c in cells:
+                sums[c][every] = Broadcast(const(0.0, "float32"), lanes)
+            self.add(panel, row, sums)
+            for (r, v), value in sums.items():
+                self.store(panel, row + r, v, value)
+
+    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+        """Add all products to the sums, by row and vector."""
+        raise NotImplementedError
+
+    def vector(self, buffer: Any, panel: Any, at: Any, v: int) -> Any:
+        """Load a vector of a row of a panel."""
+        value = buffer[panel, at, Ramp(int64(v * self.lanes), int64(1), self.lanes)]
+        return value if buffer.dtype == "int32" else cast(f"float32x{self.lanes}", value)
+
+    def named(self, name: str, value: Any) -> Any:
+        """Compute a value once, here."""
+        var = tir.Var(name, value.dtype)
+        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
+        return var
+
+    def store(self, panel: Any, row: Any, v: int, value: Any) -> None:
+        """Write a vector of results, of the last panel what there is."""
+        ib, lanes = self.ib, self.lanes
+        at, every = panel * int64(self.panel) + int64(v * lanes), Ramp(int64(0), int64(1), lanes)
+        dtype = self.out.dtype
+        if self.n % lanes == 0 and self.n % self.panel == 0:
+            self.out[row, Ramp(at, int64(1), lanes)] = cast(f"{dtype}x{lanes}", value[every])
+            return
+        with ib.if_scope(at + int64(lanes) <= int64(self.n)):
+            self.out[row, Ramp(at, int64(1), lanes)] = cast(f"{dtype}x{lanes}", value[every])
+        with ib.else_scope():
+            edge = ib.allocate("float32", (lanes,), name="edge", scope="local")
+            edge[every] = value[every]
+            with ib.for_range(int64(0), tir.max(int64(self.n) - at, int64(0)), name="lane") as lane:
+                self.out[row, at + lane] = cast(dtype, edge[lane])
+
+
+class _Unpacked(_Product):
+    """Products in float32: weights are unpacked in registers, for many rows once for all of them."""
+
+    def __init__(self, *args: Any, group: int) -> None:
+        super().__init__(*args)
+        self.group, self.panel_weights = group, None
+
+    def rows(self, panel: Any) -> None:
+        """Compute all rows of a panel, over weights that are unpacked ahead where many rows read them."""
+        many = self.out.buffer.shape[0] >= int64(_MANY_ROWS)
+        known = as_int(simplify(many))
+        if known != 0:
+            with self.ib.if_scope(many):
+                self.panel_weights, self.heights = self.unpacked(panel), (6, 1)
+                super().rows(panel)
+            self.panel_weights, self.heights = None, _Product.heights
+        if known is None or known == 0:
+            with self.ib.if_scope(tir.Not(many)):
+                super().rows(panel)
+
+    def unpacked(self, panel: Any) -> Any:
+        """Write the weights of a panel."""
+        k, every = as_int(self.x.buffer.shape[1]) or 0, range(self.panel // self.lanes)
+        out = self.ib.allocate("float32", (k, self.panel), name="weights")
+        for row, step, count in self.steps():
+            with row as at:
+                for v in every:
+                    for i, weight in enumerate(self.weights(panel, step(at), v, count)):
+                        place = Ramp(int64(v * self.lanes), int64(1), self.lanes)
+                        out[step(at) * int64(rows_per_word(self.bits)) + int64(i), place] = weight
+        return out
+
+    def steps(self) -> list[Any]:
+        """List the loops over words: whole ones, then the last."""
+        k, per = as_int(self.x.buffer.shape[1]) or 0, rows_per_word(self.bits)
+        loops: list[Any] = []
+        if k // per:
+            loops.append((self.ib.for_range(int64(0), int64(k // per), name="step"), lambda at: at, per))
+        if k % per:
+            loops.append((self.ib.for_range(int64(0), int64(1), name="last"), lambda at: int64(k // per), k % per))
+        return loops
+
+    def weights(self, panel: Any, step: Any, v: int, count: int) -> list[Any]:
+        """Return the first weights of the words of a step."""
+        lanes, bits, per = self.lanes, self.bits, rows_per_word(self.bits)
+        if self.panel_weights is not None:
+            place = Ramp(int64(v * lanes), int64(1), lanes)
+            return [self.panel_weights[step * int64(per) + int64(i), place] for i in range(count)]
+        words = self.named("w", self.vector(self.w, panel, step, v))
+        group = floordiv(step * int64(per), int64(self.group))
+        scale = self.named("scale", self.vector(self.scale, panel, group, v))
+        base = scale * Broadcast(const(-float(1 << (bits - 1)), "float32"), lanes)
+        if self.offset is not None:
+            base = base + self.vector(self.offset, panel, group, v)
+        base = self.named("base", base)
+        out = []
+        for i in range(count):
+            at = 8 * (i % 4) + bits * (i // 4)
+            moved = tir.shift_right(words, Broadcast(const(at, "int32"), lanes)) if at else words
+            field = tir.bitwise_and(moved, Broadcast(const((1 << bits) - 1, "int32"), lanes))
+            out.append(self.named("weight", tir.fma(cast(f"float32x{lanes}", field), scale, base)))
+        return out
+
+    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+        """Add all products to the sums, by row and vector."""
+        every, per = Ramp(int64(0), int64(1), self.lanes), rows_per_word(self.bits)
+        for loop, step, count in self.steps():
+            with loop as at:
+                unpacked = {v: self.weights(panel, step(at), v, count) for _, v in sums}
+                for i in range(count):
+                    for (r, v), total in sums.items():
+                        value = cast("float32", self.x[row + r, step(at) * int64(per) + int64(i)])
+                        total[every] = tir.fma(Broadcast(value, self.lanes), unpacked[v][i], total[every])
+
+
+def matmul_nbits_packed(
+    x: Any, w: Any, scale: Any, offset: Any = None, n: int = 0, bits: int = 4, group: int = 32
+) -> Any:
+    """Multiply rows of a constant length by weights in panels, in float32."""
+    if as_int(x.shape[-1]) is None:
+        raise InvalidArgument("matmul_nbits_packed: rows have a constant length", found=str(x.shape[-1]))
+    given = [x, w, scale, *([] if offset is None else [offset])]
+
+    def body(ins: Any, outs: Any) -> Any:
+        last = None if offset is None else ins[3]
+        ib = ir_builder.create()
+        return _Unpacked(ib, _matrix(ib, ins[0]), *ins[1:3], last, _matrix(ib, outs[0]), n, bits, group=group).run()
+
+    return te.extern((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=x.dtype)
+
+
+class _Dot(_Product):
+    """Products of bytes, which are exact in each group."""
+
+    def __init__(self, *args: Any, x_scale: Any, x_sum: Any, group: int, dot: int) -> None:
+        super().__init__(*args)
+        self.x_scale, self.x_sum = (self.ib.buffer_ptr(b) for b in (x_scale, x_sum))
+        self.group, self.dot, self.lanes = group, dot, dot or _LANES
+
+    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+        """Add all products to the sums, by row and vector."""
+        lanes, every = self.lanes, Ramp(int64(0), int64(1), self.lanes)
+        with self.ib.for_range(int64(0), int64(self.groups), name="group") as g:
+            for (r, v), value in self.group_sums(panel, row, g, list(sums)).items():
+                unit, total = self.x_scale[row + r, g], sums[r, v]
+                real = cast(f"float32x{lanes}", value) * Broadcast(unit, lanes)
+                total[every] = tir.fma(real, self.vector(self.scale, panel, g, v), total[every])
+                if self.offset is not None:
+                    whole = Broadcast(unit * cast("float32", self.x_sum[row + r, g]), lanes)
+                    total[every] = tir.fma(whole, self.vector(self.offset, panel, g, v), total[every])
+
+    def group_sums(self, panel: Any, row: Any, g: Any, cells: list[tuple[int, int]]) -> dict[tuple[int, int], Any]:
+        """Return the sums of products of a group, as vectors of int32, without what all have too much."""
+        parts, every = max(1, self.group // _WRITTEN_OUT), Ramp(int64(0), int64(1), self.lanes)
+        zero = {r: self.shift(row + r, g) for r, _ in cells}
+        if parts == 1:
+            return {c: self.named("s", v) for c, v in self.part_sums(panel, row, g, cells, zero).items()}
+        sums = {c: self.ib.allocate("int32", (self.lanes,), name="part", scope="local") for c in cells}
+        for (r, _), total in zip(cells, sums.values(), strict=True):
+            total[every] = Broadcast(const(0, "int32"), self.lanes) if zero[r] is None else zero[r]
+        with self.ib.for_range(int64(0), int64(parts), name="part") as part:
+            start = {c: total[every] for c, total in sums.items()}
+            for c, value in self.part_sums(panel, row, g * int64(parts) + part, cells, dict.fromkeys(zero)).items():
+                sums[c][every] = start[c] + value
+        return {c: total[every] for c, total in sums.items()}
+
+    def part_sums(
+        self, panel: Any, row: Any, part: Any, cells: list[tuple[int, int]], zero: dict[int, Any]
+    ) -> dict[tuple[int, int], Any]:
+        """Return the sums of products of a part of a group, which is written out."""
+        per, lanes = rows_per_word(self.bits), self.lanes
+        steps = min(self.group, _WRITTEN_OUT) // per
+        vectors, tall = sorted({v for _, v in cells}), 1 + max(r for r, _ in cells)
+        terms: dict[tuple[int, int], list[Any]] = {c: [] for c in cells}
+        for t in range(steps):
+            factors = {}
+            step = part * int64(steps) + int64(t)
+            for v in vectors:
+                words = self.named("w", self.vector(self.w, panel, step, v))
+                factors[v] = [self.bytes(words, j) for j in range(8 // self.bits)]
+            for j in range(8 // self.bits):
+                for r in range(tall):
+                    word = self.x[row + r, Ramp(step * int64(per) + int64(4 * j), int64(1), 4)]
+                    four = Broadcast(tir.reinterpret("int32", word), lanes)
+                    spread = self.named("x", tir.reinterpret(f"int8x{4 * lanes}", four))
+                    for v in vectors:
+                        terms[r, v].append((factors[v][j], spread))
+        return {(r, v): self.total(terms[r, v], zero[r]) for r, v in cells}
+
+    def bytes(self, words: Any, j: int) -> Any:
+        """Return four rows of each column as bytes without sign; of 8 bits for pairs of products, with it."""
+        lanes = self.lanes
+        if self.bits == 8:
+            if self.dot:
+                return self.named("q", tir.reinterpret(f"uint8x{4 * lanes}", words))
+            signs = Broadcast(const(-2139062144, "int32"), lanes)  # 0x80 in each byte
+            return self.named("q", tir.reinterpret(f"int8x{4 * lanes}", tir.bitwise_xor(words, signs)))
+        mask = ((1 << self.bits) - 1) * 0x01010101
+        moved = tir.shift_right(words, Broadcast(const(j * self.bits, "int32"), lanes)) if j else words
+        return self.named(
+            "q", tir.reinterpret(f"uint8x{4 * lanes}", tir.bitwise_and(moved, Broadcast(const(mask, "int32"), lanes)))
+        )
+
+    def shift(self, row: Any, g: Any) -> Any:
+        """Return what all products of a group have too much because weights are stored without sign."""
+        if self.bits == 8 and not self.dot:
+            return None
+        return Broadcast(const(0, "int32") - self.x_sum[row, g] * const(1 << (self.bits - 1), "int32"), self.lanes)
+
+    def total(self, terms: list[tuple[Any, Any]], zero: Any) -> Any:
+        """Add up products of bytes."""
+        lanes = self.lanes
+        if self.dot:
+            out = Broadcast(const(0, "int32"), lanes) if zero is None else zero
+            for w, x in terms:
+                out = tir.CallIntrin(f"int32x{lanes}", tir.Op.get("tir.dot_accumulate"), (out, w, x))
+            return out
+        most = 1 if self.bits == 8 else 32767 // (2 * _LARGEST * ((1 << self.bits) - 1))
+        ones = Broadcast(const(1, "int16"), 2 * lanes)
+        parts = []
+        for first in range(0, len(terms), most):
+            pairs = [dot_pairs(*self.signed(w, x)) for w, x in terms[first : first + most]]
+            parts.append(dot_pairs(_tree(pairs, lambda a, b: a + b), ones))
+        return _tree(parts if zero is None else [*parts, zero], lambda a, b: a + b)
+
+    def signed(self, w: Any, x: Any) -> tuple[Any, Any]:
+        """Move the signs of weights to the other factor: one factor of pairs of products has none."""
+        if self.bits < 8:
+            return w, x
+        sign = tir.shift_right(w, Broadcast(const(7, "int8"), 4 * self.lanes))
+        return tir.reinterpret(f"uint8x{4 * self.lanes}", tir.abs(w)), tir.bitwise_xor(x, sign) - sign
+
+
+def matmul_nbits_dot(
+    x: Any, x_scale: Any, x_sum: Any, w: Any, scale: Any, offset: Any = None, n: int = 0, bits: int = 4,
+    group: int = 32, dot: int = 0, out_dtype: str = "float32",
+) -> Any:  # fmt: skip
+    """Multiply quantised rows by weights in panels, in integers for each group.
+
+    `dot` is the number of lanes of the machine's dot products of bytes, 0 where it has none.
+    """
+    outer = x.shape[:-1]
+    given = [x, x_scale, x_sum, w, scale, *([] if offset is None else [offset])]
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib, last = ir_builder.create(), None if offset is None else ins[5]
+        rows = [_matrix(ib, b) for b in ins[:3]]
+        kernel = _Dot(ib, rows[0], *ins[3:5], last, _matrix(ib, outs[0]), n, bits,
+                      x_scale=rows[1], x_sum=rows[2], group=group, dot=dot)  # fmt: skip
+        return kernel.run()
+
+    return te.extern((*outer, int64(n)), given, body, name="T_matmul_nbits", dtype=out_dtype)
