@@ -6,7 +6,8 @@ from typing import Any
 
 from weft import ir
 from weft.frontend.torch.node import Node
-from weft.frontend.torch.registry import aten
+from weft.frontend.torch.registry import aten, operators
+from weft.relax import core_ops
 
 __all__: list[str] = []
 
@@ -144,6 +145,30 @@ def _written_out(node: Node, q: Any, k: Any, v: Any, mask: Any) -> Any:
         mask = node.op("where", mask, node.scalar(0, node.dtype), node.scalar(float("-inf"), node.dtype))
     scores = scores if mask is None else node.op("add", scores, mask)
     return node.op("matmul", node.op("nn.softmax", scores, axis=-1), v)
+
+
+@operators("aten._grouped_mm", "transformers.grouped_mm_fallback")
+def _grouped_product(node: Node) -> Any:
+    """Runs of rows, each by a matrix of its own; how long the runs are is data. Rows behind the last are zero."""
+    x, weights = node.get("self", node.get("input")), node.get("mat2", node.get("weight"))
+    ends = node["offs"]
+    if ends is None or len(x.ty.shape) != 2 or len(weights.ty.shape) != 3:
+        node.error("a grouped product", expected="rows (n, k), matrices (groups, k, m) and ends of groups")
+    if node.get("bias") is not None:
+        node.error("a grouped product with a bias")
+    groups, _, columns = node.dims(weights)
+    if not isinstance(groups, int):
+        node.error("a grouped product of an unknown number of groups")
+    places = [ir.const(0, "int64"), *(node.symbols.fresh("end") for _ in range(groups)), node.dims(x)[0]]
+    shape = node.emit(core_ops.tensor_to_shape(node.astype(ends, "int64")))
+    node.bb.match_cast(shape, ir.ShapeType(tuple(places[1:-1]), groups))
+    parts = []
+    for i in range(groups):
+        rows = node.op("strided_slice", x, axes=(0,), begin=(places[i],), end=(places[i + 1],), assume_inbound=True)
+        own = node.op("strided_slice", weights, axes=(0,), begin=(i,), end=(i + 1,))
+        parts.append(node.op("matmul", rows, node.op("squeeze", own, axis=(0,))))
+    parts.append(node.full([places[-1] - places[-2], columns], 0, node.dtype))
+    return node.op("concat", ir.Tuple(tuple(parts)), axis=0)
 
 
 @aten("einsum")

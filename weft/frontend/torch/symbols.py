@@ -67,6 +67,11 @@ class Symbols:
         self._vars[symbol] = make(str(symbol), INT64)
         return self._vars[symbol]
 
+    @staticmethod
+    def fresh(name: str) -> ir.Var:
+        """The variable of a size that only data tells and PyTorch has no symbol for."""
+        return ir.SizeVar(name, INT64)
+
     def knows(self, value: Any) -> bool:
         """Whether all symbols of a size have variables."""
         return isinstance(value, int) or all(s in self._vars for s in _expression(value).free_symbols)
