@@ -1,4 +1,4 @@
-"""Architectures of PyTorch in Weft: ``torch.export`` (static, dynamic) and ``torch.compile``, beside eager and inductor.
+"""Architectures of PyTorch in Weft: by ``torch.export``, static and dynamic, and by ``torch.compile``.
 
 Weights are random, and each model is small. Its results are compared with PyTorch's in float64, for two sizes of inputs
 where dimensions are open; ``--speed`` times ``torch.compile`` with Weft, with inductor, and eager, in turns.
@@ -76,7 +76,8 @@ def function(model: nn.Module, given: tuple[Any, ...], way: str) -> Callable[...
     """The model in Weft, one of `WAYS`."""
     if way == "compiled":
         return torch.compile(model, backend="weft")
-    dims = tuple({i: torch.export.Dim.AUTO for i in range(x.ndim)} for x in given)
+    opened = torch.export.Dim.AUTO  # of images the batch: PyTorch reasons for minutes about the size of windows
+    dims = tuple({i: opened for i in range(1 if x.ndim == 4 else x.ndim)} for x in given)
     dims = (dims,) if isinstance(model, configured.Configured) else dims  # its parameter is variadic
     program = torch.export.export(model, given, dynamic_shapes=dims if way == "dynamic" else None)
     machine = relax.VirtualMachine(weft.compile(from_exported_program(program), "llvm"), weft.cpu())["main"]

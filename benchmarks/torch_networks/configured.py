@@ -86,7 +86,7 @@ CONFIGURED: list[tuple[str, str, str, str, Any, dict[str, Any]]] = [
         "hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 1, 1]}),
     ("mobilenet_v2", "convolutions", "MobileNetV2Model", "image", 0, {"depth_multiplier": 0.35, "image_size": 64}),
     ("efficientnet", "convolutions", "EfficientNetModel", "image", 0, {
-        "image_size": 64, "width_coefficient": 0.25, "depth_coefficient": 0.3}),
+        "image_size": 64, "width_coefficient": 0.25, "depth_coefficient": 0.3, "hidden_dim": 320}),
     ("poolformer", "convolutions", "PoolFormerModel", "image", 0, {
         "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}),
     ("yolos", "detection", "YolosForObjectDetection", "image", "pred_boxes", _PATCHES | {
@@ -103,7 +103,7 @@ CONFIGURED: list[tuple[str, str, str, str, Any, dict[str, Any]]] = [
     ("audio_spectrogram", "speech", "ASTModel", "bands", 0, _PATCHES | {"num_mel_bins": 32, "max_length": 64}),
     ("patchtst", "time series", "PatchTSTForPrediction", "series", "prediction_outputs", {
         "num_input_channels": 3, "context_length": 48, "patch_length": 8, "patch_stride": 8, "d_model": 64,
-        "num_hidden_layers": 2, "ffn_dim": 128, "prediction_length": 12, "loss": "mse", "distribution_output": None}),
+        "num_hidden_layers": 2, "ffn_dim": 128, "prediction_length": 12, "loss": "mse"}),
     ("time_series_transformer", "time series", "TimeSeriesTransformerModel", "history", 0, _SERIES),
     ("informer", "time series", "InformerModel", "history", 0, _SERIES | {"sampling_factor": 1}),
     ("autoformer", "time series", "AutoformerModel", "history", 0, _SERIES | {"moving_average": 5}),

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
-__all__ = ["WRITTEN"]
+__all__ = ["WRITTEN", "define_nms"]
 
 
 class Residual(nn.Module):
@@ -91,6 +91,35 @@ class DiffusionTransformer(nn.Module):
         return self.last(y.transpose(1, 2).unflatten(2, (h, w)))
 
 
+def define_nms() -> None:
+    """Define ``torchvision::nms``, where the package that brings it is not loaded."""
+    if hasattr(torch.ops.torchvision, "nms"):
+        return
+    _LIBRARY.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _LIBRARY.impl("nms", _nms, "CPU")
+
+    def kept(boxes: Any, scores: Any, threshold: float) -> Any:
+        del scores, threshold
+        return boxes.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+
+    torch.library.register_fake("torchvision::nms", kept, lib=_LIBRARY)
+
+
+_LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
+
+
+def _nms(boxes: Any, scores: Any, threshold: float) -> Any:
+    """Of the boxes from the best on, those that overlap no chosen one by more than the threshold."""
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
+    kept: list[int] = []
+    for i in scores.argsort(descending=True, stable=True).tolist():
+        shared = torch.minimum(boxes[i, 2:], boxes[kept, 2:]) - torch.maximum(boxes[i, :2], boxes[kept, :2])
+        shared = shared.clamp_min(0).prod(-1)
+        if not (shared > threshold * (area[i] + area[kept] - shared)).any():
+            kept.append(i)
+    return torch.tensor(kept, dtype=torch.int64)
+
+
 class Detector(nn.Module):
     """Boxes and scores of a pyramid, and of these the ones that overlap no better one."""
 
@@ -100,6 +129,7 @@ class Detector(nn.Module):
             nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.SiLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.BatchNorm2d(32),
             nn.SiLU(), nn.Conv2d(32, 32, 3, 2, 1), nn.SiLU(),
         )  # fmt: skip
+        define_nms()
         self.boxes, self.scores = nn.Conv2d(32, 4, 1), nn.Conv2d(32, 1, 1)
 
     def forward(self, image: Any) -> Any:

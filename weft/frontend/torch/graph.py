@@ -17,7 +17,7 @@ from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.symbols import Symbols, as_expr
 from weft.relax import BlockBuilder, core_ops
 
-__all__ = ["Converter", "Graph", "constant", "find_converter", "find_custom", "is_size"]
+__all__ = ["Converter", "Graph", "as_real", "constant", "find_converter", "find_custom", "is_size"]
 
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
@@ -47,9 +47,17 @@ def find_converter(node: Any) -> Converter | None:
 
 def constant(tensor: Any) -> ir.Constant:
     """A tensor of PyTorch as a constant, in the same memory where it lies there in order."""
+    return ir.constant(weft.runtime.from_dlpack(as_real(tensor)))
+
+
+def as_real(tensor: Any) -> Any:
+    """A tensor as Weft takes it, in the same memory where it lies there in order: real, and without a gradient."""
+    tensor = tensor.detach()
     if tensor.is_complex():
-        tensor = tensor.detach().resolve_conj().view_as_real()
-    return ir.constant(weft.runtime.from_dlpack(tensor.detach().contiguous()))
+        import torch
+
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.contiguous()
 
 
 class Graph:
