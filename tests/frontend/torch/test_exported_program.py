@@ -178,3 +178,11 @@ def test_refusals_name_the_node():
 
     with pytest.raises((ModelImportError, UnsupportedOperator), match="complex"):
         from_exported_program(exported(Complex(), (torch.ones(2),)))
+
+
+def test_ranges_of_dimensions():
+    dims = {0: Dim("batch", min=3, max=64), 1: Dim("length", min=2)}
+    mod = from_exported_program(exported(Encoder(), (torch.zeros(4, 5, dtype=torch.int64),), (dims,)))
+    batch, length = (d.name for d in mod["main"].params[0].ty.shape)
+    assert dict(mod["main"].attrs["tir_var_lower_bound"]) == {batch: 3, length: 2}
+    assert dict(mod["main"].attrs["tir_var_upper_bound"]) == {batch: 64}

@@ -28,7 +28,8 @@ def from_exported_program(
     Parameters
     ----------
     exported_program : torch.export.ExportedProgram
-        Its dynamic dimensions become symbolic dimensions. Complex inputs and results are what
+        Its dynamic dimensions become symbolic dimensions, whose ranges are the function's attributes
+        ``tir_var_lower_bound`` and ``tir_var_upper_bound``. Complex inputs and results are what
         ``torch.view_as_real`` makes of them.
     keep_params_as_input : bool
         Parameters and buffers are inputs behind the program's own; their values are the function's attribute
@@ -85,7 +86,7 @@ class ExportedProgramImporter(Graph):
         """The module with the program as ``main``."""
         self.refuse_unsupported(self.program.graph.nodes)
         inputs, held = self._inputs(keep_params)
-        attrs = {"num_input": len(inputs)} if keep_params else {}
+        attrs = self._ranges() | ({"num_input": len(inputs)} if keep_params else {})
         params = [*inputs, *(var for var, _ in held)]
         with self.bb.function("main", params, attrs=attrs):
             self._open_complex()
@@ -122,6 +123,14 @@ class ExportedProgramImporter(Graph):
                 self.values[node] = relax.Var(node.name, value.ty)
                 held.append((self.values[node], value.data))
         return inputs, held
+
+    def _ranges(self) -> dict[str, dict[str, int]]:
+        """What PyTorch says of the least and the greatest value of sizes, by their variables' names."""
+        known = {str(s): r for s, r in self.program.range_constraints.items() if s in self.symbols.defined}
+        least = {name: int(r.lower) for name, r in known.items()}
+        most = {name: int(r.upper) for name, r in known.items() if r.upper.is_Integer}
+        found = {"tir_var_lower_bound": least, "tir_var_upper_bound": most}
+        return {name: bounds for name, bounds in found.items() if bounds}
 
     def _open_complex(self) -> None:
         """Split inputs whose last dimension has the parts of complex numbers."""
