@@ -23,7 +23,8 @@ from weft import ir, relax
 from weft.error import InvalidArgument, ModelImportError, WeftError
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
-from weft.frontend.torch.graph import Graph, as_real, constant, find_converter, is_size
+from weft.frontend.torch.control import HIGHER_ORDER
+from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
 
 __all__ = ["relax_dynamo", "weft_backend"]
@@ -109,7 +110,12 @@ class _Support(OperatorSupportBase):
         if node.target.__name__ == "getitem" or is_size(node):
             return all(not is_size(node) or n.op != "call_function" for n in node.all_input_nodes)
         inputs = (n.meta.get("val") for n in node.all_input_nodes)
-        return find_converter(node) is not None and all(map(_is_plain, inputs))
+        return self._is_converted(node) and all(map(_is_plain, inputs))
+
+    def _is_converted(self, node: Any) -> bool:
+        if str(node.target) not in HIGHER_ORDER:
+            return find_converter(node) is not None
+        return all(self.is_node_supported({}, n) for n in calls(node.all_input_nodes))
 
 
 def _is_plain(value: Any) -> bool:
@@ -188,19 +194,21 @@ class _Compiled(torch.nn.Module):
         self.many = isinstance(ends, (list, tuple))
         self.reads = [_reader(n) for n in (ends if self.many else [ends])]
         graph = Graph(part, {})
-        graph.define_sizes([n.meta["val"] for n in placeholders])
+        graph.define_sizes([n.meta.get("val") for n in placeholders])
         values: list[Any] = []
         self.inputs: list[int] = []
         for i, node in enumerate(placeholders):
             if i in self.weights:
                 values.append(constant(args[i]))
+            elif isinstance(args[i], torch.fx.GraphModule):
+                values.append(args[i])  # a branch, a loop's body
             elif hasattr(node.meta["val"], "dtype"):
                 self.inputs.append(i)
                 values.append(relax.Var(node.name, graph.type_of(node.meta["val"])))
             else:
                 values.append(graph.symbols.dim(node.meta["val"]))
         with graph.bb.function("main", [values[i] for i in self.inputs]):
-            values = [graph.opened(v, n.meta["val"]) for v, n in zip(values, placeholders, strict=True)]
+            values = [graph.opened(v, n.meta.get("val")) for v, n in zip(values, placeholders, strict=True)]
             results = [graph.as_tensor(v) for v in graph.inlined(part, values)]
             graph.bb.emit_func_output(graph.bb.emit(ir.Tuple(tuple(results))) if self.many else results[0])
         mod = graph.bb.get()

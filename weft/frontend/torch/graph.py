@@ -17,7 +17,7 @@ from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.symbols import Symbols, as_expr
 from weft.relax import BlockBuilder, core_ops
 
-__all__ = ["Converter", "Graph", "as_real", "constant", "find_converter", "find_custom", "is_size"]
+__all__ = ["Converter", "Graph", "as_real", "calls", "constant", "find_converter", "find_custom", "is_size"]
 
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
@@ -120,7 +120,7 @@ class Graph:
     def refuse_unsupported(self, nodes: Any) -> None:
         """Refuse a graph with operators that have no converter, naming all."""
         found: dict[str, int] = {}
-        for node in _calls(nodes):
+        for node in calls(nodes):
             if node.target is operator.getitem or str(node.target) in control.HIGHER_ORDER:
                 continue
             name = str(node.target)
@@ -256,14 +256,14 @@ class Graph:
         return self.opened(constant(found), found) if hasattr(found, "detach") else found
 
 
-def _calls(nodes: Any) -> Iterator[Any]:
+def calls(nodes: Any) -> Iterator[Any]:
     """The calls of a graph and of the graphs inside of it."""
     for node in nodes:
         if node.op == "call_function":
             yield node
         elif node.op == "get_attr":
             inner: Any = getattr(node.graph.owning_module, node.target, None)
-            yield from _calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
+            yield from calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
 
 
 def is_size(node: Any) -> bool:
