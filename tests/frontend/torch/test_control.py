@@ -10,7 +10,7 @@ from torch.export import Dim
 import weft
 from benchmarks.torch_networks.written import define_nms
 from tests.frontend.torch.programs import check, exported, machine
-from weft.error import ModelImportError
+from weft.error import ModelImportError, WeftError
 from weft.frontend.torch import from_exported_program
 
 
@@ -98,6 +98,12 @@ def test_products_of_groups_of_rows(ends):
         expected[start:end], start = x[start:end] @ weight, end
     found = imported(define_grouped_mm(), x, weights, ends)
     torch.testing.assert_close(found, expected)
+
+
+def test_groups_that_go_back_are_refused_where_they_run():
+    ends = torch.tensor([5, 2, 7], dtype=torch.int32)
+    with pytest.raises((WeftError, ValueError, RuntimeError)):
+        imported(define_grouped_mm(), torch.randn(7, 8), torch.randn(3, 8, 4), ends)
 
 
 @pytest.mark.parametrize("count", [0, 1, 40])

@@ -87,9 +87,10 @@ def _scanned(graph: Graph, node: Any, body: Any, carried: Any, rows: Any, around
     metas, known = [v.meta["val"] for v in carried], _yielded(step)
     yields = known[len(start) :]
     limit = graph.as_tensor(graph.symbols.dim(rows[0].meta["val"].shape[0]))
-    empty = [graph.bb.emit(relax_op.zeros((0, *t.shape[1:]), t.dtype)) for t in map(graph.row_type, yields)]
+    kinds = [graph.type_of(v) for v in yields]
+    empty = [graph.bb.emit(relax_op.zeros((0, *(t.shape or ())), t.dtype)) for t in kinds]
     types = [ir.tensor_type((), "int64"), *(x.ty for x in start)]
-    types += [ir.TensorType(None, x.ty.dtype, len(x.ty.shape)) for x in empty]
+    types += [ir.TensorType(None, t.dtype, len(t.shape or ()) + 1) for t in kinds]
 
     def body_of(params: Sequence[Any]) -> list[Any]:
         number, state, grown = params[0], params[1 : 1 + len(start)], params[1 + len(start) :]

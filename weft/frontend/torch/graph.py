@@ -80,11 +80,6 @@ class Graph:
         shape = [*value.shape, 2] if value.dtype.is_complex else value.shape
         return ir.tensor_type([as_expr(self.symbols.dim(d)) for d in shape], dtype_name(value.dtype))
 
-    def row_type(self, value: Any) -> ir.TensorType:
-        """The type of several tensors of one kind, in a row of unknown length."""
-        one = self.type_of(value)
-        return ir.tensor_type([as_expr(0), *(one.shape or ())], one.dtype)
-
     def opened(self, x: Any, value: Any) -> Any:
         """A tensor from outside; a complex one in its parts."""
         return complex_numbers.split(self.bb, x) if complex_numbers.involved(value) else x

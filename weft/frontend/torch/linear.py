@@ -159,9 +159,10 @@ def _grouped_product(node: Node) -> Any:
     groups, _, columns = node.dims(weights)
     if not isinstance(groups, int):
         node.error("a grouped product of an unknown number of groups")
-    places = [ir.const(0, "int64"), *(node.symbols.fresh("end") for _ in range(groups)), node.dims(x)[0]]
-    shape = node.emit(core_ops.tensor_to_shape(node.astype(ends, "int64")))
-    node.bb.match_cast(shape, ir.ShapeType(tuple(places[1:-1]), groups))
+    known = tuple(node.symbols.fresh("end") for _ in range(groups))
+    places = [ir.const(0, "int64"), *known, node.dims(x)[0]]
+    ends = node.op("minimum", node.astype(ends, "int64"), node.tensor(places[-1], "int64"))
+    node.bb.match_cast(node.emit(core_ops.tensor_to_shape(ends)), ir.ShapeType(known, groups))
     parts = []
     for i in range(groups):
         rows = node.op("strided_slice", x, axes=(0,), begin=(places[i],), end=(places[i + 1],), assume_inbound=True)
