@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -115,9 +116,7 @@ class Configured(nn.Module):
 
     def __init__(self, name: str, config: dict[str, Any], names: tuple[str, ...], result: Any) -> None:
         super().__init__()
-        import transformers  # the extra 'bench'
-
-        made = getattr(transformers, name)
+        made = getattr(importlib.import_module("transformers"), name)  # the extra 'bench'
         self.names, self.result = names, result
         self.model = made(made.config_class(**config))
 
