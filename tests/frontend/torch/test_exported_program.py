@@ -186,3 +186,9 @@ def test_ranges_of_dimensions():
     batch, length = (d.name for d in mod["main"].params[0].ty.shape)
     assert dict(mod["main"].attrs["tir_var_lower_bound"]) == {batch: 3, length: 2}
     assert dict(mod["main"].attrs["tir_var_upper_bound"]) == {batch: 64}
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_padding_by_name(padding):
+    """Of an even kernel, "same" pads one more behind."""
+    check(nn.Conv2d(2, 3, (4, 3), padding=padding, dilation=(1, 2)), (torch.randn(1, 2, 7, 9),))

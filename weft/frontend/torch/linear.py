@@ -49,12 +49,15 @@ def _convolution(node: Node) -> Any:
     single = len(x.ty.shape) == rank + 1
     x = node.reshape(x, [1, *node.dims(x)]) if single else x
     padding = node["padding"]
-    if isinstance(padding, str):
-        node.error("padding by name", help="export with the default decompositions")
+    dilation = _each(node["dilation"], rank)
+    low = high = _each(0 if isinstance(padding, str) else padding, rank)
+    if padding == "same":  # PyTorch takes it with strides of 1 only
+        total = [d * (size - 1) for d, size in zip(dilation, node.dims(weight)[2:], strict=True)]
+        low, high = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
     attrs: dict[str, Any] = {
         "strides": _each(node["stride"], rank),
-        "padding": (*_each(padding, rank), *_each(padding, rank)),
-        "dilation": _each(node["dilation"], rank),
+        "padding": (*low, *high),
+        "dilation": dilation,
         "groups": node["groups"],
     }
     output_padding = node.get("output_padding", 0)  # it says nothing of a convolution that is not transposed
