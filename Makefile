@@ -16,7 +16,7 @@ PACKAGE := README.md LICENSE $(shell find weft -name '*.py' -o -name '*.rly')
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv devices demo demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz plain-c torch-operators sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv devices demo demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -121,6 +121,9 @@ plain-c: venv ## cases of ONNX's conformance suite as plain C, for SECONDS in th
 
 torch-operators: venv ## import the samples of PyTorch's operator database, static and dynamic (an hour)
 	$(BIN)/python -m tests.frontend.torch.op_db --samples 5
+
+torch-zoo: venv ## architectures of PyTorch by torch.export and torch.compile, timed beside inductor (hours; extra: bench)
+	$(BIN)/python -m benchmarks.torch_zoo --speed
 
 sanitize: venv ## build the native runtime with sanitizers and run its tests under them
 	$(BIN)/python tools/sanitize.py

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 
 from tests.frontend.torch.test_exported_program import Encoder, Images
 from weft.frontend.torch.backend import weft_backend
@@ -59,6 +60,18 @@ def test_what_is_missing_stays_with_pytorch():
     module = Mixed()
     with pytest.warns(UserWarning, match="PyTorch runs what has no converter: aten.i0"):
         check(torch.compile(module, backend=weft_backend), module, (torch.randn(5),))
+
+
+@pytest.mark.filterwarnings("error:PyTorch runs")
+def test_choices_and_loops():
+    class Both(nn.Module):
+        def forward(self, x):
+            y = torch.cond(x.sum() > 0, lambda a: a.sin() * 2, lambda a: a.cos(), (x,))
+            total, rows = scan(lambda c, v: (c + v, c * v), torch.zeros(3), y, dim=0)
+            return total, rows + 1
+
+    module = Both()
+    check(torch.compile(module, backend=weft_backend), module, *((torch.full((4, 3), x),) for x in (1.0, -1.0)))
 
 
 def test_results_that_are_sizes_or_nothing():

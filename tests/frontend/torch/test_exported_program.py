@@ -174,7 +174,21 @@ def test_an_argument_that_is_not_read_is_refused():
 def test_refusals_name_the_node():
     class Complex(nn.Module):
         def forward(self, x):
-            return torch.complex(x, x).abs()
+            return torch.complex(x, x).tan().abs()
 
-    with pytest.raises((ModelImportError, UnsupportedOperator), match="complex"):
+    with pytest.raises((ModelImportError, UnsupportedOperator), match=r"aten\.tan\.default"):
         from_exported_program(exported(Complex(), (torch.ones(2),)))
+
+
+def test_ranges_of_dimensions():
+    dims = {0: Dim("batch", min=3, max=64), 1: Dim("length", min=2)}
+    mod = from_exported_program(exported(Encoder(), (torch.zeros(4, 5, dtype=torch.int64),), (dims,)))
+    batch, length = (d.name for d in mod["main"].params[0].ty.shape)
+    assert dict(mod["main"].attrs["tir_var_lower_bound"]) == {batch: 3, length: 2}
+    assert dict(mod["main"].attrs["tir_var_upper_bound"]) == {batch: 64}
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_padding_by_name(padding):
+    """Of an even kernel, "same" pads one more behind."""
+    check(nn.Conv2d(2, 3, (4, 3), padding=padding, dilation=(1, 2)), (torch.randn(1, 2, 7, 9),))

@@ -1,12 +1,10 @@
-"""Fourier transforms as products with small matrices, and what audio models do around them."""
+"""Fourier transforms, and what audio models do around them."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
+from weft.frontend.fourier import Parts, transformed
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.axes import around_axis
 from weft.frontend.onnx.manipulate import padded
@@ -14,16 +12,9 @@ from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim
-from weft.ir import constant
 from weft.runtime.host import Kind
 
 __all__: list[str] = []
-
-_DIRECT = 64
-"""Transforms of up to this length are one product; longer ones are split in two where the length has factors."""
-
-Complex = tuple[Any, Any]
-"""Real and imaginary part; None is zero."""
 
 
 @converter("DFT")
@@ -54,7 +45,7 @@ def _along(node: Node, x: Any, axis: int) -> Any:
         parts = _mirrored(node, parts, size, length)
     else:
         parts = tuple(None if p is None else _of_length(node, p, size, length) for p in parts)
-    out = _transform(node, parts, length, inverse)  # type: ignore[arg-type]
+    out = transformed(node.graph.bb, parts, inverse)  # type: ignore[arg-type]
     if inverse:
         scale = node.number(length, node.dtype())
         out = tuple(node.op("divide", p, scale) for p in out)
@@ -65,7 +56,7 @@ def _along(node: Node, x: Any, axis: int) -> Any:
     return _joined(node, [node.permute(p, order) for p in (out[:1] if onesided and inverse else out)])
 
 
-def _parts(node: Node, x: Any, axis: int) -> Complex:
+def _parts(node: Node, x: Any, axis: int) -> Parts:
     """Split the last axis into real and imaginary part, and bring `axis` to the end."""
     rank, count = len(x.ty.shape), node.dims(x)[-1]
     if count not in (1, 2):
@@ -93,7 +84,7 @@ def _of_length(node: Node, x: Any, size: Dim, length: Dim) -> Any:
     return padded(node, x, [0] * rank, [*[0] * (rank - 1), rest], "constant", 0)
 
 
-def _mirrored(node: Node, parts: Complex, size: Dim, length: Dim) -> Complex:
+def _mirrored(node: Node, parts: Parts, size: Dim, length: Dim) -> Parts:
     """Fill up one half of a spectrum to the whole one of a real signal: the rest is its mirror image, conjugated."""
     half = s.add(s.divide(length, 2), 1)
     re, im = (None if p is None else _of_length(node, p, size, half) for p in parts)
@@ -105,57 +96,6 @@ def _mirrored(node: Node, parts: Complex, size: Dim, length: Dim) -> Complex:
         return node.concat([x, node.op("negative", tail) if negated else tail], rank - 1)
 
     return whole(re, False), None if im is None else whole(im, True)
-
-
-def _transform(node: Node, x: Complex, n: Dim, inverse: bool) -> Complex:
-    """Transform the last axis, of length `n`: by two shorter transforms where it is long and has a factor."""
-    factor = _factor(n) if isinstance(n, int) and n > _DIRECT else 1
-    if factor == 1:
-        return _product(node, x, *_matrix(node, n, inverse))
-    a, b = factor, n // factor  # index i * b + j of the signal, k + l * a of the spectrum
-    lead = node.dims(x[0])[:-1]
-    rank = len(lead)
-    turned = [*range(rank), rank + 1, rank]
-
-    def arranged(parts: Complex, shape: list[Dim]) -> Complex:
-        re, im = (None if p is None else node.permute(node.reshape(p, shape), turned) for p in parts)
-        return re, im
-
-    columns = _transform(node, arranged(x, [*lead, a, b]), a, inverse)  # (j, k)
-    angles = np.outer(np.arange(b), np.arange(a)) % n * (2 * math.pi / n)
-    dtype = node.dtype()
-    c, d = constant(np.cos(angles).astype(dtype)), constant((np.sin(angles) * (1 if inverse else -1)).astype(dtype))
-    re, im = columns
-    twisted = (node.emit(re * c - im * d), node.emit(re * d + im * c))
-    rows = _transform(node, arranged(twisted, [*lead, b, a]), b, inverse)  # (k, l)
-    out = arranged(rows, [*lead, a, b])
-    return node.reshape(out[0], [*lead, n]), node.reshape(out[1], [*lead, n])
-
-
-def _factor(n: int) -> int:
-    """Return the divisor nearest to the square root."""
-    return next(d for d in range(math.isqrt(n), 0, -1) if n % d == 0)
-
-
-def _matrix(node: Node, n: Dim, inverse: bool) -> Complex:
-    """Return the matrix of a transform of length `n`, computed at run time where that is not known."""
-    dtype, sign = node.dtype(), 1 if inverse else -1
-    if isinstance(n, int):
-        angles = np.outer(np.arange(n), np.arange(n)) % max(n, 1) * (2 * math.pi / max(n, 1))
-        return constant(np.cos(angles).astype(dtype)), constant((sign * np.sin(angles)).astype(dtype))
-    line = node.op("arange", 0, s.to_expr(n), 1, dtype="int64")
-    turns = node.op("mod", node.op("multiply", node.reshape(line, [n, 1]), line), node.number(n, "int64"))
-    angles = node.emit(node.astype(turns, "float64") * (2 * math.pi) / node.number(n, "float64"))
-    return (node.astype(node.op("cos", angles), dtype),
-            node.astype(node.emit(node.op("sin", angles) * float(sign)), dtype))  # fmt: skip
-
-
-def _product(node: Node, x: Complex, c: Any, d: Any) -> Complex:
-    re, im = x
-    if im is None:
-        return node.op("matmul", re, c), node.op("matmul", re, d)
-    return (node.emit(node.op("matmul", re, c) - node.op("matmul", im, d)),
-            node.emit(node.op("matmul", re, d) + node.op("matmul", im, c)))  # fmt: skip
 
 
 @converter("STFT")
@@ -180,7 +120,7 @@ def _stft(node: Node) -> Any:
         taken = node.op("take", x, places, axis=1, mode="clip")
         return node.op("multiply", taken, node.x(2)) if window else taken
 
-    out = _transform(node, (framed(re), None if im is None else framed(im)), length, False)
+    out = transformed(node.graph.bb, (framed(re), None if im is None else framed(im)), False)
     if node.attr("onesided", 1):
         out = tuple(_of_length(node, p, length, s.add(s.divide(length, 2), 1)) for p in out)
     return _joined(node, list(out))

@@ -23,7 +23,8 @@ from weft import ir, relax
 from weft.error import InvalidArgument, ModelImportError, WeftError
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
-from weft.frontend.torch.graph import Graph, constant, is_size
+from weft.frontend.torch.control import HIGHER_ORDER
+from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
 
 __all__ = ["relax_dynamo", "weft_backend"]
@@ -109,7 +110,12 @@ class _Support(OperatorSupportBase):
         if node.target.__name__ == "getitem" or is_size(node):
             return all(not is_size(node) or n.op != "call_function" for n in node.all_input_nodes)
         inputs = (n.meta.get("val") for n in node.all_input_nodes)
-        return registry.find(node.target) is not None and all(map(_is_plain, inputs))
+        return self._is_converted(node) and all(map(_is_plain, inputs))
+
+    def _is_converted(self, node: Any) -> bool:
+        if str(node.target) not in HIGHER_ORDER:
+            return find_converter(node) is not None
+        return all(self.is_node_supported({}, n) for n in calls(node.all_input_nodes))
 
 
 def _is_plain(value: Any) -> bool:
@@ -142,6 +148,17 @@ def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any]) -> A
     return made
 
 
+def _reader(node: Any) -> Callable[[Any], Any]:
+    """What makes of a result of Weft what PyTorch waits for."""
+    if is_size(node):
+        return int
+    return torch.view_as_complex if node.meta["val"].dtype.is_complex else _same
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
 class _Compiled(torch.nn.Module):
     """One part of a graph, compiled at its first call."""
 
@@ -150,7 +167,7 @@ class _Compiled(torch.nn.Module):
         self.part, self.weights, self.options = [part], weights, options  # a list: no submodule
         self.seen: list[tuple[int, int]] | None = None
         self.function: Any = None
-        self.kinds: list[Any] = []
+        self.reads: list[Callable[[Any], Any]] = []
 
     def forward(self, *args: Any) -> Any:
         """Run the part; it is compiled again where a weight was written since."""
@@ -164,11 +181,10 @@ class _Compiled(torch.nn.Module):
                 self.function = None
         if self.function is None:
             return self.part[0](*args)
-        given = [weft.runtime.from_dlpack(args[i].detach().contiguous()) for i in self.inputs]
-        found = self.function(*given)
-        found = list(found) if self.many else [found]
-        results = [torch.from_dlpack(x) for x in found]
-        results = [int(x) if size else x for x, size in zip(results, self.kinds, strict=True)]
+        found = self.function(*(weft.runtime.from_dlpack(as_real(args[i])) for i in self.inputs))
+        results = [
+            read(torch.from_dlpack(x)) for x, read in zip(found if self.many else [found], self.reads, strict=True)
+        ]
         return results if self.many else results[0]
 
     def _build(self, args: Sequence[Any]) -> None:
@@ -176,20 +192,23 @@ class _Compiled(torch.nn.Module):
         placeholders = [n for n in part.graph.nodes if n.op == "placeholder"]
         ends = next(n for n in part.graph.nodes if n.op == "output").args[0]
         self.many = isinstance(ends, (list, tuple))
-        self.kinds = [is_size(n) for n in (ends if self.many else [ends])]
+        self.reads = [_reader(n) for n in (ends if self.many else [ends])]
         graph = Graph(part, {})
-        graph.define_sizes([n.meta["val"] for n in placeholders])
+        graph.define_sizes([n.meta.get("val") for n in placeholders])
         values: list[Any] = []
         self.inputs: list[int] = []
         for i, node in enumerate(placeholders):
             if i in self.weights:
                 values.append(constant(args[i]))
+            elif isinstance(args[i], torch.fx.GraphModule):
+                values.append(args[i])  # a branch, a loop's body
             elif hasattr(node.meta["val"], "dtype"):
                 self.inputs.append(i)
                 values.append(relax.Var(node.name, graph.type_of(node.meta["val"])))
             else:
                 values.append(graph.symbols.dim(node.meta["val"]))
         with graph.bb.function("main", [values[i] for i in self.inputs]):
+            values = [graph.opened(v, n.meta.get("val")) for v, n in zip(values, placeholders, strict=True)]
             results = [graph.as_tensor(v) for v in graph.inlined(part, values)]
             graph.bb.emit_func_output(graph.bb.emit(ir.Tuple(tuple(results))) if self.many else results[0])
         mod = graph.bb.get()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import ir
-from weft.relax import Var, VarBinding
+from weft.relax import Var, VarBinding, core_ops
 from weft.relax import op as relax_op
 
 if TYPE_CHECKING:
     from weft.frontend.torch.graph import Graph
 
 __all__ = ["HIGHER_ORDER"]
+
+Step = Callable[[Sequence[Any]], Any]
 
 
 def _cond(graph: Graph, node: Any) -> list[Any]:
@@ -28,22 +30,37 @@ def _cond(graph: Graph, node: Any) -> list[Any]:
             sequences.append(graph.bb.finish(inner, graph.bb.atom(ir.Tuple(results))))
     merged = graph.bb.emit(ir.If(test, *sequences))
     fields = [graph.bb.emit(ir.TupleGetItem(merged, i)) for i in range(len(node.meta["val"]))]
-    return [graph.settled(x, v) for x, v in zip(fields, node.meta["val"], strict=True)]
+    return [graph.settled(graph.opened(x, v), v) for x, v in zip(fields, node.meta["val"], strict=True)]
 
 
 def _while_loop(graph: Graph, node: Any) -> list[Any]:
-    """A function of what the loop carries, which calls itself as its last act."""
     test_of, body_of, carried, around = (graph.value(v) for v in node.args)
-    start = [graph.as_tensor(v) for v in carried]
-    types = tuple(x.ty for x in start)
+    metas = [getattr(v, "meta", {}).get("val") for v in node.args[2]]
+
+    def opened(params: Sequence[Any]) -> list[Any]:
+        return [graph.opened(p, v) for p, v in zip(params, metas, strict=True)]
+
+    found = _loop(
+        graph,
+        [graph.as_tensor(v) for v in carried],
+        lambda params: graph.inlined(test_of, [*opened(params), *around])[0],
+        lambda params: graph.inlined(body_of, [*opened(params), *around]),
+    )
+    return [graph.settled(graph.opened(x, v), v) for x, v in zip(found, node.meta["val"], strict=True)]
+
+
+def _loop(
+    graph: Graph, start: list[Any], test_of: Step, body_of: Step, types: Sequence[Any] | None = None
+) -> list[Any]:
+    """A function of what the loop carries, which calls itself as its last act."""
+    types = tuple(types or (x.ty for x in start))
     outside = ir.TupleType(types)
     itself = Var(graph.bb.fresh_name("loop"), ir.FuncType(types, outside, True))
     params = [Var(graph.bb.fresh_name("state"), ty) for ty in types]
     with graph.bb.scope() as body:
-        (test,) = graph.inlined(test_of, [*params, *around])
-        test = graph.bb.emit(relax_op.reshape(graph.as_tensor(test), ir.shape_expr([])))
+        test = graph.bb.emit(relax_op.reshape(graph.as_tensor(test_of(params)), ir.shape_expr([])))
         with graph.bb.scope() as inner:
-            after = [graph.as_tensor(v) for v in graph.inlined(body_of, [*params, *around])]
+            after = [graph.as_tensor(v) for v in body_of(params)]
             taken = graph.bb.finish(inner, graph.bb.emit(ir.Call(itself, tuple(after))))
         with graph.bb.scope() as inner:
             left = graph.bb.finish(inner, graph.bb.atom(ir.Tuple(tuple(params))))
@@ -51,9 +68,66 @@ def _while_loop(graph: Graph, node: Any) -> list[Any]:
     func = ir.Function(tuple(params), sequence, outside, ty=itself.ty)
     graph.bb.emit_normalized(VarBinding(itself, func))
     found = graph.bb.emit(ir.Call(itself, tuple(start)))
-    fields = [graph.bb.emit(ir.TupleGetItem(found, i)) for i in range(len(start))]
-    return [graph.settled(x, v) for x, v in zip(fields, node.meta["val"], strict=True)]
+    return [graph.bb.emit(ir.TupleGetItem(found, i)) for i in range(len(start))]
 
 
-HIGHER_ORDER: dict[str, Callable[[Any, Any], list[Any]]] = {"cond": _cond, "while_loop": _while_loop}
+def _scan(graph: Graph, node: Any) -> list[Any]:
+    return _scanned(graph, node, node.args[0], node.args[1], node.args[2], node.args[3])
+
+
+def _map(graph: Graph, node: Any) -> list[Any]:
+    return _scanned(graph, node, node.args[0], [], node.args[1], node.args[2])
+
+
+def _scanned(graph: Graph, node: Any, body: Any, carried: Any, rows: Any, around: Any) -> list[Any]:
+    """A loop over the first dimension of `rows`; what each step yields is appended to buffers that grow."""
+    step, around = graph.value(body), graph.value(around)
+    sources = [graph.as_tensor(v) for v in graph.value(rows)]
+    start = [graph.as_tensor(v) for v in graph.value(carried)]
+    metas, known = [v.meta["val"] for v in carried], _yielded(step)
+    yields = known[len(start) :]
+    limit = graph.as_tensor(graph.symbols.dim(rows[0].meta["val"].shape[0]))
+    kinds = [graph.type_of(v) for v in yields]
+    empty = [graph.bb.emit(relax_op.zeros((0, *(t.shape or ())), t.dtype)) for t in kinds]
+    types = [ir.tensor_type((), "int64"), *(x.ty for x in start)]
+    types += [ir.TensorType(None, t.dtype, len(t.shape or ()) + 1) for t in kinds]
+
+    def body_of(params: Sequence[Any]) -> list[Any]:
+        number, state, grown = params[0], params[1 : 1 + len(start)], params[1 + len(start) :]
+        taken = [graph.bb.emit(relax_op.take(x, number, axis=0, mode="clip")) for x in sources]
+        given = [graph.opened(x, v) for x, v in zip([*state, *taken], [*metas, *_values(rows)], strict=True)]
+        found = [graph.as_tensor(v) for v in graph.inlined(step, [*given, *around])]
+        joined = [
+            graph.bb.emit(core_ops.call_pure_packed("vm.builtin.append", r, v, limit, ty_args=r.ty))
+            for r, v in zip(grown, found[len(start) :], strict=True)
+        ]
+        following = graph.bb.emit(relax_op.add(number, graph.as_tensor(1)))
+        return [following, *found[: len(start)], *joined]
+
+    def test_of(params: Sequence[Any]) -> Any:
+        return graph.bb.emit(relax_op.less(params[0], limit))
+
+    _, *found = _loop(graph, [graph.as_tensor(0), *start, *empty], test_of, body_of, types)
+    values = _results(node, len(found))
+    return [graph.settled(graph.opened(x, v), v) for x, v in zip(found, values, strict=True)]
+
+
+def _values(nodes: Sequence[Any]) -> list[Any]:
+    return [n.meta["val"] for n in nodes]
+
+
+def _yielded(step: Any) -> list[Any]:
+    """What PyTorch knows of a graph's results."""
+    return _values(next(n for n in step.graph.nodes if n.op == "output").args[0])
+
+
+def _results(node: Any, count: int) -> list[Any]:
+    """What PyTorch knows of a call's results: it notes them at the call or at those who take one out."""
+    known = dict.fromkeys(range(count)) | {n.args[1]: n.meta.get("val") for n in node.users}
+    return list(node.meta["val"]) if "val" in node.meta else [known[i] for i in range(count)]
+
+
+HIGHER_ORDER: dict[str, Callable[[Any, Any], list[Any]]] = {
+    "cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map,
+}  # fmt: skip
 """Converters of operators that take graphs, by name."""

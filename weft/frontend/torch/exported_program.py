@@ -28,7 +28,9 @@ def from_exported_program(
     Parameters
     ----------
     exported_program : torch.export.ExportedProgram
-        Its dynamic dimensions become symbolic dimensions.
+        Its dynamic dimensions become symbolic dimensions, whose ranges are the function's attributes
+        ``tir_var_lower_bound`` and ``tir_var_upper_bound``. Complex inputs and results are what
+        ``torch.view_as_real`` makes of them.
     keep_params_as_input : bool
         Parameters and buffers are inputs behind the program's own; their values are the function's attribute
         ``params``. Otherwise they are constants, which share PyTorch's memory.
@@ -84,9 +86,10 @@ class ExportedProgramImporter(Graph):
         """The module with the program as ``main``."""
         self.refuse_unsupported(self.program.graph.nodes)
         inputs, held = self._inputs(keep_params)
-        attrs = {"num_input": len(inputs)} if keep_params else {}
+        attrs = self._ranges() | ({"num_input": len(inputs)} if keep_params else {})
         params = [*inputs, *(var for var, _ in held)]
         with self.bb.function("main", params, attrs=attrs):
+            self._open_complex()
             for node in self.program.graph.nodes:
                 self.convert(node)
             result = self._result(unwrap)
@@ -111,15 +114,28 @@ class ExportedProgramImporter(Graph):
         for node in placeholders:
             spec = specs[node.name]
             if spec.kind is InputKind.USER_INPUT:
-                self.values[node] = self._input(node)
-                if isinstance(self.values[node], relax.Var):
-                    inputs.append(self.values[node])
+                self.values[node] = value = self._input(node)
+                if isinstance(value, relax.Var):
+                    inputs.append(value)
                 continue
             self.values[node] = value = constant(self._state(spec))
             if keep_params and spec.kind is not InputKind.CONSTANT_TENSOR:
                 self.values[node] = relax.Var(node.name, value.ty)
                 held.append((self.values[node], value.data))
         return inputs, held
+
+    def _ranges(self) -> dict[str, dict[str, int]]:
+        """What PyTorch says of the least and the greatest value of sizes, by their variables' names."""
+        known = {str(s): r for s, r in self.program.range_constraints.items() if s in self.symbols.defined}
+        least = {name: int(r.lower) for name, r in known.items()}
+        most = {name: int(r.upper) for name, r in known.items() if r.upper.is_Integer}
+        found = {"tir_var_lower_bound": least, "tir_var_upper_bound": most}
+        return {name: bounds for name, bounds in found.items() if bounds}
+
+    def _open_complex(self) -> None:
+        """Split inputs whose last dimension has the parts of complex numbers."""
+        for node, value in list(self.values.items()):
+            self.values[node] = self.opened(value, node.meta["val"])
 
     def _input(self, node: Any) -> Any:
         value = node.meta["val"]

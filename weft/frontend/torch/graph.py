@@ -11,12 +11,13 @@ import numpy as np
 import weft
 from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator
-from weft.frontend.torch import control, registry
+from weft.frontend.torch import complex_numbers, control, registry
+from weft.frontend.torch.complex_numbers import Complex
 from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.symbols import Symbols, as_expr
 from weft.relax import BlockBuilder, core_ops
 
-__all__ = ["Converter", "Graph", "constant", "find_custom", "is_size"]
+__all__ = ["Converter", "Graph", "as_real", "calls", "constant", "find_converter", "find_custom", "is_size"]
 
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
@@ -36,9 +37,27 @@ def find_custom(custom: Mapping[str, Converter], target: Any) -> Converter | Non
     return custom.get(name) or custom.get(name.partition(".")[2])
 
 
+def find_converter(node: Any) -> Converter | None:
+    """Weft's own converter of a call, for real or for complex tensors."""
+    known = [n.meta.get("val") for n in node.all_input_nodes]
+    if complex_numbers.involved([node.meta.get("val"), known, list(node.args)]):
+        return complex_numbers.find(node.target)
+    return registry.find(node.target)
+
+
 def constant(tensor: Any) -> ir.Constant:
     """A tensor of PyTorch as a constant, in the same memory where it lies there in order."""
-    return ir.constant(weft.runtime.from_dlpack(tensor.detach().contiguous()))
+    return ir.constant(weft.runtime.from_dlpack(as_real(tensor)))
+
+
+def as_real(tensor: Any) -> Any:
+    """A tensor as Weft takes it, in the same memory where it lies there in order: real, and without a gradient."""
+    tensor = tensor.detach()
+    if tensor.is_complex():
+        import torch
+
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.contiguous()
 
 
 class Graph:
@@ -57,8 +76,13 @@ class Graph:
                     self.symbols.define(d.node.expr)
 
     def type_of(self, value: Any) -> ir.TensorType:
-        """The type of a tensor that PyTorch knows."""
-        return ir.tensor_type([as_expr(self.symbols.dim(d)) for d in value.shape], dtype_name(value.dtype))
+        """The type of a tensor that PyTorch knows; a complex one has its parts in a last dimension."""
+        shape = [*value.shape, 2] if value.dtype.is_complex else value.shape
+        return ir.tensor_type([as_expr(self.symbols.dim(d)) for d in shape], dtype_name(value.dtype))
+
+    def opened(self, x: Any, value: Any) -> Any:
+        """A tensor from outside; a complex one in its parts."""
+        return complex_numbers.split(self.bb, x) if complex_numbers.involved(value) else x
 
     def inlined(self, graph_module: Any, args: list[Any]) -> list[Any]:
         """Convert another graph where this one stands: its results for some arguments."""
@@ -76,7 +100,9 @@ class Graph:
         return results
 
     def as_tensor(self, found: Any, value: Any = None) -> Any:
-        """A value as a tensor: numbers and sizes become one."""
+        """A value as a tensor: numbers and sizes become one, parts of a complex one lie side by side."""
+        if isinstance(found, Complex):
+            return complex_numbers.joined(self.bb, found)
         if isinstance(found, (bool, int, float)):
             return ir.constant(np.asarray(found, "float32" if isinstance(found, float) else None))
         if isinstance(found, ir.PrimExpr):
@@ -89,11 +115,11 @@ class Graph:
     def refuse_unsupported(self, nodes: Any) -> None:
         """Refuse a graph with operators that have no converter, naming all."""
         found: dict[str, int] = {}
-        for node in _calls(nodes):
+        for node in calls(nodes):
             if node.target is operator.getitem or str(node.target) in control.HIGHER_ORDER:
                 continue
             name = str(node.target)
-            if not name.startswith(_SILENT) and self._converter(node.target) is None and not is_size(node):
+            if not name.startswith(_SILENT) and self._converter(node) is None and not is_size(node):
                 found[name] = found.get(name, 0) + 1
         if found:
             raise UnsupportedOperator(
@@ -101,8 +127,8 @@ class Graph:
                 help="give one by custom_convert_map",
             )
 
-    def _converter(self, target: Any) -> Converter | None:
-        return find_custom(self.custom, target) or registry.find(target)
+    def _converter(self, node: Any) -> Converter | None:
+        return find_custom(self.custom, node.target) or find_converter(node)
 
     # --- what converters of users know --------------------------------------------------------------------------------
 
@@ -152,7 +178,7 @@ class Graph:
         return self.symbols.dim(value)
 
     def _call(self, node: Any) -> Any:
-        converter = self._converter(node.target)
+        converter = self._converter(node)
         assert converter is not None
         metas = _named(node, lambda n: n.meta.get("val"))
         readers = {user.args[1] for user in node.users if user.target is operator.getitem}
@@ -188,6 +214,8 @@ class Graph:
 
     def settled(self, x: Any, value: Any) -> Any:
         """A result with the element type and the shape that PyTorch says it has; new sizes get their variables."""
+        if isinstance(x, Complex):
+            return Complex(self.settled(x.re, value), self.settled(x.im, value))
         if x is None or not isinstance(x, ir.Expr) or not hasattr(value, "dtype"):
             return x
         if not isinstance(x, (ir.ExprVar, ir.Constant)):
@@ -220,17 +248,17 @@ class Graph:
         found = self.root
         for part in node.target.split("."):
             found = getattr(found, part)
-        return constant(found) if hasattr(found, "detach") else found
+        return self.opened(constant(found), found) if hasattr(found, "detach") else found
 
 
-def _calls(nodes: Any) -> Iterator[Any]:
+def calls(nodes: Any) -> Iterator[Any]:
     """The calls of a graph and of the graphs inside of it."""
     for node in nodes:
         if node.op == "call_function":
             yield node
         elif node.op == "get_attr":
             inner: Any = getattr(node.graph.owning_module, node.target, None)
-            yield from _calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
+            yield from calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
 
 
 def is_size(node: Any) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft import ir
 from weft.frontend.torch.node import Node
-from weft.frontend.torch.registry import aten
+from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
 __all__: list[str] = []
@@ -140,7 +140,7 @@ def _columns(node: Node, mask: Any) -> list[Any]:
 def _counted(node: Node, count: Any) -> Any:
     """A tensor of one integer as a size: the symbol that PyTorch gave it, where it waits for a value."""
     waiting = [s for d in node.first.shape for s in node.symbols.unknown(d)]
-    var = node.symbols.define(waiting[0]) if waiting else ir.SizeVar("count", ir.DataType("int64"))
+    var = node.symbols.define(waiting[0]) if waiting else node.symbols.fresh("count")
     node.bb.match_cast(node.emit(core_ops.tensor_to_shape(count)), ir.ShapeType((var,), 1))
     return var
 
@@ -157,6 +157,42 @@ def _nonzero(node: Node) -> Any:
 
 def _mask(node: Node, x: Any) -> Any:
     return x if x.ty.dtype == "bool" else node.op("not_equal", x, node.scalar(0, x.ty.dtype))
+
+
+@operators("torchvision.nms")
+def _suppressed(node: Node) -> Any:
+    """The boxes that overlap no better one too much, best first."""
+    boxes, scores = node["dets"], node["scores"]
+    count = node.dims(scores)[0]
+    order = node.astype(node.op("argsort", scores, axis=0, descending=True), "int64")
+    kind = str(boxes.ty.dtype)
+    least = node.full([1], float("-inf"), kind)
+    overlap, limit = node.full([1], node["iou_threshold"], kind), node.reshape(node.tensor(count, "int64"), [1])
+    rows = [node.reshape(v, [1, 1, count]) for v in (scores, order)]
+    kept = node.op("vision.suppressed", node.reshape(boxes, [1, count, 4]), *rows, limit, overlap, least)
+    kept = node.reshape(kept, [count])
+    real = node.op("greater_equal", kept, node.scalar(0, "int64"))
+    size = _counted(node, node.op("sum", node.astype(real, "int64"), axis=(0,), keepdims=True))
+    return node.op("strided_slice", kept, axes=(0,), begin=(0,), end=(size,), assume_inbound=True)
+
+
+@aten("histc")
+def _histogram(node: Node) -> Any:
+    """How many elements each of equally wide bins has; those outside of all are not counted."""
+    x, bins, dtype = node["self"], node["bins"], node.dtype
+    if not isinstance(bins, int):
+        node.error("a histogram of an unknown number of bins")
+    x = node.reshape(x, [node.product(node.dims(x))])
+    low, high = (node.scalar(node[k], dtype) for k in ("min", "max"))
+    if node["min"] == node["max"]:
+        node.error("a histogram between the data's own bounds", expected="min < max")
+    inside = node.op("logical_and", node.op("greater_equal", x, low), node.op("less_equal", x, high))
+    wide = node.op("astype", node.op("where", inside, x, low), dtype="float64")
+    width = (node["max"] - node["min"]) / bins
+    places = node.op("divide", node.op("subtract", wide, node.tensor(low, "float64")), node.scalar(width, "float64"))
+    places = node.op("minimum", node.op("astype", places, dtype="int64"), node.scalar(bins - 1, "int64"))
+    room = node.full([bins], 0, dtype)
+    return node.op("scatter_elements", room, places, node.astype(inside, dtype), axis=0, reduction="add")
 
 
 @aten("masked_select")

@@ -6,7 +6,8 @@ from typing import Any
 
 from weft import ir
 from weft.frontend.torch.node import Node
-from weft.frontend.torch.registry import aten
+from weft.frontend.torch.registry import aten, operators
+from weft.relax import core_ops
 
 __all__: list[str] = []
 
@@ -48,12 +49,15 @@ def _convolution(node: Node) -> Any:
     single = len(x.ty.shape) == rank + 1
     x = node.reshape(x, [1, *node.dims(x)]) if single else x
     padding = node["padding"]
-    if isinstance(padding, str):
-        node.error("padding by name", help="export with the default decompositions")
+    dilation = _each(node["dilation"], rank)
+    low = high = _each(0 if isinstance(padding, str) else padding, rank)
+    if padding == "same":  # PyTorch takes it with strides of 1 only
+        total = [d * (size - 1) for d, size in zip(dilation, node.dims(weight)[2:], strict=True)]
+        low, high = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
     attrs: dict[str, Any] = {
         "strides": _each(node["stride"], rank),
-        "padding": (*_each(padding, rank), *_each(padding, rank)),
-        "dilation": _each(node["dilation"], rank),
+        "padding": (*low, *high),
+        "dilation": dilation,
         "groups": node["groups"],
     }
     output_padding = node.get("output_padding", 0)  # it says nothing of a convolution that is not transposed
@@ -144,6 +148,31 @@ def _written_out(node: Node, q: Any, k: Any, v: Any, mask: Any) -> Any:
         mask = node.op("where", mask, node.scalar(0, node.dtype), node.scalar(float("-inf"), node.dtype))
     scores = scores if mask is None else node.op("add", scores, mask)
     return node.op("matmul", node.op("nn.softmax", scores, axis=-1), v)
+
+
+@operators("aten._grouped_mm", "transformers.grouped_mm_fallback")
+def _grouped_product(node: Node) -> Any:
+    """Runs of rows, each by a matrix of its own; how long the runs are is data. Rows behind the last are zero."""
+    x, weights = node.get("self", node.get("input")), node.get("mat2", node.get("weight"))
+    ends = node["offs"]
+    if ends is None or len(x.ty.shape) != 2 or len(weights.ty.shape) != 3:
+        node.error("a grouped product", expected="rows (n, k), matrices (groups, k, m) and ends of groups")
+    if node.get("bias") is not None:
+        node.error("a grouped product with a bias")
+    groups, _, columns = node.dims(weights)
+    if not isinstance(groups, int):
+        node.error("a grouped product of an unknown number of groups")
+    known = tuple(node.symbols.fresh("end") for _ in range(groups))
+    places = [ir.const(0, "int64"), *known, node.dims(x)[0]]
+    ends = node.op("minimum", node.astype(ends, "int64"), node.tensor(places[-1], "int64"))
+    node.bb.match_cast(node.emit(core_ops.tensor_to_shape(ends)), ir.ShapeType(known, groups))
+    parts = []
+    for i in range(groups):
+        rows = node.op("strided_slice", x, axes=(0,), begin=(places[i],), end=(places[i + 1],), assume_inbound=True)
+        own = node.op("strided_slice", weights, axes=(0,), begin=(i,), end=(i + 1,))
+        parts.append(node.op("matmul", rows, node.op("squeeze", own, axis=(0,))))
+    parts.append(node.full([places[-1] - places[-2], columns], 0, node.dtype))
+    return node.op("concat", ir.Tuple(tuple(parts)), axis=0)
 
 
 @aten("einsum")

@@ -231,6 +231,20 @@ def _diagonal(node: Node) -> Any:
     return node.op("take", flat, node.op("add", places, node.tensor(first, "int64")), axis=len(outer), mode="clip")
 
 
+@aten("unfold", "unfold_copy")
+def _windows(node: Node) -> Any:
+    """Windows that move along an axis; their elements are a new last one."""
+    x, size, step = node["self"], node["size"], node["step"]
+    rank = len(x.ty.shape)
+    if not rank:
+        return node.reshape(x, [1]) if size == 1 else node.reshape(x, [0])
+    axis = node.axis(node["dimension"], rank)
+    starts = node.op("multiply", node.arange(node.shape[axis]), node.scalar(step, "int64"))
+    places = node.op("add", node.reshape(starts, [node.shape[axis], 1]), node.arange(size))
+    found = node.op("take", x, places, axis=axis, mode="clip")
+    return node.permute(found, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+
+
 @aten("as_strided", "as_strided_copy")
 def _as_strided(node: Node) -> Any:
     """Gathered by the places in memory, of a tensor that lies there in order."""

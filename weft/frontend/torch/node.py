@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Node", "dtype_name"]
 
-_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
+_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32",
+           "complex64": "float32", "complex128": "float64", "cfloat": "float32"}  # fmt: skip
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a ``torch.dtype``.
+    """The name of a ``torch.dtype``; for complex numbers that of a part.
 
     Raises
     ------
     ModelImportError
-        For one that Weft has not, such as complex numbers.
+        For one that Weft has not, such as quantized numbers.
     """
     name = str(dtype).removeprefix("torch.")
-    if name.startswith(("complex", "q", "bits")):
+    if name.startswith(("q", "bits", "complex32")):
         raise ModelImportError("an element type is not supported", expected="floats, integers, bool", found=name)
     return _DTYPES.get(name, name)
 
@@ -72,6 +73,12 @@ class Node:
         self.read.add(name)
         value = self.args.get(name)
         return default if value is None else value
+
+    def with_args(self, args: dict[str, Any], name: str | None = None) -> Node:
+        """The call with other arguments."""
+        made = Node(self.bb, self.symbols, name or self.name, args, self.metas, self.value, self.used)
+        made.read = self.read
+        return made
 
     def error(self, what: str, **details: Any) -> NoReturn:
         """Refuse the call."""

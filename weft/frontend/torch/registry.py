@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["aten", "find", "supported_operators"]
+__all__ = ["aten", "find", "operators", "supported_operators"]
 
 _CONVERTERS: dict[str, Callable[..., Any]] = {}
 
 
 def aten(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a converter for operators of ATen: ``add.Tensor``; a name alone stands for all its overloads."""
+    return operators(*(f"aten.{name}" for name in names))
+
+
+def operators(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a converter for operators of any library, named with it: ``torchvision.nms``."""
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
-            assert f"aten.{name}" not in _CONVERTERS, name
-            _CONVERTERS[f"aten.{name}"] = fn
+            assert name not in _CONVERTERS, name
+            _CONVERTERS[name] = fn
         return fn
 
     return register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft import ir
@@ -66,6 +66,16 @@ class Symbols:
         make = ir.SizeVar if is_size else ir.Var
         self._vars[symbol] = make(str(symbol), INT64)
         return self._vars[symbol]
+
+    @property
+    def defined(self) -> Mapping[Any, ir.Var]:
+        """The variables, by PyTorch's symbol."""
+        return self._vars
+
+    @staticmethod
+    def fresh(name: str) -> ir.Var:
+        """The variable of a size that only data tells and PyTorch has no symbol for."""
+        return ir.SizeVar(name, INT64)
 
     def knows(self, value: Any) -> bool:
         """Whether all symbols of a size have variables."""

@@ -1,0 +1,1 @@
+"""Forty and more architectures with random weights, small enough to compile in seconds: ``benchmarks.torch_zoo``."""
