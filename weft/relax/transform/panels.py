@@ -57,7 +57,7 @@ def padded_weight(weight: ir.Expr, after: Sequence[int], bb: BlockBuilder) -> ir
 def flipped_weight(weight: ir.Expr, axes: Sequence[int], bb: BlockBuilder) -> ir.Expr:
     """Return weights with the elements of some dimensions in reverse order."""
     if isinstance(weight, ir.Constant):
-        return ir.constant(aligned(np.flip(weight.data.numpy(), axes)))
+        return ir.constant(aligned(np.flip(weight.data.numpy(), tuple(axes))))
     for axis in axes:
         weight = bb.emit(make_call("flip")(weight, axis=axis))
     return weight
