@@ -107,7 +107,7 @@ def _strip(ctx: RuleContext, rv: BlockRV, part: LoopRV, tile: int, lanes: int, s
     window = [x for x in loops[at + 1 :] if kinds.get(x.var) == "reduce"]
     results = [x for x in loops[at + 1 :] if all(x.var is not w.var for w in window)]
     sch.reorder(*window, *results)
-    for loop in (results[-1], inner):
+    for loop in (*results[-1:], inner):
         vectors, lane = sch.split(loop, [None, lanes])
         sch.unroll(vectors)
         if lanes > 1:
