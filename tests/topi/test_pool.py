@@ -78,3 +78,14 @@ def test_volumes_get_the_rule_for_windows(width, stride):
     out = np.zeros([int(d) for d in z.shape], np.float32)
     build(default_schedule(func, chosen), chosen)["main"](x, out)
     np.testing.assert_array_equal(out, windows.max((-1, -2, -3)) * np.float32(2) + np.float32(1))
+
+
+@pytest.mark.parametrize("shape", [(33, 7, 129), (64, 1, 13), (17, 50, 8 * 9 + 1), (300, 5, 9)])
+def test_sums_over_columns_that_end_inside_a_vector(shape):
+    x = np.random.default_rng(3).standard_normal(shape, np.float32)
+    t = te.placeholder([int64(d) for d in shape], name="x")
+    func, chosen = te.create_prim_func([t, topi.sum(t, axis=1)]), Target("llvm -mcpu=haswell")
+    assert "windows" in explain_schedule(func, chosen).kernels[0].record.taken.values()
+    out = np.zeros((shape[0], shape[2]), np.float32)
+    build(default_schedule(func, chosen), chosen)["main"](x, out)
+    np.testing.assert_allclose(out, x.astype(np.float64).sum(1), rtol=1e-5, atol=1e-5)

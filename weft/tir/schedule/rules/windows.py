@@ -1,4 +1,4 @@
-"""Maxima and sums over windows whose results are contiguous: pooling, channels first, and what is like it.
+"""Maxima and sums over windows whose results are contiguous: pooling, channels first, and sums over odd columns.
 
 Lanes are neighbouring results. A row is cut into strips of some vectors, whose results stay in registers while the
 window is walked, and what is left of it into vectors half as long, then half of that: no lane is masked, and no strip
@@ -20,7 +20,7 @@ from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = ["schedule_windows"]
+__all__ = ["ends_inside", "schedule_windows"]
 
 _STRIP = 4
 """Vectors of results that are under way at once, as long as an operation takes."""
@@ -64,6 +64,17 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     if task is not None:
         ctx.parallel(task, max(1, n * max(steps, 1) // lanes))
     return {x.name for x in (*sums, *sinks)}
+
+
+def ends_inside(ctx: RuleContext, block: Block) -> bool:
+    """Whether rows of results end inside a vector, and there are rows enough for all cores."""
+    column, lanes = _column(block), vector_lanes(ctx, block)
+    sizes = {iv.var: as_int(iv.dom.extent) for iv in block.iter_vars if iv.dom is not None}
+    kinds = {iv.var: iv.iter_type for iv in block.iter_vars}
+    if column is None or not sizes.get(column) or not (sizes[column] or 0) % lanes:
+        return False
+    rows = prod(sizes[v] or 1 for v in sizes if kinds[v] == "data_par" and v is not column)
+    return rows >= 2 * ctx.machine.cores
 
 
 def _column(block: Block) -> Var | None:
