@@ -32,6 +32,7 @@ class Case:
     free: Sequence[int] = (0,)
     outputs: int = 1
     dtype: str = "float32"
+    opset: int = _OPSET
 
     def feeds(self) -> dict[str, np.ndarray]:
         """Random inputs by name, the same in each run."""
@@ -57,7 +58,7 @@ class Case:
         weights = [numpy_helper.from_array(c, f"c{i}") for i, c in enumerate(self.constants) if c is not None]
         results = [helper.make_tensor_value_info(y, TensorProto.UNDEFINED, None) for y in outs]
         graph = helper.make_graph([node], "operator", given, results, weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=9)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
         known = onnx.shape_inference.infer_shapes(model).graph
         types = {v.name: v for v in [*known.value_info, *known.output]}
         for out in graph.output:
@@ -81,16 +82,16 @@ class Case:
         return sum(a.nbytes for a in [*self.feeds().values(), *self.constants, *outputs] if a is not None)
 
 
-def _rand(*shape: int) -> np.ndarray:
+def rand(*shape: int) -> np.ndarray:
     scale = 1 / math.sqrt(max(1, math.prod(shape[1:])))
     return np.random.default_rng(1).standard_normal(shape, np.float32) * np.float32(scale)
 
 
-def _number(value: float, dtype: Any = np.float32) -> np.ndarray:
+def number(value: float, dtype: Any = np.float32) -> np.ndarray:
     return np.array(value, dtype)
 
 
-def _ints(*values: int) -> np.ndarray:
+def ints(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
@@ -101,7 +102,7 @@ def _convolution(
     rank = len(x) - 2
     pads = [(k - 1) * dilation // 2 if pad is None else pad for k in w[2:]]
     attributes = {"strides": [stride] * rank, "group": group, "pads": pads * 2, "dilations": [dilation] * rank, **more}
-    operands: dict[str, Any] = {"inputs": (x, w)} if loaded else {"inputs": (x,), "constants": (_rand(*w),)}
+    operands: dict[str, Any] = {"inputs": (x, w)} if loaded else {"inputs": (x,), "constants": (rand(*w),)}
     return Case(family, name, op, attributes=attributes, free=(0, *range(2, len(x))), **operands)
 
 
@@ -227,7 +228,7 @@ def _selections() -> list[Case]:
     scores = (1, 100000)
 
     def topk(name: str, x: Shape, k: int, **more: Any) -> Case:
-        return Case("select", name, "TopK", (x,), (_ints(k),), more, outputs=2)
+        return Case("select", name, "TopK", (x,), (ints(k),), more, outputs=2)
 
     rng = np.random.default_rng(2)
     corners = rng.random((1, 2000, 2), np.float32) * 300
@@ -251,7 +252,7 @@ def _selections() -> list[Case]:
         Case("select", "non-zero", "NonZero", ((rng.random((256, 256)) > 0.9).astype(np.float32),)),
         Case("select", "non-maximum suppression of 2000 boxes", "NonMaxSuppression",
              (boxes, rng.random((1, 1, 2000), np.float32)),
-             (_ints(200), np.array([0.5], np.float32), np.array([0.1], np.float32)), free=()),
+             (ints(200), np.array([0.5], np.float32), np.array([0.1], np.float32)), free=()),
         Case("select", "compress", "Compress", ((1000, 64),), (np.arange(1000) % 3 == 0,), {"axis": 0}),
     ]  # fmt: skip
 
@@ -260,7 +261,7 @@ def _reductions() -> list[Case]:
     x = (16, 128, 768)
 
     def reduce(name: str, op: str, shape: Shape, *axes: int, keepdims: int = 0) -> Case:
-        return Case("reduce", name, op, (shape,), (_ints(*axes),) if axes else (), {"keepdims": keepdims})
+        return Case("reduce", name, op, (shape,), (ints(*axes),) if axes else (), {"keepdims": keepdims})
 
     def norm(name: str, op: str, shape: Shape, *constants: np.ndarray, **more: Any) -> Case:
         return Case("norm", name, op, (shape,), constants, more)
@@ -284,10 +285,10 @@ def _reductions() -> list[Case]:
         norm("log-softmax of 1000", "LogSoftmax", (64, 1000), axis=-1),
         norm("log-softmax of 29", "LogSoftmax", (400, 29), axis=-1),
         norm("log-softmax over channels", "LogSoftmax", (1, 21, 128, 128), axis=1),
-        norm("layer norm", "LayerNormalization", (128, 768), _rand(768), _rand(768)),
-        norm("instance norm", "InstanceNormalization", (1, 64, 56, 56), _rand(64), _rand(64)),
-        norm("group norm", "GroupNormalization", (1, 64, 56, 56), _rand(8), _rand(8), num_groups=8),
-        norm("batch norm", "BatchNormalization", (1, 64, 56, 56), _rand(64), _rand(64), _rand(64), abs(_rand(64))),
+        norm("layer norm", "LayerNormalization", (128, 768), rand(768), rand(768)),
+        norm("instance norm", "InstanceNormalization", (1, 64, 56, 56), rand(64), rand(64)),
+        norm("group norm", "GroupNormalization", (1, 64, 56, 56), rand(8), rand(8), num_groups=8),
+        norm("batch norm", "BatchNormalization", (1, 64, 56, 56), rand(64), rand(64), rand(64), abs(rand(64))),
         norm("local response norm", "LRN", (1, 64, 28, 28), size=5),
         norm("L2 normalization", "LpNormalization", (128, 768), axis=-1, p=2),
         norm("mean and variance", "MeanVarianceNormalization", (4, 64, 28, 28), axes=[0, 2, 3]),
@@ -302,7 +303,7 @@ def _moves() -> list[Case]:
     wide = (1, 256, 28, 28)
 
     def pad(name: str, mode: str, shape: Shape, *pads: int) -> Case:
-        return Case("move", name, "Pad", (shape,), (_ints(*pads),), {"mode": mode}, free=(0, 2, 3))
+        return Case("move", name, "Pad", (shape,), (ints(*pads),), {"mode": mode}, free=(0, 2, 3))
 
     edge = (0, 0, 3, 3, 0, 0, 3, 3)
     return [
@@ -310,11 +311,11 @@ def _moves() -> list[Case]:
         pad("pad by reflection", "reflect", x, *edge),
         pad("pad by the edge", "edge", x, *edge),
         pad("pad one sequence by reflection", "reflect", (1, 1, 48000), 0, 0, 512, 0, 0, 512),
-        Case("move", "tile rows", "Tile", ((1, 64, 256),), (_ints(1, 1, 8),)),
-        Case("move", "tile outer axes", "Tile", ((1, 64, 256),), (_ints(8, 4, 1),)),
-        Case("move", "tile both", "Tile", ((32, 100),), (_ints(8, 8),)),
-        Case("move", "expand rows", "Expand", ((64, 1, 256),), (_ints(64, 56, 256),)),
-        Case("move", "expand columns", "Expand", ((1024, 1),), (_ints(1024, 512),)),
+        Case("move", "tile rows", "Tile", ((1, 64, 256),), (ints(1, 1, 8),)),
+        Case("move", "tile outer axes", "Tile", ((1, 64, 256),), (ints(8, 4, 1),)),
+        Case("move", "tile both", "Tile", ((32, 100),), (ints(8, 8),)),
+        Case("move", "expand rows", "Expand", ((64, 1, 256),), (ints(64, 56, 256),)),
+        Case("move", "expand columns", "Expand", ((1024, 1),), (ints(1024, 512),)),
         Case("move", "split in 3 by rows", "Split", ((16, 128, 768),), (), {"axis": 2, "num_outputs": 3}, outputs=3),
         Case("move", "split in 4 by channels", "Split", (wide,), (), {"axis": 1, "num_outputs": 4}, outputs=4),
         Case("move", "concatenate channels", "Concat", (wide, wide), (), {"axis": 1}),
@@ -322,16 +323,16 @@ def _moves() -> list[Case]:
         Case("move", "transpose a matrix", "Transpose", ((1024, 1024),), (), {"perm": [1, 0]}, free=(0, 1)),
         Case("move", "channels last", "Transpose", (x,), (), {"perm": [0, 2, 3, 1]}, free=(0, 2, 3)),
         Case("move", "transpose heads", "Transpose", ((8, 128, 12, 64),), (), {"perm": [0, 2, 1, 3]}, free=(0, 1)),
-        Case("move", "slice rows", "Slice", ((1024, 1024),), (_ints(0, 128), _ints(1024, 896), _ints(0, 1)), free=()),
+        Case("move", "slice rows", "Slice", ((1024, 1024),), (ints(0, 128), ints(1024, 896), ints(0, 1)), free=()),
         Case("move", "slice every other", "Slice", ((1024, 1024),),
-             (_ints(0), _ints(1024), _ints(1), _ints(2)), free=()),
+             (ints(0), ints(1024), ints(1), ints(2)), free=()),
         Case("move", "slice backwards", "Slice", ((1024, 1024),),
-             (_ints(-1), _ints(-2000), _ints(1), _ints(-1)), free=()),
+             (ints(-1), ints(-2000), ints(1), ints(-1)), free=()),
         Case("move", "depth to space", "DepthToSpace", (wide,), (), {"blocksize": 2}, free=(0, 2, 3)),
         Case("move", "space to depth", "SpaceToDepth", (x,), (), {"blocksize": 2}, free=(0,)),
         Case("move", "lower triangle", "Trilu", ((512, 512),), (), {"upper": 0}),
         Case("move", "upper triangle", "Trilu", ((8, 256, 256),), (), {"upper": 1}),
-        Case("move", "reverse sequences", "ReverseSequence", ((128, 32, 64),), (_ints(*[128] * 16, *[70] * 16),),
+        Case("move", "reverse sequences", "ReverseSequence", ((128, 32, 64),), (ints(*[128] * 16, *[70] * 16),),
              {"time_axis": 0, "batch_axis": 1}, free=()),
         Case("gather", "rows of an input", "Gather", ((30000, 64), rows), (), {}),
         Case("gather", "columns", "Gather", ((256, 1000), rng.integers(0, 1000, 200)), (), {"axis": 1}),
@@ -342,7 +343,7 @@ def _moves() -> list[Case]:
              ((256, 1000), rng.integers(0, 1000, (256, 200)), (256, 200)), (), {"axis": 1}, free=()),
         Case("gather", "scatter points", "ScatterND", ((64, 64, 32), rng.integers(0, 64, (500, 2)), (500, 32)), ()),
         Case("gather", "one-hot", "OneHot", (rng.integers(0, 100, (64, 128)),),
-             (_ints(100), np.array([0, 1], np.float32)), {"axis": -1}),
+             (ints(100), np.array([0, 1], np.float32)), {"axis": -1}),
         Case("gather", "where", "Where", (rng.random((512, 512)) > 0.5, (512, 512), (512, 512)), (), free=()),
     ]  # fmt: skip
 
@@ -382,13 +383,13 @@ def _images() -> list[Case]:
 
 def _products() -> list[Case]:
     def lstm(op: str, gates: int, batch: int, steps: int = 50, size: int = 256) -> Case:
-        weights = (_rand(1, gates * size, 128) * 16, _rand(1, gates * size, size) * 16)
+        weights = (rand(1, gates * size, 128) * 16, rand(1, gates * size, size) * 16)
         return Case("recurrent", f"{op}, batch of {batch}", op, ((steps, batch, 128),), weights,
                     {"hidden_size": size}, free=(0,))  # fmt: skip
 
     return [
-        Case("matmul", "128x768x768", "MatMul", ((128, 768),), (_rand(768, 768),)),
-        Case("matmul", "vector times matrix", "MatMul", ((1, 1024),), (_rand(1024, 1024),)),
+        Case("matmul", "128x768x768", "MatMul", ((128, 768),), (rand(768, 768),)),
+        Case("matmul", "vector times matrix", "MatMul", ((1, 1024),), (rand(1024, 1024),)),
         Case("matmul", "batch of 12", "MatMul", ((12, 128, 64), (12, 64, 128)), free=()),
         Case("matmul", "batch of rows", "MatMul", ((12, 1, 64), (12, 64, 128)), free=()),
         Case("matmul", "both as input", "MatMul", ((256, 256), (256, 256)), free=()),
@@ -409,29 +410,29 @@ def _elementwise() -> list[Case]:
     column, row = (64, 56, 1), (256,)
     return [
         *(Case("elementwise", op, op, (flags if op == "Not" else x,), free=(0, 1)) for op in unary),
-        Case("elementwise", "Clip", "Clip", (x,), (_number(-1), _number(1)), free=(0, 1)),
+        Case("elementwise", "Clip", "Clip", (x,), (number(-1), number(1)), free=(0, 1)),
         Case("elementwise", "add", "Add", (x, x), free=()),
         Case("elementwise", "add a row", "Add", (x, row), free=()),
         Case("elementwise", "multiply by a column", "Mul", (x, column), free=()),
         Case("elementwise", "outer product", "Mul", ((1024, 1), (1, 512)), free=()),
-        Case("elementwise", "power", "Pow", (x,), (_number(3),), free=(0, 1)),
-        Case("elementwise", "power of halves", "Pow", ((64, 256),), (_number(2.5),), free=(0, 1)),
+        Case("elementwise", "power", "Pow", (x,), (number(3),), free=(0, 1)),
+        Case("elementwise", "power of halves", "Pow", ((64, 256),), (number(2.5),), free=(0, 1)),
         Case("elementwise", "divide integers", "Div", (np.arange(1 << 18) * 7, np.arange(1 << 18) % 97 + 1), free=()),
         Case("elementwise", "remainder", "Mod", (np.arange(1 << 18), np.arange(1 << 18) % 97 + 1), free=()),
         Case("elementwise", "less", "Less", (x, x), free=()),
         Case("elementwise", "to integers", "Cast", (x,), (), {"to": TensorProto.INT32}, free=(0, 1)),
         Case("elementwise", "to half", "Cast", (x,), (), {"to": TensorProto.FLOAT16}, free=(0, 1)),
-        Case("elementwise", "to bytes and scale", "QuantizeLinear", (x,), (_number(0.1), _number(128, np.uint8))),
-        Case("elementwise", "PRelu", "PRelu", ((1, 64, 56, 56),), (_rand(64, 1, 1),)),
+        Case("elementwise", "to bytes and scale", "QuantizeLinear", (x,), (number(0.1), number(128, np.uint8))),
+        Case("elementwise", "PRelu", "PRelu", ((1, 64, 56, 56),), (rand(64, 1, 1),)),
         Case("half", "add of halves", "Add", (x, x), free=(), dtype="float16"),
         Case("half", "sigmoid of halves", "Sigmoid", (x,), free=(0, 1), dtype="float16"),
         Case("half", "from half", "Cast", (x,), (), {"to": TensorProto.FLOAT}, free=(0, 1), dtype="float16"),
         Case("half", "softmax of halves", "Softmax", ((64, 1000),), dtype="float16"),
-        Case("half", "product of halves", "MatMul", ((128, 256),), (_rand(256, 256).astype(np.float16),),
+        Case("half", "product of halves", "MatMul", ((128, 256),), (rand(256, 256).astype(np.float16),),
              dtype="float16"),
-        Case("half", "convolution of halves", "Conv", ((1, 32, 28, 28),), (_rand(32, 32, 3, 3).astype(np.float16),),
+        Case("half", "convolution of halves", "Conv", ((1, 32, 28, 28),), (rand(32, 32, 3, 3).astype(np.float16),),
              {"pads": [1, 1, 1, 1]}, dtype="float16"),
-        Case("half", "mean of halves", "ReduceMean", ((256, 1024),), (_ints(1),), {"keepdims": 0}, dtype="float16"),
+        Case("half", "mean of halves", "ReduceMean", ((256, 1024),), (ints(1),), {"keepdims": 0}, dtype="float16"),
         Case("half", "transpose of halves", "Transpose", ((512, 512),), (), {"perm": [1, 0]}, dtype="float16"),
     ]  # fmt: skip
 

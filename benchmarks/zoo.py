@@ -27,11 +27,13 @@ MODELS = (
 )
 # Larger ones, which only benchmarks use.
 LARGE = ("efficientnet_b0", "vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp", "resnet50_int8",
-         "resnet50_s8", "dcgan", "unet3d")  # fmt: skip
+         "resnet50_s8", "dcgan", "unet3d", "resnext50", "convnext", "segformer", "conformer", "wavenet", "hifigan",
+         "mixture_of_experts")  # fmt: skip
 N_SIZES = 5
 
 _SHARED = {n: ("transformer",) for n in ("vit_b16", "bert_base", "gpt2_small")} | {
     "lstm2": ("lstm",), "resnet50_int8": ("resnet50",), "resnet50_s8": ("resnet50", "resnet50_int8"),
+    "resnext50": ("resnet50",),
 }  # fmt: skip
 
 if str(ROOT) not in sys.path:

@@ -5,6 +5,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from weft import relax
+from weft.ir import Op
+from weft.op import get_op_def, make_call
 
 GATES = {"LSTM": 4, "GRU": 3}
 
@@ -29,3 +32,48 @@ def test_biases_of_constants_are_added_once(kind):
     onnxruntime = pytest.importorskip("onnxruntime")
     expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
     np.testing.assert_allclose(session.run({"x": x})[0].numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+PARTS = {"lstm": (4, 2), "gru": (3, 1), "rnn": (1, 1)}
+"""Gates and states."""
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "hidden", "direction", "options"),
+    [
+        ("lstm", 20, "bidirectional", {}),
+        ("lstm", 300, "forward", {"clip": 0.7}),
+        ("gru", 33, "reverse", {}),
+        ("gru", 320, "forward", {"linear_before_reset": True}),
+        ("rnn", 70, "bidirectional", {}),
+    ],
+)
+def test_samples_of_different_lengths_go_through_blocks_together(kind, hidden, direction, options, symbolic):
+    rng, steps, batch, directions = np.random.default_rng(7), 5, 7, 2 if direction == "bidirectional" else 1
+    gates, n_states = PARTS[kind]
+    scale = 1 / np.sqrt(hidden)
+    x = [
+        rng.standard_normal((steps, batch, 6)),
+        rng.standard_normal((directions, gates * hidden, 6)),
+        rng.standard_normal((directions, gates * hidden, hidden)) * scale,
+        rng.standard_normal((directions, 2 * gates * hidden)),
+        np.array([5, 3, 4, 5, 0, 5, 1]),
+        *(rng.standard_normal((directions, batch, hidden)) for _ in range(n_states)),
+        *([rng.standard_normal((directions, 3 * hidden))] if kind == "lstm" else []),
+    ]
+    x = [a.astype(np.int32 if a.dtype == np.int64 else np.float32) for a in x]
+    free = weft.tir.Var("batch", "int64")
+    parameters = [
+        relax.Var(f"x{i}", relax.TensorType([free if symbolic and d == batch else d for d in a.shape], str(a.dtype)))
+        for i, a in enumerate(x)
+    ]
+    bb = relax.BlockBuilder()
+    with bb.function("main", parameters), bb.dataflow():
+        y = bb.emit(make_call(f"nn.{kind}")(*parameters, direction=direction, **options))
+        bb.emit_func_output(bb.emit_output(y))
+    machine = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    op = get_op_def(Op.get(f"relax.nn.{kind}"))
+    attrs = {**{k: v.default for k, v in op.attrs.items()}, "direction": direction, **options}
+    for found, wanted in zip(machine["main"](*map(weft.runtime.tensor, x)), op.reference(*x, **attrs), strict=True):
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)

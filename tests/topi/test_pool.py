@@ -9,7 +9,7 @@ import pytest
 from weft import te, topi
 from weft.ir import int64
 from weft.target import Target, build
-from weft.tir.schedule import default_schedule
+from weft.tir.schedule import default_schedule, explain_schedule
 
 TARGETS = ("llvm", "llvm -mcpu=haswell", "llvm -vector-width=128")
 
@@ -63,3 +63,29 @@ def test_not_a_number_wins():
     x = np.zeros((1, 1, 20, 20), np.float32)
     x[0, 0, 5, 5] = np.nan
     np.testing.assert_array_equal(np.isnan(pooled(x, 3, 2, 1, "max")), np.isnan(expected(x, 3, 2, 1, "max")))
+
+
+@pytest.mark.parametrize("width", [8, 9, 23, 46])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_volumes_get_the_rule_for_windows(width, stride):
+    x = np.random.default_rng(width).standard_normal((2, 2, 4, 5, 2 * width + 1), np.float32)
+    t = te.placeholder([int64(d) for d in x.shape], name="x")
+    y = topi.nn.pool3d(t, (2, 2, 2), (stride,) * 3, (1, 1, 1), (0,) * 6, "max")
+    z = te.compute(y.shape, lambda *i: y(*i) * 2.0 + 1.0, "z")
+    func, chosen = te.create_prim_func([t, z]), Target("llvm -mcpu=haswell")
+    assert explain_schedule(func, chosen).kernels[0].record.taken["T_max_pool"] == "windows"
+    windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2, 2), (2, 3, 4))[:, :, ::stride, ::stride, ::stride]
+    out = np.zeros([int(d) for d in z.shape], np.float32)
+    build(default_schedule(func, chosen), chosen)["main"](x, out)
+    np.testing.assert_array_equal(out, windows.max((-1, -2, -3)) * np.float32(2) + np.float32(1))
+
+
+@pytest.mark.parametrize("shape", [(33, 7, 129), (64, 1, 13), (17, 50, 8 * 9 + 1), (300, 5, 9)])
+def test_sums_over_columns_that_end_inside_a_vector(shape):
+    x = np.random.default_rng(3).standard_normal(shape, np.float32)
+    t = te.placeholder([int64(d) for d in shape], name="x")
+    func, chosen = te.create_prim_func([t, topi.sum(t, axis=1)]), Target("llvm -mcpu=haswell")
+    assert "windows" in explain_schedule(func, chosen).kernels[0].record.taken.values()
+    out = np.zeros((shape[0], shape[2]), np.float32)
+    build(default_schedule(func, chosen), chosen)["main"](x, out)
+    np.testing.assert_allclose(out, x.astype(np.float64).sum(1), rtol=1e-5, atol=1e-5)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64
-from weft.topi.precision import accumulator, narrowed
+from weft.topi.precision import accumulator, narrowed, shared
 from weft.topi.shape import simplify
 
 __all__ = [
@@ -160,8 +161,10 @@ def conv(
     out_channels, kernel, kind = weight_info(w.shape, kernel_layout or "OI", rank, channels)
     sizes = spatial(x.shape, last)
     outs = [conv_size(sizes[i], kernel[i], s[i], d[i], before[i], after[i]) for i in range(rank)]
-    padded = pad_spatial(x, before, after, last, const(pad_value, x.dtype))
     group = dot_group(kernel_layout)
+    if group == 1:
+        x = shared(x, simplify(floordiv(out_channels, int64(groups)) * prod(kernel, start=int64(1))))
+    padded = pad_spatial(x, before, after, last, const(pad_value, x.dtype))
     if group > 1:
         padded = whole_groups(padded, simplify(w.shape[-2] * int64(group)))
     in_channels = padded.shape[-1] if last else padded.shape[1]

@@ -9,7 +9,7 @@ from weft.error import ShapeMismatch
 from weft.ir import as_int, cast, floordiv, floormod, int64
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.conv import whole_groups
-from weft.topi.precision import accumulator, narrowed
+from weft.topi.precision import accumulator, narrowed, shared
 from weft.topi.shape import simplify
 
 __all__ = ["einsum", "einsum_dims", "linear", "matmul", "matmul_packed"]
@@ -23,6 +23,8 @@ def matmul(a: Any, b: Any, out_dtype: str = "") -> Any:
     dtype = out_dtype or a.dtype
     wide = accumulator(dtype)
     batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) if a.ndim > 2 or b.ndim > 2 else ()
+    if b.ndim > 1:
+        a = shared(a, b.shape[-1])
     k = te.reduce_axis((int64(0), a.shape[-1]), "k")
     rows, cols = (() if a.ndim == 1 else (a.shape[-2],)), (() if b.ndim == 1 else (b.shape[-1],))
 
@@ -80,6 +82,8 @@ def matmul_packed(x: Any, w: Any, n: int, group: int = 1, out_dtype: str = "") -
     size, wide = int64(int(group)), accumulator(dtype)
     if group > 1:
         x = whole_groups(x, simplify(w.shape[1] * size))
+    else:
+        x = shared(x, int64(int(n)))
     panel = floordiv(w.shape[2], size) if group > 1 else w.shape[2]
     k = te.reduce_axis((int64(0), x.shape[-1]), "k")
 

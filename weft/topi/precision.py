@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te
-from weft.ir import DataType, cast
+from weft.ir import DataType, as_int, cast
 
-__all__ = ["accumulator", "narrowed", "widened"]
+__all__ = ["accumulator", "narrowed", "shared", "widened"]
 
 
 def accumulator(dtype: str) -> str:
@@ -25,3 +25,11 @@ def widened(x: Any) -> Any:
 def narrowed(y: Any, dtype: str) -> Any:
     """A result, converted to the data type that it should have."""
     return y if y.dtype == dtype else te.compute(y.shape, lambda *i: cast(dtype, y(*i)), name="narrow")
+
+
+def shared(x: Any, times: Any) -> Any:
+    """A tensor, converted before it is used if each element is used so many times, one by one, that this saves work."""
+    return widened(x) if (as_int(times) or _TIMES) >= _TIMES else x
+
+
+_TIMES = 16

@@ -3,17 +3,18 @@
 Hidden units are computed a block at a time: the products of all gates of its units are sums kept in registers, over
 weights that lie in the order in which they are read (:func:`panel_shape`), and the units' new states follow at once.
 Where a step is much work its blocks run in parallel; else samples and directions do, each with all of its steps.
+Samples go through a block some at a time, as far as all of them last, so that weights are loaded once for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import as_int, cast, const, int64, select
+from weft.ir import as_int, cast, ceildiv, const, floordiv, int64, select
 from weft.machine import UNKNOWN
 
 __all__ = ["ACTIVATIONS", "UNITS", "gru_recurrence", "lstm_recurrence", "panel_shape", "rnn_recurrence"]
@@ -24,6 +25,8 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 """Gates of a unit."""
 _LANES = 16
 _SUMS = 4  # vectors of sums at the same time, which hide how long an addition takes
+_ZERO = int64(0)
+_SAMPLES = 4  # that go through a block together
 
 
 def _const(v: Any, value: float) -> Any:
@@ -47,26 +50,44 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def panel_shape(kind: str, directions: int, hidden: int) -> tuple[int, int, int, int]:
-    """Return the shape of packed recurrent weights: (directions, blocks, hidden, gates of a block).
+    """Return the shape of packed recurrent weights: (directions, gates of all blocks, hidden, units of a block).
 
-    Element ``[d, i, k, g * U + u]`` is the weight from unit ``k`` to gate ``g`` of unit ``i * U + u``, where a block
-    has ``U = UNITS[kind]`` units; past the last unit it is 0.
+    Element ``[d, i * G + g, k, u]`` is the weight from unit ``k`` to gate ``g`` of unit ``i * U + u``, where a block
+    has ``U = UNITS[kind]`` units with ``G = GATES[kind]`` gates each; past the last unit it is 0.
     """
     units = UNITS[kind]
-    return directions, -(-hidden // units), hidden, GATES[kind] * units
+    return directions, -(-hidden // units) * GATES[kind], hidden, units
 
 
 @dataclass
 class _Step:
-    """A sample at a step: where its input stands, and how the state of the step before is read."""
+    """A sample at a step: where its input stands, how the state of the step before is read.
+
+    `place` is its number among those that go through a block together.
+    """
 
     at: Any
     b: Any
     state: Callable[[Any], Any]
+    place: Any = _ZERO
 
 
+@dataclass
+class _Samples:
+    """So many samples that go through a block together: each of them at the same step, by its number."""
+
+    size: int
+    at: Callable[[Any], _Step]
+
+
+Start = Callable[[_Step, int, Any], Any]
+State = Callable[[_Step, Any], Any]
 Cell = Callable[[Any, Any, Any, _Step], Any]
 """From the sums of a block, a lane, its unit and the step to the statement that stores the unit's new state."""
+
+
+def _state(step: _Step, k: Any) -> Any:
+    return step.state(k)
 
 
 class _Layer:
@@ -98,9 +119,13 @@ class _Layer:
         first = (self.d * int64(self.gates) + int64(gate)) * int64(self.hidden)
         return tir.BufferLoad(self.xw, (step.at, step.b, first + unit))
 
-    def total(self, sums: Any, gate: int, lane: Any) -> Any:
-        """The sum of a gate of a block's unit; rows after the gates are further sums of the same."""
-        return tir.BufferLoad(sums, (int64(gate * self.units) + lane,))
+    def total(self, sums: Any, gate: int, lane: Any, place: Any = _ZERO) -> Any:
+        """The sum of a gate of a block's unit, for one of the samples; or, of a single one, a further sum of it."""
+        return tir.BufferLoad(sums, (self.row(place, gate) + lane,))
+
+    def row(self, place: Any, gate: int) -> Any:
+        """Where the sums of a sample's gate begin."""
+        return (place * int64(self.gates) + int64(gate)) * int64(self.units)
 
     def each(self, body: Callable[[Any], Any]) -> Any:
         """``body(j)`` for each hidden unit."""
@@ -114,52 +139,106 @@ class _Layer:
             parts.append(tir.For(j, int64(wide * _LANES), rest, tir.ForKind.SERIAL, body(j)))
         return tir.seq(*parts)
 
-    def block(self, i: Any, step: _Step, gates: range, start: Any, state: Callable[[Any], Any], cell: Cell) -> Any:
-        """The sums ``start(gate, unit) + sum_k state(k) * weight`` of some gates of block `i`, then its cells."""
-        whole, rest = divmod(self.hidden, self.units)
-        full = self._block(i, step, gates, start, state, cell, self.units)
-        if not rest:
-            return full
-        tail = self._block(i, step, gates, start, state, cell, rest)
-        return tir.IfThenElse(i < int64(whole), full, tail) if whole else tail
+    def block(self, i: Any, steps: _Samples, gates: range, start: Start, state: State, cell: Cell) -> Any:
+        """Sums ``start(step, gate, unit) + sum_k state(step, k) * weight`` of gates of block `i`, then its cells.
 
-    def _block(
-        self, i: Any, step: _Step, gates: range, start: Any, state: Callable[[Any], Any], cell: Cell, count: int
-    ) -> Any:
+        The last block, where it has fewer units, takes samples one by one: code for it is made once.
+        """
+        whole, rest = divmod(self.hidden, self.units)
+
+        def one(q: Any, count: int) -> Any:
+            return self._of_one(i, replace(steps.at(q), place=_ZERO), gates, start, state, cell, count)
+
+        tail = _each_of(steps.size, lambda q: one(q, rest))
+        if not whole:
+            return tail
+        full = one(_ZERO, self.units) if steps.size == 1 else self._of_several(i, steps, gates, start, state, cell)
+        return tir.IfThenElse(i < int64(whole), full, tail) if rest else full
+
+    def _weight(self, i: Any, gate: int, k: Any, lane: Any) -> Any:
+        return tir.BufferLoad(self.r, (self.d, i * int64(self.gates) + int64(gate), k, lane))
+
+    def _of_one(self, i: Any, step: _Step, gates: range, start: Start, state: State, cell: Cell, count: int) -> Any:
+        """One sample: all gates at once, whose sums stay in registers, in several sums where there are few gates."""
         units, first = self.units, i * int64(self.units)
         chains = max(1, _SUMS * _LANES // (len(gates) * units))
         sums = tir.decl_buffer((int64(chains * self.gates * units),), self.dtype, "sums", scope="local")
 
-        def store(row: int, value: Callable[[Any], Any], count: int = units) -> Any:
-            return _vectors(count, lambda e: tir.BufferStore(sums, value(e), (int64(row * units) + e,)))
+        def store(c: int, gate: int, value: Callable[[Any], Any], count: int = units) -> Any:
+            return _vectors(count, lambda e: tir.BufferStore(sums, value(e), (self.row(int64(c), gate) + e,)))
 
         def begin(gate: int) -> Any:
-            known = store(gate, lambda e: start(gate, first + e), count)
-            return known if count == units else tir.seq(store(gate, lambda e: self.zero), known)
+            known = store(0, gate, lambda e: start(step, gate, first + e), count)
+            return known if count == units else tir.seq(store(0, gate, lambda e: self.zero), known)
 
-        def add(row: int, gate: int, k: Any) -> Any:
-            def value(e: Any) -> Any:
-                weight = tir.BufferLoad(self.r, (self.d, i, k, int64(gate * units) + e))
-                return self.total(sums, row, e) + state(k) * weight
-
-            return store(row, value)
+        def add(c: int, gate: int, k: Any) -> Any:
+            return store(c, gate, lambda e: self.total(sums, gate, e, int64(c))
+                         + state(step, k) * self._weight(i, gate, k, e))  # fmt: skip
 
         def products(low: int, high: int, chains: int) -> Any:
             k = tir.Var("k", "int64")
-            each = (add(c * self.gates + g, g, int64(low) + k * int64(chains) + int64(c))
-                    for c in range(chains) for g in gates)  # fmt: skip
+            each = (add(c, g, int64(low) + k * int64(chains) + int64(c)) for c in range(chains) for g in gates)
             return tir.For(k, int64(0), int64((high - low) // chains), tir.ForKind.SERIAL, tir.seq(*each))
 
         whole = self.hidden // chains * chains
-        others = [(g, c * self.gates + g) for c in range(1, chains) for g in gates]
+        others = [(int64(c), g) for c in range(1, chains) for g in gates]
         return tir.AllocBuffer(sums, tir.seq(
             *(begin(g) for g in gates),
-            *(store(row, lambda e: self.zero) for _, row in others),
+            *(store(c, g, lambda e: self.zero) for c in range(1, chains) for g in gates),
             *([products(0, whole, chains)] if whole else []),
             *([products(whole, self.hidden, 1)] if whole < self.hidden else []),
-            *(store(g, lambda e, g=g, row=row: self.total(sums, g, e) + self.total(sums, row, e)) for g, row in others),
+            *(store(0, g, lambda e, c=c, g=g: self.total(sums, g, e) + self.total(sums, g, e, c)) for c, g in others),
             _vectors(count, lambda e: cell(sums, e, first + e, step)),
         ))  # fmt: skip
+
+    def _of_several(self, i: Any, steps: _Samples, gates: range, start: Start, state: State, cell: Cell) -> Any:
+        """Several samples: as many vectors of gates at a time as registers hold the sums of, for all samples.
+
+        Finished sums wait in memory, so that the loops need no registers but for their own.
+        """
+        units, first, together = self.units, i * int64(self.units), max(1, _SUMS // steps.size)
+        sums = tir.decl_buffer((int64(steps.size * self.gates * units),), self.dtype, "sums", scope="local")
+
+        def begin(q: Any) -> Any:
+            store = lambda g, e: tir.BufferStore(sums, start(steps.at(q), g, first + e), (self.row(q, g) + e,))  # noqa: E731
+            return tir.seq(*(_vectors(units, lambda e, g=g: store(g, e)) for g in gates))
+
+        vectors = [(g, u) for g in gates for u in range(0, units, _LANES)]
+        return tir.AllocBuffer(sums, tir.seq(
+            _each_of(steps.size, begin),
+            *(self._products(sums, i, steps, vectors[n : n + together], state)
+              for n in range(0, len(vectors), together)),
+            _each_of(steps.size, lambda q: _vectors(units, lambda e: cell(sums, e, first + e, steps.at(q)))),
+        ))  # fmt: skip
+
+    def _products(self, sums: Any, i: Any, steps: _Samples, vectors: list[tuple[int, int]], state: State) -> Any:
+        """Add the products of all samples to some vectors of their sums, in registers."""
+        tile = tir.decl_buffer((int64(steps.size * len(vectors) * _LANES),), self.dtype, "tile", scope="local")
+        k = tir.Var("k", "int64")
+
+        def each(body: Callable[[_Step, Any, int, Any, Any], Any]) -> Any:
+            parts = []
+            for n, (p, (g, u)) in enumerate((p, gu) for p in range(steps.size) for gu in vectors):
+                v = tir.Var("v", "int64")
+                stored = body(steps.at(int64(p)), int64(n * _LANES) + v, g, int64(u) + v, self.row(int64(p), g))
+                parts.append(tir.For(v, int64(0), int64(_LANES), tir.ForKind.VECTORIZED, stored))
+            return tir.seq(*parts)
+
+        def add(step: _Step, at: Any, g: int, lane: Any, row: Any) -> Any:
+            value = tir.BufferLoad(tile, (at,)) + state(step, k) * self._weight(i, g, k, lane)
+            return tir.BufferStore(tile, value, (at,))
+
+        return tir.AllocBuffer(tile, tir.seq(
+            each(lambda _, at, g, lane, row: tir.BufferStore(tile, tir.BufferLoad(sums, (row + lane,)), (at,))),
+            tir.For(k, int64(0), int64(self.hidden), tir.ForKind.SERIAL, each(add)),
+            each(lambda _, at, g, lane, row: tir.BufferStore(sums, tir.BufferLoad(tile, (at,)), (row + lane,))),
+        ))  # fmt: skip
+
+
+def _each_of(size: int, body: Callable[[Any], Any]) -> Any:
+    """``body(q)`` for each of so many samples."""
+    q = tir.Var("q", "int64")
+    return tir.For(q, _ZERO, int64(size), tir.ForKind.SERIAL, body(q)) if size > 1 else body(_ZERO)
 
 
 def _vectors(count: int, body: Callable[[Any], Any]) -> Any:
@@ -173,7 +252,7 @@ def _vectors(count: int, body: Callable[[Any], Any]) -> Any:
     return tir.seq(*parts)
 
 
-Phases = Callable[[_Layer, _Step], list[Callable[[Any], Any]]]
+Phases = Callable[[_Layer, _Samples], list[Callable[[Any], Any]]]
 """What a step consists of: functions of a block's number, each to be done for all blocks before the next begins."""
 
 
@@ -185,7 +264,7 @@ class _Recurrence:
     ) -> None:
         self.layers, self.lens, self.initial, self.carried, self.phases = layers, lens, initial, carried, phases
         xw, r = layers[0].xw, layers[0].r
-        self.steps, self.batch, self.blocks = xw.shape[0], xw.shape[1], r.shape[1]
+        self.steps, self.batch, self.blocks = xw.shape[0], xw.shape[1], floordiv(r.shape[1], int64(layers[0].gates))
 
     def run(self) -> Any:
         """All of it."""
@@ -194,10 +273,39 @@ class _Recurrence:
             return self._blocks_in_parallel()
         return self._samples_in_parallel()
 
-    def _length(self, b: Any, body: Callable[[Any], Any]) -> Any:
-        length = tir.Var("length", "int64")
-        known = tir.max(tir.min(cast("int64", tir.BufferLoad(self.lens, (b,))), self.steps), int64(0))
-        return tir.LetStmt(length, known, body(length))
+    def _group_size(self) -> int:
+        """How many samples go through a block together, at most: such that few are left over."""
+        n = as_int(self.batch)
+        return (
+            _SAMPLES
+            if n is None
+            else max(range(1, min(n, _SAMPLES) + 1), key=lambda size: (n // size * size, size), default=1)
+        )
+
+    def _length(self, b: Any) -> Any:
+        """How many steps a sample has."""
+        return tir.max(tir.min(cast("int64", tir.BufferLoad(self.lens, (b,))), self.steps), int64(0))
+
+    def _least(self, first: Any, size: int, body: Callable[[Any], Any]) -> Any:
+        """``body(n)``, where all of some samples have at least `n` steps; none, where not all of them are there."""
+        last, n = self.batch - int64(1), tir.Var("least", "int64")
+        least = self._length(first)
+        for q in range(1, size):
+            least = tir.min(least, self._length(tir.min(first + int64(q), last)))
+        whole = (as_int(self.batch) or 1) % size == 0 and as_int(self.batch) is not None
+        if size > 1 and not whole:
+            least = select(first + int64(size) <= self.batch, least, int64(0))
+        return tir.LetStmt(n, least, body(n))
+
+    def _alone(self, first: Any, size: int, body: Callable[[Any, Any], Any]) -> Any:
+        """``body(sample, length)`` for those samples of a group that are there, one after the other."""
+        return self._each(first, tir.min(int64(size), self.batch - first), body)
+
+    def _each(self, first: Any, count: Any, body: Callable[[Any, Any], Any]) -> Any:
+        """``body(sample, length)`` for samples one after the other."""
+        q = tir.Var("b", "int64")
+        inner = self._least(first + q, 1, lambda length: body(first + q, length))
+        return tir.For(q, int64(0), count, tir.ForKind.SERIAL, inner)
 
     def _start(self, layer: _Layer, b: Any, length: Any) -> Any:
         """Copy the states that are updated in place, and clear the outputs past a sample's length."""
@@ -222,73 +330,86 @@ class _Recurrence:
             copy(lambda j: tir.BufferLoad(self.initial, (*at, j))),
         )
 
-    def _step(self, layer: _Layer, b: Any, t: Any, length: Any) -> _Step:
+    def _step(self, layer: _Layer, b: Any, t: Any, length: Any, place: Any = _ZERO) -> _Step:
         """Step `t`, the first where `t` is None: its state is the initial one, else the output before."""
         at = (layer.d, b)
         if t is None:
-            return _Step(layer.position(int64(0), length), b, lambda k: tir.BufferLoad(self.initial, (*at, k)))
+            return _Step(layer.position(int64(0), length), b, lambda k: tir.BufferLoad(self.initial, (*at, k)), place)
         before = layer.position(t - int64(1), length)
         state = lambda k: tir.BufferLoad(layer.outputs[0], (before, *at, k))  # noqa: E731
-        return _Step(layer.position(t, length), b, state)
+        return _Step(layer.position(t, length), b, state, place)
+
+    def _together(self, layer: _Layer, first: Any, size: int, t: Any) -> _Samples:
+        """Samples from the first on, at step `t`."""
+        return _Samples(size, lambda place: self._step(layer, first + place, t, self._length(first + place), place))
 
     def _samples_in_parallel(self) -> Any:
-        """Each sample and direction with all of its steps."""
+        """Each group of samples and direction with all of its steps."""
+        size = self._group_size()
+        groups = ceildiv(self.batch, int64(size))
+        return self._directions(groups, lambda layer, g: self._all_steps(layer, g * int64(size), size))
 
-        def whole(layer: _Layer, b: Any) -> Any:
-            def one(length: Any) -> Any:
-                t = tir.Var("t", "int64")
-                others = self._all_blocks(layer, self._step(layer, b, t, length))
-                return tir.seq(
-                    self._start(layer, b, length),
-                    tir.IfThenElse(length > int64(0), self._all_blocks(layer, self._step(layer, b, None, length))),
-                    tir.For(t, int64(1), length - int64(1), tir.ForKind.SERIAL, others),
-                    self._finish(layer, b, length),
-                )
+    def _all_steps(self, layer: _Layer, first: Any, size: int) -> Any:
+        """All steps of some samples: together as long as all of them last, then each by itself."""
 
-            return self._length(b, one)
+        def steps(first: Any, size: int, begin: Any, end: Any) -> Any:
+            t, later = tir.Var("t", "int64"), tir.max(begin, int64(1))
+            at = lambda t: self._all_blocks(layer, self._together(layer, first, size, t))  # noqa: E731
+            return tir.seq(
+                tir.IfThenElse(tir.all(begin < int64(1), end > int64(0)), at(None)),
+                tir.For(t, later, tir.max(end - later, int64(0)), tir.ForKind.SERIAL, at(t)),
+            )
 
-        return self._directions(self.batch, whole)
+        def together(least: Any) -> Any:
+            alone = self._alone(first, size, lambda b, length: steps(b, 1, least, length))
+            return tir.seq(steps(first, size, int64(0), least), *([alone] if size > 1 else []))
 
-    def _all_blocks(self, layer: _Layer, step: _Step) -> Any:
+        return tir.seq(
+            self._alone(first, size, lambda b, length: self._start(layer, b, length)),
+            self._least(first, size, together),
+            self._alone(first, size, lambda b, length: self._finish(layer, b, length)),
+        )
+
+    def _all_blocks(self, layer: _Layer, steps: _Samples) -> Any:
         parts = []
-        for phase in self.phases(layer, step):
+        for phase in self.phases(layer, steps):
             i = tir.Var("i", "int64")
             parts.append(tir.For(i, int64(0), self.blocks, tir.ForKind.SERIAL, phase(i)))
         return tir.seq(*parts)
 
     def _blocks_in_parallel(self) -> Any:
         """Step by step, the blocks of a step and its directions at the same time."""
-
-        def samples(body: Callable[[_Layer, Any, Any], Any]) -> Callable[[_Layer], Any]:
-            def over(layer: _Layer) -> Any:
-                b = tir.Var("b", "int64")
-                inner = self._length(b, lambda length: body(layer, b, length))
-                return tir.For(b, int64(0), self.batch, tir.ForKind.SERIAL, inner)
-
-            return over
+        layers, t = self.layers, tir.Var("t", "int64")
+        n_phases = len(self.phases(layers[0], self._together(layers[0], int64(0), 1, t)))
 
         def at_step(t: Any) -> Any:
-            parts = []
-            for n in range(len(self.phases(self.layers[0], self._step(self.layers[0], int64(0), t, int64(1))))):
+            each = (lambda layer, i, n=n: self._phase_of_all(layer, i, t, n) for n in range(n_phases))
+            return tir.seq(*(self._directions(self.blocks, block) for block in each))
 
-                def block(layer: _Layer, i: Any, n: int = n) -> Any:
-                    def one(layer: _Layer, b: Any, length: Any) -> Any:
-                        now = int64(0) if t is None else t
-                        work = self.phases(layer, self._step(layer, b, t, length))[n](i)
-                        return tir.IfThenElse(now < length, work)
-
-                    return samples(one)(layer)
-
-                parts.append(self._directions(self.blocks, block))
-            return tir.seq(*parts)
-
-        t = tir.Var("t", "int64")
+        every = lambda what: (self._each(int64(0), self.batch, lambda b, n, x=x: what(x, b, n)) for x in layers)  # noqa: E731
         return tir.seq(
-            *(samples(self._start)(layer) for layer in self.layers),
+            *every(self._start),
             tir.IfThenElse(self.steps > int64(0), at_step(None)),
             tir.For(t, int64(1), self.steps - int64(1), tir.ForKind.SERIAL, at_step(t)),
-            *(samples(self._finish)(layer) for layer in self.layers),
+            *every(self._finish),
         )
+
+    def _phase_of_all(self, layer: _Layer, i: Any, t: Any, n: int) -> Any:
+        """One phase of a block at step `t`, for all samples that last so long."""
+        now = int64(0) if t is None else t
+
+        def work(first: Any, size: int) -> Any:
+            return self.phases(layer, self._together(layer, first, size, t))[n](i)
+
+        size, g = self._group_size(), tir.Var("g", "int64")
+        first = g * int64(size)
+
+        def one(least: Any) -> Any:
+            alone = self._alone(first, size, lambda b, m: tir.IfThenElse(now < m, work(b, 1)))
+            return tir.IfThenElse(now < least, work(first, size), *([alone] if size > 1 else []))
+
+        groups = ceildiv(self.batch, int64(size))
+        return tir.For(g, int64(0), groups, tir.ForKind.SERIAL, self._least(first, size, one))
 
     def _directions(self, extent: Any, body: Callable[[_Layer, Any], Any]) -> Any:
         """``body(layer, i)`` for each direction and ``i`` below `extent`, in parallel."""
@@ -332,10 +453,9 @@ def lstm_recurrence(
     def make(ins: Any, outs: Any) -> Any:
         _, _, lens, h0, c0, peepholes = ins
 
-        def phases(layer: _Layer, step: _Step) -> list[Any]:
-            start = lambda g, j: layer.input(step, g, j)  # noqa: E731
+        def phases(layer: _Layer, steps: _Samples) -> list[Any]:
             cell = _lstm_cell(layer, peepholes, input_forget)
-            return [lambda i: layer.block(i, step, range(4), start, step.state, cell)]
+            return [lambda i: layer.block(i, steps, range(4), layer.input, _state, cell)]
 
         return lens, h0, [(c0, outs[2])], phases
 
@@ -350,7 +470,7 @@ def _lstm_cell(layer: _Layer, peepholes: Any, input_forget: bool) -> Cell:
 
     def cell(sums: Any, e: Any, j: Any, step: _Step) -> Any:
         def gate(n: int, peephole: int | None = None, state: Any = None) -> Any:
-            v = layer.total(sums, n, e)
+            v = layer.total(sums, n, e, step.place)
             if peephole is not None:
                 v = v + tir.BufferLoad(peepholes, (d, j + int64(peephole * layer.hidden))) * state
             return layer.clipped(v)
@@ -380,7 +500,7 @@ def gru_recurrence(
     def make(ins: Any, outs: Any) -> Any:
         _, _, bias, lens, h0 = ins
         phases = _gru_phases if linear_before_reset else _gru_phases_reset_first
-        return lens, h0, [], lambda layer, step: phases(layer, bias, step)
+        return lens, h0, [], lambda layer, steps: phases(layer, bias, steps)
 
     attrs = {"direction": direction, "activations": activations, "clip": clip}
     return _recurrence("gru", xw, r, [rb, sequence_lens, initial_h], 1, make, attrs)
@@ -393,43 +513,42 @@ def _gru_output(layer: _Layer, update: Any, candidate: Any, j: Any, step: _Step)
     return tir.LetStmt(z, update, tir.BufferStore(layer.outputs[0], mixed, (step.at, layer.d, step.b, j)))
 
 
-def _gru_phases(layer: _Layer, bias: Any, step: _Step) -> list[Any]:
+def _gru_phases(layer: _Layer, bias: Any, steps: _Samples) -> list[Any]:
     """The reset gate scales what the linear map gave: one phase."""
 
-    def gate(sums: Any, g: int, e: Any) -> Any:
-        return layer.activations[0](layer.clipped(layer.total(sums, g, e)))
+    def gate(sums: Any, g: int, e: Any, place: int) -> Any:
+        return layer.activations[0](layer.clipped(layer.total(sums, g, e, place)))
 
-    def start(g: int, j: Any) -> Any:
+    def start(step: _Step, g: int, j: Any) -> Any:
         return layer.input(step, g, j) if g < 2 else tir.BufferLoad(bias, (layer.d, j))
 
     def cell(sums: Any, e: Any, j: Any, step: _Step) -> Any:
-        candidate = layer.input(step, 2, j) + gate(sums, 1, e) * layer.total(sums, 2, e)
-        return _gru_output(layer, gate(sums, 0, e), candidate, j, step)
+        mapped = gate(sums, 1, e, step.place) * layer.total(sums, 2, e, step.place)
+        return _gru_output(layer, gate(sums, 0, e, step.place), layer.input(step, 2, j) + mapped, j, step)
 
-    return [lambda i: layer.block(i, step, range(3), start, step.state, cell)]
+    return [lambda i: layer.block(i, steps, range(3), start, _state, cell)]
 
 
-def _gru_phases_reset_first(layer: _Layer, bias: Any, step: _Step) -> list[Any]:
+def _gru_phases_reset_first(layer: _Layer, bias: Any, steps: _Samples) -> list[Any]:
     """The reset gate scales the state before the candidate's linear map.
 
     Between the phases the update gate waits where the output will be, the scaled state where the last one will be.
     """
     y, yh = layer.outputs
-    at = (step.at, layer.d, step.b)
-    start = lambda g, j: layer.input(step, g, j)  # noqa: E731
 
     def gates(sums: Any, e: Any, j: Any, step: _Step) -> Any:
-        update, reset = (layer.activations[0](layer.clipped(layer.total(sums, g, e))) for g in (0, 1))
+        update, reset = (layer.activations[0](layer.clipped(layer.total(sums, g, e, step.place))) for g in (0, 1))
         scaled = tir.BufferStore(yh, reset * step.state(j), (layer.d, step.b, j))
-        return tir.seq(tir.BufferStore(y, update, (*at, j)), scaled)
+        return tir.seq(tir.BufferStore(y, update, (step.at, layer.d, step.b, j)), scaled)
 
     def finish(sums: Any, e: Any, j: Any, step: _Step) -> Any:
-        return _gru_output(layer, tir.BufferLoad(y, (*at, j)), layer.total(sums, 2, e), j, step)
+        update = tir.BufferLoad(y, (step.at, layer.d, step.b, j))
+        return _gru_output(layer, update, layer.total(sums, 2, e, step.place), j, step)
 
-    damped = lambda k: tir.BufferLoad(yh, (layer.d, step.b, k))  # noqa: E731
+    damped = lambda step, k: tir.BufferLoad(yh, (layer.d, step.b, k))  # noqa: E731
     return [
-        lambda i: layer.block(i, step, range(2), start, step.state, gates),
-        lambda i: layer.block(i, step, range(2, 3), start, damped, finish),
+        lambda i: layer.block(i, steps, range(2), layer.input, _state, gates),
+        lambda i: layer.block(i, steps, range(2, 3), layer.input, damped, finish),
     ]
 
 
@@ -442,13 +561,12 @@ def rnn_recurrence(
     def make(ins: Any, outs: Any) -> Any:
         _, _, lens, h0 = ins
 
-        def phases(layer: _Layer, step: _Step) -> list[Any]:
+        def phases(layer: _Layer, steps: _Samples) -> list[Any]:
             def cell(sums: Any, e: Any, j: Any, step: _Step) -> Any:
-                new = layer.activations[0](layer.clipped(layer.total(sums, 0, e)))
+                new = layer.activations[0](layer.clipped(layer.total(sums, 0, e, step.place)))
                 return tir.BufferStore(layer.outputs[0], new, (step.at, layer.d, step.b, j))
 
-            start = lambda g, j: layer.input(step, g, j)  # noqa: E731
-            return [lambda i: layer.block(i, step, range(1), start, step.state, cell)]
+            return [lambda i: layer.block(i, steps, range(1), layer.input, _state, cell)]
 
         return lens, h0, [], phases
 

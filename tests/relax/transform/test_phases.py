@@ -76,13 +76,15 @@ TRANSPOSED = [
 ]
 
 
+@pytest.mark.parametrize("constant", [True, False])
 @pytest.mark.parametrize("case", range(len(TRANSPOSED)))
-def test_transposed(case):
+def test_transposed(case, constant):
     rank = (2, 1, 3)[case % 3]
     k, stride, before, after, extra, dilation, groups, channels = TRANSPOSED[case]
     x, w = random(2, channels[0], *SIZES[rank]), random(*channels, *[k] * rank)
     attrs = {"strides": stride, "padding": (before,) * rank + (after,) * rank, "output_padding": extra}
-    check(f"nn.conv{rank}d_transpose", x, w, symbolic=case % 4 == 0, dilation=dilation, groups=groups, **attrs)
+    attrs |= {"dilation": dilation, "groups": groups}
+    check(f"nn.conv{rank}d_transpose", x, w, symbolic=case % 4 == 0, constant=constant, **attrs)
 
 
 def test_transposed_of_a_point_and_of_nothing():

@@ -385,21 +385,23 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     """
     data, weight = call.args[:2]
     attrs, shape, outs = call.attrs, _shape_of(data), _shape_of(call)
-    if not isinstance(weight, ir.Constant) or shape is None or outs is None:
+    kernel = known_shape(weight)
+    if not kernel or shape is None or outs is None:
         return None
     sizes = _letters(len(shape))
     if any(attrs.get(name) not in (None, "", f"NC{sizes}") for name in ("data_layout", "out_layout")):
         return None
-    kernel = weight.data.numpy()
-    if 1 < attrs.get("groups", 1) == len(kernel) == kernel.size // kernel[0, 0].size and kernel[0].size <= _WRITTEN_OUT:
+    groups, one_channel = attrs.get("groups", 1), prod(kernel[2:])
+    if 1 < groups == kernel[0] and kernel[1] == 1 and one_channel <= _WRITTEN_OUT:
         return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
-    plan, groups = phases_of(attrs, kernel.shape[2:], shape[2:], outs[2:]), attrs.get("groups", 1)
-    block, plain = plan.block, kernel.dtype == np.float32 and attrs.get("out_dtype") in (None, "", "float32")
-    rows = kernel.shape[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
-    if rows and kernel.shape[2:] == block and plan.crop is None:
+    plan = phases_of(attrs, kernel[2:], shape[2:], outs[2:])
+    block = plan.block
+    plain = weight.ty.dtype == "float32" and attrs.get("out_dtype") in (None, "", "float32")  # type: ignore[union-attr]
+    rows = kernel[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
+    if rows and kernel[2:] == block and plan.crop is None:
         base = (shape[0], shape[2], shape[3])
-        return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, kernel, bb), bb)
-    taps = ir.constant(phase_weights(kernel, plan, groups))
+        return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
+    taps = phase_weights(weight, plan, groups, bb)
     name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
     convolve = make_call(name)(
         data, taps, padding=plan.padding, dilation=plan.dilation, groups=groups, out_dtype=attrs.get("out_dtype", "")
@@ -409,7 +411,7 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     if plan.crop is None and all(n == 1 for n in block):
         return made
     base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
-    channels = kernel.shape[1] * groups
+    channels = kernel[1] * groups
     phased = Phased(bb.emit(made), base, block, channels, together=True, groups=groups, crop=plan.crop)
     return s.bind_phased(phased, bb)
 

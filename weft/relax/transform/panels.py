@@ -12,7 +12,8 @@ from weft.relax.block_builder import BlockBuilder
 from weft.runtime import aligned
 
 __all__ = [
-    "known_shape", "moved_weight", "pack_conv_weight", "pack_matmul_weight", "permute", "round_up", "weight_panels",
+    "flipped_weight", "known_shape", "moved_weight", "pack_conv_weight", "pack_matmul_weight", "padded_weight",
+    "permute", "round_up", "weight_panels",
 ]  # fmt: skip
 
 
@@ -35,13 +36,39 @@ def moved_weight(weight: ir.Expr, shape: Sequence[int], axes: Sequence[int], bb:
     return bb.emit(permute(bb.emit(make_call("reshape")(weight, ir.shape_expr(shape))), tuple(axes)))
 
 
+def padded_weight(weight: ir.Expr, after: Sequence[int], bb: BlockBuilder) -> ir.Expr:
+    """Return weights with so many zeros behind the elements of each dimension, or without so many elements."""
+    shape = known_shape(weight)
+    if any(n < 0 for n in after):
+        ends = [d + min(n, 0) for d, n in zip(shape, after, strict=True)]
+        if isinstance(weight, ir.Constant):
+            weight = ir.constant(weight.data.numpy()[tuple(slice(n) for n in ends)])
+        else:
+            axes = list(range(len(ends)))
+            weight = bb.emit(make_call("strided_slice")(weight, axes=axes, begin=[0] * len(ends), end=ends))
+    width = [(0, max(n, 0)) for n in after]
+    if not any(n for _, n in width):
+        return weight
+    if isinstance(weight, ir.Constant):
+        return ir.constant(np.pad(weight.data.numpy(), width))
+    return bb.emit(make_call("nn.pad")(weight, pad_width=[n for pair in width for n in pair]))
+
+
+def flipped_weight(weight: ir.Expr, axes: Sequence[int], bb: BlockBuilder) -> ir.Expr:
+    """Return weights with the elements of some dimensions in reverse order."""
+    if isinstance(weight, ir.Constant):
+        return ir.constant(aligned(np.flip(weight.data.numpy(), tuple(axes))))
+    for axis in axes:
+        weight = bb.emit(make_call("flip")(weight, axis=axis))
+    return weight
+
+
 def weight_panels(weight: ir.Expr, panel: int, group: int, bb: BlockBuilder) -> ir.Expr:
     """Return weights in panels, as :func:`pack_conv_weight` does."""
     if isinstance(weight, ir.Constant):
         return ir.constant(pack_conv_weight(weight.data.numpy(), panel, group))
     o, *rest = known_shape(weight)
-    if o % panel:
-        weight = bb.emit(make_call("nn.pad")(weight, pad_width=(0, round_up(o, panel) - o, *[0] * 2 * len(rest))))
+    weight = padded_weight(weight, [round_up(o, panel) - o, *[0] * len(rest)], bb)
     axes = (0, *range(3, len(rest) + 2), 2, 1)
     return moved_weight(weight, (-(-o // panel), panel, *rest), axes, bb)
 

@@ -18,6 +18,8 @@ import numpy as np
 
 from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, as_int, constant, shape_expr
 from weft.op import make_call
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.transform.panels import flipped_weight, known_shape, moved_weight, padded_weight
 from weft.runtime import aligned
 
 __all__ = ["Phased", "Phases", "phase_weights", "phases_of", "product_of_blocks"]
@@ -126,30 +128,40 @@ def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], ou
     return Phases(block, taps, (*before, *after), gap, spread, more, None if whole else crop)
 
 
-def phase_weights(kernel: np.ndarray, plan: Phases, groups: int) -> np.ndarray:
-    """Order weights (in, out / groups, ...) for the convolution: (groups * block * out / groups, in / groups, taps)."""
-    c, channels, *sizes = kernel.shape
+def phase_weights(weight: Expr, plan: Phases, groups: int, bb: BlockBuilder) -> Expr:
+    """Order weights (in, out / groups, ...) for the convolution: (groups * block * out / groups, in / groups, taps).
+
+    Weights that come at run time are brought into that order by operators.
+    """
+    c, channels, *sizes = known_shape(weight)
     rank = len(sizes)
+    if any(d > 1 for d in plan.spread):  # zeros between the elements, and behind the last one
+        apart = [n for k in sizes for n in (k, 1)]
+        weight = moved_weight(weight, (c, channels, *apart), range(2 + 2 * rank), bb)
+        weight = padded_weight(weight, [0, 0, *(n for d in plan.spread for n in (0, d - 1))], bb)
+        sizes = [k * d for k, d in zip(sizes, plan.spread, strict=True)]
+        weight = moved_weight(weight, (c, channels, *sizes), range(2 + rank), bb)
     full = [t if s == 1 else t * s for t, s in zip(plan.taps, plan.block, strict=True)]
-    wide = np.zeros((c, channels, *full), kernel.dtype)
-    places = (slice(0, (k - 1) * d + 1, d) for k, d in zip(sizes, plan.spread, strict=True))
-    wide[(slice(None), slice(None), *places)] = kernel
+    weight = padded_weight(weight, [0, 0, *(f - k for f, k in zip(full, sizes, strict=True))], bb)
     both = [n for t, s in zip(plan.taps, plan.block, strict=True) for n in (t, s)]
-    apart = wide.reshape(groups, c // groups, channels, *both)
     taps = tuple(3 + 2 * i for i in range(rank))
-    apart = np.flip(apart, taps).transpose(0, *(t + 1 for t in taps), 2, 1, *taps)
-    return aligned(apart.reshape(-1, c // groups, *plan.taps))
+    order = (0, *(t + 1 for t in taps), 2, 1, *taps)
+    apart_weight = moved_weight(weight, (groups, c // groups, channels, *both), order, bb)
+    flat = (groups * prod(plan.block) * channels, c // groups, *plan.taps)
+    flat_weight = moved_weight(apart_weight, flat, range(2 + rank), bb)
+    return flipped_weight(flat_weight, range(2, 2 + rank), bb)
 
 
 def _reshape(x: Expr, shape: tuple[Any, ...]) -> Call:
     return Call(Op.get("relax.reshape"), (x, shape_expr(list(shape))))
 
 
-def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, ...], kernel: np.ndarray, bb: Any) -> Phased:
+def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, ...], kernel: Expr, bb: BlockBuilder) -> Phased:
     """Emit the product of pixels (n, h, w, in) with weights (in, out, rows, columns), the rows of blocks apart."""
     n, h, w = base
-    c, channels, rows, columns = kernel.shape
-    weight = aligned(kernel.transpose(2, 0, 3, 1).reshape(rows, c, columns * channels))
+    c, channels, rows, columns = known_shape(kernel)
+    weight = moved_weight(kernel, (c, channels, rows, columns), (2, 0, 3, 1), bb)
+    weight = moved_weight(weight, (rows, c, columns * channels), range(3), bb)
     apart = bb.emit(_reshape(pixels, (n, h, 1, w, c)))
-    value = bb.emit(make_call("matmul")(apart, constant(weight)))
+    value = bb.emit(make_call("matmul")(apart, weight))
     return Phased(value, base, (rows, columns), channels, together=False)

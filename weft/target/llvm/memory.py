@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.arith import Analyzer
 from weft.error import CodegenError
-from weft.ir import Broadcast, DataType, PrimExpr, Ramp, as_int, const
+from weft.ir import (
+    Add,
+    Broadcast,
+    DataType,
+    FloorDiv,
+    FloorMod,
+    Mul,
+    PrimExpr,
+    Ramp,
+    Sub,
+    as_int,
+    const,
+    floordiv,
+    floormod,
+)
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, suffix
 from weft.target.llvm.stream import is_streamed
 from weft.target.llvm.types import memory_type
@@ -61,6 +76,8 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
         return s.splat(s.expr(BufferLoad(e.buffer, (index.value,))), dt.element, dt.lanes)
     elif isinstance(index, Ramp) and as_int(index.stride) == 2 and dt.lanes >= 4 and e.buffer.scope != "local":
         return _from_memory(_alternate(e, index, s), dt, s)
+    elif e.predicate is None and e.buffer.scope != "local" and (near := _near_lanes(index)) is not None:
+        return _from_memory(_picked(e, *near, s), dt, s)
     else:
         return _from_memory(_gather(e, s), dt, s)
     return _from_memory(s.call(name, m, [*args, (m, "zeroinitializer")]), dt, s)
@@ -98,6 +115,60 @@ def _alternate(e: BufferLoad, index: Ramp, s: FunctionEmitter) -> str:
         parts.append(s.call(f"llvm.masked.load.{_memory_suffix(DataType(e.dtype))}.p0", m, args))
     order = ", ".join(f"i32 {p}" for p in picks)
     return s.value(f"shufflevector {m} {parts[0]}, {m} {parts[1]}, <{n} x i32> <{order}>")
+
+
+_Lanes = tuple[PrimExpr, list[int]]
+
+
+def _near_lanes(index: PrimExpr) -> _Lanes | None:
+    """Return the least index and how far each lane is from it, where that is known and no more than two vectors."""
+    found = _lanes(index)
+    if found is None:
+        return None
+    base, steps = found
+    least = min(steps)
+    near = max(steps) - least < 2 * len(steps)
+    return (base + const(least, base.dtype), [n - least for n in steps]) if near else None
+
+
+def _lanes(index: PrimExpr) -> _Lanes | None:
+    """Take a vector of integers apart into a number and what is added to it in each lane."""
+    if isinstance(index, Broadcast):
+        return index.value, [0] * index.lanes
+    if isinstance(index, Ramp):
+        stride = as_int(index.stride)
+        return None if stride is None else (index.base, [stride * i for i in range(index.lanes)])
+    if isinstance(index, (Add, Sub)):
+        a, b = _lanes(index.a), _lanes(index.b)
+        if a is None or b is None:
+            return None
+        add = (lambda x, y: x + y) if isinstance(index, Add) else (lambda x, y: x - y)
+        return add(a[0], b[0]), [add(x, y) for x, y in zip(a[1], b[1], strict=True)]
+    if isinstance(index, (FloorDiv, FloorMod, Mul)) and isinstance(index.b, Broadcast):
+        a, by = _lanes(index.a), as_int(index.b.value)
+        if a is None or not by or by < 0:
+            return None
+        if isinstance(index, Mul):
+            return a[0] * index.b.value, [x * by for x in a[1]]
+        divisor = const(by, a[0].dtype)
+        over = as_int(Analyzer().simplify(floormod(a[0], divisor)))
+        if over is None:  # lanes differ by what the number leaves
+            return None
+        if isinstance(index, FloorMod):
+            return const(0, a[0].dtype), [(over + x) % by for x in a[1]]
+        return floordiv(a[0], divisor), [(over + x) // by for x in a[1]]
+    return None
+
+
+def _picked(e: BufferLoad, least: PrimExpr, steps: list[int], s: FunctionEmitter) -> str:
+    """Load all elements from the first lane's to the last one's at once, and pick the lanes."""
+    element, n = DataType(e.buffer.dtype), max(steps) + 1
+    m = memory_type(f"{element}x{n}" if n > 1 else element)
+    whole = s.effect(f"load {m}, ptr {element_pointer(s, e.buffer, least)}, align {alignment(e.buffer)}")
+    if n == 1:
+        return s.splat(whole, "uint8" if element.code == "bool" else element, len(steps))
+    order = ", ".join(f"i32 {n}" for n in steps)
+    return s.value(f"shufflevector {m} {whole}, {m} poison, <{len(steps)} x i32> <{order}>")
 
 
 def _whole(buffer: Buffer, index: Ramp) -> bool:

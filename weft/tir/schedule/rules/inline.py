@@ -10,14 +10,14 @@ from math import prod
 from weft.error import ScheduleError
 from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, is_const_int, walk
 from weft.tir.analysis.access import loads_of
-from weft.tir.analysis.dependence import consumers_of, is_plain_store
+from weft.tir.analysis.dependence import consumers_of, is_plain_store, reduce_vars
 from weft.tir.analysis.pattern import contraction_of, is_costly
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.selecting import is_selecting
 from weft.tir.schedule.trace import BlockRV
-from weft.tir.stmt import Block
+from weft.tir.stmt import Block, BufferStore
 
 __all__ = ["inline_elementwise", "is_window"]
 
@@ -54,7 +54,10 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
         if (
             is_reduction_block(c.block)
             and is_window(c.block)
-            and (is_costly(store.value) or (_has_condition(store.value) and _is_large(c.block)))
+            and (
+                is_costly(store.value)
+                or (_has_condition(store.value) and (_is_large(c.block) or _along_rows(c.block, buffer)))
+            )
         ):  # elements of a window are read many times
             return False
         if is_costly(store.value) and (uses > 1 or _repeats(c.block, buffer)):
@@ -94,6 +97,16 @@ _LARGE_WINDOW = 5
 def _is_large(block: Block) -> bool:
     extents = [as_int(iv.dom.extent) for iv in block.iter_vars if iv.iter_type == "reduce" and iv.dom is not None]
     return prod(n or _LARGE_WINDOW for n in extents) >= _LARGE_WINDOW and len([n for n in extents if n != 1]) < 2
+
+
+def _along_rows(block: Block, buffer: Buffer) -> bool:
+    """Whether windows go along what results are contiguous along, so that a test differs between lanes."""
+    store = block.body
+    if not isinstance(store, BufferStore):
+        return False
+    column, reducing = store.indices[-1], set(reduce_vars(block))
+    inside = [used_vars(load.indices[-1]) for load in loads_of(block.body, buffer)]
+    return any(column in variables and variables & reducing for variables in inside)
 
 
 def is_window(block: Block) -> bool:

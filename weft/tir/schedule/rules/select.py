@@ -26,6 +26,7 @@ from weft.tir.schedule.rules.record import AS_WRITTEN, GENERIC, ScheduleRecord, 
 from weft.tir.schedule.rules.row_reduce import schedule_rows
 from weft.tir.schedule.rules.selecting import is_selecting, schedule_selecting
 from weft.tir.schedule.rules.transposed import guarded_product, schedule_transposed
+from weft.tir.schedule.rules.windows import ends_inside, schedule_windows
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, BlockRealize
@@ -97,6 +98,10 @@ def schedule_of(
             done |= _attempt(
                 ctx, "selecting", block.name_hint, lambda b=block, seen=done: schedule_selecting(ctx, b.name_hint, seen)
             )
+    sums = [b for b in ctx.blocks() if b.name_hint not in done and is_reduction_block(b)]
+    for block in sums:
+        if is_window(block) or (len(sums) == 1 and ends_inside(ctx, block)):
+            done |= _attempt(ctx, "windows", block.name_hint, lambda b=block: schedule_windows(ctx, b.name_hint))
     for group in _chains(ctx, done):
         done |= _attempt(ctx, "rows", group[-1].name_hint, lambda g=group: _rows(ctx, g), group)
     for block in ctx.blocks():

@@ -1,0 +1,153 @@
+"""Cases of the operators that have no family of their own in `operator_cases`: each operator once, common ones more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from benchmarks.operator_cases import Case, ints, number, rand
+
+WIDE = (64, 56, 256)
+_RNG = np.random.default_rng(6)
+
+
+def _unary() -> list[Case]:
+    share = _RNG.random(WIDE, np.float32)
+    plain = ("Ceil", "Celu", "Cos", "Cosh", "HardSigmoid", "Hardmax", "IsInf", "LeakyRelu", "Selu", "Shrink", "Sinh",
+             "Softsign", "Tan", "ThresholdedRelu", "Asinh", "Identity", "Flatten")  # fmt: skip
+    return [
+        *(Case("unary", op, op, (WIDE,), free=(0, 1)) for op in plain),
+        *(Case("unary", op, op, (share,), free=(0, 1)) for op in ("Acos", "Asin", "Atanh")),
+        Case("unary", "Acosh", "Acosh", (share + 1,), free=(0, 1)),
+        Case("unary", "Gelu", "Gelu", (WIDE,), free=(0, 1), opset=20),
+        Case("unary", "Gelu by tanh", "Gelu", (WIDE,), (), {"approximate": "tanh"}, (0, 1), opset=20),
+        Case("unary", "Relu of 100 elements", "Relu", ((100,),)),
+        Case("unary", "Relu of 4 M elements", "Relu", ((1 << 22,),)),
+        Case("unary", "Tanh of 99 elements", "Tanh", ((99,),)),
+        Case("unary", "Sigmoid of 2 M elements", "Sigmoid", ((1 << 21,),)),
+        Case("unary", "Reshape", "Reshape", (WIDE,), (ints(-1, 128),), free=()),
+        Case("unary", "Squeeze", "Squeeze", ((64, 1, 256),), (ints(1),), free=()),
+        Case("unary", "Unsqueeze", "Unsqueeze", ((64, 256),), (ints(1),), free=()),
+    ]
+
+
+def _binary() -> list[Case]:
+    whole, flags = (_RNG.integers(0, 1000, WIDE).astype(np.int32) for _ in "ab"), [_RNG.random(WIDE) > 0.5] * 2
+    a, b = whole
+    shift = (a.astype(np.uint32), (b % 31).astype(np.uint32))
+    return [
+        *(Case("binary", op, op, (WIDE, WIDE), free=()) for op in ("Sub", "Max", "Min", "Mean")),
+        *(Case("binary", op, op, (WIDE, WIDE), free=()) for op in ("Greater", "GreaterOrEqual", "LessOrEqual")),
+        *(Case("binary", op, op, flags, free=()) for op in ("And", "Or", "Xor")),
+        *(Case("binary", op, op, (a, b), free=()) for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal")),
+        Case("binary", "BitwiseNot", "BitwiseNot", (a,), free=()),
+        Case("binary", "BitShift", "BitShift", shift, (), {"direction": "LEFT"}, free=()),
+        Case("binary", "sum of three", "Sum", (WIDE, WIDE, WIDE), free=()),
+        Case("binary", "integers added", "Add", (a, b), free=()),
+        Case("binary", "maximum of integers", "Max", (a, b), free=()),
+        Case("binary", "add of 1000 elements", "Add", ((1000,), (1000,)), free=()),
+        Case("binary", "add of 4 M elements", "Add", ((1 << 22,), (1 << 22,)), free=()),
+        Case("binary", "add of odd shapes", "Add", ((7, 1, 33, 65), (1, 13, 1, 65)), free=()),
+        Case("binary", "CastLike", "CastLike", (a, (1,)), free=(), opset=19),
+    ]
+
+
+def _narrow() -> list[Case]:
+    scale, middle = number(0.02), number(128, np.uint8)
+    data = _RNG.integers(0, 255, (128, 256)).astype(np.uint8)
+    weight = _RNG.integers(-127, 127, (256, 256)).astype(np.int8)
+    image = _RNG.integers(0, 255, (1, 64, 28, 28)).astype(np.uint8)
+    taps = _RNG.integers(-127, 127, (64, 64, 3, 3)).astype(np.int8)
+    pads = {"pads": [1, 1, 1, 1]}
+    whole = np.zeros(1, np.int8)
+    return [
+        Case("narrow", "DequantizeLinear", "DequantizeLinear", (image,), (scale, middle)),
+        Case("narrow", "DynamicQuantizeLinear", "DynamicQuantizeLinear", (WIDE,), outputs=3),
+        Case("narrow", "MatMulInteger", "MatMulInteger", (data,), (weight, middle, whole)),
+        Case("narrow", "QLinearMatMul", "QLinearMatMul", (data,),
+             (scale, middle, weight, number(0.01), whole[0], number(1), middle)),
+        Case("narrow", "ConvInteger", "ConvInteger", (image,), (taps.astype(np.uint8), middle), pads),
+        Case("narrow", "QLinearConv", "QLinearConv", (image,),
+             (scale, middle, taps, number(0.01), whole[0], number(1), middle), pads),
+    ]  # fmt: skip
+
+
+def _sums() -> list[Case]:
+    def reduce(name: str, op: str, shape: tuple[int, ...], axis: int) -> Case:
+        return Case("reduce more", name, op, (np.abs(_RNG.standard_normal(shape, np.float32)),), (ints(axis),))
+
+    labels = _RNG.integers(0, 100, 512)
+    return [
+        reduce("L1 over rows", "ReduceL1", (1024, 768), 1),
+        reduce("logarithm of sums", "ReduceLogSum", (1024, 768), 1),
+        reduce("sum of squares", "ReduceSumSquare", (1024, 768), 1),
+        reduce("sum over 3 of 3", "ReduceSum", (64, 64, 3), 2),
+        reduce("sum over an odd axis", "ReduceSum", (33, 77, 129), 1),
+        Case("reduce more", "global L2", "GlobalLpPool", ((1, 256, 14, 14),), free=(0, 2, 3)),
+        Case("reduce more", "CumProd", "CumProd", ((64, 1000),), (np.array(1, np.int64),), opset=26),
+        Case("reduce more", "negative log-likelihood", "NegativeLogLikelihoodLoss", ((512, 100), labels)),
+        Case("reduce more", "cross entropy", "SoftmaxCrossEntropyLoss", ((512, 100), labels)),
+        Case("reduce more", "softmax of 7", "Softmax", ((5000, 7),)),
+        Case("reduce more", "softmax of 4096", "Softmax", ((256, 4096),)),
+        Case("reduce more", "softmax of an odd axis", "Softmax", ((33, 129, 17),), attributes={"axis": 1}),
+        Case("reduce more", "layer norm of 100", "LayerNormalization", ((1000, 100),), (rand(100), rand(100))),
+        Case("reduce more", "layer norm of 4096", "LayerNormalization", ((128, 4096),), (rand(4096), rand(4096))),
+        Case("reduce more", "determinants", "Det", ((256, 8, 8),)),
+    ]
+
+
+def _products_more() -> list[Case]:
+    def product(name: str, m: int, k: int, n: int) -> Case:
+        return Case("matmul more", name, "MatMul", ((m, k),), (rand(k, n),))
+
+    sizes = (
+        (64, 64, 64),
+        (512, 512, 512),
+        (1, 4096, 1024),
+        (7, 333, 555),
+        (1024, 64, 64),
+        (16, 2048, 16),
+        (200, 5, 300),
+    )
+    return [product("x".join(map(str, s)), *s) for s in sizes]
+
+
+def _images_more() -> list[Case]:
+    x = (1, 32, 28, 28)
+    rows = np.array([[0, 0, 0, 13, 13], [0, 5, 5, 27, 20]] * 8, np.float32)
+    spots = _RNG.permutation(32 * 28 * 28)[: 32 * 14 * 14].astype(np.int64).reshape(1, 32, 14, 14)
+    wave, frame = (1, 4096, 1), np.hanning(256).astype(np.float32)
+    return [
+        Case("image more", "Col2Im", "Col2Im", ((1, 9 * 16, 26 * 26),), (ints(28, 28), ints(3, 3)), free=()),
+        Case("image more", "MaxRoiPool", "MaxRoiPool", (x, rows), (), {"pooled_shape": [7, 7]}, free=()),
+        Case("image more", "MaxUnpool", "MaxUnpool", ((1, 32, 14, 14), spots), (),
+             {"kernel_shape": [2, 2], "strides": [2, 2]}, free=()),
+        Case("image more", "AffineGrid", "AffineGrid", ((4, 2, 3),), (ints(4, 3, 64, 64),), opset=20),
+        Case("image more", "Upsample", "Upsample", (x,), (np.array([1, 1, 2, 2], np.float32),), {"mode": "linear"},
+             free=(), opset=9),
+        Case("image more", "Fourier transform", "DFT", (wave,), (), {"axis": 1}, free=(), opset=17),
+        Case("image more", "short Fourier transforms", "STFT", (wave,), (np.array(128, np.int64), frame), free=()),
+        Case("image more", "identity matrix", "EyeLike", ((512, 512),), (), {"dtype": TensorProto.FLOAT}, free=()),
+        Case("image more", "unique elements", "Unique", (_RNG.integers(0, 500, 10000),), free=()),
+    ]  # fmt: skip
+
+
+def _decoders() -> list[Case]:
+    heads: dict[str, Any] = {"opset": 23, "free": ()}
+    qkv = ((1, 8, 128, 64),) * 3
+    return [
+        Case("decoder", "attention", "Attention", qkv, **heads),
+        Case("decoder", "causal attention", "Attention", qkv, (), {"is_causal": 1}, **heads),
+        Case("decoder", "rotary embedding", "RotaryEmbedding", ((1, 8, 128, 64),),
+             (rand(1, 128, 32), rand(1, 128, 32)), **heads),
+        Case("decoder", "RMS norm", "RMSNormalization", ((128, 768),), (rand(768),), **heads),
+        Case("decoder", "group norm of channels", "GroupNormalization", ((1, 64, 56, 56),), (rand(64), rand(64)),
+             {"num_groups": 8}, opset=21),
+    ]  # fmt: skip
+
+
+REST: tuple[Case, ...] = (
+    *_unary(), *_binary(), *_narrow(), *_sums(), *_products_more(), *_images_more(), *_decoders(),
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""Vectors whose lanes come from near each other in memory: repeated, reversed, wrapped around."""
+
+import ctypes
+import mmap
+import re
+
+import numpy as np
+import pytest
+
+from weft import te
+from weft.arith import Analyzer
+from weft.ir import as_int, floordiv, floormod, int64
+from weft.target import Target, build
+from weft.tir.schedule import default_schedule
+
+PLACES = {
+    "twice each": (lambda i, n: floordiv(i, int64(2)), 2),
+    "three times each": (lambda i, n: floordiv(i, int64(3)), 3),
+    "sixteen times each": (lambda i, n: floordiv(i, int64(16)), 16),
+    "backwards": (lambda i, n: int64(n - 1) - i, 1),
+    "around": (lambda i, n: floormod(i, int64(4)) + floordiv(i, int64(4)) * int64(4), 1),
+    "every third": (lambda i, n: i * int64(3), 1 / 3),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool", "uint8"])
+@pytest.mark.parametrize("name", PLACES)
+def test_lanes_are_picked(name, dtype):
+    place, times = PLACES[name]
+    for n in (48, 51):
+        x = (np.random.default_rng(n).random((3, n)) * 100 % 7).astype(dtype)
+        size = min(int(n * times), 117)
+        t = te.placeholder((3, n), dtype, "x")
+        y = te.compute((3, size), lambda r, i, t=t, n=n: t(r, place(i, n)), "y")
+        out = np.zeros((3, size), dtype)
+        target = Target("llvm")
+        build(default_schedule(te.create_prim_func([t, y]), target), target)["main"](x, out)
+        at = [as_int(Analyzer().simplify(place(int64(i), n))) for i in range(size)]
+        np.testing.assert_array_equal(out, x[:, at])
+
+
+@pytest.mark.parametrize("name", ["twice each", "backwards"])
+def test_no_gather_is_left(name):
+    place, times = PLACES[name]
+    t = te.placeholder((4, 64), "float32", "x")
+    y = te.compute((4, int(64 * times)), lambda r, i: t(r, place(i, 64)), "y")
+    target = Target("llvm")
+    module = build(default_schedule(te.create_prim_func([t, y]), target), target)
+    assert not re.search(r"masked\.gather", module.inspect_source("ll"))
+
+
+def test_nothing_outside_is_read():
+    """The input lies between pages that may not be read."""
+    page, n = mmap.PAGESIZE, mmap.PAGESIZE // 4
+    memory = mmap.mmap(-1, 3 * page)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    guards = [ctypes.c_void_p(base + at) for at in (0, 2 * page)]
+    assert not any(libc.mprotect(g, page, 0) for g in guards)
+    x = np.frombuffer(memory, np.float32, n, page).reshape(1, n)
+    x[...] = np.arange(n)
+    for place, times in PLACES.values():
+        t, size = te.placeholder((1, n), "float32", "x"), int(n * times)
+        y = te.compute((1, size), lambda r, i, t=t, place=place: t(r, place(i, n)), "y")
+        out, target = np.zeros((1, size), np.float32), Target("llvm")
+        build(default_schedule(te.create_prim_func([t, y]), target), target)["main"](x, out)
+        np.testing.assert_array_equal(out[0], [as_int(Analyzer().simplify(place(int64(i), n))) for i in range(size)])
+    assert not any(libc.mprotect(g, page, 3) for g in guards)

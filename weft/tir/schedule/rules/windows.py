@@ -1,0 +1,130 @@
+"""Maxima and sums over windows whose results are contiguous: pooling, channels first, and sums over odd columns.
+
+Lanes are neighbouring results. A row is cut into strips of some vectors, whose results stay in registers while the
+window is walked, and what is left of it into vectors half as long, then half of that: no lane is masked, and no strip
+asks where it is.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.error import ScheduleError
+from weft.ir import CallIntrin, Select, Var, as_int, walk
+from weft.tir.analysis.access import loads_of
+from weft.tir.analysis.pattern import stride_along
+from weft.tir.schedule.reduction import combiner_of
+from weft.tir.schedule.rules.context import RuleContext
+from weft.tir.schedule.rules.elementwise import vector_lanes
+from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
+from weft.tir.schedule.trace import BlockRV, LoopRV
+from weft.tir.stmt import Block, BufferStore
+
+__all__ = ["ends_inside", "schedule_windows"]
+
+_STRIP = 4
+"""Vectors of results that are under way at once, as long as an operation takes."""
+
+_WRITTEN_OUT = 32
+"""Operations on vectors up to which the walk over a window is straight code."""
+
+
+def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
+    """Schedule a reduction over windows. Returns the names of the blocks that are done.
+
+    Raises
+    ------
+    ScheduleError
+        Where results are not contiguous, a row has no known length or no whole vector, or elements are conditional.
+    """
+    rv = BlockRV(name)
+    block = ctx.block(rv)
+    column = _column(block)
+    if column is None:
+        raise ScheduleError("windows: results are not contiguous along what the windows move by 1 or 2")
+    if any(_is_condition(n) for n in walk(block.body)):
+        raise ScheduleError("windows: elements stand under conditions")
+    lanes = vector_lanes(ctx, block)
+    steps = prod(
+        as_int(iv.dom.extent) or 0 for iv in block.iter_vars if iv.iter_type == "reduce" and iv.dom is not None
+    )
+    sink, loop_of = attach_epilogue(ctx, rv)
+    row = loop_over(loop_of, column, "windows")
+    n, loops = ctx.constant(row), ctx.sch.get_loops(sink)
+    if n is None or n < lanes or loops[-1].var is not row.var:
+        raise ScheduleError("windows: a row has no known length, or is shorter than a vector")
+    strips = _strips(n, lanes, ctx.choose("strip", (1, 2, 4, 8), _STRIP))
+    sch = ctx.sch
+    parts = sch.loop_partition(row, [length for length, _ in strips]) if len(strips) > 1 else [row]
+    sinks = [sink] if len(parts) == 1 else [sch.get_child_blocks(p)[0] for p in parts]
+    sums = [rv] if len(parts) == 1 else sch.split_consumers(rv, sinks)
+    for part, one, (_, tile) in zip(parts, sums, strips, strict=True):
+        _strip(ctx, one, part, tile, min(lanes, tile), steps)
+    task = ctx.fuse(loops[:-1])
+    if task is not None:
+        ctx.parallel(task, max(1, n * max(steps, 1) // lanes))
+    return {x.name for x in (*sums, *sinks)}
+
+
+def ends_inside(ctx: RuleContext, block: Block) -> bool:
+    """Whether rows of results end inside a vector, and there are rows enough for all cores."""
+    column, lanes = _column(block), vector_lanes(ctx, block)
+    sizes = {iv.var: as_int(iv.dom.extent) for iv in block.iter_vars if iv.dom is not None}
+    kinds = {iv.var: iv.iter_type for iv in block.iter_vars}
+    if column is None or not sizes.get(column) or not (sizes[column] or 0) % lanes:
+        return False
+    rows = prod(sizes[v] or 1 for v in sizes if kinds[v] == "data_par" and v is not column)
+    return rows >= 2 * ctx.machine.cores
+
+
+def _column(block: Block) -> Var | None:
+    """Return the variable along which results are contiguous and elements every one or every other."""
+    store = block.body
+    if block.init is None or not isinstance(store, BufferStore) or combiner_of(block) is None:
+        return None
+    column = store.indices[-1]
+    loads = [x for x in loads_of(block.body) if x.buffer is not store.buffer]
+    if not isinstance(column, Var) or not loads or any(stride_along(x, column) not in (1, 2) for x in loads):
+        return None
+    return column
+
+
+def _is_condition(n: object) -> bool:
+    return isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else")
+
+
+def _strips(n: int, lanes: int, together: int) -> list[tuple[int, int]]:
+    """Cut a row into (length, results of a strip)."""
+    vectors, rest = divmod(n, lanes)
+    whole, some = divmod(vectors, together)
+    found = [(whole * together * lanes, together * lanes), (some * lanes, some * lanes)]
+    while rest:
+        part = 1 << (rest.bit_length() - 1)
+        found.append((part, part))
+        rest -= part
+    return [(length, tile) for length, tile in found if length]
+
+
+def _strip(ctx: RuleContext, rv: BlockRV, part: LoopRV, tile: int, lanes: int, steps: int) -> None:
+    """Compute strips of `tile` results where they are stored: the window outside, vectors inside, all written out."""
+    sch = ctx.sch
+    place, inner = sch.split(part, [None, tile])
+    sch.compute_at(rv, place)
+    sch.set_scope(rv, 0, "local")
+    loops = sch.get_loops(rv)
+    at = next(i for i, x in enumerate(loops) if x.var is place.var)
+    realize = sch.state.realize(rv.name)
+    kinds = {v: iv.iter_type for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    window = [x for x in loops[at + 1 :] if kinds.get(x.var) == "reduce"]
+    results = [x for x in loops[at + 1 :] if all(x.var is not w.var for w in window)]
+    sch.reorder(*window, *results)
+    for loop in (*results[-1:], inner):
+        vectors, lane = sch.split(loop, [None, lanes])
+        sch.unroll(vectors)
+        if lanes > 1:
+            sch.vectorize(lane)
+    if window:
+        sch.decompose_reduction(rv, window[0])
+    for loop in window[-1:] if steps * tile // lanes > _WRITTEN_OUT else window:
+        if (ctx.constant(loop) or 0) * tile // lanes <= _WRITTEN_OUT:
+            sch.unroll(loop)
