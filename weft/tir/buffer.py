@@ -61,6 +61,11 @@ class Buffer(ir.Node):
         flat = Buffer(self.data, self.dtype, (ir.const(1, "int32"),), (), self.elem_offset, self.name, self.scope)
         return ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (BufferLoad(flat, (place,)),))
 
+    def attribute_in_program(self, name: str) -> Any:
+        """Return an attribute as a program reads it, where an offset that nobody declared is 0."""
+        value = getattr(self, name)
+        return ir.const(0, "int32") if name == "elem_offset" and value is None else value
+
     @property
     def ndim(self) -> int:
         """The number of dimensions."""

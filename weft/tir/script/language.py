@@ -473,9 +473,8 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
 
     def make(value: Any, body: Stmt, p: Any) -> Stmt:
         tag = thread if isinstance(thread, str) else p.state.threads[thread]
-        return AttrStmt(
-            ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), "thread_extent", e, body
-        )
+        key = "virtual_thread" if tag.split(".")[0] == "vthread" else "thread_extent"
+        return AttrStmt(ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), key, e, body)
 
     return Scope(var, make, "thread", thread)
 
