@@ -1,6 +1,6 @@
 """The parts of a Python program that a printer puts together: expressions, statements, blocks.
 
-Each part may say which objects it shows (``source_paths``, tvm_ffi's access paths), so that their text can be underlined.
+Each part may say which objects it shows (``source_paths``, tvm_ffi's access paths): their text can be underlined.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -406,7 +407,7 @@ def _shown(count: int, underlined: list[int], context: int | None) -> set[int]:
         return set(range(count))
     near = {i for u in underlined for i in range(max(u - context, 0), min(u + context + 1, count))}
     edges = [-1, *sorted(near), count]
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in itertools.pairwise(edges):
         if b - a - 1 < _CUT:
             near.update(range(a + 1, b))
     return near

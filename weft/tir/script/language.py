@@ -21,6 +21,7 @@ from weft.tir.buffer import Buffer as BufferNode
 from weft.tir.buffer import BufferLoad as BufferLoadNode
 from weft.tir.buffer import BufferRegion
 from weft.tir.buffer import decl_buffer as declare
+from weft.tir.script import flat_access
 from weft.tir.script.commands import (
     AllocBlockBuffer,
     Axis,
@@ -538,6 +539,10 @@ _RENAMED: dict[str, Any] = {
     "shuffle": Shuffle,
     "buffer_load": BufferLoad,
     "boolean": DTypeMaker("bool"),
+    "buffer_decl": Buffer,
+    "load": flat_access.load,
+    "store": flat_access.store,
+    "var": lambda dtype="int32": Var("", DataType(dtype)),
     "Range": Range_,
     "buffer": Buffer,
     "tvm_call_packed": typed(tir.call_packed),

@@ -83,6 +83,8 @@ def typed(build: Any) -> Any:
     def build_typed(*args: Any, dtype: str | None = None, **named: Any) -> Any:
         if dtype is not None and build.__name__ in _BY_DTYPE:
             args = (dtype, *args)
+        if named.get("dtype") == "":
+            named["dtype"] = "void"
         return build(*args, **named)
 
     return build_typed

@@ -10,6 +10,7 @@ from weft.tir.transform.cross_thread_reduction import lower_cross_thread_reducti
 from weft.tir.transform.default_gpu_schedule import default_gpu_schedule
 from weft.tir.transform.dot_product import DOT_GROUPS, dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer
+from weft.tir.transform.function_passes import Apply, BindTarget, Filter, annotate_entry_func
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch
