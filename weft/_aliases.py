@@ -77,6 +77,7 @@ MODULES = {
     "tir.expr": "weft.tir",
     "tir.expr_functor": "weft.tir.functor",
     "tir.meta_schedule": "weft.meta_schedule",
+    "tir.tensor_intrin": "weft.script.tensor_intrin",
     "tir.transform.transform": "weft.tir.transform",
     "tirx": "weft.tir",
     "topi.nn.pooling": "weft.topi.nn",

@@ -47,8 +47,9 @@ class Buffer(ir.Node):
         return (*indices[:-1], ir.Ramp(indices[-1], ir.const(1, indices[-1].dtype), lanes))
 
     def access_ptr(
-        self, access_mask: int | str = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
-    ) -> ir.PrimExpr:
+        self, access_mask: int | str = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0,
+        extent: Any = None,
+    ) -> ir.PrimExpr:  # fmt: skip
         """Return the address of the element `offset` elements from the start, for a call of a C function.
 
         `access_mask` says what is done there (``"r"``, ``"w"``, ``"rw"``); it and the other arguments are TVM's.

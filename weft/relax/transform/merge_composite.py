@@ -105,7 +105,9 @@ class _Names:
 
     def fresh(self, hint: str) -> str:
         """Return the hint or the first free one with a number, which is taken then."""
-        name = next(n for n in itertools.chain([hint], (f"{hint}{i}" for i in itertools.count(1))) if n not in self.taken)
+        name = next(
+            n for n in itertools.chain([hint], (f"{hint}{i}" for i in itertools.count(1))) if n not in self.taken
+        )
         self.taken.add(name)
         return name
 

@@ -40,4 +40,6 @@ def load(dtype: str, memory: Any, index: Any, predicate: Any = None) -> BufferLo
 def store(memory: Any, index: Any, value: Any, predicate: Any = None) -> Stmt:
     """Store an element, or elements, at an offset."""
     number = as_expr(value)
-    return BufferStore(_flat(memory, with_lanes(DataType(number.dtype), 1)), number, (as_expr(index),), _mask(predicate))
+    return BufferStore(
+        _flat(memory, with_lanes(DataType(number.dtype), 1)), number, (as_expr(index),), _mask(predicate)
+    )
