@@ -26,6 +26,7 @@ from weft.tir.reduce import TENSOR_EXPRS, CommReducer, IntrinCall, ProducerLoad,
 from weft.tir.script import printing as _printing  # its import registers print rules
 from weft.tir.script.low_level import CALLS
 from weft.tir.sequences import Return, convert, get_vscale_expr, ret, stmt_list, stmt_seq
+from weft.tir.specialize import specialize_params
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -48,6 +49,7 @@ from weft.tir.stmt import (
 )
 from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_intrinsic
 
+PrimFunc.specialize = specialize_params  # type: ignore[attr-defined] - what it calls stands on PrimFunc
 Allocate = AllocBuffer
 ProducerRealize = BufferRealize
 SBlock, SBlockRealize = Block, BlockRealize

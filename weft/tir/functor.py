@@ -100,9 +100,16 @@ class StmtFunctor(_Dispatch):
         return self.visit_stmt(node)
 
 
+def _defined(op: Any) -> Any:
+    """Return the variable that a statement defines, which is no part that it computes with."""
+    return op.loop_var if isinstance(op, stmt.For) else op.var if isinstance(op, stmt.LetStmt) else None
+
+
 def _visit_children(self: Any, op: Any) -> None:
+    own = _defined(op)
     for child in ir.children(op):
-        _visit(self, child)
+        if child is not own:
+            _visit(self, child)
 
 
 def _visit(self: Any, node: Any) -> None:
@@ -126,8 +133,8 @@ def _mutate_children(self: Any, op: Any) -> Any:
         inside = isinstance(node, (BufferRegion, MatchBufferRegion, ir.Range, ir.IterVar))
         return ir.rebuild(node, lambda n: n if isinstance(n, Buffer) else child(n)) if inside else node
 
-    keep = op.loop_var if isinstance(op, stmt.For) else op.var if isinstance(op, stmt.LetStmt) else None
-    return ir.rebuild(op, lambda n: n if n is keep else child(n))
+    own = _defined(op)
+    return ir.rebuild(op, lambda n: n if n is own else child(n))
 
 
 class ExprVisitor(ExprFunctor):

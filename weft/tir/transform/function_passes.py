@@ -60,7 +60,7 @@ class _Bound:
         """Return the module with targets."""
         made: dict[Any, Any] = {}
         copies: dict[GlobalVar, GlobalVar] = {}
-        bare = self.target.without_host() if self.host is not None and hasattr(self.target, "without_host") else None
+        bare = self.target.with_host(None) if self.host is not None else self.target
         for v, f in self.mod.items():
             if not isinstance(f, PrimFunc) or f.attrs.get("target") is not None:
                 made[v] = f
@@ -72,11 +72,11 @@ class _Bound:
             elif f.attrs.get("global_symbol") is not None or self.host is None:
                 made[v] = f.with_attr("target", self.target)
             elif v.name_hint not in self.by_host:
-                made[v] = f.with_attr("target", bare if bare is not None else self.target)
+                made[v] = f.with_attr("target", bare)
             elif v.name_hint not in self.by_device:
                 made[v] = f.with_attr("target", self.host)
             else:
-                made[v] = f.with_attr("target", bare if bare is not None else self.target)
+                made[v] = f.with_attr("target", bare)
                 copies[v] = type(v)(f"{v.name_hint}_host")
                 made[copies[v]] = f.with_attr("target", self.host)
         if copies:
