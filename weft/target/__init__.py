@@ -36,11 +36,11 @@ from weft.target.presets import (
 from weft.target.tags import list_tags, register_tag
 from weft.target.target import Target
 
-__all__ = ["GenericFunc", "LLVM", "Kernel", "Machine", "Target", "TargetKind", "arm_cpu", "bifrost", "build", "compile_func", "create",
-           "device_from_target", "emit_object", "generic_func", "get_native_generic_func", "get_source", "host_features", "intel_graphics", "list_tags",
-           "load_objects", "mali",
-           "override_native_generic_func", "rasp", "register_tag", "riscv_cpu", "rocm", "vta", "register_attribute",
-           "register_intrin_rule",
-           "register_target_kind"]  # fmt: skip
+__all__ = [
+    "GenericFunc", "Kernel", "LLVM", "Machine", "Target", "TargetKind", "arm_cpu", "bifrost", "build", "compile_func",
+    "create", "device_from_target", "emit_object", "generic_func", "get_native_generic_func", "get_source",
+    "host_features", "intel_graphics", "list_tags", "load_objects", "mali", "override_native_generic_func", "rasp",
+    "register_attribute", "register_intrin_rule", "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
+]  # fmt: skip
 
 __getattr__ = names_of("weft.target")

@@ -25,6 +25,7 @@ class GenericFunc:
             functools.update_wrapper(self, fdefault)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call what is there for the current target."""
         return self.get_packed_func()(*args, **kwargs)
 
     @property

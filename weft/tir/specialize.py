@@ -63,8 +63,8 @@ def specialize_params(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
     ----------
     func : PrimFunc
     param_map : mapping of Var or Buffer to PrimExpr, number or Buffer
-        For a parameter that is a number, or a variable of the dimensions, its value; a parameter goes then. For one that
-        is a buffer, or the buffer itself, another one, whose shape, strides and offset are the values of the
+        For a parameter that is a number, or a variable of the dimensions, its value; a parameter goes then. For one
+        that is a buffer, or the buffer itself, another one, whose shape, strides and offset are the values of the
         variables in those of the first.
 
     Raises
@@ -103,7 +103,8 @@ def _bind(var: PrimExpr, value: PrimExpr, values: dict[Any, PrimExpr]) -> None:
 def _bind_buffer(old: Buffer, new: Buffer, values: dict[Any, PrimExpr]) -> None:
     if old.ndim != new.ndim or old.dtype != new.dtype:
         raise InvalidArgument(
-            f"'{old.name}' is specialized by a buffer of another kind", expected=f"{old.ndim} dimensions of {old.dtype}",
+            f"'{old.name}' is specialized by a buffer of another kind",
+            expected=f"{old.ndim} dimensions of {old.dtype}",
             found=f"{new.ndim} dimensions of {new.dtype}",
         )  # fmt: skip
     pairs = [*zip(old.shape, new.shape, strict=True)]

@@ -1,4 +1,4 @@
-"""Passes over blocks one after another: the function computes what it did, and each step refuses what it cannot take."""
+"""Passes over blocks one after another: what is computed stays, and each step refuses what it cannot take."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,7 @@ def test_refusals():
 
     @T.prim_func
     def uneven(A: T.Buffer((4,), "float32")):
-        for b in T.thread_binding(1, thread="blockIdx.x"):
+        for _b in T.thread_binding(1, thread="blockIdx.x"):
             for i in T.thread_binding(4, thread="threadIdx.x"):
                 A[i] = T.float32(1)
             for j in T.thread_binding(3, thread="threadIdx.x"):

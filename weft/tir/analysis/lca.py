@@ -8,7 +8,7 @@ from typing import Any
 from weft import ir
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, For, Stmt
+from weft.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, Stmt
 
 __all__ = ["buffer_access_lca"]
 

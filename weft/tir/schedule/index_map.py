@@ -11,8 +11,25 @@ import numpy as np
 from weft.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
 from weft.error import InvalidArgument
 from weft.ir import (
-    Add, Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Node, PrimExpr, Range, Sub, Var, as_expr, as_int, cast,
-    const, rebuild, substitute,
+    Add,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Node,
+    PrimExpr,
+    Range,
+    Sub,
+    Var,
+    as_expr,
+    as_int,
+    cast,
+    const,
+    rebuild,
+    substitute,
 )  # fmt: skip
 from weft.runtime import Tensor, tensor
 
@@ -125,7 +142,7 @@ class IndexMap(Node):
         return IndexMap(tuple(outs), tuple(analyzer.simplify({**units, **back}[v]) for v in self.initial_indices))
 
     def map_tensor(self, arr_src: Tensor) -> Tensor:
-        """Return a tensor whose element at ``self(i)`` is that of `arr_src` at ``i``; places that nothing goes to are 0."""
+        """Return a tensor whose element at ``self(i)`` is that of `arr_src` at ``i``; where nothing goes is 0."""
         source = arr_src.numpy()
         image = [as_int(d) or 0 for d in self.map_shape(source.shape)]
         out = np.zeros(image, source.dtype)

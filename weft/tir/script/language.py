@@ -538,6 +538,7 @@ _RENAMED: dict[str, Any] = {
     "ramp": Ramp,
     "shuffle": Shuffle,
     "buffer_load": BufferLoad,
+    "bind": LetStmt,
     "boolean": DTypeMaker("bool"),
     "buffer_decl": Buffer,
     "load": flat_access.load,
