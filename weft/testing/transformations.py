@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from weft.error import require
 from weft.ir import BaseFunc, IRModule, Pass, assert_structural_equal
@@ -46,7 +46,7 @@ class CompareBeforeAfter:
             return
         after = apply(before)
         if isinstance(before, BaseFunc):
-            after, expected = (f.with_attr("global_symbol", "main") for f in (after, expected))
+            after, expected = (f.with_attr("global_symbol", "main") for f in (after, cast(BaseFunc, expected)))
         assert_structural_equal(after, expected)
 
 

@@ -63,7 +63,7 @@ class LiteralDoc(ExprDoc):
 
     def __init__(self, value: str | float | bool | None, path: Any = None) -> None:
         super().__init__()
-        if value is not None and not isinstance(value, (str, int, float, bool)):
+        if value is not None and type(value) not in (str, int, float, bool):
             raise TypeError(f"a literal is None, str, int, float or bool; found {type(value).__name__}")
         self.value = value
         self.source_paths += [path] if path is not None else []

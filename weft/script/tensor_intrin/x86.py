@@ -4,9 +4,15 @@ Each is registered with what it computes and how it is called; a processor witho
 when code is made.
 """
 
-from weft.script import tir as T
+# pyright: reportInvalidTypeForm=false, reportUnknownParameterType=false
+
+from typing import Any
+
+from weft.script import tir
 from weft.tir.schedule import TensorIntrin
 from weft.tir.script.parsing import prim_func
+
+T: Any = tir  # the language of programs
 
 __all__ = [
     "AVX512_DOT_16x4_INTRIN", "VNNI_DOT_16x4_INTRIN", "dot_product_16x4_u8i8i32_avx512",
@@ -19,9 +25,9 @@ AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
 
 @prim_func
 def dot_product_16x4_u8i8i32_desc(
-    A: T.Buffer((4,), "uint8", offset_factor=1),  # type: ignore[valid-type]
-    B: T.Buffer((16, 4), "int8", offset_factor=1),  # type: ignore[valid-type]
-    C: T.Buffer((16,), "int32", offset_factor=1),  # type: ignore[valid-type]
+    A: T.Buffer((4,), "uint8", offset_factor=1),
+    B: T.Buffer((16, 4), "int8", offset_factor=1),
+    C: T.Buffer((16,), "int32", offset_factor=1),
 ) -> None:
     """Add 16 sums of four products each: row ``i`` of B with A, to ``C[i]``."""
     with T.block("root"):
@@ -35,9 +41,9 @@ def dot_product_16x4_u8i8i32_desc(
 
 @prim_func
 def dot_product_16x4_u8i8i32_vnni(
-    A: T.Buffer((4,), "uint8", offset_factor=1),  # type: ignore[valid-type]
-    B: T.Buffer((16, 4), "int8", offset_factor=1),  # type: ignore[valid-type]
-    C: T.Buffer((16,), "int32", offset_factor=1),  # type: ignore[valid-type]
+    A: T.Buffer((4,), "uint8", offset_factor=1),
+    B: T.Buffer((16, 4), "int8", offset_factor=1),
+    C: T.Buffer((16,), "int32", offset_factor=1),
 ) -> None:
     """Call ``vpdpbusd`` of AVX-512 VNNI."""
     with T.block("root"):
@@ -54,9 +60,9 @@ def dot_product_16x4_u8i8i32_vnni(
 
 @prim_func
 def dot_product_16x4_u8i8i32_avx512(
-    A: T.Buffer((4,), "uint8", offset_factor=1),  # type: ignore[valid-type]
-    B: T.Buffer((16, 4), "int8", offset_factor=1),  # type: ignore[valid-type]
-    C: T.Buffer((16,), "int32", offset_factor=1),  # type: ignore[valid-type]
+    A: T.Buffer((4,), "uint8", offset_factor=1),
+    B: T.Buffer((16, 4), "int8", offset_factor=1),
+    C: T.Buffer((16,), "int32", offset_factor=1),
 ) -> None:
     """Call ``vpmaddubsw``, whose sums of two products saturate at 16 bits, and ``vpmaddwd`` of AVX-512."""
     with T.block("root"):
