@@ -18,11 +18,11 @@ def task_of(func=matmul_auto_scheduler_test, args=(32, 32, 32)):
 
 
 class Timed(auto_scheduler.measure.ProgramRunner):
-    """Takes the number of steps for the time."""
+    """Takes the number of steps for the time; the loops as they are are slow."""
 
     def run(self, measure_inputs, build_results, verbose=1):
         counts = [len(i.state.transform_steps) for i in measure_inputs]
-        return [auto_scheduler.MeasureResult([c / 100], 0, "", 0.1, 0) for c in counts]
+        return [auto_scheduler.MeasureResult([(c or 99) / 100], 0, "", 0.1, 0) for c in counts]
 
 
 class NotBuilt(auto_scheduler.measure.ProgramBuilder):
@@ -80,6 +80,15 @@ def test_the_best_of_a_log_is_applied(tmp_path):
     with auto_scheduler.ApplyHistoryBest(str(log)) as context:
         found = context.query(task.target, task.workload_key, True, task.compute_dag, "f")
     assert found == best.state
+
+
+def test_the_loops_as_they_are_are_measured_first(tmp_path):
+    task = task_of()
+    policy = auto_scheduler.SketchPolicy(task, seed=3)
+    proposed = policy.propose(4)
+    assert proposed[0] == task.compute_dag.init_state and len(set(proposed)) == 4
+    policy.take(auto_scheduler.MeasureInput(task, proposed[0]), auto_scheduler.MeasureResult([0.5], 0, "", 0.1, 0))
+    assert task.compute_dag.init_state not in policy.propose(4)
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.script import tir as T
 from weft.tir.specialize import dimension_places, specialize
 
 
@@ -52,3 +54,34 @@ def test_shapes_are_numbers():
     assert "match_buffer" not in str(made) and "2, 4" not in str(func)
     assert all(type(d).__name__ == "IntImm" for _, b in made.buffer_map for d in b.shape)
     assert [p.name for p in made.params] == [p.name for p in func.params]
+
+
+def test_parameters_are_given():
+    m = weft.ir.Var("m", "int32")
+
+    @T.prim_func
+    def scaled(a: T.handle, b: T.handle, k: T.int32):
+        m = T.int32()
+        n = T.int32()
+        A = T.match_buffer(a, (m, n), "float32")
+        B = T.match_buffer(b, (m, n), "float32")
+        for i, j in T.grid(m, n):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.Cast("float32", k)
+
+    a, _, k = scaled.params
+    whole = scaled.specialize({a: tir.decl_buffer((3, 5), "float32"), k: 2})
+    assert len(whole.params) == 2 and [str(d) for d in whole.buffer_map[1][1].shape] == ["3", "5"]
+    x = np.arange(15, dtype="float32").reshape(3, 5)
+    out = weft.runtime.tensor(np.zeros_like(x))
+    weft.build(whole, target="llvm")(weft.runtime.tensor(x), out)
+    np.testing.assert_array_equal(out.numpy(), 2 * x)
+    half = scaled.specialize({a: tir.decl_buffer((m, 5), "float32")})
+    assert [str(d) for d in half.buffer_map[1][1].shape] == ["m", "5"] and scaled.specialize({}) is scaled
+    with pytest.raises(InvalidArgument, match="another kind"):
+        scaled.specialize({a: tir.decl_buffer((3,), "float32")})
+    with pytest.raises(InvalidArgument, match="disagrees"):
+        whole.specialize({whole.params[0]: tir.decl_buffer((4, 5), "float32")})
+    with pytest.raises(InvalidArgument, match="is a parameter"):
+        scaled.specialize({a: 3})

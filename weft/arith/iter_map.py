@@ -86,6 +86,15 @@ class IterMapResult:
     def __init__(self, indices: Sequence[IterSumExpr], errors: Sequence[str] = ()) -> None:
         self.indices, self.errors, self.padding_predicate = list(indices), list(errors), ir.as_expr(False)
 
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, at: int) -> IterSumExpr:
+        return self.indices[at]
+
 
 class _NoMap(Exception):
     """An index is not a sum of splits."""

@@ -258,7 +258,7 @@ class SketchPolicy(SearchPolicy):
             return None
 
     def propose(self, count: int) -> list[State]:
-        """Return what the model likes best, and some at random."""
+        """Return the loops as they are, if nobody measured them, what the model likes best, and some at random."""
         population = self.sample_initial_population()
         measured = sorted(self.measured, key=lambda s: self.measured[s])[:8]
         ranked = self.evolutionary_search([*measured, *population], 4 * count + len(self.measured))
@@ -268,6 +268,9 @@ class SketchPolicy(SearchPolicy):
                 drawn = self.random.choice(population)
                 if drawn not in chosen and drawn not in self.measured:
                     chosen[i] = drawn
+        default = self.search_task.compute_dag.init_state  # so that a search never ends with less
+        if default not in self.measured:
+            chosen = [default, *(s for s in chosen if s != default)][:count]
         return chosen
 
     def learn(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:

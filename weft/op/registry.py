@@ -247,7 +247,10 @@ def _bind(
             break
         inputs.append(_convert(spec, value, like))
     attrs = {k: v for k, v in values.items() if k in definition.attrs}
-    return tuple(inputs), normal_values(definition.name, definition.attrs, attrs)
+    normal = normal_values(definition.name, definition.attrs, attrs)
+    if normal.get("out_layout") is not None and normal["out_layout"] == normal.get("data_layout", normal.get("layout")):
+        normal["out_layout"] = None  # what the layout of the result is anyway
+    return tuple(inputs), normal
 
 
 def _dtype(value: Any) -> str | None:

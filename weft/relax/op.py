@@ -49,7 +49,21 @@ from weft.relax.memory_ops import (
     vm_call_tir_dyn,
 )
 
+
+def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    """Make evenly spaced numbers from `start` before `end`, or from 0 before the only one; floats make float32."""
+    first, last = (0, start) if end is None else (start, end)
+    floats = any(isinstance(x, float) for x in (first, last, step))
+    return make_call("arange")(first, last, step, dtype=dtype or ("float32" if floats else "int64"))
+
+
+def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = "float32") -> Any:
+    """Make an n by m matrix (n by n without `m`) with ones on the k-th diagonal."""
+    return make_call("eye")(n, n if m is None else m, k, dtype=dtype)
+
+
 _CORE: dict[str, Any] = {
+    "arange": arange,
     "assert_op": assert_op,
     "builtin.alloc_tensor": alloc_tensor,
     "builtin.stop_lift_params": stop_lift_params,
@@ -63,6 +77,7 @@ _CORE: dict[str, Any] = {
     "call_tir_inplace": call_tir_inplace,
     "call_tir_with_grad": call_tir_with_grad,
     "dynamic_strided_slice": dynamic_strided_slice,
+    "eye": eye,
     "hint_on_device": hint_on_device,
     "index_bounds": index_bounds,
     "invoke_closure": invoke_closure,

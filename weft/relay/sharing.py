@@ -7,7 +7,7 @@ holds all its users: before the choice, match or function through whose parts it
 from __future__ import annotations
 
 from weft.ir import Expr
-from weft.relay.transform.scopes import Scopes, users_first
+from weft.relay.analysis.scopes import Scopes, users_first
 from weft.relay.walk import ATOMS
 
 __all__ = ["Sharing"]

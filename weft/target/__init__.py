@@ -14,6 +14,12 @@ from weft.machine import Machine
 from weft.target import described as _described  # its import registers kinds
 from weft.target.build import build, compile_func, get_source, load_objects
 from weft.target.cpu import host_features
+from weft.target.generic_func import (
+    GenericFunc,
+    generic_func,
+    get_native_generic_func,
+    override_native_generic_func,
+)
 from weft.target.kind import TargetKind, register_attribute, register_target_kind
 from weft.target.llvm import LLVM, Kernel, emit_object
 from weft.target.presets import (
@@ -31,10 +37,11 @@ from weft.target.presets import (
 from weft.target.tags import list_tags, register_tag
 from weft.target.target import Target
 
-__all__ = ["LLVM", "Kernel", "Machine", "Target", "TargetKind", "arm_cpu", "bifrost", "build", "compile_func", "create",
-           "device_from_target", "emit_object", "get_source", "host_features", "intel_graphics", "list_tags",
-           "load_objects", "mali", "rasp", "register_tag", "riscv_cpu", "rocm", "vta", "register_attribute",
-           "register_intrin_rule",
-           "register_target_kind"]  # fmt: skip
+__all__ = [
+    "GenericFunc", "Kernel", "LLVM", "Machine", "Target", "TargetKind", "arm_cpu", "bifrost", "build", "compile_func",
+    "create", "device_from_target", "emit_object", "generic_func", "get_native_generic_func", "get_source",
+    "host_features", "intel_graphics", "list_tags", "load_objects", "mali", "override_native_generic_func", "rasp",
+    "register_attribute", "register_intrin_rule", "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
+]  # fmt: skip
 
 __getattr__ = names_of("weft.target")

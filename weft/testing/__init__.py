@@ -13,12 +13,13 @@ from weft.testing.numeric import (
 )
 from weft.testing.targets import *  # noqa: F403 - all marks are this package's face
 from weft.testing.targets import __all__ as _targets
+from weft.testing.transformations import CompareBeforeAfter
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - those of targets are all of them
-    "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true", "check_numerical_grads", "device_test",
-    "echo", "env", "fixture", "generate_random_array", "identity_cpp", "nop", "np_dtype_from_str", "object_use_count",
-    "parameter", "parameters", "skip_parameterizations", "xfail_parameterizations",
-    *_targets,
+    "CompareBeforeAfter", "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
+    "check_numerical_grads", "device_test", "echo", "env", "fixture", "generate_random_array", "identity_cpp", "nop",
+    "np_dtype_from_str", "object_use_count", "parameter", "parameters", "skip_parameterizations",
+    "xfail_parameterizations", *_targets,
 ]  # fmt: skip
 
 __getattr__ = names_of("weft.testing")

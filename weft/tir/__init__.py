@@ -24,6 +24,7 @@ from weft.tir.reduce import TENSOR_EXPRS, CommReducer, IntrinCall, ProducerLoad,
 from weft.tir.script import printing as _printing  # its import registers print rules
 from weft.tir.script.low_level import CALLS
 from weft.tir.sequences import Return, convert, get_vscale_expr, ret, stmt_list, stmt_seq
+from weft.tir.specialize import specialize_params
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -46,6 +47,7 @@ from weft.tir.stmt import (
 )
 from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_intrinsic
 
+PrimFunc.specialize = specialize_params  # type: ignore[attr-defined] - what it calls stands on PrimFunc
 Allocate = AllocBuffer
 ProducerRealize = BufferRealize
 SBlock, SBlockRealize = Block, BlockRealize
@@ -60,8 +62,11 @@ _LATER = {  # packages above this face, loaded when asked for
     "comm_reducer": "weft.te",
     "sum": "weft.te",
     "build": "weft.target",
+    "PyStmtExprMutator": "weft.tir.functor",
+    "PyStmtExprVisitor": "weft.tir.functor",
     "Schedule": "weft.tir.schedule",
     "TensorIntrin": "weft.tir.schedule",
+    "functor": "",
     "ir_builder": "",
     "schedule": "",
     "stmt_functor": "",

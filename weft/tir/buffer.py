@@ -47,8 +47,9 @@ class Buffer(ir.Node):
         return (*indices[:-1], ir.Ramp(indices[-1], ir.const(1, indices[-1].dtype), lanes))
 
     def access_ptr(
-        self, access_mask: int | str = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
-    ) -> ir.PrimExpr:
+        self, access_mask: int | str = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0,
+        extent: Any = None,
+    ) -> ir.PrimExpr:  # fmt: skip
         """Return the address of the element `offset` elements from the start, for a call of a C function.
 
         `access_mask` says what is done there (``"r"``, ``"w"``, ``"rw"``); it and the other arguments are TVM's.
@@ -60,6 +61,11 @@ class Buffer(ir.Node):
             return address
         flat = Buffer(self.data, self.dtype, (ir.const(1, "int32"),), (), self.elem_offset, self.name, self.scope)
         return ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (BufferLoad(flat, (place,)),))
+
+    def attribute_in_program(self, name: str) -> Any:
+        """Return an attribute as a program reads it, where an offset that nobody declared is 0."""
+        value = getattr(self, name)
+        return ir.const(0, "int32") if name == "elem_offset" and value is None else value
 
     @property
     def ndim(self) -> int:

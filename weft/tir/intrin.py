@@ -279,7 +279,7 @@ def call_packed(name: str, *args: Any) -> PrimExpr:
 
 def call_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
     """Call a C function by its symbol."""
-    return Call(DataType(dtype), Op.get("tir.call_extern"), (StringImm(name), *(as_expr(a) for a in args)))
+    return Call(DataType(dtype or "void"), Op.get("tir.call_extern"), (StringImm(name), *(as_expr(a) for a in args)))
 
 
 call_pure_extern = call_extern

@@ -10,9 +10,13 @@ from weft.ir import Node, PrimExpr, Var, rewrite
 from weft.ir import post_order as _post_order
 from weft.ir import substitute as _substitute
 from weft.tir import stmt as _stmt
+from weft.tir.functor import StmtExprMutator, StmtExprVisitor, StmtFunctor, StmtMutator, StmtVisitor
 from weft.tir.stmt import Stmt
 
-__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "substitute"]
+__all__ = [
+    "StmtExprMutator", "StmtExprVisitor", "StmtFunctor", "StmtMutator", "StmtVisitor", "ir_transform",
+    "post_order_visit", "pre_order_visit", "substitute",
+]  # fmt: skip
 
 
 def post_order_visit(stmt: Node, fvisit: Callable[[Node], Any]) -> None:

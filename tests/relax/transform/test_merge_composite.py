@@ -46,14 +46,17 @@ def check(mod):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     assert not any(f.attrs.get("Composite") for _, f in new.items())
     assert MergeCompositeFunctions()(new) is new
-    return sorted(f.attrs["Codegen"] for _, f in new.items() if f.attrs.get("Codegen")), new
+    values = [b.value for block in new["main"].body.blocks for b in block.bindings]
+    called = [new[v.op.name_hint] for v in values if isinstance(v, relax.Call) and isinstance(v.op, relax.GlobalVar)]
+    return sorted(f.attrs["Codegen"] for f in called if f.attrs.get("Codegen")), new
 
 
 def test_chains_are_one_function():
     names, new = check(from_source(source("a = R.matmul(x, w)", "b = R.nn.relu(a)", "c = R.matmul(b, w)", result="c")))
     assert names == ["one"]
     (func,) = [f for _, f in new.items() if f.attrs.get("Codegen")]
-    assert func.attrs["global_symbol"] == "fused_one"
+    symbol = func.attrs["global_symbol"]
+    assert symbol.startswith("fused_relax_matmul_relax_nn_relu_relax_matmul") and symbol.endswith("_one")
     assert len([b for b in func.body.blocks[0].bindings if isinstance(b.value, relax.Function)]) >= 2
 
 
@@ -72,7 +75,7 @@ def test_several_results():
     lines = ["a = R.matmul(x, w)", "b = R.nn.relu(a)", "c = R.sin(a)", "d = R.add(b, c)"]
     names, new = check(from_source(source(*lines, result="d")))
     assert names == ["one"]
-    assert isinstance(new["fused_one"].ret_ty, relax.TupleType)
+    assert isinstance(new["fused_relax_matmul_relax_nn_relu_one"].ret_ty, relax.TupleType)
 
 
 def test_joining_branches():
@@ -83,3 +86,9 @@ def test_joining_branches():
 def test_nothing_to_merge():
     mod = from_source(source("a = R.sin(x)", result="a"))
     assert MergeCompositeFunctions()(mod) is mod
+
+
+def test_equal_groups_are_one_function():
+    lines = ["a = R.matmul(x, w)", "b = R.sin(a)", "c = R.matmul(b, w)"]
+    names, new = check(from_source(source(*lines, result="c")))
+    assert names == ["one", "one"] and len([f for _, f in new.items() if f.attrs.get("Codegen")]) == 1

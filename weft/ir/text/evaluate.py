@@ -153,7 +153,9 @@ class Evaluator:
             raise self.fail(node, f"name '{node.id}' is not defined", help=hint) from None
 
     def _attribute(self, node: ast.Attribute) -> Any:
-        return getattr(self.evaluate(node.value), node.attr)
+        owner = self.evaluate(node.value)
+        own = getattr(type(owner), "attribute_in_program", None)  # where a program reads more than the node says
+        return getattr(owner, node.attr) if own is None else own(owner, node.attr)
 
     def _tuple(self, node: ast.Tuple) -> Any:
         return tuple(self._elements(node.elts))

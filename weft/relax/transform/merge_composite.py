@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from weft import ir
@@ -46,12 +47,12 @@ def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
             @R.function
             def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
                 with R.dataflow():
-                    y: R.Tensor((2,), "float32") = cls.fused_my(x)
+                    y: R.Tensor((2,), "float32") = cls.fused_exp1_my(x)
                     R.output(y)
                 return y
 
             @R.function
-            def fused_my(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            def fused_exp1_my(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
                 R.func_attr({"Codegen": "my"})
 
                 @R.function(private=True)
@@ -72,7 +73,7 @@ def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
     composite = {n: f for n, f in called_only(mod).items() if f.attrs.get("Composite")}
     if not composite:
         return mod
-    out = mod.copy()
+    out, names = mod.copy(), _Names(mod)
     for gvar, func in mod.items():
         if isinstance(func, ir.Function) and isinstance(func.body, SeqExpr) and not func.attrs.get("Codegen"):
             later = [set(variables(func.body.body))]
@@ -81,7 +82,7 @@ def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
             after = reversed(later[:-1])
             mutable = mutable_variables(func, mod)
             blocks = tuple(
-                _Merge(block, composite, out, used, mutable).run() if isinstance(block, DataflowBlock) else block
+                _Merge(block, composite, out, used, mutable, names).run() if isinstance(block, DataflowBlock) else block
                 for block, used in zip(func.body.blocks, after, strict=True)
             )
             if any(a is not b for a, b in zip(blocks, func.body.blocks, strict=True)):
@@ -95,6 +96,22 @@ def _named(func: Any) -> list[ir.GlobalVar]:
     return [b.value.op for b in bindings if isinstance(b.value, ir.Call) and isinstance(b.value.op, ir.GlobalVar)]
 
 
+class _Names:
+    """Names of groups: those of what is in them, with a number where that is taken."""
+
+    def __init__(self, mod: ir.IRModule) -> None:
+        self.taken = {v.name_hint for v in mod}
+        self.made: dict[str, ir.Function] = {}  # equal groups are one function
+
+    def fresh(self, hint: str) -> str:
+        """Return the hint or the first free one with a number, which is taken then."""
+        name = next(
+            n for n in itertools.chain([hint], (f"{hint}{i}" for i in itertools.count(1))) if n not in self.taken
+        )
+        self.taken.add(name)
+        return name
+
+
 class _Merge:
     """The groups of one block."""
 
@@ -105,8 +122,10 @@ class _Merge:
         mod: ir.IRModule,
         used: set[ir.ExprVar],
         mutable: set[ir.ExprVar],
+        names: _Names,
     ) -> None:
         self.block, self.composite, self.mod, self.used_later = block, composite, mod, used
+        self.names = names
         self.needs = dependencies(block.bindings)
         self.mutable = mutable
         self.users: list[set[int]] = [set() for _ in self.needs]
@@ -173,7 +192,7 @@ class _Merge:
         for b in old:
             name = b.value.op.name_hint
             if name not in local:
-                func = copy_with_new_vars(self.composite[name])
+                func = copy_with_new_vars(self.composite[name].without_attr("Primitive"))
                 local[name] = Var(name, function_type(func))
                 body.append(VarBinding(local[name], func))
             value: Any = rename_vars(b.value, renamed)
@@ -187,9 +206,14 @@ class _Merge:
         ty: Any = outs[0].var.ty if len(outs) == 1 else ir.TupleType(tuple(b.var.ty for b in outs))
         seq = SeqExpr((BindingBlock(tuple(body)),), results[0] if len(outs) == 1 else ir.Tuple(results, ty=ty), ty=ty)
         generator = self.generator(members[0])
-        symbol = self.mod.fresh_name(f"fused_{generator}")
-        func = ir.Function(tuple(params), seq, ty, True, ir.Attrs.of({"Codegen": generator, "global_symbol": symbol}))
-        self.mod[symbol] = func.replace(ty=function_type(func))
+        hint = "_".join(["fused", *(b.value.op.name_hint.removeprefix("fused_") for b in old)])
+        func = ir.Function(tuple(params), seq, ty, True, ir.Attrs.of({"Codegen": generator}))
+        symbol = next((n for n, made in self.names.made.items() if ir.structural_equal(made, func)), None)
+        if symbol is None:
+            symbol = f"{self.names.fresh(hint)}_{generator}"
+            self.names.made[symbol] = func
+            func = func.with_attr("global_symbol", symbol)
+            self.mod[symbol] = func.replace(ty=function_type(func))
         call = ir.Call(self.mod.get_global_var(symbol), tuple(args), span=old[-1].value.span, ty=ty)
         if len(outs) == 1:
             return [VarBinding(outs[0].var, call, span=outs[0].span)]

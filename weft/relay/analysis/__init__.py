@@ -1,7 +1,7 @@
 """Analyses of Relay programs.
 
 Read in this order: ``variables``, ``well_formed``, ``kinds``, ``coverage``, ``features``, ``call_graph``, ``macs``,
-``excerpt``.
+``excerpt``, ``scopes``, ``operators``.
 """
 
 from weft.ir import structural_equal as alpha_equal
@@ -11,6 +11,7 @@ from weft.relay.analysis.excerpt import excerpt
 from weft.relay.analysis.features import Feature, detect_feature
 from weft.relay.analysis.kinds import check_kind
 from weft.relay.analysis.macs import get_total_mac_number
+from weft.relay.analysis.operators import check_basic_block_normal_form, list_op_freqs
 from weft.relay.analysis.variables import (
     all_dtypes,
     all_type_vars,
@@ -25,7 +26,7 @@ from weft.relay.analysis.well_formed import scope_errors, unbound, well_formed
 
 __all__ = [
     "CallGraph", "Feature", "UnmatchedWarning", "all_dtypes", "all_type_vars", "all_vars", "alpha_equal",
-    "bound_type_vars", "bound_vars", "check_kind", "detect_feature", "excerpt", "free_type_vars", "free_vars",
-    "get_total_mac_number", "post_order_visit", "scope_errors", "unbound", "unmatched_cases", "warn_unmatched",
-    "well_formed",
+    "bound_type_vars", "bound_vars", "check_basic_block_normal_form", "check_kind", "detect_feature", "excerpt",
+    "free_type_vars", "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit", "scope_errors",
+    "unbound", "unmatched_cases", "warn_unmatched", "well_formed",
 ]  # fmt: skip

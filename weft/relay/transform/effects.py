@@ -12,9 +12,9 @@ from typing import Any
 from weft import ir
 from weft.ir import IRModule
 from weft.relay.adt import Constructor, Match
+from weft.relay.analysis.scopes import users_first
 from weft.relay.expr import Call, Function, Let, RefCreate, RefRead, RefWrite, Var
 from weft.relay.op.registry import get, has
-from weft.relay.transform.scopes import users_first
 from weft.relay.walk import parts, subexpressions
 
 __all__ = ["Effects"]

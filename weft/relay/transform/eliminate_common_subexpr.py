@@ -7,9 +7,9 @@ from typing import Any
 
 from weft import ir
 from weft.ir import IRModule, function_pass, structural_equal, structural_hash, with_deep_stack
+from weft.relay.analysis.scopes import Scope, Scopes
 from weft.relay.expr import Call, Constant, Function, Let, TupleGetItem, Var
 from weft.relay.op.registry import get, has
-from weft.relay.transform.scopes import Scope, Scopes
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import map_parts
 

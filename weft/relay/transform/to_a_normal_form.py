@@ -8,10 +8,10 @@ from typing import Any
 from weft import ir
 from weft.ir import IRModule, function_pass
 from weft.relay.adt import Clause, Match
+from weft.relay.analysis.scopes import Scope, Scopes
 from weft.relay.expr import Call, Constant, Function, If, Let, Var, lets
 from weft.relay.op.registry import get, has
 from weft.relay.transform.free import Captures
-from weft.relay.transform.scopes import Scope, Scopes
 from weft.relay.walk import ATOMS, map_parts
 
 __all__ = ["is_primitive", "name_values", "to_a_normal_form", "to_a_normal_form_expr"]

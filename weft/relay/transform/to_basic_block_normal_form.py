@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import IRModule, function_pass, with_deep_stack
+from weft.relay.analysis.scopes import Scopes
 from weft.relay.expr import Call, Constant, Function, RefCreate, RefRead, RefWrite
-from weft.relay.transform.scopes import Scopes
 from weft.relay.transform.to_a_normal_form import is_primitive, name_values
 from weft.relay.walk import subexpressions
 

@@ -9,7 +9,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.stmt import AllocBuffer, BlockRealize, BufferStore, For, LetStmt, Stmt
+from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 __all__ = [
     "Interval", "access_regions", "accessed_buffers", "block_regions", "evaluate_interval", "loads_of", "point_region",
@@ -201,6 +201,59 @@ def block_regions(
         written = {w.buffer: w.region for w in writes}
         reads = tuple(r for r in reads if not ir.structural_equal(r.region, written.get(r.buffer)))
     return reads, writes
+
+
+def get_block_access_region(block: Block, buffer_var_map: Mapping[ir.Var, Buffer]) -> list[list[BufferRegion]]:
+    """Return what a block reads, writes, and reaches by address, whole (TVM's detector of access regions).
+
+    Parameters
+    ----------
+    block : Block
+    buffer_var_map : mapping of Var to Buffer
+        The buffers that exist outside of the block, by their data.
+    """
+    loaded = {n.buffer for n in ir.walk(block.body) if isinstance(n, (BufferLoad, BufferStore))}
+    matched = {m.buffer.data: m.source for m in block.match_buffers}
+    inside = {b.data for n in ir.walk(block) if isinstance(n, Block) for b in n.alloc_buffers}
+    raw = _addressed((block.init, block.body))
+    opaque = [matched[v] if v in matched else whole_region(buffer_var_map[v]) for v in raw
+              if (v in matched or v in buffer_var_map) and v not in inside]  # fmt: skip
+    for match in block.match_buffers:
+        if match.buffer in loaded and match.buffer.data not in raw:
+            opaque.append(match.source)
+    hidden = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
+    reads, writes = block_regions(block.init, block.body, hidden)
+    known = set(buffer_var_map.values())
+    return [[r for r in regions if r.buffer in known] for regions in (reads, writes)] + [opaque]
+
+
+def get_block_read_write_region(block: Block, buffer_var_map: Mapping[ir.Var, Buffer]) -> list[list[BufferRegion]]:
+    """Return what a block reads and writes; what it reaches by address, both."""
+    reads, writes, opaque = get_block_access_region(block, buffer_var_map)
+    return [[*(r for r in regions if all(r.buffer is not o.buffer for o in opaque)), *opaque]
+            for regions in (reads, writes)]  # fmt: skip
+
+
+def whole_region(buffer: Buffer) -> BufferRegion:
+    """Return the region that is all of a buffer."""
+    return BufferRegion(buffer, tuple(ir.Range.from_min_extent(ir.const(0, ir.dtype_of(d)), d) for d in buffer.shape))
+
+
+def _addressed(nodes: Any) -> list[ir.Var]:
+    """List the variables that occur other than in the buffer of a load, store or region."""
+    found: dict[ir.Var, None] = {}
+
+    def visit(node: Any) -> None:
+        if isinstance(node, ir.Var):
+            found[node] = None
+        elif not isinstance(node, Buffer):
+            for child in ir.children(node):
+                visit(child)
+
+    for n in nodes:
+        if n is not None:
+            visit(n)
+    return list(found)
 
 
 _Box = tuple[ir.Range | None, ...]

@@ -6,9 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from weft.arith import Analyzer
+import numpy as np
+
+from weft.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
 from weft.error import InvalidArgument
-from weft.ir import IntImm, Node, PrimExpr, Range, Var, as_expr, cast, const, rebuild, substitute
+from weft.ir import (
+    Add,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Node,
+    PrimExpr,
+    Range,
+    Sub,
+    Var,
+    as_expr,
+    as_int,
+    cast,
+    const,
+    rebuild,
+    substitute,
+)  # fmt: skip
+from weft.runtime import Tensor, tensor
 
 __all__ = ["IndexMap"]
 
@@ -49,8 +72,8 @@ class IndexMap(Node):
 
         return IndexMap.from_func(ends, ndim, index_dtype)
 
-    def map_indices(self, indices: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """Return where an index goes."""
+    def map_indices(self, indices: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[PrimExpr, ...]:
+        """Return where an index goes, in the type of its parts; an analyzer knows more than the map says."""
         if len(indices) != len(self.initial_indices):
             raise InvalidArgument(
                 "the index has another number of dimensions",
@@ -58,12 +81,13 @@ class IndexMap(Node):
                 found=str(len(indices)),
             )
         values = {v: as_expr(i, v.dtype) for v, i in zip(self.initial_indices, indices, strict=True)}
-        narrow = bool(values) and all(i.dtype == "int32" for i in values.values())
-        if not narrow:
+        kinds = {i.dtype for i in values.values()}
+        own = kinds.pop() if len(kinds) == 1 else ""
+        if own not in ("int32", "int64"):
             values = {v: cast(v.dtype, i) for v, i in values.items()}
-        analyzer = Analyzer()
+        analyzer = analyzer or Analyzer()
         return tuple(
-            analyzer.simplify(_typed(e, values, "int32") if narrow else substitute(e, values))
+            analyzer.simplify(_typed(e, values, own) if own in ("int32", "int64") else substitute(e, values))
             for e in self.final_indices
         )
 
@@ -71,9 +95,9 @@ class IndexMap(Node):
         """Return where an index goes."""
         return self.map_indices(indices)
 
-    def map_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
+    def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[PrimExpr, ...]:
         """Return the shape that holds the image of a box of the given shape."""
-        analyzer = Analyzer()
+        analyzer = analyzer or Analyzer()
         for v, d in zip(self.initial_indices, shape, strict=True):
             analyzer.bind(v, Range.from_min_extent(const(0, v.dtype), as_expr(d, v.dtype)))
         last = {v: as_expr(d, v.dtype) - 1 for v, d in zip(self.initial_indices, shape, strict=True)}
@@ -84,6 +108,53 @@ class IndexMap(Node):
             out.append(analyzer.simplify(top))
         return tuple(out)
 
+    def is_equivalent_to(self, other_map: IndexMap, analyzer: Analyzer | None = None) -> bool:
+        """Whether another map is proved to take every index to the same place."""
+        if len(self.initial_indices) != len(other_map.initial_indices):
+            return False
+        analyzer = analyzer or Analyzer()
+        images = other_map.map_indices(self.initial_indices, analyzer)
+        return len(images) == len(self.final_indices) and all(
+            analyzer.can_prove_equal(a, b) for a, b in zip(self.final_indices, images, strict=True)
+        )
+
+    def inverse(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> IndexMap:
+        """Return the map from places back to indices of a box: extents, or ranges.
+
+        Raises
+        ------
+        InvalidArgument
+            When the map is not known to be one to one between the box and the shape of its image.
+        """
+        analyzer = analyzer or Analyzer()
+        box = {v: d if isinstance(d, Range) else Range.from_min_extent(const(0, v.dtype), as_expr(d, v.dtype))
+               for v, d in zip(self.initial_indices, shape, strict=True)}  # fmt: skip
+        image = [analyzer.simplify(e) for e in self.final_indices]
+        found = detect_iter_map(image, box, check_level="bijective", analyzer=analyzer)
+        if len(found.indices) != len(image):
+            raise InvalidArgument(
+                f"{self.as_python()} has no inverse on the box", found=f"({', '.join(str(d) for d in shape)})",
+                help="; ".join(("each place must come from one index", *found.errors)),
+            )  # fmt: skip
+        outs = [Var(e.name if isinstance(e, Var) else f"axis{n}", e.dtype) for n, e in enumerate(image)]
+        back = inverse_affine_iter_map(found.indices, outs)
+        units = {v: r.min for v, r in box.items() if v not in back}
+        return IndexMap(tuple(outs), tuple(analyzer.simplify({**units, **back}[v]) for v in self.initial_indices))
+
+    def map_tensor(self, arr_src: Tensor) -> Tensor:
+        """Return a tensor whose element at ``self(i)`` is that of `arr_src` at ``i``; where nothing goes is 0."""
+        source = arr_src.numpy()
+        image = [as_int(d) or 0 for d in self.map_shape(source.shape)]
+        out = np.zeros(image, source.dtype)
+        places = np.indices(source.shape).reshape(source.ndim, -1)
+        env = dict(zip(self.initial_indices, places, strict=True))
+        out[tuple(np.broadcast_to(_evaluated(e, env), places.shape[1:]) for e in self.final_indices)] = source.reshape(
+            -1
+        )
+        return tensor(out)
+
+    map_ndarray = map_tensor
+
     def as_python(self) -> str:
         """Return the map as a Python lambda."""
         return f"lambda {', '.join(v.name for v in self.initial_indices)}: ({', '.join(map(str, self.final_indices))},)"
@@ -93,6 +164,25 @@ def _typed(expr: PrimExpr, values: Mapping[Var, PrimExpr], dtype: str) -> PrimEx
     """Replace variables by values, and let what was computed in the variables' type be computed in `dtype`."""
     if isinstance(expr, Var):
         return values.get(expr, expr)
-    if isinstance(expr, IntImm) and expr.dtype == "int64":
-        return const(expr.value, dtype)
+    if isinstance(expr, IntImm):
+        return const(expr.value, dtype) if expr.dtype in ("int32", "int64") else expr
     return rebuild(expr, lambda e: _typed(e, values, dtype) if isinstance(e, PrimExpr) else e)
+
+
+_OPERATIONS: dict[type, Callable[..., Any]] = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod, Min: np.minimum,
+    Max: np.maximum,
+}  # fmt: skip
+
+
+def _evaluated(expr: PrimExpr, env: Mapping[Any, Any]) -> Any:
+    """Compute an index for many values of the variables at once."""
+    if isinstance(expr, IntImm):
+        return np.int64(expr.value)
+    if isinstance(expr, Var):
+        return env[expr]
+    if isinstance(expr, Cast):
+        return _evaluated(expr.value, env)
+    if type(expr) not in _OPERATIONS:
+        raise InvalidArgument("an index is not made of sums, products and quotients", found=str(expr))
+    return _OPERATIONS[type(expr)](_evaluated(expr.a, env), _evaluated(expr.b, env))  # type: ignore[attr-defined]

@@ -83,7 +83,7 @@ class Recorder:
             raise InvalidArgument(
                 "unknown error_render_level", expected="'detail', 'fast' or 'none'", found=repr(error_render_level)
             )
-        self._mod = IRModule.from_expr(mod)
+        self._mod = mod if isinstance(mod, IRModule) else IRModule({"main": mod})
         functions = [v.name_hint for v, f in self._mod.items() if isinstance(f, PrimFunc)]
         if not functions:
             raise InvalidArgument("the module has no TIR function to schedule")

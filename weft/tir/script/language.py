@@ -21,6 +21,7 @@ from weft.tir.buffer import Buffer as BufferNode
 from weft.tir.buffer import BufferLoad as BufferLoadNode
 from weft.tir.buffer import BufferRegion
 from weft.tir.buffer import decl_buffer as declare
+from weft.tir.script import flat_access
 from weft.tir.script.commands import (
     AllocBlockBuffer,
     Axis,
@@ -473,9 +474,8 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
 
     def make(value: Any, body: Stmt, p: Any) -> Stmt:
         tag = thread if isinstance(thread, str) else p.state.threads[thread]
-        return AttrStmt(
-            ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), "thread_extent", e, body
-        )
+        key = "virtual_thread" if tag.split(".")[0] == "vthread" else "thread_extent"
+        return AttrStmt(ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), key, e, body)
 
     return Scope(var, make, "thread", thread)
 
@@ -538,7 +538,12 @@ _RENAMED: dict[str, Any] = {
     "ramp": Ramp,
     "shuffle": Shuffle,
     "buffer_load": BufferLoad,
+    "bind": LetStmt,
     "boolean": DTypeMaker("bool"),
+    "buffer_decl": Buffer,
+    "load": flat_access.load,
+    "store": flat_access.store,
+    "var": lambda dtype="int32": Var("", DataType(dtype)),
     "Range": Range_,
     "buffer": Buffer,
     "tvm_call_packed": typed(tir.call_packed),

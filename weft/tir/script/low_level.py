@@ -82,7 +82,7 @@ def typed(build: Any) -> Any:
     @functools.wraps(build)
     def build_typed(*args: Any, dtype: str | None = None, **named: Any) -> Any:
         if dtype is not None and build.__name__ in _BY_DTYPE:
-            args = (dtype, *args)
+            args = (dtype or "void", *args)
         return build(*args, **named)
 
     return build_typed
@@ -96,7 +96,8 @@ CALLS: dict[str, Callable[..., Any]] = {
         "start_profile_intrinsic", "end_profile_intrinsic", "mem_copy",
     )},
     **{n: _of_type(n, "int32") for n in (
-        "tvm_struct_set", "tvm_storage_sync", "q_multiply_shift", "continue_loop", "break_loop", "thread_return",
+        "tvm_struct_set", "tvm_storage_sync", "q_multiply_shift", "q_multiply_shift_per_axis", "continue_loop",
+        "break_loop", "thread_return",
         "call_cpacked", "tvm_call_cpacked", "tvm_context_id", "tvm_check_return", "dp4a", "ignore_loop_partition",
     )},
     **{n: _of_type(n, "bool") for n in ("isnullptr", "tvm_thread_invariant", "assume")},

@@ -525,9 +525,9 @@ _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
 class _Range:
     """``range`` inside a program: a loop in ``for``, and as ever in comprehensions over constants."""
 
-    def __call__(self, start: Any, stop: Any = None, step: Any = None) -> Any:
-        if any(isinstance(x, ir.PrimExpr) for x in (start, stop)):
-            return serial(start, stop, step=step)
+    def __call__(self, start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Any:
+        if annotations is not None or any(isinstance(x, ir.PrimExpr) for x in (start, stop)):
+            return serial(start, stop, annotations=annotations, step=step)
         if step not in (None, 1):
             return range(start, stop, step)
         return serial(start, stop)

@@ -10,6 +10,7 @@ from weft.tir.transform.cross_thread_reduction import lower_cross_thread_reducti
 from weft.tir.transform.default_gpu_schedule import default_gpu_schedule
 from weft.tir.transform.dot_product import DOT_GROUPS, dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer
+from weft.tir.transform.function_passes import Apply, BindTarget, Filter, annotate_entry_func
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch
@@ -20,6 +21,13 @@ from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.make_packed_api import make_packed_api
+from weft.tir.transform.opaque_blocks import (
+    convert_blocks_to_opaque,
+    lower_init_block,
+    lower_match_buffer,
+    lower_opaque_block,
+)
+from weft.tir.transform.plan_allocations import plan_and_update_buffer_allocation_location
 from weft.tir.transform.prefetch_streams import PREFETCH_MARK, prefetch_streams
 from weft.tir.transform.relax_guards import relax_guards
 from weft.tir.transform.remove_no_op import remove_no_op
@@ -27,9 +35,11 @@ from weft.tir.transform.scalarize import scalarize
 from weft.tir.transform.simplify import simplify
 from weft.tir.transform.split_host_device import split_host_device
 from weft.tir.transform.split_target_regions import split_target_regions
+from weft.tir.transform.stmt_simplify import stmt_simplify
 from weft.tir.transform.storage_rewrite import storage_rewrite
 from weft.tir.transform.thread_sync import thread_sync
 from weft.tir.transform.transpose_tiles import transpose_tiles
+from weft.tir.transform.unify_thread_binding import unify_thread_binding
 from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
 from weft.tir.transform.vectorize_statements import vectorize_statements
@@ -51,7 +61,7 @@ LowerIntrin = lower_intrin
 MakePackedAPI = make_packed_api
 RemoveNoOp = remove_no_op
 Scalarize = scalarize
-Simplify = StmtSimplify = simplify
+Simplify = StmtSimplify = stmt_simplify
 SplitHostDevice = split_target_regions
 StorageRewrite = storage_rewrite
 ThreadSync = thread_sync

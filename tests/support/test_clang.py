@@ -1,0 +1,26 @@
+"""clang, where it is installed, writes LLVM IR; where it is not, the error says so."""
+
+import stat
+
+import pytest
+
+from weft.support import clang
+
+
+def test_no_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert clang.find_clang(required=False) == []
+    with pytest.raises(RuntimeError, match="no clang was found"):
+        clang.create_llvm("int f() { return 1; }")
+
+
+def test_the_compiler_is_called(monkeypatch, tmp_path):
+    fake = tmp_path / "clang"
+    fake.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nout=$2; shift 2\n'
+                    '[ -s "$1" ] || { echo "no source"; exit 1; }\necho "define i32 @f()" > "$out"\n')  # fmt: skip
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    out = tmp_path / "f.ll"
+    assert "@f()" in clang.create_llvm("int f() { return 1; }", output=str(out)) and out.exists()
+    with pytest.raises(RuntimeError, match="no source"):
+        clang.create_llvm(str(tmp_path / "absent.cc"))

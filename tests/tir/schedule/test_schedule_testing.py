@@ -1,0 +1,101 @@
+"""Traces written down and run again; tests of transformations as classes."""
+
+import pytest
+
+from weft.error import InvalidArgument, ScheduleError
+from weft.script import tir as T
+from weft.testing import CompareBeforeAfter
+from weft.tir import transform
+from weft.tir.schedule import Schedule
+from weft.tir.schedule.testing import assert_structural_equal_ignore_global_symbol, verify_trace_roundtrip
+
+
+@T.prim_func
+def doubled(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+    for i, j in T.grid(16, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+
+@T.prim_func
+def other(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+    for i, j in T.grid(16, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+
+def test_a_trace_does_the_same_again():
+    sch = Schedule(doubled)
+    i, j = sch.get_loops(sch.get_block("B"))
+    outer, inner = sch.split(j, [None, 4])
+    sch.reorder(outer, i, inner)
+    sch.vectorize(inner)
+    again = verify_trace_roundtrip(sch, doubled)
+    assert len(again.trace) == len(sch.trace)
+    with pytest.raises(InvalidArgument, match="no such form"):
+        verify_trace_roundtrip(sch, doubled, text_format="xml")
+
+
+def test_a_trace_of_another_program_is_noticed():
+    sch = Schedule(doubled)
+    sch.split(sch.get_loops(sch.get_block("B"))[0], [None, 4])
+    renamed = Schedule(doubled)
+    renamed.annotate(renamed.get_block("B"), "k", 1)
+    with pytest.raises((ValueError, ScheduleError)):
+        verify_trace_roundtrip(sch, renamed.func)
+
+
+def test_names_of_functions_do_not_count():
+    assert_structural_equal_ignore_global_symbol(doubled, other)
+    sch = Schedule(other)
+    sch.parallel(sch.get_loops(sch.get_block("B"))[0])
+    with pytest.raises(ValueError, match="differ"):
+        assert_structural_equal_ignore_global_symbol(doubled, sch.func)
+
+
+class TestPass(CompareBeforeAfter):
+    transform = transform.StmtSimplify()
+
+    def before(A: T.Buffer((4,), "int32")):  # noqa: N805 - a TVMScript function
+        if True:
+            A[0] = 1
+        else:
+            A[0] = 2
+
+    def expected(A: T.Buffer((4,), "int32")):  # noqa: N805
+        A[0] = 1
+
+
+class TestMethod(CompareBeforeAfter):
+    def transform(self):
+        return transform.RemoveNoOp()
+
+    class Before:
+        def main(A: T.Buffer((4,), "int32")):  # noqa: N805
+            for i in range(0):
+                A[i] = 1
+            A[0] = 1
+
+    class Expected:
+        def main(A: T.Buffer((4,), "int32")):  # noqa: N805
+            A[0] = 1
+
+
+class TestError(CompareBeforeAfter):
+    transform = transform.ConvertBlocksToOpaque()
+
+    def before(A: T.Buffer((8,), "int32")):  # noqa: N805
+        for i in range(8):
+            with T.block("A"):
+                v = T.axis.spatial(8, i)
+                T.where(v < 6)
+                A[v] = 1
+
+    expected = RuntimeError
+
+
+def test_two_programs_under_one_role_are_refused():
+    with pytest.raises(TypeError, match="one is expected"):
+        type("TestBoth", (CompareBeforeAfter,), {"before": doubled, "Before": doubled})

@@ -1,0 +1,5 @@
+"""Text of Python made of parts: ``doc`` has the parts, ``doc_printer`` writes them (``tvm.script.printer``)."""
+
+from weft.script.printer import doc, doc_printer
+
+__all__ = ["doc", "doc_printer"]

@@ -1,0 +1,181 @@
+"""StmtSimplify: expressions are simplified where they stand; statements stay unless a condition decides them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.arith import Analyzer
+from weft.ir import IntImm, IRModule, Range, Var, as_expr, function_pass, rebuild
+from weft.tir.analysis.structure import replace_node, used_vars
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+)
+from weft.tir.transform.remove_no_op import is_pure
+
+__all__ = ["stmt_simplify"]
+
+
+@function_pass(kind=PrimFunc)
+def stmt_simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Simplify expressions under what loops, conditions and lets around them say; loops and evaluations stay.
+
+    Requires
+        A well-formed function.
+    Ensures
+        The same form. A test whose condition is decided is the branch that is taken; a store of the value that is
+        there is ``T.evaluate(0)``; lets of whole numbers, and of constants, are in the places that use them.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    if i < 16:
+                        B[i * 4 // 4] = A[i + 0]
+                    for j in range(1):
+                        A[i] = A[i + 0]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    B[i] = A[i]
+                    for j in range(1):
+                        T.evaluate(0)
+    Cost
+        Linear.
+    Source
+        TVM's ``StmtSimplify`` (``tir.transform.Simplify`` before 0.26).
+    """
+    simplifier = _Simplifier()
+    for _, buffer in func.buffer_map:
+        for d in buffer.shape:
+            simplifier.analyzer.mark_global_non_neg(d)
+    body = simplifier.node(func.body)
+    return func if body is func.body else func.replace(body=body)
+
+
+class _Simplifier:
+    """Simplifies statements; the analyzer knows what holds where it is."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+
+    def node(self, node: Any) -> Any:
+        """Simplify a node."""
+        if isinstance(node, ir.PrimExpr):
+            return self.expr(node)
+        visit = _STATEMENTS.get(type(node))
+        if visit is not None:
+            return visit(self, node)
+        return node if isinstance(node, Buffer) else rebuild(node, self.node)
+
+    def expr(self, expr: ir.PrimExpr) -> ir.PrimExpr:
+        """Simplify an expression, also one of floats around whole numbers."""
+        if isinstance(expr, Var):
+            return self.analyzer.simplify(expr)
+        kind = ir.DataType(expr.dtype) if expr.dtype not in ("void", "handle") else None
+        if kind is not None and (kind.is_integer or kind.code == "bool") and not isinstance(expr, BufferLoad):
+            expr = self.analyzer.simplify(expr)
+            if not isinstance(expr, (ir.CallIntrin, ir.Select)):
+                return expr
+        new = rebuild(expr, lambda n: self.expr(n) if isinstance(n, ir.PrimExpr) else n)
+        return new if new is expr else self.analyzer.simplify(new)
+
+    def loop(self, node: For) -> Any:
+        """Simplify a loop: its variable lies in its range."""
+        low, extent = self.expr(node.min), self.expr(node.extent)
+        self.analyzer.bind(node.loop_var, Range.from_min_extent(low, extent), allow_override=True)
+        with self.analyzer.constraint_scope(extent > 0):
+            body = self.node(node.body)
+        if low is node.min and extent is node.extent and body is node.body:
+            return node
+        return replace_node(node, min=low, extent=extent, body=body)
+
+    def test(self, node: IfThenElse) -> Any:
+        """Return the branch that is taken where that is known."""
+        condition = self.expr(node.condition)
+        if isinstance(condition, IntImm):
+            taken = node.then_case if condition.value else node.else_case
+            return self.node(taken) if taken is not None else Evaluate(as_expr(0))
+        with self.analyzer.constraint_scope(condition):
+            then_case = self.node(node.then_case)
+        else_case = node.else_case
+        if else_case is not None:
+            with self.analyzer.constraint_scope(ir.logical_not(condition)):
+                else_case = self.node(else_case)
+        if condition is node.condition and then_case is node.then_case and else_case is node.else_case:
+            return node
+        return IfThenElse(condition, then_case, else_case, span=node.span)
+
+    def store(self, node: BufferStore) -> Any:
+        """Drop a store of the element that is read."""
+        new: Any = rebuild(node, lambda n: n if isinstance(n, Buffer) else self.node(n))
+        value = new.value
+        if not (isinstance(value, BufferLoad) and value.buffer is new.buffer and new.predicate is None):
+            return new
+        same = all(self.analyzer.can_prove_equal(a, b) for a, b in zip(value.indices, new.indices, strict=True))
+        return Evaluate(as_expr(0)) if same and is_pure(value.indices) else new
+
+    def let(self, node: LetStmt) -> Any:
+        """Put a value in the places that use it; keep the let where some place needs the variable itself."""
+        value = self.expr(node.value)
+        constant = isinstance(value, (IntImm, ir.FloatImm, Var))
+        if not (constant or (ir.DataType(value.dtype).is_integer and is_pure(value) and not _loads(value))):
+            node = replace_node(node, value=value) if value is not node.value else node
+            return self._body(node)
+        layouts = (n for n in ir.walk(node.body) if isinstance(n, (AllocBuffer, DeclBuffer)))
+        kept = any(node.var in used_vars((n.buffer.shape, n.buffer.strides, n.buffer.data)) for n in layouts)
+        body = self.node(ir.substitute(node.body, {node.var: value}))
+        return replace_node(node, value=value, body=body) if kept else body
+
+    def _body(self, node: Any) -> Any:
+        body = self.node(node.body)
+        return node if body is node.body else replace_node(node, body=body)
+
+    def attr(self, node: AttrStmt) -> Any:
+        """Simplify under the extent of a thread."""
+        if isinstance(node.node, ir.IterVar) and node.attr_key in ("thread_extent", "virtual_thread"):
+            extent = as_expr(node.value)
+            dom = Range.from_min_extent(ir.const(0, extent.dtype), extent)
+            self.analyzer.bind(node.node.var, dom, allow_override=True)
+        return self._body(node)
+
+    def check(self, node: AssertStmt) -> Any:
+        """Simplify what follows an assertion, which holds there."""
+        condition = self.expr(node.condition)
+        with self.analyzer.constraint_scope(condition):
+            body = self.node(node.body)
+        if condition is node.condition and body is node.body:
+            return node
+        return replace_node(node, condition=condition, body=body)
+
+    def block(self, node: Block) -> Any:
+        """Simplify a block: its variables lie in their domains."""
+        for iv in node.iter_vars:
+            if iv.dom is not None:
+                self.analyzer.bind(iv.var, iv.dom, allow_override=True)
+        return rebuild(node, lambda n: n if isinstance(n, ir.IterVar) else self.node(n))
+
+
+def _loads(value: ir.PrimExpr) -> bool:
+    return any(isinstance(n, (BufferLoad, ir.CallIntrin)) for n in ir.walk(value))
+
+
+_STATEMENTS: dict[type, Any] = {
+    AssertStmt: _Simplifier.check, AttrStmt: _Simplifier.attr, Block: _Simplifier.block, BufferStore: _Simplifier.store,
+    For: _Simplifier.loop, IfThenElse: _Simplifier.test, LetStmt: _Simplifier.let,
+}  # fmt: skip
