@@ -169,6 +169,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
              DeviceApi& api = api_of(type);
              expect_ok(api.enter(device));
              if (api.current_stream(device) == handle(stream)) expect_ok(TVMFFIEnvSetStream(type, device, nullptr, nullptr));
+             expect_ok(api.stream_sync(device, handle(stream)));  // pooled memory of it may go to its successor
              expect_ok(api.stream_free(device, handle(stream)));
            })
       .def("weft.device_stream_set",
