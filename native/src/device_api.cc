@@ -5,7 +5,6 @@
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -23,9 +22,8 @@ DeviceApi* DeviceApi::find(int32_t type) {
   }
 }
 
-void open_driver(const char* variable, const char* path, const char* const* names, void* functions,
+void open_driver(const char* named, const char* path, const char* const* names, void* functions,
                  std::string* problem) {
-  const char* named = std::getenv(variable);
   if (named != nullptr && *named != 0) path = named;
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
