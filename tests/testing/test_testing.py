@@ -42,7 +42,7 @@ def test_targets(monkeypatch):
     monkeypatch.setenv("TVM_TEST_TARGETS", "c")
     assert testing.enabled_targets() == [("c", weft.cpu(0))]
     assert testing.env.has_llvm() and testing.env.build_flag_enabled("USE_LLVM")
-    assert not testing.env.build_flag_enabled("USE_OPENCL")
+    assert not testing.env.build_flag_enabled("USE_METAL")
 
 
 size = testing.parameter(3, 4)
