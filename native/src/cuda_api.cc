@@ -2,6 +2,7 @@
 // are the 64-bit ones).
 #include <tvm/ffi/string.h>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -65,7 +66,7 @@ class CudaApi final : public DeviceApi, Functions {
 #define WEFT_NAME(name, args) #name,
     static const char* const kNames[] = {WEFT_CUDA_API(WEFT_NAME) nullptr};
 #undef WEFT_NAME
-    open_driver("WEFT_CUDA_DRIVER", "libcuda.so.1", kNames, static_cast<Functions*>(this), &problem_);
+    open_driver(std::getenv("WEFT_CUDA_DRIVER"), "libcuda.so.1", kNames, static_cast<Functions*>(this), &problem_);
     if (!problem_.empty()) return;
     if (Status s = cuInit(0)) problem_ = "cuInit: " + status_text(s);
     else if (Status s = cuDeviceGetCount(&count_)) problem_ = "cuDeviceGetCount: " + status_text(s);

@@ -5,7 +5,6 @@
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -23,9 +22,8 @@ DeviceApi* DeviceApi::find(int32_t type) {
   }
 }
 
-void open_driver(const char* variable, const char* path, const char* const* names, void* functions,
+void open_driver(const char* named, const char* path, const char* const* names, void* functions,
                  std::string* problem) {
-  const char* named = std::getenv(variable);
   if (named != nullptr && *named != 0) path = named;
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -169,6 +167,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
              DeviceApi& api = api_of(type);
              expect_ok(api.enter(device));
              if (api.current_stream(device) == handle(stream)) expect_ok(TVMFFIEnvSetStream(type, device, nullptr, nullptr));
+             expect_ok(api.stream_sync(device, handle(stream)));  // pooled memory of it may go to its successor
              expect_ok(api.stream_free(device, handle(stream)));
            })
       .def("weft.device_stream_set",

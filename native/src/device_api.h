@@ -76,9 +76,9 @@ DeviceApi* cuda_api();
 DeviceApi* opencl_api();
 DeviceApi* packed_api(int32_t type);  // what a library outside of the runtime brings; null where there is none
 
-// Opens a driver's library, or the one that an environment variable names, and looks up its functions: `names` ends in
-// null, and `functions` has a pointer for each. What is wrong goes into `problem`.
-void open_driver(const char* variable, const char* path, const char* const* names, void* functions, std::string* problem);
+// Opens a driver's library, or the one that is named instead, and looks up its functions: `names` ends in null,
+// and `functions` has a pointer for each. What is wrong goes into `problem`.
+void open_driver(const char* named, const char* path, const char* const* names, void* functions, std::string* problem);
 // Throws the error that a call raised.
 void expect_ok(int status);
 // The device of a type that kernels of this thread run on.

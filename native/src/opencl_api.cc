@@ -4,6 +4,7 @@
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 
@@ -72,7 +73,7 @@ class OpenCLApi final : public DeviceApi, Functions {
 #define WEFT_NAME(result, name, args) #name,
     static const char* const kNames[] = {WEFT_OPENCL_API(WEFT_NAME) nullptr};
 #undef WEFT_NAME
-    open_driver("WEFT_OPENCL_DRIVER", "libOpenCL.so.1", kNames, static_cast<Functions*>(this), &problem_);
+    open_driver(std::getenv("WEFT_OPENCL_DRIVER"), "libOpenCL.so.1", kNames, static_cast<Functions*>(this), &problem_);
     if (problem_.empty()) list();
   }
 

@@ -14,7 +14,7 @@ import weft
 from examples.minilm.network import feeds_of, load_tokenizer, write_onnx
 from weft import relax, relay, runtime, te, tir
 from weft.error import InvalidArgument, WeftError
-from weft.ffi import remove_global_func
+from weft.ffi import get_global_func, remove_global_func
 from weft.frontend.onnx import from_onnx
 from weft.script import tir as T
 
@@ -116,6 +116,24 @@ def test_errors_of_devices(gpu):
         runtime.empty((1 << 50,), "uint8", gpu.dev)
     with pytest.raises(ValueError, match="strided"):
         runtime.from_dlpack(np.ones((4, 4), "float32").T).copyto(gpu.dev)
+
+
+def test_memory_that_was_freed_is_taken_again(gpu):
+    take, give = (get_global_func(f"weft.device_workspace_{name}") for name in ("alloc", "free"))
+    get_global_func("__tvm_set_device")(gpu.dev.device_type, 0)
+    first = take(1 << 20)
+    give(first)
+    again = take(1 << 20)
+    assert again.value == first.value
+    other = take(1 << 20)
+    assert other.value != again.value
+    for block in (again, other):
+        give(block)
+    with pytest.raises(MemoryError, match="cannot allocate"):  # after what is kept has gone back
+        take(1 << 50)
+    give(take(1 << 20))
+    with pytest.raises(ValueError, match="is no workspace"):
+        give(first)
 
 
 # --- functions and launches -------------------------------------------------------------------------------------------

@@ -106,8 +106,8 @@ def test_bad_arguments():
         runtime.tensor(np.array(["a"]))
     with pytest.raises(InvalidArgument, match="memory scope"):
         runtime.empty((1,), mem_scope="nowhere")
-    with pytest.raises(ValueError, match="has the CPU and CUDA"):
-        runtime.empty((1,), "float32", runtime.opencl(0))
+    with pytest.raises(ValueError, match="has the CPU, CUDA and OpenCL"):
+        runtime.empty((1,), "float32", runtime.device("metal", 0))
     with pytest.raises(ValueError, match="cannot make a tensor"):
         runtime.empty((-1,), "float32")
     with pytest.raises((MemoryError, ValueError)):

@@ -38,17 +38,17 @@ def test_functions():
 
 def test_targets(monkeypatch):
     assert ("llvm", weft.cpu(0)) in testing.enabled_targets()
-    assert testing.device_enabled("llvm") and testing.device_enabled("c") and not testing.device_enabled("opencl")
+    assert testing.device_enabled("llvm") and testing.device_enabled("c") and not testing.device_enabled("metal")
     monkeypatch.setenv("TVM_TEST_TARGETS", "c")
     assert testing.enabled_targets() == [("c", weft.cpu(0))]
     assert testing.env.has_llvm() and testing.env.build_flag_enabled("USE_LLVM")
-    assert not testing.env.build_flag_enabled("USE_OPENCL")
+    assert not testing.env.build_flag_enabled("USE_METAL")
 
 
 size = testing.parameter(3, 4)
 
 
-@testing.parametrize_targets("llvm", "c", "opencl")
+@testing.parametrize_targets("llvm", "c", "metal")
 def test_parametrized(target, dev, size):
     assert target in ("llvm", "c") and dev == weft.cpu(0) and size in (3, 4)
 

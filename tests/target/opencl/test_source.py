@@ -136,3 +136,16 @@ for use in (dev.sync, lambda: rt.empty((3,), "float32", dev), lambda: rt.tensor(
     env = {**os.environ, "WEFT_OPENCL_DRIVER": "/nowhere/libOpenCL.so"}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_threads_that_race_for_a_shared_element_are_refused():
+    @T.prim_func
+    def f(A: T.Buffer((64,), "float32"), B: T.Buffer((1,), "float32")):
+        for t in T.thread_binding(64, thread="threadIdx.x"):
+            S = T.alloc_buffer((1,), "float32", scope="shared")
+            S[0] = T.sin(S[0]) + A[t]
+            if t == 0:
+                B[0] = S[0]
+
+    with pytest.raises(WeftError, match="a store to 'S' is not one thread's own"):
+        weft.build(f, target="opencl")

@@ -124,3 +124,20 @@ def test_a_barrier_that_stands_there_is_enough_if_the_whole_block_waits(scope, e
             B[t] = S[63 - t]
 
     assert len(barriers(apply(transform.thread_sync("shared"), f)["main"])) == expected
+
+
+def test_what_a_block_shares_shrinks_to_what_its_threads_use():
+    @T.prim_func
+    def f(a: T.handle, b: T.handle):
+        n = T.int32()
+        A = T.match_buffer(a, (n, 16), "float32")
+        B = T.match_buffer(b, (n, 16), "float32")
+        for row in T.thread_binding(n, thread="blockIdx.x"):
+            for t in T.thread_binding(16, thread="threadIdx.x"):
+                S = T.alloc_buffer((n, 16), scope="shared")
+                S[row, t] = A[row, t]
+                B[row, t] = S[row, 15 - t]
+
+    out = apply(transform.compact_buffer(), f)["main"]
+    (shared,) = [n.buffer for n in walk(out.body) if isinstance(n, tir.AllocBuffer)]
+    assert [int(d) for d in shared.shape] == [1, 16]

@@ -45,7 +45,7 @@ class JITModule:
         self._convert = _FORMATS[out_format]()
         self.spec = spec
         self.device = as_device(device) if isinstance(device, str) else device
-        kind = "cuda" if self.device.device_type == Device.kDLCUDA else "llvm"
+        kind = "llvm" if self.device.device_type == Device.kDLCPU else self.device.type
         values = [constant(p.data) for _, p in params]
         for name, method in spec:
             if method.param_mode != "none":
