@@ -18,6 +18,7 @@ from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch, own_errors
 from weft.ffi import PackedFunc, builtin, convert_func
 from weft.rpc.base import RPC_SESS_MASK
 from weft.rpc.codec import (
+    DEVICE_ATTRIBUTES,
     FunctionHandle,
     ModuleHandle,
     ObjectHandle,
@@ -56,9 +57,6 @@ class RemoteEndpoint(Endpoint):
         return _outgoing(self, value)
 
 
-_ATTRIBUTES = {1: 1, 10: 2, 8: 3, 13: 6, 16: 7}  # CUDA's numbers of device attributes, and the protocol's
-
-
 class RemoteDevice(Device):
     """A device of the machine that a session is with."""
 
@@ -90,19 +88,9 @@ class RemoteDevice(Device):
     def _attribute_there(self, number: int) -> Any:
         return self.endpoint.system(RPCCode.DEV_GET_ATTR, self.there, number)
 
-    def _attribute(self, number: int) -> int | None:
-        """One of CUDA's device attributes, by its number in the protocol."""
-        return self._attribute_there(_ATTRIBUTES[number])
-
-    @property
-    def compute_version(self) -> str | None:
-        """Compute capability, ``"9.0"``."""
-        return self._attribute_there(4)
-
-    @property
-    def device_name(self) -> str | None:
-        """The maker's name of the GPU."""
-        return self._attribute_there(5)
+    def _attribute(self, what: str) -> Any:
+        """What the device says of itself, where the protocol has a number for that."""
+        return self._attribute_there(DEVICE_ATTRIBUTES.index(what)) if what in DEVICE_ATTRIBUTES else None
 
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""

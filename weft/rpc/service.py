@@ -21,7 +21,17 @@ from weft.error import InvalidArgument, OutOfMemory, RPCError
 from weft.ffi import convert_argument, get_global_func
 from weft.rpc import codec
 from weft.rpc.channel import MAX_MESSAGE_BYTES, Channel, Packet
-from weft.rpc.codec import CALLBACK, Opaque, RPCCode, TypeIndex, WireDevice, WireTensor, encode, packet
+from weft.rpc.codec import (
+    CALLBACK,
+    DEVICE_ATTRIBUTES,
+    Opaque,
+    RPCCode,
+    TypeIndex,
+    WireDevice,
+    WireTensor,
+    encode,
+    packet,
+)
 from weft.rpc.failure import error_text, remote_error
 from weft.rpc.folder import Folder
 from weft.rpc.memory import Memory
@@ -32,8 +42,6 @@ __all__ = ["SESSION_CONSTRUCTORS", "Limits", "Link", "ServedModule", "Service", 
 _MAX_HANDLES = 1 << 20
 _LOCAL = "rpc.LocalSession"
 _CODE, _HANDLE = struct.Struct("<i"), struct.Struct("<Q")
-_DEVICE_ATTRIBUTES = ("exist", "max_threads_per_block", "warp_size", "max_shared_memory_per_block", "compute_version",
-                      "device_name", "max_clock_rate", "multi_processor_count")  # fmt: skip
 
 
 class Limits(NamedTuple):
@@ -387,7 +395,7 @@ class Service:
         made = Device(*device)
         if kind == 0:
             return int(made.exist)
-        name = _DEVICE_ATTRIBUTES[kind] if 0 <= kind < len(_DEVICE_ATTRIBUTES) else ""
+        name = DEVICE_ATTRIBUTES[kind] if 0 <= kind < len(DEVICE_ATTRIBUTES) else ""
         return getattr(made, name, None)
 
     def _allocate(self, device: WireDevice, size: int) -> Opaque:

@@ -12,12 +12,11 @@ from weft._aliases import names_of
 from weft.ffi import PackedFunc, convert, register_on_demand
 from weft.runtime import cache, opcodes
 from weft.runtime.container import ShapeTuple, String
-from weft.runtime.device import Device, cpu, cuda, device, opencl
+from weft.runtime.device import Device, cpu, cuda, device, enabled, opencl
 from weft.runtime.elf import is_foreign
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.module import (
     Module,
-    enabled,
     jit_module,
     load_module,
     load_static_library,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import tvm_ffi
 
 from weft.error import InvalidArgument
 
-__all__ = ["Device", "cpu", "cuda", "device", "opencl"]
+__all__ = ["Device", "cpu", "cuda", "device", "enabled", "opencl"]
 
 _CODES = {"llvm": 1, "cpu": 1, "c": 1, "cuda": 2, "nvptx": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8,
           "vpi": 9, "rocm": 10, "rocm_host": 11, "ext_dev": 12, "cuda_managed": 13, "oneapi": 14, "webgpu": 15,
@@ -205,3 +206,14 @@ def cuda(index: int = 0) -> Device:
 def opencl(index: int = 0) -> Device:
     """An OpenCL device."""
     return Device("opencl", index)
+
+
+def enabled(target: str) -> bool:
+    """Whether code for a target's kind can be generated or a device of it used: ``"cpu"``, ``"llvm"``, ``"cuda"``."""
+    kind = target.split()[0]
+    generators = (tvm_ffi.get_global_func(f"{p}target.build.{kind}", allow_missing=True) for p in ("weft.", ""))
+    return (
+        kind == "cpu"
+        or any(g is not None for g in generators)
+        or (kind == "llvm" and find_spec("llvmlite") is not None)
+    )

@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import tvm_ffi
 
 from weft import runtime
 from weft.error import ExecutableError, InvalidArgument
-from weft.ffi import PackedFunc, get_global_func, register_wrapper, wrap
+from weft.ffi import PackedFunc, register_wrapper, wrap
 from weft.runtime.device import device
 from weft.runtime.elf import check_complete, entry_points
 from weft.runtime.place import NotPlaced, place_objects
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from weft.runtime import link
     from weft.runtime.timing import BenchmarkResult
 
-__all__ = ["Module", "enabled", "jit_module", "load_module", "load_static_library", "object_code",
+__all__ = ["Module", "jit_module", "load_module", "load_static_library", "object_code",
            "placed_module", "register_file_loader", "system_lib"]  # fmt: skip
 
 _OWN_DEVICE_CODE = ("cuda", "opencl")  # kinds of modules of kernels that the native runtime has
@@ -142,8 +141,6 @@ class Module:
         try:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:
-            if name in self.function_names():
-                raise MissingFunction(f"the function '{name}' is code for another machine") from None
             if name == "main" and len(self.function_names()) == 1:  # the only function is the entry, too
                 return self.entry_func
             about = tvm_ffi.get_global_func(f"{self.kind}.{name}", allow_missing=True)
@@ -590,17 +587,6 @@ def load_static_library(path: str | os.PathLike[str], func_names: Sequence[str])
 def system_lib(symbol_prefix: str = "") -> Module:
     """Return the module of the functions that were linked into this process statically."""
     return Module(tvm_ffi.system_lib(symbol_prefix))
-
-
-def enabled(target: str) -> bool:
-    """Whether code for a target's kind can be generated or a device of it used: ``"cpu"``, ``"llvm"``, ``"cuda"``."""
-    kind = target.split()[0]
-    generators = (get_global_func(f"{p}target.build.{kind}", allow_missing=True) for p in ("weft.", ""))
-    return (
-        kind == "cpu"
-        or any(g is not None for g in generators)
-        or (kind == "llvm" and find_spec("llvmlite") is not None)
-    )
 
 
 register_wrapper(tvm_ffi.Module, Module)

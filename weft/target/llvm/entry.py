@@ -250,12 +250,6 @@ class Entry:
         pointer = self.s.value(f"getelementptr inbounds {_ANY}, ptr {args}, i64 {i}, i32 {index}")
         return self.s.value(f"load {t}, ptr {pointer}")
 
-    def member(self, tensor: str, index: int, t: str) -> str:
-        """Load a member of a DLTensor."""
-        return self.s.value(
-            f"load {t}, ptr {self.s.value(f'getelementptr inbounds {TENSOR}, ptr {tensor}, i64 0, i32 {index}')}"
-        )
-
     def at(self, pointer: str, offset: int, t: str) -> str:
         """Load from a byte offset."""
         return self.s.value(f"load {t}, ptr {self.s.value(f'getelementptr inbounds i8, ptr {pointer}, i64 {offset}')}")

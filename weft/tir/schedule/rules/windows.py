@@ -82,7 +82,7 @@ def _column(block: Block) -> Var | None:
     store = block.body
     if block.init is None or not isinstance(store, BufferStore) or combiner_of(block) is None:
         return None
-    column = store.indices[-1]
+    column = store.indices[-1] if store.indices else None
     loads = [x for x in loads_of(block.body) if x.buffer is not store.buffer]
     if not isinstance(column, Var) or not loads or any(stride_along(x, column) not in (1, 2) for x in loads):
         return None
