@@ -365,7 +365,7 @@ def _not(e: ir.Not, an: Any) -> ir.PrimExpr:
 
 @rules.on(ir.Select)
 def _select(e: ir.Select, an: Any) -> ir.PrimExpr:
-    condition, a, b = _choice(e.condition, e.true_value, e.false_value, an)
+    condition, a, b = _choice(e.condition, e.true_value, e.false_value, an, both=True)
     if b is None:
         return a
     keep = e
@@ -381,15 +381,19 @@ def _select(e: ir.Select, an: Any) -> ir.PrimExpr:
 
 
 def _choice(
-    condition: ir.PrimExpr, a: ir.PrimExpr, b: ir.PrimExpr, an: Any
+    condition: ir.PrimExpr, a: ir.PrimExpr, b: ir.PrimExpr, an: Any, both: bool = False
 ) -> tuple[ir.PrimExpr, ir.PrimExpr, ir.PrimExpr | None]:
-    """Simplify a condition, and each side where it holds; a decided choice is ``(_, value, None)``."""
+    """Simplify a condition, and each side where it holds; a decided choice is ``(_, value, None)``.
+
+    Where `both` sides are evaluated, one that reads memory does so without the condition, too.
+    """
     condition = simplify(an, condition)
     value = _uniform(condition)
     if value is not None:
         return condition, simplify(an, a if value else b), None
     if ir.DataType(condition.dtype).lanes == 1:
-        a, b = _under(an, condition, a), _under(an, ir.logical_not(condition), b)
+        a = _under(an, condition, a) if not (both and _reads(a)) else simplify(an, a)
+        b = _under(an, ir.logical_not(condition), b) if not (both and _reads(b)) else simplify(an, b)
     else:
         a, b = simplify(an, a), simplify(an, b)
     if an.same(a, b):
@@ -401,6 +405,10 @@ def _uniform(condition: ir.PrimExpr) -> bool | None:
     if isinstance(condition, ir.Broadcast):
         condition = condition.value
     return bool(condition.value) if isinstance(condition, ir.IntImm) else None
+
+
+def _reads(e: ir.PrimExpr) -> bool:
+    return any(getattr(n, "reads_memory", False) for n in ir.walk(e))
 
 
 def _under(an: Any, condition: ir.PrimExpr, e: ir.PrimExpr) -> ir.PrimExpr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from weft import ir
 from weft.error import InvalidArgument
@@ -95,6 +95,7 @@ class BufferLoad(ir.PrimExpr):
     ``predicate`` (a bool vector) masks lanes; masked-out lanes read as zero.
     """
 
+    reads_memory: ClassVar[bool] = True
     buffer: Buffer
     indices: tuple[ir.PrimExpr, ...]
     predicate: ir.PrimExpr | None = None

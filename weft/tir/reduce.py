@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from weft.ir import TRUE, DataType, IterVar, Node, PrimExpr, Var
 
@@ -12,6 +12,7 @@ __all__ = ["CommReducer", "IntrinCall", "ProducerLoad", "Reduce", "RegionRead", 
 class ProducerLoad(PrimExpr):
     """Element `indices` of a te tensor (anything with ``shape`` and ``dtype``)."""
 
+    reads_memory: ClassVar[bool] = True
     producer: Any
     indices: tuple[PrimExpr, ...]
 

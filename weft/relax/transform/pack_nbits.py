@@ -92,7 +92,7 @@ def pack_nbits(
         Quantised blocks as GGML and ONNX Runtime's MatMulNBits have them.
     """
     values: dict[Any, Any] = {b.var: b.value for b in all_bindings(func)}
-    packed: dict[tuple[int, ...], Panels | None] = {}
+    packed: dict[tuple[ir.Call, bool], Panels | None] = {}
 
     def rule(_binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
         if not is_op(value, "matmul"):
@@ -101,10 +101,9 @@ def pack_nbits(
         if found is None:
             return None
         source, turned = found
-        key = (id(source), turned)
-        if key not in packed:
-            packed[key] = _packed(source, turned, panel)
-        made = packed[key]
+        if found not in packed:
+            packed[found] = _packed(source, turned, panel)
+        made = packed[found]
         if made is None:
             return None
         in_bytes = rows_in_bytes or source.attrs.get("rows", "float32") == "int8"
