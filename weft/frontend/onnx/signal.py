@@ -86,7 +86,7 @@ def _of_length(node: Node, x: Any, size: Dim, length: Dim) -> Any:
 
 def _mirrored(node: Node, parts: Parts, size: Dim, length: Dim) -> Parts:
     """Fill up one half of a spectrum to the whole one of a real signal: the rest is its mirror image, conjugated."""
-    half = s.add(s.divide(length, 2), 1)
+    half = s.minimum(s.add(s.divide(length, 2), 1), length)
     re, im = (None if p is None else _of_length(node, p, size, half) for p in parts)
     rank = node.ndim() - 1
     inner = s.add(s.divide(s.subtract(length, 1), 2), 1)  # without what has no mirror image
