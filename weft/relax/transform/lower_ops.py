@@ -6,7 +6,8 @@ TVM does in two passes (LegalizeOps and FuseTIR) needs no merging of loop nests 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from weft import ir
 from weft.error import LoweringError
@@ -166,6 +167,7 @@ class _Legalizer:
         self.mutable: set[ir.ExprVar] = set()
         self.mutable_only = False
         self.names: dict[str, ir.GlobalVar] = {}
+        self.lowered: dict[Any, tuple[ir.GlobalVar, list[ir.Var]]] = {}  # by what decides about a kernel
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
         self.kernels = primitive - used_as_values(mod) if primitive else primitive
 
@@ -208,30 +210,44 @@ class _Legalizer:
         """Lower calls, the last of which is the result, to one ``call_tir``."""
         inputs = _Inputs(env)
         produced: dict[ir.Expr, Any] = {}
-        result: Any = None
-        patterns: list[int] = []
+        steps: list[_Step] = []
         for var, call in calls:
             assert isinstance(call.op, ir.Op)
             definition = get_op_def(call.op)
             assert definition.lower is not None
-            args = [inputs.to_te(a, produced) for a in call.args]
-            result = definition.lower(*args, **dict(call.attrs.items))
-            produced[var] = result
             fusion = definition.fusion(call) if callable(definition.fusion) else definition.fusion
-            patterns.append(int(fusion))
-        outs = list(result) if isinstance(result, (list, tuple)) else [result]
+            args = [inputs.to_te(a, produced) for a in call.args]
+            produced[var] = _Result(len(steps))
+            steps.append(_Step(definition.lower, args, call.attrs, int(fusion)))
         out_types = _tensor_types(origin)
-        outs = [fresh_output(o, inputs.tensors) for o in outs]
-        prim = kernel_of_stages([*inputs.tensors, *outs])
+        in_place = _inplace_inputs(inputs.exprs, out_types[0])
+        key = (in_place, *((s.lower, s.pattern, inputs.key(s.args), _key(s.attrs.pairs)) for s in steps))
+        made = self.lowered.get(key)
+        if made is None:
+            made = self.lowered[key] = self.kernel(steps, inputs.tensors, in_place, name)
+        gvar, extra = made
+        return call_tir(gvar, inputs.exprs, out_types, extra or None)
+
+    def kernel(
+        self, steps: Sequence[_Step], tensors: list[TETensor], in_place: tuple[int, ...], name: str
+    ) -> tuple[ir.GlobalVar, list[ir.Var]]:
+        """Make the kernel of operators, and list the variables that it takes besides the tensors."""
+        results: list[Any] = []
+        for step in steps:
+            args = [_given(a, results) for a in step.args]
+            results.append(step.lower(*args, **dict(step.attrs.items)))
+        outs = list(results[-1]) if isinstance(results[-1], (list, tuple)) else [results[-1]]
+        outs = [fresh_output(o, tensors) for o in outs]
+        patterns = [s.pattern for s in steps]
+        prim = kernel_of_stages([*tensors, *outs])
         extra = undefined_vars(prim)
         if extra:
             prim = prim.replace(params=(*prim.params, *extra))
         attrs: dict[str, Any] = {"op_pattern": max(patterns)}
         if max(patterns) <= Fusion.BROADCAST and len(outs) == 1:
-            attrs["inplace_inputs"] = _inplace_inputs(inputs.exprs, out_types[0])
-            attrs["tir.noalias"] = not attrs["inplace_inputs"]
-        gvar = self.add(prim.with_attr(attrs), name)
-        return call_tir(gvar, inputs.exprs, out_types, extra or None)
+            attrs["inplace_inputs"] = in_place
+            attrs["tir.noalias"] = not in_place
+        return self.add(prim.with_attr(attrs), name), extra
 
     def shape_to_tensor(self, call: ir.Call) -> ir.Expr:
         """Write the dimensions of a shape into a tensor."""
@@ -265,11 +281,46 @@ class _Legalizer:
         return self.names[key]
 
 
+class _Step(NamedTuple):
+    """An operator of a kernel: arguments are what :meth:`_Inputs.to_te` returns."""
+
+    lower: Callable[..., Any]
+    args: list[Any]
+    attrs: ir.Attrs
+    pattern: int
+
+
+class _Result(NamedTuple):
+    """The result of an earlier step."""
+
+    step: int
+
+
+def _given(arg: Any, results: list[Any]) -> Any:
+    if isinstance(arg, _Result):
+        return results[arg.step]
+    return tuple(_given(a, results) for a in arg) if type(arg) is tuple else arg
+
+
+def _key(value: Any) -> Any:
+    """What is equal for equal values; numbers of two types differ, and both zeros; variables are themselves."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_key(v) for v in value)
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, ir.PrimExpr) and not isinstance(value, ir.Var):
+        fields = (_key(getattr(value, f)) for f in type(value).__struct_fields__ if f != "span")
+        return (type(value), *fields)
+    plain = value is None or isinstance(value, (str, int, ir.Var, ir.Op))
+    return (type(value), value) if plain else object()  # anything else is equal to nothing
+
+
 class _Inputs:
     """The tensor arguments met so far, as te placeholders."""
 
     def __init__(self, env: dict[ir.Expr, ir.Expr]) -> None:
         self.env = env
+        self.about: dict[TETensor, Any] = {}  # what a kernel may depend on
         self.exprs: list[ir.Expr] = []
         self.tensors: list[TETensor] = []
 
@@ -287,7 +338,9 @@ class _Inputs:
         if isinstance(arg.ty, ir.TupleType):
             return tuple(self.to_te(ir.TupleGetItem(arg, i, ty=t), produced) for i, t in enumerate(arg.ty.fields))
         if isinstance(arg, ir.Constant) and all(d == 1 for d in arg.data.shape):
-            return _scalar_constant(arg)
+            tensor = _scalar_constant(arg)
+            self.about[tensor] = (arg.data.numpy().tobytes(), str(arg.data.dtype), len(arg.data.shape))
+            return tensor
         ty = arg.ty
         if isinstance(ty, ir.ShapeType) and ty.values is not None:
             return ty.values
@@ -311,9 +364,16 @@ class _Inputs:
                 help="name the unknown dimensions with match_cast",
             )
         tensor = placeholder(ty.shape, ty.dtype, name=f"p{len(self.tensors)}")
+        self.about[tensor] = (len(self.tensors), isinstance(arg, ir.Constant), ty.dtype, _key(ty.shape))
         self.exprs.append(arg)
         self.tensors.append(tensor)
         return tensor
+
+    def key(self, arg: Any) -> Any:
+        """What is equal for arguments of :meth:`to_te` that are lowered alike."""
+        if type(arg) in (tuple, list):
+            return tuple(self.key(a) for a in arg)
+        return self.about[arg] if isinstance(arg, TETensor) else _key(arg)
 
 
 def _scalar_constant(arg: ir.Constant) -> TETensor:

@@ -1,0 +1,65 @@
+"""The default pipeline's LegalizeOps: what is lowered once, and what only looks alike."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from weft import relax, tir
+from weft.relax import BlockBuilder
+from weft.relax import op as R
+from weft.relax.transform import lower_ops
+
+
+def build(*steps):
+    """A chain of operators on a vector of symbolic length, each returned."""
+    bb, n = BlockBuilder(), tir.Var("n", "int64")
+    x = relax.Var("x", relax.TensorStructInfo((n, 4), "float32"))
+    with bb.function("main", [x]), bb.dataflow():
+        value, outputs = x, []
+        for step in steps:
+            value = bb.emit(step(value))
+            outputs.append(bb.emit_output(value))
+        bb.emit_func_output(tuple(outputs))
+    return bb.get()
+
+
+def kernels(mod):
+    return sorted(v.name_hint for v, f in lower_ops()(mod).items() if isinstance(f, tir.PrimFunc))
+
+
+def test_equal_operators_are_lowered_once(monkeypatch):
+    made = []
+    legalizer = sys.modules[lower_ops.__module__]._Legalizer
+    kernel = legalizer.kernel
+    monkeypatch.setattr(legalizer, "kernel", lambda self, *args: made.append(1) or kernel(self, *args))
+    assert kernels(build(*[lambda x: R.add(x, x)] * 20)) == ["add"]
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: R.add(x, relax.const(1.0)), lambda x: R.add(x, relax.const(2.0))),
+        (lambda x: R.multiply(x, relax.const(0.0)), lambda x: R.multiply(x, relax.const(-0.0))),
+        (lambda x: R.add(x, relax.const([[1.0]])), lambda x: R.add(x, relax.const([1.0, 2, 3, 4]))),
+        (lambda x: R.nn.leakyrelu(x, 0.1), lambda x: R.nn.leakyrelu(x, 0.2)),
+        (lambda x: R.sum(x, [0], keepdims=True), lambda x: R.sum(x, [1], keepdims=True)),
+    ],
+)
+def test_what_differs_is_lowered_apart(one, other):
+    x = np.random.default_rng(0).standard_normal((3, 4), np.float32)
+    mod = build(one, other, one)
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), "cpu")
+    found = [y.numpy() for y in vm["main"](x)]
+    assert len(kernels(build(one, other))) == 2
+    for step, before, after in zip((one, other, one), (x, *found), found, strict=False):
+        alone = relax.VirtualMachine(relax.build(build_alone(step, before.shape), "llvm"), "cpu")
+        np.testing.assert_array_equal(alone["main"](before)[0].numpy(), after)
+
+
+def build_alone(step, shape):
+    bb, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo(shape, "float32"))
+    with bb.function("main", [x]), bb.dataflow():
+        bb.emit_func_output((bb.emit_output(step(x)),))
+    return bb.get()
