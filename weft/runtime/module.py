@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tvm_ffi
 
 from weft import runtime
+from weft._aliases import names_of
 from weft.error import ExecutableError, InvalidArgument
 from weft.ffi import PackedFunc, register_wrapper, wrap
 from weft.runtime.device import device
@@ -590,3 +591,5 @@ def system_lib(symbol_prefix: str = "") -> Module:
 
 
 register_wrapper(tvm_ffi.Module, Module)
+
+__getattr__ = names_of(__name__, {"BenchmarkResult": "weft.runtime.timing"})

@@ -57,7 +57,7 @@ def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
 
                 @R.function(private=True)
                 def fused_exp(x1: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                    R.func_attr({"Composite": "my.exp", "Primitive": 1})
+                    R.func_attr({"Composite": "my.exp"})
                     with R.dataflow():
                         y1: R.Tensor((2,), "float32") = R.exp(x1)
                         R.output(y1)
