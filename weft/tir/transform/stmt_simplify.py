@@ -93,6 +93,8 @@ class _Simplifier:
             if not isinstance(expr, (ir.CallIntrin, ir.Select)):
                 return expr
         new = rebuild(expr, lambda n: self.expr(n) if isinstance(n, ir.PrimExpr) else n)
+        if isinstance(new, ir.Cast) and isinstance(new.value, (IntImm, ir.FloatImm)):
+            return ir.cast(new.dtype, new.value)
         return new if new is expr else self.analyzer.simplify(new)
 
     def loop(self, node: For) -> Any:
