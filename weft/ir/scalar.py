@@ -68,7 +68,6 @@ _OPS: dict[str, Op] = {}
 class PrimExpr(Node, abstract=True):
     """A scalar (or, with lanes, vector) expression. Every subclass has a ``dtype``."""
 
-    reads_memory: ClassVar[bool] = False  # then it is wrong to evaluate it where its indices are not inside
     if TYPE_CHECKING:  # a field in some classes, computed from the operands in others
 
         def __getattr__(self, name: Literal["dtype"]) -> str: ...

@@ -95,7 +95,7 @@ class BufferLoad(ir.PrimExpr):
     ``predicate`` (a bool vector) masks lanes; masked-out lanes read as zero.
     """
 
-    reads_memory: ClassVar[bool] = True
+    reads_memory: ClassVar[bool] = True  # it is wrong to evaluate it where its indices are not inside
     buffer: Buffer
     indices: tuple[ir.PrimExpr, ...]
     predicate: ir.PrimExpr | None = None

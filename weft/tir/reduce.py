@@ -12,7 +12,7 @@ __all__ = ["CommReducer", "IntrinCall", "ProducerLoad", "Reduce", "RegionRead", 
 class ProducerLoad(PrimExpr):
     """Element `indices` of a te tensor (anything with ``shape`` and ``dtype``)."""
 
-    reads_memory: ClassVar[bool] = True
+    reads_memory: ClassVar[bool] = True  # it is wrong to evaluate it where its indices are not inside
     producer: Any
     indices: tuple[PrimExpr, ...]
 
