@@ -62,7 +62,7 @@ test: venv wheel ## run the test suite
 	$(BIN)/python -m pytest -n 2 tests
 
 # Hosts and devices that a machine may lack. Their packages are Debian's; the README's commands need none of them, and
-# a test whose device is not there is skipped unless WEFT_DEVICES asks for all of them.
+# their tests are skipped unless WEFT_DEVICES asks for all of them.
 DEVICE_PACKAGES :=
 DEVICE_PACKAGES += ocl-icd-libopencl1 pocl-opencl-icd
 DEVICE_PACKAGES += ecj
