@@ -1,6 +1,7 @@
 """Both vocabularies name the same objects."""
 
 import importlib
+import random
 import subprocess
 import sys
 
@@ -36,14 +37,20 @@ def test_attribute_of_an_alias(alias):
     assert value is importlib.import_module(_aliases.MODULES[alias])
 
 
-@pytest.mark.parametrize("alias", _aliases.MODULES)
-def test_alias_in_a_fresh_process(alias):
-    """An import statement is all it takes, whatever was imported before."""
-    module = _aliases.MODULES[alias]
-    code = f"import weft.{alias} as a, {module} as m; assert a is m"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    code = f"import weft, importlib; a = weft.{alias}; assert a is importlib.import_module({module!r})"
-    subprocess.run([sys.executable, "-c", code], check=True)
+@pytest.mark.parametrize("order", range(2))
+@pytest.mark.parametrize("form", ["statement", "attribute"])
+def test_aliases_in_a_fresh_process(form, order):
+    """Either form is all it takes, whatever was imported before: each alias comes early, late and after others."""
+    aliases = list(_aliases.MODULES)
+    random.Random(order).shuffle(aliases)
+    lines = ["import importlib, weft"]
+    for alias in aliases:
+        module = _aliases.MODULES[alias]
+        if form == "statement":
+            lines.append(f"import weft.{alias} as a, {module} as m; assert a is m, {alias!r}")
+        else:
+            lines.append(f"a = weft.{alias}; assert a is importlib.import_module({module!r}), {alias!r}")
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
 
 
 def test_names_from_aliases():
