@@ -117,6 +117,14 @@ ROWS: tuple[Row, ...] = (
         (2, f(1, 2, 2, 4), SHAPE), (1, f(1, 3, 2, 3), SHAPE), (0, f(1, 2, 3, 4), SHAPE))),
     Row("vision.suppressed", (f(1, 2, 4), f(1, 1, 2), i([[0, 1]]), i(1), f(1), f(1)), ((1, f(1, 1, 3), SHAPE),
         (2, i([[0, 2]]), INDEX), (0, f(1, 2, 3), SHAPE), (3, i(1, 1), SHAPE))),
+    # --- losses and gradients ---
+    Row("nn.nll_loss", (f(2, 3), i(0, 2), f(3)), ((1, i(0, 3), INDEX), (1, i(0, -1), INDEX), (1, i(0), SHAPE),
+        (2, f(2), SHAPE)), {"ignore_index": 7}),
+    Row("nn.nll_loss", (f(2, 3), i(0, 7)), ((1, i(0, 8), INDEX),), {"ignore_index": 7}),
+    Row("grad.nll_loss_backward", (f(2), f(2, 3), i(0, 2)), ((0, f(1), SHAPE), (0, f(0), SHAPE), (1, f(3, 3), SHAPE),
+        (2, i(0, 3), INDEX)), {"reduction": "none"}),
+    Row("grad.take_backward", (f(4, 2), f(3, 2), i(0, 1, 2, -3)), ((0, f(3, 2), SHAPE), (2, i(0, 1, 2, 3), INDEX),
+        (1, f(3, 1), SHAPE)), {"axis": 0}),
     Row("tree_leaves", (f(2, 3), i(0, 2, 1), f(3), i(0, 6, 6), i(0, 0, 0), i(1, 1, 2), i(2, 1, 2), i(0)), (
         (1, i(0, 3, 1), INDEX), (2, f(2), SHAPE), (5, i(1, 1, 3), INDEX), (6, i(-1, 1, 2), INDEX), (7, i(3), INDEX))),
 )  # fmt: skip

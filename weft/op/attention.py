@@ -277,7 +277,7 @@ def _cached_ref(query: Any, key: Any, value: Any, first: Any, scale: Any, window
     top = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.where(seen, np.exp(scores - np.where(np.isfinite(top), top, 0)), 0)
     total = weights.sum(-1, keepdims=True)
-    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
     return np.einsum("bhit,bhtd->bhid", weights, v).astype(query.dtype)
 
 

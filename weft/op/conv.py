@@ -114,7 +114,7 @@ def _conv_ref(rank: int) -> Any:
         cg, og = x.shape[1] // groups, w.shape[0] // groups
         for g in range(groups):
             for t in np.ndindex(*w.shape[2:]):
-                at = tuple(slice(t[i] * d[i], t[i] * d[i] + (outs[i] - 1) * s[i] + 1, s[i]) for i in range(rank))
+                at = tuple(slice(b := t[i] * d[i], b + max((outs[i] - 1) * s[i] + 1, 0), s[i]) for i in range(rank))
                 y[:, g * og : (g + 1) * og] += np.einsum(
                     "nc...,oc->no...",
                     x[(slice(None), slice(g * cg, (g + 1) * cg), *at)],

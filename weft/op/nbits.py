@@ -11,7 +11,7 @@ from weft.ir import Expr, TensorType, TupleType, as_int, ceildiv, int64, numpy_d
 from weft.op.attributes import axis, dtype, integer, text
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.op.relations import demand_at_least, demand_equal, demand_same_shape
+from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_same_shape
 from weft.topi.nbits import (
     dequantize_groups,
     matmul_nbits_dot,
@@ -156,18 +156,24 @@ def _dot_infer(
             demand_same_shape(
                 f"{name}: '{label}'", shape, (*ty.shape[:-1], ceildiv(ty.shape[-1], int64(int(group)))), w.span
             )
-    if ty.shape is not None and (as_int(ty.shape[-1]) or 0) % int(group):
-        raise ShapeMismatch(f"{name}: 'x' has groups that are not whole", expected=f"a multiple of {group}",
-                            found=str(ty.shape[-1]), where=x.span)  # fmt: skip
+    if ty.shape is not None:
+        demand_divisible(f"{name}: length of the rows of 'x'", ty.shape[-1], int(group), x.span)
     return TensorType(None if ty.shape is None else (*ty.shape[:-1], int64(int(n))), out_dtype, ty.ndim)
 
 
 def _dot_ref(
     x: Any, x_scale: Any, x_sum: Any, w: Any, scale: Any, offset: Any = None, *,
-    n: int, bits: int, group: int, out_dtype: str,
+    n: int, bits: int, group: int, dot: int, out_dtype: str,
 ) -> Any:  # fmt: skip
-    rows = x * np.repeat(x_scale.astype(np.float64), group, -1)
-    return np.matmul(rows, _weights(w, scale, offset, bits, group)[:, :n]).astype(numpy_dtype(out_dtype))
+    """Products as they are computed: bytes of weights without a sign, their half taken off by the rows' sums."""
+    ones, half = np.ones_like(scale), 0 if bits == 8 and not dot else 1 << (bits - 1)
+    parts = x.reshape(*x.shape[:-1], x.shape[-1] // group, group).astype(np.int64)
+    fields = _weights(w, ones, None, bits, group)[:, :n].astype(np.int64).reshape(-1, group, n) + half
+    sums = (np.einsum("...gk,gkn->...gn", parts, fields) - half * x_sum[..., None].astype(np.int64)).astype(np.int32)
+    spread = [np.zeros_like(ones) if p is None else p for p in (scale, offset)]
+    factor, shift = (np.moveaxis(p.astype(np.float64), 1, 0).reshape(p.shape[1], -1)[:, :n] for p in spread)
+    each = sums * factor + x_sum[..., None] * shift
+    return (each * x_scale[..., None].astype(np.float64)).sum(-2).astype(numpy_dtype(out_dtype))
 
 
 declare(

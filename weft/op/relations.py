@@ -42,13 +42,15 @@ class Relation:
 class IndexRange:
     """Indices, all of which lie in ``low <= index < high`` if the call is right; they are data.
 
-    ``ranges`` has one such (low, high) for all indices, or one for each place of the last dimension.
+    ``ranges`` has one such (low, high) for all indices, or one for each place of the last dimension. Indices that are
+    ``but``, if that is a number, may lie anywhere.
     """
 
     what: str
     indices: Expr
     ranges: tuple[tuple[PrimExpr, PrimExpr], ...]
     where: Any = None
+    but: int | None = None
 
 
 _COLLECTED: ContextVar[list[Relation | IndexRange] | None] = ContextVar("relations", default=None)
@@ -180,14 +182,16 @@ def demand_same_shape(
         demand_equal(f"{what}, dimension {i}", f, e, where)
 
 
-def demand_indices(what: str, indices: Expr, low: Any, high: Any, where: Any = None) -> None:
-    """Demand that all elements of a tensor of integers lie in ``low <= index < high``."""
-    demand_index_tuples(what, indices, ((low, high),), where)
+def demand_indices(what: str, indices: Expr, low: Any, high: Any, where: Any = None, but: int | None = None) -> None:
+    """Demand that all elements of a tensor of integers lie in ``low <= index < high``, or are `but`."""
+    demand_index_tuples(what, indices, ((low, high),), where, but)
 
 
-def demand_index_tuples(what: str, indices: Expr, ranges: Sequence[tuple[Any, Any]], where: Any = None) -> None:
+def demand_index_tuples(
+    what: str, indices: Expr, ranges: Sequence[tuple[Any, Any]], where: Any = None, but: int | None = None
+) -> None:
     """Demand that the tuples of integers in the last dimension of a tensor lie in a range for each place."""
     collected = _COLLECTED.get()
     if collected is not None and ranges:
         limits = tuple((_int64(low), _int64(high)) for low, high in ranges)
-        collected.append(IndexRange(what, indices, limits, where))
+        collected.append(IndexRange(what, indices, limits, where, but))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import ir
-from weft.error import ShapeMismatch
+from weft.error import InvalidArgument, ShapeMismatch
 from weft.op.attributes import axis, integer, word
-from weft.op.infer import index_arg, same_as, same_dtype, tensor_arg, values_of
+from weft.op.infer import index_arg, normalize_axis, same_as, same_dtype, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
-from weft.op.relations import demand_broadcast_to, demand_same_shape
+from weft.op.relations import demand_broadcast_to, demand_indices, demand_same_shape
 from weft.topi.loss import collapse_sum, cross_entropy_with_logits, nll_loss, nll_loss_backward, take_backward
 
 __all__: list[str] = []
@@ -81,17 +82,29 @@ declare(
 _REDUCTION = {"reduction": word("mean", "mean", "sum", "none"), "ignore_index": integer(-100)}
 
 
-def _nll_infer(predictions: ir.Expr, targets: ir.Expr, *weights: ir.Expr, reduction: str) -> ir.TensorType:
-    op = "nn.nll_loss"
+def _nll_operands(
+    op: str, predictions: ir.Expr, targets: ir.Expr, weights: Sequence[ir.Expr], ignore_index: int
+) -> tuple[ir.TensorType, ir.TensorType]:
+    """Check predictions (batch, classes, ...) or (classes,), targets without the classes, and weights (classes,)."""
     ty, t = tensor_arg(op, "predictions", predictions, min_ndim=1), index_arg(op, targets, "targets")
-    for w in weights:
-        tensor_arg(op, "weights", w, 1)
+    types = [tensor_arg(op, "weights", w, 1) for w in weights]
     if ty.ndim >= 0 and t.ndim >= 0 and t.ndim != max(ty.ndim - 1, 0):
         raise ShapeMismatch(f"{op}: 'targets' has the wrong rank", expected=str(ty.ndim - 1), found=str(t.ndim),
                             where=targets.span)  # fmt: skip
-    if ty.shape is not None and t.shape is not None:
-        demand_same_shape(f"{op}: the targets", (*ty.shape[:1], *ty.shape[2:]) if ty.ndim > 1 else (), t.shape,
-                          targets.span)  # fmt: skip
+    if ty.shape is not None:
+        classes = ty.shape[0 if ty.ndim == 1 else 1]
+        rest = (*ty.shape[:1], *ty.shape[2:]) if ty.ndim > 1 else ()
+        demand_same_shape(f"{op}: the targets", t.shape, rest, targets.span)
+        for w in types:
+            demand_same_shape(f"{op}: the weights", w.shape, (classes,), targets.span)
+        demand_indices(f"{op}: 'targets'", targets, 0, classes, targets.span, but=int(ignore_index))
+    return ty, t
+
+
+def _nll_infer(
+    predictions: ir.Expr, targets: ir.Expr, *weights: ir.Expr, reduction: str, ignore_index: int
+) -> ir.TensorType:
+    ty, t = _nll_operands("nn.nll_loss", predictions, targets, weights, ignore_index)
     return ir.TensorType(t.shape, ty.dtype, t.ndim) if reduction == "none" else ir.TensorType((), ty.dtype, 0)
 
 
@@ -119,11 +132,14 @@ declare(
 )  # fmt: skip
 
 
-def _nll_backward_infer(output_grad: ir.Expr, predictions: ir.Expr, *_more: ir.Expr) -> ir.TensorType:
-    tensor_arg("grad.nll_loss_backward", "output_grad", output_grad)
-    for i, arg in enumerate(_more):
-        tensor_arg("grad.nll_loss_backward", ("targets", "weights")[i], arg)
-    return tensor_arg("grad.nll_loss_backward", "predictions", predictions)
+def _nll_backward_infer(
+    output_grad: ir.Expr, predictions: ir.Expr, targets: ir.Expr, *weights: ir.Expr, reduction: str, ignore_index: int
+) -> ir.TensorType:
+    op = "grad.nll_loss_backward"
+    g = tensor_arg(op, "output_grad", output_grad)
+    ty, t = _nll_operands(op, predictions, targets, weights, ignore_index)
+    demand_same_shape(f"{op}: 'output_grad'", g.shape, t.shape if reduction == "none" else (), output_grad.span)
+    return ty
 
 
 def _nll_backward_ref(g: Any, x: Any, t: Any, w: Any = None, reduction: str = "mean", ignore_index: int = -100) -> Any:
@@ -143,10 +159,18 @@ declare(
 )  # fmt: skip
 
 
-def _take_backward_infer(output_grad: ir.Expr, x: ir.Expr, indices: ir.Expr) -> ir.TensorType:
-    tensor_arg("grad.take_backward", "output_grad", output_grad)
-    index_arg("grad.take_backward", indices)
-    return tensor_arg("grad.take_backward", "x", x)
+def _take_backward_infer(output_grad: ir.Expr, x: ir.Expr, indices: ir.Expr, axis: int | None) -> ir.TensorType:
+    op = "grad.take_backward"
+    g, ty, index = tensor_arg(op, "output_grad", output_grad), tensor_arg(op, "x", x), index_arg(op, indices)
+    if ty.shape is not None:
+        if axis is None and ty.ndim != 1:
+            raise InvalidArgument(f"{op}: `axis` is left out", expected="one dimension", found=str(ty), where=x.span)
+        at = normalize_axis(op, axis or 0, ty.ndim)
+        demand_indices(f"{op}: 'indices'", indices, -ty.shape[at], ty.shape[at], x.span)
+        if index.shape is not None:
+            shape = (*ty.shape[:at], *index.shape, *ty.shape[at + 1 :])
+            demand_same_shape(f"{op}: 'output_grad'", g.shape, shape, output_grad.span)
+    return ty
 
 
 def _take_backward_ref(g: Any, x: Any, indices: Any, axis: int | None) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import te
-from weft.ir import as_int, const, if_then_else, int64, select
+from weft.ir import as_int, const, if_then_else, int64, select, structural_equal
 from weft.te import Tensor, compute
 from weft.topi.broadcast import broadcast_to
 from weft.topi.reduce import reduce
@@ -17,12 +17,16 @@ __all__ = ["collapse_sum", "cross_entropy_with_logits", "nll_loss", "nll_loss_ba
 def collapse_sum(x: Tensor, shape: Sequence[Any]) -> Tensor:
     """Sum a tensor to a shape that broadcasts to its own."""
     extra = x.ndim - len(shape)
-    ones = [i for i, d in enumerate(shape) if as_int(d) == 1 and as_int(x.shape[extra + i]) != 1]
-    axes = [*range(extra), *(extra + i for i in ones)]
-    total = reduce("sum", x, axes, keepdims=True)
+    whole = [as_int(d) == 1 or structural_equal(d, n) for d, n in zip(shape, x.shape[extra:], strict=True)]
+    ones = [extra + i for i, d in enumerate(shape) if as_int(d) == 1 and as_int(x.shape[extra + i]) != 1]
+    total = reduce("sum", x, [*range(extra), *ones], keepdims=True)
+    ks = {i: te.reduce_axis((int64(0), select(d.equal(1), x.shape[extra + i], const(1, d.dtype))), f"k{i}")
+          for i, d in enumerate(shape) if not whole[i]}  # fmt: skip
 
     def element(*i: Any) -> Any:
-        return total(*[int64(0)] * extra, *i)
+        place = [i[n] + ks[n].var if n in ks else i[n] for n in range(len(shape))]
+        value = total(*[int64(0)] * extra, *place)
+        return te.sum(value, axis=list(ks.values())) if ks else value
 
     return compute(tuple(shape), element, name="T_collapse_sum")
 

@@ -158,8 +158,11 @@ class _Product:
         self.ib, self.lanes, self.n, self.bits = ib, _LANES, n, bits
         self.x, self.w, self.scale, self.out = (ib.buffer_ptr(b) for b in (x, w, scale, out))
         self.offset = None if offset is None else ib.buffer_ptr(offset)
-        self.panels, _, self.panel = (as_int(d) or 0 for d in w.shape)
-        self.groups = as_int(scale.shape[1]) or 0
+        sizes = [as_int(d) for d in (*w.shape, scale.shape[1])]
+        if None in sizes:
+            raise InvalidArgument("products with weights in panels: the weights' sizes are constant",
+                                  found=f"{list(w.shape)}, {scale.shape[1]} groups")  # fmt: skip
+        self.panels, _, self.panel, self.groups = (d or 0 for d in sizes)
 
     def run(self) -> Any:
         """Return the statement."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
+
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import WeftError
+from weft.op import make_call
 from weft.op.relations import IndexRange, Relation, collect_relations, demand_at_least, demand_at_most, refused
 from weft.relax.core_ops import CORE_OPS, index_bounds
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
@@ -84,7 +87,7 @@ class _Checker:
         self.name = str(func.attrs.get("global_symbol", "function"))
         self.first: list[MatchCast] = []
         self.ranges: list[IndexRange] = []
-        self.bounds: dict[tuple[ir.Expr, int], tuple[ir.Var, ...]] = {}
+        self.bounds: dict[tuple[ir.Expr, int, int | None], tuple[ir.Var, ...]] = {}
         self.given: set[ir.Var] = set()
         for p in func.params:
             self.given.update(v for d in _dims(p.ty) for v in ir.walk(d) if isinstance(v, ir.Var))
@@ -170,14 +173,15 @@ class _Checker:
         if not inside:
             self.ranges.append(r)
         if isinstance(r.indices, ir.Constant):
-            bounds: Any = _bounds(r.indices.data.numpy(), n)
+            values = r.indices.data.numpy()
+            bounds: Any = _bounds(values if r.but is None else values[values != r.but], n)
         else:
-            bounds = self.bounds.get((r.indices, n))
+            bounds = self.bounds.get((r.indices, n, r.but))
         if bounds is None:
             bounds = tuple(ir.Var(f"{end}_index", "int64") for _ in range(n) for end in ("least", "greatest"))
-            bb.match_cast(bb.emit(index_bounds(r.indices, n), "bounds"), ir.ShapeType(bounds, 2 * n), "bounds")
+            bb.match_cast(bb.emit(index_bounds(_without(r, bb), n), "bounds"), ir.ShapeType(bounds, 2 * n), "bounds")
             if not inside:
-                self.bounds[r.indices, n] = bounds
+                self.bounds[r.indices, n, r.but] = bounds
         with collect_relations() as relations:
             for i, (low, high) in enumerate(r.ranges):
                 what = r.what if n == 1 else f"{r.what}, place {i}"
@@ -188,10 +192,20 @@ class _Checker:
             self._relation(relation, binding, place, bb)
 
     def _same(self, a: IndexRange, b: IndexRange) -> bool:
-        return a.indices is b.indices and len(a.ranges) == len(b.ranges) and all(
+        return a.indices is b.indices and a.but == b.but and len(a.ranges) == len(b.ranges) and all(
             self.analyzer.can_prove_equal(x, y) for p, q in zip(a.ranges, b.ranges, strict=True)
             for x, y in zip(p, q, strict=True)
         )  # fmt: skip
+
+
+def _without(r: IndexRange, bb: Any) -> ir.Expr:
+    """Return the indices of a range, with its lower end in the place of those that may lie anywhere."""
+    if r.but is None:
+        return r.indices
+    dtype = r.indices.ty.dtype  # type: ignore[attr-defined]
+    low, but = (ir.constant(np.array(v, dtype)) for v in (0, r.but))
+    free = bb.emit(make_call("equal")(r.indices, but), "free")
+    return bb.emit(make_call("where")(free, low, r.indices), "indices")
 
 
 def _bounds(values: Any, n: int) -> list[int]:
