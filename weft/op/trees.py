@@ -36,8 +36,9 @@ def _infer(x: Expr, features: Expr, splits: Expr, modes: Expr, missing: Expr, ye
 def _ref(x: Any, features: Any, splits: Any, modes: Any, missing: Any, yes: Any, no: Any, roots: Any) -> Any:
     out = np.empty((len(x), len(roots)), np.int32)
     for row, tree in np.ndindex(*out.shape):
-        at = roots[tree]
-        while modes[at] < len(_TESTS):
+        at, left = roots[tree], len(modes)
+        while modes[at] < len(_TESTS) and left:
+            left -= 1
             value = x[row, features[at]]
             holds = bool(missing[at]) if np.isnan(value) else _TESTS[modes[at]](value, splits[at])
             at = yes[at] if holds else no[at]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te
-from weft.ir import cast, const, select
+from weft.ir import cast, const, logical_and, select
 from weft.tir import ir_builder
 
 __all__ = ["tree_leaves"]
@@ -24,7 +24,7 @@ def tree_leaves(x: Any, features: Any, splits: Any, modes: Any, missing: Any, ye
     roots : Tensor
         (trees,) int32.
 
-    Branches must end at leaves, which nothing checks here.
+    A way that has seen as many nodes as there are goes round in a circle, and ends there.
 
     Returns
     -------
@@ -38,9 +38,13 @@ def tree_leaves(x: Any, features: Any, splits: Any, modes: Any, missing: Any, ye
         data, feature, split, mode, absent, then, other, root = (ib.buffer_ptr(b) for b in ins)
         leaf = ib.buffer_ptr(outs[0])
         node = ib.allocate("int32", (1,), name="node", scope="local")
+        left = ib.allocate("int32", (1,), name="left", scope="local")
         with ib.for_range(0, rows, kind="parallel") as row, ib.for_range(0, trees) as tree:
             node[0] = cast("int32", root[tree])
-            with ib.while_loop(cast("int32", mode[node[0]]) < const(6, "int32")):
+            left[0] = cast("int32", features.shape[0])
+            split_ahead = cast("int32", mode[node[0]]) < const(6, "int32")
+            with ib.while_loop(logical_and(split_ahead, left[0] > const(0, "int32"))):
+                left[0] = left[0] - const(1, "int32")
                 at = node[0]
                 value, limit = data[row * x.shape[1] + cast("int64", feature[at])], split[at]
                 kind = cast("int32", mode[at])
