@@ -14,6 +14,8 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 PACKAGE := README.md LICENSE $(shell find weft -name '*.py' -o -name '*.rly')
 
 export PYTHONPATH := $(CURDIR)
+# Many tests start interpreters; where the environment forbids bytecode, each would compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv devices demo demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
