@@ -3,7 +3,7 @@
 Weft trains it, quantises its products to 4 bits, compiles one call that appends tokens of any number of sequences to
 a paged cache and draws the next ones, and streams what it says. Then eight sequences of different length grow together,
 and a repetitive one with guesses that are checked several at once. The program fails if the model learned nothing, or
-if the 4-bit decoder's guesses change what is said.
+if guesses change what is said.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from examples.chat.train import CHARACTERS, decode, encode, trained
 from weft.profile import read_bandwidth
 
 PLACE = Path(__file__).resolve().parent.parent.parent / "build" / "demo" / "chat.npz"
-PROMPTS = ("The compiler", "A kernel is", "Run the tests with", "Errors", "Each pass", "What a user", "Memory", "Shapes")
+PROMPTS = (
+    "The compiler",
+    "A kernel is",
+    "Run the tests with",
+    "Errors",
+    "Each pass",
+    "What a user",
+    "Memory",
+    "Shapes",
+)
 
 
 def main() -> int:
@@ -49,7 +58,7 @@ def main() -> int:
 def _rate(label: str, tokens: int, calls: int, seconds: float, size: int, bandwidth: float) -> None:
     read = calls * size / seconds
     print(f"{label}: {tokens / seconds:.0f} tokens/s in {calls} calls; weights are read at {read / 1e9:.2f} GB/s of the "
-          f"{bandwidth / 1e9:.1f} that memory gives\n")  # fmt: skip
+          f"{bandwidth:.1f} that memory gives\n")  # fmt: skip
 
 
 def stream(made: Generator, prompt: str, sampling: Sampling, count: int, size: int, bandwidth: float) -> None:

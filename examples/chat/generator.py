@@ -9,6 +9,7 @@ import numpy as np
 from tvm_ffi import Shape
 
 import weft
+from examples.chat.model import COLUMNS
 from weft.error import InvalidArgument
 
 __all__ = ["Generator", "Sampling"]
@@ -143,10 +144,9 @@ class Generator:
             s = self._sequences[n]
             last = (s.tokens + s.guess[:g])[-s.sampling.memory :] if s.sampling.memory else []
             seen[i, : len(last)] = last
-        columns = [([w.seed for w in ways], np.int64), ([r[2] for r in rows], np.int64)]
-        columns += [([getattr(w, name) for w in ways], dtype) for name, dtype in
-                    (("temperature", np.float32), ("top_k", np.int64), ("top_p", np.float64), ("penalty", np.float32))]  # fmt: skip
-        given = [ids, np.array([r[1] for r in rows], np.int64), *(np.array(v, d).reshape(-1, 1) for v, d in columns)]
+        drawn_by = [{"position": r[2], **vars(w)} for w, r in zip(ways, rows, strict=True)]
+        columns = [np.array([d[c] for d in drawn_by], dtype).reshape(-1, 1) for c, dtype in COLUMNS.items()]
+        given = [ids, np.array([r[1] for r in rows], np.int64), *columns]
         tokens, _ = self._step(*map(weft.runtime.tensor, [*given, seen]), self._cache)
         self.calls += 1
         out: dict[int, list[int]] = {}

@@ -18,9 +18,14 @@ from weft.frontend.nn import op, spec
 from weft.frontend.nn.llm.kv_cache import PagedKVCache, RopeMode, TIRPagedKVCache
 from weft.frontend.weights import Groups, bind_weights, quantize_matrix
 
-__all__ = ["Config", "Decoder", "compile_decoder", "training_module"]
+__all__ = ["COLUMNS", "THETA", "Config", "Decoder", "compile_decoder", "training_module"]
 
 THETA = 10000.0
+COLUMNS = {
+    "seed": "int64", "position": "int64", "temperature": "float32", "top_k": "int64", "top_p": "float64",
+    "penalty": "float32",
+}  # fmt: skip
+"""What a draw has for each row, and its data type."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +149,7 @@ def compile_decoder(c: Config, weights: dict[str, np.ndarray], bits: int = 4) ->
         is_product = value.ndim == 2 and not name.startswith("embedding")
         stored[name] = quantize_matrix(value, bits) if bits < 16 and is_product else value
     plain = {"param_mode": "plain", "effect_mode": "none"}
-    column = {n: spec.Tensor(["m", 1], d) for n, d in (("seed", "int64"), ("position", "int64"),
-              ("temperature", "float32"), ("top_k", "int64"), ("top_p", "float64"), ("penalty", "float32"))}  # fmt: skip
+    column = {name: spec.Tensor(["m", 1], dtype) for name, dtype in COLUMNS.items()}
     numbers = dict.fromkeys(("sequences", "tokens", "chunk", "page"), int)
     mod, _ = Decoder(c).export_tvm(
         {

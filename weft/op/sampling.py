@@ -106,5 +106,5 @@ declare(
     doc="A token (n, 1) for each row of logits (n, vocabulary). Tokens of `history` (n, length; -1 is none) have their "
     "logits divided by `penalty`, or multiplied where they are negative; all are divided by `temperature`, 0 of which "
     "takes the greatest. Of the `top_k` greatest (0: of all) the first remain whose probabilities reach `top_p`; "
-    "`uniform` in [0, 1) chooses among them by index. All parameters are (n, 1). Rows that are no distribution give -1.",
+    "`uniform` in [0, 1) chooses among them by index. Parameters are (n, 1). Rows that are no distribution give -1.",
 )  # fmt: skip

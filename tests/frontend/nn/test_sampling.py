@@ -1,4 +1,4 @@
-"""Tokens drawn in the program: by the distribution that was asked for, from any vocabulary, the same for the same seed."""
+"""Tokens drawn in the program: by the distribution that was asked for, from any vocabulary, alike for like seeds."""
 
 import numpy as np
 import pytest
