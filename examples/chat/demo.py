@@ -57,7 +57,7 @@ def main() -> int:
 
 def _rate(label: str, tokens: int, calls: int, seconds: float, size: int, bandwidth: float) -> None:
     read = calls * size / seconds
-    print(f"{label}: {tokens / seconds:.0f} tokens/s in {calls} calls; weights are read at {read / 1e9:.2f} GB/s of the "
+    print(f"{label}: {tokens / seconds:.0f} tokens/s in {calls} calls; weights come at {read / 1e9:.2f} GB/s of the "
           f"{bandwidth:.1f} that memory gives\n")  # fmt: skip
 
 

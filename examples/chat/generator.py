@@ -63,7 +63,7 @@ class Generator:
             raise InvalidArgument("what slid out of a window cannot come back", expected="ahead=0 with a window",
                                   found=f"ahead={ahead}")  # fmt: skip
         self._step = machine["step"]
-        self._cache = machine["create_cache"](*(Shape([n]) for n in (sequences, tokens, chunk, page)))
+        self._cache = machine["create_cache"](*(Shape((n,)) for n in (sequences, tokens, chunk, page)))
         self._chunk, self._window, self._ahead = chunk, window, ahead
         self._sequences: dict[int, _Sequence] = {}
         self._next = 0
@@ -111,7 +111,7 @@ class Generator:
         fed = {n: self._fed(s) for n, s in self._sequences.items()}
         if not fed:
             return {}
-        self._call("kv_state_begin_forward", Shape(list(fed)), Shape([len(f) for f in fed.values()]))
+        self._call("kv_state_begin_forward", Shape(tuple(fed)), Shape(tuple(map(len, fed.values()))))
         drawn = self._drawn(fed)
         self._call("kv_state_end_forward")
         found: dict[int, list[int]] = {}

@@ -92,7 +92,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config) -> None:
         self.c = config
         self.embedding = nn.Embedding(config.vocabulary, config.hidden)
-        self.layers = nn.ModuleList([_Layer(config) for _ in range(config.layers)])
+        self.layers: Any = nn.ModuleList([_Layer(config) for _ in range(config.layers)])
         self.norm = nn.RMSNorm(config.hidden, -1, bias=False)
         self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
 
@@ -121,7 +121,7 @@ class Decoder(nn.Module):
         c = self.c
         return TIRPagedKVCache(
             attn_kind="mha", max_batch_size=sequences, max_total_seq_len=tokens, prefill_chunk_size=chunk,
-            page_size=page, support_sliding_window=int(c.window > 0), layer_partition=relax.ShapeExpr([0, c.layers]),
+            page_size=page, support_sliding_window=int(c.window > 0), layer_partition=weft.ir.shape_expr([0, c.layers]),
             num_hidden_layers=c.layers, num_attention_heads=c.heads, num_key_value_heads=c.groups, qk_head_dim=c.head,
             v_head_dim=c.head, mla_original_qk_head_dim=0, mla_original_v_head_dim=0, rope_mode=RopeMode.NORMAL,
             rope_scale=1, rope_theta=THETA, rope_scaling={}, rope_ext_factors=weft.tir.IntImm("int64", 0),

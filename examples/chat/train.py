@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,8 @@ def trained(c: Config, path: Path, steps: int = 600, report: Callable[[str], Non
     if not loss < 2.4:  # what pairs of characters alone give
         raise RuntimeError(f"training did not succeed: {loss:.2f} nats a character after {steps} steps")
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **weights)
+    stored: dict[str, Any] = dict(weights)
+    np.savez(path, **stored)
     return weights
 
 

@@ -157,17 +157,13 @@ class _Row:
     def _keep(self, count: Any, limit: Any) -> None:
         """Keep the fewest of the greatest that are at least `count` and weigh at least `limit`, if that is less."""
         ib, zero = self.ib, const(0.0, "float64")
+        digit = self._register("digit", "int64")
         self.found[0], self.above[0], self.mass[0] = const(0, "uint32"), int64(0), zero
         for shift, bits in _DIGITS:
             self._histogram(shift, bits)
-            digit = self._register("digit", "int64")
             digit[0] = int64((1 << bits) - 1)
-
-            def short(digit: Any = digit) -> Any:
-                counted, weighed = self.above[0] + self.counts[digit[0]], self.mass[0] + self.masses[digit[0]]
-                return logical_and(digit[0] > int64(0), logical_or(counted < count, weighed < limit))
-
-            with ib.while_loop(short()):
+            counted, weighed = self.above[0] + self.counts[digit[0]], self.mass[0] + self.masses[digit[0]]
+            with ib.while_loop(logical_and(digit[0] > int64(0), logical_or(counted < count, weighed < limit))):
                 self.above[0] += self.counts[digit[0]]
                 self.mass[0] += self.masses[digit[0]]
                 digit[0] -= int64(1)
