@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
 import weft
 from tests.frontend.nn.tracing import compiled, trace
@@ -26,7 +27,7 @@ def draw():
     main = compiled(mod)["forward"]
 
     def call(logits, position, seed=3, heat=1.0, k=0, p=1.0, penalty=1.0, history=()):
-        n = len(logits)
+        n = logits.shape[0]
         types = {"seed": "int64", "position": "int64", "heat": "float32", "k": "int64", "p": "float32"}
         given = {"seed": seed, "position": position, "heat": heat, "k": k, "p": p, "penalty": penalty}
         parts = [
@@ -34,7 +35,8 @@ def draw():
             for name, v in given.items()
         ]
         seen = np.broadcast_to(np.asarray(history, "int64"), (n, np.shape(history)[-1])).copy()
-        return main(*map(weft.runtime.tensor, [logits, *parts, seen])).numpy()[:, 0]
+        given = logits if isinstance(logits, weft.runtime.Tensor) else weft.runtime.tensor(logits)
+        return main(given, *map(weft.runtime.tensor, [*parts, seen])).numpy()[:, 0]
 
     return call
 
@@ -93,6 +95,17 @@ def test_numbers_are_those_of_threefry_and_lie_evenly(draw):
     assert (a[[9, 4095, 0]] == draw(logits[:3], [9, 4095, 0], seed=5)).all()
     b = draw(logits, np.arange(4096), seed=6)
     assert abs((a == b).mean() - 1 / 64) < 0.01 and abs((a[1:] == a[:-1]).mean() - 1 / 64) < 0.01
+
+
+def test_logits_of_an_onnx_model(draw):
+    weights = RNG.standard_normal((8, 33)).astype("float32")
+    values = [helper.make_tensor_value_info(n, 1, ["b", d]) for n, d in (("x", 8), ("logits", 33))]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["logits"])], "g", values[:1], values[1:],
+                              [numpy_helper.from_array(weights, "w")])  # fmt: skip
+    session = weft.Session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    x = RNG.standard_normal((5, 8)).astype("float32")
+    found = draw(session.run({"x": x})[0], np.arange(5), heat=0)
+    np.testing.assert_array_equal(found, (x @ weights).argmax(1))
 
 
 def test_what_is_no_distribution(draw):
