@@ -89,7 +89,7 @@ def _ref(
         heat, k = (t[0] or 1, min(k[0], len(x)) or len(x)) if t[0] else (1, 1)
         with np.errstate(invalid="ignore", over="ignore"):
             weights = np.exp((x - x.max()) / np.float32(heat), dtype=np.float32).astype(np.float64)
-        if not weights.sum() > 0 or not t[0] >= 0:
+        if not (weights.sum() > 0 and t[0] >= 0 and p[0] == p[0] and 0 <= u[0] < 1):
             continue
         order = np.argsort(-x, kind="stable")[: k if k > 0 else None]
         held = np.cumsum(weights[order])
