@@ -72,13 +72,16 @@ def measure(folder: Path, size: str, rounds: int, seconds: float) -> list[dict[s
     llama.export(path, size)
     llama.export(exact, size, accuracy=1)
     float_products = peer_session(exact)
-    truth = {name: float_products.run(["logits"], llama.feeds(size, *dims))[0] for name, dims in ROWS.items()}
+    truth: dict[str, Any] = {
+        name: float_products.run(["logits"], llama.feeds(size, *dims))[0] for name, dims in ROWS.items()
+    }
     del float_products
     start = time.perf_counter()
     ours = weft_session(path)
     ours.wait()
     compiled = time.perf_counter() - start
-    theirs, other = peer_session(path), openvino_runner(path)
+    theirs: Any = peer_session(path)
+    other = openvino_runner(path)
     bandwidth, rows = read_bandwidth(), []
     for name, dims in ROWS.items():
         feeds = llama.feeds(size, *dims)
