@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv devices demo demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv devices demo demo-chat demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ venv: $(VENV)/.stamp-test ## create .venv with all that tests and tools need
 
 demo: $(VENV)/.stamp-demo ## ask this project's documentation questions, with a trained network
 	$(BIN)/python -m examples.minilm.demo
+
+demo-chat: $(VENV)/.stamp-demo ## train a small decoder on the documentation and let it continue sentences
+	$(BIN)/python -m examples.chat.demo
 
 dist/.stamp: $(SOURCES) $(PACKAGE) | $(VENV)/.stamp-build
 	rm -rf dist

@@ -239,6 +239,7 @@ PagedCacheObj::PagedCacheObj(PackedArgs args) {
   if (kernels_.merge.empty()) kernels_.merge.emplace_back(nullptr);
 
   windows_ = sizes[4] != 0;
+  if (windows_ && rope_ == Rope::kNormal) rope_ = Rope::kInline;  // positions change when a window slides
   int64_t page = sizes[3], n_pages = (sizes[1] + page - 1) / page + 1;
   // A window slides after the step that fills it, and then ends inside of a page, as its sinks may.
   if (windows_) n_pages += 2 * sizes[0] + (sizes[2] + page - 1) / page;

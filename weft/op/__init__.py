@@ -23,6 +23,7 @@ from weft.op import (
     resize,
     rnn,
     sample,
+    sampling,
     scatter,
     slice,
     sort,

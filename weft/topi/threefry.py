@@ -21,14 +21,14 @@ from weft.tir import ir_builder
 from weft.topi.manipulate import view
 from weft.topi.shape import product
 
-__all__ = ["STATE", "threefry_generate", "threefry_split"]
+__all__ = ["PARITY", "ROTATIONS", "STATE", "encrypted", "threefry_generate", "threefry_split"]
 
 STATE = 10
 """The words of a generator."""
 
 _WORDS, _ROUNDS = 4, 20
-_PARITY = 0x1BD11BDAA9FC1A22
-_ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22), (32, 32))
+PARITY = 0x1BD11BDAA9FC1A22
+ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22), (32, 32))
 _U64 = "uint64"
 
 
@@ -40,11 +40,11 @@ def _rotated(x: Any, bits: int) -> Any:
     return tir.bitwise_or(tir.shift_left(x, _word(bits)), tir.shift_right(x, _word(64 - bits)))
 
 
-def _encrypt(ib: Any, key: list[Any], counter: list[Any]) -> Any:
+def encrypted(ib: Any, key: list[Any], counter: list[Any]) -> Any:
     """Write the rounds; the result is a local buffer of four words."""
     schedule = ib.allocate(_U64, (_WORDS + 1,), name="schedule", scope="local")
     x = ib.allocate(_U64, (_WORDS,), name="words", scope="local")
-    schedule[_WORDS] = _word(_PARITY)
+    schedule[_WORDS] = _word(PARITY)
     for i in range(_WORDS):
         schedule[i] = key[i]
         schedule[_WORDS] = tir.bitwise_xor(schedule[_WORDS], schedule[i])
@@ -53,7 +53,7 @@ def _encrypt(ib: Any, key: list[Any], counter: list[Any]) -> Any:
     for n in range(_ROUNDS):
         left = (0, 2)
         right = (1, 3) if n % 2 == 0 else (3, 1)
-        for a, b, bits in zip(left, right, _ROTATIONS[n % len(_ROTATIONS)], strict=True):
+        for a, b, bits in zip(left, right, ROTATIONS[n % len(ROTATIONS)], strict=True):
             x[a] = x[a] + x[b]
             x[b] = tir.bitwise_xor(_rotated(x[b], bits), x[a])
         if n % 4 == 3:
@@ -72,7 +72,7 @@ def _shift_mask(ib: Any, high: Any, low: Any, out: Any) -> None:
 
 def _rekeyed(ib: Any, key: list[Any], counter: list[Any], out: Any, mask: int) -> None:
     """Write a generator with a new key, and nothing of its path decided but what is left out of `mask`."""
-    fresh = _encrypt(ib, key, counter)
+    fresh = encrypted(ib, key, counter)
     for i in range(_WORDS):
         out[i], out[_WORDS + i] = fresh[i], _word(0)
     out[8], out[9] = _word(mask), _word(0)
@@ -133,7 +133,7 @@ def threefry_generate(gen: Any, out_shape: Any) -> Any:
             _next_path(ib, old, new)
         with ib.for_range(int64(0), int64(blocks), name="block", kind="parallel") as block:
             base = cast(_U64, block) * _word(_WORDS)
-            drawn = _encrypt(ib, [new[i] for i in range(4)], [new[4], new[5], new[6], new[7] + base])
+            drawn = encrypted(ib, [new[i] for i in range(4)], [new[4], new[5], new[6], new[7] + base])
             for i in range(_WORDS):
                 with ib.if_scope(block * int64(_WORDS) + int64(i) < int64(count)):
                     words[block * int64(_WORDS) + int64(i)] = drawn[i]

@@ -13,7 +13,7 @@ from weft import relax
 from weft.error import InvalidArgument
 from weft.frontend import nn
 from weft.frontend.nn import spec
-from weft.frontend.weights import FORMATS, bind_weights, load_gguf, load_safetensors
+from weft.frontend.weights import FORMATS, bind_weights, load_gguf, load_safetensors, quantize_matrix
 from weft.ir import walk
 from weft.relax.transform import pack_nbits
 
@@ -239,3 +239,43 @@ def test_a_model_reads_the_blocks(tmp_path):
         bind_weights(mod, {"up.weight": down}, "forward")
     with pytest.raises(InvalidArgument, match="no such parameters"):
         bind_weights(mod, {"weight": down}, "forward")
+
+
+@pytest.mark.parametrize(("bits", "group"), [(2, 8), (4, 32), (8, 16)])
+def test_matrices_are_quantised_to_within_a_step(bits, group):
+    w = RNG.standard_normal((7, 64)).astype("float32")
+    w[2], w[3, :group] = 0, 1.5
+    q, scale, zero, size = quantize_matrix(w, bits, group)
+    assert size == group and q.max() < 1 << bits and (zero == 1 << bits - 1).all()
+    real = (q - np.repeat(zero, group, 1)) * np.repeat(scale, group, 1)
+    steps = np.abs(real - w) / np.maximum(np.repeat(np.abs(scale), group, 1), 1e-9)
+    highest = (q == (1 << bits) - 1) | (q == 0)  # the end that has one number less, and the scale's own rounding
+    assert (steps <= np.where(highest, 1 + (1 << bits) / 2048, 0.501)).all() and (real[2] == 0).all()
+    np.testing.assert_allclose(real[3, :group], 1.5, rtol=1e-3)
+
+
+def test_matrices_that_cannot_be_quantised():
+    for shape, bits, group in (((3, 33), 4, 32), ((64,), 4, 32), ((2, 32), 3, 32)):
+        with pytest.raises(InvalidArgument, match="groups of few bits"):
+            quantize_matrix(np.ones(shape, "float32"), bits, group)
+    with pytest.raises(InvalidArgument, match="finite"):
+        quantize_matrix(np.full((1, 32), np.inf, "float32"))
+
+
+def test_quantised_matrices_bind():
+    class Product(nn.Module):
+        def __init__(self):
+            self.layer = nn.Linear(64, 5, bias=False)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    mod, _ = Product().export_tvm({"forward": {"x": spec.Tensor(["n", 64], "float32")}})
+    made = quantize_matrix(RNG.standard_normal((5, 64)).astype("float32"))
+    bound = bind_weights(mod, {"layer.weight": made}, "forward", rows="int8")
+    calls = [
+        n.op.name for n in walk(pack_nbits()(bound)["forward"].body) if isinstance(getattr(n, "op", None), weft.ir.Op)
+    ]
+    assert "relax.nn.matmul_nbits_dot" in calls
+    with pytest.raises(InvalidArgument, match="another shape"):
+        bind_weights(mod, {"layer.weight": quantize_matrix(np.ones((4, 64), "float32"))}, "forward")

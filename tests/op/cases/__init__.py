@@ -16,6 +16,7 @@ from tests.op.cases import (  # noqa: F401
     reduce,
     resize,
     rnn,
+    sampling,
     sort,
     training,
     trees,

@@ -116,6 +116,25 @@ def trainer():
     return Trainer(mod, machine(mod), weft.cpu(), zero_init_param_state=True)
 
 
+def test_rms_norm_has_the_gradient_of_torch():
+    x, w, t = (RNG.standard_normal(n).astype("float32") for n in ((3, 4), (4,), (3, 4)))
+    bb = relax.BlockBuilder()
+    params = [relax.Var("x", MATRIX), relax.Var("w", weft.ir.tensor_type((4,), "float32"))]
+    with bb.function("backbone", params):
+        with bb.dataflow():
+            y = bb.emit_output(relax.op.nn.rms_norm(*params, axes=[-1], epsilon=1e-3))
+        bb.emit_func_output(y)
+    mod = bb.get().with_attrs({"param_num": 2, "state_num": 0})
+    vm = machine(SetupTrainer(MSELoss(), SGD(0.1), [MATRIX, MATRIX])(mod))
+    loss, gradients = vm["backbone_loss_adjoint"](*map(weft.runtime.tensor, (x, w, t)))
+    theirs = [torch.tensor(a, requires_grad=True) for a in (x, w)]
+    wanted = ((torch.nn.functional.rms_norm(theirs[0], (4,), theirs[1], 1e-3) - torch.tensor(t)) ** 2).mean()
+    wanted.backward()
+    np.testing.assert_allclose(loss.numpy(), wanted.item(), rtol=1e-5)
+    for ours, their in zip(gradients, theirs, strict=True):
+        np.testing.assert_allclose(ours.numpy(), their.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_a_model_learns():
     train = trainer()
     train.xaiver_uniform_init_params()

@@ -14,6 +14,7 @@ from weft import te
 from weft.frontend import onnx as frontend
 from weft.ir import Op, walk
 from weft.relax.transform import fold_constant, pack_nbits
+from weft.script import from_source
 from weft.target import Target, get_source
 from weft.tir import interpret, ir_builder
 from weft.tir.intrin import dot_pairs
@@ -94,6 +95,34 @@ def test_blocks_of_weights(bits, group, k, n, zeros):
     assert names(model) == {"nn.quantize_groups", "nn.matmul_nbits_dot"}
     for x, y in outputs(model, k):
         assert (np.abs(y - x @ weights) <= largest_error(x, weights, min(group, 128))).all()
+
+
+def test_weights_are_never_written_out():
+    mod = frontend.from_onnx(blocks_model(4, 32, 96, 37, "", level=4)[0])
+
+    def dequantised(mod):
+        return [
+            n
+            for n in walk(mod["main"].body)
+            if getattr(getattr(n, "op", None), "name", "") == "relax.dequantize_groups"
+        ]
+
+    assert dequantised(mod) and not dequantised(pack_nbits()(mod))
+
+
+def test_what_nobody_uses_is_not_evaluated():
+    mod = from_source("""
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    with R.dataflow():
+        w = R.exp(R.const([1.0, 2.0], "float32"))
+        v = R.negative(w)
+        y = R.add(x, R.sqrt(R.const([4.0, 9.0], "float32")))
+        R.output(y)
+    return y
+""")
+    calls = [n.op.name for n in walk(fold_constant()(mod)["main"].body) if isinstance(getattr(n, "op", None), Op)]
+    assert sorted(calls) == ["relax.add", "relax.exp", "relax.negative"]
 
 
 def test_half_precision():

@@ -238,8 +238,10 @@ def _known_weights(node: Node) -> Any:
 
 def _taken_apart(a: np.ndarray, bits: int) -> np.ndarray:
     """Take bytes apart, the lowest bits first, along the last axis."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return (a[..., None] >> shifts & np.uint8((1 << bits) - 1)).reshape(*a.shape[:-1], -1)
+    out = np.empty((*a.shape, 8 // bits), np.uint8)
+    for i in range(8 // bits):
+        np.bitwise_and(a >> np.uint8(i * bits), np.uint8((1 << bits) - 1), out=out[..., i])
+    return out.reshape(*a.shape[:-1], -1)
 
 
 def _computed_weights(node: Node) -> Any:

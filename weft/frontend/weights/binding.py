@@ -9,7 +9,7 @@ import numpy as np
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.frontend.weights.files import Stored
+from weft.frontend.weights.files import Groups, Stored
 from weft.op import make_call
 from weft.relax.expr import SeqExpr
 from weft.relax.rewriter import rewrite_bindings
@@ -20,7 +20,7 @@ __all__ = ["bind_weights"]
 
 
 def bind_weights(
-    mod: ir.IRModule, weights: Mapping[str, Stored | np.ndarray], function: str = "main", rows: str = "float32"
+    mod: ir.IRModule, weights: Mapping[str, Stored | Groups | np.ndarray], function: str = "main", rows: str = "float32"
 ) -> ir.IRModule:
     """Bind parameters of a function, by name, to weights; matrices in blocks become ``dequantize_groups`` of integers.
 
@@ -54,14 +54,17 @@ def bind_weights(
     return normalize()(mod.with_functions({**mod.functions, mod.get_global_var(function): made}))
 
 
-def _value(param: Any, weight: Stored | np.ndarray, rows: str) -> ir.Expr:
+def _value(param: Any, weight: Stored | Groups | np.ndarray, rows: str) -> ir.Expr:
     shape = tuple(ir.as_int(d) for d in param.ty.shape)
-    if shape != tuple(weight.shape):
+    found = tuple((weight.q if isinstance(weight, Groups) else weight).shape)
+    if shape != found:
         raise InvalidArgument(f"parameter '{param.name_hint}' has another shape", expected=str(shape),
-                              found=str(tuple(weight.shape)))  # fmt: skip
+                              found=str(found))  # fmt: skip
     dtype = str(param.ty.dtype)
     if isinstance(weight, Stored) and weight.is_quantized and len(shape) == 2:
-        q, scale, zero, group = weight.groups()
+        weight = weight.groups()
+    if isinstance(weight, Groups):
+        q, scale, zero, group = weight
         parts = [ir.constant(aligned(np.ascontiguousarray(a))) for a in (q, scale, zero)]
         return make_call("dequantize_groups")(*parts, axis=1, group=group, out_dtype=dtype, rows=rows)
     values = weight.numpy() if isinstance(weight, Stored) else weight

@@ -61,6 +61,8 @@ def _inference(call: ir.Call) -> ir.Expr | None:
 
 
 def _training(call: ir.Call) -> ir.Expr | None:
+    if is_op(call, "nn.rms_norm"):
+        return _rms_norm(call)
     if not is_op(call, "nn.batch_norm"):
         return _both(call)
     data, mean, variance = call.args[0], call.args[3], call.args[4]
@@ -114,6 +116,13 @@ def _layer_norm(call: ir.Call) -> ir.Expr:
     if call.attrs["scale"]:
         out = make_call("multiply")(out, gamma)
     return make_call("add")(out, beta) if call.attrs["center"] else out
+
+
+def _rms_norm(call: ir.Call) -> ir.Expr:
+    data, weight = call.args
+    square = make_call("mean")(make_call("multiply")(data, data), call.attrs["axes"], keepdims=True)
+    root = make_call("sqrt")(make_call("add")(square, ir.constant(call.attrs["epsilon"], data.ty.dtype)))
+    return make_call("multiply")(make_call("divide")(data, root), weight)
 
 
 def _normalized(data: Any, mean: ir.Expr, variance: ir.Expr, epsilon: float) -> ir.Expr:

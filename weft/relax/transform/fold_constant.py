@@ -9,7 +9,8 @@ import numpy as np
 from weft import ir
 from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS
-from weft.relax.rewriter import rewrite_bindings
+from weft.relax.rewriter import all_bindings, rewrite_bindings
+from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
 
 __all__ = ["constant_value", "evaluate", "fold_constant"]
@@ -17,7 +18,7 @@ __all__ = ["constant_value", "evaluate", "fold_constant"]
 
 @ir.function_pass(kind=ir.Function, opt_level=1)
 def fold_constant(func: ir.Function, mod: ir.IRModule, *, max_bytes: int = 1 << 30) -> ir.Function:
-    """Evaluate calls whose arguments are all constants.
+    """Evaluate calls whose arguments are all constants, and whose results somebody uses.
 
     Requires
         ``relax.normalized``.
@@ -51,8 +52,11 @@ def fold_constant(func: ir.Function, mod: ir.IRModule, *, max_bytes: int = 1 << 
     Source
         TVM's ``FoldConstant``.
     """
+    used = {b.var for b in all_bindings(remove_all_unused(func, mod))}
 
-    def rule(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+    def rule(binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+        if binding.var not in used:
+            return None  # what another pass left behind may be large: weights that are read as bits now
         made = isinstance(value, ir.Call) and not any(isinstance(a, (ir.Constant, ir.Tuple)) for a in value.args)
         if not isinstance(value, ir.Call) or made or _result_bytes(value.ty) > max_bytes:
             return None

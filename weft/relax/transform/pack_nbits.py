@@ -10,6 +10,7 @@ from weft import ir
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.fold_constant import constant_value
+from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
 from weft.topi.nbits import rows_per_word
 
@@ -48,7 +49,7 @@ def pack_nbits(
         ``relax.normalized``; before constants are folded.
     Ensures
         ``relax.normalized``. Rows are rounded to bytes, in the weights' groups, only where `rows_in_bytes` or the
-        weights' ``rows`` allow it.
+        weights' ``rows`` allow it. Weights that nothing else reads are gone, and are never written out.
     Example
         Before::
 
@@ -67,9 +68,6 @@ def pack_nbits(
             @R.function
             def main(x: R.Tensor((1, 2), "float32")):
                 with R.dataflow():
-                    w = R.dequantize_groups(
-                        R.const([[1], [-2]], "int8"), R.const([[0.5]], "float32"), R.const([[0]], "int8"), group=2
-                    )
                     y = R.nn.matmul_nbits_packed(
                         x,
                         R.const([[[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]], "int32"),
@@ -109,7 +107,8 @@ def pack_nbits(
         in_bytes = rows_in_bytes or source.attrs.get("rows", "float32") == "int8"
         return _product(value, made, bb, dot, in_bytes, _columns(source, turned))
 
-    return rewrite_bindings(func, mod, rule)
+    made = rewrite_bindings(func, mod, rule)
+    return func if made is func else remove_all_unused(made, mod)
 
 
 def _weights(product: Any, values: dict[Any, Any]) -> tuple[ir.Call, bool] | None:

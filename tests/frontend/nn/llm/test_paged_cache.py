@@ -172,8 +172,10 @@ def test_any_operations_leave_what_arrays_would_hold(kernels, mode):
     assert function("attention_kv_cache_empty")(model.cache)
 
 
-def test_windows_slide_and_give_pages_back(kernels):
-    model = Model(create(kernels, windows=1), RopeMode.NONE)
+@pytest.mark.parametrize("mode", [RopeMode.NONE, RopeMode.NORMAL])
+def test_windows_slide_and_give_pages_back(kernels, mode):
+    # Sliding changes positions: keys are turned as they are read, whatever was asked for.
+    model = Model(create(kernels, windows=1, mode=mode), RopeMode.INLINE if mode else mode)
     pages = function("attention_kv_cache_get_num_available_pages")
     for i, (window, sink) in enumerate([(9, 0), (10, 3), (13, 6)]):
         model.add(i)

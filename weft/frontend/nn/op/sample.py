@@ -6,15 +6,15 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.frontend.nn.op.elementwise import astype, divide, greater_equal, less, logical_and, minimum, where
-from weft.frontend.nn.op.manipulate import arange, gather_elements, reshape, take
+from weft.frontend.nn.op.manipulate import arange, full, gather_elements, reshape, take
 from weft.frontend.nn.op.reduce import cumsum
 from weft.frontend.nn.op.reduce import sum as sum_
 from weft.frontend.nn.tensor import Tensor, apply, caller
 from weft.ir import as_int
 
 __all__ = [
-    "argsort", "multinomial_from_uniform", "renormalize_top_p_top_k_prob", "sample_top_p_top_k_from_sorted_prob",
-    "sort", "topk",
+    "argsort", "multinomial_from_uniform", "renormalize_top_p_top_k_prob", "sample_token",
+    "sample_top_p_top_k_from_sorted_prob", "sort", "topk", "uniform_at",
 ]  # fmt: skip
 
 
@@ -60,6 +60,44 @@ def multinomial_from_uniform(
     """
     samples = [uniform_sample] if sample_indices is None else [uniform_sample, sample_indices]
     return apply("multinomial_from_uniform", prob, *samples, dtype=dtype, name=name)
+
+
+def uniform_at(seed: Tensor, position: Tensor, name: str = "uniform_at") -> Tensor:
+    """Return the numbers in [0, 1), (n, 1) float64, that seeds and positions, (n, 1) int64 each, decide."""
+    return apply("uniform_at", seed, position, name=name)
+
+
+def sample_token(
+    logits: Tensor, uniform: Tensor, temperature: Tensor | float = 1.0, top_k: Tensor | int = 0,
+    top_p: Tensor | float = 1.0, penalty: Tensor | float = 1.0, history: Tensor | None = None, dtype: str = "int64",
+    name: str = "sample_token",
+) -> Tensor:  # fmt: skip
+    """Draw the next token of each sequence.
+
+    Parameters
+    ----------
+    logits : Tensor
+        (n, vocabulary).
+    uniform : Tensor
+        (n, 1), in [0, 1), as :func:`uniform_at` makes them.
+    temperature : Tensor or float
+        (n, 1), like the following ones, or one for all: what logits are divided by; 0 takes the greatest.
+    top_k, top_p : Tensor, int or float
+        Of the `top_k` greatest (0: of all) the first remain whose probabilities reach `top_p`.
+    penalty, history : Tensor or float, Tensor
+        What the logits of tokens in `history`, (n, length) of integers, are divided by, or multiplied by where they are
+        negative; places that hold -1 are empty.
+
+    Returns
+    -------
+    Tensor
+        (n, 1); -1 for rows that are no distribution: with NaN, only infinite logits, or such parameters.
+    """
+    rows = (logits.shape[0], 1)
+    given = [(temperature, "float32"), (top_k, "int64"), (top_p, "float64"), (penalty, "float32")]
+    parts = [v if isinstance(v, Tensor) else full(rows, v, kind) for v, kind in given]
+    seen = [] if history is None else [parts[3], history]
+    return apply("sample_token", logits, uniform, *parts[:3], *seen, dtype=dtype, name=name)
 
 
 def sample_top_p_top_k_from_sorted_prob(

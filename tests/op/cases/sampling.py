@@ -1,0 +1,33 @@
+"""Drawing the next token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.op.contract import Case, Sizes, call, cases
+
+
+@cases("uniform_at")
+def _numbers(s: Sizes) -> Case:
+    low, high = -(1 << 62), 1 << 62
+    return call(s.integer(s.b, 1, low=low, high=high), s.integer(s.b, 1, low=0, high=high), atol=0, rtol=0)
+
+
+def _parameters(s: Sizes) -> list[Any]:
+    heat = s.real(s.b, 1, low=0.1, high=2.0)
+    heat.value[::3] = 0
+    return [s.real(s.b, 1, low=0.0, high=0.999, dtype="float64"), heat,
+            s.integer(s.b, 1, low=0, high=9, dtype="int32"), s.real(s.b, 1, low=0.0, high=1.4)]  # fmt: skip
+
+
+@cases("sample_token")
+def _plain(s: Sizes) -> Case:
+    return call(s.real(s.b, s.c), *_parameters(s), dtype="int32")
+
+
+@cases("sample_token")
+def _ties_and_history(s: Sizes) -> Case:
+    logits = s.real(s.b, s.c)
+    logits.value[:] = logits.value.round()
+    history = s.integer(s.b, s.d, low=-1, high=int(s.c))
+    return call(logits, *_parameters(s), s.real(s.b, 1, low=0.5, high=1.5), history)
