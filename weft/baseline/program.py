@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ __all__ = ["BaselineInput", "BaselineProgram"]
 
 _MIXED = ("Cast", "Resize")
 """Operators whose operands or results may be of several types of floats."""
+_signature = cache(inspect.signature)
 _ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
 
 
@@ -98,7 +99,7 @@ class BaselineProgram:
         if compute is None:
             raise NotInBaseline(f"the operator {name}")
         try:
-            inspect.signature(compute).bind(*inputs, **attributes)
+            _signature(compute).bind(*inputs, **attributes)
         except TypeError as e:
             raise NotInBaseline(f"{name}: {e}") from e
         if not outputs or known.intersection(n for n in outputs if n):

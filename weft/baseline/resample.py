@@ -57,8 +57,9 @@ def _along(x: np.ndarray, axis: int, taps: np.ndarray, weights: np.ndarray | Non
     if weights is None:
         return np.take(x, taps[:, 0], axis)
     shape = [-1 if i == axis else 1 for i in range(x.ndim)]
-    parts = (np.take(x, taps[:, i], axis) * w.astype(np.float32).reshape(shape) for i, w in enumerate(weights.T))
-    return sum(parts, np.float32(0))
+    parts = [np.take(x, taps[:, i], axis) * w.astype(np.float32).reshape(shape) for i, w in enumerate(weights.T)]
+    total: Any = sum(parts[1:], parts[0])
+    return total
 
 
 @operator("Resize")

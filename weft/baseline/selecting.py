@@ -29,10 +29,10 @@ def _non_zero(x: np.ndarray) -> np.ndarray:
     return np.array(np.nonzero(x), np.int64)
 
 
-def _scatter(x: np.ndarray, places: tuple[Any, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
+def _scatter(x: np.ndarray, places: Any, updates: Any, reduction: str) -> np.ndarray:
     if updates.dtype != x.dtype:
         raise NotInBaseline("updates of another type")
-    out = x.copy()
+    out: Any = x.copy()
     if reduction == "none":
         out[places] = updates
     else:
@@ -45,7 +45,7 @@ def _scatter_elements(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *
                       reduction: str = "none") -> np.ndarray:  # fmt: skip
     if indices.ndim != x.ndim or indices.shape != updates.shape:
         raise NotInBaseline("updates of another shape than their indices")
-    places = list(np.indices(indices.shape, sparse=True))
+    places: list[Any] = list(np.indices(indices.shape, sparse=True))
     places[placed(axis, x.ndim)] = indices
     return _scatter(x, tuple(places), updates, reduction)
 
