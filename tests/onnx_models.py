@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 ELEMENT = {
     "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
     "float64": TensorProto.DOUBLE,
     "int64": TensorProto.INT64,
     "int32": TensorProto.INT32,

@@ -21,7 +21,8 @@ from weft.runtime.protobuf import fields as message_fields
 
 __all__ = ["ELEMENT_TYPES", "read_onnx", "tensor_values"]
 
-ELEMENT_TYPES = {1: np.dtype("float32"), 6: np.dtype("int32"), 7: np.dtype("int64"), 9: np.dtype("bool")}
+_NUMBERS = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16"}
+ELEMENT_TYPES = {number: np.dtype(name) for number, name in _NUMBERS.items()}
 """The element types that baseline operators compute with, by ONNX's numbers."""
 
 _TENSOR = {1: "dims*i", 2: "data_type:i", 4: "float_data*f", 5: "int32_data*i", 7: "int64_data*i", 8: "name:s",
@@ -64,6 +65,8 @@ def tensor_values(tensor: Mapping[str, Any], data: Any, folder: Path) -> np.ndar
         first, last = tensor["raw_data"]
         return _aligned(memoryview(data)[first:last], dtype).reshape(dims)
     field = {"float32": "float_data", "int64": "int64_data"}.get(dtype.name, "int32_data")
+    if dtype == np.float16:  # as the integers that their bits are
+        return np.array(tensor[field], np.uint16).view(dtype).reshape(dims)
     return np.array(tensor[field], dtype).reshape(dims)
 
 

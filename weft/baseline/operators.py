@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.baseline.onnx_file import ELEMENT_TYPES
 from weft.baseline.refusal import NotInBaseline
 
 __all__ = ["OPERATORS", "operator"]
@@ -23,7 +24,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {}
 
 _FLOAT = np.dtype("float32")
 _MOST_ELEMENTS = 1 << 28
-_TYPES = {1: _FLOAT, 6: np.dtype("int32"), 7: np.dtype("int64"), 9: np.dtype("bool")}
 
 
 def operator(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -117,7 +117,9 @@ _UNARY: dict[str, Callable[[np.ndarray], Any]] = {
     "Ceil": np.ceil, "Round": np.rint, "Sin": np.sin, "Cos": np.cos, "Erf": erf, "Reciprocal": lambda x: 1 / x,
     "Softplus": lambda x: np.logaddexp(x, np.float32(0)), "Softsign": lambda x: x / (1 + np.abs(x)),
     "HardSwish": lambda x: x * np.clip(x / 6 + np.float32(0.5), 0, 1),
-    "Mish": lambda x: x * np.tanh(np.logaddexp(x, np.float32(0))),
+    "Mish": lambda x: x * np.tanh(np.logaddexp(x, np.float32(0))), "Tan": np.tan, "Asin": np.arcsin,
+    "Acos": np.arccos, "Atan": np.arctan, "Sinh": np.sinh, "Cosh": np.cosh, "Asinh": np.arcsinh, "Acosh": np.arccosh,
+    "Atanh": np.arctanh, "IsNaN": np.isnan,
 }  # fmt: skip
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "Add": (np.add, "fi"), "Sub": (np.subtract, "fi"), "Mul": (np.multiply, "fi"), "Equal": (np.equal, "fib"),
@@ -167,9 +169,9 @@ def _clip(x: np.ndarray, low: Any = None, high: Any = None) -> np.ndarray:
     for bound, compute in ((low, np.maximum), (high, np.minimum)):
         if bound is not None:
             _alike(x, bound)
-            if bound.ndim:
+            if bound.size != 1:
                 raise NotInBaseline("a bound that is no number")
-            x = compute(x, bound)
+            x = compute(x, bound.reshape(()))
     return x
 
 
@@ -204,6 +206,38 @@ def _hard_sigmoid(x: np.ndarray, *, alpha: float = 0.2, beta: float = 0.5) -> np
     return np.clip(x * np.float32(alpha) + np.float32(beta), 0, 1)
 
 
+@operator("Celu")
+def _celu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
+    floats(x)
+    return np.maximum(x, 0) + np.minimum(0, np.float32(alpha) * np.expm1(x / np.float32(alpha)))
+
+
+@operator("Selu")
+def _selu(x: np.ndarray, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Any:
+    floats(x)
+    return np.float32(gamma) * np.where(x > 0, x, np.float32(alpha) * np.expm1(x))
+
+
+@operator("ThresholdedRelu")
+def _thresholded_relu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
+    floats(x)
+    return np.where(x > np.float32(alpha), x, np.float32(0))
+
+
+@operator("Swish")
+def _swish(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
+    floats(x)
+    return x * sigmoid(np.float32(alpha) * x)
+
+
+@operator("Mod")
+def _mod(a: np.ndarray, b: np.ndarray, *, fmod: int = 0) -> np.ndarray:
+    _alike(a, b)
+    if a.dtype.kind not in ("fi" if fmod else "i") or not b.all():
+        raise NotInBaseline("a remainder of another kind")
+    return (np.fmod if fmod else np.mod)(a, b)
+
+
 @operator("Gelu")
 def _gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
     floats(x)
@@ -214,17 +248,19 @@ def _gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
 
 @operator("Cast")
 def _cast(x: np.ndarray, *, to: int, saturate: int = 1) -> np.ndarray:
-    kind = _TYPES[to]
-    if x.dtype == _FLOAT and kind.kind == "i" and not (np.abs(x) < 2.0 ** (8 * kind.itemsize - 2)).all():
-        raise NotInBaseline("floats beyond the integers")
+    kind = ELEMENT_TYPES[to]
+    if x.dtype.kind == "f" and kind.kind in "iu":
+        outside = ~(np.abs(x.astype(np.float32)) < 2.0 ** (8 * kind.itemsize - 2))
+        if outside.any() or (kind.kind == "u" and (x <= -1).any()):
+            raise NotInBaseline("floats beyond the integers")
     return x.astype(kind)
 
 
 @operator("Dropout")
-def _dropout(x: np.ndarray, ratio: Any = None, training: Any = None, *, seed: int = 0) -> np.ndarray:
+def _dropout(x: np.ndarray, ratio: Any = None, training: Any = None, *, seed: int = 0) -> tuple[Any, ...]:
     if training is not None and bool(training):
         raise NotInBaseline("random numbers")
-    return x
+    return x, np.ones(x.shape, np.bool_)
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -377,12 +413,12 @@ def _pad(x: np.ndarray, pads: np.ndarray, value: Any = None, axes: Any = None, *
     places = [placed(a, x.ndim) for a in numbers(axes)] if axes is not None else list(range(x.ndim))
     if mode not in ("constant", "reflect", "edge") or min(widths, default=0) < 0 or len(places) != n:
         raise NotInBaseline("a padding of another kind")
-    bounded(*(n + sum(widths) for n in x.shape))
     around = [(0, 0)] * x.ndim
     for at, before, after in zip(places, widths[:n], widths[n:], strict=True):
         around[at] = (before, after)
         if mode == "reflect" and max(before, after) >= x.shape[at]:
             raise NotInBaseline("a padding longer than what it reflects")
+    bounded(*(n + sum(beyond) for n, beyond in zip(x.shape, around, strict=True)))
     if mode == "constant":
         return np.pad(x, around, constant_values=0 if value is None else value.item())
     return np.pad(x, around, mode=mode)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.baseline import reductions, windows  # noqa: F401 - they register operators
+from weft.baseline import quantized, recurrent, reductions, resample, selecting, windows  # noqa: F401 - operators
 from weft.baseline.onnx_file import ELEMENT_TYPES, read_onnx, tensor_values
-from weft.baseline.operators import OPERATORS
+from weft.baseline.opsets import OPSETS, modern_node, operator_of
 from weft.baseline.refusal import NotInBaseline
 from weft.baseline.threads import few_threads
 
 __all__ = ["BaselineInput", "BaselineProgram"]
 
-_OPSETS = range(13, 24)
-"""In which operators mean what they mean here."""
+_MIXED = ("Cast", "Resize")
+"""Operators whose operands or results may be of several types of floats."""
+_signature = cache(inspect.signature)
 _ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
 
 
@@ -63,7 +65,7 @@ class BaselineProgram:
         model, data = read_onnx(path)
         graph = model.get("graph", {"node": (), "input": (), "output": (), "initializer": ()})
         opsets = {o.get("domain", ""): o.get("version", 0) for o in model["opset_import"]}
-        if opsets.get("") not in _OPSETS:
+        if opsets.get("") not in OPSETS:
             raise NotInBaseline(f"opset {opsets.get('')}")
 
         def read(tensor: Mapping[str, Any]) -> np.ndarray:
@@ -77,10 +79,41 @@ class BaselineProgram:
         self.output_names = [o.get("name", "") for o in graph["output"]]
         known = {*self._weights, *(i.name for i in self.inputs)}
         nodes = list(graph["node"])
-        self._steps = [_step(n, known, opsets[""], read) for n in nodes]
+        self._steps = [self._step(n, known, opsets[""], read) for n in nodes]
         if not self.output_names or not known.issuperset(self.output_names):
             raise NotInBaseline("outputs that nobody makes")
         self._forget_early()
+
+    def _step(
+        self, node: Mapping[str, Any], known: set[str], opset: int, read: Callable[[Mapping[str, Any]], np.ndarray]
+    ) -> _Step:
+        """Look an operator up, and bind its inputs and attributes to the parameters of its function."""
+        name, inputs, outputs = node.get("op_type", ""), tuple(node["input"]), tuple(node["output"])
+        if node.get("domain"):
+            raise NotInBaseline(f"the operator {node.get('domain', '')}.{name}")
+        if not known.issuperset(n for n in inputs if n):
+            raise NotInBaseline("nodes out of order")
+        attributes = {a["name"]: _attribute(a, read) for a in node["attribute"]}
+        name, inputs, attributes = modern_node(name, inputs, attributes, opset, self._constant)
+        compute = operator_of(name, opset)
+        if compute is None:
+            raise NotInBaseline(f"the operator {name}")
+        try:
+            _signature(compute).bind(*inputs, **attributes)
+        except TypeError as e:
+            raise NotInBaseline(f"{name}: {e}") from e
+        if not outputs or known.intersection(n for n in outputs if n):
+            raise NotInBaseline("a value that is made twice")
+        known.update(outputs)
+        if name == "Split" and "num_outputs" not in attributes and not any(inputs[1:]):
+            attributes["num_outputs"] = len(outputs)
+        return _Step(compute if name in _MIXED else partial(_in_float32, compute), inputs, outputs, attributes, ())
+
+    def _constant(self, value: np.ndarray) -> str:
+        """Keep a value that is no tensor of the file, and return its name, which none in a file can have."""
+        name = f"\0{len(self._weights)}"
+        self._weights[name] = value
+        return name
 
     def _forget_early(self) -> None:
         """Let each value be forgotten behind the last step that reads it."""
@@ -132,29 +165,16 @@ def _input(value: Mapping[str, Any]) -> BaselineInput:
     return BaselineInput(value["name"], dtype.name, tuple(dims))
 
 
-def _step(
-    node: Mapping[str, Any], known: set[str], opset: int, read: Callable[[Mapping[str, Any]], np.ndarray]
-) -> _Step:
-    """Look an operator up, and bind its inputs and attributes to the parameters of its function."""
-    name, inputs = node.get("op_type", ""), tuple(node["input"])
-    compute = OPERATORS.get(name)
-    if compute is None or node.get("domain"):
-        raise NotInBaseline(f"the operator {node.get('domain', '')}.{name}")
-    if not known.issuperset(n for n in inputs if n):
-        raise NotInBaseline("nodes out of order")
-    attributes = {a["name"]: _attribute(a, read) for a in node["attribute"]}
-    if name.startswith("Reduce") and "axes" in attributes:  # an input of newer opsets
-        attributes["axes_"] = attributes.pop("axes")
-    try:
-        inspect.signature(compute).bind(*inputs, **attributes)
-    except TypeError as e:
-        raise NotInBaseline(f"{name}: {e}") from e
-    if not node["output"] or known.intersection(n for n in node["output"] if n):
-        raise NotInBaseline("a value that is made twice")
-    known.update(node["output"])
-    if name == "Split" and "num_outputs" not in attributes and len(inputs) < 2:
-        attributes["num_outputs"] = len(node["output"])
-    return _Step(compute, inputs, tuple(node["output"]), attributes, ())
+def _in_float32(compute: Callable[..., Any], *values: Any, **attributes: Any) -> Any:
+    """Compute in float32 what half-precision inputs ask for, and round the results to their type."""
+    half = [v is not None and v.dtype == np.float16 for v in values]
+    if not any(half):
+        return compute(*values, **attributes)
+    if any(v is not None and v.dtype == np.float32 for v in values):
+        raise NotInBaseline("operands of several types")
+    made = compute(*(v.astype(np.float32) if h else v for v, h in zip(values, half, strict=True)), **attributes)
+    results = [np.asarray(r) for r in (made if isinstance(made, tuple) else (made,))]
+    return tuple(r.astype(np.float16) if r.dtype == np.float32 else r for r in results)
 
 
 def _attribute(attribute: Mapping[str, Any], read: Callable[[Mapping[str, Any]], np.ndarray]) -> Any:

@@ -64,6 +64,18 @@ _reduction("ReduceMax", lambda x, axes, keep: x.max(axes, keepdims=keep), "fi")
 _reduction("ReduceMin", lambda x, axes, keep: x.min(axes, keepdims=keep), "fi")
 _reduction("ReduceProd", lambda x, axes, keep: x.prod(axes, x.dtype, keepdims=keep), "fi")
 _reduction("ReduceL2", lambda x, axes, keep: np.sqrt((x * x).sum(axes, np.float32, keepdims=keep)), "f")
+_reduction("ReduceL1", lambda x, axes, keep: np.abs(x).sum(axes, x.dtype, keepdims=keep), "fi")
+_reduction("ReduceSumSquare", lambda x, axes, keep: (x * x).sum(axes, x.dtype, keepdims=keep), "fi")
+_reduction("ReduceLogSum", lambda x, axes, keep: np.log(x.sum(axes, np.float32, keepdims=keep)), "f")
+
+
+def _log_sum_exp(x: np.ndarray, axes: Any, keep: bool) -> np.ndarray:
+    top = x.max(axes, keepdims=True)
+    total = np.log(np.exp(x - top).sum(axes, np.float32, keepdims=keep))
+    return total + (top if keep else top.reshape(total.shape))
+
+
+_reduction("ReduceLogSumExp", _log_sum_exp, "f")
 
 
 def _extreme(name: str, compute: Callable[..., Any]) -> None:
@@ -95,9 +107,12 @@ def _log_softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
 
 @operator("CumSum")
 def _cumsum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
-    if exclusive or reverse:
-        raise NotInBaseline("a sum from behind")
-    return np.cumsum(x, placed(int(axis.item()), x.ndim), x.dtype)
+    at = placed(int(axis.item()), x.ndim)
+    if exclusive and x.dtype.kind == "f":
+        raise NotInBaseline("a sum of floats without its last")
+    x = np.flip(x, at) if reverse else x
+    total = np.cumsum(x, at, x.dtype) - (x if exclusive else x.dtype.type(0))
+    return np.flip(total, at) if reverse else total
 
 
 def _normal(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
@@ -122,6 +137,29 @@ def _layer_norm(x: np.ndarray, scale: np.ndarray, bias: Any = None, *, axis: int
     return out if bias is None else out + bias
 
 
+@operator("RMSNormalization")
+def _rms_norm(x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsilon: float = 1e-5,
+              stash_type: int = 1) -> np.ndarray:  # fmt: skip
+    floats(x, scale)
+    within(x, scale)
+    if stash_type != 1:
+        raise NotInBaseline("a norm in another type")
+    axes = tuple(range(placed(axis, x.ndim), x.ndim))
+    return x / np.sqrt((x * x).mean(axes, np.float32, keepdims=True) + np.float32(epsilon)) * scale
+
+
+@operator("GroupNormalization")
+def _group_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float = 1e-5,
+                stash_type: int = 1) -> np.ndarray:  # fmt: skip
+    floats(x, scale, bias)
+    _channels(x, scale, bias)
+    if stash_type != 1:
+        raise NotInBaseline("a norm in another type")
+    groups = _normal(x.reshape(x.shape[0], num_groups, -1), (2,), epsilon).reshape(x.shape)
+    along = (1, -1, *[1] * (x.ndim - 2))
+    return groups * scale.reshape(along) + bias.reshape(along)
+
+
 @operator("InstanceNormalization")
 def _instance_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float = 1e-5) -> np.ndarray:
     floats(x, scale, bias)
@@ -140,3 +178,13 @@ def _batch_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.nda
     factor = scale / np.sqrt(variance + np.float32(epsilon))
     along = (1, -1, *[1] * (x.ndim - 2))
     return x * factor.reshape(along) + (bias - mean * factor).reshape(along)
+
+
+@operator("LRN")
+def _local_norm(x: np.ndarray, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> np.ndarray:
+    floats(x)
+    before = (size - 1) // 2
+    around = [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)]
+    squares = np.pad(x * x, around)
+    total = sum((squares[:, i : i + x.shape[1]] for i in range(size)), np.float32(0))
+    return x / (np.float32(bias) + np.float32(alpha / size) * total) ** np.float32(beta)

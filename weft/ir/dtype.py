@@ -86,9 +86,10 @@ class DataType(str):
 
     def __new__(cls, text: Any) -> DataType:
         """Return the data type that `text` spells, be it a string, a NumPy type or a data type."""
-        if type(text) is DataType or isinstance(text, HandleType):
-            return text
-        return _parse(str(text))
+        kind = type(text)
+        if kind is str:
+            return _parse(text)
+        return text if kind is DataType or isinstance(text, HandleType) else _parse(str(text))
 
     @property
     def dtype(self) -> DataType:

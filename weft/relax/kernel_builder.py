@@ -7,7 +7,6 @@ the function and the target; a kernel for which one warns, fails or ends is comp
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import warnings
@@ -257,9 +256,6 @@ class _Given(Tuned):
 
 class Service:
     """Compiles kernels, when they need nothing but what comes with the request, and nobody is to be warned."""
-
-    def __init__(self) -> None:
-        gc.set_threshold(50_000, 20, 50)  # what compilation leaves is freed without; looking for the rest takes time
 
     def compile(self, name: str, func: str, linkage: str, target: str, decisions: Mapping[str, Any]) -> dict[str, Any]:
         """Schedule and compile a function, as was decided."""

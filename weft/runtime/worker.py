@@ -11,6 +11,7 @@ without a request end its process (None: none do), ``longest`` how many a reques
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import os
@@ -304,7 +305,9 @@ def main() -> None:
 
 def _serve(program: str) -> None:
     """Serve requests that come by the standard input; replies go to what is the standard output at the start."""
+    gc.set_threshold(50_000, 20, 50)  # what work leaves is freed without; looking for the rest takes time
     kind = importlib.import_module(program).Service
+    gc.freeze()  # nor is there anything to be found in modules
     asked, replies = os.dup(0), os.fdopen(os.dup(1), "wb")
     _PIPES[:] = [asked, replies.fileno()]
     os.dup2(2, 1)  # what is printed is no reply
