@@ -19,4 +19,5 @@ from tests.op.cases import (  # noqa: F401
     sort,
     training,
     trees,
+    vision,
 )
