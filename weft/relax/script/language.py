@@ -39,6 +39,7 @@ from weft.ir import (
 from weft.ir.text.parser import MacroDecorator
 from weft.op import list_ops, make_call
 from weft.relax import core_ops, data_ops, memory_ops
+from weft.relax.ccl_ops import COLLECTIVES
 from weft.relax.core_ops import CORE_OPS, as_relax
 from weft.relax.expr import Var as VarNode
 from weft.relax.expr import const as tensor_constant
@@ -52,6 +53,7 @@ from weft.relax.script.annotation import (
     TupleOf,
     as_type,
 )
+from weft.relax.script.building import WORDS, BlockFrame, open_function
 
 macro = MacroDecorator()
 
@@ -65,19 +67,26 @@ class Command(NamedTuple):
     value: Any
 
 
-def dataflow() -> Command:
+def dataflow() -> Command | BlockFrame:
     """Open a dataflow block."""
-    return Command("dataflow", None)
+    frame = open_function()
+    return Command("dataflow", None) if frame is None else BlockFrame(frame)
 
 
-def output(*variables: Any) -> Command:
+def output(*variables: Any) -> Command | None:
     """Name the variables of a dataflow block that are visible after it."""
-    return Command("output", variables)
+    frame = open_function()
+    if frame is None:
+        return Command("output", variables)
+    if frame.block is None:
+        raise InvalidArgument("output belongs to a dataflow block", help="use `with R.dataflow():`")
+    return frame.block.output(*variables)
 
 
-def func_attr(attrs: dict[str, Any]) -> Command:
+def func_attr(attrs: dict[str, Any]) -> Command | None:
     """Set attributes of the function."""
-    return Command("func_attr", attrs)
+    frame = open_function()
+    return Command("func_attr", attrs) if frame is None else frame.attrs.update(attrs)
 
 
 def match_cast(value: Any, ty: Any) -> Command:
@@ -289,6 +298,7 @@ def _core(name: str) -> Any:
 
 
 _CONSTRUCTORS: dict[str, Any] = {
+    **COLLECTIVES,
     "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
     "memory.view": memory_ops.view,
     "nonzero": data_ops.nonzero,
@@ -328,6 +338,6 @@ _RENAMED = {"str": str_, "tuple": tuple_, "Tuple": TupleOf, "Callable": Callable
 
 def named(name: str) -> Any:
     """Return what ``R.<name>`` is."""
-    if name in _RENAMED:
-        return _RENAMED[name]
+    if name in _RENAMED or name in WORDS:
+        return _RENAMED.get(name) or WORDS[name]
     return globals()[name] if name in globals() else getattr(_ROOT, name)
