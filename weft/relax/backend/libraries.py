@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, PatternCheckC
 __all__ = ["partition_for_cublas", "partition_for_cudnn", "partition_for_cutlass", "partition_for_hipblas"]
 
 __path__: list[str] = []  # TVM's modules of single libraries are inside
+cublas = cudnn = cutlass = hipblas = sys.modules[__name__]
 
 Check = Callable[[PatternCheckContext], bool]
 _EQUAL = ("float16", "float32", "bfloat16", "int8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from weft.relax.script.building import FunctionFrame as function
 from weft.relax.script.language import named as _named
 
@@ -9,6 +11,7 @@ __all__ = ["function", "py_print"]
 __path__: list[str] = []  # TVM's module of the same names is inside
 
 py_print = print
+ir = sys.modules[__name__]
 
 
 def __getattr__(name: str) -> object:
