@@ -301,7 +301,7 @@ declare(
 
 declare(
     "vision.all_class_non_max_suppression", _LIMITS, _FORMAT, infer=_classes_infer, lower=None, decompose=_trimmed,
-    reference=lambda *args, output_format: _classes_ref(*args, output_format, trimmed=True),
+    reference=lambda a, b, c, d, e, output_format: _classes_ref(a, b, c, d, e, output_format, trimmed=True),
     doc="Suppression in each class by itself: the rows (image, class, box) that are chosen, and how many.",
 )  # fmt: skip
 

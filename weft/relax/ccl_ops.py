@@ -71,13 +71,15 @@ COLLECTIVES: dict[str, Callable[..., ir.Call]] = {
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-@core_op("ccl.allreduce")
-@core_op("ccl.broadcast_from_worker0")
 def _same(call: ir.Call) -> ir.TensorType:
     ty: Any = call.args[0].ty  # type: ignore[attr-defined]
     if not isinstance(ty, ir.TensorType):
         raise TypeInferenceError("a collective needs a tensor", found=str(ty), where=call.span)
     return ty
+
+
+core_op("ccl.allreduce")(_same)
+core_op("ccl.broadcast_from_worker0")(_same)
 
 
 @core_op("ccl.allgather")

@@ -109,7 +109,9 @@ class FunctionFrame:
 
     def __init__(self, is_pure: bool = True, is_private: bool = False) -> None:
         self.is_pure, self.is_private = is_pure, is_private
-        self.name, self.ret_ty, self.result = "", None, None
+        self.name = ""
+        self.ret_ty: Any = None
+        self.result: Any = None
         self.attrs: dict[str, Any] = {}
         self.params: list[ir.ExprVar] = []
         self.names: dict[Any, str] = {}

@@ -6,6 +6,7 @@ of the language itself (``R.memory.alloc_storage``), which take their operands a
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument
@@ -36,11 +37,12 @@ from weft.ir import (
 from weft.ir import (
     TupleGetItem as TupleGetItemNode,
 )
-from weft.ir.text.parser import MacroDecorator
+from weft.ir.text.parser import MacroDecorator, ir_module
 from weft.op import list_ops, make_call
 from weft.relax import core_ops, data_ops, memory_ops
 from weft.relax.ccl_ops import COLLECTIVES
 from weft.relax.core_ops import CORE_OPS, as_relax
+from weft.relax.dpl import PatternMatchingRewriter
 from weft.relax.expr import Var as VarNode
 from weft.relax.expr import const as tensor_constant
 from weft.relax.script.annotation import (
@@ -102,6 +104,11 @@ def emit_te(func: Any, *args: Any, primfunc_name_hint: str | None = None, **kwar
 def const(data: Any, dtype: Any = None) -> Constant:
     """Make a tensor constant by TVM's rule: numbers and arrays of 64 bits become int32 and float32 by default."""
     return tensor_constant(data, dtype)
+
+
+def rewriter(rewriter_mod: Any) -> PatternMatchingRewriter:
+    """Make a rewriter of a module, or of the class that this decorates: ``pattern`` becomes ``replacement``."""
+    return PatternMatchingRewriter.from_module(ir_module(rewriter_mod, frame=sys._getframe(1)))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
