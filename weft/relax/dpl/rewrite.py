@@ -91,7 +91,7 @@ class PatternMatchingRewriter:
         """Return a function or module rewritten, the same object when nothing changed."""
         if isinstance(obj, IRModule):
             out, joined = obj.copy(), PatternMatchingRewriter(*self.rules[0])
-            joined.rules = [(p, r.placed(out) if hasattr(r, "placed") else r) for p, r in self.rules]
+            joined.rules = [(p, getattr(r, "placed", lambda _, r=r: r)(out)) for p, r in self.rules]
             added = {v.name_hint for v, _ in out.items()} - {v.name_hint for v, _ in obj.items()}
             new = {v: joined(f, out) if isinstance(f, Function) and v.name_hint not in added else f
                    for v, f in out.items()}  # fmt: skip

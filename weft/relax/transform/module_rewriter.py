@@ -51,7 +51,7 @@ def rewriter_of(mod: IRModule) -> PatternMatchingRewriter:
     InvalidArgument
         When they are no Relax functions of one signature, or a subroutine is public.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for name in ("pattern", "replacement"):
         if name not in mod:
             raise MissingPattern(f"a rewriter needs a function '{name}'", expected="pattern and replacement")
@@ -61,7 +61,7 @@ def rewriter_of(mod: IRModule) -> PatternMatchingRewriter:
     pattern, replacement = found.values()
     if not structural_equal(Tuple(pattern.params), Tuple(replacement.params), True):
         raise InvalidArgument("pattern and replacement must have the same signature")
-    own = {v: f for v, f in mod.items() if v.name_hint not in found}
+    own: dict[GlobalVar, Any] = {v: f for v, f in mod.items() if v.name_hint not in found}
     public = [v.name_hint for v, f in own.items() if f.attrs.get("global_symbol")]
     if public:
         raise InvalidArgument(f"subroutine '{public[0]}' of a rewriter is publicly exposed", help="make it private")
@@ -75,7 +75,7 @@ def _pattern_of(func: Function) -> tuple[DFPattern, list[DFPattern]]:
     params: list[DFPattern] = [WildcardPattern() for _ in func.params]
     known: dict[Expr, DFPattern] = dict(zip(func.params, params, strict=True))
 
-    def pattern(e: Any) -> DFPattern:
+    def pattern(e: Any) -> Any:
         if e in known:
             return known[e]
         if isinstance(e, Call):
