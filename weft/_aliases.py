@@ -32,6 +32,7 @@ MODULES = {
     "ffi.base": "weft.error",
     "ffi.runtime_ctypes": "weft.runtime",
     "ir.op": "weft.ir",
+    "relax.struct_info": "weft.relax",
     "relax.type": "weft.relax",
     "support.nvcc": "weft.target.cuda.nvrtc",
     "contrib.relay_viz": "weft.relay.viz",
