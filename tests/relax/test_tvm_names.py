@@ -188,3 +188,10 @@ def test_calls_with_effects_stay_when_functions_are_lifted():
     (binding,) = lifted["main"].body.blocks[0].bindings
     assert binding.value.op is lifted.get_global_var("main_inner")
     assert EliminateCommonSubexpr()(lifted)["main"] is lifted["main"]
+
+
+def test_struct_info_is_the_type():
+    from weft.relax.struct_info import TensorStructInfo
+
+    assert TensorStructInfo is relax.TensorType and issubclass(TensorStructInfo, relax.StructInfo)
+    assert relax.Var("x", TensorStructInfo((2,), "int8")).struct_info.ndim == 1

@@ -29,6 +29,7 @@ from weft.op import (
     sort,
     training,
     trees,
+    vision,
 )
 from weft.op.attributes import in_places
 from weft.op.infer import (

@@ -109,11 +109,16 @@ def number(default: Any = 0.0) -> Attribute:
     return Attribute(default, "a number", lambda v: _number(v, float if isinstance(default, float) else None))
 
 
-def numbers() -> Attribute:
-    """Numbers as a tuple, or None; where there is none for one of them, 0 stands in its place."""
-    return Attribute(
-        None, "some numbers", lambda v: tuple(0 if x is None else _number(x, None) for x in _sequence(v)), optional=True
-    )
+def numbers(default: Any = None, length: int | None = None) -> Attribute:
+    """Numbers as a tuple, or None without a default; where there is none for one of them, 0 stands in its place."""
+
+    def normal(value: Any) -> Any:
+        found = tuple(0 if x is None else _number(x, None) for x in _sequence(value))
+        if length not in (None, len(found)):
+            raise ValueError
+        return found
+
+    return Attribute(default, f"{length or 'some'} numbers", normal, optional=default is None)
 
 
 def sizes(default: int, rank: int | None, at_least: int = 1) -> Attribute:

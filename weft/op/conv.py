@@ -9,7 +9,7 @@ import numpy as np
 from weft.ir import Expr, TensorType, as_shape, ceildiv, int64
 from weft.op.attributes import Attribute, data_layout, dtype, integer, padding, sizes, text
 from weft.op.infer import demand_same_layout, same_dtype, simplify, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal
 from weft.topi.conv import (
     channels_last,
@@ -44,7 +44,7 @@ def _conv_infer(rank: int) -> Any:
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
         if kind == "packed":
             _demand_panels(name, w, kernel_layout, out_channels, data)
-        where = {"first": 1, "last": -2, "packed": -2}.get(kind)
+        where = {"first": 1, "outer": -1, "last": -2, "packed": -2}.get(kind)
         if where is not None and dot_group(kernel_layout) == 1:
             demand_equal(f"{name}: channels of 'data'", c, w.shape[where] * int64(groups), data.span)
         elif where is not None:
@@ -95,6 +95,8 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
         )
     elif kind == "last":
         w = np.moveaxis(w, (-1, -2), (0, 1))
+    elif kind == "outer":
+        w = np.moveaxis(w, -1, 1)
     elif kind == "depthwise":
         w = np.moveaxis(w, -1, 0)[:, None]
     return x, w
@@ -128,8 +130,22 @@ def _conv_ref(rank: int) -> Any:
 
 def _kernel_layout(rank: int) -> Attribute:
     spatial = "DHW"[3 - rank :]
-    forms = f"OI{spatial}|{spatial}IO|{spatial}C|O{spatial}I\\d+o(\\d+i)?"
-    return text(f"OI{spatial}", forms, f"'OI{spatial}', '{spatial}IO', '{spatial}C' or 'O{spatial}I<n>o'")
+    forms = f"OI{spatial}|{spatial}IO|{spatial}C|O{spatial}I(\\d+o(\\d+i)?)?"
+    names = (f"OI{spatial}", f"{spatial}IO", f"O{spatial}I", f"{spatial}C")
+    return text(names[0], forms, ", ".join(map(repr, names)) + f" or 'O{spatial}I<n>o'")
+
+
+def _inner(rank: int) -> Any:
+    """Turn weights whose input channels come last to where everything knows them; constants are turned once."""
+
+    def decompose(data: Expr, weight: Expr, kernel_layout: str, **attrs: Any) -> Expr | None:
+        if not kernel_layout.endswith("I"):
+            return None
+        spatial = kernel_layout[1:-1]
+        turned = make_call("permute_dims")(weight, [*range(1, rank + 2), 0])
+        return make_call(f"nn.conv{rank}d")(data, turned, kernel_layout=f"{spatial}IO", **attrs)
+
+    return decompose
 
 
 for _rank in (1, 2, 3):
@@ -142,6 +158,7 @@ for _rank in (1, 2, 3):
             "channels": integer(at_least=1).or_none(), "pad_value": integer(0),
         },
         infer=_conv_infer(_rank), lower=conv, reference=_conv_ref(_rank), fusion=Fusion.ANCHOR, rtol=1e-4,
+        decompose=_inner(_rank),
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends, and adds "
         "elements of `pad_value`.",
     )  # fmt: skip

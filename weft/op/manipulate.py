@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,26 @@ declare(
 )  # fmt: skip
 
 
+def _batch_flatten_infer(x: ir.Expr) -> ir.TensorType:
+    ty = tensor_arg("nn.batch_flatten", "x", x, min_ndim=2)
+    dims = None if ty.shape is None else (ty.shape[0], product(ty.shape[1:]))
+    return ir.TensorType(dims, ty.dtype, 2, ty.vdevice)
+
+
+def _batch_flatten_decompose(x: ir.Expr) -> ir.Expr | None:
+    dims = _batch_flatten_infer(x).shape
+    return None if dims is None else make_call("reshape")(x, ir.shape_expr(dims))
+
+
+declare(
+    "nn.batch_flatten", "x", infer=_batch_flatten_infer,
+    lower=lambda x: view(x, (x.shape[0], product(x.shape[1:]))),
+    decompose=_batch_flatten_decompose,
+    reference=lambda x: x.reshape(x.shape[0], math.prod(x.shape[1:])), fusion=Fusion.INJECTIVE,
+    doc="All dimensions but the first in one.",
+)  # fmt: skip
+
+
 def _permute_infer(x: ir.Expr, axes: Any) -> ir.TensorType:
     ty = tensor_arg("permute_dims", "x", x)
     if ty.ndim < 0:
@@ -199,14 +220,16 @@ def _common(op: str, types: list[ir.TensorType], skip: int | None, where: Any) -
     return dims
 
 
-def _concat_infer(tensors: ir.Expr, axis: int) -> ir.TensorType:
+def _concat_infer(tensors: ir.Expr, axis: int | None) -> ir.TensorType:
     types, dtype = _joined("concat", tensors)
     ndim = max(t.ndim for t in types)
+    if axis is None and ndim > 1:
+        raise ShapeMismatch("concat: without an axis, tensors have one dimension", found=f"{ndim}", where=tensors.span)
     if any(t.shape is None for t in types):
         return ir.TensorType(None, dtype, ndim)
     if ndim == 0:
         raise ShapeMismatch("concat: scalars cannot be joined", help="use stack", where=tensors.span)
-    a = normalize_axis("concat", axis, ndim)
+    a = normalize_axis("concat", axis or 0, ndim)
     dims = _common("concat", types, a, tensors.span)
     dims[a] = ir.int64(0)
     for t in types:
@@ -216,9 +239,9 @@ def _concat_infer(tensors: ir.Expr, axis: int) -> ir.TensorType:
 
 
 declare(
-    "concat", "tensors:tensors", {"axis": axis(0)}, infer=_concat_infer, lower=concatenate,
+    "concat", "tensors:tensors", {"axis": axis(0).or_none(0)}, infer=_concat_infer, lower=concatenate,
     reference=np.concatenate, fusion=Fusion.INJECTIVE, layout=Layout.AXES,
-    doc="Join along an axis.",
+    doc="Join along an axis, the only one where none is named.",
 )  # fmt: skip
 
 

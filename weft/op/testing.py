@@ -5,6 +5,7 @@ Convolutions and moves are written here; what else an operator means is its decl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ import numpy as np
 
 from weft.error import InvalidArgument
 from weft.op.registry import get_op_def
+from weft.op.vision import get_valid_counts as get_valid_counts_python
+from weft.op.vision import non_max_suppression as non_max_suppression_python
+from weft.op.vision import roi_align, roi_pool
 
 __all__ = [
     "adaptive_pool", "affine_grid_python", "batch_matmul", "batch_norm", "batch_to_space_nd_python",
@@ -19,12 +23,14 @@ __all__ = [
     "conv2d_nchw_python", "conv2d_nhwc_python", "conv2d_transpose_nchw_python", "conv2d_transpose_nhwc_python",
     "conv3d_ncdhw_python", "conv3d_ndhwc_python", "conv3d_transpose_ncdhw_python", "dense", "depth_to_space_python",
     "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python", "gather_nd_python",
-    "gather_python", "grid_sample_python", "group_conv1d_ncw_python", "group_conv1d_transpose_ncw_python",
-    "group_norm_python", "instance_norm_python", "l2_normalize_python", "layer_norm_python", "log_softmax_python",
-    "lrn_python", "matrix_set_diag", "nll_loss", "one_hot", "pool_grad_nchw", "poolnd_python", "relu_python",
-    "reorg_python", "resize1d_python", "resize2d_python", "resize3d_python", "rms_norm_python", "searchsorted_ref",
-    "sequence_mask", "slice_axis_python", "softmax_python", "space_to_batch_nd_python", "space_to_depth_python",
-    "strided_set_python", "strided_slice_python",
+    "gather_python", "get_valid_counts_python", "grid_sample_python", "group_conv1d_ncw_python",
+    "group_conv1d_transpose_ncw_python", "group_norm_python", "instance_norm_python", "l2_normalize_python",
+    "layer_norm_python", "log_softmax_python", "lrn_python", "matrix_set_diag", "nll_loss",
+    "non_max_suppression_python", "one_hot", "pool_grad_nchw", "poolnd_python", "relu_python", "reorg_python",
+    "resize1d_python", "resize2d_python", "resize3d_python", "rms_norm_python", "roi_align_nchw_python",
+    "roi_align_nhwc_python", "roi_pool_nchw_python", "searchsorted_ref", "sequence_mask", "slice_axis_python",
+    "softmax_python", "space_to_batch_nd_python", "space_to_depth_python", "strided_set_python",
+    "strided_slice_python",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -546,3 +552,19 @@ def strided_set_python(data: Array, v: Array, begin: Sequence[int], end: Sequenc
     out = data.copy()
     out[_slices(data.ndim, begin, end, strides, "end", None)] = v
     return out
+
+
+# --- detection --------------------------------------------------------------------------------------------------------
+
+
+def roi_align_nchw_python(
+    a_np: Array, rois_np: Array, pooled_size: Numbers, spatial_scale: float, sample_ratio: int, mode: Any = "avg",
+    layout: str = "NCHW",
+) -> Array:  # fmt: skip
+    """Pooling of samples of regions."""
+    mode = mode.decode() if isinstance(mode, bytes) else mode
+    return roi_align(a_np, rois_np, pooled_size, spatial_scale, sample_ratio, layout=layout, mode=mode)
+
+
+roi_align_nhwc_python = functools.partial(roi_align_nchw_python, layout="NHWC")
+roi_pool_nchw_python = roi_pool

@@ -77,6 +77,7 @@ from weft.relax.vm import ExecBuilder, vm_codegen
 from weft.relax.vm_build import build, compile_kernels, compile_with_callers
 from weft.runtime import VirtualMachine, VMExecutable, VMInstrumentReturnKind
 
+StructInfo = Type  # struct info is the type since 0.20
 TensorStructInfo = TensorType
 ShapeStructInfo = ShapeType
 TupleStructInfo = TupleType

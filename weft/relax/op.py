@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.op import list_ops, make_call
+from weft.relax.ccl_ops import COLLECTIVES
 from weft.relax.core_ops import (
     alloc_storage,
     alloc_tensor,
@@ -63,6 +64,7 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = "float32") -> Any:
 
 
 _CORE: dict[str, Any] = {
+    **COLLECTIVES,
     "arange": arange,
     "assert_op": assert_op,
     "builtin.alloc_tensor": alloc_tensor,

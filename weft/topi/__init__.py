@@ -6,7 +6,7 @@ Read in this order: ``shape``, ``broadcast``, ``elementwise``, ``reduce``, ``mat
 
 from weft._aliases import names_of
 from weft.error import ShapeMismatch as InvalidShapeError
-from weft.topi import image, nn, random, sparse, tag
+from weft.topi import image, nn, random, sparse, tag, vision
 from weft.topi.api import (
     arange,
     argsort,
@@ -88,5 +88,5 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operato
     "searchsorted", "sequence_mask", "shape", "slice_scatter", "sliding_window", "sort", "sparse",
     "sparse_fill_empty_rows", "sparse_reshape", "sparse_to_dense", "split", "squeeze", "stack", "std", "stft",
     "strided_set", "strided_slice", "sum", "tag", "take", "tensor_size", "tensordot", "tile", "topk", "transpose",
-    "trilu", "unique", "unravel_index", "variance", "where", *_math_names,
+    "trilu", "unique", "unravel_index", "variance", "vision", "where", *_math_names,
 ]  # fmt: skip

@@ -94,9 +94,11 @@ def weight_info(shape: Any, layout: str, rank: int, channels: Any) -> tuple[Any,
         return shape[0], list(shape[2:]), "first"
     if layout.endswith("IO"):
         return shape[-1], list(shape[:rank]), "last"
+    if layout.startswith("O") and layout.endswith("I"):
+        return shape[0], list(shape[1:-1]), "outer"
     if layout.endswith("C"):
         return shape[-1], list(shape[:rank]), "depthwise"
-    raise InvalidArgument(f"conv: unknown kernel layout '{layout}'", expected="OIHW, HWIO, HWC or OHWI<n>o")
+    raise InvalidArgument(f"conv: unknown kernel layout '{layout}'", expected="OIHW, HWIO, OHWI, HWC or OHWI<n>o")
 
 
 def conv_size(size: Any, kernel: Any, stride: int, dilation: int, before: int, after: int) -> Any:
@@ -199,6 +201,8 @@ def _weight(w: Any, kind: str, oc: Any, taps: list[Any], c: Any, group: int) -> 
     if kind == "packed":
         panel = w.shape[-1]
         return w(floordiv(oc, panel), *taps, c, floormod(oc, panel))
+    if kind == "outer":
+        return w(oc, *taps, c)
     return w(oc, c, *taps) if kind == "first" else w(*taps, c, oc)
 
 

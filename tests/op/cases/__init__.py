@@ -20,4 +20,5 @@ from tests.op.cases import (  # noqa: F401
     sort,
     training,
     trees,
+    vision,
 )

@@ -224,3 +224,18 @@ def _winograd_uneven(s: Sizes) -> Case | None:
     return call(
         s.real(s.a, s.b, s.c, 5), Fixed(s.real(4, 4, 2, 5, 16)), padding=(0, 1, 2, 0), tile=2, channels=19, **NEAR
     )
+
+
+@cases("nn.conv1d")
+def _conv1d_outer(s: Sizes) -> Case:
+    return call(s.real(s.a, 9, 4), s.real(6, 3, 2), data_layout="NWC", kernel_layout="OWI", groups=2, **NEAR)
+
+
+@cases("nn.conv2d")
+def _conv2d_outer(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, 7, 3), s.real(5, 3, 2, 3), padding=1, data_layout="NHWC", kernel_layout="OHWI", **NEAR)
+
+
+@cases("nn.conv3d")
+def _conv3d_outer(s: Sizes) -> Case:
+    return call(s.real(s.a, 2, 5, 4, 3), s.real(2, 1, 2, 2, 2), kernel_layout="ODHWI", **NEAR)

@@ -315,3 +315,13 @@ def _layout_blocks(s: Sizes) -> Case:
 @cases("layout_transform")
 def _layout_back(s: Sizes) -> Case:
     return call(s.real(s.a, 2, s.b, 4), src_layout="NCW4c", dst_layout="NWC")
+
+
+@cases("nn.batch_flatten")
+def _batch_flatten(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, 3, s.c))
+
+
+@cases("concat")
+def _concat_without_axis(s: Sizes) -> Case:
+    return call((s.real(s.a), s.real(s.b)), axis=None)

@@ -83,8 +83,8 @@ def test_patterns_are_found_by_name():
 @pytest.mark.parametrize(("made", "parts"), [
     (patterns.make_matmul_pattern(with_bias=True, activation="relax.nn.relu", transposed_rhs=True),
      {"lhs", "rhs", "root", "bias"}),
-    (patterns.make_conv2d_pattern(), {"lhs", "rhs", "root"}),
-    (patterns.make_residual_block_pattern(patterns.make_conv2d_pattern()), {"lhs", "rhs", "root", "residual"}),
+    (patterns.make_conv2d_pattern(), {"input", "weight", "root"}),
+    (patterns.make_residual_block_pattern(patterns.make_conv2d_pattern()), {"input", "weight", "root", "residual"}),
 ])  # fmt: skip
 def test_ready_patterns_name_their_parts(made, parts):
     assert set(made[1]) == parts

@@ -386,16 +386,17 @@ class FunctionDecorator:
         return with_deep_stack(lambda: p.function(definition, {"name": fn.__name__, **self.options}))
 
 
-def ir_module(cls: Any = None, **_: Any) -> Any:
+def ir_module(cls: Any = None, *, frame: Any = None, **_: Any) -> Any:
     """Read the class that it decorates as a module.
 
-    Functions are decorated with ``@T.prim_func`` or ``@R.function`` and refer to each other as ``cls.name``.
+    Functions are decorated with ``@T.prim_func`` or ``@R.function`` and refer to each other as ``cls.name``. `frame` is
+    where the class stands, by default where this is called.
     """
     if cls is None:
         return ir_module
     if isinstance(cls, IRModule):
         return cls
-    frame = sys._getframe(1)
+    frame = frame or sys._getframe(1)
     source, definition = source_of_class(cls, frame)
     outer = _outer_of(cls, frame)
     made = with_deep_stack(lambda: _parse_class(source, definition, outer))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from weft.relax import dpl
 from weft.relax.dpl import DFPattern, is_op, wildcard
+from weft.relax.expr import DataflowVar
+from weft.relax.transform.fuse_by_pattern import PatternCheckContext
 
 __all__ = [
-    "make_conv2d_pattern", "make_fused_bias_activation_pattern", "make_layer_norm_pattern", "make_matmul_pattern",
+    "has_leaking_intermediate_variables", "make_attention_pattern", "make_conv2d_pattern",
+    "make_fused_bias_activation_pattern", "make_layer_norm_pattern", "make_matmul_pattern",
     "make_residual_block_pattern", "make_rms_norm_pattern",
 ]  # fmt: skip
 
@@ -28,8 +31,9 @@ def _with_epilogue(
 
 def make_conv2d_pattern(with_bias: bool = False, activation: str | None = None) -> Annotated:
     """A convolution, perhaps with what follows it: a bias and an activation."""
-    lhs, rhs = wildcard(), wildcard()
-    return _with_epilogue(is_op("relax.nn.conv2d")(lhs, rhs), {"lhs": lhs, "rhs": rhs}, with_bias, activation)
+    data, weight = wildcard(), wildcard()
+    parts: dict[str, DFPattern] = {"input": data, "weight": weight}
+    return _with_epilogue(is_op("relax.nn.conv2d")(data, weight), parts, with_bias, activation)
 
 
 def make_matmul_pattern(
@@ -51,6 +55,23 @@ def make_residual_block_pattern(
     annotations["residual"] = residual
     joined = is_op(binary_op)(output, residual) | is_op(binary_op)(residual, output)
     return (is_op(activation)(joined) if activation else joined), annotations
+
+
+def make_attention_pattern(with_bias: bool = False) -> Annotated:
+    """An attention, perhaps with a bias on its scores."""
+    names = ["query", "key", "value", *(["bias"] if with_bias else [])]
+    parts: dict[str, DFPattern] = {name: wildcard() for name in names}
+    return is_op("relax.nn.attention")(*parts.values()), parts
+
+
+def has_leaking_intermediate_variables(context: PatternCheckContext) -> bool:
+    """Whether a group's variables besides its result are seen outside of it, or may be, being no dataflow variables."""
+    inside = set(context.matched_bindings)
+    inner = inside - {context.value_to_bound_var[context.matched_expr]}
+    return any(
+        not isinstance(v, DataflowVar) or any(user not in inside for user in context.var_usages.get(v, ()))
+        for v in inner
+    )
 
 
 def make_layer_norm_pattern() -> DFPattern:

@@ -11,7 +11,8 @@ from weft.relax.analysis import get_var2val
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.dpl.context import PatternContext
 from weft.relax.dpl.match import extract_matches
-from weft.relax.dpl.pattern import DFPattern
+from weft.relax.dpl.pattern import OPERATIONS, DFPattern
+from weft.relax.effects import is_pure_call
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.ordering import sort_bindings
@@ -52,11 +53,18 @@ def rewrite_call(pattern: DFPattern, rewriter: Rewriter, func: Function, mod: IR
     return PatternMatchingRewriter(pattern, rewriter)(func, mod)
 
 
+class MissingPattern(InvalidArgument, KeyError):
+    """A rewriter lacks its pattern or its replacement."""
+
+
 class PatternMatchingRewriter:
     """A pattern and what becomes of the values that match it; called on a function or module.
 
-    Rewriters are joined by ``a | b``: a value is offered to the second where the first leaves it.
+    Rewriters are joined by ``a | b``: a value is offered to the second where the first leaves it. One may stand among
+    passes.
     """
+
+    name, opt_level = "PatternMatchingRewriter", 0
 
     def __init__(self, pattern: DFPattern, func: Rewriter) -> None:
         self.rules: list[tuple[DFPattern, Rewriter]] = [(pattern, func)]
@@ -66,6 +74,14 @@ class PatternMatchingRewriter:
         """Return a rewriter; `func` is as in :func:`rewrite_call`."""
         return PatternMatchingRewriter(pattern, func)
 
+    @staticmethod
+    def from_module(mod: IRModule) -> PatternMatchingRewriter:
+        """Return the rewriter that a module's functions ``pattern`` and ``replacement`` are.
+
+        Its matches lie between two calls that have effects; dimensions of parameters may be variables.
+        """
+        return OPERATIONS["from_module"](mod)
+
     def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
         joined = PatternMatchingRewriter(*self.rules[0])
         joined.rules = self.rules + other.rules
@@ -74,7 +90,12 @@ class PatternMatchingRewriter:
     def __call__(self, obj: Any, mod: IRModule | None = None) -> Any:
         """Return a function or module rewritten, the same object when nothing changed."""
         if isinstance(obj, IRModule):
-            return obj.with_functions({v: self(f, obj) if isinstance(f, Function) else f for v, f in obj.items()})
+            out, joined = obj.copy(), PatternMatchingRewriter(*self.rules[0])
+            joined.rules = [(p, getattr(r, "placed", lambda _, r=r: r)(out)) for p, r in self.rules]
+            added = {v.name_hint for v, _ in out.items()} - {v.name_hint for v, _ in obj.items()}
+            new = {v: joined(f, out) if isinstance(f, Function) and v.name_hint not in added else f
+                   for v, f in out.items()}  # fmt: skip
+            return OPERATIONS["without_unused"](obj.with_functions(new), added)
         new = obj
         for _ in range(_ROUNDS + len(all_bindings(obj))):
             before, new = new, self._round(new, mod or IRModule())
@@ -87,15 +108,22 @@ class PatternMatchingRewriter:
 
     def _round(self, func: Function, mod: IRModule) -> Function:
         values: dict[Any, Expr] = dict(get_var2val(func))
+        since: dict[Any, Expr] = {}  # what was bound since the last call that has effects
 
         def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
             for b in reversed(bb.bindings()):  # what was emitted since the last call
                 if values.get(b.var) is b.value:
                     break
-                values[b.var] = b.value
+                values[b.var] = since[b.var] = b.value
+            if isinstance(value, Call) and not is_pure_call(value, mod):
+                since.clear()
+            since[binding.var] = value
             for pattern, rewriter in self.rules:
-                matches = extract_matches(pattern, value, values)
-                new = None if matches is None else rewriter(value, matches)
+                own = hasattr(rewriter, "placed")
+                matches = extract_matches(pattern, value, since if own else values)
+                before = len(bb.bindings())
+                new = None if matches is None else rewriter(value, matches, bb) if own else rewriter(value, matches)  # type: ignore[call-arg]
+                since.update((b.var, b.value) for b in bb.bindings()[before:])
                 if new is not None and new is not value and not structural_equal(new, value):
                     return new
             return None

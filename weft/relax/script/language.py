@@ -6,6 +6,7 @@ of the language itself (``R.memory.alloc_storage``), which take their operands a
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument
@@ -36,10 +37,12 @@ from weft.ir import (
 from weft.ir import (
     TupleGetItem as TupleGetItemNode,
 )
-from weft.ir.text.parser import MacroDecorator
+from weft.ir.text.parser import MacroDecorator, ir_module
 from weft.op import list_ops, make_call
 from weft.relax import core_ops, data_ops, memory_ops
+from weft.relax.ccl_ops import COLLECTIVES
 from weft.relax.core_ops import CORE_OPS, as_relax
+from weft.relax.dpl import PatternMatchingRewriter
 from weft.relax.expr import Var as VarNode
 from weft.relax.expr import const as tensor_constant
 from weft.relax.script.annotation import (
@@ -52,6 +55,7 @@ from weft.relax.script.annotation import (
     TupleOf,
     as_type,
 )
+from weft.relax.script.building import WORDS, BlockFrame, open_function
 
 macro = MacroDecorator()
 
@@ -65,19 +69,26 @@ class Command(NamedTuple):
     value: Any
 
 
-def dataflow() -> Command:
+def dataflow() -> Command | BlockFrame:
     """Open a dataflow block."""
-    return Command("dataflow", None)
+    frame = open_function()
+    return Command("dataflow", None) if frame is None else BlockFrame(frame)
 
 
-def output(*variables: Any) -> Command:
+def output(*variables: Any) -> Command | None:
     """Name the variables of a dataflow block that are visible after it."""
-    return Command("output", variables)
+    frame = open_function()
+    if frame is None:
+        return Command("output", variables)
+    if frame.block is None:
+        raise InvalidArgument("output belongs to a dataflow block", help="use `with R.dataflow():`")
+    return frame.block.output(*variables)
 
 
-def func_attr(attrs: dict[str, Any]) -> Command:
+def func_attr(attrs: dict[str, Any]) -> Command | None:
     """Set attributes of the function."""
-    return Command("func_attr", attrs)
+    frame = open_function()
+    return Command("func_attr", attrs) if frame is None else frame.attrs.update(attrs)
 
 
 def match_cast(value: Any, ty: Any) -> Command:
@@ -93,6 +104,11 @@ def emit_te(func: Any, *args: Any, primfunc_name_hint: str | None = None, **kwar
 def const(data: Any, dtype: Any = None) -> Constant:
     """Make a tensor constant by TVM's rule: numbers and arrays of 64 bits become int32 and float32 by default."""
     return tensor_constant(data, dtype)
+
+
+def rewriter(rewriter_mod: Any) -> PatternMatchingRewriter:
+    """Make a rewriter of a module, or of the class that this decorates: ``pattern`` becomes ``replacement``."""
+    return PatternMatchingRewriter.from_module(ir_module(rewriter_mod, frame=sys._getframe(1)))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -289,6 +305,7 @@ def _core(name: str) -> Any:
 
 
 _CONSTRUCTORS: dict[str, Any] = {
+    **COLLECTIVES,
     "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
     "memory.view": memory_ops.view,
     "nonzero": data_ops.nonzero,
@@ -328,6 +345,6 @@ _RENAMED = {"str": str_, "tuple": tuple_, "Tuple": TupleOf, "Callable": Callable
 
 def named(name: str) -> Any:
     """Return what ``R.<name>`` is."""
-    if name in _RENAMED:
-        return _RENAMED[name]
+    if name in _RENAMED or name in WORDS:
+        return _RENAMED.get(name) or WORDS[name]
     return globals()[name] if name in globals() else getattr(_ROOT, name)

@@ -46,6 +46,7 @@ from weft.relax.transform.meta_schedule import (
 )
 from weft.relax.transform.mixed_precision import to_mixed_precision
 from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
+from weft.relax.transform.module_rewriter import rewriter_of
 from weft.relax.transform.normalize import normalize
 from weft.relax.transform.normalize_blocks import Normalize
 from weft.relax.transform.pack_nbits import pack_nbits

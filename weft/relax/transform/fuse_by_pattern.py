@@ -100,11 +100,12 @@ def FuseOpsByPattern(
         if unknown:
             raise InvalidArgument(f"the module has no function '{unknown[0]}'")
         out = mod.copy()
+        made: dict[tuple[str, str], ir.GlobalVar] = {}
         for rule in rules:
             for gvar, func in list(out.items()):
                 asked = entry_functions is None or gvar.name_hint in entry_functions
                 if asked and isinstance(func, ir.Function) and not any(func.attrs.get(a) for a in _GROUPS):
-                    new = _Partition(rule, func, out, bind_constants, annotate_codegen).run()
+                    new = _Partition(rule, func, out, bind_constants, annotate_codegen, made).run()
                     if new is not func:
                         out[gvar] = new
         return mod.with_functions(out.functions)
@@ -116,9 +117,10 @@ class _Partition:
     """The groups of one pattern in one function."""
 
     def __init__(
-        self, rule: FusionPattern, func: ir.Function, mod: ir.IRModule, bind_constants: bool, codegen: bool
-    ) -> None:
-        self.rule, self.func, self.mod = rule, func, mod
+        self, rule: FusionPattern, func: ir.Function, mod: ir.IRModule, bind_constants: bool, codegen: bool,
+        made: dict[tuple[str, str], ir.GlobalVar],
+    ) -> None:  # fmt: skip
+        self.rule, self.func, self.mod, self.made = rule, func, mod, made
         self.bind_constants, self.codegen = bind_constants, codegen
         bindings = all_bindings(func)
         self.values: dict[Any, Any] = {b.var: b.value for b in bindings}
@@ -216,17 +218,32 @@ class _Partition:
             bindings.append(VarBinding(renamed[v], value))
         out = bindings[-1].var
         body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)
-        names = [self.values[v].op.name for v in members if _is_operator(self.values[v])]
-        name = self.mod.fresh_name("_".join(["fused", *names]).replace(".", "_")[:120])
         more = dict(self.rule.attrs_getter(annotated)) if self.rule.attrs_getter else {}
-        attrs = ir.Attrs.of({"Composite": self.rule.name, "Primitive": 1, **more})
-        func = ir.Function(tuple(params), body, out.ty, True, attrs)
-        func = func.replace(ty=function_type(func))
-        if self.codegen:
-            func = _with_codegen(func, self.rule.name.split(".")[0], name)
-        self.mod[name] = func
-        gvar = self.mod.get_global_var(name)
+        attrs = {"Composite": self.rule.name, **({} if self.codegen else {"Primitive": True}), **more}
+        func = ir.Function(tuple(params), body, out.ty, True, ir.Attrs.of(attrs))
+        gvar = self.global_of(func.replace(ty=function_type(func)), members)
         return VarBinding(root.var, ir.Call(gvar, tuple(args), span=root.value.span, ty=root.var.ty), span=root.span)
+
+    def global_of(self, func: ir.Function, members: list[Any]) -> ir.GlobalVar:
+        """Add a group's function to the module; equal ones that a code generator compiles are one."""
+        names = [self.values[v].op.name for v in members if _is_operator(self.values[v])]
+        hint = "_".join(["fused", *names]).replace(".", "_")[:120]
+        if self.codegen:
+            codegen = self.rule.name.split(".")[0]
+            key = (codegen, ir.fingerprint(func))
+            if key not in self.made:
+                name = self.name(hint, f"_{codegen}")
+                self.mod[name] = _with_codegen(func, codegen, name)
+                self.made[key] = self.mod.get_global_var(name)
+            return self.made[key]
+        name = self.name(hint)
+        self.mod[name] = func
+        return self.mod.get_global_var(name)
+
+    def name(self, hint: str, ending: str = "") -> str:
+        """Return a name that the module does not have, numbered as variables are."""
+        numbers = ("", *range(1, len(self.mod.functions) + 1))
+        return next(n for n in (f"{hint}{i}{ending}" for i in numbers) if n not in self.mod)
 
 
 def _is_operator(value: Any) -> bool:

@@ -14,7 +14,7 @@ from weft.relax.rename import copy_with_new_vars, rename_vars
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.call_sites import called_only
 
-__all__ = ["inline_functions", "inline_private_functions"]
+__all__ = ["expand", "inline_functions", "inline_private_functions"]
 
 _MARKS = ("Primitive", "primitive", "Composite", "Codegen")
 
@@ -124,12 +124,12 @@ def _inline(func: Function, mod: IRModule, functions: dict[str, Function]) -> Fu
         name = value.op.name_hint if isinstance(value, Call) and isinstance(value.op, GlobalVar) else None
         if name not in functions or (bb.in_dataflow and name in branching):
             return None
-        return _expand(functions[name], value, bb)  # type: ignore[arg-type]
+        return expand(functions[name], value, bb)  # type: ignore[arg-type]
 
     return rewrite_bindings(func, mod, rule)
 
 
-def _expand(func: Function, call: Call, bb: Any) -> Expr:
+def expand(func: Function, call: Call, bb: Any) -> Expr:
     """Emit the bindings of a function for one call, and return its result."""
     symbols: dict[Any, Any] = {}
     for p, a in zip(func.params, call.args, strict=True):

@@ -17,7 +17,7 @@ from weft.relax.core_ops import CORE_OPS, call_tir, is_op
 from weft.relax.effects import mutable_variables
 from weft.relax.expr import SeqExpr
 from weft.relax.rename import variables
-from weft.relax.rewriter import rewrite_bindings
+from weft.relax.rewriter import replace_value, rewrite_bindings
 from weft.relax.te_bridge import fresh_output, undefined_vars
 from weft.relax.transform.call_sites import used_as_values
 from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
@@ -189,7 +189,13 @@ class _Legalizer:
             return None
         chosen = ir.op_attr(value.op.name, "FLegalize")
         if chosen is not None:
+            before = len(self.bb.bindings())
             new = self.bb.normalize(chosen(self.bb, value), atom=False)
+            emitted = self.bb.bindings()[before:]
+            del self.bb.bindings()[before:]
+            for b in emitted:
+                lowered = self.rule(b, b.value, _bb)
+                self.bb.emit_normalized(b if lowered is None else replace_value(b, self.bb.normalize(lowered)))
             return new if new is value else self.rule(binding, new, _bb) or new
         if is_op(value, "shape_to_tensor"):
             return self.shape_to_tensor(value)

@@ -35,17 +35,35 @@ def register_legalize(op_name: str, legal_func: LegalizeFunc | None = None) -> A
 def _default(op: ir.Op) -> LegalizeFunc | None:
     if op.name.removeprefix("relax.") not in list_ops() or not op.name.startswith("relax."):
         return None
-    return legalized if get_op_def(op).lower is not None else None
+    definition = get_op_def(op)
+    return legalized if definition.lower or definition.decompose else None
 
 
 def legalized(bb: BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Make the call of a kernel of an operator's call."""
+    """Make the call of a kernel of an operator's call; what it consists of where no kernel computes it."""
     assert isinstance(call.op, ir.Op)
     definition = get_op_def(call.op)
-    assert definition.lower is not None
+    if definition.lower is None:
+        assert definition.decompose is not None
+        parts = definition.decompose(*call.args, **dict(call.attrs.items))
+        return call if parts is None else _bound(parts, bb)
     lower = functools.partial(definition.lower, **dict(call.attrs.items))
     args = scalar_operands(call.args) if "binary" in definition.tags else list(call.args)
     return bb.call_te(lower, *args, primfunc_name_hint=kernel_name(definition))
+
+
+def _bound(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
+    """Bind the operations inside of an expression, each once."""
+    done: dict[ir.Expr, ir.Expr] = {}
+
+    def bind(e: Any) -> Any:
+        if not isinstance(e, (ir.Call, ir.Tuple, ir.TupleGetItem)):
+            return e
+        if e not in done:
+            done[e] = bb.emit(ir.rebuild(e, bind))
+        return done[e]
+
+    return ir.rebuild(expr, bind)
 
 
 def kernel_name(definition: OpDef) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft import ir
 from weft.relax.block_builder import BlockBuilder
+from weft.relax.infer import function_type
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.legalize_ops.common import LegalizeFunc
 
@@ -53,7 +54,7 @@ class _Legalizer:
             if isinstance(func, ir.Function):
                 new = rewrite_bindings(func, mod, lambda _binding, value, _bb: self.legal(value, bb), bb)
                 if new is not func:
-                    bb.update_func(gvar, new)
+                    bb.update_func(gvar, _returning(new, func))
         return mod.with_functions(bb.get().functions)
 
     def legal(self, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
@@ -79,6 +80,15 @@ class _Legalizer:
         new = bb.normalize(new, atom=False)
         again = self.legal(new, bb)
         return new if again is None else again
+
+
+def _returning(new: ir.Function, old: ir.Function) -> ir.Function:
+    """Give a function whose result got another type that type, where it was the result's."""
+    was, now = (f.body.ty for f in (old, new))  # type: ignore[attr-defined]
+    if ir.structural_equal(was, now) or not ir.structural_equal(was, old.ret_ty):
+        return new
+    new = new.replace(ret_ty=now)
+    return new.replace(ty=function_type(new))
 
 
 def _with_value(binding: Any, value: ir.Expr) -> Any:

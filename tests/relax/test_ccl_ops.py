@@ -1,0 +1,54 @@
+"""Collective operators: their types, and what one worker does."""
+
+import numpy as np
+import pytest
+
+from weft import relax
+from weft.error import InvalidArgument, ShapeMismatch, WeftError
+from weft.relax import BlockBuilder, TensorType, Var, VirtualMachine
+from weft.relax.op import ccl
+from weft.tir import Var as Scalar
+
+X = np.arange(12, dtype="float32").reshape(4, 3)
+
+
+def infer(call):
+    return BlockBuilder().normalize(call).ty
+
+
+def test_types():
+    n = Scalar("n", "int64")
+    x = Var("x", TensorType((n, 4), "float16"))
+    assert infer(ccl.allreduce(x)) is x.ty and infer(ccl.broadcast_from_worker0(x)) is x.ty
+    assert str(infer(ccl.allgather(x, 3)).shape[0]) == str(n * 3)
+    assert [int(d) for d in infer(ccl.scatter_from_worker0(x, 2, axis=1)).shape[1:]] == [2]
+    assert infer(ccl.allgather(Var("x", TensorType(None, "int8", 3)), 2)).ndim == 3
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda x: ccl.allreduce(x, "mean"), lambda x: ccl.allgather(x, 0), lambda x: ccl.scatter_from_worker0(x, 3),
+    lambda x: ccl.scatter_from_worker0(x, 2, axis=5),
+])  # fmt: skip
+def test_wrong_arguments(wrong):
+    with pytest.raises((InvalidArgument, ShapeMismatch)):
+        infer(wrong(Var("x", TensorType((4, 3), "float32"))))
+
+
+def run(fn, legalize):
+    bb, x = BlockBuilder(), Var("x", TensorType((4, 3), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(fn(x)))
+    mod = relax.transform.LegalizeOps()(bb.get()) if legalize else bb.get()
+    return VirtualMachine(relax.build(mod))["main"](X).numpy()
+
+
+@pytest.mark.parametrize("legalize", [False, True])
+def test_one_worker_has_all(legalize):
+    whole = run(lambda x: ccl.broadcast_from_worker0(ccl.allgather(ccl.allreduce(x, "max"), 1)), legalize)
+    np.testing.assert_array_equal(whole, X)
+    np.testing.assert_array_equal(run(lambda x: ccl.scatter_from_worker0(x, 1, axis=1), legalize), X)
+
+
+def test_several_workers_are_refused():
+    with pytest.raises(WeftError, match="there is one worker"):
+        run(lambda x: ccl.allgather(x, 2), False)

@@ -1,0 +1,249 @@
+"""Functions built statement by statement, in the words of ``R``: ``with function(): x = arg("x", ty); emit(...)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.relax.analysis.types import BaseCheckResult, type_base_check, type_outside
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import as_relax
+from weft.relax.expr import MatchCast
+from weft.relax.infer import function_type
+from weft.relax.script.annotation import as_type
+
+__all__ = ["WORDS", "BlockFrame", "FunctionFrame", "IRBuilder", "ModuleFrame", "open_function"]
+
+_BUILDERS: ir.Ambient[Any] = ir.Ambient("IRBuilder")
+_FUNCTIONS: ir.Ambient[Any] = ir.Ambient("FunctionFrame")
+
+
+class IRBuilder:
+    """Takes what the frames inside of its ``with`` build: one function, or one module."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.module: ModuleFrame | None = None
+
+    def __enter__(self) -> IRBuilder:
+        return _BUILDERS.enter(self)
+
+    def __exit__(self, *exc: object) -> None:
+        _BUILDERS.leave(self)
+
+    @staticmethod
+    def current() -> IRBuilder:
+        """Return the innermost builder.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is none.
+        """
+        if _BUILDERS.current is None:
+            raise InvalidArgument("there is no builder", help="use `with IRBuilder() as builder:`")
+        return _BUILDERS.current
+
+    @staticmethod
+    def is_in_scope() -> bool:
+        """Whether there is a builder."""
+        return _BUILDERS.current is not None
+
+    @staticmethod
+    def name(s: str, v: Any) -> Any:
+        """Call a variable of the function under construction `s` in the end; return the variable as it is."""
+        frame = open_function()
+        if frame is not None and isinstance(v, ir.ExprVar):
+            frame.names[v] = s
+        return v
+
+    def get(self) -> Any:
+        """Return what was built.
+
+        Raises
+        ------
+        InvalidArgument
+            When nothing was.
+        """
+        if self.result is None:
+            raise InvalidArgument("nothing was built", help="close a function or a module inside of the builder first")
+        return self.result
+
+    def add(self, name: str, func: ir.Function) -> None:
+        """Take a function that is complete."""
+        if self.module is not None:
+            self.module.functions[name] = func
+        elif self.result is not None:
+            raise InvalidArgument("a builder makes one function", help="build several inside of `with I.ir_module():`")
+        else:
+            self.result = func
+
+
+class ModuleFrame:
+    """A module under construction."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, ir.Function] = {}
+
+    def __enter__(self) -> ModuleFrame:
+        IRBuilder.current().module = self
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        builder = IRBuilder.current()
+        builder.module = None
+        if kind is None:
+            builder.result = ir.IRModule(dict(self.functions))
+
+
+class FunctionFrame:
+    """A function under construction.
+
+    Parameters
+    ----------
+    is_pure : bool
+    is_private : bool
+        Whether it has no symbol of its own.
+    """
+
+    def __init__(self, is_pure: bool = True, is_private: bool = False) -> None:
+        self.is_pure, self.is_private = is_pure, is_private
+        self.name = ""
+        self.ret_ty: Any = None
+        self.result: Any = None
+        self.attrs: dict[str, Any] = {}
+        self.params: list[ir.ExprVar] = []
+        self.names: dict[Any, str] = {}
+        self.block: BlockFrame | None = None
+        self.bb = BlockBuilder()
+
+    def __enter__(self) -> FunctionFrame:
+        self.scope = self.bb.scope()
+        self.inner = self.scope.__enter__()
+        return _FUNCTIONS.enter(self)
+
+    def __exit__(self, *exc: Any) -> None:
+        _FUNCTIONS.leave(self)
+        try:
+            if exc[0] is None:
+                IRBuilder.current().add(self.name, self._function())
+        finally:
+            self.scope.__exit__(*exc)
+
+    def _function(self) -> ir.Function:
+        if self.result is None or not (self.name or self.is_private):
+            lacks = "result" if self.result is None else "name"
+            help = "call R.func_name and R.func_ret_value"
+            raise InvalidArgument(f"function '{self.name}' has no {lacks}", help=help)
+        body = self.bb.finish(self.inner, self.result)
+        params = tuple(self.params)
+        attrs = self.attrs if self.is_private else {**self.attrs, "global_symbol": self.name}
+        ret_ty = type_outside(params, body)
+        if self.ret_ty is not None and type_base_check(self.ret_ty, ret_ty) != BaseCheckResult.PASS:
+            raise InvalidArgument(f"the result of '{self.name}' has another type", expected=f"{self.ret_ty}",
+                                  found=f"{ret_ty}")  # fmt: skip
+        func = ir.Function(params, body, ret_ty, self.is_pure, ir.Attrs.of(attrs))
+        return self._named(func.replace(ty=function_type(func)))
+
+    def _named(self, func: ir.Function) -> ir.Function:
+        called = {v: type(v)(name, v.ty, span=v.span) for v, name in self.names.items() if name != v.name_hint}
+
+        def rename(node: Any) -> Any:
+            return called[node] if node in called else ir.rebuild(node, rename)
+
+        return rename(func) if called else func
+
+
+class BlockFrame:
+    """A dataflow block under construction; ``output_vars`` are those of :meth:`output`."""
+
+    def __init__(self, frame: FunctionFrame) -> None:
+        self.frame = frame
+        self.output_vars: list[ir.ExprVar] = []
+
+    def __enter__(self) -> BlockFrame:
+        self.frame.bb.open_block(self.frame.inner, dataflow=True)
+        self.frame.block = self
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.frame.bb.open_block(self.frame.inner, dataflow=False)
+        self.frame.block = None
+
+    def output(self, *variables: Any) -> None:
+        """Make variables visible behind the block."""
+        for v in variables:
+            shown: Any = self.frame.bb.visible(v)
+            if v in self.frame.names:
+                self.frame.names[shown] = self.frame.names.pop(v)
+            self.output_vars.append(shown)
+
+
+def open_function() -> FunctionFrame | None:
+    """Return the function under construction."""
+    return _FUNCTIONS.current
+
+
+def _frame() -> FunctionFrame:
+    if _FUNCTIONS.current is None:
+        raise InvalidArgument("there is no function under construction", help="use `with R.function():`")
+    return _FUNCTIONS.current
+
+
+def func_name(name: str) -> None:
+    """Set the name of the function."""
+    _frame().name = name
+
+
+def arg(name: str, ty: Any) -> ir.ExprVar:
+    """Add a parameter to the function; of equal names, later ones get numbers."""
+    frame = _frame()
+    frame.params.append(ir.ExprVar(name, as_type(ty)))
+    return frame.params[-1]
+
+
+def func_ret_type(ret_ty: Any) -> None:
+    """Demand a type of the function's result, which may be more exact."""
+    _frame().ret_ty = as_type(ret_ty)
+
+
+def func_ret_value(value: Any) -> None:
+    """Set the function's result."""
+    frame = _frame()
+    frame.result = frame.bb.normalize(as_relax(value), atom=True)
+
+
+def emit(value: Any, annotate_ty: Any = None) -> ir.ExprVar:
+    """Bind a value to a new variable."""
+    bb = _frame().bb
+    return bb.emit(value) if annotate_ty is None else bb.match_cast(value, as_type(annotate_ty))
+
+
+def emit_with_type(op: Any, args: Any, ty_args: Any) -> ir.ExprVar:
+    """Bind a call of something whose result has the given type."""
+    types = ty_args if isinstance(ty_args, (list, tuple)) else [ty_args]
+    return _frame().bb.emit(ir.Call(op, tuple(as_relax(a) for a in args), ty_args=tuple(as_type(t) for t in types)))
+
+
+def emit_match_cast(value: Any, ty: Any) -> ir.ExprVar:
+    """Bind a value whose type is checked at run time."""
+    return _frame().bb.match_cast(value, as_type(ty))
+
+
+def emit_var_binding(value: Any) -> ir.ExprVar:
+    """Add a binding; return its variable."""
+    bb = _frame().bb
+    if isinstance(value, MatchCast):
+        bb.emit_normalized(value)
+    else:
+        bb.emit_normalized(type(value)(value.var, bb.normalize(value.value), span=value.span))
+    return value.var
+
+
+WORDS = {
+    "arg": arg, "emit": emit, "emit_match_cast": emit_match_cast, "emit_var_binding": emit_var_binding,
+    "emit_with_ty": emit_with_type, "emit_with_type": emit_with_type, "func_name": func_name,
+    "func_ret_ty": func_ret_type, "func_ret_type": func_ret_type, "func_ret_value": func_ret_value,
+}  # fmt: skip
+"""The names of ``R`` that make sense inside of a function under construction only."""

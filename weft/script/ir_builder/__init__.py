@@ -1,0 +1,10 @@
+"""Programs built by calls, in the words of TVMScript: ``with IRBuilder() as b: with relax.function(): ...``."""
+
+import sys
+
+from weft.relax.script.building import IRBuilder
+from weft.script.ir_builder import ir, relax
+
+__all__ = ["IRBuilder", "ir", "relax"]
+
+base = sys.modules[__name__]  # TVM's name of the module that has IRBuilder

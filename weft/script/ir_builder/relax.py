@@ -1,0 +1,20 @@
+"""``R`` for building: its names are those of ``weft.script.relax``, but ``function()`` opens a function."""
+
+from __future__ import annotations
+
+import sys
+
+from weft.relax.script.building import FunctionFrame as function
+from weft.relax.script.language import named as _named
+
+__all__ = ["function", "py_print"]
+__path__: list[str] = []  # TVM's module of the same names is inside
+
+py_print = print
+ir = sys.modules[__name__]
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _named(name)
