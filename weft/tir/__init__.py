@@ -54,9 +54,12 @@ SBlock, SBlockRealize = Block, BlockRealize
 
 _LATER = {  # packages above this face, loaded when asked for
     "BlockRV": "weft.tir.schedule",
+    "BlockScope": "weft.tir.schedule",
     "IndexMap": "weft.tir.schedule",
     "LoopRV": "weft.tir.schedule",
     "ScheduleError": "weft.tir.schedule",
+    "SBlockScope": "weft.tir.schedule",
+    "ScheduleState": "weft.tir.schedule",
     "StmtSRef": "weft.tir.schedule",
     "Trace": "weft.tir.schedule",
     "comm_reducer": "weft.te",

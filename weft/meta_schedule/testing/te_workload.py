@@ -107,7 +107,7 @@ def conv2d_transpose_nhwc(
     """Convolve (N, H, W, CI), spread out by `stride`, by the turned (kernel_size, kernel_size, CI, CO)."""
     inputs = te.placeholder((N, H, W, CI), name="inputs", dtype=in_dtype)
     weight = te.placeholder((kernel_size, kernel_size, CI, CO), name="weight", dtype=in_dtype)
-    top, left, bottom, right = topi.nn.get_pad_tuple(padding, (kernel_size, kernel_size))
+    top = left = bottom = right = padding
     edges = [kernel_size - 1 - x for x in (top, left, bottom, right)]
     wide = [(x + stride - 1) // stride for x in edges]
     padded = topi.nn.pad(inputs, [0, wide[0], wide[1], 0], [0, wide[2], wide[3], 0])
@@ -165,7 +165,7 @@ def conv2d_nhwc_without_layout_rewrite(
     batch, in_h, in_w, channels = Input.shape
     kernel_h, kernel_w, _, co = Filter.shape
     wide_h, wide_w = (kernel_h - 1) * dilation_h + 1, (kernel_w - 1) * dilation_w + 1
-    top, left, bottom, right = topi.nn.get_pad_tuple(padding, (wide_h, wide_w))
+    top, left, bottom, right = (padding,) * 4 if isinstance(padding, int) else (*padding, *padding)[:4]
     out_h = topi.utils.simplify((in_h - wide_h + top + bottom) // stride_h + 1)
     out_w = topi.utils.simplify((in_w - wide_w + left + right) // stride_w + 1)
     padded = topi.nn.pad(Input, [0, top, left, 0], [0, bottom, right, 0], name="PaddedInput")

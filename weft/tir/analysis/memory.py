@@ -102,8 +102,8 @@ def _outside_dimension(node: Any, i: int, analyzer: Analyzer, domain: dict[Var, 
         return []
     bounds = analyzer.int_set(index, domain)
     low, high = bounds.min_value, bounds.max_value
-    above = bounds.has_upper_bound() and analyzer.can_prove_greater_equal(high, extent)
-    below = bounds.has_lower_bound() and analyzer.can_prove_less(low, 0)
+    above = bounds.has_upper_bound and analyzer.can_prove_greater_equal(high, extent)
+    below = bounds.has_lower_bound and analyzer.can_prove_less(low, 0)
     above = above and analyzer.const_int_bound(index - extent).max_value >= 0
     below = below and analyzer.const_int_bound(index).min_value < 0
     return [
