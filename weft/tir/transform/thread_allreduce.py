@@ -27,7 +27,6 @@ from weft.tir.stmt import (
     BufferStore,
     Evaluate,
     For,
-    ForKind,
     LetStmt,
     SeqStmt,
     Stmt,
@@ -77,6 +76,8 @@ class _Lower:
 
     def __init__(self) -> None:
         self.made: list[Buffer] = []
+        self.results: dict[Buffer, list[For]] = {}  # what threads reduced, and the loops over those threads
+        self.bound: list[For] = []  # the bound loops around this place
 
     def visit(self, node: Any, around: tuple[Stmt, ...], scope: Block | None) -> Any:
         """Rewrite below a statement; `around` are the statements between it and the block `scope`."""
@@ -87,7 +88,7 @@ class _Lower:
             if body is not block.body:
                 block = replace_node(block, body=body, alloc_buffers=(*block.alloc_buffers, *self.made))
             self.made = outer
-            return node if block is node.block else replace_node(node, block=block)
+            return self.by_one_thread(node if block is node.block else replace_node(node, block=block))
         if isinstance(node, For) and scope is not None:
             found = self.reduction_below(node, around, scope)
             if found is not None:
@@ -95,7 +96,29 @@ class _Lower:
         if not isinstance(node, Stmt):
             return node
         inside = around if isinstance(node, SeqStmt) else (*around, node)
-        return ir.rebuild(node, lambda child: self.visit(child, inside, scope))
+        bound = isinstance(node, For) and node.thread_binding is not None
+        self.bound += [node] if bound else []
+        out = ir.rebuild(node, lambda child: self.visit(child, inside, scope))
+        if bound:
+            self.bound.pop()
+            if not self.bound:  # the end of a kernel
+                self.results.clear()
+        return out
+
+    def by_one_thread(self, realize: BlockRealize) -> Stmt:
+        """Let the first thread alone run a block that stores what threads reduced, where no loop around binds them."""
+        block = realize.block
+        if any(w.buffer.scope == "local" for w in block.writes):
+            return realize
+        free = {_tag(f): f for r in block.reads for f in self.results.get(r.buffer, ())}
+        for f in self.bound:
+            free.pop(_tag(f), None)
+        loops = [replace_node(f, loop_var=ir.Var(f"t{tag[-1]}", f.loop_var.dtype)) for tag, f in free.items()]
+        tests = [*conjuncts(realize.predicate), *_first_threads(loops)]
+        out: Stmt = replace_node(realize, predicate=reduce(ir.And, tests)) if loops else realize
+        for f in reversed(loops):
+            out = replace_node(f, body=out)
+        return out
 
     def reduction_below(self, loop: For, around: tuple[Stmt, ...], scope: Block) -> Any:
         """Return the first block, and its loops, whose outermost reduction loop is `loop`, if threads share it."""
@@ -112,7 +135,7 @@ class _Lower:
                 raise InvalidArgument(f"the loops of the reduction '{name}', which threads share, are not the innermost",
                                       help="reorder the loops")  # fmt: skip
             bound = [f for f in loops if f.thread_binding is not None]
-            tags = [f.thread_binding.thread_tag for f in bound if f.thread_binding is not None]
+            tags = [_tag(f) for f in bound]
             if not all(t.startswith("threadIdx") for t in tags):
                 raise InvalidArgument(f"the reduction '{name}' runs over a loop that is bound to blocks of threads",
                                       expected="threadIdx.x, y or z", found=", ".join(tags))  # fmt: skip
@@ -128,6 +151,7 @@ class _Lower:
         bound = [f for f in loops if f.thread_binding is not None]
         whole = [_scratch(b, "cross") for b in found.buffers]
         self.made += whole
+        self.results |= dict.fromkeys(found.buffers, bound)
         steps: list[Stmt] = []
         if len(bound) < len(loops) or conjuncts(realize.predicate):
             parts = [_scratch(b, "in") for b in found.buffers]
@@ -162,6 +186,15 @@ def _realizes(stmt: Stmt, path: tuple[Stmt, ...]) -> list[tuple[BlockRealize, tu
     if isinstance(stmt, BlockRealize):
         return [(stmt, path)]
     return [x for child in ir.children(stmt) if isinstance(child, Stmt) for x in _realizes(child, (*path, stmt))]
+
+
+def _tag(loop: For) -> str:
+    assert loop.thread_binding is not None
+    return loop.thread_binding.thread_tag
+
+
+def _first_threads(loops: list[For]) -> list[ir.PrimExpr]:
+    return [ir.EQ(f.loop_var, ir.const(0, f.loop_var.dtype)) for f in loops]
 
 
 def _scratch(buffer: Buffer, kind: str) -> Buffer:
@@ -216,7 +249,7 @@ def _write_back(realize: BlockRealize, found: _Reduction, whole: list[Buffer], l
     reducing = {f.loop_var for f in loops}
     tests = [c for c in conjuncts(realize.predicate) if used_vars(c).isdisjoint(reducing)]
     if found.buffers[0].scope != "local":
-        tests += [ir.EQ(f.loop_var, ir.const(0, f.loop_var.dtype)) for f in loops if f.kind is ForKind.THREAD_BINDING]
+        tests += _first_threads([f for f in loops if f.thread_binding is not None])
     region = subst_regions(block.writes[:1], renamed)[0].region
     made = Block(tuple(iv for iv, _, _ in pairs), _first(whole), tuple(BufferRegion(b, region) for b in found.buffers),
                  f"{block.name_hint}_write_back", seq(*stores))  # fmt: skip
