@@ -166,7 +166,7 @@ def _flops(node: Any, analyzer: Analyzer) -> Counter[str]:
     if isinstance(node, For):
         analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent))
         most = analyzer.const_int_bound(node.extent).max_value
-        trips = 1 if most >= ConstIntBound.POS_INF else most
+        trips = 1 if most >= min(ConstIntBound.POS_INF, (1 << DataType(node.extent.dtype).bits - 1) - 1) else most
         return Counter({k: n * trips for k, n in _flops(node.body, analyzer).items()})
     if isinstance(node, (ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE, BufferLoad, Evaluate)):
         return Counter()
