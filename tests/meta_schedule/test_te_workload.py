@@ -38,7 +38,9 @@ def convolved(x, k, stride, padding, dilation, groups):
     return out
 
 
-@pytest.mark.parametrize(("make", "spatial"), [(w.conv1d_nlc, (9,)), (w.conv2d_nhwc, (7, 5)), (w.conv3d_ndhwc, (4, 5, 3))])
+@pytest.mark.parametrize(
+    ("make", "spatial"), [(w.conv1d_nlc, (9,)), (w.conv2d_nhwc, (7, 5)), (w.conv3d_ndhwc, (4, 5, 3))]
+)
 def test_convolutions(make, spatial):
     (x, k), out = computed(make, 1, *spatial, 4, 6, 2, 2, 1, 2, 2)
     np.testing.assert_allclose(out, convolved(x, k, 2, 1, 2, 2), rtol=1e-4, atol=1e-5)

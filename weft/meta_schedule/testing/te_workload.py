@@ -135,7 +135,9 @@ def conv2d_capsule_nhwijc(
 ) -> _Tensors:  # fmt: skip
     """Convolve an image of square matrices, (N, H, W, capsule_size, capsule_size, CI), by one of matrices."""
     inputs = te.placeholder((N, H, W, capsule_size, capsule_size, CI), name="inputs", dtype=in_dtype)
-    weight = te.placeholder((kernel_size, kernel_size, capsule_size, capsule_size, CI, CO), name="weight", dtype=in_dtype)
+    weight = te.placeholder(
+        (kernel_size, kernel_size, capsule_size, capsule_size, CI, CO), name="weight", dtype=in_dtype
+    )
     out_h, out_w = ((x + 2 * padding - kernel_size) // stride + 1 for x in (H, W))
     rh, rw, cap_k, rc = _axes(["rh", "rw", "cap_k", "rc"], [kernel_size, kernel_size, capsule_size, CI])
     padded = topi.nn.pad(inputs, [0, padding, padding, 0, 0, 0])

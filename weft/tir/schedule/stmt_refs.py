@@ -130,9 +130,7 @@ class StmtRefs:
         Taken for TVM's programs; nothing is checked here but what :meth:`replace` may exchange.
     """
 
-    def __init__(
-        self, mod: IRModule | PrimFunc, *, debug_mask: str | int = "none", enable_check: bool = True
-    ) -> None:
+    def __init__(self, mod: IRModule | PrimFunc, *, debug_mask: str | int = "none", enable_check: bool = True) -> None:
         self.mod = mod if isinstance(mod, IRModule) else IRModule({"main": mod})
         masks = {"all": sum(ScheduleDebugMask), "none": 0}
         if not isinstance(debug_mask, int) and debug_mask not in masks:
