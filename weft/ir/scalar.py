@@ -190,7 +190,7 @@ class StringImm(PrimExpr):
         return "handle"
 
 
-_NUMBERS = frozenset((int, float, bool))
+_NUMBERS: frozenset[Any] = frozenset((int, float, bool))
 
 
 class Cast(PrimExpr):

@@ -30,7 +30,8 @@ from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, index_exprs
 
 __all__ = [
     "AllocBuffer", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize", "BufferStore", "DeclBuffer",
-    "Evaluate", "For", "ForKind", "IfThenElse", "LetStmt", "Prefetch", "SBlock", "SBlockRealize", "SeqStmt", "Stmt", "While", "seq",
+    "Evaluate", "For", "ForKind", "IfThenElse", "LetStmt", "Prefetch", "SBlock", "SBlockRealize", "SeqStmt", "Stmt",
+    "While", "seq",
 ]  # fmt: skip
 
 

@@ -45,17 +45,17 @@ def test_parts_of_a_reduction():
 
 def test_several_values_at_once():
     @T.prim_func
-    def argmax(V: T.Buffer((8, 32), "float32"), I: T.Buffer((8,), "int32"), M: T.Buffer((8,), "float32")):
+    def argmax(V: T.Buffer((8, 32), "float32"), P: T.Buffer((8,), "int32"), M: T.Buffer((8,), "float32")):
         for i in range(8):
             for k in T.thread_binding(32, thread="threadIdx.x"):
                 with T.block("m"):
                     vi, vk = T.axis.remap("SR", [i, k])
                     with T.init():
-                        I[vi] = -1
+                        P[vi] = -1
                         M[vi] = T.min_value("float32")
-                    with T.LetStmt(T.Select(M[vi] >= V[vi, vk], I[vi], vk)) as a:
+                    with T.LetStmt(T.Select(M[vi] >= V[vi, vk], P[vi], vk)) as a:
                         with T.LetStmt(T.Select(M[vi] >= V[vi, vk], M[vi], V[vi, vk])) as b:
-                            I[vi] = a
+                            P[vi] = a
                             M[vi] = b
 
     node = next(n.node for n in walk(lowered(argmax).body) if isinstance(n, tir.AttrStmt))

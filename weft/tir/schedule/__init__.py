@@ -26,10 +26,10 @@ from weft.tir.schedule.tensorize import TensorIntrin
 from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 
 __all__ = [
-    "BlockRV", "BlockScope", "CachedFlags", "DepKind", "Dependency", "Estimate", "IndexMap", "Instruction", "KernelReport", "Knob", "Knobs", "LoopRV", "Refusal", "Schedule",
-    "ScheduleError", "ScheduleRecord", "ScheduleDebugMask", "ScheduleReport", "ScheduleState", "StmtSRef", "TensorIntrin", "Trace", "default_schedule",
-    "explain_schedule", "noting_schedules", "report_of", "schedule_choices",
-    "schedule_func",
+    "BlockRV", "BlockScope", "CachedFlags", "DepKind", "Dependency", "Estimate", "IndexMap", "Instruction",
+    "KernelReport", "Knob", "Knobs", "LoopRV", "Refusal", "Schedule", "ScheduleError", "ScheduleRecord",
+    "ScheduleDebugMask", "ScheduleReport", "ScheduleState", "StmtSRef", "TensorIntrin", "Trace", "default_schedule",
+    "explain_schedule", "noting_schedules", "report_of", "schedule_choices", "schedule_func",
 ]  # fmt: skip
 
 SBlockRV, SBlockScope = BlockRV, BlockScope

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 from weft.arith import Analyzer, IntervalSet, detect_iter_map, estimate_region_lower_bound, estimate_region_upper_bound
 from weft.arith.int_set import intersect, union_lower_bound
 from weft.error import InvalidArgument
-from weft.ir import IRModule, Range, Var, is_const_int, substitute
+from weft.ir import IRModule, Range, Var, is_const_int
 from weft.tir.analysis.structure import (
     child_realizes,
     iter_values_of,
     path_to,
-    replace_node,
     replace_stmt,
     statements,
     stmt_children,
@@ -27,7 +26,7 @@ from weft.tir.analysis.structure import (
 )
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
+from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
 __all__ = ["BlockScope", "CachedFlags", "DepKind", "Dependency", "ScheduleDebugMask", "StmtRefs", "StmtSRef"]
 
@@ -306,11 +305,10 @@ def _loops_between(sref: StmtSRef, end: StmtSRef | None, scope: str) -> dict[Var
     near = list(takewhile(lambda p: p is not end and isinstance(p.stmt, For), _outwards(sref.parent)))
     tag = {"shared": "threadIdx", "warp": "threadIdx.x"}.get(scope.split(".")[0])
     loops: list[Any] = [p.stmt for p in near]
-    for p in _outwards(sref.parent) if tag is not None and end is not sref else ():
+    for p in _outwards(sref.parent):
         s = p.stmt
-        bound = isinstance(s, For) and s.kind is ForKind.THREAD_BINDING and s.thread_binding is not None
-        if bound and s.thread_binding.thread_tag.startswith(tag) and s not in loops:
-            loops.append(s)
+        if tag is not None and isinstance(s, For) and s.thread_binding is not None and s not in loops:
+            loops += [s] if s.thread_binding.thread_tag.startswith(tag) else []
     return {s.loop_var: Range.from_min_extent(s.min, s.extent) for s in loops}
 
 

@@ -27,13 +27,13 @@ from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.make_packed_api import make_packed_api
+from weft.tir.transform.narrow_index import force_narrow_index_to_int32
 from weft.tir.transform.opaque_blocks import (
     convert_blocks_to_opaque,
     lower_init_block,
     lower_match_buffer,
     lower_opaque_block,
 )
-from weft.tir.transform.narrow_index import force_narrow_index_to_int32
 from weft.tir.transform.plan_allocations import plan_and_update_buffer_allocation_location
 from weft.tir.transform.prefetch_streams import PREFETCH_MARK, prefetch_streams
 from weft.tir.transform.relax_guards import relax_guards

@@ -54,8 +54,8 @@ class HoistedLetBindings(IntFlag):
 def hoist_expression(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Move conditions and bindings out of loops, with a loop in each branch.
 
-    Those that follow other statements of a loop stay. ``PassContext(config={"tir.HoistExpression": {...}})`` says which,
-    by ``hoisted_conditionals`` and ``hoisted_let_bindings``.
+    Those that follow other statements of a loop stay. ``PassContext(config={"tir.HoistExpression": {...}})`` says
+    which, by ``hoisted_conditionals`` and ``hoisted_let_bindings``.
 
     Requires
         Any form.

@@ -92,12 +92,14 @@ class _Lower:
         if isinstance(node, For) and scope is not None:
             found = self.reduction_below(node, around, scope)
             if found is not None:
-                return self.lower(*found, node)
+                realize, loops = found
+                return self.lower(realize, loops, node)
         if not isinstance(node, Stmt):
             return node
         inside = around if isinstance(node, SeqStmt) else (*around, node)
         bound = isinstance(node, For) and node.thread_binding is not None
-        self.bound += [node] if bound else []
+        if isinstance(node, For) and bound:
+            self.bound.append(node)
         out = ir.rebuild(node, lambda child: self.visit(child, inside, scope))
         if bound:
             self.bound.pop()
@@ -132,7 +134,7 @@ class _Lower:
                 continue
             name = realize.block.name_hint
             if [s for s in path if not isinstance(s, SeqStmt)] != loops:
-                raise InvalidArgument(f"the loops of the reduction '{name}', which threads share, are not the innermost",
+                raise InvalidArgument(f"loops of the reduction '{name}', which threads share, are not the innermost",
                                       help="reorder the loops")  # fmt: skip
             bound = [f for f in loops if f.thread_binding is not None]
             tags = [_tag(f) for f in bound]
