@@ -3,7 +3,7 @@
 Read in this order: ``trace``, ``state``, ``recording``, ``schedule``; the primitives by kind in ``loops``, ``merge``,
 ``annotate``, ``blocks``, ``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``, ``pad_einsum``,
 ``padding``, ``iteration``, ``blockize``, ``tensorize``; then ``rules/``, which apply them by analysis, and
-``explain``, which says what they decided.
+``explain``, which says what they decided. ``stmt_refs`` is for programs that rewrite functions by hand.
 """
 
 from weft.error import ScheduleError
