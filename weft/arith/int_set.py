@@ -263,6 +263,30 @@ def union(sets: Sequence[IntervalSet], analyzer: Any) -> IntervalSet:
     return _merge(sets, analyzer, "min", "max")
 
 
+def union_lower_bound(sets: Sequence[IntervalSet], analyzer: Any = None) -> IntervalSet:
+    """Return an interval all of which `sets` cover together: theirs as one where they meet, else one of them.
+
+    The empty interval, from ``pos_inf`` to ``neg_inf``, adds nothing.
+    """
+    analyzer = _analyzer(analyzer)
+    least: Any = None
+    for s in sets:
+        if (s.min_value is _POS and s.max_value is _NEG) or s.is_nothing():
+            continue
+        if least is None or (_meet(least, s, analyzer) and _meet(s, least, analyzer)):
+            least = s if least is None else union([least, s], analyzer)
+    return IntervalSet(_POS, _NEG) if least is None else least
+
+
+def _meet(a: IntervalSet, b: IntervalSet, analyzer: Any) -> bool:
+    """Whether `a` begins no later than right after the end of `b`."""
+    if not a.has_lower_bound or not b.has_upper_bound:
+        return True
+    cx: Context = analyzer.context
+    first, last = poly_of(cx, a.min_value), poly_of(cx, b.max_value + 1)
+    return first is not None and last is not None and prove_nonneg(cx, add(last, first, -1))
+
+
 def intersect(sets: Sequence[IntervalSet], analyzer: Any) -> IntervalSet:
     """Return the common part of `sets`."""
     closed_low = [s.min_value for s in sets if s.has_lower_bound]

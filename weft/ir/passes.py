@@ -73,6 +73,11 @@ class PrintIR(PassInstrument):
     def __init__(self, pattern: str = "", before: bool = False) -> None:
         self.pattern, self.before = re.compile(pattern), before
 
+    def __call__(self, mod: IRModule) -> IRModule:
+        """Print a module, as a pass among others; `pattern` is the heading."""
+        print(f"{self.pattern.pattern}\n{mod}".lstrip())
+        return mod
+
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
         """Print the module before the pass, if asked to."""
         if self.before and self.pattern.search(info.name):

@@ -190,11 +190,19 @@ class StringImm(PrimExpr):
         return "handle"
 
 
+_NUMBERS: frozenset[Any] = frozenset((int, float, bool))
+
+
 class Cast(PrimExpr):
     """Convert `value` to `dtype`; float to integer truncates towards zero."""
 
     dtype: str
     value: PrimExpr
+
+    def __post_init__(self) -> None:
+        """Make an expression of a number."""
+        if type(self.value) in _NUMBERS:
+            make_exprs(self, None, "value")
 
 
 class BinaryOp(PrimExpr, abstract=True):
@@ -202,6 +210,11 @@ class BinaryOp(PrimExpr, abstract=True):
 
     a: PrimExpr
     b: PrimExpr
+
+    def __post_init__(self) -> None:
+        """Make an expression of a number; the other operand says its data type."""
+        if type(self.b) in _NUMBERS or type(self.a) in _NUMBERS:
+            make_exprs(self, getattr(self.a, "dtype", None) or getattr(self.b, "dtype", None), "a", "b")
 
     @property
     def dtype(self) -> str:
@@ -250,6 +263,11 @@ class CmpOp(PrimExpr, abstract=True):
 
     a: PrimExpr
     b: PrimExpr
+
+    def __post_init__(self) -> None:
+        """Make an expression of a number; the other operand says its data type."""
+        if type(self.b) in _NUMBERS or type(self.a) in _NUMBERS:
+            make_exprs(self, getattr(self.a, "dtype", None) or getattr(self.b, "dtype", None), "a", "b")
 
     @property
     def dtype(self) -> str:
@@ -301,6 +319,11 @@ class Not(PrimExpr):
 
     a: PrimExpr
 
+    def __post_init__(self) -> None:
+        """Make an expression of a number."""
+        if type(self.a) in _NUMBERS:
+            make_exprs(self, "bool", "a")
+
     @property
     def dtype(self) -> str:
         """The data type of the value."""
@@ -345,6 +368,13 @@ class Let(PrimExpr):
     var: Var
     value: PrimExpr
     body: PrimExpr
+
+    def __post_init__(self) -> None:
+        """Make expressions of numbers."""
+        if type(self.value) in _NUMBERS:
+            make_exprs(self, self.var.dtype, "value")
+        if type(self.body) in _NUMBERS:
+            make_exprs(self, None, "body")
 
     @property
     def dtype(self) -> str:

@@ -40,6 +40,8 @@ from weft.tir.stmt import (
     IfThenElse,
     LetStmt,
     Prefetch,
+    SBlock,
+    SBlockRealize,
     SeqStmt,
     Stmt,
     While,
@@ -50,13 +52,15 @@ from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_i
 PrimFunc.specialize = specialize_params  # type: ignore[attr-defined] - what it calls stands on PrimFunc
 Allocate = AllocBuffer
 ProducerRealize = BufferRealize
-SBlock, SBlockRealize = Block, BlockRealize
 
 _LATER = {  # packages above this face, loaded when asked for
     "BlockRV": "weft.tir.schedule",
+    "BlockScope": "weft.tir.schedule",
     "IndexMap": "weft.tir.schedule",
     "LoopRV": "weft.tir.schedule",
     "ScheduleError": "weft.tir.schedule",
+    "SBlockScope": "weft.tir.schedule",
+    "ScheduleState": "weft.tir.schedule",
     "StmtSRef": "weft.tir.schedule",
     "Trace": "weft.tir.schedule",
     "comm_reducer": "weft.te",
@@ -64,6 +68,7 @@ _LATER = {  # packages above this face, loaded when asked for
     "build": "weft.target",
     "PyStmtExprMutator": "weft.tir.functor",
     "PyStmtExprVisitor": "weft.tir.functor",
+    "renew_defs": "weft.tir.stmt_functor",
     "Schedule": "weft.tir.schedule",
     "TensorIntrin": "weft.tir.schedule",
     "functor": "",

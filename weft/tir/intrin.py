@@ -251,10 +251,10 @@ fma = _make("fma")
 power = pow
 
 
-def likely(condition: Any) -> PrimExpr:
+def likely(cond: Any) -> PrimExpr:
     """Mark a condition as nearly always true."""
-    condition = as_expr(condition)
-    return condition if isinstance(condition, ir.IntImm) else Call("bool", Op.get("tir.likely"), (condition,))
+    cond = as_expr(cond)
+    return cond if isinstance(cond, ir.IntImm) else Call("bool", Op.get("tir.likely"), (cond,))
 
 
 def call_intrin(dtype: str, name: Any, *args: Any) -> PrimExpr:

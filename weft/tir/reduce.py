@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, ClassVar
 
-from weft.ir import TRUE, DataType, IterVar, Node, PrimExpr, Var
+from weft.error import InvalidArgument
+from weft.ir import TRUE, DataType, IterVar, Node, PrimExpr, Var, as_expr
 
-__all__ = ["CommReducer", "IntrinCall", "ProducerLoad", "Reduce", "RegionRead", "TENSOR_EXPRS"]
+__all__ = ["CommReducer", "IntrinCall", "ProducerLoad", "Reduce", "RegionRead", "TENSOR_EXPRS", "reducer_of"]
 
 
 class ProducerLoad(PrimExpr):
@@ -33,6 +36,20 @@ class CommReducer(Node):
     rhs: tuple[Var, ...]
     result: tuple[PrimExpr, ...]
     identity_element: tuple[PrimExpr, ...]
+
+
+def reducer_of(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommReducer:
+    """Make the node of a combiner: a function of twice as many scalars as there are values, with their identities."""
+    identities = tuple(as_expr(e) for e in identity)
+    names = list(signature(combiner).parameters)
+    if len(names) != 2 * len(identities):
+        raise InvalidArgument("a combiner takes two scalars for each identity element",
+                              expected=str(2 * len(identities)), found=str(len(names)))  # fmt: skip
+    scalars = tuple(Var(n, e.dtype) for n, e in zip(names, identities * 2, strict=True))
+    result: Any = combiner(*scalars)
+    results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    half = len(identities)
+    return CommReducer(scalars[:half], scalars[half:], tuple(as_expr(r) for r in results), identities)
 
 
 class Reduce(PrimExpr):

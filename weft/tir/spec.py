@@ -14,7 +14,7 @@ from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModul
 from weft.ir.spec import Spec
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
-from weft.tir.reduce import ProducerLoad, Reduce
+from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
 from weft.tir.stmt import (
     AllocBuffer,
     AttrStmt,
@@ -170,6 +170,7 @@ _INTRODUCES: dict[type, Any] = {
     BufferRealize: lambda n: ((n.bounds, n.condition), {n.buffer, n.buffer.data}, n.body),
     Block: _block_names,
     AttrStmt: _attr_names,
+    CommReducer: lambda n: (n.identity_element, {*n.lhs, *n.rhs}, n.result),
 }
 
 

@@ -30,7 +30,8 @@ from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, index_exprs
 
 __all__ = [
     "AllocBuffer", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize", "BufferStore", "DeclBuffer",
-    "Evaluate", "For", "ForKind", "IfThenElse", "LetStmt", "Prefetch", "SeqStmt", "Stmt", "While", "seq",
+    "Evaluate", "For", "ForKind", "IfThenElse", "LetStmt", "Prefetch", "SBlock", "SBlockRealize", "SeqStmt", "Stmt",
+    "While", "seq",
 ]  # fmt: skip
 
 
@@ -249,6 +250,9 @@ class BlockRealize(Stmt):
     iter_values: tuple[PrimExpr, ...]
     predicate: PrimExpr
     block: Block
+
+
+SBlock, SBlockRealize = Block, BlockRealize
 
 
 def seq(*stmts: Any) -> Stmt:

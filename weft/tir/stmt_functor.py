@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Node, PrimExpr, Var, rewrite
+from weft.ir import Node, PrimExpr, Var, rebuild, rewrite
 from weft.ir import post_order as _post_order
 from weft.ir import substitute as _substitute
 from weft.tir import stmt as _stmt
+from weft.tir.analysis.structure import replace_node
+from weft.tir.function import PrimFunc
 from weft.tir.functor import StmtExprMutator, StmtExprVisitor, StmtFunctor, StmtMutator, StmtVisitor
 from weft.tir.stmt import Stmt
 
 __all__ = [
     "StmtExprMutator", "StmtExprVisitor", "StmtFunctor", "StmtMutator", "StmtVisitor", "ir_transform",
-    "post_order_visit", "pre_order_visit", "substitute",
+    "post_order_visit", "pre_order_visit", "renew_defs", "substitute",
 ]  # fmt: skip
 
 
@@ -36,6 +38,20 @@ def pre_order_visit(stmt: Node, fvisit: Callable[[Node], bool | None]) -> None:
 def substitute(node: Any, vmap: Mapping[Var, PrimExpr]) -> Any:
     """Replace variables by expressions."""
     return _substitute(node, vmap)
+
+
+def renew_defs(func: PrimFunc) -> PrimFunc:
+    """Copy a function with variables and buffers of its own, so that it shares none with the original."""
+    memo: dict[Node, Any] = {}
+
+    def renew(node: Any) -> Any:
+        if not isinstance(node, Node):
+            return node
+        if node not in memo:
+            memo[node] = replace_node(node) if isinstance(node, Var) else rebuild(node, renew)
+        return memo[node]
+
+    return renew(func)
 
 
 def ir_transform(

@@ -1,5 +1,5 @@
-"""Objects that stand in for builders, runners and mutators in tests of tuning."""
+"""What tests of tuning need: computations to tune, and objects that stand in for builders, runners and mutators."""
 
-from weft.meta_schedule.testing import dummy_object
+from weft.meta_schedule.testing import dummy_object, te_workload
 
-__all__ = ["dummy_object"]
+__all__ = ["dummy_object", "te_workload"]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from weft.arith import Analyzer
+from weft import ir
+from weft.arith import Analyzer, ConstIntBound
 from weft.ir import BinaryOp, CallIntrin, DataType, Node, PrimExpr, Select, Var, as_int, children, const, substitute
 from weft.tir.analysis.structure import child_realizes, path_to, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, SeqStmt, Stmt
 
-__all__ = ["Work", "block_steps", "nominal_shapes", "work_of"]
+__all__ = ["Work", "block_steps", "estimate_tir_flops", "nominal_shapes", "work_of"]
+
+_COUNTED = (
+    ir.Add, ir.Sub, ir.Mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max,
+)  # fmt: skip
 
 _NOMINAL = 64
 """What a symbolic dimension is taken to be, but for a first one, which is a batch of one."""
@@ -136,3 +142,42 @@ def _arithmetic(value: Any) -> int:
         return 0
     own = isinstance(value, (BinaryOp, CallIntrin, Select))
     return own + sum(_arithmetic(child) for child in children(value))
+
+
+def estimate_tir_flops(stmt_or_mod: ir.IRModule | Stmt) -> float:
+    """Count the additions, products, quotients and extrema of a module's functions, or of a statement, as TVM does.
+
+    What computes indices and conditions does not count, nor do functions such as exp. Of the branches of a condition
+    the larger counts, a loop by the most trips that its extent allows, and one of unknown extent once. A function's
+    attribute ``estimated_flops`` stands for it.
+    """
+    if isinstance(stmt_or_mod, Stmt):
+        return float(_flops(stmt_or_mod, Analyzer()).total())
+    total = 0.0
+    for _, func in stmt_or_mod.items():
+        if isinstance(func, PrimFunc):
+            given = func.attrs.get("estimated_flops")
+            total += float(given) if given is not None else estimate_tir_flops(func.body)
+    return total
+
+
+def _flops(node: Any, analyzer: Analyzer) -> Counter[str]:
+    """Count operations by data type."""
+    if isinstance(node, For):
+        analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent))
+        most = analyzer.const_int_bound(node.extent).max_value
+        trips = 1 if most >= min(ConstIntBound.POS_INF, (1 << DataType(node.extent.dtype).bits - 1) - 1) else most
+        return Counter({k: n * trips for k, n in _flops(node.body, analyzer).items()})
+    if isinstance(node, (ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE, BufferLoad, Evaluate)):
+        return Counter()
+    if isinstance(node, (IfThenElse, Select)):
+        first, *branches = (_flops(child, analyzer) for child in children(node))
+        return first + (branches[0] | branches[1] if len(branches) > 1 else branches[0])
+    inner = (
+        (node.value,) if isinstance(node, BufferStore)
+        else (node.block,) if isinstance(node, BlockRealize)
+        else tuple(s for s in (node.init, node.body) if s is not None) if isinstance(node, Block)
+        else tuple(children(node))
+    )  # fmt: skip
+    own = Counter({node.dtype: 1}) if isinstance(node, _COUNTED) else Counter[str]()
+    return sum((_flops(child, analyzer) for child in inner), own)

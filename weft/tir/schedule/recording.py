@@ -15,11 +15,12 @@ from weft.tir.function import PrimFunc
 from weft.tir.schedule.block_buffers import buffer_at
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState
+from weft.tir.schedule.stmt_refs import StmtSRef
 from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from weft.tir.spec import SCHEDULED
 from weft.tir.stmt import Block, For
 
-__all__ = ["Recorder", "StmtSRef", "primitive"]
+__all__ = ["Recorder", "primitive"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,23 +33,6 @@ def primitive(fn: F) -> F:
         return self.record(fn, args, kwargs)
 
     return wrapper  # type: ignore[return-value]
-
-
-class StmtSRef:
-    """A block or loop at its place: the statement, and the reference to the next block or loop around it."""
-
-    __slots__ = ("parent", "stmt")
-
-    def __init__(self, stmt: Block | For, parent: StmtSRef | None = None) -> None:
-        self.stmt, self.parent = stmt, parent
-
-    def same_as(self, other: object) -> bool:
-        """Whether both refer to the same statement."""
-        return isinstance(other, StmtSRef) and other.stmt is self.stmt
-
-    def __repr__(self) -> str:
-        name = self.stmt.name_hint if isinstance(self.stmt, Block) else self.stmt.loop_var.name
-        return f"StmtSRef({name})"
 
 
 class Recorder:

@@ -23,9 +23,10 @@ from weft.tir.analysis.structure import (
 )
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
+from weft.tir.schedule.stmt_refs import CachedFlags, ScheduleDebugMask
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
 
-__all__ = ["ScheduleState", "refuse"]
+__all__ = ["CachedFlags", "ScheduleDebugMask", "ScheduleState", "refuse"]
 
 
 def refuse(

@@ -21,6 +21,7 @@ from weft.tir.buffer import Buffer as BufferNode
 from weft.tir.buffer import BufferLoad as BufferLoadNode
 from weft.tir.buffer import BufferRegion
 from weft.tir.buffer import decl_buffer as declare
+from weft.tir.reduce import reducer_of
 from weft.tir.script import flat_access
 from weft.tir.script.commands import (
     AllocBlockBuffer,
@@ -164,11 +165,6 @@ def Call(*given: Any, attrs: Any = None, ret_ty: Any = None, dtype: Any = None) 
     target = Op.get(op) if isinstance(op, str) else op
     values = tuple(as_expr(a) if isinstance(a, (str, int, float)) else a for a in args)
     return CallNode(DataType(getattr(result, "dtype", result) or "void"), target, values, Attrs.of(attrs))
-
-
-def address_of(load: Any) -> PrimExpr:
-    """Take the address of a buffer's element."""
-    return CallNode(DataType("handle"), Op.get("tir.address_of"), (load,))
 
 
 def BufferLoad(buffer: BufferNode, indices: Any, predicate: Any = None) -> PrimExpr:
@@ -535,6 +531,7 @@ def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = 
 _RENAMED: dict[str, Any] = {
     **CALLS,
     "broadcast": Broadcast,
+    "comm_reducer": reducer_of,
     "ramp": Ramp,
     "shuffle": Shuffle,
     "buffer_load": BufferLoad,

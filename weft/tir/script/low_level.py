@@ -62,6 +62,32 @@ def get_active_lane_mask(dtype: str, base: Any, limit: Any) -> PrimExpr:
     return _call("get_active_lane_mask", dtype, (base, limit))
 
 
+def address_of(value: Any, *, dtype: Any = None) -> PrimExpr:
+    """Return the address of an element of a buffer; of a buffer, that of its first."""
+    first = value[(0,) * len(value.shape)] if isinstance(value, Buffer) else value
+    return _call("address_of", "handle", (first,))
+
+
+def vectorlow(dtype: str, vec: Any) -> PrimExpr:
+    """Return the lower half of a vector."""
+    return _call("vectorlow", dtype, (vec,))
+
+
+def vectorhigh(dtype: str, vec: Any) -> PrimExpr:
+    """Return the upper half of a vector."""
+    return _call("vectorhigh", dtype, (vec,))
+
+
+def vectorcombine(dtype: str, vec1: Any, vec2: Any) -> PrimExpr:
+    """Put two vectors behind each other."""
+    return _call("vectorcombine", dtype, (vec1, vec2))
+
+
+def assume(cond: Any) -> PrimExpr:
+    """State what is true, for passes that simplify; nothing is tested."""
+    return _call("assume", "bool", (cond,))
+
+
 def nan(dtype: str) -> PrimExpr:
     """Return the value that is no number."""
     return const(float("nan"), dtype)
@@ -93,18 +119,22 @@ CALLS: dict[str, Callable[..., Any]] = {
         "tvm_stack_make_shape", "tvm_stack_make_array", "tvm_access_ptr", "tvm_thread_allreduce", "tvm_tuple",
         "tvm_throw_last_error", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_fill_fragment",
         "lookup_param", "mma_store", "mma_fill", "ptx_mma", "ptx_ldmatrix", "ptx_cp_async", "undef",
+        "tvm_bmma_sync", "TVMBackendAllocWorkspace", "ptx_mma_sp", "ptx_cp_async_bulk",
         "start_profile_intrinsic", "end_profile_intrinsic", "mem_copy",
     )},
     **{n: _of_type(n, "int32") for n in (
         "tvm_struct_set", "tvm_storage_sync", "q_multiply_shift", "q_multiply_shift_per_axis", "continue_loop",
-        "break_loop", "thread_return",
+        "break_loop", "thread_return", "TVMBackendFreeWorkspace", "call_packed_lowered", "call_cpacked_lowered",
+        "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier",
+        "ptx_cp_async_barrier", "create_barriers",
         "call_cpacked", "tvm_call_cpacked", "tvm_context_id", "tvm_check_return", "dp4a", "ignore_loop_partition",
     )},
-    **{n: _of_type(n, "bool") for n in ("isnullptr", "tvm_thread_invariant", "assume")},
+    **{n: _of_type(n, "bool") for n in ("isnullptr", "tvm_thread_invariant")},
     **{n: _like(n, 1) for n in ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down")},
     "ptx_commit_group": _of_type("ptx_commit_group", "void"),
     "ptx_wait_group": _of_type("ptx_wait_group", "void"),
     "tvm_warp_activemask": _of_type("tvm_warp_activemask", "uint32"),
-    **{f.__name__: f for f in (tvm_struct_get, tvm_stack_alloca, type_annotation, get_active_lane_mask, nan)},
+    **{f.__name__: f for f in (tvm_struct_get, tvm_stack_alloca, type_annotation, get_active_lane_mask, nan,
+                                address_of, assume, vectorlow, vectorhigh, vectorcombine)},
 }  # fmt: skip
 """The constructor of each call."""

@@ -9,8 +9,14 @@ from weft.tir.transform.compact_buffer import compact_buffer
 from weft.tir.transform.cross_thread_reduction import lower_cross_thread_reduction
 from weft.tir.transform.default_gpu_schedule import default_gpu_schedule
 from weft.tir.transform.dot_product import DOT_GROUPS, dot_product
-from weft.tir.transform.flatten_buffer import flatten_buffer
+from weft.tir.transform.flatten_buffer import flatten_buffer, storage_flatten
 from weft.tir.transform.function_passes import Apply, BindTarget, Filter, annotate_entry_func
+from weft.tir.transform.hoist_expression import (
+    HoistedConditionals,
+    HoistedLetBindings,
+    hoist_expression,
+    hoist_tests,
+)
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch
@@ -21,6 +27,7 @@ from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.make_packed_api import make_packed_api
+from weft.tir.transform.narrow_index import force_narrow_index_to_int32
 from weft.tir.transform.opaque_blocks import (
     convert_blocks_to_opaque,
     lower_init_block,
@@ -39,6 +46,7 @@ from weft.tir.transform.stmt_simplify import stmt_simplify
 from weft.tir.transform.storage_rewrite import storage_rewrite
 from weft.tir.transform.thread_sync import thread_sync
 from weft.tir.transform.transpose_tiles import transpose_tiles
+from weft.tir.transform.undefined_values import remove_store_undef, rewrite_unsafe_select
 from weft.tir.transform.unify_thread_binding import unify_thread_binding
 from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
@@ -47,8 +55,10 @@ from weft.tir.transform.vectorize_statements import vectorize_statements
 CommonSubexprElim = CommonSubexprElimTIR = common_subexpr_elim
 DefaultGPUSchedule = default_gpu_schedule
 DotProduct = dot_product
-FlattenBuffer = StorageFlatten = flatten_buffer
-HoistIfThenElse = hoist_if_then_else
+FlattenBuffer = flatten_buffer
+ForceNarrowIndexToInt32 = force_narrow_index_to_int32
+HoistExpression = hoist_expression
+HoistIfThenElse = hoist_tests
 InjectDoubleBuffer = inject_double_buffer
 InjectPrefetch = inject_prefetch
 PrefetchStreams = prefetch_streams
@@ -60,9 +70,12 @@ LowerCustomDatatypes = lower_custom_datatypes
 LowerIntrin = lower_intrin
 MakePackedAPI = make_packed_api
 RemoveNoOp = remove_no_op
+RemoveStoreUndef = remove_store_undef
+RewriteUnsafeSelect = rewrite_unsafe_select
 Scalarize = scalarize
 Simplify = StmtSimplify = stmt_simplify
 SplitHostDevice = split_target_regions
+StorageFlatten = storage_flatten
 StorageRewrite = storage_rewrite
 ThreadSync = thread_sync
 TransposeTiles = transpose_tiles

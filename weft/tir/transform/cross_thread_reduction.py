@@ -13,6 +13,7 @@ from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import max_value, min_value
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from weft.tir.transform.thread_allreduce import all_reduce_threads, has_blocks
 
 __all__ = ["lower_cross_thread_reduction"]
 
@@ -32,7 +33,7 @@ def lower_cross_thread_reduction(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     that ``i`` does not depend on. Extents of the block's axes have to be constant.
 
     Requires
-        No blocks.
+        Any form; reductions in blocks become calls of ``tvm_thread_allreduce`` (``thread_allreduce``).
     Ensures
         The same form, without such updates but those of one thread alone. A store of the initial value right before the
         loop, or inside it, becomes part of the final one.
@@ -67,6 +68,8 @@ def lower_cross_thread_reduction(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Source
         TVM's ``LowerCrossThreadReduction`` and ``LowerThreadAllreduce``.
     """
+    if has_blocks(func):
+        return all_reduce_threads(func)
     body = _Lower().visit(func.body)
     return func if body is func.body else func.replace(body=body)
 

@@ -11,7 +11,7 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
 
-__all__ = ["flatten_buffer"]
+__all__ = ["flatten_buffer", "storage_flatten"]
 
 
 @ir.function_pass(kind=PrimFunc)
@@ -146,3 +146,12 @@ class _Flatten:
         if isinstance(node, (Buffer, ir.Attrs)):
             return node
         return ir.rebuild(node, self.visit) if isinstance(node, Stmt) or hasattr(node, "dtype") else node
+
+
+def storage_flatten(cache_line_size: int = 64, create_bound_attribute: bool = False) -> ir.Pass:
+    """Make :func:`flatten_buffer` as releases of TVM before 0.10 call it.
+
+    Where memory is allocated decides its alignment, and ``InstrumentBoundCheckers`` reads the buffers themselves, so
+    that the lines of the cache and bounds as attributes change nothing.
+    """
+    return flatten_buffer()

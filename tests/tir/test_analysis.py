@@ -1,0 +1,108 @@
+"""Questions about functions: operations, memory, accesses outside of buffers, and copies that share nothing."""
+
+import pytest
+
+import weft
+from weft import tir
+from weft.error import ScheduleError
+from weft.ir import IRModule, structural_equal, walk
+from weft.script import tir as T
+from weft.tir.analysis import OOBChecker, calculate_allocated_bytes, estimate_tir_flops, verify_vtcm_limit
+
+
+def test_flops_of_branches_and_loops():
+    @T.prim_func
+    def f(A: T.Buffer((16,), "float32"), n: T.int32):
+        for i in range(8):
+            for j in range(i + 1):
+                if A[i] > T.float32(0):
+                    A[j] = A[i] * T.float32(2) + T.float32(1)
+                else:
+                    A[j] = A[i] - T.float32(1)
+        for i in range(n):
+            A[i] = A[i] + T.float32(1)
+
+    assert estimate_tir_flops(IRModule({"f": f})) == 8 * 8 * 2 + 1
+    assert estimate_tir_flops(IRModule({"f": f.with_attr("estimated_flops", 7)})) == 7
+
+
+@T.prim_func
+def nested(A: T.Buffer((8,), "float32")):
+    with T.allocate([16], "float32", "global.vtcm") as a:
+        B = T.Buffer((16,), "float32", data=a, scope="global.vtcm")
+        B[0] = A[0]
+        with T.allocate([4], "int8", "global.vtcm") as b:
+            C = T.Buffer((4,), "int8", data=b, scope="global.vtcm")
+            C[0] = T.int8(1)
+        with T.allocate([8], "int8", "global.vtcm") as c:
+            D = T.Buffer((8,), "int8", data=c, scope="global.vtcm")
+            D[0] = T.int8(1)
+
+
+def test_memory_at_one_time():
+    assert calculate_allocated_bytes(nested) == {"main": {"global.vtcm": 64 + 8}}
+    assert calculate_allocated_bytes(IRModule({"g": nested})) == {"g": {"global.vtcm": 72}}
+    assert verify_vtcm_limit(nested, 72) and not verify_vtcm_limit(nested, 71) and verify_vtcm_limit(nested, 0)
+
+
+def test_accesses_outside():
+    @T.prim_func
+    def inside(A: T.Buffer((4,), "float32"), B: T.Buffer((2, 4), "float32"), n: T.int32):
+        for i in range(8):
+            if i < 4:
+                A[i] = B[i // 2, i]
+        A[n] = T.float32(0)
+
+    @T.prim_func
+    def above(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i + 1] = A[i]
+
+    @T.prim_func
+    def below(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i - 1]
+
+    mod = IRModule({"f": inside})
+    assert OOBChecker()(mod) is mod
+    with pytest.raises(ScheduleError, match=r"buffer A dimension 0.*\[1, 4\]"):
+        OOBChecker()(IRModule({"f": above}))
+    with pytest.raises(ScheduleError, match="buffer A dimension 0"):
+        OOBChecker()(IRModule({"f": below}))
+
+
+def test_renewed_functions_share_nothing():
+    @T.prim_func
+    def f(a: T.handle, B: T.Buffer((8,), "float32"), n: T.int32):
+        A = T.match_buffer(a, (n,), "float32")
+        for i in range(8):
+            with T.block("b"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi] + T.float32(1)
+
+    new = weft.tir.renew_defs(f)
+    assert structural_equal(f, new)
+    own = [{n for n in walk(x) if isinstance(n, (tir.Var, tir.Buffer))} for x in (f, new)]
+    assert own[0].isdisjoint(own[1]) and len(own[0]) == len(own[1])
+
+
+@pytest.mark.parametrize("kind", [tir.Add, tir.FloorDiv, tir.Max, tir.EQ, tir.LT])
+def test_operands_may_be_numbers(kind):
+    x = tir.Var("x", "int64")
+    assert kind(x, 3).b.dtype == "int64" == kind(3, x).a.dtype
+    assert weft.arith.Analyzer().simplify(kind(x, 3) == kind(x, 3)) is not None
+
+
+def test_other_constructors_take_numbers():
+    assert tir.Cast("float32", 3).value.dtype == "int32" and tir.Not(True).a.dtype == "bool"
+    let = tir.Let(tir.Var("y", "int64"), 3, 4)
+    assert (let.value.dtype, let.body.dtype) == ("int64", "int32")
+
+
+def test_calls_by_name():
+    vector = tir.Var("v", "int8x16")
+    assert tir.vectorlow("int8x8", vector).dtype == "int8x8" == tir.vectorhigh("int8x8", vector).dtype
+    assert tir.vectorcombine("int8x32", vector, vector).dtype == "int8x32"
+    buffer = tir.decl_buffer((4, 4), "float32")
+    assert structural_equal(tir.address_of(buffer), tir.address_of(buffer[0, 0]))
+    assert tir.assume(cond=tir.Var("c", "bool")).op.name == "tir.assume"

@@ -1,0 +1,111 @@
+"""LowerCrossThreadReduction on blocks: the parts, the all-reduce, who stores, and what is refused."""
+
+import pytest
+
+from weft import tir
+from weft.error import InvalidArgument
+from weft.ir import IRModule, structural_equal, walk
+from weft.script import tir as T
+from weft.tir import transform
+
+
+def lowered(func):
+    return transform.LowerCrossThreadReduction()(IRModule({"main": func}))["main"]
+
+
+def blocks(func):
+    return {b.name_hint: b for b in walk(func.body) if isinstance(b, tir.Block)}
+
+
+@T.prim_func
+def split(A: T.Buffer((8, 128), "float32"), B: T.Buffer((8,), "float32")):
+    for i, ko in T.grid(8, 4):
+        for ki in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                vk = T.axis.reduce(128, ko * 32 + ki)
+                T.where(i < 7 and ko * 32 + ki < 100)
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+
+
+def test_parts_of_a_reduction():
+    out = lowered(split)
+    found = blocks(out)
+    assert list(found) == ["root", "B_in_thread_init", "B_in_thread", "B_cross_thread", "B_write_back"]
+    assert [b.scope for b in found["root"].alloc_buffers] == ["local", "local"]
+    call = next(n for n in walk(found["B_cross_thread"]) if isinstance(n, tir.Call))
+    assert call.op.name == "tir.tvm_thread_allreduce" and len(call.args) == 5
+    realize = next(r for r in walk(out.body) if isinstance(r, tir.BlockRealize) and r.block is found["B_write_back"])
+    thread = next(n for n in walk(out.body) if isinstance(n, tir.For) and n.thread_binding is not None)
+    assert structural_equal(realize.predicate.b, thread.loop_var == 0) and "i < 7" in str(realize.predicate)
+    assert sum(isinstance(n, tir.For) and n.thread_binding is not None for n in walk(out.body)) == 1
+
+
+def test_several_values_at_once():
+    @T.prim_func
+    def argmax(V: T.Buffer((8, 32), "float32"), P: T.Buffer((8,), "int32"), M: T.Buffer((8,), "float32")):
+        for i in range(8):
+            for k in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("m"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        P[vi] = -1
+                        M[vi] = T.min_value("float32")
+                    with T.LetStmt(T.Select(M[vi] >= V[vi, vk], P[vi], vk)) as a:
+                        with T.LetStmt(T.Select(M[vi] >= V[vi, vk], M[vi], V[vi, vk])) as b:
+                            P[vi] = a
+                            M[vi] = b
+
+    node = next(n.node for n in walk(lowered(argmax).body) if isinstance(n, tir.AttrStmt))
+    x0, x1, y0, y1 = *node.lhs, *node.rhs
+    assert structural_equal(node.result, (tir.Select(x1 >= y1, x0, y0), tir.Select(x1 >= y1, x1, y1)))
+    script = T.comm_reducer(lambda a, b: a + b, [T.float32(0)])
+    assert isinstance(script, tir.CommReducer) and script.lhs[0].dtype == "float32"
+
+
+def test_one_thread_stores_what_follows():
+    @T.prim_func
+    def f(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
+        S = T.alloc_buffer((8,), scope="local")
+        for i in T.thread_binding(8, thread="blockIdx.x"):
+            for k in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("S"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        S[vi] = T.float32(0)
+                    S[vi] = S[vi] + A[vi, vk]
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = S[vi] * T.float32(2)
+
+    realize = [r for r in walk(lowered(f).body) if isinstance(r, tir.BlockRealize)][-1]
+    assert realize.block.name_hint == "B" and isinstance(realize.predicate, tir.EQ)
+
+
+def test_refusals():
+    @T.prim_func
+    def on_blocks(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            for k in T.thread_binding(32, thread="blockIdx.x"):
+                with T.block("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + A[vi, vk]
+
+    @T.prim_func
+    def no_reducer(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            for k in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] - A[vi, vk]
+
+    with pytest.raises(InvalidArgument, match="blocks of threads"):
+        lowered(on_blocks)
+    with pytest.raises(InvalidArgument, match="no sum, product"):
+        lowered(no_reducer)
