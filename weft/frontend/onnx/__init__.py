@@ -20,6 +20,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     matmul,
     microsoft,
     microsoft_attention,
+    microsoft_experts,
     norm,
     pool,
     quant,

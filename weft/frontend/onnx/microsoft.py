@@ -17,7 +17,7 @@ from weft.ir import constant
 from weft.runtime import aligned
 from weft.runtime.host import Kind
 
-__all__: list[str] = []
+__all__ = ["unpacked"]
 
 
 # --- activations and normalisations -----------------------------------------------------------------------------------
@@ -246,13 +246,13 @@ def _computed_weights(node: Node) -> Any:
     """Return weights (n, k) that are known at run time."""
     bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
     dtype, blocks = node.dtype(), -(-k // block)
-    weights = node.reshape(_unpacked(node, node.x(1), bits), [n, blocks, block])
+    weights = node.reshape(unpacked(node, node.x(1), bits), [n, blocks, block])
     scales = node.reshape(node.x(2), [n, blocks, 1])
     if not node.has(3):
         zero: Any = node.scalar(1 << (bits - 1), dtype)
     elif node.dtype(3) == "uint8":
         packed = node.reshape(node.x(3), [n, -(-blocks * bits // 8)])
-        zero = node.reshape(node.slice(_unpacked(node, packed, bits), [1], [0], [blocks]), [n, blocks, 1])
+        zero = node.reshape(node.slice(unpacked(node, packed, bits), [1], [0], [blocks]), [n, blocks, 1])
     else:
         zero = node.reshape(node.x(3), [n, blocks, 1])
     real = node.op("subtract", node.astype(weights, dtype), node.astype(zero, dtype))
@@ -260,7 +260,7 @@ def _computed_weights(node: Node) -> Any:
     return node.slice(real, [1], [0], [k]) if blocks * block != k else real
 
 
-def _unpacked(node: Node, x: Any, bits: int) -> Any:
+def unpacked(node: Node, x: Any, bits: int) -> Any:
     """Take bytes apart, the lowest bits first, along the last axis."""
     if bits == 8:
         return x
