@@ -20,6 +20,8 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     matmul,
     microsoft,
     microsoft_attention,
+    microsoft_blocks,
+    microsoft_decoder,
     microsoft_experts,
     norm,
     pool,

@@ -44,8 +44,10 @@ def _moe(node: Node) -> Any:
            "fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits", inputs=(6, 15))  # fmt: skip
 def _qmoe(node: Node) -> Any:
     if node.attr("quant_type", "int") != "int" or node.attr("weights_prepacked", -1) == 1:
-        node.unsupported("QMoE: weights of another format are not supported", expected="quant_type='int', not prepacked",
+        node.unsupported("QMoE: weights of another format are not supported",
+                         expected="quant_type='int', not prepacked",
                          found=str(node.attr("quant_type", "int")))  # fmt: skip
+
     def layer(i: int) -> Layer | None:
         if not node.has(2 + 3 * i):
             return None
@@ -100,7 +102,9 @@ def _mixture(node: Node, layers: Sequence[Layer | None]) -> Any:
     if node.attr("use_sparse_mixer", 0):
         node.unsupported(f"{node.op_type}: 'use_sparse_mixer' is not supported")
     if (layers[2] is not None) != (kind == "swiglu" and fusion == 0):
-        node.unsupported(f"{node.op_type}: a third layer goes with activation 'swiglu' that is not fused, and only there")
+        node.unsupported(
+            f"{node.op_type}: a third layer goes with activation 'swiglu' that is not fused, and only there"
+        )
     experts = node.shape(1)[1]
     if not isinstance(experts, int) or not 1 <= count <= experts:
         node.error(f"{node.op_type}: the number of experts is wrong", expected="1 <= k <= experts, which are known",
