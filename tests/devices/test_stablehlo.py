@@ -56,7 +56,8 @@ def test_of_one_operand() -> None:
     check(every(
         jnp.abs, jnp.ceil, jnp.cos, jnp.exp, jnp.expm1, jnp.floor, jnp.isfinite, jnp.log1p, nn.sigmoid, jnp.negative,
         jnp.round, lax.rsqrt, jnp.sign, jnp.sin, jnp.sqrt, jnp.tan, jnp.tanh, jnp.cbrt, jnp.arctan, jnp.sinh,
-        jnp.square, jnp.log, nn.relu, nn.softplus, nn.gelu, jnp.isnan, jnp.isinf, jnp.trunc), abs(f32(3, 5)) + 0.1)  # fmt: skip
+        jnp.square, jnp.log, nn.relu, nn.softplus, nn.gelu, jnp.isnan, jnp.isinf, jnp.trunc),
+        abs(f32(3, 5)) + 0.1)  # fmt: skip
     check(every(
         jnp.arcsin, jnp.arccos, jnp.arctanh, jnp.arcsinh, jnp.cosh, lax.erf, lax.erfc, nn.silu, nn.elu, nn.log_softmax,
         nn.hard_swish, lambda v: nn.gelu(v, approximate=False), lambda v: jnp.clip(v, -0.2, 0.3),
@@ -76,7 +77,8 @@ def test_of_two_operands() -> None:
         lambda x, y: x.astype(jnp.float32), lambda x, y: lax.bitcast_convert_type(y, jnp.float32),
         lambda x, y: x.astype(jnp.int8), jnp.not_equal), i32(3, 5), i32(3, 5) + 51)  # fmt: skip
     check(every(jnp.logical_and, jnp.logical_or, jnp.logical_xor, jnp.equal, lambda x, y: ~x,
-                lambda x, y: jnp.any(x, 1), lambda x, y: jnp.all(x, 0), lambda x, y: jnp.sum(x)), f32(3, 5) > 0, f32(3, 5) > 0)  # fmt: skip
+                lambda x, y: jnp.any(x, 1), lambda x, y: jnp.all(x, 0), lambda x, y: jnp.sum(x)),
+          f32(3, 5) > 0, f32(3, 5) > 0)  # fmt: skip
 
 
 def test_reductions_windows_and_orders() -> None:

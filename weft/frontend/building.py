@@ -13,7 +13,21 @@ from weft.op import make_call
 from weft.relax import BlockBuilder, Var, VarBinding
 from weft.relax import op as relax_op
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "Converters"]
+
+
+class Converters(dict[str, Callable[..., Any]]):
+    """A format's table of converters by operator: each takes a node and returns an expression, or several."""
+
+    def on(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register the decorated function for operators."""
+
+        def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+            assert not self.keys() & set(names), names
+            self.update(dict.fromkeys(names, fn))
+            return fn
+
+        return register
 
 
 class Builder:
@@ -117,6 +131,30 @@ class Builder:
             fills = [[self.expand(value, [*dims[:axis], n, *dims[axis + 1 :]])] if n else [] for n in sides]
             x = self.concat([*fills[0], x, *fills[1]], axis)
         return x
+
+    # --- parts at places that are data --------------------------------------------------------------------------------
+
+    def start_inside(self, start: Any, most: int) -> Any:
+        """A start at which a part lies inside: 0 to `most`, as int64."""
+        start = self.op("maximum", self.astype(self.reshape(start, []), "int64"), self.scalar(0, "int64"))
+        return self.op("minimum", start, self.scalar(most, "int64"))
+
+    def updated(self, x: Any, update: Any, starts: Sequence[Any]) -> Any:
+        """The update where it lies, else `x`; it is moved inside where it would leave."""
+        whole, part, inside = self.dims(x), self.dims(update), None
+        if 0 in part:
+            return x
+        for axis, start in enumerate(starts):
+            if part[axis] == whole[axis]:
+                continue
+            places = self.op("subtract", self.arange(whole[axis]), self.start_inside(start, whole[axis] - part[axis]))
+            here = self.op("logical_and", self.op("greater_equal", places, self.scalar(0, "int64")),
+                           self.op("less", places, self.scalar(part[axis], "int64")))  # fmt: skip
+            here = self.reshape(here, [n if i == axis else 1 for i, n in enumerate(whole)])
+            inside = here if inside is None else self.op("logical_and", inside, here)
+            places = self.op("maximum", places, self.scalar(0, "int64"))
+            update = self.op("take", update, places, axis=axis, mode="clip")
+        return update if inside is None else self.op("where", inside, update, x)
 
     # --- control ------------------------------------------------------------------------------------------------------
 

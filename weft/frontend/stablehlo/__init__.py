@@ -1,6 +1,6 @@
 """The StableHLO importer: programs of JAX in, Relax out.
 
-Read in this order: ``text``, ``importer``, ``registry``, then ``elementwise``, ``shapes``, ``reduce``.
+Read in this order: ``text``, ``importer``, then ``elementwise``, ``shapes``, ``reduce``.
 """
 
 from weft.frontend.stablehlo import (  # importing a family registers its converters
@@ -8,7 +8,6 @@ from weft.frontend.stablehlo import (  # importing a family registers its conver
     reduce,
     shapes,
 )
-from weft.frontend.stablehlo.importer import from_stablehlo
-from weft.frontend.stablehlo.registry import supported_operators
+from weft.frontend.stablehlo.importer import CONVERTERS, from_stablehlo
 
-__all__ = ["from_stablehlo", "supported_operators"]
+__all__ = ["CONVERTERS", "from_stablehlo"]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.stablehlo.importer import Node
-from weft.frontend.stablehlo.registry import converter
+from weft.frontend.stablehlo.importer import CONVERTERS, Node
 
 __all__: list[str] = []
 
@@ -34,33 +33,33 @@ _COMPARISON = {
 }  # fmt: skip
 
 
-@converter("stablehlo.constant")
+@CONVERTERS.on("stablehlo.constant")
 def _constant(node: Node) -> Any:
     return ir.constant(node.source.attrs["value"])
 
 
-@converter(*_UNARY)
+@CONVERTERS.on(*_UNARY)
 def _unary(node: Node) -> Any:
     return node.op(_UNARY[node.source.name], node.x)
 
 
-@converter("stablehlo.optimization_barrier")
+@CONVERTERS.on("stablehlo.optimization_barrier")
 def _identity(node: Node) -> Any:
     return node.operands
 
 
-@converter(*(f"stablehlo.{name}" for name in _BINARY))
+@CONVERTERS.on(*(f"stablehlo.{name}" for name in _BINARY))
 def _binary(node: Node) -> Any:
     usual, of_bool = _BINARY[node.name]
     return node.op(of_bool if node.x.ty.dtype == "bool" and of_bool else usual, *node.operands)
 
 
-@converter("stablehlo.not")
+@CONVERTERS.on("stablehlo.not")
 def _not(node: Node) -> Any:
     return node.op("logical_not" if node.x.ty.dtype == "bool" else "bitwise_not", node.x)
 
 
-@converter("stablehlo.remainder")
+@CONVERTERS.on("stablehlo.remainder")
 def _remainder(node: Node) -> Any:
     a, b = node.operands
     if ir.DataType(a.ty.dtype).is_float:
@@ -68,13 +67,13 @@ def _remainder(node: Node) -> Any:
     return node.op("subtract", a, node.op("multiply", node.op("divide", a, b), b))
 
 
-@converter("stablehlo.cbrt")
+@CONVERTERS.on("stablehlo.cbrt")
 def _cube_root(node: Node) -> Any:
     size = node.op("power", node.op("abs", node.x), node.graph.scalar(1 / 3, node.x.ty.dtype))
     return node.op("multiply", node.op("sign", node.x), size)
 
 
-@converter("stablehlo.round_nearest_afz")
+@CONVERTERS.on("stablehlo.round_nearest_afz")
 def _round_away(node: Node) -> Any:
     whole, dtype = node.op("trunc", node.x), node.x.ty.dtype
     rest = node.op("abs", node.op("subtract", node.x, whole))
@@ -82,7 +81,7 @@ def _round_away(node: Node) -> Any:
     return node.op("where", node.op("less", rest, node.graph.scalar(0.5, dtype)), whole, farther)
 
 
-@converter("chlo.erfc")
+@CONVERTERS.on("chlo.erfc")
 def _erfc(node: Node) -> Any:
     """One less erf; far from zero, where that has no digits left, a continued fraction times exp(-x²)."""
     x, dtype = node.x, node.x.ty.dtype
@@ -103,7 +102,7 @@ _ERF_INV_FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 
                 0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
 
 
-@converter("chlo.erf_inv")
+@CONVERTERS.on("chlo.erf_inv")
 def _erf_inv(node: Node) -> Any:
     """The inverse of erf in float32: Giles, Approximating the erfinv function, 2010."""
     x, dtype = node.x, str(node.x.ty.dtype)
@@ -125,7 +124,7 @@ def _erf_inv(node: Node) -> Any:
     return node.op("where", is_end, node.op("multiply", x, number(math.inf, dtype)), found)
 
 
-@converter("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")
+@CONVERTERS.on("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")
 def _shift(node: Node) -> Any:
     """Shifts; those by as many bits as there are, or more, leave nothing, or the sign."""
     x, by = node.operands
@@ -146,7 +145,7 @@ def _shift(node: Node) -> Any:
     return found if dtype == plain else node.op("reinterpret", found, dtype=dtype)
 
 
-@converter("stablehlo.compare")
+@CONVERTERS.on("stablehlo.compare")
 def _compare(node: Node) -> Any:
     direction = comparison(node.source)
     a, b = node.operands
@@ -162,18 +161,18 @@ def comparison(op: Any) -> str:
     return op.words[0] if op.words else op.attrs["comparison_direction"]
 
 
-@converter("stablehlo.select")
+@CONVERTERS.on("stablehlo.select")
 def _select(node: Node) -> Any:
     return node.op("where", *node.operands)
 
 
-@converter("stablehlo.clamp")
+@CONVERTERS.on("stablehlo.clamp")
 def _clamp(node: Node) -> Any:
     low, x, high = node.operands
     return node.op("minimum", node.op("maximum", x, low), high)
 
 
-@converter("stablehlo.convert")
+@CONVERTERS.on("stablehlo.convert")
 def _convert(node: Node) -> Any:
     x = node.x
     if node.dtype == "bool" and x.ty.dtype != "bool":
@@ -181,14 +180,14 @@ def _convert(node: Node) -> Any:
     return node.graph.astype(x, node.dtype)
 
 
-@converter("stablehlo.bitcast_convert")
+@CONVERTERS.on("stablehlo.bitcast_convert")
 def _bitcast(node: Node) -> Any:
     if ir.DataType(node.x.ty.dtype).bits != ir.DataType(node.dtype).bits:
         node.unsupported("element types of different sizes", found=f"{node.x.ty.dtype} to {node.dtype}")
     return node.x if node.x.ty.dtype == node.dtype else node.op("reinterpret", node.x, dtype=node.dtype)
 
 
-@converter("stablehlo.iota")
+@CONVERTERS.on("stablehlo.iota")
 def _iota(node: Node) -> Any:
     axis, shape = node.attr("dim", node.attr("iota_dimension")), node.shape
     line = np.arange(shape[axis]).astype(ir.numpy_dtype(node.dtype))
@@ -199,7 +198,7 @@ def _iota(node: Node) -> Any:
 # --- control ----------------------------------------------------------------------------------------------------------
 
 
-@converter("stablehlo.if", "stablehlo.case")
+@CONVERTERS.on("stablehlo.if", "stablehlo.case")
 def _choice(node: Node) -> Any:
     count = len(node.source.regions)
     if node.name == "if":
@@ -215,7 +214,7 @@ def _choice(node: Node) -> Any:
     return from_branch(0)
 
 
-@converter("stablehlo.while")
+@CONVERTERS.on("stablehlo.while")
 def _while(node: Node) -> Any:
     return node.graph.loop(
         node.operands, lambda state: node.inlined(0, state, False)[0], lambda state: node.inlined(1, state, False)

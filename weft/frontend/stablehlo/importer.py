@@ -9,15 +9,16 @@ import numpy as np
 
 from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import Builder
+from weft.frontend.building import Builder, Converters
 from weft.frontend.dataflow import to_dataflow
-from weft.frontend.stablehlo.registry import CONVERTERS
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
 
-__all__ = ["Node", "from_stablehlo"]
+__all__ = ["CONVERTERS", "Node", "from_stablehlo"]
 
 _CALLS = ("call", "func.call", "stablehlo.composite")
 _RETURNS = ("return", "func.return", "stablehlo.return")
+
+CONVERTERS = Converters()
 
 
 @own_errors("importing the program")

@@ -14,8 +14,7 @@ import numpy as np
 
 from weft import ir
 from weft.frontend.stablehlo.elementwise import comparison
-from weft.frontend.stablehlo.importer import Node
-from weft.frontend.stablehlo.registry import converter
+from weft.frontend.stablehlo.importer import CONVERTERS, Node
 
 __all__: list[str] = []
 
@@ -58,7 +57,7 @@ def _is_identity(start: Any, name: str) -> bool:
     return value == identity and (name not in ("or", "and") or dtype == "bool")
 
 
-@converter("stablehlo.reduce")
+@CONVERTERS.on("stablehlo.reduce")
 def _reduce(node: Node) -> Any:
     count = len(node.operands) // 2
     # "(a init: b), (c init: d)" stands in pairs, the generic form has all operands first
@@ -100,7 +99,7 @@ def _tree(node: Node, xs: Sequence[Any], starts: Sequence[Any], axis: int, combi
     return [graph.reshape(x, rest) for x in xs]
 
 
-@converter("stablehlo.reduce_window")
+@CONVERTERS.on("stablehlo.reduce_window")
 def _reduce_window(node: Node) -> Any:
     """Windows, one dimension after another; those of twice the size combine two of the size before."""
     count, rank, graph = len(node.operands) // 2, len(node.dims(node.x)), node.graph
@@ -140,7 +139,7 @@ def _windows(node: Node, xs: Sequence[Any], axis: int, size: int, step: int, com
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
 
-@converter("stablehlo.sort")
+@CONVERTERS.on("stablehlo.sort")
 def _sort(node: Node) -> Any:
     """Sort by one of the operands, the others in its order."""
     axis = node.attr("dimension", -1) % max(len(node.dims(node.x)), 1)
@@ -183,7 +182,7 @@ def _is_zero(made: dict[str, Any], name: str) -> bool:
     return op is not None and "value" in op.attrs and not op.attrs["value"].any()
 
 
-@converter("chlo.top_k")
+@CONVERTERS.on("chlo.top_k")
 def _top_k(node: Node) -> Any:
     found = node.op("topk", node.x, k=node.attr("k"), axis=-1, ret_type="both", largest=True, dtype="int32")
     return node.graph.fields(found)
@@ -192,7 +191,7 @@ def _top_k(node: Node) -> Any:
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
-@converter("stablehlo.dot_general", "stablehlo.dot")
+@CONVERTERS.on("stablehlo.dot_general", "stablehlo.dot")
 def _dot(node: Node) -> Any:
     sides, graph = node.operands, node.graph
     ranks = [len(node.dims(x)) for x in sides]
@@ -224,7 +223,7 @@ def _dot(node: Node) -> Any:
 _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 
 
-@converter("stablehlo.convolution")
+@CONVERTERS.on("stablehlo.convolution")
 def _convolution(node: Node) -> Any:
     x, kernel = node.operands
     inputs, weights, outputs = _conv_numbers(node)

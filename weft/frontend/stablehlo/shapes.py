@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.stablehlo.importer import Node
-from weft.frontend.stablehlo.registry import converter
+from weft.frontend.stablehlo.importer import CONVERTERS, Node
 
 __all__: list[str] = []
 
 
-@converter("stablehlo.reshape")
+@CONVERTERS.on("stablehlo.reshape")
 def _reshape(node: Node) -> Any:
     return node.graph.reshape(node.x, node.shape)
 
 
-@converter("stablehlo.broadcast_in_dim", "chlo.broadcast_in_dim")
+@CONVERTERS.on("stablehlo.broadcast_in_dim", "chlo.broadcast_in_dim")
 def _broadcast(node: Node) -> Any:
     own, shape = node.dims(node.x), node.shape
     axes = list(node.attr("dims", node.attr("broadcast_dimensions", [])))
@@ -30,12 +29,12 @@ def _broadcast(node: Node) -> Any:
     return node.graph.expand(node.graph.reshape(node.graph.permute(node.x, order), spread), shape)
 
 
-@converter("stablehlo.transpose")
+@CONVERTERS.on("stablehlo.transpose")
 def _transpose(node: Node) -> Any:
     return node.graph.permute(node.x, node.attr("dims", node.attr("permutation")))
 
 
-@converter("stablehlo.reverse")
+@CONVERTERS.on("stablehlo.reverse")
 def _reverse(node: Node) -> Any:
     x = node.x
     for axis in node.attr("dims", node.attr("dimensions")):
@@ -43,12 +42,12 @@ def _reverse(node: Node) -> Any:
     return x
 
 
-@converter("stablehlo.concatenate")
+@CONVERTERS.on("stablehlo.concatenate")
 def _concatenate(node: Node) -> Any:
     return node.graph.concat(node.operands, node.attr("dim", node.attr("dimension")))
 
 
-@converter("stablehlo.slice")
+@CONVERTERS.on("stablehlo.slice")
 def _slice(node: Node) -> Any:
     ranges = node.attr("ranges")
     if ranges is None:
@@ -58,50 +57,29 @@ def _slice(node: Node) -> Any:
     return node.graph.slice(node.x, begin, end, step)
 
 
-@converter("stablehlo.pad")
+@CONVERTERS.on("stablehlo.pad")
 def _pad(node: Node) -> Any:
     low, high, interior = (node.attr(k, node.attr(f"edge_padding_{k}", node.attr(f"{k}_padding")))
                            for k in ("low", "high", "interior"))  # fmt: skip
     return node.graph.pad(node.x, node.operands[1], low, high, interior)
 
 
-def _clamped(node: Node, start: Any, most: int) -> Any:
-    """A start at which a part lies inside: 0 to `most`, as int64."""
-    start = node.graph.astype(start, "int64")
-    start = node.op("maximum", start, node.graph.scalar(0, "int64"))
-    return node.op("minimum", start, node.graph.scalar(most, "int64"))
-
-
-@converter("stablehlo.dynamic_slice")
+@CONVERTERS.on("stablehlo.dynamic_slice")
 def _dynamic_slice(node: Node) -> Any:
     x, *starts = node.operands
     sizes = node.attr("sizes", node.attr("slice_sizes"))
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         whole = node.dims(x)[axis]
         if size < whole:
-            places = node.op("add", _clamped(node, start, whole - size), node.graph.arange(size))
+            places = node.op("add", node.graph.start_inside(start, whole - size), node.graph.arange(size))
             x = node.op("take", x, places, axis=axis, mode="clip")
     return x
 
 
-@converter("stablehlo.dynamic_update_slice")
+@CONVERTERS.on("stablehlo.dynamic_update_slice")
 def _dynamic_update(node: Node) -> Any:
-    """The update where it lies, else the operand."""
     x, update, *starts = node.operands
-    whole, part, inside = node.dims(x), node.dims(update), None
-    for axis, start in enumerate(starts):
-        if part[axis] == whole[axis]:
-            continue
-        places = node.op("subtract", node.graph.arange(whole[axis]), _clamped(node, start, whole[axis] - part[axis]))
-        here = node.op("logical_and", node.op("greater_equal", places, node.graph.scalar(0, "int64")),
-                       node.op("less", places, node.graph.scalar(part[axis], "int64")))  # fmt: skip
-        here = node.graph.reshape(here, [n if i == axis else 1 for i, n in enumerate(whole)])
-        inside = here if inside is None else node.op("logical_and", inside, here)
-        if not part[axis]:
-            return x
-        update = node.op("take", update, node.op("maximum", places, node.graph.scalar(0, "int64")), axis=axis,
-                         mode="clip")  # fmt: skip
-    return update if inside is None else node.op("where", inside, update, x)
+    return node.graph.updated(x, update, starts)
 
 
 # --- gather and scatter -----------------------------------------------------------------------------------------------
@@ -145,7 +123,7 @@ def _places(
     return axes, graph.concat(parts, len(batch) + len(windows)), batch, windows
 
 
-@converter("stablehlo.gather")
+@CONVERTERS.on("stablehlo.gather")
 def _gather(node: Node) -> Any:
     """Gathers: starts are clamped, so that each slice lies inside."""
     x, starts = node.operands
@@ -189,7 +167,7 @@ def _gather(node: Node) -> Any:
 _UPDATES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
 
 
-@converter("stablehlo.scatter")
+@CONVERTERS.on("stablehlo.scatter")
 def _scatter(node: Node) -> Any:
     """Scatters: an update outside of the operand changes a row behind it, which is cut off."""
     if len(node.operands) != 3:

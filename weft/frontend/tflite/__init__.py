@@ -1,6 +1,6 @@
 """The TFLite importer: models in, Relax out.
 
-Read in this order: ``importer``, ``registry``, then ``elementwise``, ``shapes``, ``layers``.
+Read in this order: ``importer``, then ``elementwise``, ``shapes``, ``layers``.
 """
 
 from weft.frontend.tflite import (  # importing a family registers its converters
@@ -8,7 +8,6 @@ from weft.frontend.tflite import (  # importing a family registers its converter
     layers,
     shapes,
 )
-from weft.frontend.tflite.importer import from_tflite
-from weft.frontend.tflite.registry import supported_operators
+from weft.frontend.tflite.importer import CONVERTERS, from_tflite
 
-__all__ = ["from_tflite", "supported_operators"]
+__all__ = ["CONVERTERS", "from_tflite"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.frontend.tflite.importer import Node
-from weft.frontend.tflite.registry import converter
+from weft.frontend.tflite.importer import CONVERTERS, Node
 
 __all__: list[str] = []
 
@@ -25,46 +24,46 @@ _BINARY = {
 _FUSED = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
 
 
-@converter(*_UNARY)
+@CONVERTERS.on(*_UNARY)
 def _unary(node: Node) -> Any:
     return node.result(node.op(_UNARY[node.name], node.real()))
 
 
-@converter("LOGICAL_NOT")
+@CONVERTERS.on("LOGICAL_NOT")
 def _not(node: Node) -> Any:
     return node.op("logical_not", node.x())
 
 
-@converter("RELU_N1_TO_1", "RELU_0_TO_1")
+@CONVERTERS.on("RELU_N1_TO_1", "RELU_0_TO_1")
 def _limited(node: Node) -> Any:
     return node.result(node.op("clip", node.real(), min=-1.0 if node.name == "RELU_N1_TO_1" else 0.0, max=1.0))
 
 
-@converter("ELU")
+@CONVERTERS.on("ELU")
 def _elu(node: Node) -> Any:
     return node.result(node.op("nn.elu", node.real(), alpha=1.0))
 
 
-@converter("LEAKY_RELU")
+@CONVERTERS.on("LEAKY_RELU")
 def _leaky_relu(node: Node) -> Any:
     alpha = node.option("LeakyReluOptions", "Alpha", 0.0)
     return node.result(node.op("nn.leakyrelu", node.real(), alpha=float(alpha)))
 
 
-@converter("GELU")
+@CONVERTERS.on("GELU")
 def _gelu(node: Node) -> Any:
     rounded = node.option("GeluOptions", "Approximate", False)
     return node.result(node.op("nn.gelu_tanh" if rounded else "nn.gelu", node.real()))
 
 
-@converter("SOFTMAX")
+@CONVERTERS.on("SOFTMAX")
 def _softmax(node: Node) -> Any:
     beta, x = node.option("SoftmaxOptions", "Beta", 1.0), node.real()
     x = x if beta == 1.0 else node.op("multiply", x, node.reader.scalar(beta, x.ty.dtype))
     return node.result(node.op("nn.softmax", x, axis=-1))
 
 
-@converter("PRELU")
+@CONVERTERS.on("PRELU")
 def _prelu(node: Node) -> Any:
     x = node.real()
     zero = node.reader.scalar(0, x.ty.dtype)
@@ -72,18 +71,18 @@ def _prelu(node: Node) -> Any:
     return node.result(node.op("where", node.op("less", x, zero), scaled, x))
 
 
-@converter(*_BINARY)
+@CONVERTERS.on(*_BINARY)
 def _binary(node: Node) -> Any:
     out = node.op(_BINARY[node.name], node.real(0), node.real(1))
     return node.result(node.activated(out, _FUSED[node.name]) if node.name in _FUSED else out)
 
 
-@converter("SQUARED_DIFFERENCE")
+@CONVERTERS.on("SQUARED_DIFFERENCE")
 def _squared_difference(node: Node) -> Any:
     return node.result(node.op("square", node.op("subtract", node.real(0), node.real(1))))
 
 
-@converter("ADD_N")
+@CONVERTERS.on("ADD_N")
 def _add_n(node: Node) -> Any:
     total = node.real(0)
     for i in range(1, len(node.inputs)):
@@ -91,7 +90,7 @@ def _add_n(node: Node) -> Any:
     return node.result(total)
 
 
-@converter("SELECT", "SELECT_V2")
+@CONVERTERS.on("SELECT", "SELECT_V2")
 def _select(node: Node) -> Any:
     test, (a, b) = node.x(0), node.moved(1, 2)
     if node.name == "SELECT" and len(node.dims(test)) == 1 < len(node.dims(a)):  # one choice for each row
@@ -99,7 +98,7 @@ def _select(node: Node) -> Any:
     return node.op("where", test, a, b)
 
 
-@converter("CAST")
+@CONVERTERS.on("CAST")
 def _cast(node: Node) -> Any:
     x = node.x()
     if node.outputs[0].dtype == "bool":
@@ -107,12 +106,12 @@ def _cast(node: Node) -> Any:
     return node.reader.astype(x, node.outputs[0].dtype)
 
 
-@converter("QUANTIZE", "DEQUANTIZE")
+@CONVERTERS.on("QUANTIZE", "DEQUANTIZE")
 def _quantize(node: Node) -> Any:
     return node.result(node.real())
 
 
-@converter("ZEROS_LIKE")
+@CONVERTERS.on("ZEROS_LIKE")
 def _zeros(node: Node) -> Any:
     return node.op("zeros_like", node.x())
 
@@ -120,20 +119,20 @@ def _zeros(node: Node) -> Any:
 # --- control ----------------------------------------------------------------------------------------------------------
 
 
-@converter("IF")
+@CONVERTERS.on("IF")
 def _if(node: Node) -> Any:
     args = [node.x(i) for i in range(1, len(node.inputs))]
     numbers = [node.option("IfOptions", f"{name}SubgraphIndex") for name in ("Then", "Else")]
     return node.reader.choice(node.x(0), [lambda n=n: node.reader.run(n, args) for n in numbers])
 
 
-@converter("WHILE")
+@CONVERTERS.on("WHILE")
 def _while(node: Node) -> Any:
     test, body = (node.option("WhileOptions", f"{name}SubgraphIndex") for name in ("Cond", "Body"))
     start = [node.x(i) for i in range(len(node.inputs))]
     return node.reader.loop(start, lambda s: node.reader.run(test, s)[0], lambda s: node.reader.run(body, s))
 
 
-@converter("CALL")
+@CONVERTERS.on("CALL")
 def _call(node: Node) -> Any:
     return node.reader.run(node.option("CallOptions", "Subgraph"), [node.x(i) for i in range(len(node.inputs))])

@@ -14,18 +14,19 @@ import numpy as np
 
 from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import Builder
+from weft.frontend.building import Builder, Converters
 from weft.frontend.dataflow import to_dataflow
-from weft.frontend.tflite.registry import CONVERTERS
 from weft.relax.interpreter import evaluate
 
-__all__ = ["Node", "from_tflite"]
+__all__ = ["CONVERTERS", "Node", "from_tflite"]
 
 _DTYPES = ("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
            "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16")  # fmt: skip
 _SMALL = 4096
 """What is computed from constants of up to this many elements is a constant."""
 Custom = Mapping[str, Callable[..., Any]]
+
+CONVERTERS = Converters()
 
 
 @own_errors("importing the model")

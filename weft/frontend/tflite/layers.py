@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.tflite.importer import Node
-from weft.frontend.tflite.registry import converter
+from weft.frontend.tflite.importer import CONVERTERS, Node
 
 __all__: list[str] = []
 
@@ -45,7 +44,7 @@ def _biased(node: Node, out: Any, i: int, table: str) -> Any:
     return node.result(node.activated(out, table))
 
 
-@converter("CONV_2D", "DEPTHWISE_CONV_2D")
+@CONVERTERS.on("CONV_2D", "DEPTHWISE_CONV_2D")
 def _convolution(node: Node) -> Any:
     is_depthwise = node.name == "DEPTHWISE_CONV_2D"
     table = "DepthwiseConv2DOptions" if is_depthwise else "Conv2DOptions"
@@ -59,7 +58,7 @@ def _convolution(node: Node) -> Any:
     return _biased(node, _last(node, out), 2, table)
 
 
-@converter("TRANSPOSE_CONV")
+@CONVERTERS.on("TRANSPOSE_CONV")
 def _transposed(node: Node) -> Any:
     table = "TransposeConvOptions"
     weights, x = node.real(1, (3, 0, 1, 2)), _first(node, node.real(2))
@@ -73,7 +72,7 @@ def _transposed(node: Node) -> Any:
     return _biased(node, _last(node, out), 3, table)
 
 
-@converter("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
+@CONVERTERS.on("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
 def _pool(node: Node) -> Any:
     table = "Pool2DOptions"
     x = _first(node, node.real(0))
@@ -91,7 +90,7 @@ def _pool(node: Node) -> Any:
     return node.result(node.activated(_last(node, out), table))
 
 
-@converter("FULLY_CONNECTED")
+@CONVERTERS.on("FULLY_CONNECTED")
 def _fully_connected(node: Node) -> Any:
     table = "FullyConnectedOptions"
     if node.option(table, "WeightsFormat"):
@@ -104,7 +103,7 @@ def _fully_connected(node: Node) -> Any:
     return _biased(node, node.reader.reshape(out, shape), 2, table)
 
 
-@converter("BATCH_MATMUL")
+@CONVERTERS.on("BATCH_MATMUL")
 def _batch_matmul(node: Node) -> Any:
     sides = []
     for i, name in enumerate(("AdjX", "AdjY")):
@@ -118,7 +117,7 @@ _REDUCE = {"MEAN": "mean", "SUM": "sum", "REDUCE_MAX": "max", "REDUCE_MIN": "min
            "REDUCE_ANY": "max", "REDUCE_ALL": "min"}  # fmt: skip
 
 
-@converter(*_REDUCE)
+@CONVERTERS.on(*_REDUCE)
 def _reduce(node: Node) -> Any:
     x, dtype = node.real(0), node.outputs[0].dtype
     x = node.reader.astype(x, "uint8") if dtype == "bool" else x
@@ -129,7 +128,7 @@ def _reduce(node: Node) -> Any:
     return node.reader.astype(out, "bool") if dtype == "bool" else node.result(out)
 
 
-@converter("L2_NORMALIZATION")
+@CONVERTERS.on("L2_NORMALIZATION")
 def _l2_norm(node: Node) -> Any:
     x = node.real(0)
     total = node.op("sum", node.op("square", x), axis=(-1,), keepdims=True)
@@ -137,7 +136,7 @@ def _l2_norm(node: Node) -> Any:
     return node.result(node.activated(node.op("divide", x, root), "L2NormOptions"))
 
 
-@converter("LOCAL_RESPONSE_NORMALIZATION")
+@CONVERTERS.on("LOCAL_RESPONSE_NORMALIZATION")
 def _lrn(node: Node) -> Any:
     radius, bias, alpha, beta = (
         node.option("LocalResponseNormalizationOptions", k) for k in ("Radius", "Bias", "Alpha", "Beta")
@@ -146,7 +145,7 @@ def _lrn(node: Node) -> Any:
     return node.op("nn.lrn", node.real(0), size=size, axis=3, bias=bias, alpha=alpha * size, beta=beta)
 
 
-@converter("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
+@CONVERTERS.on("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
 def _resize(node: Node) -> Any:
     """Resize; places of pixels are scaled, or those of their middles, or first and last ones stay where they are."""
     bilinear = node.name == "RESIZE_BILINEAR"

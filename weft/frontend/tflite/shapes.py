@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.tflite.importer import Node
-from weft.frontend.tflite.registry import converter
+from weft.frontend.tflite.importer import CONVERTERS, Node
 
 __all__: list[str] = []
 
 
-@converter("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+@CONVERTERS.on("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 def _reshape(node: Node) -> Any:
     """The model says which shape; given input shapes decide it where one dimension follows from the others."""
     (x,) = node.moved(0)
@@ -31,19 +30,19 @@ def _reshape(node: Node) -> Any:
     return node.reader.reshape(x, [int(np.prod(own)) // max(rest, 1) if n == -1 else n for n in target])
 
 
-@converter("TRANSPOSE")
+@CONVERTERS.on("TRANSPOSE")
 def _transpose(node: Node) -> Any:
     return node.reader.permute(*node.moved(0), node.ints(1))
 
 
-@converter("CONCATENATION")
+@CONVERTERS.on("CONCATENATION")
 def _concatenate(node: Node) -> Any:
     parts = node.moved(*range(len(node.inputs)))
     axis = node.option("ConcatenationOptions", "Axis") % len(node.dims(parts[0]))
     return node.activated(node.reader.concat(parts, axis), "ConcatenationOptions")
 
 
-@converter("PACK")
+@CONVERTERS.on("PACK")
 def _pack(node: Node) -> Any:
     parts = node.moved(*range(len(node.inputs)))
     rank = len(node.dims(parts[0]))
@@ -52,7 +51,7 @@ def _pack(node: Node) -> Any:
     return node.reader.concat([node.reader.reshape(p, shape) for p in parts], axis)
 
 
-@converter("UNPACK")
+@CONVERTERS.on("UNPACK")
 def _unpack(node: Node) -> Any:
     (x,) = node.moved(0)
     dims = node.dims(x)
@@ -61,7 +60,7 @@ def _unpack(node: Node) -> Any:
     return [node.reader.reshape(node.reader.narrow(x, axis, i, 1), rest) for i in range(dims[axis])]
 
 
-@converter("SPLIT", "SPLIT_V")
+@CONVERTERS.on("SPLIT", "SPLIT_V")
 def _split(node: Node) -> Any:
     data, axis_input = (1, 0) if node.name == "SPLIT" else (0, 2)
     (x,) = node.moved(data)
@@ -73,7 +72,7 @@ def _split(node: Node) -> Any:
     return [node.reader.narrow(x, axis, a, n) for a, n in zip(starts, sizes, strict=False)]
 
 
-@converter("SLICE")
+@CONVERTERS.on("SLICE")
 def _slice(node: Node) -> Any:
     (x,) = node.moved(0)
     begin, sizes = node.ints(1), node.ints(2)
@@ -81,7 +80,7 @@ def _slice(node: Node) -> Any:
     return node.reader.slice(x, begin, ends)
 
 
-@converter("STRIDED_SLICE")
+@CONVERTERS.on("STRIDED_SLICE")
 def _strided_slice(node: Node) -> Any:
     """Python's slices of NumPy's arrays: the shape of what is taken follows from an array of numbers."""
     (x,) = node.moved(0)
@@ -114,7 +113,7 @@ def _strided_slice(node: Node) -> Any:
     return node.reader.reshape(x, shape)
 
 
-@converter("PAD", "PADV2")
+@CONVERTERS.on("PAD", "PADV2")
 def _pad(node: Node) -> Any:
     (x,) = node.moved(0)
     pairs = node.const(1).tolist()
@@ -127,7 +126,7 @@ def _pad(node: Node) -> Any:
     return node.reader.pad(x, value, *([p[i] for p in pairs] for i in (0, 1)))
 
 
-@converter("MIRROR_PAD")
+@CONVERTERS.on("MIRROR_PAD")
 def _mirror_pad(node: Node) -> Any:
     (x,) = node.moved(0)
     for axis, (low, high) in enumerate(node.const(1).tolist()):
@@ -138,23 +137,23 @@ def _mirror_pad(node: Node) -> Any:
     return x
 
 
-@converter("TILE")
+@CONVERTERS.on("TILE")
 def _tile(node: Node) -> Any:
     return node.op("tile", *node.moved(0), repeats=tuple(node.ints(1)))
 
 
-@converter("BROADCAST_TO")
+@CONVERTERS.on("BROADCAST_TO")
 def _broadcast(node: Node) -> Any:
     return node.reader.expand(*node.moved(0), node.ints(1))
 
 
-@converter("FILL")
+@CONVERTERS.on("FILL")
 def _fill(node: Node) -> Any:
     (value,) = node.moved(1)
     return node.reader.expand(node.reader.reshape(value, []), node.ints(0))
 
 
-@converter("REVERSE_V2")
+@CONVERTERS.on("REVERSE_V2")
 def _reverse(node: Node) -> Any:
     (x,) = node.moved(0)
     for axis in node.ints(1):
@@ -162,7 +161,7 @@ def _reverse(node: Node) -> Any:
     return x
 
 
-@converter("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
+@CONVERTERS.on("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
 def _blocks(node: Node) -> Any:
     (x,) = node.moved(0)
     batch, height, width, channels = node.dims(x)
@@ -177,7 +176,7 @@ def _blocks(node: Node) -> Any:
     return node.reader.reshape(node.reader.permute(x, [0, 1, 3, 2, 4, 5]), shape)
 
 
-@converter("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
+@CONVERTERS.on("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
 def _batches(node: Node) -> Any:
     """Blocks of space become elements of the batch, or the other way round."""
     (x,), sizes, pairs, reader = node.moved(0), node.ints(1), node.const(2).tolist(), node.reader
@@ -207,17 +206,17 @@ def _batches(node: Node) -> Any:
 # --- made of nothing --------------------------------------------------------------------------------------------------
 
 
-@converter("SHAPE")
+@CONVERTERS.on("SHAPE")
 def _shape(node: Node) -> Any:
     return ir.constant(np.array(node.dims(node.x()), node.outputs[0].dtype))
 
 
-@converter("RANK")
+@CONVERTERS.on("RANK")
 def _rank(node: Node) -> Any:
     return ir.constant(np.array(len(node.dims(node.x())), node.outputs[0].dtype))
 
 
-@converter("RANGE")
+@CONVERTERS.on("RANGE")
 def _range(node: Node) -> Any:
     start, limit, delta = (node.const(i).item() for i in range(3))
     return ir.constant(np.arange(start, limit, delta).astype(node.outputs[0].dtype))
@@ -226,7 +225,7 @@ def _range(node: Node) -> Any:
 # --- lookups and order ------------------------------------------------------------------------------------------------
 
 
-@converter("GATHER", "EMBEDDING_LOOKUP")
+@CONVERTERS.on("GATHER", "EMBEDDING_LOOKUP")
 def _gather(node: Node) -> Any:
     if node.name == "EMBEDDING_LOOKUP":
         return node.result(node.op("take", node.real(1), node.x(0), axis=0, mode="clip"))
@@ -240,12 +239,12 @@ def _gather(node: Node) -> Any:
     return node.op("gather_nd", x, node.reader.reshape(indices, [*node.dims(indices), 1]), batch_dims=batch)
 
 
-@converter("GATHER_ND")
+@CONVERTERS.on("GATHER_ND")
 def _gather_nd(node: Node) -> Any:
     return node.op("gather_nd", *node.moved(0), node.x(1))
 
 
-@converter("ONE_HOT")
+@CONVERTERS.on("ONE_HOT")
 def _one_hot(node: Node) -> Any:
     depth, axis, indices = node.ints(1)[0], node.option("OneHotOptions", "Axis", -1), node.x(0)
     rank = len(node.dims(indices))
@@ -256,44 +255,32 @@ def _one_hot(node: Node) -> Any:
     return node.op("where", node.op("equal", indices, line), node.x(2), node.x(3))
 
 
-@converter("DYNAMIC_UPDATE_SLICE")
+@CONVERTERS.on("DYNAMIC_UPDATE_SLICE")
 def _dynamic_update(node: Node) -> Any:
-    """The update where it lies, else the operand."""
-    (x, update), reader = node.moved(0, 1), node.reader
-    whole, part, inside = node.dims(x), node.dims(update), None
-    for axis, size in enumerate(whole):
-        if part[axis] == size:
-            continue
-        start = reader.reshape(reader.narrow(node.x(2), 0, axis, 1), [])
-        start = node.op("clip", reader.astype(start, "int64"), min=0, max=size - part[axis])
-        places = node.op("subtract", reader.arange(size), start)
-        here = node.op("logical_and", node.op("greater_equal", places, reader.scalar(0, "int64")),
-                       node.op("less", places, reader.scalar(part[axis], "int64")))  # fmt: skip
-        here = reader.reshape(here, [size if i == axis else 1 for i in range(len(whole))])
-        inside = here if inside is None else node.op("logical_and", inside, here)
-        update = node.op("take", update, node.op("clip", places, min=0, max=part[axis] - 1), axis=axis, mode="clip")
-    return update if inside is None else node.op("where", inside, update, x)
+    x, update = node.moved(0, 1)
+    starts = [node.reader.narrow(node.x(2), 0, axis, 1) for axis in range(len(node.dims(x)))]
+    return node.reader.updated(x, update, starts)
 
 
-@converter("ARG_MAX", "ARG_MIN")
+@CONVERTERS.on("ARG_MAX", "ARG_MIN")
 def _arg(node: Node) -> Any:
     op = node.name.replace("_", "").lower()
     return node.op(op, node.x(), axis=node.ints(1)[0], keepdims=False, dtype=node.outputs[0].dtype)
 
 
-@converter("TOPK_V2")
+@CONVERTERS.on("TOPK_V2")
 def _top_k(node: Node) -> Any:
     return node.reader.fields(node.op("topk", node.x(), k=node.ints(1)[0], axis=-1, ret_type="both", largest=True,
                                       dtype="int32"))  # fmt: skip
 
 
-@converter("CUMSUM")
+@CONVERTERS.on("CUMSUM")
 def _cumsum(node: Node) -> Any:
     exclusive, back = (bool(node.option("CumsumOptions", k)) for k in ("Exclusive", "Reverse"))
     return node.result(node.op("cumsum", node.real(), axis=node.ints(1)[0], exclusive=exclusive, reverse=back))
 
 
-@converter("REVERSE_SEQUENCE")
+@CONVERTERS.on("REVERSE_SEQUENCE")
 def _reverse_sequence(node: Node) -> Any:
     axes = {
         k: node.option("ReverseSequenceOptions", f"{n}Dim") for k, n in (("seq_axis", "Seq"), ("batch_axis", "Batch"))
