@@ -123,7 +123,7 @@ class Builder:
         low, high = ([max(n, 0) for n in side] for side in (low, high))
         if not any((*low, *high)):
             return x
-        if isinstance(value, ir.Constant) and value.ty.dtype.startswith(("float", "int")):
+        if isinstance(value, ir.Constant) and str(value.data.dtype).startswith(("float", "int")):
             widths = tuple(n for pair in zip(low, high, strict=True) for n in pair)
             return self.op("nn.pad", x, pad_width=widths, pad_value=value.data.numpy().item())
         for axis, sides in enumerate(zip(low, high, strict=True)):

@@ -7,10 +7,20 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from tests.frontend.onnx.test_microsoft import RNG, check, f32, model, u8
+from tests.frontend.onnx.test_microsoft import check, model
 from weft.error import UnsupportedOperator
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
+
+RNG = np.random.default_rng(12)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def u8(*shape: int) -> np.ndarray:
+    return RNG.integers(0, 256, shape).astype(np.uint8)
 
 
 def ints(limit: int, *shape: int) -> np.ndarray:
@@ -119,6 +129,7 @@ def test_lookups_and_products() -> None:
     ids = np.array([[1, 2, 3, 1, 2], [5, 5, 5, 5, 5], [1, 2, 3, 4, 5]])
     for size in (1, 2, 3, 6):
         check("NGramRepeatBlock", [ids, f32(3, 7)], ngram_size=size)
+    check("Unique", [ints(4, 12).astype(np.float32)], (1, 1, 1))
     short = [(ints(300, 3, 5) - 150).astype(np.int16), (ints(300, 5, 2) - 150).astype(np.int16)]
     check("MatMulInteger16", short)
     for metric in ("euclidean", "sqeuclidean"):

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnxruntime
 import pytest
 
-from tests.frontend.onnx.test_microsoft import check, f32, model, u8
+from tests.frontend.onnx.test_microsoft import check, model
 from weft.error import UnsupportedOperator
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
 ROWS, HIDDEN, INNER, EXPERTS = 5, 32, 48, 8
+RNG = np.random.default_rng(13)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def u8(*shape: int) -> np.ndarray:
+    return RNG.integers(0, 256, shape).astype(np.uint8)
 
 
 def floats(fused: int = 1, bias: bool = True) -> list:

@@ -150,6 +150,13 @@ def _ngram_repeat(node: Node) -> Any:
     return node.op("where", banned, node.scalar(-np.inf, node.dtype(1)), node.x(1))
 
 
+@microsoft("Unique", inputs=(1, 1))
+def _unique(node: Node) -> Any:
+    """Elements in the order in which they are met, the place of each in these, and how often there is one."""
+    values, _, places, counts = calls(node, "Unique", [node.value(0)], 4, sorted=0)
+    return values, places, counts
+
+
 @microsoft("MatMulInteger16", inputs=(2, 2))
 def _matmul_integer16(node: Node) -> Any:
     wide = "uint32" if node.dtype(0) == node.dtype(1) == "uint16" else "int32"

@@ -128,14 +128,14 @@ def _erf_inv(node: Node) -> Any:
 def _shift(node: Node) -> Any:
     """Shifts; those by as many bits as there are, or more, leave nothing, or the sign."""
     x, by = node.operands
-    dtype, bits = str(x.ty.dtype), ir.DataType(x.ty.dtype).bits
+    dtype, bits, unsigned = str(x.ty.dtype), ir.DataType(x.ty.dtype).bits, f"uint{ir.DataType(x.ty.dtype).bits}"
+    amount = by if by.ty.dtype == unsigned else node.op("reinterpret", by, dtype=unsigned)
     logical = node.name != "shift_right_arithmetic"
     plain = dtype.removeprefix("u") if not logical else dtype if dtype.startswith("u") else f"u{dtype}"
     op = "left_shift" if node.name == "shift_left" else "right_shift"
     known = by.data.numpy() if isinstance(by, ir.Constant) else None
     inside = known is not None and bool(((known >= 0) & (known < bits)).all())
-    unsigned, last = f"uint{bits}", node.graph.scalar(bits - 1, f"uint{bits}")
-    amount = by if by.ty.dtype == unsigned else node.op("reinterpret", by, dtype=unsigned)
+    last = node.graph.scalar(bits - 1, unsigned)
     held = amount if inside else node.op("minimum", amount, last)
     found = x if dtype == plain else node.op("reinterpret", x, dtype=plain)
     found = node.op(op, found, held if plain == unsigned else node.op("reinterpret", held, dtype=plain))

@@ -45,9 +45,10 @@ def _combiner(node: Node) -> tuple[str, Combine]:
 
 def _is_identity(start: Any, name: str) -> bool:
     """Whether a reduction's initial value changes nothing."""
+    dtype = ir.DataType(start.ty.dtype)
     if not isinstance(start, ir.Constant) or name not in _REDUCERS:
         return False
-    value, dtype = start.data.numpy().item(), ir.DataType(start.ty.dtype)
+    value = start.data.numpy().item()
     identity: Any = _REDUCERS[name][1]
     if name in ("maximum", "minimum") and not dtype.is_float:
         if dtype == "bool":

@@ -298,7 +298,7 @@ class Node:
         elif order is not None:
             x = self.reader.permute(x, order)
         if tensor.scale is None or tensor.zero is None:
-            return self.reader.astype(x, "float32") if x.ty.dtype == "float16" else x
+            return self.reader.astype(x, "float32") if tensor.dtype == "float16" else x
         axis = tensor.axis if order is None else list(order).index(tensor.axis)
         single = tensor.scale.size == 1
         scale, zero = (ir.constant(np.array(v.reshape(-1)[0]) if single else v) for v in (tensor.scale, tensor.zero))

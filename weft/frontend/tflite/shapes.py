@@ -32,7 +32,7 @@ def _reshape(node: Node) -> Any:
 
 @CONVERTERS.on("TRANSPOSE")
 def _transpose(node: Node) -> Any:
-    return node.reader.permute(*node.moved(0), node.ints(1))
+    return node.reader.permute(node.moved(0)[0], node.ints(1))
 
 
 @CONVERTERS.on("CONCATENATION")
@@ -144,7 +144,7 @@ def _tile(node: Node) -> Any:
 
 @CONVERTERS.on("BROADCAST_TO")
 def _broadcast(node: Node) -> Any:
-    return node.reader.expand(*node.moved(0), node.ints(1))
+    return node.reader.expand(node.moved(0)[0], node.ints(1))
 
 
 @CONVERTERS.on("FILL")
