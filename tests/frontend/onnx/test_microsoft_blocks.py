@@ -60,15 +60,22 @@ def test_products_with_tables_of_sixteen_numbers(kind: int) -> None:
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_recurrence_with_quantised_weights(direction: str, per_channel: bool) -> None:
-    steps, batch, width, hidden, count = 4, 3, 6, 5, 2 if direction == "bidirectional" else 1
+    """One step from states that bytes hold exactly: ONNX Runtime rounds inputs and states to bytes at each step."""
+    batch, width, hidden, count = 3, 6, 5, 2 if direction == "bidirectional" else 1
+
+    def exact(*shape: int) -> np.ndarray:
+        places = RNG.integers(-128, 128, shape)
+        places[..., :2] = -128, 127
+        return (places / 64).astype(np.float32)
+
     shape = (count, 4 * hidden) if per_channel else (count,)
     zero = (RNG.integers(-9, 9, shape) * (not per_channel)).astype(np.int8)
-    w, r = (RNG.integers(-127, 128, (count, n, 4 * hidden)).astype(np.int8) for n in (width, hidden))
-    scale = (abs(f32(*shape)) + 0.5) / 1024  # small: ONNX Runtime rounds what goes through the layer
-    given = [f32(steps, batch, width), w, r, f32(count, 8 * hidden), None, f32(count, batch, hidden),
+    # seven bits: on machines without VNNI, ONNX Runtime's sums of products of bytes saturate
+    w, r = (RNG.integers(-63, 64, (count, n, 4 * hidden)).astype(np.int8) for n in (width, hidden))
+    scale = (abs(f32(*shape)) + 0.5) / 128
+    given = [exact(1, batch, width), w, r, f32(count, 8 * hidden), None, exact(count, batch, hidden),
              f32(count, batch, hidden), None, scale, zero, scale, zero]  # fmt: skip
-    check("DynamicQuantizeLSTM", given, (1, 1, 1), (1, 2, 3, 8, 9, 10, 11), tolerance=3e-2, direction=direction,
-          hidden_size=hidden)  # fmt: skip
+    check("DynamicQuantizeLSTM", given, (1, 1, 1), (1, 2, 3, 8, 9, 10, 11), direction=direction, hidden_size=hidden)
 
 
 def test_quantised_embeddings() -> None:
