@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["REASONS", "page", "reason"]
+__all__ = ["CONTRIB", "REASONS", "page", "reason"]
 
 _PAGE = Path(__file__).parent.parent / "docs" / "onnx-conformance.md"
 REASONS = {
@@ -26,6 +26,19 @@ ROUNDING = {
     r"test_dft_inverse(_opset19)?": "where the result is zero the expected one is 2e-7, and the suite allows 1e-7",
 }
 """What cases fail by less than the tolerance of tests, and the reason."""
+CONTRIB = {
+    "BeamSearch GreedySearch Sampling WhisperBeamSearch": "loops around a decoder, which is an attribute: import the "
+    "decoder itself and sample with `relax.frontend.nn.llm`",
+    "DecoderMaskedMultiHeadAttention DynamicTimeWarping": "ONNX Runtime's own conversion of Whisper and T5 writes "
+    "them; models exported by other tools have MultiHeadAttention",
+    "EngramGate GatedDeltaNet GatherPacked HyperConnectionPostMix HyperConnectionPreMix MRotaryEmbedding "
+    "MoEGroupRouter NGramHashMapping SparseAttention VarlenCausalConvWithState "
+    "VarlenNGramHashMapping": "decoders of single families; not done yet",
+    "Tokenizer": "regular expressions of RE2, whose longest matches Python's do not find; not done yet",
+    "AttnLSTM BifurcationDetector ConvTransposeWithDynamicPads CropAndResize MatMulFpQ4 MaxpoolWithMask MurmurHash3 "
+    "SampleOp SparseToDenseMatMul WordConvEmbedding": "no exporter, optimizer or quantizer of today writes them",
+}
+"""Operators of ``com.microsoft`` that ONNX Runtime has on processors and the importer has not, and the reason."""
 
 
 def reason(name: str) -> str | None:
@@ -43,6 +56,10 @@ def page() -> str:
         "| cases | why they fail |", "| --- | --- |",
     ]  # fmt: skip
     lines += [f"| `{pattern}` | {why} |" for pattern, why in (REASONS | ROUNDING).items()]
+    lines += ["", "## Operators of com.microsoft", ""]
+    lines += ["Of those that ONNX Runtime has on processors, [the list](reference/onnx.md) lacks these.", ""]
+    lines += ["| operators | why |", "| --- | --- |"]
+    lines += [f"| `{'` `'.join(names.split())}` | {why} |" for names, why in CONTRIB.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_FORMATS = ("nn", "onnx", "relay", "torch")
+_FORMATS = ("nn", "onnx", "relay", "stablehlo", "tflite", "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Models of other tools as Relay programs: what the importers make, with Relay's operators.
 
-The importers are those of ``weft.frontend.onnx`` and ``weft.frontend.torch``; ``weft.relay.import_relax`` converts what
+The importers are those of ``weft.frontend.onnx``, ``torch`` and ``tflite``; ``weft.relay.import_relax`` converts what
 they make.
 """
 
@@ -21,7 +21,7 @@ from weft.relay.import_relax import import_relax
 from weft.relay.walk import subexpressions, substitute
 from weft.runtime import Tensor
 
-__all__ = ["from_onnx", "from_pytorch"]
+__all__ = ["from_onnx", "from_pytorch", "from_tflite"]
 
 Params = dict[str, Tensor]
 
@@ -75,6 +75,29 @@ def from_onnx(
     )
     described = json.loads(mod["main"].attrs["weft.io"])["inputs"]
     return _as_relay(mod, [i["name"] for i in described], {})
+
+
+def from_tflite(
+    model: Any,
+    shape_dict: Mapping[str, Sequence[int]] | None = None,
+    dtype_dict: Mapping[str, str] | None = None,
+    op_converter: Mapping[str, Any] | None = None,
+) -> tuple[IRModule, Params]:
+    """Import a TFLite model.
+
+    Parameters
+    ----------
+    model, shape_dict, dtype_dict, op_converter
+        Those of ``weft.relax.frontend.tflite.from_tflite``, which says what it raises.
+
+    Returns
+    -------
+    (IRModule, dict of str to Tensor)
+        The function ``main`` with weights as constants; no parameter of it is a weight.
+    """
+    importer = importlib.import_module("weft.frontend.tflite")
+    mod = importer.from_tflite(model, shape_dict, dtype_dict, op_converter)
+    return _as_relay(mod, [p.name_hint for p in mod["main"].params], {})
 
 
 def _dimension(name: str, i: int, d: Any) -> int | str:

@@ -11,8 +11,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.frontend.models import value_info
+from tools.onnx_conformance import CONTRIB
 from weft.error import ModelImportError, UnsupportedOperator
-from weft.frontend.onnx import from_onnx
+from weft.frontend.onnx import from_onnx, supported_operators
 from weft.relax.interpreter import evaluate
 
 RNG = np.random.default_rng(11)
@@ -213,3 +214,10 @@ def test_what_is_not_known_is_refused() -> None:
         from_onnx(model("FusedMatMul", [f32(3, 3)], (1,)))
     with pytest.raises(UnsupportedOperator, match="PagedAttention"):
         from_onnx(model("PagedAttention", [f32(3)], (1,)))
+
+
+def test_each_operator_of_the_runtime_is_here_or_has_its_reason() -> None:
+    kernels = onnxruntime.capi.onnxruntime_pybind11_state.get_all_opkernel_def()
+    there = {k.op_name for k in kernels if (k.domain, k.provider) == ("com.microsoft", "CPUExecutionProvider")}
+    reasons = {name for names in CONTRIB for name in names.split()}
+    assert there - set(supported_operators("com.microsoft")) == reasons

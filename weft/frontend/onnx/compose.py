@@ -18,12 +18,13 @@ _OPSET = 24
 MICROSOFT = "com.microsoft"
 
 
-def calls(node: Node, op: str, inputs: Sequence[Value | Any | None], outputs: int = 1, **attrs: Any) -> list[Value]:
-    """Convert a standard operator on values, as opset 24 has it, and return its outputs."""
+def calls(node: Node, op: str, inputs: Sequence[Value | Any | None], outputs: int = 1, opset: int = _OPSET,
+          **attrs: Any) -> list[Value]:  # fmt: skip
+    """Convert a standard operator on values, as an opset has it, and return its outputs."""
     values = [v if v is None or isinstance(v, Value) else Value.of_expr(v) for v in inputs]
     names = ["" if v is None else f"x{i}" for i, v in enumerate(values)]
     made = [f"y{i}" for i in range(outputs)]
-    scope = Scope(None, {"": _OPSET})
+    scope = Scope(None, {"": opset})
     scope.values = {n: v for n, v in zip(names, values, strict=True) if v is not None}
     proto = onnx.helper.make_node(op, names, made, **{k: v for k, v in attrs.items() if v is not None})
     with node.graph.inside(scope):

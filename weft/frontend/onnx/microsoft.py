@@ -17,7 +17,7 @@ from weft.ir import constant
 from weft.runtime import aligned
 from weft.runtime.host import Kind
 
-__all__: list[str] = []
+__all__ = ["embedded", "real", "unpacked"]
 
 
 # --- activations and normalisations -----------------------------------------------------------------------------------
@@ -109,15 +109,22 @@ def _group_norm(node: Node) -> Any:
 
 @microsoft("EmbedLayerNormalization", attributes="epsilon mask_index_type", inputs=(7, 9))
 def _embed(node: Node) -> Any:
+    return embedded(node, *(node.x(i) if node.has(i) else None for i in range(2, 7)), places=8)
+
+
+def embedded(
+    node: Node, words: Any, positions: Any, segments: Any, gamma: Any, beta: Any, places: int | None = None
+) -> tuple[Any, Any, Any]:
+    """Look words (input 0), places and segments (input 1) up and normalise the sum; count what the mask (7) has."""
     batch, length = node.shape()
-    total = call(node, "Gather", node.x(2), node.x(0))
-    if node.has(8):
-        total = node.op("add", total, call(node, "Gather", node.x(3), node.x(8)))
+    total = call(node, "Gather", words, node.x(0))
+    if places is not None and node.has(places):
+        total = node.op("add", total, call(node, "Gather", positions, node.x(places)))
     else:
-        total = node.op("add", total, node.slice(node.x(3), [0], [0], [length]))
-    if node.has(1) and node.has(4):
-        total = node.op("add", total, call(node, "Gather", node.x(4), node.x(1)))
-    out = call(node, "LayerNormalization", total, node.x(5), node.x(6), axis=-1, epsilon=node.attr("epsilon", 1e-12))
+        total = node.op("add", total, node.slice(positions, [0], [0], [length]))
+    if node.has(1) and segments is not None:
+        total = node.op("add", total, call(node, "Gather", segments, node.x(1)))
+    out = call(node, "LayerNormalization", total, gamma, beta, axis=-1, epsilon=node.attr("epsilon", 1e-12))
     if node.has(7):
         mask = node.op("sum", node.astype(node.x(7), "int32"), axis=(1,), keepdims=False)
     else:
@@ -248,13 +255,13 @@ def _computed_weights(node: Node) -> Any:
     """Return weights (n, k) that are known at run time."""
     bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
     dtype, blocks = node.dtype(), -(-k // block)
-    weights = node.reshape(_unpacked(node, node.x(1), bits), [n, blocks, block])
+    weights = node.reshape(unpacked(node, node.x(1), bits), [n, blocks, block])
     scales = node.reshape(node.x(2), [n, blocks, 1])
     if not node.has(3):
         zero: Any = node.scalar(1 << (bits - 1), dtype)
     elif node.dtype(3) == "uint8":
         packed = node.reshape(node.x(3), [n, -(-blocks * bits // 8)])
-        zero = node.reshape(node.slice(_unpacked(node, packed, bits), [1], [0], [blocks]), [n, blocks, 1])
+        zero = node.reshape(node.slice(unpacked(node, packed, bits), [1], [0], [blocks]), [n, blocks, 1])
     else:
         zero = node.reshape(node.x(3), [n, blocks, 1])
     real = node.op("subtract", node.astype(weights, dtype), node.astype(zero, dtype))
@@ -262,7 +269,7 @@ def _computed_weights(node: Node) -> Any:
     return node.slice(real, [1], [0], [k]) if blocks * block != k else real
 
 
-def _unpacked(node: Node, x: Any, bits: int) -> Any:
+def unpacked(node: Node, x: Any, bits: int) -> Any:
     """Take bytes apart, the lowest bits first, along the last axis."""
     if bits == 8:
         return x
@@ -296,7 +303,8 @@ def _dynamic_quantize_matmul(node: Node) -> Any:
 # --- quantised operators: dequantise, compute, quantise ---------------------------------------------------------------
 
 
-def _real(node: Node, data: int, scale: int, zero: int, axis: int = 1) -> Any:
+def real(node: Node, data: int, scale: int, zero: int, axis: int = 1) -> Any:
+    """Return quantised input `data` as real numbers."""
     return call(node, "DequantizeLinear", *(node.value(i) if node.has(i) else None for i in (data, scale, zero)),
                 axis=axis)  # fmt: skip
 
@@ -313,14 +321,14 @@ def _quantize(node: Node) -> Any:
 
 @microsoft("QLinearAdd", "QLinearMul", inputs=(7, 8))
 def _qlinear_binary(node: Node) -> Any:
-    out = call(node, node.op_type.removeprefix("QLinear"), _real(node, 0, 1, 2), _real(node, 3, 4, 5))
+    out = call(node, node.op_type.removeprefix("QLinear"), real(node, 0, 1, 2), real(node, 3, 4, 5))
     return _quantised(node, out, 6, 7)
 
 
 @microsoft("QLinearSigmoid", "QLinearLeakyRelu", attributes="alpha", inputs=(4, 5))
 def _qlinear_unary(node: Node) -> Any:
     op = node.op_type.removeprefix("QLinear")
-    out = call(node, op, _real(node, 0, 1, 2), alpha=node.attr("alpha", 0.01) if op == "LeakyRelu" else None)
+    out = call(node, op, real(node, 0, 1, 2), alpha=node.attr("alpha", 0.01) if op == "LeakyRelu" else None)
     return _quantised(node, out, 3, 4)
 
 
@@ -329,19 +337,19 @@ def _qlinear_softmax(node: Node) -> Any:
     axis = node.attr("axis", -1 if node.attr("opset") >= 13 else 1)
     if node.attr("opset") < 13 and node.axis(axis) != node.ndim() - 1:
         node.unsupported("QLinearSoftmax: over several axes, as before opset 13, is not supported")
-    return _quantised(node, call(node, "Softmax", _real(node, 0, 1, 2), axis=axis), 3, 4)
+    return _quantised(node, call(node, "Softmax", real(node, 0, 1, 2), axis=axis), 3, 4)
 
 
 @microsoft("QLinearWhere", inputs=(9, 9))
 def _qlinear_where(node: Node) -> Any:
-    out = call(node, "Where", node.value(0), _real(node, 1, 2, 3), _real(node, 4, 5, 6))
+    out = call(node, "Where", node.value(0), real(node, 1, 2, 3), real(node, 4, 5, 6))
     return _quantised(node, out, 7, 8)
 
 
 @microsoft("QLinearReduceMean", attributes="axes keepdims", inputs=(4, 5))
 def _qlinear_reduce_mean(node: Node) -> Any:
     axes = Value.of_array(np.array(node.attr("axes"), np.int64))
-    return _quantised(node, call(node, "ReduceMean", _real(node, 0, 1, 2), axes, keepdims=node.attr("keepdims")), 3, 4)
+    return _quantised(node, call(node, "ReduceMean", real(node, 0, 1, 2), axes, keepdims=node.attr("keepdims")), 3, 4)
 
 
 _POOL = "auto_pad ceil_mode count_include_pad kernel_shape pads strides"
@@ -350,7 +358,7 @@ _POOL = "auto_pad ceil_mode count_include_pad kernel_shape pads strides"
 @microsoft("QLinearAveragePool", "QLinearGlobalAveragePool", attributes=f"{_POOL} channels_last", inputs=(4, 5))
 def _qlinear_pool(node: Node) -> Any:
     rank, last = node.ndim(), node.attr("channels_last", 0)
-    x = _real(node, 0, 1, 2)
+    x = real(node, 0, 1, 2)
     x = node.permute(x, [0, rank - 1, *range(1, rank - 1)]) if last else x
     out = call(node, node.op_type.removeprefix("QLinear"), x, **{k: node.attr(k) for k in _POOL.split()})
     return _quantised(node, node.permute(out, [0, *range(2, rank), 1]) if last else out, 3, 4)
@@ -358,19 +366,19 @@ def _qlinear_pool(node: Node) -> Any:
 
 @microsoft("QLinearConcat", attributes="axis", inputs=(5, 1 << 20))
 def _qlinear_concat(node: Node) -> Any:
-    parts = [_real(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
+    parts = [real(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
     return _quantised(node, call(node, "Concat", *parts, axis=node.attr("axis")), 0, 1)
 
 
 @microsoft("QGemm", attributes="alpha transA transB", inputs=(6, 9))
 def _qgemm(node: Node) -> Any:
     attrs = {k: node.attr(k) for k in ("alpha", "transA", "transB")}
-    b = _real(node, 3, 4, 5, axis=0 if node.attr("transB", 0) else 1)
+    b = real(node, 3, 4, 5, axis=0 if node.attr("transB", 0) else 1)
     bias = None
     if node.has(6):
         scale = node.emit(node.op("multiply", node.x(1), node.x(4)) * node.attr("alpha", 1.0))
         bias = node.op("multiply", node.astype(node.x(6), scale.ty.dtype), scale)
-    out = call(node, "Gemm", _real(node, 0, 1, 2), b, bias, **attrs)
+    out = call(node, "Gemm", real(node, 0, 1, 2), b, bias, **attrs)
     return _quantised(node, out, 7, 8) if node.has(7) else out
 
 

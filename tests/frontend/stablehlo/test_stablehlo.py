@@ -1,0 +1,284 @@
+"""StableHLO texts against NumPy: each form of operation, regions, control flow, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft.error import MissingDependency, ModelImportError, ParseError, UnsupportedOperator
+from weft.frontend.stablehlo import from_stablehlo
+from weft.frontend.tflite import from_tflite
+from weft.relax.interpreter import evaluate
+
+RNG = np.random.default_rng(3)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def program(params: str, body: str, results: str) -> str:
+    """The text of a function of some parameters."""
+    return f"module @m {{\n  func.func public @main({params}) -> ({results}) {{\n{body}\n  }}\n}}\n"
+
+
+def run(text: str, *given: np.ndarray) -> Any:
+    found = evaluate(from_stablehlo(text), *given)
+    return found[0] if len(found) == 1 else found
+
+
+def same(found: Any, expected: Any) -> None:
+    assert (found.shape, found.dtype) == (np.shape(expected), np.asarray(expected).dtype)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_forms_of_operations() -> None:
+    body = """
+    %c = stablehlo.constant dense<[[1.5, -2.0, 0x7F800000]]> : tensor<1x3xf32>
+    %cst = stablehlo.constant dense<"0x0000803F00000040"> : tensor<2xf32>  // 1.0 and 2.0
+    %0 = stablehlo.broadcast_in_dim %c, dims = [0, 1] : (tensor<1x3xf32>) -> tensor<2x3xf32>
+        %1 = "stablehlo.broadcast_in_dim"(%cst) <{broadcast_dimensions = array<i64: 0>}> : (tensor<2xf32>) ->
+        tensor<2x3xf32>
+    %2 = stablehlo.minimum %0, %1 {note = "kept", mhlo.size = 3 : i64} : tensor<2x3xf32>
+    %3 = stablehlo.compare  LT, %arg0, %2,  FLOAT : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xi1>
+    %4 = stablehlo.select %3, %arg0, %2 : tensor<2x3xi1>, tensor<2x3xf32>
+    %5 = stablehlo.slice %4 [0:2, 0:3:2] : (tensor<2x3xf32>) -> tensor<2x2xf32>
+    return %5 : tensor<2x2xf32> loc("f":1:2)"""
+    x = f32(2, 3)
+    found = run(
+        program('%arg0: tensor<2x3xf32> {jax.arg_info = "x"}', body, 'tensor<2x2xf32> {jax.result_info = ""}'), x
+    )
+    same(found, np.minimum(x, np.minimum([[1.5, -2, np.inf]], [[1], [2]]).astype(np.float32))[:, ::2])
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (0, 5), (1, 1), (3, 8)])
+def test_reduction_by_a_region_of_two_operands(shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    t, r = f"tensor<{rows}x{columns}x", f"tensor<{rows}x"
+    body = f"""
+    %i = stablehlo.iota dim = 1 : {t}i32>
+    %a = stablehlo.constant dense<0xFF800000> : tensor<f32>
+    %b = stablehlo.constant dense<0> : tensor<i32>
+        %0:2 = stablehlo.reduce(%x init: %a), (%i init: %b) across dimensions = [1] : ({t}f32>, {t}i32>, tensor<f32>,
+        tensor<i32>) -> ({r}f32>, {r}i32>)
+     reducer(%p: tensor<f32>, %q: tensor<f32>) (%s: tensor<i32>, %t: tensor<i32>)  {{
+      %1 = stablehlo.compare GE, %p, %q, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %2 = stablehlo.select %1, %p, %q : tensor<i1>, tensor<f32>
+      %3 = stablehlo.select %1, %s, %t : tensor<i1>, tensor<i32>
+      stablehlo.return %2, %3 : tensor<f32>, tensor<i32>
+    }}
+    return %0#0, %0#1 : {r}f32>, {r}i32>"""
+    x = f32(*shape)
+    found = run(program(f"%x: {t}f32>", body, f"{r}f32>, {r}i32>"), x)
+    same(found[0], x.max(1))
+    same(found[1], x.argmax(1).astype(np.int32))
+
+
+@pytest.mark.parametrize(("start", "name", "expected"), [
+    ("0.0", "add", lambda x: x.sum((0, 2))), ("2.0", "add", lambda x: x.sum((0, 2)) + 2),
+    ("0xFF800000", "maximum", lambda x: x.max((0, 2))), ("0.5", "maximum", lambda x: np.maximum(x.max((0, 2)), 0.5)),
+    ("1.0", "multiply", lambda x: x.prod((0, 2))),
+])  # fmt: skip
+def test_reductions_and_what_they_begin_with(start: str, name: str, expected: Any) -> None:
+    body = f"""
+    %c = stablehlo.constant dense<{start}> : tensor<f32>
+        %0 = stablehlo.reduce(%x init: %c) applies stablehlo.{name} across dimensions = [0, 2] : (tensor<2x3x5xf32>,
+        tensor<f32>) -> tensor<3xf32>
+    return %0 : tensor<3xf32>"""
+    x = f32(2, 3, 5)
+    same(run(program("%x: tensor<2x3x5xf32>", body, "tensor<3xf32>"), x), expected(x).astype(np.float32))
+
+
+def test_windows_that_are_running_sums() -> None:
+    body = """
+    %c = stablehlo.constant dense<0.0> : tensor<f32>
+        %0 = "stablehlo.reduce_window"(%x, %c) <{padding = dense<[[0, 0], [6, 0]]> : tensor<2x2xi64>,
+        window_dimensions = array<i64: 1, 7>}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %1 = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %1 : tensor<f32>
+    }) : (tensor<2x7xf32>, tensor<f32>) -> tensor<2x7xf32>
+    return %0 : tensor<2x7xf32>"""
+    x = f32(2, 7)
+    same(run(program("%x: tensor<2x7xf32>", body, "tensor<2x7xf32>"), x), x.cumsum(1))
+
+
+def test_products_and_convolutions() -> None:
+    body = """
+        %0 = stablehlo.dot_general %x, %y, batching_dims = [0] x [0], contracting_dims = [2] x [2], precision =
+        [DEFAULT, DEFAULT] : (tensor<2x3x4xf32>, tensor<2x5x4xf32>) -> tensor<2x3x5xf32>
+        %1 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad =
+        [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x3x4xf32>,
+        tensor<3x4x6xf32>) -> tensor<2x3x6xf32>
+    return %0, %1 : tensor<2x3x5xf32>, tensor<2x3x6xf32>"""
+    x, y, k = f32(2, 3, 4), f32(2, 5, 4), f32(3, 4, 6)
+    types = "%x: tensor<2x3x4xf32>, %y: tensor<2x5x4xf32>, %k: tensor<3x4x6xf32>"
+    found = run(program(types, body, "tensor<2x3x5xf32>, tensor<2x3x6xf32>"), x, y, k)
+    same(found[0], np.einsum("bij,bkj->bik", x, y))
+    wide = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    same(found[1], sum(wide[:, i : i + 3] @ k[i] for i in range(3)))
+
+
+@pytest.mark.parametrize("start", [-4, 0, 2, 9])
+def test_slices_at_places_that_are_data(start: int) -> None:
+    body = """
+    %z = stablehlo.constant dense<0> : tensor<i32>
+        %0 = stablehlo.dynamic_slice %x, %i, %z, sizes = [2, 3] : (tensor<5x3xf32>, tensor<i32>, tensor<i32>) ->
+        tensor<2x3xf32>
+        %1 = stablehlo.dynamic_update_slice %x, %u, %i, %z : (tensor<5x3xf32>, tensor<2x3xf32>, tensor<i32>,
+        tensor<i32>) -> tensor<5x3xf32>
+    return %0, %1 : tensor<2x3xf32>, tensor<5x3xf32>"""
+    x, u, at = f32(5, 3), f32(2, 3), min(max(start, 0), 3)
+    types = "%x: tensor<5x3xf32>, %u: tensor<2x3xf32>, %i: tensor<i32>"
+    found = run(program(types, body, "tensor<2x3xf32>, tensor<5x3xf32>"), x, u, np.array(start, np.int32))
+    same(found[0], x[at : at + 2])
+    x[at : at + 2] = u
+    same(found[1], x)
+
+
+def test_gather_clamps_and_scatter_drops_what_lies_outside() -> None:
+    body = """
+        %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+        collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 3>}> :
+        (tensor<4x3xf32>, tensor<3x1xi32>) -> tensor<3x3xf32>
+        %1 = "stablehlo.scatter"(%x, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims =
+        [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %2 = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %2 : tensor<f32>
+    }) : (tensor<4x3xf32>, tensor<3x1xi32>, tensor<3x3xf32>) -> tensor<4x3xf32>
+    return %0, %1 : tensor<3x3xf32>, tensor<4x3xf32>"""
+    x, u, i = f32(4, 3), f32(3, 3), np.array([[1], [9], [1]], np.int32)
+    types = "%x: tensor<4x3xf32>, %i: tensor<3x1xi32>, %u: tensor<3x3xf32>"
+    found = run(program(types, body, "tensor<3x3xf32>, tensor<4x3xf32>"), x, i, u)
+    same(found[0], x[[1, 3, 1]])
+    x[1] += u[0] + u[2]
+    same(found[1], x)
+
+
+@pytest.mark.parametrize(("direction", "sides"), [("LT", "%a, %b"), ("GT", "%a, %b"), ("LT", "%b, %a")])
+def test_sorting_by_the_first_of_two(direction: str, sides: str) -> None:
+    body = f"""
+    %0:2 = "stablehlo.sort"(%x, %y) <{{dimension = 0 : i64, is_stable = true}}> ({{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+      %1 = stablehlo.compare {direction}, {sides}, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    }}) : (tensor<7x2xf32>, tensor<7x2xi32>) -> (tensor<7x2xf32>, tensor<7x2xi32>)
+    return %0#0, %0#1 : tensor<7x2xf32>, tensor<7x2xi32>"""
+    x, y = f32(7, 2), RNG.integers(0, 9, (7, 2)).astype(np.int32)
+    order = np.argsort(x if (direction, sides) == ("LT", "%a, %b") else -x, 0)
+    types = "tensor<7x2xf32>, tensor<7x2xi32>"
+    found = run(program("%x: tensor<7x2xf32>, %y: tensor<7x2xi32>", body, types), x, y)
+    same(found[0], np.take_along_axis(x, order, 0))
+    same(found[1], np.take_along_axis(y, order, 0))
+
+
+def test_loops_choices_and_calls() -> None:
+    text = """
+  func.func public @main(%x: tensor<3xf32>, %n: tensor<i32>) -> tensor<3xf32> {
+    %z = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %0:2 = stablehlo.while(%i = %z, %v = %x) : tensor<i32>, tensor<3xf32>
+    cond {
+      %1 = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    } do {
+      %2 = stablehlo.add %i, %one : tensor<i32>
+      %3 = func.call @twice(%v) : (tensor<3xf32>) -> tensor<3xf32>
+      stablehlo.return %2, %3 : tensor<i32>, tensor<3xf32>
+    }
+    %4 = "stablehlo.case"(%n) ({
+      stablehlo.return %x : tensor<3xf32>
+    }, {
+      stablehlo.return %0#1 : tensor<3xf32>
+    }, {
+      %5 = stablehlo.negate %0#1 : tensor<3xf32>
+      stablehlo.return %5 : tensor<3xf32>
+    }) : (tensor<i32>) -> tensor<3xf32>
+    return %4 : tensor<3xf32>
+  }
+  func.func private @twice(%x: tensor<3xf32>) -> tensor<3xf32> {
+    %0 = stablehlo.add %x, %x : tensor<3xf32>
+    return %0 : tensor<3xf32>
+  }"""
+    x = f32(3)
+    for n, expected in ((0, x), (1, 2 * x), (2, -4 * x), (5, -32 * x), (-1, -x)):
+        same(run(text, x, np.array(n, np.int32)), expected)
+
+
+@pytest.mark.parametrize(("op", "expected"), [
+    ("shift_left", [2, 0, -2, 0, 0]), ("shift_right_logical", [0, 0, 0x7FFFFFFF, 0, 1]),
+    ("shift_right_arithmetic", [0, 0, -1, -1, -1]),
+])  # fmt: skip
+def test_shifts_by_more_bits_than_there_are(op: str, expected: list[int]) -> None:
+    t = "tensor<5xi32>"
+    text = program(f"%x: {t}, %y: {t}", f"    %0 = stablehlo.{op} %x, %y : {t}\n    return %0 : {t}", t)
+    x, y = np.array([1, 1, -1, -1, -1], np.int32), np.array([1, 32, 1, -1, 31], np.int32)
+    found = run(text, x, y)
+    if op == "shift_left":
+        expected = [*expected[:4], -(1 << 31)]
+    same(found, np.array(expected, np.int32))
+
+
+def test_numbers_far_from_zero() -> None:
+    names = ["erfc", "erf_inv"]
+    body = "\n".join(f"    %{i} = chlo.{n} %x : tensor<5xf32> -> tensor<5xf32>" for i, n in enumerate(names))
+    text = program("%x: tensor<5xf32>", f"{body}\n    return %0, %1 : tensor<5xf32>, tensor<5xf32>",
+                   "tensor<5xf32>, tensor<5xf32>")  # fmt: skip
+    x = np.array([-2.0, 0.5, 3.0, 5.0, 8.0], np.float32)
+    np.testing.assert_allclose(run(text, x)[0], [math.erfc(v) for v in x], rtol=2e-5)
+    x = np.array([-0.9, 0.1, 0.5, 0.999, 1.0], np.float32)
+    found = run(text, x)[1]
+    np.testing.assert_allclose([math.erf(v) for v in found], x, rtol=1e-5)
+    assert found[4] == np.inf
+
+
+V = "tensor<2xf32>"
+
+
+def vectors(*lines: str) -> str:
+    """The text of a function of a vector."""
+    return program(f"%x: {V}", "\n".join(lines), V)
+
+
+@pytest.mark.parametrize(("error", "text", "message"), [
+    (ParseError, "func.func @main(%a: tensor<2xf32>) {\n  %0 = = \n}", "expected an operation"),
+    (ParseError, "func.func @main(%a: tensor<2xf32>) {\n  return %a", "expected '}'"),
+    (ParseError, "func.func @main() {\n  %0 = stablehlo.constant dense<[1, 2]> : tensor<3xi32>\n}", "3 elements"),
+    (ParseError, "func.func @main() {\n %0 = stablehlo.constant dense_resource<__elided__> : tensor<3xi32>\n}",
+     "in the text"),
+    (ModelImportError, "module {}", "no function"),
+    (ModelImportError, vectors(f"return %y : {V}"), "'%y' is not defined"),
+    (ModelImportError, vectors(f"%0 = call @f(%x) : ({V}) -> {V}", f"return %0 : {V}"), "'@f' is not in"),
+    (ModelImportError, vectors(f"%0 = call @main(%x) : ({V}) -> {V}", f"return %0 : {V}"), "calls itself"),
+    (ModelImportError, vectors(f"%0 = stablehlo.abs %x : ({V}) -> tensor<3xf32>", "return %0 : tensor<3xf32>"),
+     "not what the program says"),
+    (UnsupportedOperator, "func.func @main(%x: tensor<?xf32>) {\n  return\n}", "fixed shapes"),
+    (UnsupportedOperator, "func.func @main(%x: tensor<complex<f32>>) {\n  return\n}", "is not supported"),
+    (UnsupportedOperator, vectors(f"%0 = stablehlo.fft %x : {V}", f"%1 = stablehlo.custom_call @dot(%0) : ({V}) -> {V}",
+                                  f"%2 = stablehlo.fft %1 : {V}", f"return %2 : {V}"),
+     r"custom_call @dot \(line 4, 1x\), stablehlo.fft \(line 3, 2x\)"),
+])  # fmt: skip
+def test_what_is_no_program_or_not_known_is_refused(error: type[Exception], text: str, message: str) -> None:
+    with pytest.raises(error, match=message):
+        from_stablehlo(text)
+
+
+def test_inputs_are_what_they_are_said_to_be() -> None:
+    text = program("%x: tensor<2xf32>", "  return %x : tensor<2xf32>", "tensor<2xf32>")
+    from_stablehlo(text, [((2,), "float32")])
+    with pytest.raises(ModelImportError, match="other inputs"):
+        from_stablehlo(text, [((3,), "float32")])
+
+
+def test_packages_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tflite", None)
+    with pytest.raises(MissingDependency, match=r"weft\[tflite\]"):
+        from_tflite(b"")
+    monkeypatch.setitem(sys.modules, "jaxlib.mlir.ir", None)
+    with pytest.raises(MissingDependency, match=r"weft\[jax\]"):
+        from_stablehlo(b"ML\xefR")

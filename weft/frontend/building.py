@@ -1,0 +1,185 @@
+"""What importers of formats with known shapes build with: calls, and the small steps between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.op import make_call
+from weft.relax import BlockBuilder, Var, VarBinding
+from weft.relax import op as relax_op
+
+__all__ = ["Builder", "Converters"]
+
+
+class Converters(dict[str, Callable[..., Any]]):
+    """A format's table of converters by operator: each takes a node and returns an expression, or several."""
+
+    def on(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register the decorated function for operators."""
+
+        def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+            assert not self.keys() & set(names), names
+            self.update(dict.fromkeys(names, fn))
+            return fn
+
+        return register
+
+
+class Builder:
+    """Binds calls in a function under construction; all dimensions are numbers."""
+
+    def __init__(self) -> None:
+        self.bb = BlockBuilder()
+
+    def emit(self, expr: Any) -> Any:
+        """Bind an expression."""
+        return self.bb.emit(expr)
+
+    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
+        """Bind a call of an operator."""
+        return self.bb.emit(make_call(name)(*args, **attrs))
+
+    @staticmethod
+    def dims(x: Any) -> list[int]:
+        """The shape of an expression."""
+        return [int(d.value) for d in x.ty.shape]
+
+    @staticmethod
+    def scalar(value: Any, dtype: str) -> ir.Constant:
+        """A 0-dimensional constant."""
+        return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
+
+    def fields(self, var: Any) -> list[Any]:
+        """Bind the fields of a tuple."""
+        return [self.emit(ir.TupleGetItem(var, i)) for i in range(len(var.ty.fields))]
+
+    def astype(self, x: Any, dtype: str) -> Any:
+        """Convert, unless `x` has the type."""
+        if x.ty.dtype == dtype:
+            return x
+        if isinstance(x, ir.Constant) and math.prod(self.dims(x)) == 1:
+            return ir.constant(x.data.numpy().astype(ir.numpy_dtype(dtype)))
+        return self.op("astype", x, dtype=dtype)
+
+    def reshape(self, x: Any, dims: Sequence[int]) -> Any:
+        """Reshape, unless `x` has the shape."""
+        if self.dims(x) == list(dims):
+            return x
+        if isinstance(x, ir.Constant):
+            return ir.constant(x.data.numpy().reshape(tuple(dims)))
+        return self.op("reshape", x, ir.shape_expr(list(dims)))
+
+    def expand(self, x: Any, dims: Sequence[int]) -> Any:
+        """Repeat along dimensions of 1, unless `x` has the shape."""
+        return x if self.dims(x) == list(dims) else self.op("broadcast_to", x, ir.shape_expr(list(dims)))
+
+    def permute(self, x: Any, axes: Sequence[int]) -> Any:
+        """Transpose, unless the order is the identity."""
+        return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
+
+    def concat(self, parts: Sequence[Any], axis: int) -> Any:
+        """Join along an axis."""
+        return parts[0] if len(parts) == 1 else self.op("concat", ir.Tuple(tuple(parts)), axis=axis)
+
+    def slice(self, x: Any, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None) -> Any:
+        """Take a part by bounds inside of each dimension, unless it is the whole."""
+        steps = list(strides) if strides is not None else [1] * len(begin)
+        cut = [i for i, n in enumerate(self.dims(x)) if (begin[i], end[i], steps[i]) != (0, n, 1)]
+        if not cut:
+            return x
+        bounds = {k: tuple(v[i] for i in cut) for k, v in (("begin", begin), ("end", end), ("strides", steps))}
+        return self.op("strided_slice", x, axes=tuple(cut), **bounds, assume_inbound=True)
+
+    def narrow(self, x: Any, axis: int, begin: int, count: int, step: int = 1) -> Any:
+        """Take `count` elements, a step apart, along one axis."""
+        dims = self.dims(x)
+        starts, steps = [0] * len(dims), [1] * len(dims)
+        starts[axis], dims[axis], steps[axis] = begin, begin + (count - 1) * step + 1 if count else begin, step
+        return self.slice(x, starts, dims, steps)
+
+    def arange(self, count: int, dtype: str = "int64") -> ir.Constant:
+        """0, 1, … of so many numbers."""
+        return ir.constant(np.arange(count, dtype=ir.numpy_dtype(dtype)))
+
+    def pad(
+        self, x: Any, value: Any, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None
+    ) -> Any:
+        """Put copies of a scalar before, behind and between the elements of each dimension; less than none cuts off."""
+        for axis, gap in enumerate(interior or ()):
+            dims = self.dims(x)
+            if gap and dims[axis] > 1:
+                apart = self.reshape(x, [*dims[: axis + 1], 1, *dims[axis + 1 :]])
+                fill = self.expand(value, [*dims[: axis + 1], gap, *dims[axis + 1 :]])
+                x = self.reshape(self.concat([apart, fill], axis + 1),
+                                 [*dims[:axis], dims[axis] * (gap + 1), *dims[axis + 1 :]])  # fmt: skip
+                x = self.narrow(x, axis, 0, dims[axis] * (gap + 1) - gap)
+        dims = self.dims(x)
+        x = self.slice(x, [max(-n, 0) for n in low], [d - max(-n, 0) for d, n in zip(dims, high, strict=True)])
+        low, high = ([max(n, 0) for n in side] for side in (low, high))
+        if not any((*low, *high)):
+            return x
+        if isinstance(value, ir.Constant) and str(value.data.dtype).startswith(("float", "int")):
+            widths = tuple(n for pair in zip(low, high, strict=True) for n in pair)
+            return self.op("nn.pad", x, pad_width=widths, pad_value=value.data.numpy().item())
+        for axis, sides in enumerate(zip(low, high, strict=True)):
+            dims = self.dims(x)
+            fills = [[self.expand(value, [*dims[:axis], n, *dims[axis + 1 :]])] if n else [] for n in sides]
+            x = self.concat([*fills[0], x, *fills[1]], axis)
+        return x
+
+    # --- parts at places that are data --------------------------------------------------------------------------------
+
+    def start_inside(self, start: Any, most: int) -> Any:
+        """A start at which a part lies inside: 0 to `most`, as int64."""
+        start = self.op("maximum", self.astype(self.reshape(start, []), "int64"), self.scalar(0, "int64"))
+        return self.op("minimum", start, self.scalar(most, "int64"))
+
+    def updated(self, x: Any, update: Any, starts: Sequence[Any]) -> Any:
+        """The update where it lies, else `x`; it is moved inside where it would leave."""
+        whole, part, inside = self.dims(x), self.dims(update), None
+        if 0 in part:
+            return x
+        for axis, start in enumerate(starts):
+            if part[axis] == whole[axis]:
+                continue
+            places = self.op("subtract", self.arange(whole[axis]), self.start_inside(start, whole[axis] - part[axis]))
+            here = self.op("logical_and", self.op("greater_equal", places, self.scalar(0, "int64")),
+                           self.op("less", places, self.scalar(part[axis], "int64")))  # fmt: skip
+            here = self.reshape(here, [n if i == axis else 1 for i, n in enumerate(whole)])
+            inside = here if inside is None else self.op("logical_and", inside, here)
+            places = self.op("maximum", places, self.scalar(0, "int64"))
+            update = self.op("take", update, places, axis=axis, mode="clip")
+        return update if inside is None else self.op("where", inside, update, x)
+
+    # --- control ------------------------------------------------------------------------------------------------------
+
+    def choice(self, test: Any, branches: Sequence[Callable[[], Sequence[Any]]]) -> list[Any]:
+        """The results of the first branch where a boolean scalar is true, else of the second."""
+        sequences = []
+        for branch in branches:
+            with self.bb.scope() as inner:
+                sequences.append(self.bb.finish(inner, self.bb.atom(ir.Tuple(tuple(branch())))))
+        return self.fields(self.emit(ir.If(self.reshape(test, []), *sequences)))
+
+    def loop(
+        self, start: Sequence[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], Sequence[Any]]
+    ) -> list[Any]:
+        """What `body` makes of a state while `test` holds: a function that calls itself as its last act."""
+        types = tuple(x.ty for x in start)
+        outside = ir.TupleType(types)
+        itself = Var(self.bb.fresh_name("loop"), ir.FuncType(types, outside, True))
+        params: list[Any] = [Var(self.bb.fresh_name("state"), ty) for ty in types]
+        with self.bb.scope() as whole:
+            go_on = self.emit(relax_op.reshape(test(params), ir.shape_expr([])))
+            with self.bb.scope() as inner:
+                taken = self.bb.finish(inner, self.emit(ir.Call(itself, tuple(body(params)))))
+            with self.bb.scope() as inner:
+                left = self.bb.finish(inner, self.bb.atom(ir.Tuple(tuple(params))))
+            sequence = self.bb.finish(whole, self.emit(ir.If(go_on, taken, left)))
+        self.bb.emit_normalized(VarBinding(itself, ir.Function(tuple(params), sequence, outside, ty=itself.ty)))
+        return self.fields(self.emit(ir.Call(itself, tuple(start))))

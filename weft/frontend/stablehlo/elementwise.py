@@ -1,0 +1,221 @@
+"""Element by element: arithmetic, comparison, logic, conversion; constants and choices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.frontend.stablehlo.importer import CONVERTERS, Node
+
+__all__: list[str] = []
+
+_UNARY = {
+    "stablehlo.abs": "abs", "stablehlo.ceil": "ceil", "stablehlo.cosine": "cos", "stablehlo.exponential": "exp",
+    "stablehlo.exponential_minus_one": "expm1", "stablehlo.floor": "floor", "stablehlo.is_finite": "isfinite",
+    "stablehlo.log": "log", "stablehlo.log_plus_one": "log1p", "stablehlo.logistic": "sigmoid",
+    "stablehlo.negate": "negative", "stablehlo.round_nearest_even": "round", "stablehlo.rsqrt": "rsqrt",
+    "stablehlo.sign": "sign", "stablehlo.sine": "sin", "stablehlo.sqrt": "sqrt", "stablehlo.tan": "tan",
+    "stablehlo.tanh": "tanh", "chlo.erf": "erf", "chlo.square": "square", "chlo.acos": "acos", "chlo.acosh": "acosh",
+    "chlo.asin": "asin", "chlo.asinh": "asinh", "chlo.atan": "atan", "chlo.atanh": "atanh", "chlo.sinh": "sinh",
+    "chlo.cosh": "cosh", "chlo.tan": "tan", "chlo.is_inf": "isinf",
+}  # fmt: skip
+_BINARY = {
+    "add": ("add", "logical_or"), "subtract": ("subtract", ""), "multiply": ("multiply", "logical_and"),
+    "divide": ("divide", ""), "maximum": ("maximum", "logical_or"), "minimum": ("minimum", "logical_and"),
+    "power": ("power", ""), "atan2": ("atan2", ""), "and": ("bitwise_and", "logical_and"),
+    "or": ("bitwise_or", "logical_or"), "xor": ("bitwise_xor", "logical_xor"),
+}  # fmt: skip
+_COMPARISON = {
+    "EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal",
+}  # fmt: skip
+
+
+@CONVERTERS.on("stablehlo.constant")
+def _constant(node: Node) -> Any:
+    return ir.constant(node.source.attrs["value"])
+
+
+@CONVERTERS.on(*_UNARY)
+def _unary(node: Node) -> Any:
+    return node.op(_UNARY[node.source.name], node.x)
+
+
+@CONVERTERS.on("stablehlo.optimization_barrier")
+def _identity(node: Node) -> Any:
+    return node.operands
+
+
+@CONVERTERS.on(*(f"stablehlo.{name}" for name in _BINARY))
+def _binary(node: Node) -> Any:
+    usual, of_bool = _BINARY[node.name]
+    return node.op(of_bool if node.x.ty.dtype == "bool" and of_bool else usual, *node.operands)
+
+
+@CONVERTERS.on("stablehlo.not")
+def _not(node: Node) -> Any:
+    return node.op("logical_not" if node.x.ty.dtype == "bool" else "bitwise_not", node.x)
+
+
+@CONVERTERS.on("stablehlo.remainder")
+def _remainder(node: Node) -> Any:
+    a, b = node.operands
+    if ir.DataType(a.ty.dtype).is_float:
+        return node.op("fmod", a, b)
+    return node.op("subtract", a, node.op("multiply", node.op("divide", a, b), b))
+
+
+@CONVERTERS.on("stablehlo.cbrt")
+def _cube_root(node: Node) -> Any:
+    size = node.op("power", node.op("abs", node.x), node.graph.scalar(1 / 3, node.x.ty.dtype))
+    return node.op("multiply", node.op("sign", node.x), size)
+
+
+@CONVERTERS.on("stablehlo.round_nearest_afz")
+def _round_away(node: Node) -> Any:
+    whole, dtype = node.op("trunc", node.x), node.x.ty.dtype
+    rest = node.op("abs", node.op("subtract", node.x, whole))
+    farther = node.op("add", whole, node.op("sign", node.x))
+    return node.op("where", node.op("less", rest, node.graph.scalar(0.5, dtype)), whole, farther)
+
+
+@CONVERTERS.on("chlo.erfc")
+def _erfc(node: Node) -> Any:
+    """One less erf; far from zero, where that has no digits left, a continued fraction times exp(-x²)."""
+    x, dtype = node.x, node.x.ty.dtype
+    one = node.graph.scalar(1, dtype)
+    large = node.op("maximum", x, node.graph.scalar(2, dtype))
+    tail = large
+    for k in range(80 if dtype == "float64" else 20, 0, -1):  # Abramowitz and Stegun 7.1.14
+        tail = node.op("add", large, node.op("divide", node.graph.scalar(k / 2, dtype), tail))
+    power = node.op("exp", node.op("negative", node.op("multiply", large, large)))
+    tail = node.op("divide", power, node.op("multiply", tail, node.graph.scalar(math.sqrt(math.pi), dtype)))
+    near = node.op("subtract", one, node.op("erf", x))
+    return node.op("where", node.op("greater", x, node.graph.scalar(2, dtype)), tail, near)
+
+
+_ERF_INV_NEAR = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
+                 -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
+_ERF_INV_FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
+                0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
+
+
+@CONVERTERS.on("chlo.erf_inv")
+def _erf_inv(node: Node) -> Any:
+    """The inverse of erf in float32: Giles, Approximating the erfinv function, 2010."""
+    x, dtype = node.x, str(node.x.ty.dtype)
+    if dtype != "float32":
+        node.unsupported("this element type", expected="float32", found=dtype)
+    number = node.graph.scalar
+    w = node.op("negative", node.op("log1p", node.op("negative", node.op("multiply", x, x))))
+
+    def polynomial(at: Any, factors: tuple[float, ...]) -> Any:
+        total: Any = number(factors[0], dtype)
+        for f in factors[1:]:
+            total = node.op("add", node.op("multiply", total, at), number(f, dtype))
+        return total
+
+    near = polynomial(node.op("subtract", w, number(2.5, dtype)), _ERF_INV_NEAR)
+    far = polynomial(node.op("subtract", node.op("sqrt", w), number(3, dtype)), _ERF_INV_FAR)
+    found = node.op("multiply", node.op("where", node.op("less", w, number(5, dtype)), near, far), x)
+    is_end = node.op("equal", node.op("abs", x), number(1, dtype))
+    return node.op("where", is_end, node.op("multiply", x, number(math.inf, dtype)), found)
+
+
+@CONVERTERS.on("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")
+def _shift(node: Node) -> Any:
+    """Shifts; those by as many bits as there are, or more, leave nothing, or the sign."""
+    x, by = node.operands
+    dtype, bits, unsigned = str(x.ty.dtype), ir.DataType(x.ty.dtype).bits, f"uint{ir.DataType(x.ty.dtype).bits}"
+    amount = by if by.ty.dtype == unsigned else node.op("reinterpret", by, dtype=unsigned)
+    logical = node.name != "shift_right_arithmetic"
+    plain = dtype.removeprefix("u") if not logical else dtype if dtype.startswith("u") else f"u{dtype}"
+    op = "left_shift" if node.name == "shift_left" else "right_shift"
+    known = by.data.numpy() if isinstance(by, ir.Constant) else None
+    inside = known is not None and bool(((known >= 0) & (known < bits)).all())
+    last = node.graph.scalar(bits - 1, unsigned)
+    held = amount if inside else node.op("minimum", amount, last)
+    found = x if dtype == plain else node.op("reinterpret", x, dtype=plain)
+    found = node.op(op, found, held if plain == unsigned else node.op("reinterpret", held, dtype=plain))
+    if logical and not inside:
+        is_far = node.op("greater", amount, last)
+        found = node.op("where", is_far, node.graph.scalar(0, plain), found)
+    return found if dtype == plain else node.op("reinterpret", found, dtype=dtype)
+
+
+@CONVERTERS.on("stablehlo.compare")
+def _compare(node: Node) -> Any:
+    direction = comparison(node.source)
+    a, b = node.operands
+    if a.ty.dtype == "bool":
+        a, b = (node.graph.astype(v, "uint8") for v in (a, b))
+    if "TOTALORDER" in (node.source.words[-1:] or [node.attr("compare_type")]) and ir.DataType(a.ty.dtype).is_float:
+        node.unsupported("the total order of floats is known to sorts only")
+    return node.op(_COMPARISON[direction], a, b)
+
+
+def comparison(op: Any) -> str:
+    """The direction of a comparison: EQ, NE, LT, LE, GT or GE."""
+    return op.words[0] if op.words else op.attrs["comparison_direction"]
+
+
+@CONVERTERS.on("stablehlo.select")
+def _select(node: Node) -> Any:
+    return node.op("where", *node.operands)
+
+
+@CONVERTERS.on("stablehlo.clamp")
+def _clamp(node: Node) -> Any:
+    low, x, high = node.operands
+    return node.op("minimum", node.op("maximum", x, low), high)
+
+
+@CONVERTERS.on("stablehlo.convert")
+def _convert(node: Node) -> Any:
+    x = node.x
+    if node.dtype == "bool" and x.ty.dtype != "bool":
+        return node.op("not_equal", x, node.graph.scalar(0, x.ty.dtype))
+    return node.graph.astype(x, node.dtype)
+
+
+@CONVERTERS.on("stablehlo.bitcast_convert")
+def _bitcast(node: Node) -> Any:
+    if ir.DataType(node.x.ty.dtype).bits != ir.DataType(node.dtype).bits:
+        node.unsupported("element types of different sizes", found=f"{node.x.ty.dtype} to {node.dtype}")
+    return node.x if node.x.ty.dtype == node.dtype else node.op("reinterpret", node.x, dtype=node.dtype)
+
+
+@CONVERTERS.on("stablehlo.iota")
+def _iota(node: Node) -> Any:
+    axis, shape = node.attr("dim", node.attr("iota_dimension")), node.shape
+    line = np.arange(shape[axis]).astype(ir.numpy_dtype(node.dtype))
+    line = line.reshape([n if i == axis else 1 for i, n in enumerate(shape)])
+    return node.graph.expand(ir.constant(line), shape)
+
+
+# --- control ----------------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS.on("stablehlo.if", "stablehlo.case")
+def _choice(node: Node) -> Any:
+    count = len(node.source.regions)
+    if node.name == "if":
+        return node.graph.choice(node.x, [lambda: node.inlined(0, [], False), lambda: node.inlined(1, [], False)])
+
+    def from_branch(i: int) -> list[Any]:
+        """The results of branch `i` or a later one; the last is for all numbers that have none."""
+        if i == count - 1:
+            return node.inlined(i, [], False)
+        test = node.op("equal", node.x, node.graph.scalar(i, node.x.ty.dtype))
+        return node.graph.choice(test, [lambda: node.inlined(i, [], False), lambda: from_branch(i + 1)])
+
+    return from_branch(0)
+
+
+@CONVERTERS.on("stablehlo.while")
+def _while(node: Node) -> Any:
+    return node.graph.loop(
+        node.operands, lambda state: node.inlined(0, state, False)[0], lambda state: node.inlined(1, state, False)
+    )

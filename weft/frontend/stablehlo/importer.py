@@ -1,0 +1,229 @@
+"""StableHLO programs in, Relax out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from weft import ir, relax
+from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
+from weft.frontend.building import Builder, Converters
+from weft.frontend.dataflow import to_dataflow
+from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
+
+__all__ = ["CONVERTERS", "Node", "from_stablehlo"]
+
+_CALLS = ("call", "func.call", "stablehlo.composite")
+_RETURNS = ("return", "func.return", "stablehlo.return")
+
+CONVERTERS = Converters()
+
+
+@own_errors("importing the program")
+def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[int], str]] | None = None) -> ir.IRModule:
+    """Import a StableHLO program, as ``jax.jit(f).lower(*args).as_text()`` and ``jax.export`` write it.
+
+    Parameters
+    ----------
+    stablehlo_module : str, bytes or object
+        The program's text; what prints as it, such as ``jax.stages.Lowered`` or a module of MLIR's Python bindings; or
+        a portable artifact's bytes, which need ``jaxlib``.
+    input_info : sequence of (shape, dtype), optional
+        What the inputs of ``main`` have to be.
+
+    Returns
+    -------
+    IRModule
+        One function ``main`` that returns the result, or a tuple of several. Other functions are inlined.
+
+    Raises
+    ------
+    ParseError
+        When the text is no StableHLO, with line and column.
+    UnsupportedOperator
+        Listing all operations that the importer lacks, with a line for each.
+    ModelImportError
+        When the program contradicts itself or `input_info`.
+    """
+    funcs = parse(_text_of(stablehlo_module))
+    main = funcs.get("main") or next(iter(funcs.values()), None)
+    if main is None:
+        raise ModelImportError("the program has no function", expected="func.func @main")
+    _refuse_unsupported(funcs)
+    _check_inputs(main, input_info)
+    return _Graph(funcs).module(main)
+
+
+def _text_of(program: Any) -> str:
+    if isinstance(program, str):
+        return program
+    if isinstance(program, (bytes, bytearray)):
+        if not bytes(program).startswith(b"ML\xefR"):
+            return bytes(program).decode("utf-8")
+        mlir = require("jaxlib.mlir.ir", extra="jax")
+        dialect = require("jaxlib.mlir.dialects.stablehlo", extra="jax")
+        with mlir.Context() as context:
+            dialect.register_dialect(context)
+            return str(dialect.deserialize_portable_artifact(context, bytes(program)))
+    for name in ("as_text", "mlir_module"):
+        if hasattr(program, name):
+            return str(getattr(program, name)())
+    return str(program)
+
+
+def _refuse_unsupported(funcs: dict[str, Func]) -> None:
+    """Refuse a program with operations that have no converter, naming all."""
+    missing: dict[str, list[int]] = {}
+    for func in funcs.values():
+        for op in _all_of(func.region):
+            if op.name not in CONVERTERS and op.name not in (*_CALLS, *_RETURNS):
+                name = op.name if op.name != "stablehlo.custom_call" else f"{op.name} @{op.attrs.get('callee', '')}"
+                missing.setdefault(name, []).append(op.line)
+    if missing:
+        found = ", ".join(f"{name} (line {lines[0]}, {len(lines)}x)" for name, lines in sorted(missing.items()))
+        raise UnsupportedOperator(f"operations of StableHLO have no converter: {found}")
+
+
+def _all_of(region: Region) -> Iterator[Operation]:
+    for op in region.body:
+        yield op
+        for inner in op.regions:
+            yield from _all_of(inner)
+
+
+def _check_inputs(main: Func, info: Sequence[tuple[Sequence[int], str]] | None) -> None:
+    own = [(tuple(ty.shape), ty.dtype) for _, ty in main.region.params]
+    if info is not None and [(tuple(shape), str(dtype)) for shape, dtype in info] != own:
+        raise ModelImportError("the program has other inputs than input_info says", expected=str(list(info)),
+                               found=str(own))  # fmt: skip
+
+
+class _Graph(Builder):
+    """The state of one import: functions by name, values by name."""
+
+    def __init__(self, funcs: dict[str, Func]) -> None:
+        super().__init__()
+        self.funcs = funcs
+        self.active: list[str] = []
+
+    def module(self, main: Func) -> ir.IRModule:
+        """The module with the program as ``main``."""
+        params = [relax.Var(name[1:].replace(".", "_"), ir.tensor_type(ty.shape, ty.dtype))
+                  for name, ty in main.region.params]  # fmt: skip
+        with self.bb.function("main", params):
+            found = self.call(main.name, params)
+            result = found[0] if len(found) == 1 else ir.Tuple(tuple(found))
+            self.bb.emit_func_output(self.bb.emit(result))
+        mod = self.bb.get()
+        mod.update_func(mod.get_global_var("main"), to_dataflow(mod["main"]))
+        return mod
+
+    def call(self, name: str, args: Sequence[Any]) -> list[Any]:
+        """Convert a function where it is called."""
+        if name not in self.funcs:
+            raise ModelImportError(f"function '@{name}' is not in the program", found=", ".join(self.funcs))
+        if name in self.active:
+            raise ModelImportError(f"function '@{name}' calls itself", expected="no recursion")
+        self.active.append(name)
+        found = self.run(self.funcs[name].region, args, {}, scalars=False)
+        self.active.pop()
+        return found
+
+    def run(self, region: Region, args: Sequence[Any], outer: dict[str, Any], scalars: bool) -> list[Any]:
+        """Convert a region's operations for some arguments.
+
+        `scalars` says that its types are those of single elements, where tensors are what goes through it.
+        """
+        if len(args) != len(region.params):
+            raise ModelImportError("a region has another number of parameters", expected=str(len(args)),
+                                   found=str(len(region.params)))  # fmt: skip
+        values = outer | {name: arg for (name, _), arg in zip(region.params, args, strict=True)}
+        for op in region.body:
+            missing = next((name for name in op.operands if name not in values), None)
+            if missing is not None:
+                raise ModelImportError(f"value '{missing}' is not defined", where=_place(op))
+            operands = [values[name] for name in op.operands]
+            if op.name in _RETURNS:
+                return operands
+            self.bb.span = ir.Span(origin=_place(op))
+            results = self._converted(op, operands, values, scalars)
+            for name, result, ty in zip(op.results, results, op.types, strict=True):
+                values[name] = result if scalars else self._checked(op, result, ty)
+        raise ModelImportError("a region ends without a return", expected="stablehlo.return")
+
+    def _converted(self, op: Operation, operands: list[Any], values: dict[str, Any], scalars: bool) -> list[Any]:
+        try:
+            if op.name in _CALLS:
+                return self.call(op.attrs.get("decomposition", op.attrs.get("callee", "")).lstrip("@"), operands)
+            found = CONVERTERS[op.name](Node(self, op, operands, values, scalars))
+        except WeftError as e:
+            if isinstance(e, ModelImportError):
+                e.where = _place(op) if e.where is None else e.where
+                raise
+            raise ModelImportError(e.what, where=_place(op), expected=e.expected, found=e.found, help=e.help) from e
+        return list(found) if isinstance(found, (list, tuple)) else [found]
+
+    def _checked(self, op: Operation, x: Any, ty: Type) -> Any:
+        """Bind a result, which must have the type that the program says it has."""
+        x = x if isinstance(x, (ir.ExprVar, ir.Constant)) else self.emit(x)
+        if (tuple(self.dims(x)), str(x.ty.dtype)) != (ty.shape, ty.dtype):
+            raise ModelImportError("an operation's result is not what the program says", where=_place(op),
+                                   expected=f"{ty.shape} {ty.dtype}", found=f"{self.dims(x)} {x.ty.dtype}")  # fmt: skip
+        return x
+
+
+def _place(op: Operation) -> str:
+    return f"StableHLO line {op.line} ({op.name})"
+
+
+class Node:
+    """One operation as its converter sees it: operands, attributes, the result's type, and what to build with."""
+
+    def __init__(
+        self, graph: _Graph, op: Operation, operands: list[Any], values: dict[str, Any], scalars: bool
+    ) -> None:
+        self.graph, self.source, self.operands, self.values, self.scalars = graph, op, operands, values, scalars
+        self.name = op.name.partition(".")[2]
+        self.op, self.dims = graph.op, graph.dims
+
+    @property
+    def x(self) -> Any:
+        """The first operand."""
+        return self.operands[0]
+
+    @property
+    def shape(self) -> list[int]:
+        """The result's shape."""
+        return list(self.source.types[0].shape)
+
+    @property
+    def dtype(self) -> str:
+        """The result's element type."""
+        return self.source.types[0].dtype
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute, arrays as lists."""
+        found = self.source.attrs.get(name, default)
+        return found.tolist() if isinstance(found, np.ndarray) else found
+
+    def ints(self, name: str, count: int, default: int) -> list[int]:
+        """An attribute of so many integers, or the default for each."""
+        found = self.attr(name)
+        found = [default] * count if found is None else list(found)
+        if len(found) == 1 != count and isinstance(found[0], int) and self.attr(name) is None:
+            found *= count
+        return found
+
+    def error(self, what: str, **details: Any) -> NoReturn:
+        """Refuse an operation that contradicts itself."""
+        raise ModelImportError(f"{self.name}: {what}", **details)
+
+    def unsupported(self, what: str, **details: Any) -> NoReturn:
+        """Refuse a valid operation that Weft does not have."""
+        raise UnsupportedOperator(f"{self.name}: {what}", **details)
+
+    def inlined(self, i: int, args: Sequence[Any], scalars: bool = True) -> list[Any]:
+        """Convert region `i` for arguments: elementwise on tensors, or as it stands."""
+        return self.graph.run(self.source.regions[i], args, self.values, scalars)

@@ -1,0 +1,263 @@
+"""Sums of many kinds: reductions, windows, products, convolutions; sorting.
+
+A reduction that is no plain sum, product, least or greatest is a tree: the region combines both halves of a dimension,
+element by element, until one is left. The specification leaves the order open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.frontend.stablehlo.elementwise import comparison
+from weft.frontend.stablehlo.importer import CONVERTERS, Node
+
+__all__: list[str] = []
+
+_REDUCERS = {"add": ("sum", 0), "multiply": ("prod", 1), "maximum": ("max", -math.inf), "minimum": ("min", math.inf),
+             "or": ("max", False), "and": ("min", True)}  # fmt: skip
+Combine = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+
+
+def _combiner(node: Node) -> tuple[str, Combine]:
+    """The name of an operation of two elements, empty for others, and how it combines tensors."""
+    if "applies" in node.source.words:
+        full = node.source.words[node.source.words.index("applies") + 1]
+        name = full.removeprefix("stablehlo.")
+
+        def combine(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
+            op = {"and": "logical_and", "or": "logical_or", "maximum": "logical_or", "minimum": "logical_and",
+                  "add": "logical_or", "multiply": "logical_and"} if a[0].ty.dtype == "bool" else {
+                  "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}  # fmt: skip
+            return [node.op(op.get(name, name), a[0], b[0])]
+
+        return name, combine
+    region = node.source.regions[0]
+    only, last = region.body[0], region.body[-1]
+    plain = len(region.body) == 2 and set(only.operands) == {n for n, _ in region.params} and len(region.params) == 2
+    name = only.name.removeprefix("stablehlo.") if plain and last.operands == only.results else ""
+    return name, lambda a, b: node.inlined(0, [*a, *b])
+
+
+def _is_identity(start: Any, name: str) -> bool:
+    """Whether a reduction's initial value changes nothing."""
+    dtype = ir.DataType(start.ty.dtype)
+    if not isinstance(start, ir.Constant) or name not in _REDUCERS:
+        return False
+    value = start.data.numpy().item()
+    identity: Any = _REDUCERS[name][1]
+    if name in ("maximum", "minimum") and not dtype.is_float:
+        if dtype == "bool":
+            return value == (name == "minimum")
+        info = np.iinfo(ir.numpy_dtype(str(dtype)))
+        identity = info.min if name == "maximum" else info.max
+    return value == identity and (name not in ("or", "and") or dtype == "bool")
+
+
+@CONVERTERS.on("stablehlo.reduce")
+def _reduce(node: Node) -> Any:
+    count = len(node.operands) // 2
+    # "(a init: b), (c init: d)" stands in pairs, the generic form has all operands first
+    paired = "init" in node.source.words
+    xs, starts = (
+        (node.operands[0::2], node.operands[1::2]) if paired else (node.operands[:count], node.operands[count:])
+    )
+    axes = sorted(node.attr("dimensions"))
+    name, combine = _combiner(node)
+    dtype = str(xs[0].ty.dtype)
+    if (
+        name in _REDUCERS
+        and (dtype != "bool" or name in ("or", "and"))
+        and (dtype == "bool" or name not in ("or", "and"))
+    ):
+        x = node.graph.astype(xs[0], "uint8") if dtype == "bool" else xs[0]
+        found = node.op(_REDUCERS[name][0], x, axis=tuple(axes), keepdims=False) if axes else x
+        found = node.graph.astype(found, dtype)
+        return found if _is_identity(starts[0], name) else combine([starts[0]], [found])
+    for axis in reversed(axes):
+        xs = _tree(node, xs, starts, axis, combine)
+    return combine(starts, xs)
+
+
+def _tree(node: Node, xs: Sequence[Any], starts: Sequence[Any], axis: int, combine: Combine) -> list[Any]:
+    """Combine halves of a dimension until it is gone."""
+    graph, size = node.graph, node.dims(xs[0])[axis]
+    rest = [n for i, n in enumerate(node.dims(xs[0])) if i != axis]
+    if size == 0:
+        return [graph.expand(s, rest) for s in starts]
+    while size > 1:
+        half = size // 2
+        low, middle, end = ([graph.narrow(x, axis, b, n) for x in xs]
+                            for b, n in ((0, half), (half, half), (2 * half, size - 2 * half)))  # fmt: skip
+        xs = combine(low, middle)
+        if size % 2:
+            xs = [graph.concat([x, e], axis) for x, e in zip(xs, end, strict=True)]
+        size = half + size % 2
+    return [graph.reshape(x, rest) for x in xs]
+
+
+@CONVERTERS.on("stablehlo.reduce_window")
+def _reduce_window(node: Node) -> Any:
+    """Windows, one dimension after another; those of twice the size combine two of the size before."""
+    count, rank, graph = len(node.operands) // 2, len(node.dims(node.x)), node.graph
+    xs, starts = node.operands[:count], node.operands[count:]
+    window = node.attr("window_dimensions")
+    stride, dilation, base = (node.ints(k, rank, 1) for k in ("window_strides", "window_dilations", "base_dilations"))
+    padding = node.attr("padding", [[0, 0]] * rank)
+    _, combine = _combiner(node)
+    low, high = ([p[i] for p in padding] for i in (0, 1))
+    xs = [graph.pad(x, s, low, high, [b - 1 for b in base]) for x, s in zip(xs, starts, strict=True)]
+    for axis, size in enumerate(window):
+        xs = _windows(node, xs, axis, size, dilation[axis], combine)
+        kept = -(-node.dims(xs[0])[axis] // stride[axis])
+        xs = [graph.narrow(x, axis, 0, kept, stride[axis]) for x in xs]
+    return combine([graph.expand(s, node.dims(x)) for s, x in zip(starts, xs, strict=True)], xs)
+
+
+def _windows(node: Node, xs: Sequence[Any], axis: int, size: int, step: int, combine: Combine) -> Sequence[Any]:
+    """Combine all runs of `size` elements, a step apart."""
+    total = node.dims(xs[0])[axis]
+    kept = max(total - (size - 1) * step, 0)
+    powers, width = {1: list(xs)}, 1
+    while 2 * width <= size:  # elements i and i + width of runs of `width` make runs twice as long
+        left = max(total - (2 * width - 1) * step, 0)
+        a, b = ([node.graph.narrow(x, axis, at, left) for x in powers[width]] for at in (0, width * step))
+        width *= 2
+        powers[width] = list(combine(a, b))
+    found, done = None, 0
+    for width in sorted(powers, reverse=True):
+        if size - done < width:
+            continue
+        part = [node.graph.narrow(x, axis, done * step, kept) for x in powers[width]]
+        found, done = part if found is None else list(combine(found, part)), done + width
+    return found or list(xs)
+
+
+# --- sorting ----------------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS.on("stablehlo.sort")
+def _sort(node: Node) -> Any:
+    """Sort by one of the operands, the others in its order."""
+    axis = node.attr("dimension", -1) % max(len(node.dims(node.x)), 1)
+    key, descending = _sort_key(node)
+    order = node.op("argsort", node.operands[key], axis=axis, descending=descending, dtype="int64")
+    return [node.op("gather_elements", x, order, axis=axis) for x in node.operands]
+
+
+def _sort_key(node: Node) -> tuple[int, bool]:
+    """The operand that a comparison of pairs of elements compares, and whether the greater one comes first."""
+    region = node.source.regions[0]
+    made = {r: op for op in region.body for r in op.results}
+    names = [n for n, _ in region.params]
+    test = made.get(region.body[-1].operands[0])
+    if test is not None and test.name == "stablehlo.compare" and comparison(test) in ("LT", "GT", "LE", "GE"):
+        a, b = (_origin(made, name) for name in test.operands)
+        if a in names and b in names and names.index(a) // 2 == names.index(b) // 2 and a != b:
+            swapped = names.index(a) > names.index(b)
+            return names.index(a) // 2, (comparison(test)[0] == "G") != swapped
+    return node.unsupported("an order of this kind", expected="a comparison of one operand's elements")
+
+
+def _origin(made: dict[str, Any], name: str) -> str:
+    """The element behind the forms that make all zeros, and all NaNs, one."""
+    while (op := made.get(name)) is not None and op.name == "stablehlo.select":
+        test, fixed, other = made.get(op.operands[0]), made.get(op.operands[1]), op.operands[2]
+        if test is None or fixed is None or test.name != "stablehlo.compare" or "value" not in fixed.attrs:
+            break
+        value, sides = fixed.attrs["value"], [_origin(made, n) for n in test.operands]
+        zero = comparison(test) == "EQ" and value == 0 and _is_zero(made, test.operands[1])
+        nan = comparison(test) == "NE" and np.isnan(value) and sides[0] == sides[1]
+        if not (zero or nan) or sides[0] != _origin(made, other):
+            break
+        name = other
+    return name
+
+
+def _is_zero(made: dict[str, Any], name: str) -> bool:
+    op = made.get(name)
+    return op is not None and "value" in op.attrs and not op.attrs["value"].any()
+
+
+@CONVERTERS.on("chlo.top_k")
+def _top_k(node: Node) -> Any:
+    found = node.op("topk", node.x, k=node.attr("k"), axis=-1, ret_type="both", largest=True, dtype="int32")
+    return node.graph.fields(found)
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS.on("stablehlo.dot_general", "stablehlo.dot")
+def _dot(node: Node) -> Any:
+    sides, graph = node.operands, node.graph
+    ranks = [len(node.dims(x)) for x in sides]
+    numbers = node.attr("dot_dimension_numbers", {})
+    if node.name == "dot":
+        batch, contracted = [[], []], [[ranks[0] - 1], [0]]
+    else:
+        batch, contracted = (
+            node.attr(k) or [numbers.get(f"{side}_{name}", []) for side in ("lhs", "rhs")]
+            for k, name in (("batching_dims", "batching_dimensions"), ("contracting_dims", "contracting_dimensions"))
+        )
+    free = [[a for a in range(r) if a not in batch[i] and a not in contracted[i]] for i, r in enumerate(ranks)]
+    sizes = [
+        [math.prod(node.dims(x)[a] for a in group[i]) for group in (free, contracted)] for i, x in enumerate(sides)
+    ]
+    outer = [node.dims(sides[0])[a] for a in batch[0]]
+    a = graph.permute(sides[0], [*batch[0], *free[0], *contracted[0]])
+    b = graph.permute(sides[1], [*batch[1], *contracted[1], *free[1]])
+    whole = [math.prod(outer)] if outer else []
+    a, b = graph.reshape(a, [*whole, *sizes[0]]), graph.reshape(b, [*whole, *sizes[1][::-1]])
+    wide = node.dtype if node.dtype != a.ty.dtype else None
+    if wide and ir.DataType(wide).is_float:
+        a, b = graph.astype(a, wide), graph.astype(b, wide)
+        wide = None
+    found = node.op("matmul", a, b, **({"out_dtype": wide} if wide else {}))
+    return graph.reshape(found, node.shape)
+
+
+_LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
+
+
+@CONVERTERS.on("stablehlo.convolution")
+def _convolution(node: Node) -> Any:
+    x, kernel = node.operands
+    inputs, weights, outputs = _conv_numbers(node)
+    space = len(inputs) - 2
+    if space not in _LAYOUTS or node.attr("batch_group_count", 1) != 1:
+        node.unsupported("one to three dimensions of space and one group of batches are supported",
+                         found=f"{space} dimensions, {node.attr('batch_group_count', 1)} groups")  # fmt: skip
+    window = node.attr("window", {})
+
+    def each(pretty: str, generic: str, default: Any) -> list[Any]:
+        return window.get(pretty) or node.attr(generic) or [default] * space
+
+    stride, pad = each("stride", "window_strides", 1), each("pad", "padding", [0, 0])
+    spread, dilation = each("lhs_dilate", "lhs_dilation", 1), each("rhs_dilate", "rhs_dilation", 1)
+    graph = node.graph
+    x = graph.permute(x, [inputs.index(d) for d in ("b", "f", *range(space))])
+    kernel = graph.permute(kernel, [weights.index(d) for d in ("o", "i", *range(space))])
+    for axis, turned in enumerate(each("reverse", "window_reversal", False)):
+        kernel = node.op("flip", kernel, axis=axis + 2) if turned else kernel
+    if any(n != 1 for n in spread) or any(n < 0 for p in pad for n in p):
+        low, high = ([0, 0, *(p[i] for p in pad)] for i in (0, 1))
+        x = graph.pad(x, graph.scalar(0, str(x.ty.dtype)), low, high, [0, 0, *(n - 1 for n in spread)])
+        pad = [[0, 0]] * space
+    sides = tuple(p[i] for i in (0, 1) for p in pad)
+    found = node.op(f"nn.conv{space}d", x, kernel, strides=tuple(stride), padding=sides, dilation=tuple(dilation),
+                    groups=node.attr("feature_group_count", 1))  # fmt: skip
+    found = graph.astype(found, node.dtype)
+    return graph.permute(found, [["b", "f", *range(space)].index(d) for d in outputs])
+
+
+def _conv_numbers(node: Node) -> list[list[Any]]:
+    """The dimensions of input, kernel and output: ``b``, ``f``, ``o``, ``i`` or a number of space."""
+    found = node.attr("dim_numbers", node.attr("dimension_numbers"))
+    if not isinstance(found, list) or len(found) != 3:
+        node.error("dimension numbers do not read as input, kernel and output", found=str(found))
+    return found

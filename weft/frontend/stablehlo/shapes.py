@@ -1,0 +1,226 @@
+"""Where elements lie: reshapes, slices, padding, gathers and scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.frontend.stablehlo.importer import CONVERTERS, Node
+
+__all__: list[str] = []
+
+
+@CONVERTERS.on("stablehlo.reshape")
+def _reshape(node: Node) -> Any:
+    return node.graph.reshape(node.x, node.shape)
+
+
+@CONVERTERS.on("stablehlo.broadcast_in_dim", "chlo.broadcast_in_dim")
+def _broadcast(node: Node) -> Any:
+    own, shape = node.dims(node.x), node.shape
+    axes = list(node.attr("dims", node.attr("broadcast_dimensions", [])))
+    spread = [1] * len(shape)
+    for n, axis in zip(own, axes, strict=True):
+        spread[axis] = n
+    order = np.argsort(axes).tolist()
+    return node.graph.expand(node.graph.reshape(node.graph.permute(node.x, order), spread), shape)
+
+
+@CONVERTERS.on("stablehlo.transpose")
+def _transpose(node: Node) -> Any:
+    return node.graph.permute(node.x, node.attr("dims", node.attr("permutation")))
+
+
+@CONVERTERS.on("stablehlo.reverse")
+def _reverse(node: Node) -> Any:
+    x = node.x
+    for axis in node.attr("dims", node.attr("dimensions")):
+        x = node.op("flip", x, axis=axis)
+    return x
+
+
+@CONVERTERS.on("stablehlo.concatenate")
+def _concatenate(node: Node) -> Any:
+    return node.graph.concat(node.operands, node.attr("dim", node.attr("dimension")))
+
+
+@CONVERTERS.on("stablehlo.slice")
+def _slice(node: Node) -> Any:
+    ranges = node.attr("ranges")
+    if ranges is None:
+        begin, end, step = (node.attr(k) for k in ("start_indices", "limit_indices", "strides"))
+    else:
+        begin, end, step = ([r[i] if i < len(r) else 1 for r in ranges] for i in range(3))
+    return node.graph.slice(node.x, begin, end, step)
+
+
+@CONVERTERS.on("stablehlo.pad")
+def _pad(node: Node) -> Any:
+    low, high, interior = (node.attr(k, node.attr(f"edge_padding_{k}", node.attr(f"{k}_padding")))
+                           for k in ("low", "high", "interior"))  # fmt: skip
+    return node.graph.pad(node.x, node.operands[1], low, high, interior)
+
+
+@CONVERTERS.on("stablehlo.dynamic_slice")
+def _dynamic_slice(node: Node) -> Any:
+    x, *starts = node.operands
+    sizes = node.attr("sizes", node.attr("slice_sizes"))
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        whole = node.dims(x)[axis]
+        if size < whole:
+            places = node.op("add", node.graph.start_inside(start, whole - size), node.graph.arange(size))
+            x = node.op("take", x, places, axis=axis, mode="clip")
+    return x
+
+
+@CONVERTERS.on("stablehlo.dynamic_update_slice")
+def _dynamic_update(node: Node) -> Any:
+    x, update, *starts = node.operands
+    return node.graph.updated(x, update, starts)
+
+
+# --- gather and scatter -----------------------------------------------------------------------------------------------
+
+
+def _numbers(node: Node, group: str, *names: str) -> list[list[int]]:
+    """Lists of dimensions out of the attribute that describes a gather or scatter."""
+    numbers = node.attr(group)
+    return [list(numbers.get(name, [])) for name in names]
+
+
+def _places(
+    node: Node, starts: Any, vector: int, mapped: list[int], batched: tuple[list[int], list[int]], sizes: Sequence[int]
+) -> tuple[list[int], Any, list[int], list[int]]:
+    """Where windows begin and what lies in them, of the dimensions that are indexed.
+
+    Returns
+    -------
+    (axes, indices, batch, windows)
+        The operand's indexed dimensions; indices (*batch, *windows, axes) int64; the sizes of `batch` and `windows`.
+    """
+    graph, starts = node.graph, node.graph.astype(starts, "int64")
+    dims = node.dims(starts)
+    if vector == len(dims):
+        starts, dims = graph.reshape(starts, [*dims, 1]), [*dims, 1]
+    starts = graph.permute(starts, [*(i for i in range(len(dims)) if i != vector), vector])
+    batch = [n for i, n in enumerate(dims) if i != vector]
+    axes = [*batched[0], *mapped]
+    windows = [sizes[a] for a in axes]
+    parts = []
+    for i, axis in enumerate(axes):
+        if i < len(batched[0]):  # the place in a dimension of the batch
+            at = batched[1][i] - (batched[1][i] > vector)
+            line: Any = graph.reshape(graph.arange(batch[at]), [n if k == at else 1 for k, n in enumerate(batch)])
+        else:
+            line = graph.reshape(graph.narrow(starts, len(batch), i - len(batched[0]), 1), batch)
+        line = graph.reshape(line, [*node.dims(line), *[1] * len(windows)])
+        inner = [1] * len(batch) + [n if k == i else 1 for k, n in enumerate(windows)]
+        line = node.op("add", line, graph.reshape(graph.arange(sizes[axis]), inner))
+        parts.append(graph.reshape(graph.expand(line, [*batch, *windows]), [*batch, *windows, 1]))
+    return axes, graph.concat(parts, len(batch) + len(windows)), batch, windows
+
+
+@CONVERTERS.on("stablehlo.gather")
+def _gather(node: Node) -> Any:
+    """Gathers: starts are clamped, so that each slice lies inside."""
+    x, starts = node.operands
+    names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
+             "start_indices_batching_dims")  # fmt: skip
+    offset, collapsed, mapped, batched, of_starts = _numbers(node, "dimension_numbers", *names)
+    vector = node.attr("dimension_numbers").get("index_vector_dim", 0)
+    sizes, whole, graph = node.attr("slice_sizes"), node.dims(x), node.graph
+    most = np.array([whole[a] - sizes[a] for a in mapped], np.int64)
+    dims = node.dims(starts)
+    most = (
+        most.reshape([-1 if i == vector else 1 for i in range(len(dims))]) if vector < len(dims) else most.reshape(())
+    )
+    starts = node.op("maximum", graph.astype(starts, "int64"), graph.scalar(0, "int64"))
+    starts = node.op("minimum", starts, ir.constant(most))
+    axes, places, batch, windows = _places(node, starts, vector, mapped, (batched, of_starts), sizes)
+    rest = [a for a in range(len(whole)) if a not in axes]
+    x = graph.slice(x, [0] * len(whole), [whole[a] if a in axes else sizes[a] for a in range(len(whole))])
+    if len(axes) == 1 and windows == [1]:
+        found = node.op("take", x, graph.reshape(places, batch), axis=axes[0], mode="clip")
+        order = [
+            *range(axes[0], axes[0] + len(batch)),
+            *range(axes[0]),
+            *range(axes[0] + len(batch), len(node.dims(found))),
+        ]
+        found = graph.reshape(graph.permute(found, order), [*batch, 1, *(sizes[a] for a in rest)])
+    elif axes:
+        found = node.op("gather_nd", graph.permute(x, [*axes, *rest]), places)
+    else:
+        found = graph.expand(graph.reshape(x, [*[1] * len(batch), *node.dims(x)]), [*batch, *node.dims(x)])
+    standing = [*axes, *rest]
+    order = [len(batch) + standing.index(a) for a in range(len(whole))]
+    found = graph.permute(found, [*range(len(batch)), *order])
+    kept = [sizes[a] for a in range(len(whole)) if a not in collapsed and a not in batched]
+    found = graph.reshape(found, [*batch, *kept])
+    outer = iter(range(len(batch)))
+    inner = iter(range(len(batch), len(batch) + len(kept)))
+    return graph.permute(found, [next(inner) if i in offset else next(outer) for i in range(len(node.shape))])
+
+
+_UPDATES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+
+
+@CONVERTERS.on("stablehlo.scatter")
+def _scatter(node: Node) -> Any:
+    """Scatters: an update outside of the operand changes a row behind it, which is cut off."""
+    if len(node.operands) != 3:
+        node.unsupported("several operands", expected="1", found=str(len(node.operands) // 2))
+    x, starts, updates = node.operands
+    kind = _update_of(node)
+    names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
+             "scatter_indices_batching_dims")  # fmt: skip
+    window, inserted, mapped, batched, of_starts = _numbers(node, "scatter_dimension_numbers", *names)
+    vector = node.attr("scatter_dimension_numbers").get("index_vector_dim", 0)
+    whole, graph = node.dims(x), node.graph
+    given = iter([node.dims(updates)[i] for i in window])
+    sizes = [1 if a in inserted or a in batched else next(given) for a in range(len(whole))]
+    axes, places, batch, windows = _places(node, starts, vector, mapped, (batched, of_starts), sizes)
+    rest = [a for a in range(len(whole)) if a not in axes]
+    if any(sizes[a] != whole[a] for a in rest):
+        extra = [a for a in rest if sizes[a] != whole[a]]
+        node.unsupported("updates that are parts of dimensions without an index", found=f"dimensions {extra}")
+    if not axes:
+        node.unsupported("updates without an index")
+    # the update's dimensions: those of the batch, then the window's in the operand's order
+    outer = [i for i in range(len(node.dims(updates))) if i not in window]
+    updates = graph.permute(updates, [*outer, *window])
+    updates = graph.reshape(updates, [*batch, *sizes])
+    updates = graph.permute(updates, [*range(len(batch)), *(len(batch) + a for a in [*axes, *rest])])
+    standing = graph.permute(x, [*axes, *rest])
+    limits = ir.constant(np.array([whole[a] for a in axes], np.int64))
+    # a window counts as a whole: where one of its elements lies outside, none is written
+    first = graph.narrow(places, len(batch) + len(windows), 0, len(axes))
+    bad = node.op(
+        "logical_or", node.op("less", first, graph.scalar(0, "int64")), node.op("greater_equal", first, limits)
+    )
+    inner = tuple(range(len(batch), len(batch) + len(windows) + 1))
+    bad = node.op("greater", node.op("max", graph.astype(bad, "int32"), axis=inner, keepdims=True),
+                  graph.scalar(0, "int32"))  # fmt: skip
+    behind = np.zeros(len(axes), np.int64)
+    behind[0] = whole[axes[0]]
+    places = node.op("where", bad, ir.constant(behind), places)
+    row = node.op("full", ir.shape_expr([1, *node.dims(standing)[1:]]), graph.scalar(0, str(x.ty.dtype)))
+    found = node.op("scatter_nd", graph.concat([standing, row], 0), places, updates, reduction=kind)
+    found = graph.narrow(found, 0, 0, whole[axes[0]])
+    return graph.permute(found, np.argsort([*axes, *rest]).tolist())
+
+
+def _update_of(node: Node) -> str:
+    """What an update does to an element: takes its place, or is added to it and so on."""
+    region = node.source.regions[0]
+    last = region.body[-1]
+    if len(region.body) == 1 and last.operands == [region.params[1][0]]:
+        return "update"
+    only = region.body[0]
+    names = {name for name, _ in region.params}
+    kind = _UPDATES.get(only.name.removeprefix("stablehlo."))
+    if len(region.body) == 2 and kind and set(only.operands) == names and last.operands == only.results:
+        return kind
+    return node.unsupported("an update of this kind", expected=", ".join(["replacement", *_UPDATES]))

@@ -1,0 +1,138 @@
+"""Element by element: activations, arithmetic, comparison, conversion; loops and choices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.frontend.tflite.importer import CONVERTERS, Node
+
+__all__: list[str] = []
+
+_UNARY = {
+    "ABS": "abs", "CEIL": "ceil", "COS": "cos", "EXP": "exp", "FLOOR": "floor", "HARD_SWISH": "nn.hardswish",
+    "LOG": "log", "LOGISTIC": "sigmoid", "LOG_SOFTMAX": "nn.log_softmax", "NEG": "negative", "RELU": "nn.relu",
+    "RELU6": "nn.relu6", "ROUND": "round", "RSQRT": "rsqrt", "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt",
+    "SQUARE": "square", "TANH": "tanh",
+}  # fmt: skip
+_BINARY = {
+    "ADD": "add", "SUB": "subtract", "MUL": "multiply", "DIV": "divide", "MAXIMUM": "maximum", "MINIMUM": "minimum",
+    "POW": "power", "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "ATAN2": "atan2", "EQUAL": "equal",
+    "NOT_EQUAL": "not_equal", "LESS": "less", "LESS_EQUAL": "less_equal", "GREATER": "greater",
+    "GREATER_EQUAL": "greater_equal", "LOGICAL_AND": "logical_and", "LOGICAL_OR": "logical_or",
+    "BITWISE_XOR": "bitwise_xor", "RIGHT_SHIFT": "right_shift",
+}  # fmt: skip
+_FUSED = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
+
+
+@CONVERTERS.on(*_UNARY)
+def _unary(node: Node) -> Any:
+    return node.result(node.op(_UNARY[node.name], node.real()))
+
+
+@CONVERTERS.on("LOGICAL_NOT")
+def _not(node: Node) -> Any:
+    return node.op("logical_not", node.x())
+
+
+@CONVERTERS.on("RELU_N1_TO_1", "RELU_0_TO_1")
+def _limited(node: Node) -> Any:
+    return node.result(node.op("clip", node.real(), min=-1.0 if node.name == "RELU_N1_TO_1" else 0.0, max=1.0))
+
+
+@CONVERTERS.on("ELU")
+def _elu(node: Node) -> Any:
+    return node.result(node.op("nn.elu", node.real(), alpha=1.0))
+
+
+@CONVERTERS.on("LEAKY_RELU")
+def _leaky_relu(node: Node) -> Any:
+    alpha = node.option("LeakyReluOptions", "Alpha", 0.0)
+    return node.result(node.op("nn.leakyrelu", node.real(), alpha=float(alpha)))
+
+
+@CONVERTERS.on("GELU")
+def _gelu(node: Node) -> Any:
+    rounded = node.option("GeluOptions", "Approximate", False)
+    return node.result(node.op("nn.gelu_tanh" if rounded else "nn.gelu", node.real()))
+
+
+@CONVERTERS.on("SOFTMAX")
+def _softmax(node: Node) -> Any:
+    beta, x = node.option("SoftmaxOptions", "Beta", 1.0), node.real()
+    x = x if beta == 1.0 else node.op("multiply", x, node.reader.scalar(beta, x.ty.dtype))
+    return node.result(node.op("nn.softmax", x, axis=-1))
+
+
+@CONVERTERS.on("PRELU")
+def _prelu(node: Node) -> Any:
+    x = node.real()
+    zero = node.reader.scalar(0, x.ty.dtype)
+    scaled = node.op("multiply", x, node.real(1))
+    return node.result(node.op("where", node.op("less", x, zero), scaled, x))
+
+
+@CONVERTERS.on(*_BINARY)
+def _binary(node: Node) -> Any:
+    out = node.op(_BINARY[node.name], node.real(0), node.real(1))
+    return node.result(node.activated(out, _FUSED[node.name]) if node.name in _FUSED else out)
+
+
+@CONVERTERS.on("SQUARED_DIFFERENCE")
+def _squared_difference(node: Node) -> Any:
+    return node.result(node.op("square", node.op("subtract", node.real(0), node.real(1))))
+
+
+@CONVERTERS.on("ADD_N")
+def _add_n(node: Node) -> Any:
+    total = node.real(0)
+    for i in range(1, len(node.inputs)):
+        total = node.op("add", total, node.real(i))
+    return node.result(total)
+
+
+@CONVERTERS.on("SELECT", "SELECT_V2")
+def _select(node: Node) -> Any:
+    test, (a, b) = node.x(0), node.moved(1, 2)
+    if node.name == "SELECT" and len(node.dims(test)) == 1 < len(node.dims(a)):  # one choice for each row
+        test = node.reader.reshape(test, [*node.dims(test), *[1] * (len(node.dims(a)) - 1)])
+    return node.op("where", test, a, b)
+
+
+@CONVERTERS.on("CAST")
+def _cast(node: Node) -> Any:
+    x = node.x()
+    if node.outputs[0].dtype == "bool":
+        return node.op("not_equal", x, node.reader.scalar(0, x.ty.dtype))
+    return node.reader.astype(x, node.outputs[0].dtype)
+
+
+@CONVERTERS.on("QUANTIZE", "DEQUANTIZE")
+def _quantize(node: Node) -> Any:
+    return node.result(node.real())
+
+
+@CONVERTERS.on("ZEROS_LIKE")
+def _zeros(node: Node) -> Any:
+    return node.op("zeros_like", node.x())
+
+
+# --- control ----------------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS.on("IF")
+def _if(node: Node) -> Any:
+    args = [node.x(i) for i in range(1, len(node.inputs))]
+    numbers = [node.option("IfOptions", f"{name}SubgraphIndex") for name in ("Then", "Else")]
+    return node.reader.choice(node.x(0), [lambda n=n: node.reader.run(n, args) for n in numbers])
+
+
+@CONVERTERS.on("WHILE")
+def _while(node: Node) -> Any:
+    test, body = (node.option("WhileOptions", f"{name}SubgraphIndex") for name in ("Cond", "Body"))
+    start = [node.x(i) for i in range(len(node.inputs))]
+    return node.reader.loop(start, lambda s: node.reader.run(test, s)[0], lambda s: node.reader.run(body, s))
+
+
+@CONVERTERS.on("CALL")
+def _call(node: Node) -> Any:
+    return node.reader.run(node.option("CallOptions", "Subgraph"), [node.x(i) for i in range(len(node.inputs))])

@@ -1,0 +1,288 @@
+"""Where elements lie: reshapes, slices, padding, gathers; what is made of nothing; order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.frontend.tflite.importer import CONVERTERS, Node
+
+__all__: list[str] = []
+
+
+@CONVERTERS.on("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+def _reshape(node: Node) -> Any:
+    """The model says which shape; given input shapes decide it where one dimension follows from the others."""
+    (x,) = node.moved(0)
+    if not node.reader.given_shapes:
+        return node.reader.reshape(x, node.outputs[0].shape)
+    own = node.dims(x)
+    if node.name == "EXPAND_DIMS":
+        axis = node.ints(1)[0] % (len(own) + 1)
+        return node.reader.reshape(x, [*own[:axis], 1, *own[axis:]])
+    if node.name == "SQUEEZE":
+        gone = [int(a) % len(own) for a in node.option("SqueezeOptions", "SqueezeDimsAsNumpy", [])]
+        return node.reader.reshape(x, [n for i, n in enumerate(own) if (i not in gone if gone else n != 1)])
+    target = node.ints(1) if node.has(1) else node.outputs[0].shape
+    rest = int(np.prod([n for n in target if n != -1]))
+    return node.reader.reshape(x, [int(np.prod(own)) // max(rest, 1) if n == -1 else n for n in target])
+
+
+@CONVERTERS.on("TRANSPOSE")
+def _transpose(node: Node) -> Any:
+    return node.reader.permute(node.moved(0)[0], node.ints(1))
+
+
+@CONVERTERS.on("CONCATENATION")
+def _concatenate(node: Node) -> Any:
+    parts = node.moved(*range(len(node.inputs)))
+    axis = node.option("ConcatenationOptions", "Axis") % len(node.dims(parts[0]))
+    return node.activated(node.reader.concat(parts, axis), "ConcatenationOptions")
+
+
+@CONVERTERS.on("PACK")
+def _pack(node: Node) -> Any:
+    parts = node.moved(*range(len(node.inputs)))
+    rank = len(node.dims(parts[0]))
+    axis = node.option("PackOptions", "Axis") % (rank + 1)
+    shape = [*node.dims(parts[0])[:axis], 1, *node.dims(parts[0])[axis:]]
+    return node.reader.concat([node.reader.reshape(p, shape) for p in parts], axis)
+
+
+@CONVERTERS.on("UNPACK")
+def _unpack(node: Node) -> Any:
+    (x,) = node.moved(0)
+    dims = node.dims(x)
+    axis = node.option("UnpackOptions", "Axis") % len(dims)
+    rest = [n for i, n in enumerate(dims) if i != axis]
+    return [node.reader.reshape(node.reader.narrow(x, axis, i, 1), rest) for i in range(dims[axis])]
+
+
+@CONVERTERS.on("SPLIT", "SPLIT_V")
+def _split(node: Node) -> Any:
+    data, axis_input = (1, 0) if node.name == "SPLIT" else (0, 2)
+    (x,) = node.moved(data)
+    dims = node.dims(x)
+    axis, count = node.ints(axis_input)[0] % len(dims), len(node.outputs)
+    sizes = [dims[axis] // count] * count if node.name == "SPLIT" else node.ints(1)
+    sizes = [dims[axis] - sum(n for n in sizes if n != -1) if n == -1 else n for n in sizes]
+    starts = np.cumsum([0, *sizes]).tolist()
+    return [node.reader.narrow(x, axis, a, n) for a, n in zip(starts, sizes, strict=False)]
+
+
+@CONVERTERS.on("SLICE")
+def _slice(node: Node) -> Any:
+    (x,) = node.moved(0)
+    begin, sizes = node.ints(1), node.ints(2)
+    ends = [d if n == -1 else b + n for b, n, d in zip(begin, sizes, node.dims(x), strict=True)]
+    return node.reader.slice(x, begin, ends)
+
+
+@CONVERTERS.on("STRIDED_SLICE")
+def _strided_slice(node: Node) -> Any:
+    """Python's slices of NumPy's arrays: the shape of what is taken follows from an array of numbers."""
+    (x,) = node.moved(0)
+    masks = {
+        k: node.option("StridedSliceOptions", f"{k}Mask") for k in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")
+    }
+    index: list[Any] = []
+    for i, (b, e, s) in enumerate(zip(*(node.ints(k) for k in (1, 2, 3)), strict=True)):
+        bit = 1 << i
+        if masks["Ellipsis"] & bit:
+            index.append(Ellipsis)
+        elif masks["NewAxis"] & bit:
+            index.append(None)
+        elif masks["ShrinkAxis"] & bit:
+            index.append(b)
+        else:
+            index.append(slice(None if masks["Begin"] & bit else b, None if masks["End"] & bit else e, s))
+    taken = [i for i in index if i is not None]
+    if Ellipsis not in taken:
+        taken.append(Ellipsis)
+    at = taken.index(Ellipsis)
+    taken[at : at + 1] = [slice(None)] * (len(node.dims(x)) - len(taken) + 1)
+    shape = list(np.empty(node.dims(x), np.bool_)[tuple(index)].shape)
+    for axis, part in enumerate(taken):
+        size = node.dims(x)[axis]
+        places = range(size)[part] if isinstance(part, slice) else range(size)[part : part + 1 or None]
+        if places.step < 0:
+            x, places = node.op("flip", x, axis=axis), range(size - 1 - places.start, size, -places.step)[: len(places)]
+        x = node.reader.narrow(x, axis, places.start, len(places), places.step)
+    return node.reader.reshape(x, shape)
+
+
+@CONVERTERS.on("PAD", "PADV2")
+def _pad(node: Node) -> Any:
+    (x,) = node.moved(0)
+    pairs = node.const(1).tolist()
+    if node.has(2):
+        (value,) = node.moved(2)
+        value = node.reader.reshape(value, [])
+    else:
+        zero = node.outputs[0].zero
+        value = node.reader.scalar(0 if zero is None else zero.reshape(-1)[0], x.ty.dtype)
+    return node.reader.pad(x, value, *([p[i] for p in pairs] for i in (0, 1)))
+
+
+@CONVERTERS.on("MIRROR_PAD")
+def _mirror_pad(node: Node) -> Any:
+    (x,) = node.moved(0)
+    for axis, (low, high) in enumerate(node.const(1).tolist()):
+        size, edge = node.dims(x)[axis], node.option("MirrorPadOptions", "Mode")  # 0: without the edge, 1: with it
+        line = np.arange(size)
+        places = ir.constant(np.pad(line, (low, high), mode="symmetric" if edge else "reflect"))
+        x = node.op("take", x, places, axis=axis, mode="clip") if low or high else x
+    return x
+
+
+@CONVERTERS.on("TILE")
+def _tile(node: Node) -> Any:
+    return node.op("tile", *node.moved(0), repeats=tuple(node.ints(1)))
+
+
+@CONVERTERS.on("BROADCAST_TO")
+def _broadcast(node: Node) -> Any:
+    return node.reader.expand(node.moved(0)[0], node.ints(1))
+
+
+@CONVERTERS.on("FILL")
+def _fill(node: Node) -> Any:
+    (value,) = node.moved(1)
+    return node.reader.expand(node.reader.reshape(value, []), node.ints(0))
+
+
+@CONVERTERS.on("REVERSE_V2")
+def _reverse(node: Node) -> Any:
+    (x,) = node.moved(0)
+    for axis in node.ints(1):
+        x = node.op("flip", x, axis=axis)
+    return x
+
+
+@CONVERTERS.on("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
+def _blocks(node: Node) -> Any:
+    (x,) = node.moved(0)
+    batch, height, width, channels = node.dims(x)
+    table = "SpaceToDepthOptions" if node.name == "SPACE_TO_DEPTH" else "DepthToSpaceOptions"
+    b = node.option(table, "BlockSize")
+    if node.name == "SPACE_TO_DEPTH":
+        x = node.reader.reshape(x, [batch, height // b, b, width // b, b, channels])
+        shape = [batch, height // b, width // b, b * b * channels]
+    else:
+        x = node.reader.reshape(x, [batch, height, width, b, b, channels // (b * b)])
+        shape = [batch, height * b, width * b, channels // (b * b)]
+    return node.reader.reshape(node.reader.permute(x, [0, 1, 3, 2, 4, 5]), shape)
+
+
+@CONVERTERS.on("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
+def _batches(node: Node) -> Any:
+    """Blocks of space become elements of the batch, or the other way round."""
+    (x,), sizes, pairs, reader = node.moved(0), node.ints(1), node.const(2).tolist(), node.reader
+    m = len(sizes)
+    if node.name == "SPACE_TO_BATCH_ND":
+        rest = [[0, 0]] * (len(node.dims(x)) - 1 - m)
+        zero = node.outputs[0].zero
+        fill = reader.scalar(0 if zero is None else zero.reshape(-1)[0], x.ty.dtype)
+        x = reader.pad(x, fill, *([p[i] for p in [[0, 0], *pairs, *rest]] for i in (0, 1)))
+        dims = node.dims(x)
+        apart = [n for d, s in zip(dims[1 : 1 + m], sizes, strict=True) for n in (d // s, s)]
+        x = reader.reshape(x, [dims[0], *apart, *dims[1 + m :]])
+        x = reader.permute(x, [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m, 2), *range(2 * m + 1, len(node.dims(x)))])
+        space = [d // s for d, s in zip(dims[1 : 1 + m], sizes, strict=True)]
+        return reader.reshape(x, [dims[0] * int(np.prod(sizes)), *space, *dims[1 + m :]])
+    dims = node.dims(x)
+    batch = dims[0] // int(np.prod(sizes))
+    x = reader.reshape(x, [*sizes, batch, *dims[1:]])
+    order = [m, *(k for i in range(m) for k in (m + 1 + i, i)), *range(2 * m + 1, len(dims) + m)]
+    whole = [batch, *(d * s for d, s in zip(dims[1 : 1 + m], sizes, strict=True)), *dims[1 + m :]]
+    x = reader.reshape(reader.permute(x, order), whole)
+    begin = [0, *(p[0] for p in pairs), *[0] * (len(dims) - 1 - m)]
+    ends = [whole[0], *(whole[1 + i] - p[1] for i, p in enumerate(pairs)), *whole[1 + m :]]
+    return reader.slice(x, begin, ends)
+
+
+# --- made of nothing --------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS.on("SHAPE")
+def _shape(node: Node) -> Any:
+    return ir.constant(np.array(node.dims(node.x()), node.outputs[0].dtype))
+
+
+@CONVERTERS.on("RANK")
+def _rank(node: Node) -> Any:
+    return ir.constant(np.array(len(node.dims(node.x())), node.outputs[0].dtype))
+
+
+@CONVERTERS.on("RANGE")
+def _range(node: Node) -> Any:
+    start, limit, delta = (node.const(i).item() for i in range(3))
+    return ir.constant(np.arange(start, limit, delta).astype(node.outputs[0].dtype))
+
+
+# --- lookups and order ------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS.on("GATHER", "EMBEDDING_LOOKUP")
+def _gather(node: Node) -> Any:
+    if node.name == "EMBEDDING_LOOKUP":
+        return node.result(node.op("take", node.real(1), node.x(0), axis=0, mode="clip"))
+    (x,), indices = node.moved(0), node.x(1)
+    batch = node.option("GatherOptions", "BatchDims")
+    axis = node.option("GatherOptions", "Axis") % len(node.dims(x))
+    if not batch:
+        return node.op("take", x, indices, axis=axis, mode="clip")
+    if axis != batch:
+        node.unsupported("an axis behind those of the batch", expected=str(batch), found=str(axis))
+    return node.op("gather_nd", x, node.reader.reshape(indices, [*node.dims(indices), 1]), batch_dims=batch)
+
+
+@CONVERTERS.on("GATHER_ND")
+def _gather_nd(node: Node) -> Any:
+    return node.op("gather_nd", *node.moved(0), node.x(1))
+
+
+@CONVERTERS.on("ONE_HOT")
+def _one_hot(node: Node) -> Any:
+    depth, axis, indices = node.ints(1)[0], node.option("OneHotOptions", "Axis", -1), node.x(0)
+    rank = len(node.dims(indices))
+    axis = axis % (rank + 1)
+    indices = node.reader.reshape(indices, [*node.dims(indices)[:axis], 1, *node.dims(indices)[axis:]])
+    line = node.reader.arange(depth, str(indices.ty.dtype))
+    line = node.reader.reshape(line, [depth if i == axis else 1 for i in range(rank + 1)])
+    return node.op("where", node.op("equal", indices, line), node.x(2), node.x(3))
+
+
+@CONVERTERS.on("DYNAMIC_UPDATE_SLICE")
+def _dynamic_update(node: Node) -> Any:
+    x, update = node.moved(0, 1)
+    starts = [node.reader.narrow(node.x(2), 0, axis, 1) for axis in range(len(node.dims(x)))]
+    return node.reader.updated(x, update, starts)
+
+
+@CONVERTERS.on("ARG_MAX", "ARG_MIN")
+def _arg(node: Node) -> Any:
+    op = node.name.replace("_", "").lower()
+    return node.op(op, node.x(), axis=node.ints(1)[0], keepdims=False, dtype=node.outputs[0].dtype)
+
+
+@CONVERTERS.on("TOPK_V2")
+def _top_k(node: Node) -> Any:
+    return node.reader.fields(node.op("topk", node.x(), k=node.ints(1)[0], axis=-1, ret_type="both", largest=True,
+                                      dtype="int32"))  # fmt: skip
+
+
+@CONVERTERS.on("CUMSUM")
+def _cumsum(node: Node) -> Any:
+    exclusive, back = (bool(node.option("CumsumOptions", k)) for k in ("Exclusive", "Reverse"))
+    return node.result(node.op("cumsum", node.real(), axis=node.ints(1)[0], exclusive=exclusive, reverse=back))
+
+
+@CONVERTERS.on("REVERSE_SEQUENCE")
+def _reverse_sequence(node: Node) -> Any:
+    axes = {
+        k: node.option("ReverseSequenceOptions", f"{n}Dim") for k, n in (("seq_axis", "Seq"), ("batch_axis", "Batch"))
+    }
+    return node.op("reverse_sequence", *node.moved(0), node.x(1), **axes)
