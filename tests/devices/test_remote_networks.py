@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import zoo
 from benchmarks.peer import weft_session
-from tests.devices.test_remote_machines import Running, missing
+from tests.devices.test_remote_machines import Running
 from weft import frontend, relax
 from weft.runtime import tensor
 from weft.target import Target

@@ -8,11 +8,13 @@ import signal
 import pytest
 
 from tests.tune.test_measure import CASES, crashes, doubled, good, hangs, outcome
-from weft import rpc, tune
+from weft import auto_scheduler, autotvm, rpc, te, tune
+from weft import meta_schedule as ms
 from weft.error import InvalidArgument
 from weft.rpc.tracker import Tracker
 from weft.runtime.worker import WorkerError
 from weft.target import Target
+from weft.testing.auto_scheduler import matmul_auto_scheduler_test
 from weft.tir.schedule import default_schedule
 from weft.tune.measure import Measurer
 
@@ -22,7 +24,7 @@ def tracker():
     tracker = Tracker("127.0.0.1", port=0, silent=True)
     servers = [
         rpc.Server("127.0.0.1", port=0, key="board", tracker_addr=("127.0.0.1", tracker.port), silent=True)
-        for _ in "ab"
+        for _ in range(4)
     ]
     yield f"127.0.0.1:{tracker.port}"
     for server in servers:
@@ -89,3 +91,52 @@ def pid_of(session):
         except OSError:
             continue
     pytest.fail(f"no process works in {folder}")
+
+
+# --- the interfaces of other programs ---------------------------------------------------------------------------------
+
+
+def test_templates(tracker):
+    host, port = tracker.split(":")
+    task = autotvm.task.create("tests/device/scale", args=(512,), target="llvm")
+    inputs = [autotvm.MeasureInput(task.target, task, task.config_space.get(i)) for i in range(3)]
+    runner = autotvm.RPCRunner("board", host, int(port), n_parallel=2, number=1, repeat=2, cooldown_interval=0.0)
+    results = runner.run(inputs, autotvm.LocalBuilder().build(inputs))
+    assert [r.error_no for r in results] == [0, 0, 0], results
+    assert all(len(r.costs) == 2 and min(r.costs) > 0 for r in results)
+    with autotvm.measure.request_remote("board", host, int(port)) as session:
+        assert session.cpu().exist
+
+
+@autotvm.template("tests/device/scale")
+def scale(n):
+    a = te.placeholder((n,), name="a")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="b")
+    s = te.create_schedule(b.op)
+    autotvm.get_config().define_split("tile", s[b].op.axis[0], num_outputs=2)
+    autotvm.get_config()["tile"].apply(s, b, s[b].op.axis[0])
+    return s, [a, b]
+
+
+def test_sketches(tracker):
+    host, port = tracker.split(":")
+    task = auto_scheduler.SearchTask(func=matmul_auto_scheduler_test, args=(16, 16, 16), target="llvm")
+    inputs = [auto_scheduler.MeasureInput(task, task.compute_dag.get_init_state())] * 2
+    runner = auto_scheduler.RPCRunner("board", host, int(port), number=1, min_repeat_ms=0)
+    results = runner.run(inputs, auto_scheduler.LocalBuilder().build(inputs))
+    assert all(r.error_no == 0 and r.costs[0] > 0 for r in results), results
+
+
+def test_traces(tracker, monkeypatch, tmp_path):
+    host, port = tracker.split(":")
+    monkeypatch.setenv("TVM_TRACKER_KEY", "board")
+    monkeypatch.setenv("TVM_TRACKER_HOST", host)
+    runner = ms.runner.RPCRunner(
+        ms.runner.RPCConfig(tracker_port=port), ms.runner.EvaluatorConfig(1, 2, 0), max_workers=2
+    )
+    database = ms.tune_tir(doubled(), "llvm", str(tmp_path), max_trials_global=2, runner=runner)
+    records = database.get_all_tuning_records()
+    assert records and all(len(r.run_secs) == 2 and min(r.run_secs) > 0 for r in records)
+    monkeypatch.delenv("TVM_TRACKER_HOST")
+    with pytest.raises(InvalidArgument, match="where is the tracker"):
+        ms.runner.create("rpc")

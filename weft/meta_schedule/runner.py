@@ -13,8 +13,8 @@ from weft.tune import Built
 from weft.tune.front_end import Timer
 
 __all__ = [
-    "EvaluatorConfig", "LocalRunner", "PyRunner", "PyRunnerFuture", "RPCConfig", "RPCRunner", "Runner", "RunnerFuture", "RunnerInput",
-    "RunnerResult", "create",
+    "EvaluatorConfig", "LocalRunner", "PyRunner", "PyRunnerFuture", "RPCConfig", "RPCRunner", "Runner", "RunnerFuture",
+    "RunnerInput", "RunnerResult", "create",
 ]  # fmt: skip
 
 

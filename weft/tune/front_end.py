@@ -82,7 +82,9 @@ def tracker_address(host: str | None, port: int | None) -> str:
     """Where a tracker is: as given, else by TVM_TRACKER_HOST and TVM_TRACKER_PORT."""
     host, found = host or os.environ.get("TVM_TRACKER_HOST"), port or os.environ.get("TVM_TRACKER_PORT")
     if not host or not found:
-        raise InvalidArgument("where is the tracker?", expected="host and port, or TVM_TRACKER_HOST and TVM_TRACKER_PORT")
+        raise InvalidArgument(
+            "where is the tracker?", expected="host and port, or TVM_TRACKER_HOST and TVM_TRACKER_PORT"
+        )
     return f"{host}:{found}"
 
 
