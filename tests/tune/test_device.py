@@ -7,9 +7,11 @@ import signal
 
 import pytest
 
+from tests import onnx_models
 from tests.tune.test_measure import CASES, crashes, doubled, good, hangs, outcome
 from weft import auto_scheduler, autotvm, rpc, te, tune
 from weft import meta_schedule as ms
+from weft.cli import main
 from weft.error import InvalidArgument
 from weft.rpc.tracker import Tracker
 from weft.runtime.worker import WorkerError
@@ -91,6 +93,21 @@ def pid_of(session):
         except OSError:
             continue
     pytest.fail(f"no process works in {folder}")
+
+
+def test_a_model_is_tuned_for_what_the_device_says_of_itself(tracker, tmp_path, capsys):
+    model, output = tmp_path / "m.onnx", tmp_path / "t.json"
+    model.write_bytes(onnx_models.linear()[0].SerializeToString())
+    options = ["--rpc", tracker, "--key", "board", "--trials", "2", "--shape", "x=64,8", "-o", str(output)]
+    for trials in (2, 4):  # a second run goes on where the first ended
+        assert main(["tune", str(model), *options]) == 0
+        told = capsys.readouterr()
+        assert "measured 2 candidates" in told.out and "times as fast" in told.out and "-mtriple" in told.err
+        (record,) = tune.JSONDatabase(output).get_all_tuning_records()
+        assert len([t for t in record.trials if t.ratio is not None]) == trials
+        assert record.hardware.threads == Target(record.hardware.target).machine.cores
+    assert main(["tune", str(model), "--rpc", "tracker", "--key", "board"]) == 1
+    assert "HOST:PORT" in capsys.readouterr().err
 
 
 # --- the interfaces of other programs ---------------------------------------------------------------------------------

@@ -38,8 +38,10 @@ def tune(
     threads: int = 0,
     trials: int | None = None,
     target: str = "llvm",
+    rpc: str | None = None,
+    key: str = "",
 ) -> None:
-    """Tune an ONNX model for this machine.
+    """Tune an ONNX model for this machine, or for one that a tracker has.
 
     Parameters
     ----------
@@ -57,7 +59,11 @@ def tune(
     trials : int
         Candidates to measure at most.
     target : str
-        What to compile for; this machine has to run it.
+        What to compile for; this machine has to run it. With --rpc it is what the device says of itself.
+    rpc : str
+        HOST:PORT of a tracker, one of whose devices measures.
+    key : str
+        The kind of device, as its server was given it.
     """
     seconds = _seconds(budget)
     output = output if output is not None else model.with_suffix(".tune.json")
@@ -79,12 +85,22 @@ def tune(
         )
     inputs = [list(random_inputs(described, shapes).values()) for shapes in sizes]
     database = weft.tune.JSONDatabase(output)
+    measurer = None if rpc is None else _elsewhere(weft.tune.TrackerDevice(rpc, key))
     with _shown(model.name, seconds) as report:
-        result = weft.relax.tune_relax(mod, target=target, database=database, max_trials_global=trials, inputs=inputs,
-                            budget=seconds, report=report)  # fmt: skip
+        result = weft.relax.tune_relax(
+            mod, target=target if measurer is None else measurer.target, database=database, max_trials_global=trials,
+            inputs=inputs, budget=seconds, report=report, measurer=measurer,
+        )  # fmt: skip
     _print(result, output)
     if result.interrupted:
         raise KeyboardInterrupt
+
+
+def _elsewhere(device: Any) -> Any:
+    """What measures on a device for what it says of itself."""
+    target = device.target()
+    print(f"tuning for {target}", file=sys.stderr, flush=True)
+    return weft.tune.Measurer(target, target.machine.cores, runner=device)
 
 
 def _seconds(budget: str) -> float:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import rpc
 from weft.error import InvalidArgument, RPCError, WeftError
+from weft.rpc.machine import RemoteVirtualMachine
 from weft.runtime import Tensor, tensor
 from weft.runtime.link import link_library
 from weft.runtime.worker import WorkerCrashed, WorkerError, WorkerHung
@@ -31,6 +32,9 @@ _FREE_SECONDS = 60.0
 """How long to wait for a device that is free."""
 
 _TRIES = 2
+
+
+_programs = itertools.count()
 
 
 class _There(Place):
@@ -132,6 +136,32 @@ class TrackerDevice:
         """What the device says of itself, as a target."""
         return Target.from_device(self.start().cpu())
 
+    def program(self, export: Callable[[Path], Any]) -> Callable[[Sequence[Any]], float]:
+        """Send a program, and return what runs its ``main`` with arrays: the seconds that takes there.
+
+        Parameters
+        ----------
+        export : callable
+            Writes the library that is sent.
+        """
+        if self._until - time.monotonic() < _SESSION_SECONDS / 2:
+            self.stop()
+        session = self.start()
+        with tempfile.TemporaryDirectory(prefix="weft-tune-") as folder:
+            path = Path(folder) / f"program-{next(_programs)}.so"
+            export(path)
+            session.upload(path)
+        machine = RemoteVirtualMachine(session.load_module(path.name), session.cpu())
+        timed = machine.time_evaluator("main", session.cpu(), number=1)
+        known: dict[int, list[Any]] = {}
+
+        def seconds(arguments: Sequence[Any]) -> float:
+            if id(arguments) not in known:
+                known[id(arguments)] = [tensor(a, session.cpu()) for a in arguments]
+            return float(timed(*known[id(arguments)]).results[0])
+
+        return seconds
+
     def ask(self, request: Mapping[str, Any], seconds: float | None) -> dict[str, Any]:
         """Do what :mod:`weft.tune.worker` says under ``prepare``, ``measure`` and ``time``, on the device.
 
@@ -165,7 +195,7 @@ class TrackerDevice:
         raise WorkerCrashed(f"its session ended, {why}")
 
     @contextmanager
-    def _limited(self, seconds: float | None) -> Any:
+    def _limited(self, seconds: float | None) -> Iterator[None]:
         """End the session where a request takes longer."""
         session, late = self.session, threading.Event()
         assert session is not None
