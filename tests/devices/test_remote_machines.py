@@ -36,7 +36,7 @@ class Running:
     """A server that this test started."""
 
     def __init__(self, name, *options):
-        program = ROOT / "build" / "rpc-server" / name / "weft_rpc_server"
+        self.program = program = ROOT / "build" / "rpc-server" / name / "weft_rpc_server"
         if not program.exists():
             missing(f"there is no server for {name}: make rpc-server TARGET={name}")
         emulator = EMULATORS[name]
@@ -196,19 +196,15 @@ def test_sessions_are_bounded():
     server.end()
 
 
-@pytest.mark.parametrize("name", ["x86_64", "sanitize"])
-def test_damaged_messages_end_their_session_alone(name):
-    """Each is answered or ends the session; a crash of one is told by the server. ``make fuzz-server`` sends more."""
-    program = ROOT / "build" / "rpc-server" / name / "weft_rpc_server"
-    if not program.exists():
-        missing(f"there is no {program.relative_to(ROOT)}: make rpc-server, and tools/rpc_server.py --sanitize")
-    sent, sessions = fuzz(program, 2000, seed=24, seconds=40)
+def test_damaged_messages_end_their_session_alone(server):
+    """Each is answered or ends the session, and none crashes it; ``make fuzz-server`` sends more, with sanitizers."""
+    sent, sessions = fuzz(server.program, 2000, seed=24, seconds=40)
     assert sent > 20 * sessions
 
 
-def test_a_session_that_crashes_is_told(tmp_path):
+def test_a_session_that_crashes_is_told(server, tmp_path):
     """The listener goes on, and says by which signal it was."""
-    with running(ROOT / "build" / "rpc-server" / "x86_64" / "weft_rpc_server") as (port, said):
+    with running(server.program) as (port, said):
         with rpc.connect("127.0.0.1", port, key="fuzz") as remote:
             remote.upload(overwriting(tmp_path / "lib.so"))
             kernel = remote.load_module("lib.so")
