@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -191,7 +191,7 @@ def exchanged(port: int, parts: list[bytes]) -> int:
 
 
 @contextmanager
-def running(program: Path, *options: str) -> Iterator[tuple[int, Path]]:
+def running(program: Path, *options: str) -> Generator[tuple[int, Path]]:
     """A server: its port, and the file with what it complains of."""
     with tempfile.NamedTemporaryFile(suffix=".txt") as said:
         command = [str(program), "--host", "127.0.0.1", "--port", "0", "--key", "fuzz", *LIMITS, *options]

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,7 @@ class TrackerDevice:
         raise WorkerCrashed(f"its session ended, {why}")
 
     @contextmanager
-    def _limited(self, seconds: float | None) -> Iterator[None]:
+    def _limited(self, seconds: float | None) -> Generator[None]:
         """End the session where a request takes longer."""
         session, late = self.session, threading.Event()
         assert session is not None
