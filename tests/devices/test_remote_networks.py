@@ -23,16 +23,9 @@ def machines():
 
 
 @pytest.mark.parametrize(
-    ("processor", "network"),
-    [
-        ("x86_64", "mobilenet_v3"),
-        *(("aarch64", n) for n in NETWORKS),
-        ("armv7", "mobilenet_v3"),
-        ("riscv64", "decoder_step"),
-    ],
+    ("processor", "network"), [("x86_64", "mobilenet_v3"), *(("aarch64", name) for name in NETWORKS)]
 )
 def test_networks_agree_with_this_machine(machines, processor, network, tmp_path):
-    pytest.importorskip("ziglang") if processor == "x86_64" else None
     if processor not in machines:
         machines[processor] = Running(processor)
     path, feeds = zoo.onnx_path(network), zoo.inputs(network, 0, seed=2)
@@ -40,13 +33,15 @@ def test_networks_agree_with_this_machine(machines, processor, network, tmp_path
     mod = frontend.onnx.from_onnx(path)
     with machines[processor].connect() as remote:
         target = Target.from_device(remote.cpu())
-        assert processor.startswith(target.triple.split("-")[0].replace("arm", "armv7")[:5])
+        assert target.triple.startswith(processor)
         relax.build(mod, target).export_library(tmp_path / "network.so")
         remote.upload(tmp_path / "network.so")
         vm = relax.VirtualMachine(remote.load_module("network.so"), remote.cpu())
         names = [vm.get_function_param_name("main", i) for i in range(len(feeds))]
-        found = vm["main"](*(tensor(feeds[name], remote.cpu()) for name in names))
-        found = [f.numpy() for f in (found if isinstance(found, (list, tuple)) else [found])]
+        vm.set_input("main", *(tensor(feeds[name], remote.cpu()) for name in names))
+        vm.invoke_stateful("main")
+        outputs = vm.get_outputs("main")
+        found = [output.numpy() for output in (outputs if isinstance(outputs, tuple) else (outputs,))]
     assert len(found) == len(expected)
     for f, e in zip(found, expected, strict=True):
         np.testing.assert_allclose(f, e, rtol=1e-4, atol=1e-4 * np.abs(e).max(initial=0.0))
