@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv devices demo demo-chat demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv devices demo demo-chat demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz fuzz-server plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -120,6 +120,12 @@ fuzz: venv ## fuzz for FUZZ_SECONDS (60); one suite: make fuzz-calls SECONDS=600
 
 fuzz-%: venv
 	$(BIN)/python -m tests.fuzz.run $* --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
+
+# A server of this machine with sanitizers, and damaged messages: make fuzz-server MESSAGES=1000000 SEED=7.
+MESSAGES ?= 100000
+fuzz-server: venv ## send MESSAGES (100000) damaged messages to weft_rpc_server, built with sanitizers
+	$(BIN)/python tools/rpc_server.py --sanitize
+	$(BIN)/python -m tests.fuzz.server build/rpc-server/sanitize/weft_rpc_server --messages $(MESSAGES) --seed $(SEED)
 
 plain-c: venv ## cases of ONNX's conformance suite as plain C, for SECONDS in the order of SEED
 	$(BIN)/python -m tests.relay.build.plain_c_suite --seconds $(SECONDS) --seed $(SEED)

@@ -52,7 +52,7 @@ def _sources(zig: Path) -> list[tuple[Path, list[str]]]:
     ffi = Path(tvm_ffi.__file__).parent
     own = ["-std=c++17", "-Oz", "-fvisibility=hidden", "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1",
            "-DTVM_FFI_USE_LIBBACKTRACE=0", f"-I{ffi / 'include'}", f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}",
-           f"-I{NATIVE / 'wasm/include'}", "-include", "single_thread.h"]  # fmt: skip
+           f"-I{NATIVE / 'wasm/include'}", f"-I{NATIVE / 'small'}", "-include", "single_thread.h"]  # fmt: skip
     abi, unwind = zig / "lib" / "libcxxabi", zig / "lib" / "libunwind"
     thrown = ["-Os", "-D_LIBCXXABI_BUILDING_LIBRARY", "-D_LIBCPP_BUILDING_LIBRARY", "-DLIBCXX_BUILDING_LIBCXXABI",
               "-D_LIBCXXABI_HAS_NO_THREADS", f"-I{abi / 'include'}",

@@ -13,7 +13,7 @@
   X(TVMFFIErrorMoveFromRaised) X(TVMFFIEnvModLookupFromImports) X(TVMFFITensorFromDLPack)                              \
   X(TVMFFITensorFromDLPackVersioned) X(TVMFFIHandleInitOnce) X(TVMFFIHandleDeinitOnce) X(TVMFFIAnyViewToOwnedAny)      \
   X(memcpy) X(memmove) X(memset) X(memcmp) X(memchr) X(strlen) X(strcmp) X(malloc) X(calloc) X(realloc) X(free)        \
-  X(abort) X(printf) X(snprintf)                                                                                       \
+  X(aligned_alloc) X(abort) X(printf) X(snprintf) X(syscall)                                                           \
   X(acos) X(acosf) X(acosh) X(acoshf) X(asin) X(asinf) X(asinh) X(asinhf) X(atan) X(atanf) X(atan2) X(atan2f)          \
   X(atanh) X(atanhf) X(cbrt) X(cbrtf) X(ceil) X(ceilf) X(copysign) X(copysignf) X(cos) X(cosf) X(cosh) X(coshf)        \
   X(erf) X(erff) X(erfc) X(erfcf) X(exp) X(expf) X(exp2) X(exp2f) X(exp10) X(exp10f) X(expm1) X(expm1f)                \

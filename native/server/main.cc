@@ -24,8 +24,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
+#include <cstring>
 #include <map>
 
 #include "greeting.h"
@@ -56,9 +55,11 @@ const char kUsage[] =
     "       weft_rpc_server READ WRITE     (descriptors of pipes: one session)\n";
 
 std::string secret_of(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) quit(std::string("cannot read ") + path);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::FILE* file = std::fopen(path, "rb");
+  if (file == nullptr) quit(std::string("cannot read ") + path);
+  std::string text;
+  for (int c; (c = std::fgetc(file)) != EOF;) text.push_back(static_cast<char>(c));
+  std::fclose(file);
   const char* space = " \t\r\n\v\f";
   text.erase(0, std::min(text.find_first_not_of(space), text.size()));
   text.erase(text.find_last_not_of(space) + 1);
@@ -238,11 +239,15 @@ struct Child {
 
 void reap(std::map<pid_t, Child>* children, bool wait_for_all) {
   while (!children->empty()) {
-    pid_t pid = waitpid(-1, nullptr, wait_for_all ? 0 : WNOHANG);
+    int status = 0;
+    pid_t pid = waitpid(-1, &status, wait_for_all ? 0 : WNOHANG);
     if (pid < 0 && errno == EINTR) continue;
     if (pid <= 0) return;
     auto child = children->find(pid);
     if (child == children->end()) continue;
+    if (WIFSIGNALED(status) && !wait_for_all) {
+      std::fprintf(stderr, "weft_rpc_server: a session crashed, by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    }
     if (places[child->second.place].serving.exchange(0) == 1) --*sessions_now;
     remove_folder(child->second.folder);
     children->erase(child);

@@ -278,4 +278,13 @@ void Session::time_evaluator(PackedArgs args, Any* ret) {
   });
 }
 
+// ---- lists: what a client makes them with, and takes their elements by ----------------------------------------------
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  Globals()
+      .def_packed("ffi.Array", [](PackedArgs args, Any* ret) { *ret = Array<Any>(args.data(), args.data() + args.size()); })
+      .def("ffi.ArrayGetItem", [](const Array<Any>& list, int64_t i) { return list[i]; })
+      .def("ffi.ArraySize", [](const Array<Any>& list) { return static_cast<int64_t>(list.size()); });
+}
+
 }  // namespace weft::rpc

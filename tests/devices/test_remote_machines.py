@@ -4,13 +4,10 @@
 """
 
 import os
-import random
 import shutil
-import socket
 import struct
 import subprocess
 import time
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,11 +15,11 @@ import numpy as np
 import pytest
 
 import weft
+from tests.fuzz.server import fuzz, running
 from weft import relax, rpc, te, tir
 from weft.error import ExecutableError, InvalidArgument, RPCError
-from weft.rpc import base
-from weft.rpc.codec import RPCCode, WireDevice, encode, packet
 from weft.runtime import empty, tensor
+from weft.script import tir as T
 from weft.target import Target
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -39,7 +36,7 @@ class Running:
     """A server that this test started."""
 
     def __init__(self, name, *options):
-        program = ROOT / "build" / "rpc-server" / name / "weft_rpc_server"
+        self.program = program = ROOT / "build" / "rpc-server" / name / "weft_rpc_server"
         if not program.exists():
             missing(f"there is no server for {name}: make rpc-server TARGET={name}")
         emulator = EMULATORS[name]
@@ -200,32 +197,31 @@ def test_sessions_are_bounded():
 
 
 def test_damaged_messages_end_their_session_alone(server):
-    """Random changes of valid packets: each is answered or ends the session, and the next client is served."""
-    rng = random.Random(24)
-    begin = packet(RPCCode.INIT_SERVER, struct.pack("<Q", 5) + b"0.8.0", encode([]))
-    valid = [
-        packet(RPCCode.GET_GLOBAL_FUNC, encode(["tvm.rpc.server.listdir"])),
-        packet(RPCCode.DEV_ALLOC_DATA, encode([WireDevice(1, 0), 64, 64, None])),
-        packet(RPCCode.CALL_FUNC, struct.pack("<Q", 4096), encode(["", 1, 2.5, b"x", None])),
-    ]
-    hello = b"client:tests"
-    for _ in range(200):
-        with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
-            sock.sendall(base.number(base.RPC_MAGIC) + base.number(len(hello)) + hello)
-            assert base.recvall(sock, 4) == base.number(base.RPC_MAGIC)
-            base.recvall(sock, struct.unpack("<i", base.recvall(sock, 4))[0])
-            sock.sendall(begin)
-            for _ in range(5):
-                changed = bytearray(rng.choice(valid))
-                for _ in range(rng.randint(1, 4)):
-                    changed[rng.randrange(8, len(changed))] = rng.randrange(256)
-                try:
-                    sock.sendall(bytes(changed[: rng.choice([len(changed), rng.randrange(len(changed))])]))
-                except ConnectionError:
-                    break
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_WR)
-                while sock.recv(65536):
-                    pass
-    with server.connect() as remote:
-        assert remote.listdir() == ""
+    """Each is answered or ends the session, and none crashes it; ``make fuzz-server`` sends more, with sanitizers."""
+    sent, sessions = fuzz(server.program, 2000, seed=24, seconds=40)
+    assert sent > 20 * sessions
+
+
+def test_a_session_that_crashes_is_told(server, tmp_path):
+    """The listener goes on, and says by which signal it was."""
+    with running(server.program) as (port, said):
+        with rpc.connect("127.0.0.1", port, key="fuzz") as remote:
+            remote.upload(overwriting(tmp_path / "lib.so"))
+            kernel = remote.load_module("lib.so")
+            with pytest.raises(RPCError, match="closed"):
+                kernel["main"](empty((4,), "int32", remote.cpu()))
+        wait_until(lambda: "a session crashed, by signal 11" in said.read_text())
+        with rpc.connect("127.0.0.1", port, key="fuzz") as remote:
+            assert remote.listdir() == ""
+
+
+def overwriting(path):
+    """A library whose kernel stores far outside of its argument."""
+
+    @T.prim_func
+    def main(x: T.Buffer((4,), "int32")):
+        for i in range(4):
+            x[i * T.int64(1 << 40) + T.int64(1 << 40)] = 1
+
+    weft.build(main, "llvm").export_library(path)
+    return path

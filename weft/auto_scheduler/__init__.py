@@ -27,6 +27,7 @@ from weft.auto_scheduler.measure import (
     LocalRunner,
     MeasureInput,
     MeasureResult,
+    RPCRunner,
 )
 from weft.auto_scheduler.measure_record import RecordReader, RecordToFile, load_best_record, load_records, save_records
 from weft.auto_scheduler.search_policy import (
@@ -42,9 +43,9 @@ from weft.auto_scheduler.workload_registry import make_workload_key, register_wo
 __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "DispatchContext", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption",
     "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner", "MeasureInput", "MeasureResult",
-    "PreloadCustomSketchRule", "PreloadMeasuredStates", "RandomModel", "RecordReader", "RecordToFile", "SearchTask",
-    "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "compute_dag", "cost_model", "dispatcher",
-    "load_best_record", "load_records", "loop_state", "make_workload_key", "measure", "measure_record",
+    "PreloadCustomSketchRule", "PreloadMeasuredStates", "RPCRunner", "RandomModel", "RecordReader", "RecordToFile",
+    "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "compute_dag", "cost_model",
+    "dispatcher", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure", "measure_record",
     "register_workload", "save_records", "search_policy", "search_task", "task_scheduler", "workload_registry",
 ]  # fmt: skip
 

@@ -18,12 +18,12 @@ from weft.runtime import num_threads
 from weft.target import Target
 from weft.te import schedule_to_prim_func
 from weft.tune import Built, Case, Measurer
-from weft.tune.front_end import MeasureErrorNo
+from weft.tune.front_end import MeasureErrorNo, Timer
 
 __all__ = [
     "BuildResult", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner", "MeasureCallback", "MeasureErrorNo",
     "MeasureInput", "MeasureResult", "ProgramBuilder", "ProgramMeasurer", "ProgramRunner", "PythonBasedMeasureCallback",
-    "recover_measure_input",
+    "RPCRunner", "recover_measure_input",
 ]  # fmt: skip
 
 
@@ -191,22 +191,20 @@ class LocalRunner(ProgramRunner):
     ) -> None:
         self.timeout, self.number, self.repeat, self.min_repeat_ms = timeout, number, repeat, min_repeat_ms
         self.cooldown_interval, self.enable_cpu_cache_flush = cooldown_interval, enable_cpu_cache_flush
-        self._measurer: Measurer | None = None
+        self._timer = Timer()
 
     def run(
         self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
     ) -> list[MeasureResult]:
         """Time each state that was built."""
-        return [self._time(i, b) for i, b in zip(measure_inputs, build_results, strict=True)]
+        return self._timer.map(self._time, measure_inputs, build_results)
 
     def _time(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
         if built.error_no:
             return MeasureResult([], built.error_no, built.error_msg, built.time_cost, time.time())
-        if self._measurer is None:
-            self._measurer = Measurer(Target(inp.task.target), num_threads(), 1)
         start = time.time()
-        timed = self._measurer.time(
-            built.filename, built.args, limit_s=self.timeout, number=self.number, repeat=self.repeat,
+        timed = self._timer.time(
+            inp.task.target, built.filename, built.args, limit_s=self.timeout, number=self.number, repeat=self.repeat,
             min_repeat_ms=self.min_repeat_ms, inputs=input_values(inp.task, built.args),
         )  # fmt: skip
         time.sleep(self.cooldown_interval)
@@ -214,9 +212,37 @@ class LocalRunner(ProgramRunner):
         error = _ERRORS.get(timed.state, MeasureErrorNo.RUNTIME_DEVICE) if timed.state != "measured" else 0
         return MeasureResult(timed.seconds, error, timed.why, built.time_cost + end - start, end)
 
-    def __del__(self) -> None:
-        if getattr(self, "_measurer", None) is not None:
-            self._measurer.__exit__()  # type: ignore[union-attr]
+
+class RPCRunner(LocalRunner):
+    """Runs on devices that a tracker has free; one that is lost is replaced by the next.
+
+    Parameters
+    ----------
+    key : str
+        The kind of device.
+    host, port : str and int, optional
+        Of the tracker; by default TVM_TRACKER_HOST and TVM_TRACKER_PORT say it.
+    priority : int
+        Who asks with a higher one comes first.
+    n_parallel : int
+        Devices at once.
+    *options, **named : Any
+        Of :class:`LocalRunner`.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        host: str | None = None,
+        port: int | None = None,
+        priority: int = 1,
+        n_parallel: int = 1,
+        *options: Any,
+        **named: Any,
+    ) -> None:
+        super().__init__(*options, **named)
+        self.key, self.host, self.port, self.priority, self.n_parallel = key, host, port, priority, n_parallel
+        self._timer = Timer.of_tracker(key, host, port, priority, n_parallel)
 
 
 class LocalRPCMeasureContext:

@@ -14,6 +14,7 @@ from weft.autotvm.measure import (
     MeasureErrorNo,
     MeasureInput,
     MeasureResult,
+    RPCRunner,
     measure_option,
 )
 from weft.autotvm.task import ApplyFixedConfig as apply_fixed_config
@@ -32,7 +33,7 @@ from weft.autotvm.tuner import callback
 
 __all__ = [
     "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackContext", "GLOBAL_SCOPE", "LocalBuilder", "LocalRunner",
-    "MeasureErrorNo", "MeasureInput", "MeasureResult", "apply_fixed_config", "apply_graph_best", "apply_history_best",
-    "callback", "create", "database", "env", "get_config", "measure", "measure_option", "record", "task", "template",
-    "tuner",
+    "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_fixed_config", "apply_graph_best",
+    "apply_history_best", "callback", "create", "database", "env", "get_config", "measure", "measure_option", "record",
+    "task", "template", "tuner",
 ]  # fmt: skip

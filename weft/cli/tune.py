@@ -20,8 +20,9 @@ from weft.cli.arguments import parse_shapes
 from weft.cli.run import random_inputs
 from weft.cli.screen import print_table
 from weft.error import InvalidArgument
-from weft.runtime import set_num_threads
+from weft.runtime import num_threads, set_num_threads
 from weft.session import TensorInfo
+from weft.target import Target
 
 __all__ = ["tune"]
 
@@ -38,8 +39,11 @@ def tune(
     threads: int = 0,
     trials: int | None = None,
     target: str = "llvm",
+    rpc: str | None = None,
+    key: str = "",
+    ray: str | None = None,
 ) -> None:
-    """Tune an ONNX model for this machine.
+    """Tune an ONNX model for this machine, or for one that a tracker has.
 
     Parameters
     ----------
@@ -57,7 +61,13 @@ def tune(
     trials : int
         Candidates to measure at most.
     target : str
-        What to compile for; this machine has to run it.
+        What to compile for; this machine has to run it. With --rpc it is what the device says of itself.
+    rpc : str
+        HOST:PORT of a tracker, one of whose devices measures.
+    key : str
+        The kind of device, as its server was given it.
+    ray : str
+        The address of a Ray cluster that compiles, and measures where no tracker does; its nodes have to be alike.
     """
     seconds = _seconds(budget)
     output = output if output is not None else model.with_suffix(".tune.json")
@@ -79,12 +89,27 @@ def tune(
         )
     inputs = [list(random_inputs(described, shapes).values()) for shapes in sizes]
     database = weft.tune.JSONDatabase(output)
+    measurer = _elsewhere(target, rpc, key, ray)
     with _shown(model.name, seconds) as report:
-        result = weft.relax.tune_relax(mod, target=target, database=database, max_trials_global=trials, inputs=inputs,
-                            budget=seconds, report=report)  # fmt: skip
+        result = weft.relax.tune_relax(
+            mod, target=target if measurer is None else measurer.target, database=database, max_trials_global=trials,
+            inputs=inputs, budget=seconds, report=report, measurer=measurer,
+        )  # fmt: skip
     _print(result, output)
     if result.interrupted:
         raise KeyboardInterrupt
+
+
+def _elsewhere(target: str, rpc: str | None, key: str, ray: str | None) -> Any:
+    """What compiles and measures where ``--rpc`` and ``--ray`` say; None for this machine."""
+    if rpc is None and ray is None:
+        return None
+    device = None if rpc is None else weft.tune.TrackerDevice(rpc, key)
+    machine = Target(target) if device is None else device.target()
+    threads = num_threads() if device is None else machine.machine.cores
+    workers, runner = weft.tune.ray_workers(ray, threads, device is None) if ray is not None else ((), None)
+    print(f"tuning for {machine}", file=sys.stderr, flush=True)
+    return weft.tune.Measurer(machine, threads, workers=workers, runner=device or runner)
 
 
 def _seconds(budget: str) -> float:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument
 from weft.meta_schedule.arg_info import ArgInfo, Seconds, case_of
-from weft.runtime import num_threads
-from weft.target import Target
-from weft.tune import Built, Measurer
+from weft.tune import Built
+from weft.tune.front_end import Timer
 
 __all__ = [
-    "EvaluatorConfig", "LocalRunner", "PyRunner", "PyRunnerFuture", "Runner", "RunnerFuture", "RunnerInput",
-    "RunnerResult", "create",
+    "EvaluatorConfig", "LocalRunner", "PyRunner", "PyRunnerFuture", "RPCConfig", "RPCRunner", "Runner", "RunnerFuture",
+    "RunnerInput", "RunnerResult", "create",
 ]  # fmt: skip
 
 
@@ -104,33 +104,72 @@ class LocalRunner(PyRunner):
         max_workers: int | None = None,
     ) -> None:
         self.timeout_sec, self.evaluator_config = timeout_sec, evaluator_config or EvaluatorConfig()
-        self._measurer: Measurer | None = None
+        self._timer = Timer()
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
         """Time code."""
-        results = [self._time(i) for i in runner_inputs]
+        results = self._timer.map(self._time, runner_inputs)
         return [RunnerFuture(lambda: True, lambda r=r: r) for r in results]
 
     def _time(self, given: RunnerInput) -> RunnerResult:
-        if self._measurer is None:
-            self._measurer = Measurer(Target(given.device_type), num_threads(), 1)
         built = Built("built", Path(given.artifact_path).read_bytes())
         number, repeat, min_repeat_ms, _ = self.evaluator_config
-        timed = self._measurer.time(
-            built, case_of(given.args_info), limit_s=self.timeout_sec, number=number, repeat=repeat,
+        timed = self._timer.time(
+            given.device_type, built, case_of(given.args_info), limit_s=self.timeout_sec, number=number, repeat=repeat,
             min_repeat_ms=min_repeat_ms,
         )  # fmt: skip
         if timed.state != "measured":
-            return RunnerResult(None, f"LocalRunner: {timed.why or timed.state}")
+            return RunnerResult(None, f"{type(self).__name__}: {timed.why or timed.state}")
         return RunnerResult(timed.seconds, None)
 
-    def __del__(self) -> None:
-        if getattr(self, "_measurer", None) is not None:
-            self._measurer.__exit__()  # type: ignore[union-attr]
+
+class RPCConfig(NamedTuple):
+    """Where devices are: a tracker, and their key; what is left out is read from TVM_TRACKER_HOST, _PORT and _KEY.
+
+    A session ends when `session_timeout_sec` is over, and another begins.
+    """
+
+    tracker_host: str | None = None
+    tracker_port: int | str | None = None
+    tracker_key: str | None = None
+    session_priority: int = 1
+    session_timeout_sec: int = 300
+
+
+class RPCRunner(LocalRunner):
+    """Runs on devices that a tracker has free; one that is lost is replaced by the next.
+
+    Parameters
+    ----------
+    rpc_config : RPCConfig, optional
+    evaluator_config : EvaluatorConfig, optional
+    cooldown_sec, alloc_repeat : number
+        Accepted, as by :class:`LocalRunner`.
+    max_workers : int, optional
+        Devices at once, one by default.
+    """
+
+    def __init__(
+        self,
+        rpc_config: RPCConfig | None = None,
+        evaluator_config: EvaluatorConfig | None = None,
+        cooldown_sec: float = 0.0,
+        alloc_repeat: int = 1,
+        *,
+        max_workers: int | None = None,
+    ) -> None:
+        self.rpc_config = where = rpc_config or RPCConfig()
+        super().__init__(30.0, evaluator_config, cooldown_sec, alloc_repeat, max_workers)
+        key = where.tracker_key or os.environ.get("TVM_TRACKER_KEY", "")
+        port = None if where.tracker_port is None else int(where.tracker_port)
+        self._timer = Timer.of_tracker(key, where.tracker_host, port, where.session_priority, max_workers)
+
+
+_KINDS: dict[str, type[Runner]] = {"local": LocalRunner, "rpc": RPCRunner}
 
 
 def create(kind: str = "local", *args: Any, **kwargs: Any) -> Runner:
-    """Make a runner; ``"local"`` is the only kind."""
-    if kind != "local":
-        raise InvalidArgument(f"unknown runner '{kind}'", expected="'local'")
-    return LocalRunner(*args, **kwargs)
+    """Make a runner, ``"local"`` or ``"rpc"``."""
+    if kind not in _KINDS:
+        raise InvalidArgument(f"unknown runner '{kind}'", expected="'local' or 'rpc'")
+    return _KINDS[kind](*args, **kwargs)

@@ -21,9 +21,24 @@ from weft.relax.vm_build import build
 from weft.runtime import VirtualMachine, VMExecutable
 from weft.target import Target
 from weft.tir import PrimFunc
-from weft.tune import CHOICE, BudgetError, Case, Database, JSONDatabase, Progress, Task, TuningRecord, tune_tasks
+from weft.tune import (
+    CHOICE,
+    BudgetError,
+    Case,
+    Database,
+    JSONDatabase,
+    Measurer,
+    Progress,
+    Task,
+    TrackerDevice,
+    TuningRecord,
+    tune_tasks,
+)
 
 __all__ = ["TunedKernel", "TuningResult", "extract_tasks", "tune_relax"]
+
+_Clock = Callable[[Sequence[Any]], float]
+"""Runs a model once; returns seconds."""
 
 _LITTLE = 0.003
 """Kernels with less than this share of a model's time are not tuned."""
@@ -88,6 +103,7 @@ def tune_relax(
     inputs: Sequence[Sequence[Any]],
     budget: float = 60.0,
     report: Callable[[Progress], None] | None = None,
+    measurer: Measurer | None = None,
 ) -> TuningResult:
     """Tune the kernels of a model by measuring them.
 
@@ -98,7 +114,7 @@ def tune_relax(
     params : mapping of str to tensor, optional
         Values for parameters of ``main``, by name; they become constants.
     target : Target, str or dict, optional
-        By default this machine's CPU. This machine has to run it.
+        By default this machine's CPU, or what `measurer` measures for. This machine has to run it, without one.
     database : Database or path, optional
         What is known, and where to put what is found; by default a new one in memory.
     max_trials_global : int, optional
@@ -109,6 +125,9 @@ def tune_relax(
         How long in all, in seconds, about; never more than the model needs.
     report : callable, optional
         Called with a :class:`weft.tune.Progress` after each candidate.
+    measurer : Measurer, optional
+        Compiles and measures, and is ended with the call; by default processes of this machine. Where a device of a
+        tracker measures, whole models are compared there, too; kernels' shares of their time are this machine's.
 
     Raises
     ------
@@ -120,7 +139,7 @@ def tune_relax(
     start = time.monotonic()
     if not inputs:
         raise InvalidArgument("tuning needs inputs", expected="the arguments of main, at one size or more")
-    target = target if isinstance(target, Target) else Target(target or "llvm")
+    target = target if isinstance(target, Target) else Target(target or (measurer.target if measurer else "llvm"))
     if target.kind.compile is None:
         raise InvalidArgument(
             "kernels of this target cannot be tuned", expected="a kind with compile=", found=str(target.kind)
@@ -139,13 +158,15 @@ def tune_relax(
         if report is not None:
             report(progress)
 
-    plain = _Model(mod, target, Database())
+    device = measurer.runner if measurer is not None and isinstance(measurer.runner, TrackerDevice) else None
+    plain = _Model(mod, target, Database(), device)
     try:
-        model, choices = _choose(plain, mod, target, database, 0.25 * budget, values, result)
+        model, choices = _choose(plain, mod, measurer, database, 0.25 * budget, values, result)
         tasks = model.tasks(values)
         prepared = time.monotonic() - start
         reserve = min(0.2 * budget, prepared)  # for the comparison at the end
-        tune_tasks(tasks, target, database, budget - prepared - reserve, max_trials=max_trials_global, report=noted)
+        tune_tasks(tasks, target, database, budget - prepared - reserve, max_trials=max_trials_global,
+                   measurer=measurer, report=noted)  # fmt: skip
         _check(result, plain, model, choices, tasks, values)
     except BudgetError as e:
         prepared = time.monotonic() - start
@@ -155,6 +176,8 @@ def tune_relax(
     except KeyboardInterrupt:
         result.interrupted = True
     finally:
+        if measurer is not None:
+            measurer.__exit__()
         if isinstance(database, JSONDatabase):
             database.save()
     return result
@@ -172,20 +195,31 @@ def extract_tasks(
 
 
 class _Model:
-    """A model as the pipeline leaves it with a database's choices about operators; kernels are untuned."""
+    """A model as the pipeline leaves it with a database's choices about operators; kernels are untuned.
 
-    def __init__(self, mod: IRModule, target: Target, database: Database) -> None:
-        self.target = target
+    It runs on this machine, or on a device of a tracker.
+    """
+
+    def __init__(self, mod: IRModule, target: Target, database: Database, device: TrackerDevice | None = None) -> None:
+        self.target, self.device = target, device
         self.constants = _Constants()
         with PassContext(instruments=[self.constants]), database:
             self.lowered = get_pipeline("default", target)(mod)
         self.asked = dict(database.asked)
-        self.machine = self.compiled(Database())
+        self.machine = self.compiled(Database(), Target("llvm") if device is not None else target)
 
-    def compiled(self, database: Database) -> VirtualMachine:
-        """Compile the model with a database's records of kernels."""
-        executable: VMExecutable = build(self.lowered, self.target, relax_pipeline=None, tuned=database)
-        return VirtualMachine(executable, "cpu", jit=False)
+    def compiled(self, database: Database, target: Target | None = None) -> VirtualMachine:
+        """Compile the model with a database's records of kernels, for this machine."""
+        return VirtualMachine(self._built(database, target or self.target), "cpu", jit=False)
+
+    def _built(self, database: Database, target: Target) -> VMExecutable:
+        return build(self.lowered, target, relax_pipeline=None, tuned=database)
+
+    def clock(self, machine: VirtualMachine, database: Database) -> _Clock:
+        """What times runs of the model with a database's records: of `machine`, or on the device."""
+        if self.device is not None:
+            return self.device.program(self._built(database, self.target).export_library)
+        return _here(machine)
 
     @property
     def is_large(self) -> bool:
@@ -220,19 +254,19 @@ class _Model:
 def _choose(
     plain: _Model,
     mod: IRModule,
-    target: Target,
+    measurer: Measurer | None,
     database: Database,
     seconds: float,
     values: Sequence[Sequence[Any]],
     result: TuningResult,
 ) -> tuple[_Model, list[TuningRecord]]:
     """Tune choices about operators, and compile the model with them where that helps it."""
-    records = tune_choices(plain.asked, target, database, seconds, cold=plain.is_large)
+    records = tune_choices(plain.asked, plain.target, database, seconds, cold=plain.is_large, measurer=measurer)
     helped = [r for r in records if r.best is not None]
     if not helped:
         return plain, []
-    model = _Model(mod, target, Database(helped))
-    before, now = _totals(plain.machine, model.machine, values)
+    model = _Model(mod, plain.target, Database(helped), plain.device)
+    before, now = _totals(plain.clock(plain.machine, Database()), model.clock(model.machine, Database()), values)
     if now < _KEPT * before:
         return model, helped
     for record in helped:
@@ -323,14 +357,19 @@ def _check(
     values: Sequence[Sequence[Any]],
 ) -> None:
     """Compare the tuned model with the untuned one, and take back records that do not help it."""
-    tuned = model.compiled(result.database)
     helped = {t.name: t.record for t in tasks if t.record is not None and t.record.best is not None}
-    before, now = _both(model.machine, tuned, values)
+    tuned = model.compiled(result.database) if model.device is None else model.machine
+    if model.device is None:
+        before, now = _both(model.machine, tuned, values)
+    else:  # nothing looks into a run of another machine
+        before = {name: r.default_us for name, r in helped.items()}
+        now = {name: r.default_us * (r.best.ratio or 1.0) for name, r in helped.items() if r.best is not None}
     useless = [name for name in helped if now[name] > _KEPT * before[name]]
     _leave_out(result, [(name, helped.pop(name)) for name in useless])
-    if useless:
+    if useless and model.device is None:
         tuned = model.compiled(result.database)
-    result.before_us, result.now_us = _totals(plain.machine, tuned, values)
+    clocks = plain.clock(plain.machine, Database()), model.clock(tuned, result.database)
+    result.before_us, result.now_us = _totals(*clocks, values)
     if result.now_us >= result.before_us or not (helped or choices):
         _leave_out(result, [*helped.items(), *((r.name, r) for r in choices)])
         helped, choices, result.now_us = {}, [], result.before_us
@@ -358,17 +397,25 @@ def _both(
     return sums
 
 
-def _totals(plain: VirtualMachine, tuned: VirtualMachine, values: Sequence[Sequence[Any]]) -> tuple[float, float]:
-    """The median time of a run of each machine, over all sizes, in microseconds."""
+def _here(machine: VirtualMachine) -> _Clock:
+    def seconds(arguments: Sequence[Any]) -> float:
+        start = time.perf_counter_ns()
+        machine["main"](*arguments)
+        return (time.perf_counter_ns() - start) / 1e9
+
+    return seconds
+
+
+def _totals(plain: _Clock, tuned: _Clock, values: Sequence[Sequence[Any]]) -> tuple[float, float]:
+    """The median time of a run of each model, over all sizes, in microseconds."""
     sums = [0.0, 0.0]
     for arguments in values:
         taken: list[list[float]] = [[], []]
         for i in _rounds(2 + 3 * _RUNS):
             for which in (0, 1) if i % 2 else (1, 0):
-                start = time.perf_counter_ns()
-                (plain, tuned)[which]["main"](*arguments)
+                seconds = (plain, tuned)[which](arguments)
                 if i >= 2:
-                    taken[which].append((time.perf_counter_ns() - start) / 1e3)
+                    taken[which].append(seconds * 1e6)
         for which in (0, 1):
             sums[which] += statistics.median(taken[which])
     return sums[0], sums[1]

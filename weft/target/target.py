@@ -245,6 +245,11 @@ class Target:
         return self.kind.device == "cpu" and self.triple.split("-")[0] == llvm.get_process_triple().split("-")[0]
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is what another machine says of itself, with its number of cores."""
+        return self.is_host and not self._is_here and OPTION_OF["cores"] in self.attrs
+
+    @property
     def _is_here(self) -> bool:
         """Whether it is this machine, with or without some features, and not another one that it describes."""
         return self.is_host and self._model is None and not self.named_features()[0]

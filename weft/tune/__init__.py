@@ -10,8 +10,10 @@ from typing import Any
 from weft.tune.boost import BoostedTrees
 from weft.tune.case import Argument, Case
 from weft.tune.database import Asked, Database, DatabaseError, JSONDatabase, Trial, TuningRecord, open_database
+from weft.tune.device import TrackerDevice
 from weft.tune.hardware import Hardware
 from weft.tune.measure import Built, Measured, Measurer, Timed, WorkerError
+from weft.tune.ray import RayWorker, ray_workers
 from weft.tune.search import DrawnSearch, Search
 from weft.tune.space import DrawnSpace, RuleSpace
 from weft.tune.task import BudgetError, Progress, Task, tune_tasks
@@ -21,8 +23,9 @@ from weft.tune.tuned import CHOICE, CONFIG, Tuned, current_database, workload_of
 __all__ = [
     "CHOICE", "CONFIG", "Argument", "Asked", "BoostedTrees", "BudgetError", "Built", "Case", "Database",
     "DatabaseError", "DrawnSearch", "DrawnSpace", "Hardware", "JSONDatabase", "Measured", "Measurer", "Progress",
-    "RuleSpace", "Search", "Task", "Timed", "Trial", "Tuned", "TuningRecord", "WorkerError", "current_database",
-    "open_database", "tune_tasks", "tune_tir", "workload_of", "workload_of_choice",
+    "RayWorker", "RuleSpace", "Search", "Task", "Timed", "TrackerDevice", "Trial", "Tuned",
+    "TuningRecord", "WorkerError", "current_database", "open_database", "ray_workers", "tune_tasks", "tune_tir",
+    "workload_of", "workload_of_choice",
 ]  # fmt: skip
 
 

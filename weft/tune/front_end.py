@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
+from queue import Queue
 from typing import Any, ClassVar, Self
 
 from weft import te
 from weft.error import InvalidArgument
 from weft.ir import Ambient, FloatImm, IntImm, StringImm, Var
+from weft.runtime import num_threads
+from weft.target import Target
+from weft.tune.device import TrackerDevice
+from weft.tune.measure import Built, Measurer, Timed, Worker
 
-__all__ = ["Dispatcher", "MeasureErrorNo", "deserialize_args", "serialize_args"]
+__all__ = ["Dispatcher", "MeasureErrorNo", "Timer", "deserialize_args", "serialize_args", "tracker_address"]
 
 
 class MeasureErrorNo(IntEnum):
@@ -25,6 +32,60 @@ class MeasureErrorNo(IntEnum):
     BUILD_TIMEOUT = 6
     RUN_TIMEOUT = 7
     UNKNOWN_ERROR = 8
+
+
+class Timer:
+    """Times kernels by themselves: one at a time on this machine, or as many at once as a tracker has devices for it.
+
+    Parameters
+    ----------
+    devices : sequence of TrackerDevice, optional
+        Where, instead of a process of this machine.
+    """
+
+    def __init__(self, devices: Sequence[TrackerDevice] = ()) -> None:
+        self._idle: Queue[Worker | None] = Queue()
+        self._measurers: dict[Worker | None, Measurer] = {}
+        for device in devices or (None,):
+            self._idle.put(device)
+        self._count = self._idle.qsize()
+
+    @classmethod
+    def of_tracker(cls, key: str, host: str | None, port: int | None, priority: int, count: int | None) -> Timer:
+        """Use `count` devices of a tracker, one by default; where it is may be said by the environment."""
+        address = tracker_address(host, port)
+        return cls([TrackerDevice(address, key, priority) for _ in range(max(1, count or 1))])
+
+    def time(self, target: Any, built: Built, case: Any, **how: Any) -> Timed:
+        """Time a kernel; see :meth:`Measurer.time`."""
+        device = self._idle.get()
+        try:
+            if device not in self._measurers:
+                self._measurers[device] = Measurer(Target(target), num_threads(), 1, runner=device)
+            return self._measurers[device].time(built, case, **how)
+        finally:
+            self._idle.put(device)
+
+    def map(self, function: Callable[..., Any], *rows: Iterable[Any]) -> list[Any]:
+        """Call a function that times, as often at once as there are devices."""
+        if self._count == 1:
+            return list(map(function, *rows))
+        with ThreadPoolExecutor(self._count) as pool:
+            return list(pool.map(function, *rows))
+
+    def __del__(self) -> None:
+        for measurer in getattr(self, "_measurers", {}).values():
+            measurer.__exit__()
+
+
+def tracker_address(host: str | None, port: int | None) -> str:
+    """Where a tracker is: as given, else by TVM_TRACKER_HOST and TVM_TRACKER_PORT."""
+    host, found = host or os.environ.get("TVM_TRACKER_HOST"), port or os.environ.get("TVM_TRACKER_PORT")
+    if not host or not found:
+        raise InvalidArgument(
+            "where is the tracker?", expected="host and port, or TVM_TRACKER_HOST and TVM_TRACKER_PORT"
+        )
+    return f"{host}:{found}"
 
 
 class _Current:

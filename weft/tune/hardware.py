@@ -21,8 +21,9 @@ class Hardware(NamedTuple):
 
     @classmethod
     def of(cls, target: Target) -> Hardware:
-        """Describe this machine, and the code of a target on it."""
-        return cls(target.described_text, num_threads(), weft.__version__)
+        """Describe the machine that a target is, and its code on it: this one has the threads that are set."""
+        threads = target.machine.cores if target.is_elsewhere else num_threads()
+        return cls(target.described_text, threads, weft.__version__)
 
     @property
     def key(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from weft.environment import NUM_THREADS
 from weft.ir import fingerprint, save_json
@@ -14,13 +14,37 @@ from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tune.case import Case
 
-__all__ = ["Built", "Measured", "Measurer", "Timed", "WorkerError"]
+__all__ = ["Built", "Measured", "Measurer", "Timed", "Worker", "WorkerError"]
 
 _COMPILE_SECONDS = 30.0
 _RUN_SECONDS = 5.0
 _START_SECONDS = 60.0
 _KERNEL = "candidate"
 _PROGRAM = "weft.tune.worker"
+
+
+class Worker(Protocol):
+    """Answers the requests of :mod:`weft.tune.worker`, one after another; started when needed, again after it was lost.
+
+    ``ask`` raises WorkerError, and WorkerCrashed or WorkerHung when the request took the worker along.
+    """
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has what it was told before."""
+        ...
+
+    def start(self) -> Any:
+        """Begin before the first request."""
+        ...
+
+    def ask(self, request: Mapping[str, Any], seconds: float | None) -> dict[str, Any]:
+        """Send a request and wait for the reply."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
 
 
 class Built(NamedTuple):
@@ -64,33 +88,47 @@ class Measurer:
         Threads of kernels.
     builders : int
         Processes that compile; the first of them measures.
+    workers : sequence of Worker, optional
+        What compiles, instead of processes of this machine.
+    runner : Worker, optional
+        What measures, instead of the first that compiles: a :class:`weft.tune.TrackerDevice` is another machine.
     cold_bytes : int
         Weights are read from copies that are as large together, so that caches do not hold them; by default as the
         machine's caches need it.
     """
 
-    def __init__(self, target: Target, threads: int, builders: int = 2, cold_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        threads: int,
+        builders: int = 2,
+        cold_bytes: int | None = None,
+        *,
+        workers: Sequence[Worker] = (),
+        runner: Worker | None = None,
+    ) -> None:
         self.target, self.cold_bytes = str(target), cold_bytes or target.machine.memory_bound_bytes
         environment = {NUM_THREADS.name: str(threads)}
-        self.processes = [Process(_PROGRAM, environment) for _ in range(max(1, builders))]
+        self.workers = list(workers) or [Process(_PROGRAM, environment) for _ in range(max(1, builders))]
+        self.runner = runner if runner is not None else self.workers[0]
         self._prepared: dict[str, Any] | None = None
         self._ready = False
         self._defaults: dict[str, bytes] = {}
         self.default_us = 0.0
 
     def __enter__(self) -> Measurer:
-        for process in self.processes:
-            process.start()
+        for worker in self.workers:
+            worker.start()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for process in self.processes:
-            process.stop()
+        for worker in (*self.workers, self.runner):
+            worker.stop()
 
     def build(
         self, func: PrimFunc, candidates: Sequence[Mapping[str, Any]], known: Collection[str] = ()
     ) -> list[Built]:
-        """Schedule a function as each candidate decides and compile it, on all processes at once.
+        """Schedule a function as each candidate decides and compile it, by all workers at once.
 
         Parameters
         ----------
@@ -105,7 +143,7 @@ class Measurer:
         return self._compile([{**request, "decisions": dict(d)} for d in candidates])
 
     def compile(self, functions: Sequence[PrimFunc]) -> list[Built]:
-        """Compile scheduled functions, on all processes at once."""
+        """Compile scheduled functions, by all workers at once."""
         texts = [save_json(func.with_attr("global_symbol", _KERNEL)) for func in functions]
         return self._compile([{"do": "compile", "func": text, "target": self.target} for text in texts])
 
@@ -113,22 +151,22 @@ class Measurer:
         results: dict[int, Built] = {}
         waiting = deque(enumerate(requests))
 
-        def work(process: Process) -> None:
+        def work(worker: Worker) -> None:
             while waiting:
                 try:
                     i, request = waiting.popleft()
                 except IndexError:  # another thread took the last one
                     return
-                results[i] = _built(process, request)
+                results[i] = _built(worker, request)
 
-        with ThreadPoolExecutor(len(self.processes)) as pool:
+        with ThreadPoolExecutor(len(self.workers)) as pool:
             try:
-                for working in [pool.submit(work, p) for p in self.processes]:
+                for working in [pool.submit(work, w) for w in self.workers]:
                     working.result()
             except BaseException:
                 waiting.clear()  # the threads end with what they are at
                 raise
-        self._ready = self._ready and self.processes[0].process is not None
+        self._ready = self._ready and self.runner.is_alive
         return [results[i] for i in range(len(requests))]
 
     def prepare(self, default: PrimFunc, cases: Sequence[Case]) -> float:
@@ -154,7 +192,7 @@ class Measurer:
 
     def _make_ready(self) -> None:
         if not self._ready and self._prepared is not None:
-            self.default_us = self.processes[0].ask(self._prepared, _RUN_SECONDS + _START_SECONDS)["us"]
+            self.default_us = self.runner.ask(self._prepared, _RUN_SECONDS + _START_SECONDS)["us"]
             self._ready = True
 
     def measure(self, built: Built, rounds: int = 7) -> Measured:
@@ -165,9 +203,9 @@ class Measurer:
             self._make_ready()
             seconds = _RUN_SECONDS + 4 * rounds * (self.default_us / 1e6 + 0.002)
             request = {"do": "measure", "code": built.code, "name": _KERNEL, "rounds": rounds}
-            reply = self.processes[0].ask(request, seconds)
+            reply = self.runner.ask(request, seconds)
         except WorkerError as e:
-            self._ready = self._ready and self.processes[0].process is not None
+            self._ready = self._ready and self.runner.is_alive
             return Measured(_STATES.get(type(e), "failed"), why=e.what)
         if "wrong" in reply:
             return Measured("wrong", why=reply["wrong"])
@@ -192,15 +230,15 @@ class Measurer:
         self._ready = False
         request = {"do": "time", "code": built.code, "name": _KERNEL, "case": case, **how}
         try:
-            reply = self.processes[0].ask(request, limit_s + _START_SECONDS * (not self.processes[0].is_alive))
+            reply = self.runner.ask(request, limit_s + _START_SECONDS * (not self.runner.is_alive))
         except WorkerError as e:
             return Timed(_STATES.get(type(e), "failed"), why=e.what)
         return Timed("wrong", why=reply["wrong"]) if "wrong" in reply else Timed("measured", tuple(reply["seconds"]))
 
 
-def _built(process: Process, request: Mapping[str, Any]) -> Built:
+def _built(worker: Worker, request: Mapping[str, Any]) -> Built:
     try:
-        reply = process.ask(request, _COMPILE_SECONDS + _START_SECONDS)
+        reply = worker.ask(request, _COMPILE_SECONDS + _START_SECONDS)
     except WorkerError as e:
         return Built(_STATES.get(type(e), "failed"), why=e.what)
     return Built(reply["state"], reply.get("code"), reply["mark"], reply.get("why", ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase
+from weft.tune.measure import Measurer
 from weft.tune.task import Progress, Task, tune_tasks
 
 __all__ = ["tune_tir"]
@@ -29,6 +31,7 @@ def tune_tir(
     arguments: Mapping[str, Sequence[Sequence[Any]]] | None = None,
     space: Callable[[Any], Any] | None = None,
     report: Callable[[Progress], None] | None = None,
+    measurer: Measurer | None = None,
 ) -> Database:
     """Tune TIR functions, and return the database with what was found.
 
@@ -37,7 +40,7 @@ def tune_tir(
     mod : IRModule or PrimFunc
         Functions in block form, not scheduled.
     target : Target, str or dict, optional
-        By default this machine's CPU. This machine has to run it.
+        By default this machine's CPU, or what `measurer` measures for. This machine has to run it, without one.
     database : Database or path, optional
         What is known, and where to put what is found; by default a new one in memory.
     max_trials_global : int, optional
@@ -51,6 +54,8 @@ def tune_tir(
         ``sch.sample_perfect_tile`` and ``sch.sample_categorical``. By default the choices of the schedule rules.
     report : callable, optional
         Called with a :class:`Progress` after each candidate.
+    measurer : Measurer, optional
+        Compiles and measures, and is ended with the call; by default processes of this machine.
 
     Examples
     --------
@@ -61,7 +66,7 @@ def tune_tir(
     >>> with database:
     ...     lib = weft.relax.compile_kernels(weft.IRModule({"f": func}), weft.target.Target("llvm"))  # doctest: +SKIP
     """
-    target = target if isinstance(target, Target) else Target(target or "llvm")
+    target = target if isinstance(target, Target) else Target(target or (measurer.target if measurer else "llvm"))
     if not isinstance(database, Database):
         database = JSONDatabase(database) if database is not None else Database()
     functions = {"main": mod} if isinstance(mod, PrimFunc) else {v.name_hint: f for v, f in mod.items()}
@@ -71,7 +76,8 @@ def tune_tir(
             tasks.append(Task(func, _cases(name, func, (arguments or {}).get(name)), 1.0, name, space))
     if not tasks:
         raise InvalidArgument("there is nothing to tune", expected="TIR functions that are not scheduled")
-    tune_tasks(tasks, target, database, budget, max_trials=max_trials_global, report=report)
+    with measurer if measurer is not None else nullcontext():
+        tune_tasks(tasks, target, database, budget, max_trials=max_trials_global, measurer=measurer, report=report)
     failed = [t for t in tasks if t.failure]
     if len(failed) == len(tasks):
         raise InvalidArgument(f"'{failed[0].name}' cannot be measured", found=failed[0].failure)

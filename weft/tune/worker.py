@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from weft.target import Target, compile_func, load_objects
 from weft.tune.case import Argument, Case
 from weft.tune.space import mark_of, schedule_as_decided
 
-__all__ = ["Service"]
+__all__ = ["Place", "Service"]
 
 _SAMPLE_NS = 1_000_000
 """How long one sample takes at least, in calls one after another."""
@@ -39,10 +40,30 @@ _HOPELESS = 1.15
 _FIRST_ROUNDS = 3
 
 
+class Place:
+    """Where kernels are loaded, what their arguments are, and the clock: this process."""
+
+    def load(self, code: bytes, name: str) -> Callable[..., Any]:
+        """Make a function of an object file's."""
+        return load_objects([code], [name])[name]
+
+    def tensor(self, value: np.ndarray) -> Tensor:
+        """Copy an array to where kernels read it."""
+        return tensor(value)
+
+    def seconds(self, kernel: Callable[..., Any], sets: deque[list[Any]], calls: int) -> float:
+        """Time a kernel, with one set of arguments after the other; seconds a call."""
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            sets.rotate(1)
+            kernel(*sets[0])
+        return (time.perf_counter_ns() - start) / calls / 1e9
+
+
 class _Prepared:
     """One call of the kernel under test: sets of arguments, and what the untuned kernel returns."""
 
-    def __init__(self, case: Case, cold_bytes: int) -> None:
+    def __init__(self, case: Case, cold_bytes: int, place: Place) -> None:
         rng = np.random.default_rng(0)
         self.weight = case.calls
         self.initial = [_random(rng, a) for a in case.arguments]
@@ -50,11 +71,10 @@ class _Prepared:
         cold = [i for i, a in enumerate(case.arguments) if a.cold and not a.written and a.dtype != "int"]
         size = sum(self.initial[i].nbytes for i in cold)
         copies = max(1, min(64, -(-cold_bytes // size))) if size else 1
-        shared = [tensor(v) if isinstance(v, np.ndarray) else v for v in self.initial]
-        self.sets: list[list[Any]] = [shared]
+        shared = [place.tensor(v) if isinstance(v, np.ndarray) else v for v in self.initial]
+        self.place, self.sets = place, deque([shared])
         for _ in range(copies - 1):
-            self.sets.append([tensor(v) if i in cold else shared[i] for i, v in enumerate(self.initial)])
-        self.turn = 0
+            self.sets.append([place.tensor(v) if i in cold else shared[i] for i, v in enumerate(self.initial)])
         self.calls = 1
         self.expected: list[np.ndarray] = []
 
@@ -69,18 +89,14 @@ class _Prepared:
 
     def sample_us(self, kernel: Callable[..., Any]) -> float:
         """Time some calls; microseconds a call."""
-        sets, n = self.sets, len(self.sets)
-        start = time.perf_counter_ns()
-        for _ in range(self.calls):
-            self.turn = (self.turn + 1) % n
-            kernel(*sets[self.turn])
-        return (time.perf_counter_ns() - start) / self.calls / 1e3
+        return self.place.seconds(kernel, self.sets, self.calls) * 1e6
 
 
 class Service:
     """What the process remembers between requests."""
 
     longest = 300
+    place = Place()
 
     def __init__(self) -> None:
         self.cases: list[_Prepared] = []
@@ -104,8 +120,8 @@ class Service:
 
     def prepare(self, code: bytes, name: str, cases: Sequence[Case], cold_bytes: int) -> dict[str, Any]:
         """Run and time the kernel that others are compared with."""
-        self.kernel = load_objects([code], [name])[name]
-        self.cases = [_Prepared(case, cold_bytes) for case in cases]
+        self.kernel = self.place.load(code, name)
+        self.cases = [_Prepared(case, cold_bytes, self.place) for case in cases]
         for case in self.cases:
             case.expected = case.results(self.kernel)
             once = min(case.sample_us(self.kernel) for _ in range(3))
@@ -115,7 +131,7 @@ class Service:
 
     def measure(self, code: bytes, name: str, rounds: int) -> dict[str, Any]:
         """Compare a kernel with the untuned one, in turns."""
-        kernel = load_objects([code], [name])[name]
+        kernel = self.place.load(code, name)
         for case in self.cases:
             wrong = _difference(case.results(kernel), case.expected)
             if wrong:
@@ -143,9 +159,9 @@ class Service:
         expected: Sequence[np.ndarray] | None = None,
     ) -> dict[str, Any]:
         """Time a kernel by itself: `number` calls a repeat, more where they take less than `min_repeat_ms`."""
-        kernel = load_objects([code], [name])[name]
-        rng = np.random.default_rng(0)
-        values = [tensor(v) for v in inputs] if inputs is not None else [_value(rng, a) for a in case.arguments]
+        kernel, rng = self.place.load(code, name), np.random.default_rng(0)
+        given = inputs if inputs is not None else [_random(rng, a) for a in case.arguments]
+        values = [self.place.tensor(v) if isinstance(v, np.ndarray) else v for v in given]
         kernel(*values)
         if expected is not None:
             found = [v.numpy() for v in values[-len(expected) :]]
@@ -154,20 +170,12 @@ class Service:
                 return {"wrong": wrong}
         seconds: list[float] = []
         while len(seconds) < repeat:
-            start = time.perf_counter_ns()
-            for _ in range(number):
-                kernel(*values)
-            taken = time.perf_counter_ns() - start
-            if taken < min_repeat_ms * 1e6:
-                number = int(max(number * 1.618, min_repeat_ms * 1e6 / max(taken, 1) * number + 1))
+            each = self.place.seconds(kernel, deque([values]), number)
+            if each * number * 1e3 < min_repeat_ms:
+                number = int(max(number * 1.618, min_repeat_ms / 1e3 / max(each, 1e-9) + 1))
             else:
-                seconds.append(taken / number / 1e9)
+                seconds.append(each)
         return {"seconds": seconds}
-
-
-def _value(rng: np.random.Generator, argument: Argument) -> Any:
-    made = _random(rng, argument)
-    return tensor(made) if isinstance(made, np.ndarray) else made
 
 
 def _random(rng: np.random.Generator, argument: Argument) -> Any:

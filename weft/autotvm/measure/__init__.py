@@ -13,9 +13,9 @@ from weft.autotvm.measure.measure import (
     Runner,
     create_measure_batch,
 )
-from weft.autotvm.measure.methods import LocalBuilder, LocalRunner, measure_option
+from weft.autotvm.measure.methods import LocalBuilder, LocalRunner, RPCRunner, measure_option, request_remote
 
 __all__ = [
-    "Builder", "Executor", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "Runner",
-    "create_measure_batch", "executor", "measure", "measure_option",
+    "Builder", "Executor", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
+    "RPCRunner", "Runner", "create_measure_batch", "executor", "measure", "measure_option", "request_remote",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Building and running on this machine: templates are called here, code is made and run in other processes."""
+"""Building and running: templates are called here, code is made and run in other processes, or on other machines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from weft.autotvm.measure.executor import Executor
 from weft.autotvm.measure.measure import Builder, MeasureErrorNo, MeasureInput, MeasureResult, Runner
 from weft.autotvm.task.knobs import InstantiationError
 from weft.error import InvalidArgument, WeftError
+from weft.rpc import connect_tracker
 from weft.runtime import num_threads
 from weft.target import Target
 from weft.te import schedule_to_prim_func
 from weft.tune import Built, Case, Measurer
+from weft.tune.front_end import Timer, tracker_address
 
-__all__ = ["BuildResult", "LocalBuilder", "LocalRunner", "measure_option"]
+__all__ = ["BuildResult", "LocalBuilder", "LocalRunner", "RPCRunner", "measure_option", "request_remote"]
 
 _ERRORS = {
     "wrong": MeasureErrorNo.WRONG_ANSWER,
@@ -131,7 +133,7 @@ class LocalRunner(Runner):
         self.cooldown_interval, self.enable_cpu_cache_flush = cooldown_interval, enable_cpu_cache_flush
         self.executor: Executor | None = None
         self._ref_input: list[Any] | None = None
-        self._measurer: Measurer | None = None
+        self._timer = Timer()
 
     @property
     def ref_input(self) -> list[Any] | None:
@@ -148,24 +150,23 @@ class LocalRunner(Runner):
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
         """Time each configuration that was built."""
-        results: list[Any] = []
-        for inp, built in zip(measure_inputs, build_results, strict=True):
-            if self.executor is not None:
-                future = self.executor.submit(self._time, inp, built, ref_input=self.ref_input)
-                results.append(future.result(self.timeout))
-            else:
-                results.append(self._time(inp, built, self.ref_input))
-        return results
+
+        def timed(inp: MeasureInput, built: Any) -> Any:
+            if self.executor is None:
+                return self._time(inp, built, self.ref_input)
+            return self.executor.submit(self._time, inp, built, ref_input=self.ref_input).result(self.timeout)
+
+        return self._timer.map(timed, measure_inputs, build_results)
 
     def _time(self, inp: MeasureInput, built: BuildResult, ref_input: list[Any] | None) -> MeasureResult:
         start = time.time()
         if built.error is not None:
             return MeasureResult(("", built.error[0]), built.error[1], built.time_cost, start)
-        if self._measurer is None:
-            self._measurer = Measurer(Target(inp.target), num_threads(), 1)
         how = {"number": self.number, "repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms}
         inputs = [np.asarray(v) for v in ref_input] if ref_input is not None else None
-        timed = self._measurer.time(built.filename, built.arg_info, limit_s=self.timeout, inputs=inputs, **how)
+        timed = self._timer.time(
+            inp.target, built.filename, built.arg_info, limit_s=self.timeout, inputs=inputs, **how
+        )  # fmt: skip
         time.sleep(self.cooldown_interval)
         end = time.time()
         if timed.state != "measured":
@@ -173,9 +174,48 @@ class LocalRunner(Runner):
             return MeasureResult(("", WeftError(timed.why or timed.state)), error, end - start + built.time_cost, end)
         return MeasureResult(timed.seconds, MeasureErrorNo.NO_ERROR, end - start + built.time_cost, end)
 
-    def __del__(self) -> None:
-        if self._measurer is not None:
-            self._measurer.__exit__()
+
+class RPCRunner(LocalRunner):
+    """Runs on devices that a tracker has free; one that is lost is replaced by the next.
+
+    Parameters
+    ----------
+    key : str
+        The kind of device.
+    host, port : str and int, optional
+        Of the tracker; by default TVM_TRACKER_HOST and TVM_TRACKER_PORT say it.
+    priority : int
+        Who asks with a higher one comes first.
+    timeout : float
+        Seconds for one configuration.
+    n_parallel : int, optional
+        Devices at once, one by default.
+    **options : Any
+        Of :class:`LocalRunner`.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        host: str | None = None,
+        port: int | None = None,
+        priority: int = 1,
+        timeout: float = 10,
+        n_parallel: int | None = None,
+        *options: Any,
+        **named: Any,
+    ) -> None:
+        super().__init__(timeout, *options, **named)
+        self.key, self.host, self.port, self.priority = key, host, port, priority
+        self._timer = Timer.of_tracker(key, host, port, priority, n_parallel)
+
+
+def request_remote(
+    device_key: str, host: str | None = None, port: int | None = None, priority: int = 1, timeout: float = 60
+) -> Any:
+    """Begin a session with a device of a tracker, for `timeout` seconds at most."""
+    where, _, number = tracker_address(host, port).rpartition(":")
+    return connect_tracker(where, int(number)).request(device_key, priority, session_timeout=timeout)
 
 
 def measure_option(builder: Any, runner: Any) -> dict[str, Any]:

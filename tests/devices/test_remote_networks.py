@@ -1,0 +1,47 @@
+"""Networks that are compiled here for what another machine says of itself, and run there, agree with this machine."""
+
+import numpy as np
+import pytest
+
+from benchmarks import zoo
+from benchmarks.peer import weft_session
+from tests.devices.test_remote_machines import Running
+from weft import frontend, relax
+from weft.runtime import tensor
+from weft.target import Target
+
+NETWORKS = ("minilm", "mobilenet_v3", "text_recogniser", "decoder_step")
+
+
+@pytest.fixture(scope="module")
+def machines():
+    """Servers that were started, by processor."""
+    started = {}
+    yield started
+    for server in started.values():
+        server.end()
+
+
+@pytest.mark.parametrize(
+    ("processor", "network"), [("x86_64", "mobilenet_v3"), *(("aarch64", name) for name in NETWORKS)]
+)
+def test_networks_agree_with_this_machine(machines, processor, network, tmp_path):
+    if processor not in machines:
+        machines[processor] = Running(processor)
+    path, feeds = zoo.onnx_path(network), zoo.inputs(network, 0, seed=2)
+    expected = [o.numpy() for o in weft_session(path).run(feeds)]
+    mod = frontend.onnx.from_onnx(path)
+    with machines[processor].connect() as remote:
+        target = Target.from_device(remote.cpu())
+        assert target.triple.startswith(processor)
+        relax.build(mod, target).export_library(tmp_path / "network.so")
+        remote.upload(tmp_path / "network.so")
+        vm = relax.VirtualMachine(remote.load_module("network.so"), remote.cpu())
+        names = [vm.get_function_param_name("main", i) for i in range(len(feeds))]
+        vm.set_input("main", *(tensor(feeds[name], remote.cpu()) for name in names))
+        vm.invoke_stateful("main")
+        outputs = vm.get_outputs("main")
+        found = [output.numpy() for output in (outputs if isinstance(outputs, tuple) else (outputs,))]
+    assert len(found) == len(expected)
+    for f, e in zip(found, expected, strict=True):
+        np.testing.assert_allclose(f, e, rtol=1e-4, atol=1e-4 * np.abs(e).max(initial=0.0))
