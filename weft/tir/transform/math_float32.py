@@ -50,6 +50,10 @@ __all__ = ["EXP_COEFFICIENTS", "LN2_HI", "LN2_LO", "MAGIC", "POLYNOMIALS"]
 EXP_COEFFICIENTS = (
     1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368716575205326, 0.0013814597623422742,
 )  # fmt: skip
+_EXP = (  # the same for 0 ... log(2)
+    1.0, 0.9999998211860657, 0.500005841255188, 0.16661003232002258, 0.04191502183675766, 0.007792273070663214,
+    0.0019487699028104544,
+)  # fmt: skip
 _LOG = (
     0.3333331048488617, -0.24999986588954926, 0.20002219080924988, -0.16669245064258575, 0.14218780398368835,
     -0.1238449439406395, 0.11872309446334839, -0.11788799613714218, 0.06915578246116638,
@@ -71,6 +75,7 @@ _ERF = (  # the same, to 3.93
 )  # fmt: skip
 LN2_HI, LN2_LO = 0.693145751953125, 1.428606765330187e-06
 MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
+_BELOW_HALF = 0.4999999701976776  # taken from a number that is then rounded, which rounds it down, zero to zero
 _LEAST = 1.17549435e-38
 
 
@@ -101,14 +106,39 @@ def _exp_core(x: PrimExpr, bias: int = 0) -> PrimExpr:
     return let(Max(x, number(-87.33654, x)), reduced, "v")
 
 
+def _between(x: PrimExpr, low: float, high: float) -> PrimExpr:
+    """Limit `x`, written so that NaN, which fails comparisons, stays NaN."""
+    return Max(number(low, x), Min(number(high, x), x))
+
+
 def _limited(x: PrimExpr, result: PrimExpr, low: float, high: float) -> PrimExpr:
     """Zero below `low`, infinity above `high`, NaN for NaN."""
     return Select(LE(x, number(high, x)), Select(below(x, low), number(0.0, x), result), Mul(x, number(math.inf, x)))
 
 
 def exp(x: PrimExpr) -> PrimExpr:
-    """E to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN."""
-    return _limited(x, _exp_core(x), -87.33654, 88.72283)
+    """E to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN.
+
+    The exponent is rounded down, so that its power of two is infinite or zero where the result is, and a factor.
+    """
+    return let(_between(x, -88.0, 88.9), lambda v: _power_of_e(v, v, 1.0, _EXP, _BELOW_HALF), "v")
+
+
+def _exp_of_negated(x: PrimExpr) -> PrimExpr:
+    """``exp(-x)``, infinite from ``2**127.5`` on."""
+    return let(_between(x, -88.9, 88.0), lambda v: _power_of_e(v, negated(v), -1.0, EXP_COEFFICIENTS), "v")
+
+
+def _power_of_e(v: Var, signed: PrimExpr, sign: float, coefficients: tuple[float, ...], below: float = 0.0) -> PrimExpr:
+    """``exp(sign * v)``, given ``sign * v``, too: a polynomial times 2 to the rounded power, less `below` before."""
+    magic, power = number(MAGIC + 127, v), number(sign * math.log2(math.e), v)
+
+    def scaled(t: Var) -> PrimExpr:
+        r = let(Sub(t, magic), lambda n: fma(n, number(-LN2_LO, v), fma(n, number(-LN2_HI, v), signed)), "n")
+        return Mul(let(r, lambda r: horner(coefficients, r), "r"), float_of(shift_left(bits_of(t), 23)))
+
+    rounded = Add(fma(v, power, number(-below, v)), magic) if below else fma(v, power, magic)
+    return let(rounded, scaled, "t")
 
 
 def exp2(x: PrimExpr) -> PrimExpr:
@@ -248,11 +278,6 @@ def _odd_ratio(x: PrimExpr, ratio: tuple[tuple[float, ...], tuple[float, ...]], 
     return let(_between(x, -reach, reach), value, "t")
 
 
-def _between(x: PrimExpr, low: float, high: float) -> PrimExpr:
-    """Limit `x`, written so that NaN, which fails comparisons, stays NaN."""
-    return Max(number(low, x), Min(number(high, x), x))
-
-
 def tanh(x: PrimExpr) -> PrimExpr:
     """The hyperbolic tangent. At most 6 ULP."""
     return _odd_ratio(x, _TANH, 9.02)
@@ -316,23 +341,9 @@ def atanh(x: PrimExpr, *, log1p: Callable[..., PrimExpr] = log1p) -> PrimExpr:
     return let(absolute(x), value, "a")
 
 
-def _exp_or_infinite(x: PrimExpr) -> PrimExpr:
-    """``exp(x)``, already infinite from ``2**127.5`` on, so that the power of two is a factor like any other."""
-    magic = number(MAGIC + 127, x)
-
-    def reduced(v: Var) -> PrimExpr:
-        def scaled(t: Var) -> PrimExpr:
-            r = let(Sub(t, magic), lambda n: fma(n, number(-LN2_LO, x), fma(n, number(-LN2_HI, x), v)), "n")
-            return Mul(let(r, lambda r: horner(EXP_COEFFICIENTS, r), "r"), float_of(shift_left(bits_of(t), 23)))
-
-        return let(fma(v, number(math.log2(math.e), x), magic), scaled, "t")
-
-    return let(_between(x, -88.0, 88.9), reduced, "v")
-
-
-def sigmoid(x: PrimExpr, *, exp: Callable[..., PrimExpr] = _exp_or_infinite) -> PrimExpr:
+def sigmoid(x: PrimExpr, *, exp_of_negated: Callable[..., PrimExpr] = _exp_of_negated) -> PrimExpr:
     """``1 / (1 + exp(-x))``. At most 4 ULP."""
-    return Div(number(1.0, x), Add(number(1.0, x), let(negated(x), exp, "m")))
+    return Div(number(1.0, x), Add(number(1.0, x), exp_of_negated(x)))
 
 
 def erf(x: PrimExpr) -> PrimExpr:
