@@ -353,11 +353,12 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
 def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results: int) -> int:
     """Choose how many vectors of columns go down the rows together.
 
-    Wide strips read whole stretches of memory in a row; they end where results fill half of the registers, or where
-    cores would be left without a strip.
+    Wide strips read whole stretches of memory in a row; they end where results fill half of the registers, where cores
+    would be left without a strip, or where more than an eighth of their lanes would have no column.
     """
+    vectors = -(-(width or 4 * lanes) // lanes)
     for u in (16, 8, 4, 2):
-        if (width or 4 * lanes) < u * lanes:
+        if (width or 4 * lanes) < u * lanes or 8 * (-vectors % u) > vectors:
             continue
         in_registers = u * n_results <= ctx.machine.vector_registers // 2
         if u <= 4 or (in_registers and (width or 0) // (u * lanes) >= ctx.machine.cores):
