@@ -68,18 +68,19 @@ class _Product:
         columns = self.extents[c.vector]
         panel = self.panel = _panel_of(c)
         panels = None if panel is None else _panels_of(c, panel)
+        copied = panel is None and self._packable() and self._read_often(rows)
         self.streamed = panel is not None and self._is_streamed(rows) and ctx.choose("streamed", (True, False), True)
         if self.streamed and panel is not None:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
-            tiles = tile_choices(rows, columns, self.lanes, ctx.machine, panel, c.group, panels, self._is_far())
+            width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
+            tiles = tile_choices(rows, columns, self.lanes, ctx.machine, width, c.group, panels, far)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
             tile = Tile(shape[0], shape[1], self.lanes)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
-        whole = stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width)
-        if panel is None and not (whole and not self._read_often(rows)):
+        if copied or (panel is None and not (stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width))):
             if self._packable():
                 packed = self._pack(tile.width)
             elif stride_along(c.b, c.vector) != 1:
