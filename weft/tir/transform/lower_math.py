@@ -75,7 +75,7 @@ def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool) -> Any:
     if polynomial is None:
         return node
     dt = DataType(node.dtype)
-    if not dt.is_float or (dt.bits > 32 and (library and dt.lanes == 1 or node.op.name not in POLYNOMIALS64)):
+    if not dt.is_float or (dt.bits > 32 and ((library and dt.lanes == 1) or node.op.name not in POLYNOMIALS64)):
         return node
     if dt.bits > 32:
         polynomial = POLYNOMIALS64[node.op.name]
