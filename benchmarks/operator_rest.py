@@ -148,6 +148,65 @@ def _decoders() -> list[Case]:
     ]  # fmt: skip
 
 
+def _unusual() -> list[Case]:
+    """What nobody thinks of first: odd axes, other dtypes, outer axes, volumes, operands that come at run time."""
+    x, image, flags = (65, 33, 127), (1, 32, 57, 57), _RNG.random((64, 1000)) > 0.5
+    wide, bytes_ = _RNG.integers(-1000, 1000, (256, 1000)), _RNG.integers(0, 255, (512, 1000)).astype(np.uint8)
+    twice: dict[str, Any] = {"dtype": "float64", "free": ()}
+
+    def both(*shapes: tuple[int, ...]) -> Case:
+        return Case("unusual", "inputs " + " ".join("x".join(map(str, s)) for s in shapes), "MatMul", shapes, free=())
+
+    return [
+        both((512, 512), (512, 512)), both((64, 256), (256, 256)), both((128, 768), (768, 768)),
+        both((8, 1, 64, 65), (4, 65, 64)), both((1, 512), (512, 512)), both((33, 77), (77, 129)),
+        Case("unusual", "sums of an inner axis", "CumSum", ((256, 1000),), (np.array(1, np.int64),), free=()),
+        Case("unusual", "sums of an outer axis", "CumSum", ((256, 1000),), (np.array(0, np.int64),), free=()),
+        Case("unusual", "place of the greatest, inner", "ArgMax", ((256, 1001),), (), {"axis": 1}),
+        Case("unusual", "place of the greatest, outer", "ArgMax", ((256, 1001),), (), {"axis": 0}, (1,)),
+        Case("unusual", "the 5 first of an outer axis", "TopK", ((100, 333),), (ints(5),), {"axis": 0}, (1,), 2),
+        Case("unusual", "softmax of 77", "Softmax", ((300, 77),)),
+        Case("unusual", "softmax of 1001 over an outer axis", "Softmax", ((1001, 63),), (), {"axis": 0}, (1,)),
+        Case("unusual", "log-softmax of 1001", "LogSoftmax", ((64, 1001),)),
+        Case("unusual", "softmax in two precisions", "Softmax", ((64, 1000),), **twice),
+        Case("unusual", "add, float64", "Add", (x, x), **twice),
+        Case("unusual", "tanh, float64", "Tanh", (x,), **twice),
+        Case("unusual", "sum of rows, float64", "ReduceSum", ((256, 1001),), (ints(1),), **twice),
+        Case("unusual", "sum of rows, int64", "ReduceSum", (wide,), (ints(1),), free=()),
+        Case("unusual", "greatest of rows, int64", "ReduceMax", (wide,), (ints(1),), free=()),
+        Case("unusual", "greatest of rows, bytes", "ReduceMax", (bytes_,), (ints(1),), free=()),
+        Case("unusual", "least of columns, bytes", "ReduceMin", (bytes_,), (ints(0),), free=()),
+        Case("unusual", "sum of everything", "ReduceSum", ((1000, 1000),), (ints(0, 1),), free=()),
+        Case("unusual", "mean of outer and inner axes", "ReduceMean", (x,), (ints(0, 2),), free=()),
+        Case("unusual", "product of columns", "ReduceProd", ((256, 1000),), (ints(0),), free=()),
+        Case("unusual", "bytes to floats", "Cast", (bytes_,), (), {"to": TensorProto.FLOAT}, free=()),
+        Case("unusual", "floats to int64", "Cast", (x,), (), {"to": TensorProto.INT64}, free=()),
+        Case("unusual", "int64 to floats", "Cast", (wide,), (), {"to": TensorProto.FLOAT}, free=()),
+        Case("unusual", "flags to floats", "Cast", (flags,), (), {"to": TensorProto.FLOAT}, free=()),
+        Case("unusual", "padded by its edge", "Pad", (image,), (ints(0, 0, 2, 3, 0, 0, 2, 3),), {"mode": "edge"}),
+        Case("unusual", "padded by its mirror", "Pad", (image,), (ints(0, 0, 2, 3, 0, 0, 2, 3),), {"mode": "reflect"}),
+        Case("unusual", "instance norm of odd images", "InstanceNormalization", (image,), (rand(32), rand(32))),
+        Case("unusual", "layer norm of 333", "LayerNormalization", ((300, 333),), (rand(333), rand(333))),
+        Case("unusual", "response norm", "LRN", (image,), (), {"size": 5}),
+        Case("unusual", "norm of windows", "LpPool", (image,), (), {"kernel_shape": [3, 3], "strides": [2, 2], "p": 2}),
+        Case("unusual", "mean of windows 3x3 stride 2", "AveragePool", (image,), (),
+             {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        Case("unusual", "greatest of windows 5x5", "MaxPool", (image,), (),
+             {"kernel_shape": [5, 5], "pads": [2, 2, 2, 2]}),
+        Case("unusual", "depthwise volume dilated", "Conv", ((1, 16, 12, 30, 30),), (rand(16, 1, 3, 3, 3),),
+             {"group": 16, "dilations": [1, 2, 2], "pads": [1, 2, 2, 1, 2, 2]}),
+        Case("unusual", "sum over two indices", "Einsum", ((16, 32, 24), (32, 24, 40)), (),
+             {"equation": "aij,ijb->ab"}, free=()),
+        Case("unusual", "products of heads", "Einsum", ((2, 50, 4, 32), (2, 60, 4, 32)), (),
+             {"equation": "bqhd,bkhd->bhqk"}, free=()),
+        Case("unusual", "transpose of heads, int64", "Transpose", (_RNG.integers(0, 9, (8, 128, 16, 8)),), (),
+             {"perm": [0, 2, 1, 3]}, free=()),
+        Case("unusual", "cubic with antialiasing", "Resize", (image,), (None, np.array([1, 1, 0.4, 0.4], np.float32)),
+             {"mode": "cubic", "antialias": 1}),
+    ]  # fmt: skip
+
+
 REST: tuple[Case, ...] = (
     *_unary(), *_binary(), *_narrow(), *_sums(), *_products_more(), *_images_more(), *_decoders(),
+    *_unusual(),
 )  # fmt: skip

@@ -134,6 +134,35 @@ def test_conv_integer(x_dtype, zero):
     assert not has_dots() or uses_dots(proto)
 
 
+@pytest.mark.parametrize("group", [1, 2])
+def test_an_integer_convolution_with_unsigned_weights(group):
+    """Zero points of each output channel, a batch, and channels in groups: sums of ones are made for each group."""
+    x = RNG.integers(0, 256, (2, 6, 5, 7)).astype(np.uint8)
+    w = RNG.integers(0, 256, (4, 6 // group, 3, 2)).astype(np.uint8)
+    weights = {"w": w, "xz": np.uint8(100), "wz": np.array([3, 128, 200, 255], np.uint8)}
+    node = helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], group=group, pads=[1, 0, 0, 1])
+    proto = model([node], {"x": ("uint8", [2, 6, 5, 7])}, {"y": ("int32", None)}, weights)
+    padded = np.pad(x.astype(np.int32) - 100, [(0, 0), (0, 0), (1, 0), (0, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 2), axis=(2, 3))
+    windows = windows.reshape(2, group, 6 // group, *windows.shape[2:])
+    kernels = (w.astype(np.int32) - weights["wz"].astype(np.int32)[:, None, None, None]).reshape(
+        group, -1, *w.shape[1:]
+    )
+    expected = np.einsum("ngchwij,gocij->ngohw", windows, kernels)
+    found = weft.Session(proto).run({"x": x})[0].numpy()
+    np.testing.assert_array_equal(found, expected.reshape(found.shape))
+
+
+@pytest.mark.parametrize("shapes", [((3, 8), (8, 5)), ((2, 3, 8), (2, 8, 5)), ((8,), (8, 5)), ((3, 8), (8,))])
+def test_an_integer_product_of_two_inputs(shapes):
+    a, b = (RNG.integers(0, 256, s).astype(np.uint8) for s in shapes)
+    node = helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["y"])
+    zeros = {"az": np.uint8(7), "bz": np.uint8(130)}
+    proto = model([node], {k: ("uint8", list(v.shape)) for k, v in (("a", a), ("b", b))}, {"y": ("int32", None)}, zeros)
+    found = weft.Session(proto).run({"a": a, "b": b})[0].numpy()
+    np.testing.assert_array_equal(found, (a.astype(np.int32) - 7) @ (b.astype(np.int32) - 130))
+
+
 def test_weights_of_qdq_models_stay_bytes():
     weights = {
         "xs": np.float32(0.05), "xz": np.uint8(128),

@@ -233,3 +233,23 @@ def test_vectors_become_narrow_integers(dtype, rounded, back, target):
     clean = np.nan_to_num(x.astype(np.float64), nan=0.0)
     expected = np.clip(np.rint(clean) if rounded else np.trunc(clean), info.min, info.max)
     np.testing.assert_array_equal(out.numpy(), expected.astype(dtype))
+
+
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_vectors_become_wide_integers(source, dtype, target):
+    """Truncated and saturated, NaN as 0, the numbers next to the limits exactly."""
+    info, near = np.iinfo(dtype), [np.nextafter(np.array(2.0**p, source), 0) for p in (31, 32, 63, 64)]
+    values = [np.nan, np.inf, -np.inf, 1e30, -1e30, -0.0, 0.9, -0.9, -1.0, -(2.0**31), -(2.0**63), *near]
+    values += [2.0**p for p in (31, 32, 63, 64)]
+    x = np.concatenate([values, np.random.default_rng(0).uniform(-1e10, 1e10, 120)]).astype(source)
+    X = te.placeholder(x.shape, source, name="X")
+    func = te.create_prim_func([X, te.compute(x.shape, lambda i: weft.ir.cast(dtype, X[i]), name="Y")])
+    mod = weft.build(default_schedule(func, Target(target)), target=target)
+    out = weft.runtime.tensor(np.zeros(x.shape, dtype))
+    mod["main"](weft.runtime.tensor(x), out)
+    expected = [
+        0 if np.isnan(v) else info.max if v >= info.max else info.min if v <= info.min else int(v) for v in x.tolist()
+    ]
+    assert out.numpy().tolist() == expected

@@ -117,6 +117,16 @@ def test_no_call_out_of_vectors(name):
     assert "zmm" in body
 
 
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "log"])
+def test_no_call_out_of_vectors_of_float64(name):
+    made = elementwise(lambda x: CallIntrin(x.dtype, Op.get("tir." + name), (x,)), ["float64"], "float64", N, 4)
+    text = get_source(made, Target("llvm -mcpu=haswell"), "asm")
+    assert not re.search(r"\bcall", text.split("main_impl:")[1].split(".Lfunc_end")[0])
+    x, out = np.linspace(0.1, 5, 101), np.zeros(101)
+    build(made, Target("llvm -mcpu=haswell"))["main"](x, out)
+    np.testing.assert_allclose(out, exact(name, x), rtol=1e-15)
+
+
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 def test_far_arguments_only_are_called_out(name):
     text = get_source(kernel(name), Target("llvm -mcpu=x86-64-v4"), "ll")

@@ -49,26 +49,29 @@ def suppressed(boxes: Any, scores: Any, order: Any, limit: Any, overlap: Any, le
 def _classes(ins: Any, kept: Any, shape: Any, center: bool) -> Any:
     """Loop over images and classes, in parallel."""
     boxes, scores, order, limit, overlap, least = ins
-    b, c, j, k = (tir.Var(name, "int64") for name in "bcjk")
+    b, c, j = (tir.Var(name, "int64") for name in "bcj")
     cleared = tir.Var("cleared", "int64")
     chosen, other = tir.Var("box", "int64"), tir.Var("other", "int64")
-    counts, free = (tir.decl_buffer((_ONE,), "int64", name, scope="local") for name in ("count", "free"))
+    counts, free, places = (tir.decl_buffer((_ONE,), "int64", n, scope="local") for n in ("count", "free", "place"))
     extent = cast("int64", shape[2])
     at = lambda buffer, *i: tir.BufferLoad(buffer, i)  # noqa: E731
-    count = at(counts, _ZERO)
+    count, k = at(counts, _ZERO), at(places, _ZERO)
 
     first, second = (_corners(lambda q, x=x: at(boxes, b, x, int64(q)), center) for x in (chosen, other))
     clash = _overlap(first, second, boxes.dtype) > at(overlap, _ZERO)
     still = tir.BufferStore(free, tir.Select(clash, _ZERO, _ONE), (_ZERO,))
     compare = tir.LetStmt(other, at(kept, b, c, k), still)
-    against = tir.For(k, _ZERO, count, tir.ForKind.SERIAL, tir.IfThenElse(at(free, _ZERO) > _ZERO, compare))
+    against = tir.While(
+        logical_and(at(free, _ZERO) > _ZERO, k < count), tir.seq(compare, tir.BufferStore(places, k + _ONE, (_ZERO,)))
+    )
     keep = tir.seq(tir.BufferStore(kept, chosen, (b, c, count)), tir.BufferStore(counts, count + _ONE, (_ZERO,)))
-    consider = tir.seq(tir.BufferStore(free, _ONE, (_ZERO,)), against, tir.IfThenElse(at(free, _ZERO) > _ZERO, keep))
+    begin = (tir.BufferStore(free, _ONE, (_ZERO,)), tir.BufferStore(places, _ZERO, (_ZERO,)))
+    consider = tir.seq(*begin, against, tir.IfThenElse(at(free, _ZERO) > _ZERO, keep))
     wanted = logical_and(at(scores, b, c, chosen) > at(least, _ZERO), count < at(limit, _ZERO))
     step = tir.LetStmt(chosen, at(order, b, c, j), tir.IfThenElse(wanted, consider))
     clear = tir.For(cleared, _ZERO, extent, tir.ForKind.SERIAL, tir.BufferStore(kept, int64(-1), (b, c, cleared)))
     line = tir.seq(clear, tir.BufferStore(counts, _ZERO, (_ZERO,)), tir.For(j, _ZERO, extent, tir.ForKind.SERIAL, step))
-    line = tir.AllocBuffer(counts, tir.AllocBuffer(free, line))
+    line = tir.AllocBuffer(counts, tir.AllocBuffer(free, tir.AllocBuffer(places, line)))
     line = tir.For(c, _ZERO, cast("int64", shape[1]), tir.ForKind.SERIAL, line)
     return tir.For(b, _ZERO, cast("int64", shape[0]), tir.ForKind.PARALLEL, line)
 

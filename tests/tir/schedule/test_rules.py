@@ -22,6 +22,7 @@ from weft.tir.schedule.rules.tile import choose_tile
 
 TARGET = Machine(cores=2)
 HOST = Target("llvm")
+AVX2 = Target("llvm -mcpu=haswell")
 WIDE = Machine(vector_bits=512, vector_registers=32, cores=2)
 
 
@@ -504,3 +505,50 @@ def test_products_of_one_row_read_large_weights_as_one_stream(inner, columns, st
     build(lowered.with_attr("global_symbol", "main"), target)["main"](x, weights, out)
     wide = weights.transpose(1, 0, 2).reshape(inner, -1)[:, :columns]
     np.testing.assert_allclose(out, np.maximum(x.astype(np.float64) @ wide, 0), rtol=1e-4, atol=1e-3)
+
+
+def native(func, out, *arrays):
+    """Run a function as the rules schedule it for AVX2, as native code of this machine."""
+    found = np.full(out, np.nan, np.float32)
+    build(default_schedule(func, AVX2), HOST)["main"](*arrays, found)
+    return found
+
+
+def softmax_of(x, axis):
+    e = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+@pytest.mark.parametrize(("sizes", "copied"), [((96, 257, 160), True), ((40, 512, 64), True), ((8, 257, 160), False),
+                                               ((96, 40, 32), False)])  # fmt: skip
+def test_a_large_second_operand_of_many_rows_is_copied_into_panels(sizes, copied):
+    rows, inner, columns = sizes
+    a, b = te.placeholder((rows, inner), name="a"), te.placeholder((inner, columns), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    buffers = [s.buffer for s in statements(schedule_of(func, AVX2).func.body) if isinstance(s, tir.BufferStore)]
+    assert any(len(b.shape) == 3 for b in buffers) == copied
+    x, y = rand(rows, inner), rand(inner, columns)
+    np.testing.assert_allclose(native(func, (rows, columns), x, y), x @ y, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(5, 1000), (3, 77), (2, 100), (4, 95), (1, 824)])
+def test_softmax_of_odd_rows(shape):
+    """Whole steps of the greatest element ask nothing; vectors that make no whole iteration come one by one."""
+    x = te.placeholder(shape, name="x")
+    func = te.create_prim_func([x, topi.nn.softmax(x, 1)])
+    lowered = lower(default_schedule(func, AVX2), AVX2)
+    loops = [s for s in statements(lowered.body) if isinstance(s, tir.For) and s.kind == ForKind.SERIAL]
+    inner = [s for s in loops if not any(isinstance(n, tir.For) for n in walk(s.body)) and as_int(s.extent) != 1]
+    whole = [s for s in inner if "T_softmax_max_rf" in str(s.body)]
+    assert whole or shape[1] < 128
+    assert not any(isinstance(n, BufferLoad) and n.predicate is not None for s in whole for n in walk(s.body))
+    data = rand(*shape)
+    np.testing.assert_allclose(native(func, shape, data), softmax_of(data, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 9, 17, 31, 63])
+def test_the_last_strip_of_columns(width):
+    x = te.placeholder((3, 29, width), name="x")
+    data = rand(3, 29, width)
+    found = native(te.create_prim_func([x, topi.nn.softmax(x, 1)]), data.shape, data)
+    np.testing.assert_allclose(found, softmax_of(data, 1), rtol=1e-5)

@@ -121,7 +121,8 @@ def _matmul_integer(node: Node) -> Any:
 
     if a_zero is not None and len(a_zero.ty.shape) == 1:  # one for each row
         a_zero = node.reshape(a_zero, [*node.dims(a_zero), 1])
-    return _without_zero_points(node, product, (a, a_zero), (b, b_zero))
+    rows, columns = (None if node.ndim(i) < 2 else axis for i, axis in ((0, -2), (1, -1)))
+    return _without_zero_points(node, product, (a, a_zero, rows), (b, b_zero, columns))
 
 
 @converter("ConvInteger")
@@ -137,7 +138,7 @@ def _conv_integer(node: Node) -> Any:
     def product(a: Any, b: Any) -> Any:
         return convolution(node, a, b, 1, out_dtype="int32")
 
-    return _without_zero_points(node, product, (x, x_zero), (w, w_zero))
+    return _without_zero_points(node, product, (x, x_zero, 0), (w, w_zero, 0 if node.attr("group", 1) == 1 else None))
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
@@ -248,24 +249,33 @@ def _moved_zero(node: Node, zero: Any, by: int) -> Any:
     return node.op("add", node.astype(zero, "int32"), node.scalar(by, "int32"))
 
 
-def _without_zero_points(node: Node, product: Callable[[Any, Any], Any], a: tuple[Any, Any], b: tuple[Any, Any]) -> Any:
-    """Multiply ``a - p`` by ``b - q`` as ``ab - p (1 b) - q (a 1 - p (1 1))``, where 1 is a tensor of ones."""
-    (x, x_zero), (y, y_zero) = a, b
+def _without_zero_points(
+    node: Node, product: Callable[[Any, Any], Any], a: tuple[Any, Any, int | None], b: tuple[Any, Any, int | None]
+) -> Any:
+    """Multiply ``a - p`` by ``b - q`` as ``ab - p (1 b) - q (a 1 - p (1 1))``, where 1 is a tensor of ones.
+
+    With each operand comes the axis along which the sums of ones are alike: it has one element there.
+    """
+    (x, x_zero, x_axis), (y, y_zero, y_axis) = a, b
     out = product(x, y)
     if x_zero is not None:
-        out = node.op("subtract", out, node.op("multiply", node.astype(x_zero, "int32"), product(_ones(node, x), y)))
+        sums = product(_ones(node, x, x_axis), y)
+        out = node.op("subtract", out, node.op("multiply", node.astype(x_zero, "int32"), sums))
     if y_zero is not None:
-        rest = product(x, _ones(node, y))
+        one = _ones(node, y, y_axis)
+        rest = product(x, one)
         if x_zero is not None:
-            both = node.op("multiply", node.astype(x_zero, "int32"), product(_ones(node, x), _ones(node, y)))
+            both = node.op("multiply", node.astype(x_zero, "int32"), product(_ones(node, x, x_axis), one))
             rest = node.op("subtract", rest, both)
         out = node.op("subtract", out, node.op("multiply", node.astype(y_zero, "int32"), rest))
     return out
 
 
-def _ones(node: Node, x: Any) -> Any:
-    dims, dtype = node.dims(x), str(x.ty.dtype)
+def _ones(node: Node, x: Any, axis: int | None) -> Any:
+    dims, dtype = list(node.dims(x)), str(x.ty.dtype)
     assert DataType(dtype).bits == 8
+    if axis is not None:
+        dims[axis] = 1
     if all(isinstance(d, int) for d in dims):
         return constant(aligned(np.ones(dims, dtype)))
     return node.full(dims, 1, dtype)

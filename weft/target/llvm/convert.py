@@ -43,19 +43,13 @@ def _limited(s: FunctionEmitter, e: Cast, *, as_float: bool) -> str:
     rounded = isinstance(x, CallIntrin) and x.op in _ROUND
     value = s.expr(x.args[0]) if isinstance(x, CallIntrin) and rounded else s.expr(x)
     source = DataType(x.dtype)
-    t, wide, mask = llvm_type(source), with_lanes("int32", source.lanes), condition_type(x.dtype)
+    t, wide = llvm_type(source), with_lanes("int32", source.lanes)
     signed = target.code == "int"
     low, high = (-(1 << target.bits - 1), (1 << target.bits - 1) - 1) if signed else (0, (1 << target.bits) - 1)
-
-    def chosen(compare: str, bound: float) -> str:
-        other = s.constant(float_constant(bound, source.element), source)
-        inside = s.value(f"fcmp {compare} {t} {value}, {other}")
-        return s.value(f"select {mask} {inside}, {t} {value}, {t} {other}")
-
     if signed:  # where 0 is the lowest number, NaN becomes it below
-        value = chosen("ord", 0.0)
-    value = chosen("ogt", float(low))
-    value = chosen("olt", float(high))
+        value = _kept(s, value, source, "ord", 0.0)
+    value = _kept(s, value, source, "ogt", float(low))
+    value = _kept(s, value, source, "olt", float(high))
     if not as_float and rounded and s.module.target.triple.startswith("x86_64"):  # to nearest, ties to even
         return s.intrinsic(f"llvm.lrint.{suffix(wide)}.{suffix(source)}", llvm_type(wide), [(t, value)])
     if rounded or as_float:
@@ -81,6 +75,8 @@ def convert(s: FunctionEmitter, value: str, source: DataType, target: DataType) 
     if source.is_float and target.is_float:
         return s.value(f"{'fpext' if target.bits > source.bits else 'fptrunc'} {ts} {value} to {tt}")
     if source.is_float:
+        if target.lanes > 1 and s.module.target.triple.startswith("x86_64"):
+            return _saturated(s, value, source, target)
         kind = "u" if target.code == "uint" else "s"
         return s.intrinsic(f"llvm.fpto{kind}i.sat.{suffix(target)}.{suffix(source)}", tt, [(ts, value)])
     if target.is_float:
@@ -90,6 +86,28 @@ def convert(s: FunctionEmitter, value: str, source: DataType, target: DataType) 
     if source.code != "bool" and target.bits == source.bits:
         return value
     return s.value(f"{'sext' if source.code == 'int' else 'zext'} {ts} {value} to {tt}")
+
+
+def _saturated(s: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
+    """Emit a conversion of a vector that keeps to the limits, which LLVM takes apart into elements on x86."""
+    ts, tt, signed = llvm_type(source), llvm_type(target), target.code == "int"
+    bits, precision = target.bits - signed, 24 if source.bits == 32 else 53
+    value = _kept(s, value, source, "ord", 0.0)
+    beyond = s.value(f"fcmp oge {ts} {value}, {s.constant(float_constant(2.0**bits, source.element), source)}")
+    value = _kept(s, value, source, "ogt", -(2.0**bits) if signed else 0.0)
+    value = _kept(s, value, source, "olt", 2.0**bits - 2.0 ** max(0, bits - precision))
+    number = s.value(f"fpto{'s' if signed else 'u'}i {ts} {value} to {tt}")
+    if bits <= precision:
+        return number
+    most = s.constant(str((1 << bits) - 1), target)
+    return s.value(f"select {condition_type(source)} {beyond}, {tt} {most}, {tt} {number}")
+
+
+def _kept(s: FunctionEmitter, value: str, dtype: DataType, compare: str, bound: float) -> str:
+    """Emit `value` where it compares so with a bound, else the bound."""
+    t, other = llvm_type(dtype), s.constant(float_constant(bound, dtype.element), dtype)
+    inside = s.value(f"fcmp {compare} {t} {value}, {other}")
+    return s.value(f"select {condition_type(dtype)} {inside}, {t} {value}, {t} {other}")
 
 
 def _has_half(s: FunctionEmitter) -> bool:

@@ -20,7 +20,7 @@ def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] =
     Requires
         No blocks.
     Ensures
-        The same form; those intrinsics remain on float64 only.
+        The same form; those intrinsics remain on numbers of float64 only, which are no vectors.
     Example
         Before::
 
@@ -57,8 +57,8 @@ def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] =
     Parameters
     ----------
         ``scaled_lanes``: lengths of float32 vectors that the target multiplies by powers of two in one instruction.
-        ``library``: whether the target has a C library; without it, functions of float64 are written out as well, but
-        for sin, cos and tan.
+        ``library``: whether the target has a C library; without it, functions of single numbers of float64 are written
+        out as those of vectors are, but for sin, cos and tan.
     Cost
         Linear; some 20 to 60 nodes for each call.
     Source
@@ -75,7 +75,7 @@ def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool) -> Any:
     if polynomial is None:
         return node
     dt = DataType(node.dtype)
-    if not dt.is_float or (dt.bits > 32 and (library or node.op.name not in POLYNOMIALS64)):
+    if not dt.is_float or (dt.bits > 32 and ((library and dt.lanes == 1) or node.op.name not in POLYNOMIALS64)):
         return node
     if dt.bits > 32:
         polynomial = POLYNOMIALS64[node.op.name]

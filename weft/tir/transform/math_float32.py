@@ -50,25 +50,32 @@ __all__ = ["EXP_COEFFICIENTS", "LN2_HI", "LN2_LO", "MAGIC", "POLYNOMIALS"]
 EXP_COEFFICIENTS = (
     1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368716575205326, 0.0013814597623422742,
 )  # fmt: skip
+_EXP = (  # the same for 0 ... log(2)
+    1.0, 0.9999998211860657, 0.500005841255188, 0.16661003232002258, 0.04191502183675766, 0.007792273070663214,
+    0.0019487699028104544,
+)  # fmt: skip
 _LOG = (
     0.3333331048488617, -0.24999986588954926, 0.20002219080924988, -0.16669245064258575, 0.14218780398368835,
     -0.1238449439406395, 0.11872309446334839, -0.11788799613714218, 0.06915578246116638,
 )  # fmt: skip
-_TANH = (-0.3333328366279602, 0.13331493735313416, -0.05374366044998169, 0.020651042461395264, -0.005717495456337929)
+_TANH = (  # numerator and denominator in x ** 2, for magnitudes to 9.02
+    (1.9671818017959595, 0.26326191425323486, 0.006880149245262146, 4.059461207361892e-05, 2.6329487923248962e-08),
+    (1.9671818017959595, 0.9189889430999756, 0.0509193018078804, 0.0006469133077189326, 1.5324922060244717e-06),
+)
 _SINH = (0.1666666716337204, 0.008333350531756878, 0.0001983606634894386, 2.817435643009958e-06)
-_ERF_SMALL = (
-    0.12837916612625122, -0.37612634897232056, 0.11283694207668304, -0.02685927040874958, 0.005200634244829416,
-    -0.0008137437398545444, 8.345225069206208e-05,
-)  # fmt: skip
-_ERF_LARGE = (  # log2(erfc(t)) for t in 0.92 ... 4
-    0.00025373336393386126, -1.629554033279419, -0.9137087464332581, -0.15623512864112854, 0.0362529419362545,
-    -0.006022736895829439, 0.0006278881337493658, -3.053017644560896e-05,
-)  # fmt: skip
-_ERF_EXP2 = (
-    1.0, 0.6931470036506653, 0.24022242426872253, 0.05550733581185341, 0.009671512991189957, 0.0013264722656458616,
+_ERF = (  # the same, to 3.93
+    (
+        2.0707216262817383, 0.34912246465682983, 0.09674589335918427, 0.006893076002597809, 0.0005216037970967591,
+        3.754010549528175e-06,
+    ),
+    (
+        1.8351292610168457, 0.9211107492446899, 0.20926746726036072, 0.027436930686235428, 0.0021276804618537426,
+        6.975620635785162e-05,
+    ),
 )  # fmt: skip
 LN2_HI, LN2_LO = 0.693145751953125, 1.428606765330187e-06
 MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
+_BELOW_HALF = 0.4999999701976776  # taken from a number that is then rounded, which rounds it down, zero to zero
 _LEAST = 1.17549435e-38
 
 
@@ -99,15 +106,39 @@ def _exp_core(x: PrimExpr, bias: int = 0) -> PrimExpr:
     return let(Max(x, number(-87.33654, x)), reduced, "v")
 
 
+def _between(x: PrimExpr, low: float, high: float) -> PrimExpr:
+    """Limit `x`, written so that NaN, which fails comparisons, stays NaN."""
+    return Max(number(low, x), Min(number(high, x), x))
+
+
 def _limited(x: PrimExpr, result: PrimExpr, low: float, high: float) -> PrimExpr:
     """Zero below `low`, infinity above `high`, NaN for NaN."""
     return Select(LE(x, number(high, x)), Select(below(x, low), number(0.0, x), result), Mul(x, number(math.inf, x)))
 
 
 def exp(x: PrimExpr) -> PrimExpr:
-    """E to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN."""
-    result = let(Min(x, number(88.72283, x)), _exp_core, "c")
-    return _limited(x, result, -87.33654, 88.72283)
+    """E to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN.
+
+    The exponent is rounded down, so that its power of two is infinite or zero where the result is, and a factor.
+    """
+    return let(_between(x, -88.0, 88.9), lambda v: _power_of_e(v, v, 1.0, _EXP, _BELOW_HALF), "v")
+
+
+def _exp_of_negated(x: PrimExpr) -> PrimExpr:
+    """``exp(-x)``, infinite from ``2**127.5`` on."""
+    return let(_between(x, -88.9, 88.0), lambda v: _power_of_e(v, negated(v), -1.0, EXP_COEFFICIENTS), "v")
+
+
+def _power_of_e(v: Var, signed: PrimExpr, sign: float, coefficients: tuple[float, ...], below: float = 0.0) -> PrimExpr:
+    """``exp(sign * v)``, given ``sign * v``, too: a polynomial times 2 to the rounded power, less `below` before."""
+    magic, power = number(MAGIC + 127, v), number(sign * math.log2(math.e), v)
+
+    def scaled(t: Var) -> PrimExpr:
+        r = let(Sub(t, magic), lambda n: fma(n, number(-LN2_LO, v), fma(n, number(-LN2_HI, v), signed)), "n")
+        return Mul(let(r, lambda r: horner(coefficients, r), "r"), float_of(shift_left(bits_of(t), 23)))
+
+    rounded = Add(fma(v, power, number(-below, v)), magic) if below else fma(v, power, magic)
+    return let(rounded, scaled, "t")
 
 
 def exp2(x: PrimExpr) -> PrimExpr:
@@ -235,17 +266,21 @@ def log1p(x: PrimExpr, *, log: Callable[..., PrimExpr] = log) -> PrimExpr:
 # --- hyperbolic functions, error function -----------------------------------------------------------------------------
 
 
-def tanh(x: PrimExpr) -> PrimExpr:
-    """The hyperbolic tangent. At most 3 ULP."""
+def _odd_ratio(x: PrimExpr, ratio: tuple[tuple[float, ...], tuple[float, ...]], reach: float) -> PrimExpr:
+    """``x P(x^2) / Q(x^2)`` between -1 and 1, which it meets at `reach`."""
 
     def value(t: Var) -> PrimExpr:
-        small = let(Mul(t, t), lambda s: fma(Mul(s, t), horner(_TANH, s), t), "s")
-        e = let(Mul(Min(t, number(20.0, x)), number(2.0, x)), _exp_core, "c")
-        large = Sub(number(1.0, x), Div(number(2.0, x), Add(e, number(1.0, x))))
-        result = with_sign_of(Select(below(t, 0.625), small, large), x)
-        return Select(is_nan(x), x, result)
+        def quotient(s: Var) -> PrimExpr:
+            return Div(Mul(t, horner(ratio[0], s)), horner(ratio[1], s))
 
-    return let(absolute(x), value, "a")
+        return _between(let(Mul(t, t), quotient, "s"), -1.0, 1.0)
+
+    return let(_between(x, -reach, reach), value, "t")
+
+
+def tanh(x: PrimExpr) -> PrimExpr:
+    """The hyperbolic tangent. At most 6 ULP."""
+    return _odd_ratio(x, _TANH, 9.02)
 
 
 def sinh(x: PrimExpr) -> PrimExpr:
@@ -306,29 +341,14 @@ def atanh(x: PrimExpr, *, log1p: Callable[..., PrimExpr] = log1p) -> PrimExpr:
     return let(absolute(x), value, "a")
 
 
-def sigmoid(x: PrimExpr, *, exp: Callable[..., PrimExpr] = exp) -> PrimExpr:
+def sigmoid(x: PrimExpr, *, exp_of_negated: Callable[..., PrimExpr] = _exp_of_negated) -> PrimExpr:
     """``1 / (1 + exp(-x))``. At most 4 ULP."""
-    return Div(number(1.0, x), Add(number(1.0, x), let(negated(x), exp, "m")))
+    return Div(number(1.0, x), Add(number(1.0, x), exp_of_negated(x)))
 
 
 def erf(x: PrimExpr) -> PrimExpr:
-    """The error function. At most 2 ULP."""
-
-    def power_of_two(v: Var) -> PrimExpr:
-        def scaled(t: Var) -> PrimExpr:
-            rest = let(Sub(v, Sub(t, number(MAGIC, x))), lambda r: horner(_ERF_EXP2, r), "r")
-            return float_of(Add(bits_of(rest), shift_left(bits_of(t), 23)))
-
-        return let(Add(v, number(MAGIC, x)), scaled, "n")
-
-    def value(t: Var) -> PrimExpr:
-        small = let(Mul(x, x), lambda s: fma(x, horner(_ERF_SMALL, s), x), "s")
-        log2_erfc = let(Min(t, number(4.0, x)), lambda c: horner(_ERF_LARGE, c), "c")
-        large = Sub(number(1.0, x), let(log2_erfc, power_of_two, "l"))
-        result = Select(below(t, 0.92), small, with_sign_of(large, x))
-        return Select(is_nan(x), x, result)
-
-    return let(absolute(x), value, "a")
+    """The error function. At most 6 ULP."""
+    return _odd_ratio(x, _ERF, 3.93)
 
 
 def hypot(x: PrimExpr, y: PrimExpr) -> PrimExpr:

@@ -395,7 +395,7 @@ POLYNOMIALS64: dict[str, Callable[..., Any]] = {
     "tir." + f.__name__: f for f in (exp, exp2, exp10, log, log2, log10, log1p, tanh, sinh, cosh, erf, hypot)
 } | {
     "tir.pow": power,
-    "tir.sigmoid": lambda x: single.sigmoid(x, exp=exp),
+    "tir.sigmoid": lambda x: single.sigmoid(x, exp_of_negated=lambda x: let(negated(x), exp, "m")),
     "tir.asinh": lambda x: single.asinh(x, log=log, log1p=log1p),
     "tir.acosh": lambda x: single.acosh(x, log=log, log1p=log1p),
     "tir.atanh": lambda x: single.atanh(x, log1p=log1p),

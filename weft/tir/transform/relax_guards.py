@@ -108,8 +108,9 @@ class _Relax:
                 kept = rest
         of_lanes = [c for c in kept if any(v in self.lanes for v in ir.walk(c))]
         reduction = _is_reduction(store)
-        if of_lanes and (not reduction or self._adds_zero(store, of_lanes)):
-            store = self._guarded_loads(store, of_lanes, reduction)
+        chosen = self._choice(store, of_lanes) if reduction else None
+        if of_lanes and (not reduction or chosen is not None or self._adds_zero(store, of_lanes)):
+            store = self._guarded_loads(store, of_lanes, reduction, chosen)
             kept = [c for c in kept if all(c is not x for x in of_lanes)]
         elif len(kept) == len(parts):
             return node
@@ -141,8 +142,34 @@ class _Relax:
             for f in factors
         )
 
-    def _guarded_loads(self, store: BufferStore, parts: list[ir.PrimExpr], everything: bool) -> BufferStore:
-        """Put a condition on each load of a stored value that needs it; what the other lanes compute is never read."""
+    def _choice(self, store: BufferStore, conditions: list[ir.PrimExpr]) -> BufferLoad | None:
+        """Return the element itself where the greater or lesser of it and one load is stored, as a maximum does.
+
+        Chosen of itself it stays. The conditions must say the same of an element each time, as for a sum.
+        """
+        v = store.value
+        if isinstance(v, ir.Select) and isinstance(v.condition, (ir.GT, ir.GE, ir.LT, ir.LE)):
+            pair, compared = (v.true_value, v.false_value), (v.condition.a, v.condition.b)
+            if not any(ir.structural_equal(compared, p) for p in (pair, pair[::-1])):
+                return None
+        elif isinstance(v, (ir.Max, ir.Min)):
+            pair = v.a, v.b
+        else:
+            return None
+        own = [x for x in pair if isinstance(x, BufferLoad) and x.buffer is store.buffer]
+        others = [x for x in pair if isinstance(x, BufferLoad) and x.buffer not in self.local]
+        element = _variables(store.indices)
+        if len(own) != 1 or len(others) != 1 or not _variables(conditions) <= element:
+            return None
+        return own[0] if self.lanes & element & _variables(others[0].indices) else None
+
+    def _guarded_loads(
+        self, store: BufferStore, parts: list[ir.PrimExpr], everything: bool, other: BufferLoad | None
+    ) -> BufferStore:
+        """Put a condition on each load of a stored value that needs it; what the other lanes compute is never read.
+
+        Where it fails, a load is `other`, by default 0.
+        """
         condition = _all(parts)
         assert condition is not None
 
@@ -151,7 +178,7 @@ class _Relax:
                 return node
             if not everything and self._within(node):
                 return node
-            return ir.if_then_else(condition, node, ir.const(0, node.dtype))
+            return ir.if_then_else(condition, node, ir.const(0, node.dtype) if other is None else other)
 
         return BufferStore(store.buffer, ir.rewrite(store.value, rule), store.indices, store.predicate, span=store.span)
 

@@ -171,12 +171,18 @@ class RuleContext:
                 sch.vectorize(loop)
             return loop, [loop]
         extent = self.extent(loop)
+        count = 1 if n is None else n // lanes
+        if count > 2 * unroll and count % unroll:  # an iteration of fewer vectors has less to do at once
+            cut = count - count % unroll
+            main, loop = sch.loop_partition(loop, [cut * lanes, None])
+            outer = self._vectors(main, cut, lanes, unroll)
+            return outer, [outer, *self.vectorize_loop(loop, lanes)[1]]
         if n is not None and n % lanes == 0:
-            outer = self._vectors(loop, n // lanes, lanes, unroll)
+            outer = self._vectors(loop, count, lanes, unroll)
             return outer, [outer]
         whole = extent // lanes * lanes
         main, *rests = sch.loop_partition(loop, [whole, None])
-        outer = self._vectors(main, 1 if n is None else n // lanes, lanes, unroll)
+        outer = self._vectors(main, count, lanes, unroll)
         if not rests:  # a symbolic extent that is provably a multiple
             return outer, [outer]
         rest = rests[0]

@@ -30,6 +30,9 @@ __all__ = ["schedule_contraction"]
 _UNROLLED_COST = 12
 """Work of an element of the epilogue up to which it is written out for the whole tile."""
 
+_ROWS_WORTH_A_COPY = 32
+"""Rows of a product from which on a large second operand that lies in rows is copied into panels."""
+
 
 def schedule_contraction(ctx: RuleContext, name: str) -> set[str]:
     """Schedule a contraction with its epilogue. Returns the names of the blocks that are done."""
@@ -65,17 +68,19 @@ class _Product:
         columns = self.extents[c.vector]
         panel = self.panel = _panel_of(c)
         panels = None if panel is None else _panels_of(c, panel)
+        copied = panel is None and self._packable() and self._read_often(rows)
         self.streamed = panel is not None and self._is_streamed(rows) and ctx.choose("streamed", (True, False), True)
         if self.streamed and panel is not None:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
-            tiles = tile_choices(rows, columns, self.lanes, ctx.machine, panel, c.group, panels, self._is_far())
+            width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
+            tiles = tile_choices(rows, columns, self.lanes, ctx.machine, width, c.group, panels, far)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
             tile = Tile(shape[0], shape[1], self.lanes)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
-        if panel is None and not (stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width)):
+        if copied or (panel is None and not (stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width))):
             if self._packable():
                 packed = self._pack(tile.width)
             elif stride_along(c.b, c.vector) != 1:
@@ -177,6 +182,16 @@ class _Product:
         """Whether each dimension of the second operand is one variable, so that packing it is a permutation."""
         plain = [i for i in self.c.b.indices if isinstance(i, Var)]
         return len(plain) == len(self.c.b.indices) == len(set(plain)) and self.c.vector in plain
+
+    def _read_often(self, rows: PrimExpr) -> bool:
+        """Whether enough rows are multiplied that the second operand, larger than the first cache, is worth a copy.
+
+        As it lies, rows of a panel are far apart: at distances of powers of two they push each other out of the caches.
+        """
+        n, size = as_int(rows), DataType(self.c.b.buffer.dtype).itemsize
+        for v in [*self.c.reduce, *self.c.columns]:
+            size *= as_int(self.extents[v]) or 0
+        return n is not None and n >= _ROWS_WORTH_A_COPY and size > self.ctx.machine.l1_cache_bytes
 
     # --- steps ---
 

@@ -10,7 +10,7 @@ accumulator.
 from __future__ import annotations
 
 from weft.error import ScheduleError
-from weft.ir import Cast, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute
+from weft.ir import CallIntrin, Cast, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
@@ -308,19 +308,11 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
 def _peel_last(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> None:
     """Run the steps whose lanes are all inside apart, so that only the last one asks."""
     whole = ctx.whole_steps.get(rv.name)
-    block = ctx.block(rv)
-    if whole is not None and any(
-        getattr(getattr(n, "op", None), "name", "") == "tir.if_then_else" for n in _values(block)
-    ):
-        n = as_int(ctx.analyzer(rv).simplify(whole))
-        if n != 0:
-            ctx.sch.loop_partition(loop, [whole, None])
-
-
-def _values(block: Block) -> list[object]:
-    store = block.body
-    value = getattr(store, "value", None)
-    return [getattr(value, "a", None), getattr(value, "b", None)]
+    asks = any(
+        isinstance(e, CallIntrin) and getattr(e.op, "name", "") == "tir.if_then_else" for e in walk(ctx.block(rv).body)
+    )
+    if whole is not None and asks and as_int(ctx.analyzer(rv).simplify(whole)) != 0:
+        ctx.sch.loop_partition(loop, [whole, None])
 
 
 def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], names: list[str]) -> None:
@@ -361,11 +353,12 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
 def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results: int) -> int:
     """Choose how many vectors of columns go down the rows together.
 
-    Wide strips read whole stretches of memory in a row; they end where results fill half of the registers, or where
-    cores would be left without a strip.
+    Wide strips read whole stretches of memory in a row; they end where results fill half of the registers, where cores
+    would be left without a strip, or where more than an eighth of their lanes would have no column.
     """
+    vectors = -(-(width or 4 * lanes) // lanes)
     for u in (16, 8, 4, 2):
-        if (width or 4 * lanes) < u * lanes:
+        if (width or 4 * lanes) < u * lanes or 8 * (-vectors % u) > vectors:
             continue
         in_registers = u * n_results <= ctx.machine.vector_registers // 2
         if u <= 4 or (in_registers and (width or 0) // (u * lanes) >= ctx.machine.cores):
