@@ -83,3 +83,15 @@ def test_gradients_of_the_greatest_elements():
     x = torch.randn(2, 3, 5, 6)
     out, places = F.max_pool2d(x, 2, 1, return_indices=True)
     check(Called(back), (x, torch.randn_like(out), places))
+
+
+def test_differences():
+    check(Called(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9))), (torch.randn(4, 5),),
+          (torch.randn(7, 5),), dynamic=({0: Dim("n", min=4)},))  # fmt: skip
+
+
+def test_operators_by_their_other_names():
+    def logic(x, y):
+        return (x > 0) & (y > 0) | (x < y) ^ (y < 0), (x.int() & 3 | 8 ^ y.int()).type_as(x)
+
+    check(Called(logic), (torch.randn(4, 5) * 9, torch.randn(5) * 9))
