@@ -94,6 +94,31 @@ def test_choices_and_loops():
     check(Steps(), (torch.tensor(0), torch.ones(3)), (torch.tensor(4), torch.ones(8)), dynamic=(None, {0: Dim("n")}))
 
 
+def test_a_program_of_known_operators_is_not_traced_again(monkeypatch):
+    """To take a program apart is to trace it once more, which for a large model is most of the import."""
+    plain = exported(Encoder(), (torch.randint(0, 50, (2, 7)),))
+    writes = exported(Written(), (torch.ones(3),))
+
+    def trace(*_):
+        raise AssertionError("it was taken apart")
+
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", trace)
+    from_exported_program(plain)
+    with pytest.raises(AssertionError, match="taken apart"):
+        from_exported_program(writes)
+
+
+class Written(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y[1:] += 1
+        return y
+
+
+def test_writes():
+    check(Written(), (torch.ones(3),))
+
+
 def test_parameters_as_inputs():
     module = Encoder()
     tokens = torch.randint(0, 50, (1, 4))

@@ -27,6 +27,10 @@ _BINARY = {
     "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "__lshift__": "left_shift",
     "__rshift__": "right_shift", "floor_divide": "floor_divide", "logaddexp": "log_add_exp",
 }  # fmt: skip
+_OTHER_NAMES = {
+    "max.other": "maximum", "min.other": "minimum", "__and__": "bitwise_and", "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+}  # fmt: skip
 _COMPARISON = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
 }  # fmt: skip
@@ -52,10 +56,10 @@ def _round_decimals(node: Node) -> Any:
     return node.op("divide", node.op("round", node.op("multiply", x, factor)), factor)
 
 
-@aten(*_BINARY, "max.other", "min.other")
+@aten(*_BINARY, *_OTHER_NAMES)
 def _binary(node: Node) -> Any:
     name = node.name.split(".")[1]
-    name = {"max": "maximum", "min": "minimum"}.get(name, name)
+    name = _OTHER_NAMES.get(f"{name}.other", _OTHER_NAMES.get(name, name))
     a, b = _operands(node)
     if node.dtype == "bool" and name in ("maximum", "minimum", "mul"):
         return node.op("logical_or" if name == "maximum" else "logical_and", a, b)
@@ -251,8 +255,9 @@ def _identity(node: Node) -> Any:
     return node["self"]
 
 
-@aten("_to_copy", "to", "copy")
+@aten("_to_copy", "to", "copy", "type_as")
 def _convert(node: Node) -> Any:
+    node.get("other")  # whose type is the result's
     x = node.get("src", node["self"])
     if node.dtype == "bool":
         return _truth(node, x)

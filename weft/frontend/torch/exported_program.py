@@ -9,7 +9,7 @@ from weft import ir, relax
 from weft.error import ModelImportError
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
-from weft.frontend.torch.graph import Converter, Graph, constant, find_custom
+from weft.frontend.torch.graph import Converter, Graph, calls, constant, find_custom, mutates
 
 __all__ = ["ExportedProgramImporter", "from_exported_program"]
 
@@ -57,11 +57,18 @@ def from_exported_program(
     ModelImportError
         For what Weft cannot express; the message names the node.
     """
-    if run_ep_decomposition:
-        exported_program = exported_program.run_decompositions(_decompositions(custom_convert_map or {}))
-    return ExportedProgramImporter(exported_program, custom_convert_map or {}).module(
+    custom = custom_convert_map or {}
+    if run_ep_decomposition and not _is_convertible(exported_program, custom):
+        exported_program = exported_program.run_decompositions(_decompositions(custom))
+    return ExportedProgramImporter(exported_program, custom).module(
         keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple
     )
+
+
+def _is_convertible(program: Any, custom: Mapping[str, Converter]) -> bool:
+    """Whether each call has a converter and writes to no tensor: taking apart traces the whole program once more."""
+    graph = Graph(program.graph_module, custom)
+    return all(graph.has_converter(node) and not mutates(node) for node in calls(program.graph.nodes))
 
 
 def _decompositions(custom: Mapping[str, Converter]) -> Any:

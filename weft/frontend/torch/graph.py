@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.symbols import Symbols, as_expr
 from weft.relax import BlockBuilder, core_ops
 
-__all__ = ["Converter", "Graph", "as_real", "calls", "constant", "find_converter", "find_custom", "is_size"]
+__all__ = ["Converter", "Graph", "as_real", "calls", "constant", "find_converter", "find_custom", "is_size", "mutates"]
 
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
@@ -114,18 +115,22 @@ class Graph:
 
     def refuse_unsupported(self, nodes: Any) -> None:
         """Refuse a graph with operators that have no converter, naming all."""
-        found: dict[str, int] = {}
-        for node in calls(nodes):
-            if node.target is operator.getitem or str(node.target) in control.HIGHER_ORDER:
-                continue
-            name = str(node.target)
-            if not name.startswith(_SILENT) and self._converter(node) is None and not is_size(node):
-                found[name] = found.get(name, 0) + 1
+        found = Counter(
+            str(n.target)
+            for n in calls(nodes)
+            if not self.has_converter(n) and str(n.target) not in control.HIGHER_ORDER
+        )
         if found:
             raise UnsupportedOperator(
                 "operators of PyTorch have no converter: " + ", ".join(f"{n} ({k}x)" for n, k in sorted(found.items())),
                 help="give one by custom_convert_map",
             )
+
+    def has_converter(self, node: Any) -> bool:
+        """Whether a call of a plain operator, one that takes no graphs, can be converted as it stands."""
+        if node.target is operator.getitem or is_size(node) or str(node.target).startswith(_SILENT):
+            return True
+        return self._converter(node) is not None
 
     def _converter(self, node: Any) -> Converter | None:
         return find_custom(self.custom, node.target) or find_converter(node)
@@ -181,7 +186,7 @@ class Graph:
         converter = self._converter(node)
         assert converter is not None
         metas = _named(node, lambda n: n.meta.get("val"))
-        readers = {user.args[1] for user in node.users if user.target is operator.getitem}
+        readers = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
         context = Node(
             self.bb, self.symbols, str(node.target), _named(node, self.value), metas, node.meta["val"],
             frozenset(readers),
@@ -190,18 +195,19 @@ class Graph:
             if find_custom(self.custom, node.target) is not None:
                 return self._checked(context, converter(node, self))
             found = converter(context)
-            self._refuse_unread(node, context)
+            self._refuse_unread(node, context, converter)
             return self._checked(context, found)
         except weft.WeftError as error:
             if isinstance(error, ModelImportError) and node.name in str(error):
                 raise
             raise ModelImportError(f"node '{node.name}' ({node.target}): {error}") from error
 
-    def _refuse_unread(self, node: Any, context: Node) -> None:
-        """An argument that a converter has not asked for must be its default: an overload may have one more."""
+    def _refuse_unread(self, node: Any, context: Node, converter: Any) -> None:
+        """An argument that a converter does not know must be its default: an overload may have one more."""
+        known = _IN_THE_TYPE.union(context.read, converter.__code__.co_consts)  # some are read on one path only
         for arg in node.target._schema.arguments:
             given = context.args[arg.name]
-            if arg.name in context.read or arg.name in _IN_THE_TYPE or given is None:
+            if arg.name in known or given is None:
                 continue
             if isinstance(given, ir.Expr) or given != arg.default_value:
                 context.error(f"argument '{arg.name}' is not supported", found=str(given)[:60])
@@ -209,7 +215,8 @@ class Graph:
     def _checked(self, node: Node, found: Any) -> Any:
         """The result with the element type and the shape that PyTorch says it has."""
         if isinstance(found, (list, tuple)):
-            return [self.settled(x, v) for x, v in zip(found, node.value, strict=False)]
+            read = (x if i in node.used else None for i, x in enumerate(found))
+            return [self.settled(x, v) for x, v in zip(read, node.value, strict=False)]
         return self.settled(found, node.value)
 
     def settled(self, x: Any, value: Any) -> Any:
@@ -259,6 +266,11 @@ def calls(nodes: Any) -> Iterator[Any]:
         elif node.op == "get_attr":
             inner: Any = getattr(node.graph.owning_module, node.target, None)
             yield from calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
+
+
+def mutates(node: Any) -> bool:
+    """Whether a call writes to one of its arguments."""
+    return getattr(getattr(node.target, "_schema", None), "is_mutable", False)
 
 
 def is_size(node: Any) -> bool:

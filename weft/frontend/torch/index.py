@@ -11,7 +11,7 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
-__all__: list[str] = []
+__all__ = ["columns"]
 
 _REDUCTIONS = {
     "sum": "add",
@@ -40,6 +40,8 @@ def _index_select(node: Node) -> Any:
 @aten("gather")
 def _gather(node: Node) -> Any:
     x, places = node["self"], node["index"]
+    if 0 in node.dims(places):  # of any rank
+        return node.full(node.shape, 0, node.dtype)
     if not x.ty.shape or not places.ty.shape:
         return node.reshape(node.op("gather_elements", _row(node, x), _row(node, places), axis=0), node.shape)
     return node.op("gather_elements", x, places, axis=node.axis(node["dim"], len(x.ty.shape)))
@@ -52,17 +54,19 @@ def _row(node: Node, x: Any) -> Any:
 
 @aten("scatter.src", "scatter.value", "scatter_add", "scatter_reduce.two", "scatter.reduce", "scatter.value_reduce")
 def _scatter(node: Node) -> Any:
-    x, places = node["self"], node["index"]
+    x, places, axis = node["self"], node["index"], node.axis(node["dim"], max(len(node.shape), 1))
     src = node.get("src", node.get("value"))
     how = "add" if "scatter_add" in node.name else _REDUCTIONS.get(node.get("reduce"), "update")
-    flat = not x.ty.shape
-    x, places = _row(node, x), _row(node, places)
+    if 0 in node.dims(places):  # of any rank
+        return x
+    flat, kind = not x.ty.shape, node.dtype
+    if kind == "bool" and how != "update":  # sums are "or", products "and"
+        kind, how = "uint8", {"add": "max", "mul": "min"}.get(how, how)
+    x, places = node.astype(_row(node, x), kind), _row(node, places)
     if isinstance(src, ir.Expr) and not isinstance(src, ir.PrimExpr):
-        src = _cut_to(node, _row(node, src), node.dims(places))
+        src = node.astype(_cut_to(node, _row(node, src), node.dims(places)), kind)
     else:
-        src = node.full(node.dims(places), src, node.dtype)
-    axis = node.axis(node["dim"], len(x.ty.shape))
-    src = node.astype(src, node.dtype)
+        src = node.full(node.dims(places), src, kind)
     if node.get("include_self", True) is False:
         if how == "mean":
             found = _means(node, x, places, src, axis)
@@ -82,10 +86,11 @@ def _cut_to(node: Node, x: Any, dims: Any) -> Any:
 
 def _left_out(node: Node, x: Any, places: Any, axis: int, how: str) -> Any:
     """`x` with the neutral element where something is written."""
-    kind = np.iinfo(node.dtype) if node.dtype.startswith(("int", "uint")) else None
-    low, high = (kind.min, kind.max) if kind else (-np.inf, np.inf)
+    kind = str(x.ty.dtype)
+    limits = np.iinfo(kind) if kind.startswith(("int", "uint")) else None
+    low, high = (limits.min, limits.max) if limits else (-np.inf, np.inf)
     neutral = {"add": 0, "mul": 1, "max": low, "min": high}.get(how, 0)
-    filler = node.full(node.dims(places), neutral, node.dtype)
+    filler = node.full(node.dims(places), neutral, kind)
     return node.op("scatter_elements", x, places, filler, axis=axis, reduction="update")
 
 
@@ -106,7 +111,7 @@ def _arranged(node: Node, x: Any, indices: list[Any]) -> tuple[Any, list[Any], l
 
     Returns the tensor, its indices, the axes in their new order, and where the indexed ones belong in the result.
     """
-    indices = [j for i in indices for j in ([i] if i is None or i.ty.dtype != "bool" else _columns(node, i))]
+    indices = [j for i in indices for j in ([i] if i is None or i.ty.dtype != "bool" else columns(node, i))]
     indices = [*indices, *[None] * (len(x.ty.shape) - len(indices))]
     taken = [axis for axis, i in enumerate(indices) if i is not None]
     together = taken == list(range(taken[0], taken[-1] + 1)) if taken else True
@@ -114,7 +119,7 @@ def _arranged(node: Node, x: Any, indices: list[Any]) -> tuple[Any, list[Any], l
     return node.permute(x, [*taken, *rest]), [indices[a] for a in taken], [*taken, *rest], taken[0] if together else 0
 
 
-def _columns(node: Node, mask: Any) -> list[Any]:
+def columns(node: Node, mask: Any) -> list[Any]:
     """Where a mask is true, as one vector of indices for each of its axes; how many there are, the data says."""
     dims = node.dims(mask)
     if not dims:
@@ -150,9 +155,9 @@ def _nonzero(node: Node) -> Any:
     x = node["self"]
     if not x.ty.shape:
         x = node.reshape(x, [1])
-        flat = _columns(node, _mask(node, x))
+        flat = columns(node, _mask(node, x))
         return node.reshape(flat[0], [node.dims(flat[0])[0], 0])
-    return node.op("stack", ir.Tuple(tuple(_columns(node, _mask(node, x)))), axis=1)
+    return node.op("stack", ir.Tuple(tuple(columns(node, _mask(node, x)))), axis=1)
 
 
 def _mask(node: Node, x: Any) -> Any:
@@ -199,7 +204,7 @@ def _histogram(node: Node) -> Any:
 def _masked_select(node: Node) -> Any:
     mask, x = node["mask"], node["self"]
     dims = _broadcast([node.dims(mask), node.dims(x)])
-    flat = _columns(node, node.reshape(node.expand(mask, dims), [node.product(dims)]))
+    flat = columns(node, node.reshape(node.expand(mask, dims), [node.product(dims)]))
     return node.op("take", node.reshape(node.expand(x, dims), [node.product(dims)]), flat[0], axis=0, mode="clip")
 
 

@@ -9,7 +9,7 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
-__all__: list[str] = []
+__all__ = ["each"]
 
 
 @aten("mm", "bmm", "matmul", "mv", "dot")
@@ -49,20 +49,20 @@ def _convolution(node: Node) -> Any:
     single = len(x.ty.shape) == rank + 1
     x = node.reshape(x, [1, *node.dims(x)]) if single else x
     padding = node["padding"]
-    dilation = _each(node["dilation"], rank)
-    low = high = _each(0 if isinstance(padding, str) else padding, rank)
+    dilation = each(node["dilation"], rank)
+    low = high = each(0 if isinstance(padding, str) else padding, rank)
     if padding == "same":  # PyTorch takes it with strides of 1 only
         total = [d * (size - 1) for d, size in zip(dilation, node.dims(weight)[2:], strict=True)]
         low, high = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
     attrs: dict[str, Any] = {
-        "strides": _each(node["stride"], rank),
+        "strides": each(node["stride"], rank),
         "padding": (*low, *high),
         "dilation": dilation,
         "groups": node["groups"],
     }
     output_padding = node.get("output_padding", 0)  # it says nothing of a convolution that is not transposed
     if node.get("transposed", False):
-        attrs["output_padding"] = _each(output_padding, rank)
+        attrs["output_padding"] = each(output_padding, rank)
         found = node.op(f"nn.conv{rank}d_transpose", x, weight, **attrs)
     else:
         found = node.op(f"nn.conv{rank}d", x, weight, **attrs)
@@ -71,7 +71,7 @@ def _convolution(node: Node) -> Any:
     return node.reshape(found, node.dims(found)[1:]) if single else found
 
 
-def _each(values: Any, rank: int) -> tuple[int, ...]:
+def each(values: Any, rank: int) -> tuple[int, ...]:
     """One number for each axis."""
     values = [values] if isinstance(values, int) else list(values)
     return tuple(values * rank if len(values) == 1 else values)

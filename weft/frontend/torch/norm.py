@@ -76,19 +76,16 @@ def _batch_norm(node: Node) -> Any:
     made = node.op("nn.batch_norm", x, weight, bias, node["running_mean"], node["running_var"],
                    epsilon=float(node["eps"]))  # fmt: skip
     out = node.emit(ir.TupleGetItem(made, 0))
-    if node.name.startswith(("aten.batch_norm", "aten.instance_norm")):
+    if not isinstance(node.value, (tuple, list)):
         return out
-    if node.used - {0}:
-        node.error("the statistics of a batch normalisation")
-    return [out, None, None]
+    nothing = node.full([0], 0, node.dtype) if {1, 2} & node.used else None
+    return [out, nothing, nothing, node["running_mean"], node["running_var"]]
 
 
 def _own_statistics(node: Node, x: Any) -> Any:
-    """Normalise by the batch's own statistics; running ones are not brought up to date."""
+    """Normalise by the batch's own statistics, which also move the running ones."""
     rank = len(x.ty.shape)
     axes = tuple(range(2, rank)) if "instance_norm" in node.name else (0, *range(2, rank))
-    if node.used - {0}:
-        node.error("the statistics of a normalisation in training mode", help="export the module after .eval()")
     mean = node.op("mean", x, axis=axes, keepdims=True)
     spread = node.op("variance", x, axis=axes, keepdims=True)
     scale = node.op("rsqrt", node.op("add", spread, node.scalar(node["eps"], x.ty.dtype)))
@@ -98,7 +95,20 @@ def _own_statistics(node: Node, x: Any) -> Any:
         out = node.op("multiply", out, node.reshape(node["weight"], column))
     if node["bias"] is not None:
         out = node.op("add", out, node.reshape(node["bias"], column))
-    return out if isinstance(node.value, type(node.first)) and not isinstance(node.value, (tuple, list)) else [out]
+    if not isinstance(node.value, (tuple, list)):
+        return out
+    own = [node.reshape(part, column[:1]) for part in (mean, scale, spread)]
+    return [out, *own[:2], *(_moved(node, x, own[0], own[2]) if {3, 4} & node.used else [])]
+
+
+def _moved(node: Node, x: Any, mean: Any, spread: Any) -> list[Any]:
+    """Running statistics after a batch; the deviation of its elements is that of a sample."""
+    kind, count = mean.ty.dtype, node.product([d for i, d in enumerate(node.dims(x)) if i != 1])
+    whole = node.tensor(count, kind)
+    spread = node.op("divide", node.op("multiply", spread, whole), node.op("subtract", whole, node.scalar(1, kind)))
+    part = node.scalar(node["momentum"], kind)
+    return [node.op("add", old, node.op("multiply", node.op("subtract", new, old), part))
+            for old, new in ((node["running_mean"], mean), (node["running_var"], spread))]  # fmt: skip
 
 
 @aten("rms_norm", "_fused_rms_norm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.frontend.torch.linear import _each
+from weft.frontend.torch.linear import each
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
@@ -17,11 +17,11 @@ def _batched(node: Node, x: Any, rank: int) -> Any:
 
 
 def _windows(node: Node, rank: int) -> dict[str, Any]:
-    kernel = _each(node["kernel_size"], rank)
-    padding = _each(node["padding"], rank)
+    kernel = each(node["kernel_size"], rank)
+    padding = each(node["padding"], rank)
     return {
         "pool_size": kernel,
-        "strides": _each(node["stride"], rank) if node.get("stride") else kernel,
+        "strides": each(node["stride"], rank) if node.get("stride") else kernel,
         "padding": (*padding, *padding),
         "ceil_mode": node["ceil_mode"],
     }
@@ -32,7 +32,7 @@ def _windows(node: Node, rank: int) -> dict[str, Any]:
 def _max_pool(node: Node) -> Any:
     rank = int(node.name.split("max_pool")[1][0])
     x = _batched(node, node["self"], rank)
-    attrs = {**_windows(node, rank), "dilation": _each(node["dilation"], rank)}
+    attrs = {**_windows(node, rank), "dilation": each(node["dilation"], rank)}
     single = len(node["self"].ty.shape) == rank + 1
     if "with_indices" not in node.name or 1 not in node.used:
         out = node.op(f"nn.max_pool{rank}d", x, **attrs)
@@ -43,6 +43,18 @@ def _max_pool(node: Node) -> Any:
     plane = node.tensor(node.product(node.dims(x)[2:]), "int64")
     places = node.op("floor_mod", places, plane)  # within its plane, as PyTorch counts
     return [node.reshape(part, node.dims(part)[1:]) if single else part for part in (out, places)]
+
+
+@aten("max_pool2d_with_indices_backward")
+def _max_pool_backward(node: Node) -> Any:
+    """Gradients, added up where the greatest elements were."""
+    for name in ("self", "kernel_size", "stride", "padding", "dilation", "ceil_mode"):
+        node.get(name)  # the places say it all
+    dims, given = node.shape, node.dims(node["grad_output"])
+    lead, plane, windows = node.product(dims[:-2]), node.product(dims[-2:]), node.product(given[-2:])
+    grad, places = (node.reshape(node[k], [lead, windows]) for k in ("grad_output", "indices"))
+    room = node.full([lead, plane], 0, node.dtype)
+    return node.reshape(node.op("scatter_elements", room, places, grad, axis=1, reduction="add"), dims)
 
 
 @aten("avg_pool1d", "avg_pool2d", "avg_pool3d")

@@ -1,0 +1,97 @@
+"""Bags of embeddings, triangles, distances, windows that are put back."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+from tests.frontend.torch.programs import check
+
+
+class Called(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, a, *rest):
+        return self.function(a, *rest)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_any_number(mode):
+    """Two bags are empty, and one index is the padding's."""
+    weight, offsets = torch.randn(10, 5), torch.tensor([0, 2, 2, 5])
+    function = Called(lambda i, o: F.embedding_bag(i, weight, o, mode=mode, padding_idx=3))
+    first = (torch.tensor([1, 3, 3, 3, 3, 9, 0]), offsets)
+    check(function, first, (torch.randint(0, 10, (9,)), torch.tensor([0, 2, 9])),
+          dynamic=({0: Dim("n")}, ({0: Dim("bags")},)))  # fmt: skip
+
+
+def test_bags_with_weights_and_a_last_offset():
+    weight = torch.randn(10, 5)
+    function = Called(
+        lambda i, o, p: F.embedding_bag(i, weight, o, mode="sum", per_sample_weights=p, include_last_offset=True)
+    )
+    check(function, (torch.randint(0, 10, (7,)), torch.tensor([0, 2, 2, 7]), torch.randn(7)))
+
+
+def test_triangles():
+    check(Called(lambda x: x[tuple(torch.triu_indices(*x.shape, 1))] + torch.tril_indices(6, 5, -2)[0, 3]),
+          (torch.randn(5, 6),))  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [0.0, 1.0, 2.0, 2.5, float("inf")])
+def test_distances(order):
+    check(Called(lambda a, b: (torch.cdist(a, b, order), F.pdist(b[0], order))),
+          (torch.randn(2, 5, 6), torch.randn(1, 3, 6)))  # fmt: skip
+
+
+def test_windows_are_put_back():
+    shape = {"kernel_size": (3, 2), "dilation": (1, 2), "padding": (1, 0), "stride": (2, 1)}
+    check(Called(lambda x: F.fold(F.unfold(x, **shape), (7, 8), **shape)), (torch.randn(2, 3, 7, 8),))
+    check(Called(lambda x: F.fold(x, (7, 8), **shape)), (torch.randn(2, 18, 24),), (torch.randn(5, 18, 24),),
+          dynamic=({0: Dim("n")},))  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["amax", "amin", "sum", "prod"])
+def test_truth_is_gathered_with_and_and_or(how):
+    x, places = torch.rand(4, 5) > 0.5, torch.randint(0, 4, (3, 5))
+    check(Called(lambda x, i, y: x.scatter_reduce(0, i, y, how, include_self=False)),
+          (x, places, torch.rand(3, 5) > 0.5))  # fmt: skip
+
+
+def test_arguments_that_say_nothing_of_a_scalar():
+    """`keepdim` is an argument that the converter knows, also where it does not matter; no index has any rank."""
+    check(Called(lambda x: x.min(0, True).values), (torch.tensor(3.0),))
+    check(Called(lambda x, i: x.gather(0, i)), (torch.randn(3, 4), torch.zeros(0, dtype=torch.int64)))
+
+
+def test_a_normalisation_in_training_mode():
+    """It normalises by the batch, and says what the running statistics become."""
+
+    def normalise(x, mean, spread):
+        return torch.ops.aten._native_batch_norm_legit_functional(x, None, None, mean, spread, True, 0.1, 1e-5)
+
+    check(Called(normalise), (torch.randn(4, 3, 5), torch.randn(3), torch.rand(3)))
+
+
+def test_gradients_of_the_greatest_elements():
+    def back(x, grad, places):
+        return torch.ops.aten.max_pool2d_with_indices_backward(grad, x, [2, 2], [1, 1], [0, 0], [1, 1], False, places)
+
+    x = torch.randn(2, 3, 5, 6)
+    out, places = F.max_pool2d(x, 2, 1, return_indices=True)
+    check(Called(back), (x, torch.randn_like(out), places))
+
+
+def test_differences():
+    check(Called(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9))), (torch.randn(4, 5),),
+          (torch.randn(7, 5),), dynamic=({0: Dim("n", min=4)},))  # fmt: skip
+
+
+def test_operators_by_their_other_names():
+    def logic(x, y):
+        return (x > 0) & (y > 0) | (x < y) ^ (y < 0), (x.int() & 3 | 8 ^ y.int()).type_as(x)
+
+    check(Called(logic), (torch.randn(4, 5) * 9, torch.randn(5) * 9))
