@@ -1,4 +1,4 @@
-"""Attributes of operators by name: what passes and tuners look up, and what programs register or override."""
+"""Operators, and their attributes by name: what passes and tuners look up, and what programs register or override."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.error import InvalidArgument
+from weft.ir.node import Node
 
-__all__ = ["default_attr", "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr"]
+__all__ = ["Op", "default_attr", "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr"]
 
 _ATTRS: dict[str, dict[str, tuple[int, Any]]] = {}  # by operator, then key: the level it was registered at, the value
 
@@ -77,3 +78,45 @@ def op_attr(op_name: str, attr_key: str) -> Any:
 def reset_op_attr(op_name: str, attr_key: str) -> None:
     """Forget what was registered for an attribute of an operator."""
     _ATTRS.get(op_name, {}).pop(attr_key, None)
+
+
+class Op(Node):
+    """A named operator or intrinsic. There is one object per name; get it with :meth:`Op.get`."""
+
+    name: str
+
+    @staticmethod
+    def get(name: str) -> Op:
+        """Return the operator called `name`, making the reference if it is the first use.
+
+        TVM's newer names of those of TIR, ``tirx.x``, mean the same.
+        """
+        if name not in _OPS and name.startswith("tirx."):
+            return Op.get("tir." + name[5:])
+        return _OPS.get(name) or _OPS.setdefault(name, Op(name))
+
+    def get_attr(self, attr_name: str) -> Any:
+        """Return what was registered for an attribute, else its default, or None."""
+        own = op_attr(self.name, attr_name)
+        return default_attr(self, attr_name) if own is None else own
+
+    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """Register an attribute; it replaces registrations of lower levels."""
+        register_op_attr(self.name, attr_name, value, plevel)
+
+    def reset_attr(self, attr_name: str) -> None:
+        """Forget what was registered for an attribute."""
+        reset_op_attr(self.name, attr_name)
+
+    @property
+    def num_inputs(self) -> int:
+        """How many inputs it takes; -1 where nobody said."""
+        found = op_attr(self.name, "num_inputs")
+        return -1 if found is None else int(found)
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether the operator has an attribute."""
+        return self.get_attr(attr_name) is not None
+
+
+_OPS: dict[str, Op] = {}

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 from weft.error import InvalidArgument
 from weft.ir.dtype import DataType, ScalableLanes, dtype_of
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
-from weft.ir.op_attrs import default_attr, op_attr, register_op_attr, reset_op_attr
+from weft.ir.op_attrs import Op
 
 __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
@@ -21,48 +21,6 @@ __all__ = [
     "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "lanes_from",
     "make_exprs", "vscale",
 ]  # fmt: skip
-
-
-class Op(Node):
-    """A named operator or intrinsic. There is one object per name; get it with :meth:`Op.get`."""
-
-    name: str
-
-    @staticmethod
-    def get(name: str) -> Op:
-        """Return the operator called `name`, making the reference if it is the first use.
-
-        TVM's newer names of those of TIR, ``tirx.x``, mean the same.
-        """
-        if name not in _OPS and name.startswith("tirx."):
-            return Op.get("tir." + name[5:])
-        return _OPS.get(name) or _OPS.setdefault(name, Op(name))
-
-    def get_attr(self, attr_name: str) -> Any:
-        """Return what was registered for an attribute, else its default, or None."""
-        own = op_attr(self.name, attr_name)
-        return default_attr(self, attr_name) if own is None else own
-
-    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
-        """Register an attribute; it replaces registrations of lower levels."""
-        register_op_attr(self.name, attr_name, value, plevel)
-
-    def reset_attr(self, attr_name: str) -> None:
-        """Forget what was registered for an attribute."""
-        reset_op_attr(self.name, attr_name)
-
-    @property
-    def num_inputs(self) -> int:
-        """How many inputs it takes; -1 where nobody said."""
-        found = op_attr(self.name, "num_inputs")
-        return -1 if found is None else int(found)
-
-    def has_attr(self, attr_name: str) -> bool:
-        """Whether the operator has an attribute."""
-        return self.get_attr(attr_name) is not None
-
-
-_OPS: dict[str, Op] = {}
 
 
 class PrimExpr(Node, abstract=True):
@@ -193,6 +151,12 @@ class StringImm(PrimExpr):
 _NUMBERS: frozenset[Any] = frozenset((int, float, bool))
 
 
+def _operands(node: Any) -> None:
+    """Make an expression of an operand that is a number; the other one says its data type."""
+    if type(node.b) in _NUMBERS or type(node.a) in _NUMBERS:
+        make_exprs(node, getattr(node.a, "dtype", None) or getattr(node.b, "dtype", None), "a", "b")
+
+
 class Cast(PrimExpr):
     """Convert `value` to `dtype`; float to integer truncates towards zero."""
 
@@ -211,10 +175,7 @@ class BinaryOp(PrimExpr, abstract=True):
     a: PrimExpr
     b: PrimExpr
 
-    def __post_init__(self) -> None:
-        """Make an expression of a number; the other operand says its data type."""
-        if type(self.b) in _NUMBERS or type(self.a) in _NUMBERS:
-            make_exprs(self, getattr(self.a, "dtype", None) or getattr(self.b, "dtype", None), "a", "b")
+    __post_init__ = _operands
 
     @property
     def dtype(self) -> str:
@@ -264,10 +225,7 @@ class CmpOp(PrimExpr, abstract=True):
     a: PrimExpr
     b: PrimExpr
 
-    def __post_init__(self) -> None:
-        """Make an expression of a number; the other operand says its data type."""
-        if type(self.b) in _NUMBERS or type(self.a) in _NUMBERS:
-            make_exprs(self, getattr(self.a, "dtype", None) or getattr(self.b, "dtype", None), "a", "b")
+    __post_init__ = _operands
 
     @property
     def dtype(self) -> str:
