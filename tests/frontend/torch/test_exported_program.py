@@ -217,3 +217,20 @@ def test_ranges_of_dimensions():
 def test_padding_by_name(padding):
     """Of an even kernel, "same" pads one more behind."""
     check(nn.Conv2d(2, 3, (4, 3), padding=padding, dilation=(1, 2)), (torch.randn(1, 2, 7, 9),))
+
+
+class Counter(nn.Module):
+    """Writes to a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        self.seen.add_(x)
+        return x * 2
+
+
+def test_what_a_program_writes_to_is_named():
+    with pytest.warns(UserWarning, match="writes to seen"):
+        check(Counter(), (torch.ones(3),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -166,7 +167,15 @@ class ExportedProgramImporter(Graph):
         from torch.export.graph_signature import OutputKind
 
         output = next(node for node in self.program.graph.nodes if node.op == "output")
-        kinds = [spec.kind for spec in self.program.graph_signature.output_specs]
+        specs = self.program.graph_signature.output_specs
+        kinds = [spec.kind for spec in specs]
+        written = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+        if lost := [str(spec.target) for spec in specs if spec.kind in written]:
+            warnings.warn(
+                f"the program writes to {', '.join(lost)}; what was imported returns the results alone and leaves them "
+                "as they are. Return the new values from `forward` to have them",
+                stacklevel=2,
+            )
         kept = [v for v, kind in zip(output.args[0], kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
         results = [self.as_tensor(self.value(v)) for v in kept if v is not None]
         return results[0] if unwrap and len(results) == 1 else ir.Tuple(tuple(results))
