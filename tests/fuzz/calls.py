@@ -59,6 +59,7 @@ FINITE: dict[str, tuple[str, str]] = {
         "an axis that keeps its size is left alone, or each element meets its neighbour with weight 0",
     ),
     "nn.cached_attention": ("value", "keys that a query does not see are left out, or have weight 0"),
+    "vision.non_max_suppression": ("data", "the greatest of scores that are no numbers hangs on their order"),
     "nn.matmul_nbits_.*": (
         "x x_scale scale offset",
         "the half of a field is taken off before the scale is applied, or after",

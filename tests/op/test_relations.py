@@ -117,6 +117,11 @@ ROWS: tuple[Row, ...] = (
         (2, f(1, 2, 2, 4), SHAPE), (1, f(1, 3, 2, 3), SHAPE), (0, f(1, 2, 3, 4), SHAPE))),
     Row("vision.suppressed", (f(1, 2, 4), f(1, 1, 2), i([[0, 1]]), i(1), f(1), f(1)), ((1, f(1, 1, 3), SHAPE),
         (2, i([[0, 2]]), INDEX), (0, f(1, 2, 3), SHAPE), (3, i(1, 1), SHAPE))),
+    Row("vision.roi_align", (f(2, 1, 3, 3), np.array([[1, 0, 0, 2, 2]], "f")), (
+        (1, np.array([[2, 0, 0, 2, 2]], "f"), INDEX), (1, np.array([[np.nan, 0, 0, 2, 2]], "f"), INDEX),
+        (1, f(1, 4), SHAPE), (0, f(2, 1, 0, 3), SHAPE)), {"pooled_size": (2, 2)}),
+    Row("vision.roi_pool", (f(2, 1, 3, 3), np.array([[1, 0, 0, 2, 2]], "f")), (
+        (1, np.array([[-1, 0, 0, 2, 2]], "f"), INDEX), (0, f(2, 1, 3, 0), SHAPE)), {"pooled_size": (2, 2)}),
     # --- losses and gradients ---
     Row("nn.nll_loss", (f(2, 3), i(0, 2), f(3)), ((1, i(0, 3), INDEX), (1, i(0, -1), INDEX), (1, i(0), SHAPE),
         (2, f(2), SHAPE)), {"ignore_index": 7}),

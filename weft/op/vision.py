@@ -11,7 +11,7 @@ from weft import ir
 from weft.op.attributes import flag, integer, number, numbers, sizes, word
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare, make_call
-from weft.op.relations import demand_at_most, demand_equal, demand_same_shape
+from weft.op.relations import demand_at_least, demand_at_most, demand_equal, demand_indices, demand_same_shape
 from weft.topi import vision
 
 __all__ = ["get_valid_counts", "non_max_suppression", "roi_align", "roi_pool"]
@@ -25,6 +25,13 @@ def _regions_infer(op: str, data: ir.Expr, rois: ir.Expr, pooled_size: Any, layo
     if regions.shape is None or ty.shape is None:
         return ir.TensorType(None, ty.dtype, 4)
     demand_equal(f"{op}: numbers of a region", regions.shape[1], 5, rois.span)
+    batch, *sizes = ty.shape[:1] + (ty.shape[2:] if layout == "NCHW" else ty.shape[1:3])
+    for size in sizes:
+        demand_at_least(f"{op}: height and width of an image", size, 1, data.span)
+    images = make_call("strided_slice")(rois, axes=(1,), begin=(0,), end=(1,), strides=(1,))
+    nowhere = ir.constant(np.array(-1).astype(ir.numpy_dtype(str(regions.dtype))))
+    known = make_call("where")(make_call("equal")(images, images), images, nowhere)  # what is no number is no image
+    demand_indices(f"{op}: a region's image", make_call("astype")(known, dtype="int64"), 0, batch, rois.span)
     pooled = ir.as_shape(pooled_size)
     dims = (ty.shape[1], *pooled) if layout == "NCHW" else (*pooled, ty.shape[3])
     return ir.TensorType((regions.shape[0], *dims), ty.dtype, 4)
@@ -41,23 +48,29 @@ def roi_align(
     out = np.zeros((len(rois), channels, *pooled), data.dtype)
     for r, (batch, *corners) in enumerate(rois):
         x0, y0, x1, y1 = (np.asarray(corners) * spatial_scale).astype(rois.dtype)
+        if not all(abs(e) < vision.WIDEST for e in (x0, y0, x1 - x0, y1 - y0)):
+            out[r] = np.nan
+            continue
         extents = [y1 - y0, x1 - x0] if aligned else [max(y1 - y0, 1), max(x1 - x0, 1)]
         steps = [e / p for e, p in zip(extents, pooled, strict=True)]
-        counts = [sample_ratio if sample_ratio > 0 else math.ceil(s) for s in steps]
+        counts = [max(sample_ratio if sample_ratio > 0 else math.ceil(s), 0) for s in steps]
         for at in np.ndindex(*pooled):
-            found = []
-            for sample in np.ndindex(*(max(c, 0) for c in counts)):
-                y, x = (low + (a + (s + 0.5) / c) * step
-                        for low, a, s, c, step in zip((y0, x0), at, sample, counts, steps, strict=True))  # fmt: skip
-                found.append(_bilinear(image[int(batch)], y, x, height, width))
-            if found:
-                out[(r, slice(None), *at)] = np.mean(found, 0) if mode == "avg" else np.max(found, 0)
+            places = [
+                low + (a + (np.arange(c) + 0.5) / c) * step
+                for low, a, c, step in zip((y0, x0), at, counts, steps, strict=True)
+            ]
+            inside = [p[(p >= -1) & (p <= size)] for p, size in zip(places, (height, width), strict=True)]
+            found = [_bilinear(image[int(batch)], y, x, height, width) for y in inside[0] for x in inside[1]]
+            if len(found) < math.prod(counts):
+                found.append(np.zeros(channels, image.dtype))
+            if found and mode == "avg":
+                out[(r, slice(None), *at)] = np.sum(found, 0) / math.prod(counts)
+            elif found:
+                out[(r, slice(None), *at)] = np.max(found, 0)
     return out if layout == "NCHW" else out.transpose(0, 2, 3, 1)
 
 
 def _bilinear(image: Any, y: float, x: float, height: int, width: int) -> Any:
-    if not (-1 <= y <= height and -1 <= x <= width):
-        return np.zeros(image.shape[0], image.dtype)
     value: Any = 0
     for place, down in _line(y, height):
         for column, right in _line(x, width):
@@ -76,7 +89,11 @@ def roi_pool(data: Any, rois: Any, pooled_size: Any, spatial_scale: float) -> An
     pooled = np.broadcast_to(pooled_size, 2)
     out = np.zeros((len(rois), data.shape[1], *pooled), data.dtype)
     for r, (batch, *corners) in enumerate(rois):
-        x0, y0, x1, y1 = np.floor(np.asarray(corners) * spatial_scale + 0.5).astype(int)
+        ends = np.floor((np.asarray(corners) * spatial_scale).astype(rois.dtype) + rois.dtype.type(0.5))
+        if not (np.abs(ends) < vision.WIDEST).all():
+            out[r] = np.nan
+            continue
+        x0, y0, x1, y1 = ends.astype(int)
         for at in np.ndindex(*pooled):
             spans = []
             for low, high, size, count, a in zip((y0, x0), (y1, x1), data.shape[2:], pooled, at, strict=True):
@@ -185,8 +202,9 @@ def non_max_suppression(
     boxes, listed = np.full_like(data, -1), np.full(indices.shape, -1, np.int32)
     many = np.zeros((len(data), 1), np.int32)
     for b in range(len(data)):
-        looked = min(int(valid_count[b]), data.shape[1], *([top_k] if top_k > 0 else []))
-        order = np.argsort(-data[b, : int(valid_count[b]), score_index], kind="stable")[:looked]
+        valid = max(int(valid_count[b]), 0)
+        looked = min(valid, data.shape[1], *([top_k] if top_k > 0 else []))
+        order = np.argsort(-data[b, :valid, score_index], kind="stable")[:looked]
         rest, kept = [(i, data[b, i].copy()) for i in order], []
         while rest:
             turn = int(np.argmax([box[score_index] for _, box in rest])) if soft else 0
@@ -234,8 +252,7 @@ _LIMITS = "boxes scores max_output_boxes_per_class iou_threshold score_threshold
 _FORMAT = {"output_format": word("onnx", "onnx", "tensorflow")}
 
 
-def _classes_infer(boxes: ir.Expr, scores: ir.Expr, *limits: ir.Expr, output_format: str) -> ir.TupleType:
-    op = "vision.class_boxes"
+def _classes_infer(op: str, boxes: ir.Expr, scores: ir.Expr, *limits: ir.Expr, output_format: str) -> ir.TupleType:
     ty, found = (tensor_arg(op, n, x, ndim=3, kind="float") for n, x in (("boxes", boxes), ("scores", scores)))
     for name, x in zip(_LIMITS.split()[2:], limits, strict=True):
         tensor_arg(op, name, x)
@@ -293,14 +310,18 @@ def _classes_ref(
 
 
 declare(
-    "vision.class_boxes", _LIMITS, _FORMAT, infer=_classes_infer,
+    "vision.class_boxes", _LIMITS, _FORMAT,
+    infer=lambda *args, output_format: _classes_infer("vision.class_boxes", *args, output_format=output_format),
     lower=lambda a, b, c, d, e, output_format: vision.all_class_non_max_suppression(a, b, c, d, e, output_format),
     reference=_classes_ref, fusion=Fusion.OPAQUE,
     doc="Suppression in each class by itself; rows behind the valid ones are 0.",
 )  # fmt: skip
 
 declare(
-    "vision.all_class_non_max_suppression", _LIMITS, _FORMAT, infer=_classes_infer, lower=None, decompose=_trimmed,
+    "vision.all_class_non_max_suppression", _LIMITS, _FORMAT,
+    infer=lambda *args, output_format: (
+        _classes_infer("vision.all_class_non_max_suppression", *args, output_format=output_format)),
+    lower=None, decompose=_trimmed,
     reference=lambda a, b, c, d, e, output_format: _classes_ref(a, b, c, d, e, output_format, trimmed=True),
     doc="Suppression in each class by itself: the rows (image, class, box) that are chosen, and how many.",
 )  # fmt: skip
@@ -316,7 +337,8 @@ def _multibox_infer(cls_pred: ir.Expr, loc_pred: ir.Expr, anchor: ir.Expr) -> ir
     anchors = tensor_arg(op, "anchor", anchor, ndim=3, dtype=ty.dtype)
     if ty.shape is None:
         return ir.TupleType((ir.TensorType(None, ty.dtype, 3), ty))
-    batch, _, n = ty.shape
+    batch, classes, n = ty.shape
+    demand_at_least(f"{op}: classes", classes, 1, cls_pred.span)
     demand_same_shape(f"{op}: 'loc_pred'", loc.shape, (batch, n * 4), loc_pred.span)
     demand_same_shape(f"{op}: 'anchor'", anchors.shape, ir.as_shape((1, n, 4)), anchor.span)
     return ir.TupleType((ir.TensorType((batch, n, ir.int64(4)), ty.dtype, 3), ty))
@@ -329,7 +351,9 @@ def _multibox_ref(
     scores = e / e.sum(1, keepdims=True)
     scores = np.where(scores >= threshold, scores, 0).astype(cls_pred.dtype)
     scores[:, :1] *= keep_background
-    shift, grow = np.split(loc_pred.reshape(len(loc_pred), -1, 4) * np.asarray(variances, loc_pred.dtype), 2, -1)
+    shift, grow = np.split(
+        loc_pred.reshape(len(loc_pred), loc_pred.shape[1] // 4, 4) * np.asarray(variances, loc_pred.dtype), 2, -1
+    )
     low, high = np.split(anchor, 2, -1)
     middle, reach = shift * (high - low) + (low + high) / 2, np.exp(grow) * (high - low) / 2
     boxes = np.concatenate([(middle - reach)[..., ::-1], (middle + reach)[..., ::-1]], -1)

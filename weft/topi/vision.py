@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_expr, as_int, cast, const, int64, logical_and, select
+from weft.ir import as_expr, as_int, cast, const, if_then_else, int64, logical_and, select
 from weft.tir import ir_builder
 from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
@@ -16,6 +16,9 @@ __all__ = [
     "all_class_non_max_suppression", "get_valid_counts", "multibox_transform_loc", "non_max_suppression", "roi_align",
     "roi_align_nchw", "roi_align_nhwc", "roi_pool", "roi_pool_nchw",
 ]  # fmt: skip
+
+WIDEST = float(1 << 20)
+"""Pixels that a corner of a region may be away from the origin, and another corner."""
 
 
 def _pair(size: Any) -> tuple[int, int]:
@@ -44,7 +47,8 @@ def roi_align(
     Returns
     -------
     Tensor
-        (regions, channels, rows, columns) in `layout`.
+        (regions, channels, rows, columns) in `layout`; NaN for regions that are a million pixels away or wide, or are
+        no numbers.
     """
     rows, columns = _pair(pooled_size)
     first = layout == "NCHW"
@@ -58,18 +62,25 @@ def roi_align(
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
             places = [cast(dtype, tir.floordiv(at, columns)), cast(dtype, tir.floormod(at, columns))]
             batch = cast("int64", roi[r, 0])
-            lows, steps, counts = [], [], []
-            for k, pooled in ((2, rows), (1, columns)):
+            lows, steps, counts, spans, sound = [], [], [], [], const(True, "bool")
+            for k, pooled, size, place in ((2, rows, height, places[0]), (1, columns, width, places[1])):
                 low = roi[r, k] * const(spatial_scale, dtype)
                 extent = roi[r, k + 2] * const(spatial_scale, dtype) - low
                 step = (extent if aligned else tir.max(extent, const(1, dtype))) / const(pooled, dtype)
+                for number in (low, extent):
+                    sound = logical_and(sound, tir.abs(number) < const(WIDEST, dtype))
                 count = int64(sample_ratio) if sample_ratio > 0 else cast("int64", tir.ceil(step))
+                count = select(sound, count, int64(0))
                 lows, steps, counts = [*lows, low], [*steps, step], [*counts, count]
+                spans.append(_samples_inside(low + place * step, step, count, size, dtype))
             with ib.for_range(0, channels) as c:
                 total = ib.allocate(data.dtype, (1,), name="total", scope="local")
                 least = 0 if mode == "avg" else -math.inf
                 total[0] = const(least, data.dtype)
-                with ib.for_range(int64(0), counts[0]) as i, ib.for_range(int64(0), counts[1]) as j:
+                if mode != "avg":  # samples outside of the image are zero
+                    left_out = [tir.any(begin > 0, end < n) for (begin, end), n in zip(spans, counts, strict=True)]
+                    total[0] = select(tir.any(*left_out), const(0, data.dtype), total[0])
+                with ib.for_range(*spans[0]) as i, ib.for_range(*spans[1]) as j:
                     ends = []
                     for axis, (sample, size) in enumerate(((i, height), (j, width))):
                         share = (cast(dtype, sample) + const(0.5, dtype)) / cast(dtype, counts[axis])
@@ -79,18 +90,29 @@ def roi_align(
                         for x, right, within in ends[1]:
                             pixel = image[(batch, c, y, x) if first else (batch, y, x, c)].astype(dtype)
                             good = logical_and(inside, within)
-                            value = value + select(good, pixel * down * right, const(0, dtype))
+                            value = value + if_then_else(good, pixel * down * right, const(0, dtype))
                     value = value.astype(data.dtype)
                     total[0] = total[0] + value if mode == "avg" else tir.max(total[0], value)
                 samples = tir.max(counts[0] * counts[1], int64(1))
                 mean = total[0] / cast(data.dtype, samples)
                 most = select(logical_and(counts[0] > 0, counts[1] > 0), total[0], const(0, data.dtype))
                 row, column = tir.floordiv(at, columns), tir.floormod(at, columns)
-                out[(r, c, row, column) if first else (r, row, column, c)] = mean if mode == "avg" else most
+                pooled = select(sound, mean if mode == "avg" else most, const(math.nan, data.dtype))
+                out[(r, c, row, column) if first else (r, row, column, c)] = pooled
         return ib.get()
 
     shape = (regions, channels, rows, columns) if first else (regions, rows, columns, channels)
     return te.extern(shape, [data, rois], body, name=f"roi_align_{layout.lower()}", dtype=data.dtype)
+
+
+def _samples_inside(start: Any, step: Any, count: Any, size: Any, dtype: str) -> tuple[Any, Any]:
+    """Return the first sample of a part that may be in the image, and the one behind the last: regions may be huge."""
+    wide = cast(dtype, count)
+    apart = step / tir.max(wide, const(1, dtype))
+    begin = tir.floor((const(-1, dtype) - start) / apart - const(1, dtype))
+    end = tir.ceil((cast(dtype, size) - start) / apart + const(1, dtype))
+    inside = [tir.min(tir.max(e, const(0, dtype)), wide) for e in (begin, end)]
+    return tuple(tir.min(tir.max(cast("int64", e), int64(0)), count) for e in inside)  # type: ignore[return-value]
 
 
 def _ends(place: Any, size: Any, dtype: str) -> list[tuple[Any, Any, Any]]:
@@ -137,13 +159,15 @@ def roi_pool(data: Any, rois: Any, pooled_size: Any, spatial_scale: float, layou
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
-            spans = []
+            spans, sound = [], const(True, "bool")
             for place, k, size, pooled in ((tir.floordiv(at, columns), 2, height, rows),
                                            (tir.floormod(at, columns), 1, width, columns)):  # fmt: skip
                 low, high = (tir.floor(roi[r, e] * const(spatial_scale, dtype) + const(0.5, dtype)) for e in (k, k + 2))
+                for number in (low, high):
+                    sound = logical_and(sound, tir.abs(number) < const(WIDEST, dtype))
                 step = tir.max(high - low + const(1, dtype), const(1, dtype)) / const(pooled, dtype)
                 begin, end = tir.floor(cast(dtype, place) * step), tir.ceil(cast(dtype, place + 1) * step)
-                spans.append([_within(cast("int64", e + low), size) for e in (begin, end)])
+                spans.append([select(sound, _within(cast("int64", e + low), size), int64(0)) for e in (begin, end)])
             with ib.for_range(0, channels) as c:
                 most = ib.allocate(data.dtype, (1,), name="most", scope="local")
                 most[0] = const(-math.inf, data.dtype)
@@ -151,7 +175,7 @@ def roi_pool(data: Any, rois: Any, pooled_size: Any, spatial_scale: float, layou
                     most[0] = tir.max(most[0], image[cast("int64", roi[r, 0]), c, y, x])
                 empty = tir.any(spans[0][0] >= spans[0][1], spans[1][0] >= spans[1][1])
                 out[r, c, tir.floordiv(at, columns), tir.floormod(at, columns)] = select(
-                    empty, const(0, data.dtype), most[0]
+                    sound, select(empty, const(0, data.dtype), most[0]), const(math.nan, data.dtype)
                 )
         return ib.get()
 
@@ -443,7 +467,10 @@ def all_class_non_max_suppression(
                 for value in values:
                     value[b, count[0]] = found[b, c, chosen[b, c, k]]
                 count[0] = count[0] + int64(1)
-            counts[0 if onnx else b] = count[0]
+            if not onnx:
+                counts[b] = count[0]
+        if onnx:
+            counts[0] = count[0]
         return ib.get()
 
     listed = (batch * classes * n, 3) if onnx else (batch, classes * n, 2)

@@ -199,9 +199,9 @@ class _Checker:
 
 
 def _without(r: IndexRange, bb: Any) -> ir.Expr:
-    """Return the indices of a range, with its lower end in the place of those that may lie anywhere."""
+    """Return the indices of a range, with zero in the place of those that may lie anywhere."""
     if r.but is None:
-        return r.indices
+        return bb.emit(r.indices, "indices") if isinstance(r.indices, ir.Call) else r.indices
     dtype = r.indices.ty.dtype  # type: ignore[attr-defined]
     low, but = (ir.constant(np.array(v, dtype)) for v in (0, r.but))
     free = bb.emit(make_call("equal")(r.indices, but), "free")
