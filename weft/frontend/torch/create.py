@@ -23,7 +23,8 @@ def _full(node: Node) -> Any:
 @aten("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided",
       "empty_permuted")  # fmt: skip
 def _zeros(node: Node) -> Any:
-    node.get("self"), node.get("stride"), node.get("physical_layout")  # where elements lie is Weft's choice
+    for name in ("self", "stride", "physical_layout"):  # where elements lie is Weft's choice
+        node.get(name)
     return node.full(node.shape, 0, node.dtype)
 
 
