@@ -3,7 +3,7 @@
 import pytest
 
 import weft
-from weft import tir
+from weft import ir, tir
 from weft.error import ScheduleError
 from weft.ir import IRModule, structural_equal, walk
 from weft.script import tir as T
@@ -106,3 +106,14 @@ def test_calls_by_name():
     buffer = tir.decl_buffer((4, 4), "float32")
     assert structural_equal(tir.address_of(buffer), tir.address_of(buffer[0, 0]))
     assert tir.assume(cond=tir.Var("c", "bool")).op.name == "tir.assume"
+
+
+@pytest.mark.parametrize(("kind", "left"), [("Pure", 0), ("ReadState", 1), ("Opaque", 1)])
+def test_programs_say_what_calls_of_their_operators_do(kind, left):
+    """Evaluating a pure call computes nothing, so it goes."""
+    name = f"tir.mine_{kind}"
+    ir.register_op_attr(name, "TCallEffectKind", getattr(tir.CallEffectKind, kind))
+    body = tir.Evaluate(tir.call_intrin("float32", name, tir.const(1.0, "float32")))
+    mod = IRModule({"f": tir.PrimFunc((), tir.SeqStmt((body, body)))})
+    kept = [n for n in walk(tir.transform.RemoveNoOp()(mod)["f"].body) if isinstance(n, ir.CallIntrin)]
+    assert len(kept) == left  # one object, twice

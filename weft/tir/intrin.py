@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -15,8 +16,8 @@ from weft.ir import CallIntrin as Call
 from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
 
 __all__ = [
-    "INTRINSICS", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
-    "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
+    "INTRINSICS", "CallEffectKind", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "clz", "copysign", "cos", "cosh", "dot_pairs",
     "erf", "exp", "exp10", "exp2",
     "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
@@ -24,6 +25,16 @@ __all__ = [
     "pow", "power", "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt",
     "tan", "tanh", "trunc",
 ]  # fmt: skip
+
+
+class CallEffectKind(IntEnum):
+    """What a call of an operator does besides giving a value, as its attribute ``TCallEffectKind`` says."""
+
+    ExprAnnotation = 0
+    Pure = 1
+    ReadState = 2
+    UpdateState = 3
+    Opaque = 3
 
 
 class Intrinsic(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import CallIntrin, IntImm, IRModule, PrimExpr, function_pass, rebuild, structural_equal, walk
+from weft.ir import CallIntrin, IntImm, IRModule, Op, PrimExpr, as_int, function_pass, rebuild, structural_equal, walk
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.intrin import INTRINSICS
+from weft.tir.intrin import INTRINSICS, CallEffectKind
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -32,7 +32,13 @@ _PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.cal
 
 def is_pure(expr: Any) -> bool:
     """Whether evaluating an expression does nothing but give a value."""
-    return all(n.op.name in _PURE for n in walk(expr) if isinstance(n, CallIntrin))
+    return all(n.op.name in _PURE or _is_said_pure(n.op) for n in walk(expr) if isinstance(n, CallIntrin))
+
+
+def _is_said_pure(op: Op) -> bool:
+    """Whether a program registered an operator of its own as one without effect."""
+    kind = as_int(op.get_attr("TCallEffectKind"))
+    return kind is not None and kind <= CallEffectKind.Pure
 
 
 @function_pass(kind=PrimFunc)
