@@ -75,7 +75,7 @@ class TrackerDevice:
     """A device of a tracker as a worker that measures; where it is lost, the next that is free goes on.
 
     A request is tried again once when its session is lost, since that may be the machine's end and not the kernel's
-    doing. Weights of large models are measured out of the machine's caches: a session's clock repeats one call.
+    doing. Weights of large models are in the caches when they are measured: a session's clock repeats one call.
 
     Parameters
     ----------
