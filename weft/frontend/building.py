@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.error import ModelImportError
 from weft.op import make_call
 from weft.relax import BlockBuilder, Var, VarBinding
 from weft.relax import op as relax_op
 
 __all__ = ["Builder", "Converters"]
+
+_LONGEST = 1 << 26
+"""Numbers of a table of indices that an importer makes."""
 
 
 class Converters(dict[str, Callable[..., Any]]):
@@ -103,7 +107,10 @@ class Builder:
         return self.slice(x, starts, dims, steps)
 
     def arange(self, count: int, dtype: str = "int64") -> ir.Constant:
-        """0, 1, … of so many numbers."""
+        """0, 1, … of so many numbers, of which a file may not claim any number."""
+        if count > _LONGEST:
+            raise ModelImportError("a dimension is too long to be counted", expected=f"at most {_LONGEST}",
+                                   found=str(count))  # fmt: skip
         return ir.constant(np.arange(count, dtype=ir.numpy_dtype(dtype)))
 
     def pad(

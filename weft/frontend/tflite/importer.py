@@ -5,6 +5,7 @@ The compiler folds that into integers. Source: the schema of TensorFlow Lite, ve
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -27,6 +28,8 @@ _SMALL = 4096
 Custom = Mapping[str, Callable[..., Any]]
 
 CONVERTERS = Converters()
+_DAMAGE = (struct.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading tables that lead nowhere ends with: they are read where they are needed, unchecked before."""
 
 
 @own_errors("importing the model")
@@ -64,9 +67,12 @@ def from_tflite(
         When the file is malformed or contradicts the arguments.
     """
     schema = require("tflite", extra="tflite")
-    reader = _Reader(schema, _parsed(schema, model), op_converter or {})
-    reader.refuse_unsupported()
-    return reader.module(shape_dict or {}, dtype_dict or {})
+    try:
+        reader = _Reader(schema, _parsed(schema, model), op_converter or {})
+        reader.refuse_unsupported()
+        return reader.module(shape_dict or {}, dtype_dict or {})
+    except _DAMAGE as e:
+        raise ModelImportError("a TFLite model is damaged", found=f"{type(e).__name__}: {e}") from e
 
 
 def _parsed(schema: Any, model: Any) -> Any:
@@ -75,10 +81,7 @@ def _parsed(schema: Any, model: Any) -> Any:
     data = Path(model).read_bytes() if isinstance(model, (str, PathLike)) else bytes(model)
     if len(data) < 8 or data[4:8] != b"TFL3":
         raise ModelImportError("this is no TFLite model", expected="the bytes 'TFL3' at 4", found=repr(data[4:8]))
-    try:
-        return schema.Model.GetRootAsModel(bytearray(data), 0)
-    except Exception as e:
-        raise ModelImportError("a TFLite model's tables cannot be read", found=f"{type(e).__name__}: {e}") from e
+    return schema.Model.GetRootAsModel(bytearray(data), 0)
 
 
 class _Reader(Builder):
