@@ -14,7 +14,10 @@ from weft.op import make_call
 from weft.relax import BlockBuilder, Var, VarBinding
 from weft.relax import op as relax_op
 
-__all__ = ["Builder", "Converters"]
+__all__ = ["DAMAGE", "Builder", "Converters"]
+
+DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading a file that contradicts itself ends with, where nothing has checked it before."""
 
 _LONGEST = 1 << 26
 """Numbers of a table of indices that an importer makes."""

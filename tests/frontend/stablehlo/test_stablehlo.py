@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.error import MissingDependency, ModelImportError, ParseError, UnsupportedOperator
+from weft.error import MissingDependency, ModelImportError, ParseError, UnsupportedOperator, WeftError
 from weft.frontend.stablehlo import from_stablehlo
 from weft.frontend.tflite import from_tflite
 from weft.relax.interpreter import evaluate
@@ -282,3 +282,24 @@ def test_packages_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jaxlib.mlir.ir", None)
     with pytest.raises(MissingDependency, match=r"weft\[jax\]"):
         from_stablehlo(b"ML\xefR")
+
+
+def test_damaged_texts_are_refused_or_read() -> None:
+    """Some characters of a program are others, missing or new: nothing but Weft's errors comes of it."""
+    body = """
+    %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+    %1 = stablehlo.compare LT, %0, %0, FLOAT : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xi1>
+    %2 = stablehlo.select %1, %0, %0 : tensor<2x2xi1>, tensor<2x2xf32>
+    return %2 : tensor<2x2xf32>"""  # noqa: E501 - as JAX prints it
+    sound = program("%arg0: tensor<2x3xf32>, %arg1: tensor<3x2xf32>", body, "tensor<2x2xf32>")
+    assert run(sound, f32(2, 3), f32(3, 2)).shape == (2, 2)
+    rng, refused = np.random.default_rng(1), 0
+    for _ in range(1500):
+        text = list(sound)
+        for at in rng.integers(0, len(text), int(rng.integers(1, 4))):
+            text[at] = ("", text[at] * 2, "0", "3", "x", ">", "%", "i")[int(rng.integers(8))]
+        try:
+            from_stablehlo("".join(text))
+        except WeftError:
+            refused += 1
+    assert refused > 500

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import ir, relax
-from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import Builder, Converters
+from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, require
+from weft.frontend.building import DAMAGE, Builder, Converters
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
 
@@ -47,7 +47,11 @@ def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[in
     ModelImportError
         When the program contradicts itself or `input_info`.
     """
-    funcs = parse(_text_of(stablehlo_module))
+    text = _text_of(stablehlo_module)
+    try:
+        funcs = parse(text)
+    except DAMAGE as e:
+        raise ParseError("the text is no StableHLO", found=f"{type(e).__name__}: {e}") from e
     main = funcs.get("main") or next(iter(funcs.values()), None)
     if main is None:
         raise ModelImportError("the program has no function", expected="func.func @main")
@@ -149,6 +153,9 @@ class _Graph(Builder):
                 return operands
             self.bb.span = ir.Span(origin=_place(op))
             results = self._converted(op, operands, values, scalars)
+            if not len(results) == len(op.results) == len(op.types):
+                raise ModelImportError("an operation has another number of results", where=_place(op),
+                                       expected=str(len(results)), found=str(len(op.results)))  # fmt: skip
             for name, result, ty in zip(op.results, results, op.types, strict=True):
                 values[name] = result if scalars else self._checked(op, result, ty)
         raise ModelImportError("a region ends without a return", expected="stablehlo.return")
@@ -163,6 +170,9 @@ class _Graph(Builder):
                 e.where = _place(op) if e.where is None else e.where
                 raise
             raise ModelImportError(e.what, where=_place(op), expected=e.expected, found=e.found, help=e.help) from e
+        except DAMAGE as e:
+            raise ModelImportError("an operation has not the form of its kind", where=_place(op),
+                                   found=f"{type(e).__name__}: {e}") from e  # fmt: skip
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
     def _checked(self, op: Operation, x: Any, ty: Type) -> Any:

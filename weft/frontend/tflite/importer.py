@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import Builder, Converters
+from weft.frontend.building import DAMAGE, Builder, Converters
 from weft.frontend.dataflow import to_dataflow
 from weft.relax.interpreter import evaluate
 
@@ -28,8 +28,6 @@ _SMALL = 4096
 Custom = Mapping[str, Callable[..., Any]]
 
 CONVERTERS = Converters()
-_DAMAGE = (struct.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What reading tables that lead nowhere ends with: they are read where they are needed, unchecked before."""
 
 
 @own_errors("importing the model")
@@ -71,7 +69,7 @@ def from_tflite(
         reader = _Reader(schema, _parsed(schema, model), op_converter or {})
         reader.refuse_unsupported()
         return reader.module(shape_dict or {}, dtype_dict or {})
-    except _DAMAGE as e:
+    except (struct.error, *DAMAGE) as e:  # tables are read where they are needed, unchecked before
         raise ModelImportError("a TFLite model is damaged", found=f"{type(e).__name__}: {e}") from e
 
 
