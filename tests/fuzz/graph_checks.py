@@ -31,10 +31,12 @@ ROUNDING, ROUNDINGS = 2.0**-22, 3
 """How far values are moved, and how often that is tried."""
 VARIANTS = 100
 """Graphs of the same steps."""
+TARGETS = ("llvm", *["llvm -opt-level=0"] * 3)
+"""Of families in turn: Weft's code is what is looked at, and LLVM's optimiser takes half of the time."""
 WAYS = ["/".join(w) for w in itertools.product(("default", "zero"), ("O0", "O2", "O3"), ("bytecode", "compiled"))]
 SCRIPT = """import base64, numpy as np, onnx, weft
 from tests.fuzz.graph_checks import Drawn, Graphs
-drawn = Drawn(onnx.load_from_string(base64.b64decode("{data}")), {{}}, {seed})
+drawn = Drawn(onnx.load_from_string(base64.b64decode("{data}")), {{}}, {seed}, "{target}")
 print(onnx.printer.to_text(drawn.model))
 print(Graphs().open("{way}").check(drawn))"""
 
@@ -45,6 +47,7 @@ class Drawn(NamedTuple):
     model: onnx.ModelProto
     known: dict[str, Value]
     seed: int
+    target: str = "llvm"
 
 
 class Way:
@@ -60,14 +63,14 @@ class Way:
         family = seed_of(rng) // VARIANTS
         graph = family_of(family)
         model = graph.variant(np.random.default_rng(seed))
-        return drawn_of(graph, model, seed)
+        return drawn_of(graph, model, seed)._replace(target=TARGETS[family % len(TARGETS)])
 
     def check(self, drawn: Drawn) -> Outcome:
         inputs = [feeds(drawn.model, sizes, drawn.seed) for sizes in SIZES]
         found = {}
         for way in self.ways:
             try:
-                run = compiled(drawn.model, way)
+                run = compiled(drawn.model, way, drawn.target)
                 found[way] = [run(given) for given in inputs]
             except Exception as e:  # a valid graph has no reason to be refused
                 return Outcome("refused or failed", f"{type(e).__name__}: {e}, {way}")
@@ -85,7 +88,7 @@ class Way:
 
     def smaller(self, drawn: Drawn) -> Iterator[Drawn]:
         """Fewer outputs, an earlier output, a value given instead of computed, a node left out."""
-        model, known, seed = drawn
+        model, known = drawn.model, drawn.known
         size = len(model.graph.node)
         values = known
         made = [values[o] for node in model.graph.node for o in node.output if o in values]
@@ -105,11 +108,11 @@ class Way:
         )
         for other in tried:
             if len(other.graph.node) < size or len(other.graph.output) < len(outputs):
-                yield Drawn(other, known, seed)
+                yield drawn._replace(model=other)
 
     def show(self, drawn: Drawn) -> str:
         data = base64.b64encode(drawn.model.SerializeToString()).decode()
-        text = SCRIPT.format(data=data, seed=drawn.seed, way=self.name)
+        text = SCRIPT.format(data=data, seed=drawn.seed, way=self.name, target=drawn.target)
         return f"{len(drawn.model.graph.node)} nodes\n{onnx.printer.to_text(drawn.model)}\n# reproduce:\n{text}\n"
 
 
@@ -136,12 +139,12 @@ def drawn_of(graph: Graph, model: onnx.ModelProto, seed: int) -> Drawn:
     return Drawn(model, {v.name: v for v in [*graph.inputs, graph.flag]} | graph.known, seed)
 
 
-def compiled(model: onnx.ModelProto, way: str) -> Any:
+def compiled(model: onnx.ModelProto, way: str, target: str) -> Any:
     """What runs a model, compiled in one way."""
     pipeline, level, exec_mode = way.split("/")
     mod = weft.relax.frontend.onnx.from_onnx(model)
     with weft.transform.PassContext(opt_level=int(level[1:])):
-        built = weft.compile(mod, "llvm", relax_pipeline=pipeline, exec_mode=exec_mode)
+        built = weft.compile(mod, target, relax_pipeline=pipeline, exec_mode=exec_mode)
     main = weft.relax.VirtualMachine(built, weft.cpu())["main"]
 
     def run(given: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -250,7 +253,7 @@ class Graphs:
     """In which most variants of a graph have their turn."""
 
     def __init__(self) -> None:
-        compiled(Graph(0, 3).model(), WAYS[0])  # loads what each child would load again
+        compiled(Graph(0, 3).model(), WAYS[0], TARGETS[0])  # loads what each child would load again
 
     def subjects(self) -> list[str]:
         return [*WAYS, "all"]

@@ -9,6 +9,7 @@ those of other graphs, which the cache has.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ INTEGER = {"unary", "binary", "broadcast", "transpose", "concat", "slice", "gath
 """Makers that take integers; for others a value becomes a float first."""
 MAX_ELEMENTS = 6000
 SIZES = ({"n": 2, "m": 5}, {"n": 1, "m": 1}, {"n": 3, "m": 17})
+FEWEST = 5
+"""Operators of a graph that is not made smaller."""
 PALETTES = ((1, 2, 4, 8), (1, 3, 6, 12))
 SCALARS = (-1.5, -0.25, 0.5, 2.0)
 TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
@@ -319,6 +322,10 @@ class Graph:
         picked = {v.name: v for v in late[int(rng.integers(4)) :]}
         if picked.keys() <= {v.name for v in self.inputs}:
             picked = {self.values[-1].name: self.values[-1]}
+        for v in reversed(self.values):
+            if len(needed(nodes, picked)[0]) >= FEWEST:
+                break
+            picked[v.name] = v
         results, ends = [], []
         for at, v in enumerate(
             picked.values()
@@ -359,18 +366,24 @@ def reads(node: onnx.NodeProto) -> set[str]:
     return set(node.input).union(*inner)
 
 
-def model_of(nodes: list[onnx.NodeProto], inputs: Any, results: Any, weights: Any) -> onnx.ModelProto:
-    """A model of what the results need."""
-    names, kept = {v.name for v in results}, []
+def needed(nodes: list[onnx.NodeProto], results: Iterable[str]) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes that results need, and all values that are read or given back."""
+    names, kept = set(results), []
     for node in reversed(nodes):
         if names & set(node.output):
             names |= reads(node)
             kept.append(node)
+    return kept[::-1], names
+
+
+def model_of(nodes: list[onnx.NodeProto], inputs: Any, results: Any, weights: Any) -> onnx.ModelProto:
+    """A model of what the results need."""
+    kept, names = needed(nodes, [v.name for v in results])
     infos = [
         [helper.make_tensor_value_info(v.name, TYPES[v.dtype], v.shape) for v in values]
         for values in ([v for v in inputs if v.name in names], results)
     ]
-    graph = helper.make_graph(kept[::-1], "fuzz", *infos, [w for w in weights if w.name in names])
+    graph = helper.make_graph(kept, "fuzz", *infos, [w for w in weights if w.name in names])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 

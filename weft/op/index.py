@@ -48,8 +48,9 @@ def _demand_some(op: str, extent: Any, picked: Any, where: Expr) -> None:
 
 
 def _take_ref(x: Any, indices: Any, axis: Any, mode: str) -> Any:
-    if mode == "wrap" and np.size(x):  # NumPy's own counts one length of the axis at a time
-        mode, indices = "clip", indices % (x.size if axis is None else x.shape[axis])
+    size = np.size(x) if axis is None else np.shape(x)[axis]
+    if mode == "wrap" and size:  # NumPy's own counts one length of the axis at a time
+        mode, indices = "clip", indices % size
     modes: Any = {"fast": "raise"}
     return np.take(x, indices, axis, mode=modes.get(mode, mode))
 

@@ -115,7 +115,8 @@ def _nll_parts(x: Any, t: Any, w: Any, ignore: int) -> tuple[Any, Any]:
     safe = np.where(kept, t, 0).astype(np.int64)
     weights = np.where(kept, (np.ones(classes) if w is None else w.astype(np.float64))[safe], 0)
     moved = x.astype(np.float64) if x.ndim == 1 else np.moveaxis(x, 1, 0).astype(np.float64)
-    return np.take_along_axis(moved, safe[None], 0)[0] if x.ndim > 1 else moved[safe], weights
+    taken = np.take_along_axis(moved, safe[None], 0)[0] if x.ndim > 1 else moved[safe]
+    return np.where(kept, taken, 0), weights
 
 
 def _nll_ref(x: Any, t: Any, w: Any = None, reduction: str = "mean", ignore_index: int = -100) -> Any:

@@ -80,12 +80,16 @@ def _machine(target: Target) -> Any:
         kind = llvm.Target.from_triple(target.triple)
     except RuntimeError as e:
         raise CodegenError(f"LLVM has no code generator for '{target.triple}'", found=str(e)) from e
-    level = int(target.attrs.get("opt-level", 3))
     reloc = "static" if target.triple.startswith("wasm") else "pic"  # the loader moves addresses (runtime/wasm_link.py)
     return kind.create_target_machine(
-        cpu=target.cpu, features=target.attribute_string, opt=level, reloc=reloc, codemodel="default",
+        cpu=target.cpu, features=target.attribute_string, opt=_level(target), reloc=reloc, codemodel="default",
         abiname=target.abi,
     )  # fmt: skip
+
+
+def _level(target: Target) -> int:
+    """The effort of LLVM's passes and of its code generator, 0 to 3."""
+    return int(target.attrs.get("opt-level", 3))
 
 
 def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:
@@ -98,8 +102,9 @@ def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:
         raise InternalError("LLVM rejects the generated code", found=str(e).strip()[:2000]) from e
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = True, False, True
+    speed = min(_level(target), 2)
+    options = llvm.create_pipeline_tuning_options(speed_level=speed)
+    options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = speed == 2, False, speed == 2
     builder = llvm.create_pass_builder(machine, options)
     if emitted.has_scalar_loop:
         passes = builder.getModulePassManager()
