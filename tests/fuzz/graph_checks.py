@@ -249,7 +249,7 @@ class Graphs:
 
     check_seconds = 120.0
     own_cache = True
-    slice_seconds = 15.0
+    slice_seconds = 30.0
     """In which most variants of a graph have their turn."""
 
     def __init__(self) -> None:
