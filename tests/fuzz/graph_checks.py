@@ -32,7 +32,7 @@ ROUNDING, ROUNDINGS = 2.0**-22, 3
 VARIANTS = 100
 """Graphs of the same steps."""
 TARGETS = ("llvm", *["llvm -opt-level=0"] * 3)
-"""Of families in turn: Weft's code is what is looked at, and LLVM's optimiser takes half of the time."""
+"""Of families: Weft's code is what is looked at, and LLVM's optimiser takes half of the time."""
 WAYS = ["/".join(w) for w in itertools.product(("default", "zero"), ("O0", "O2", "O3"), ("bytecode", "compiled"))]
 SCRIPT = """import base64, numpy as np, onnx, weft
 from tests.fuzz.graph_checks import Drawn, Graphs
@@ -60,10 +60,9 @@ class Way:
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         seed = int(rng.integers(1 << 40))
-        family = seed_of(rng) // VARIANTS
-        graph = family_of(family)
+        graph, target = family_of(seed_of(rng) // VARIANTS)
         model = graph.variant(np.random.default_rng(seed))
-        return drawn_of(graph, model, seed)._replace(target=TARGETS[family % len(TARGETS)])
+        return drawn_of(graph, model, seed)._replace(target=target)
 
     def check(self, drawn: Drawn) -> Outcome:
         inputs = [feeds(drawn.model, sizes, drawn.seed) for sizes in SIZES]
@@ -129,10 +128,11 @@ class Every(Way):
 
 
 @functools.lru_cache(1)
-def family_of(number: int) -> Graph:
-    """The graph of which others are variants."""
+def family_of(number: int) -> tuple[Graph, str]:
+    """The graph of which others are variants, and what they are compiled for."""
     rng = np.random.default_rng(number)
-    return Graph(int(rng.integers(1 << 40)), int(rng.integers(8, 41)), PALETTES[number % len(PALETTES)])
+    palette, target = PALETTES[int(rng.integers(len(PALETTES)))], TARGETS[int(rng.integers(len(TARGETS)))]
+    return Graph(int(rng.integers(1 << 40)), int(rng.integers(8, 41)), palette), target
 
 
 def drawn_of(graph: Graph, model: onnx.ModelProto, seed: int) -> Drawn:
