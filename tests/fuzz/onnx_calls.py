@@ -37,6 +37,7 @@ NOISE = re.compile(
 """What ONNX Runtime puts around its messages."""
 LAXER: dict[str, tuple[str, str]] = {
     "(Global)?(Average|Max|Lp)Pool": ("Only N can be zero", "no channels have no maxima"),
+    "Compress": ("out of bounds for axis|non-empty take", "what lies beyond the data chooses nothing, as in ONNX Runtime"),
     "GroupNormalization|LinearAttention|SoftmaxCrossEntropyLoss": (
         "ReshapeHelper|cannot reshape array of size 0",
         "ONNX's decompositions reshape to -1 beside an empty dimension; Weft knows what it stands for",
@@ -45,6 +46,7 @@ LAXER: dict[str, tuple[str, str]] = {
         "exceeds maximum allowed|axis length >= 2|zero effective input extent",
         "ONNX's reference reflects again and again, and edges of nothing matter only where they are copied",
     ),
+    "QLinearMatMul": ("IsScalarOr1ElementVector", "ONNX has scales by row"),
     "Range": ("Maximum allowed size exceeded", "NumPy has no range that counts up from infinity: it is empty"),
     "Scan": (
         "dim0_offset < dim0_size|zero scan-input length",
@@ -53,17 +55,24 @@ LAXER: dict[str, tuple[str, str]] = {
 }
 """Operators (patterns) that answer what the oracle refuses: its refusal, and why that is accidental."""
 MEAN_OF_NOTHING = "the mean of no losses: 0 in ONNX Runtime, NaN in PyTorch and Weft, and where all are ignored"
-OVERFLOWS = re.compile(".*Normalization")
-"""Operators that sum squares: near the greatest float it hangs on their order what becomes infinite."""
+OVERFLOWS = re.compile(".*Normalization|Ada(grad|m)|LpPool")
+"""Operators that sum powers: near the greatest float it hangs on their order what becomes infinite."""
 LEFT_OPEN = {
     "AffineGrid": "sums of huge products, which round by their order",
+    "ConvTranspose": "infinity times the zeros of a window, of which each implementation has others",
+    "DFT": "rounding goes by the greatest number along an axis",
     "DynamicQuantizeLinear": "the range of what is no number: NumPy says NaN, ONNX Runtime leaves it out",
     "GridSample": "points that are out of reach of integers: oracles convert them as the machine happens to",
     "MaxPool": "ONNX Runtime keeps or drops NaN by its place in the window; Weft keeps it",
     "QuantizeLinear": "the integer of NaN, which oracles convert as the machine happens to",
+    "RoiAlign": "the greatest of numbers and NaN, which the oracle takes by their order",
     "Range": "ranges with an infinite end or step, which NumPy and ONNX Runtime count differently",
 }
 """Operators whose oracles differ from each other, or from themselves, where an input is not finite, or huge."""
+RANDOM = ("Bernoulli",)
+"""Operators of which the shape is compared."""
+WIDER = ("Adam",)
+"""Operators whose results the oracle forgets to round to the type of a tensor."""
 HUGE = 1e9
 MOST_TRIPS = 1000
 MOST_COMPARED = 4_000_000
@@ -273,8 +282,11 @@ class OnnxCall:
 
     def difference(self, found: list[Any], expected: list[Any]) -> str | None:
         for f, e in zip(found, expected, strict=True):
+            e = e.astype(f.dtype) if self.node.op_type in WIDER else e
             if f.shape != e.shape or f.dtype != e.dtype:
                 return f"shape or type: {f.dtype}{f.shape} instead of {e.dtype}{e.shape}"
+            if self.node.op_type in RANDOM:
+                continue
             try:
                 compare(f, e, max(10 * self.rtol, 1e-3), max(10 * self.atol, 1e-4))
             except AssertionError as error:

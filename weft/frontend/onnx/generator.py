@@ -112,14 +112,15 @@ def _as_tensor(node: Node, e: Any, dtype: str) -> Any:
 
 def _float_range(node: Node, dtype: str) -> Any:
     """A range of floats: its length is computed as a tensor, then named."""
-    start, limit, delta = (node.reshape(node.x(i), ()) for i in range(3))
-    span = node.op("divide", node.op("subtract", limit, start), delta)
-    length = node.op("astype", node.op("maximum", node.op("ceil", span), node.scalar(0, dtype)), dtype="int64")
-    wrong = node.op("logical_or", node.op("isnan", span), node.op("equal", delta, node.scalar(0, dtype)))
+    wide = "float64" if dtype == "float64" else "float32"  # which a half is computed in
+    start, limit, delta = (node.astype(node.reshape(node.x(i), ()), wide) for i in range(3))
+    span = node.op("divide", *(node.astype(x, "float64") for x in (node.op("subtract", limit, start), delta)))
+    length = node.op("astype", node.op("maximum", node.op("ceil", span), node.scalar(0, "float64")), dtype="int64")
+    wrong = node.op("logical_or", node.op("isnan", span), node.op("equal", delta, node.scalar(0, wide)))
     length = node.op("where", wrong, node.scalar(-1, "int64"), length)  # which is refused as a size
     (count,) = node.graph.ints(Value.of_expr(node.op("reshape", length, shape_expr((1,)))), sizes=True)
-    steps = node.astype(node.op("arange", 0, s.to_expr(count), 1, dtype="int64"), dtype)
-    return node.op("add", node.op("multiply", steps, delta), start)
+    steps = node.astype(node.op("arange", 0, s.to_expr(count), 1, dtype="int64"), wide)
+    return node.astype(node.op("add", node.op("multiply", steps, delta), start), dtype)
 
 
 @converter("OneHot")

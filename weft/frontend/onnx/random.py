@@ -39,8 +39,9 @@ def _bernoulli(node: Node) -> Any:
     """Draw 1 with the probability that is given; the function body of ONNX's schema draws 0 with it."""
     to = node.attr("dtype")
     dtype = node.dtype() if to is None else dtype_name(to, "Bernoulli: attribute 'dtype'")
-    draws = _drawn(node, "RandomUniform", node.shape(), "float64", low=0.0, high=1.0)
-    return node.astype(node.op("less", draws, node.astype(node.x(), "float64")), dtype)
+    given = Value.of_expr(node.astype(node.x(), "float64"))
+    (out,) = node.host("Bernoulli", [given], [Kind("tensor", "bool", node.ndim())], seed=node.attr("seed"))
+    return node.astype(node.with_dims(node.graph.expr(out), node.shape()), dtype)
 
 
 @converter("Multinomial")
@@ -130,8 +131,8 @@ def _momentum(node: Node) -> Any:
     for x, g, v in _groups(node, 3):
         rate, step = _rate(node, x)
         gradient = node.emit(x * norm + g)
-        first = node.op("equal", step, node.scalar(0, x.ty.dtype))
-        kept = node.op("where", first, node.scalar(1.0, x.ty.dtype), node.scalar(beta, x.ty.dtype))
+        later = node.op("greater", step, node.scalar(0, x.ty.dtype))
+        kept = node.op("where", later, node.scalar(beta, x.ty.dtype), node.scalar(1.0, x.ty.dtype))
         moved = node.emit(v * alpha + kept * gradient)
         by = moved if mode == "standard" else node.emit(gradient + moved * alpha)
         results.append((node.emit(x - rate * by), moved))

@@ -26,6 +26,7 @@ def _dft(node: Node) -> Any:
         node.error("DFT: the last axis holds real and imaginary parts", expected=f"0..{rank - 2}", found=str(axis))
     if s.is_known(axis):
         return _along(node, node.x(), axis)
+    node.require_between("an axis of a signal, not of real and imaginary parts", axis, 0, rank - 2)
     shape = node.shape()[:-1]
     around = node.graph.named(around_axis(shape, axis))
     out = _along(node, node.reshape(node.x(), [*around, node.shape()[-1]]), 1)
