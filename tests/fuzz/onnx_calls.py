@@ -37,7 +37,10 @@ NOISE = re.compile(
 """What ONNX Runtime puts around its messages."""
 LAXER: dict[str, tuple[str, str]] = {
     "(Global)?(Average|Max|Lp)Pool": ("Only N can be zero", "no channels have no maxima"),
-    "Compress": ("out of bounds for axis|non-empty take", "what lies beyond the data chooses nothing, as in ONNX Runtime"),
+    "Compress": (
+        "out of bounds for axis|non-empty take",
+        "what lies beyond the data chooses nothing, as in ONNX Runtime",
+    ),
     "GroupNormalization|LinearAttention|SoftmaxCrossEntropyLoss": (
         "ReshapeHelper|cannot reshape array of size 0",
         "ONNX's decompositions reshape to -1 beside an empty dimension; Weft knows what it stands for",
@@ -178,7 +181,7 @@ class OnnxCall:
             self.oracles.append(("the ONNX reference", ReferenceEvaluator(model).run))
 
     def opened(self, model: onnx.ModelProto) -> weft.Session:
-        return weft.Session(model)
+        return weft.Session(model, "llvm -opt-level=0")  # compiling is most of the time
 
     def draw(self, rng: np.random.Generator) -> tuple[list[Leaf], int]:
         leaves = [Leaf("tensor", a.shape, a.dtype.name, a) for a in self.arrays]
