@@ -215,6 +215,8 @@ class Session:
         Returns
         -------
         list of Tensor
+            NumPy arrays where an output is strings or numbers of less than a byte, lists for sequences, dictionaries
+            for maps, None for an optional that is empty.
 
         Raises
         ------

@@ -213,7 +213,7 @@ class OnnxCall:
             return Outcome("skipped", "it takes too long")
         found, refusal = None, ""
         try:
-            found = [o.numpy() for o in self.session.run(feeds)]
+            found = [np.asarray(o.numpy() if isinstance(o, weft.runtime.Tensor) else o) for o in self.session.run(feeds)]
         except Outcome as left:
             return left
         except InternalError as e:

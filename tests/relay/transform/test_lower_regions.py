@@ -56,6 +56,18 @@ def test_tuples_cross_the_border_of_a_region():
     check(text, ((x, (y, z)),))
 
 
+def test_a_number_of_the_machine_inside_of_tuples_crosses_the_border():
+    text = """
+    #[version = "0.0.5"]
+    def @main(%p: (Tensor[(2), float32], (Tensor[(2), float32], (int64,)))) {
+      %0 = %p.1;
+      (multiply(%p.0, %0.0), %0)
+    }
+    """
+    x, y = floats(2), floats(2)
+    check(text, ((x, (y, (np.int64(3),))),))
+
+
 def test_weights_are_packed_and_epilogues_fused():
     x = relay.var("x", shape=(relay.Any(), 20))
     weight, bias = relay.const(floats(64, 20)), relay.const(floats(64))

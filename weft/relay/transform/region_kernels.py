@@ -57,8 +57,7 @@ class Kernels(KernelTable):
             lambda g: self.add(made.mod[g], _primitive(g.name_hint)),
         )
         named = region.assembled(outputs, atoms)
-        used = _used(bindings + named)
-        return [b for b in region.before if b[0] in used] + _renamed(bindings, named)
+        return _needed(region.before, _used(bindings + named)) + _renamed(bindings, named)
 
 
 class _Lowered(NamedTuple):
@@ -92,6 +91,16 @@ def _primitive(name: str) -> str:
 
 def _used(bindings: Bindings) -> set[Var]:
     return {n for _, value in bindings for n in ir.walk(value) if isinstance(n, Var)}
+
+
+def _needed(before: Bindings, used: set[Var]) -> Bindings:
+    """Return the bindings of what is used, and of the tuples that it is taken from."""
+    kept: Bindings = []
+    for binding in reversed(before):
+        if binding[0] in used:
+            used |= _used([binding])
+            kept.append(binding)
+    return kept[::-1]
 
 
 def _renamed(bindings: Bindings, named: Bindings) -> Bindings:
