@@ -62,6 +62,13 @@ def test_kernels_of_a_group_become_one(name):
     assert kernels_called(again) == kernels_called(fused)
 
 
+def test_dimensions_that_no_operand_has_come_to_a_group():
+    """The suite checks the form of a module after each pass: a group names what it uses."""
+    mod = module(["a = R.shape_to_tensor(R.shape([n]))", "z = R.less(R.const(2, 'int64'), a)"])
+    built = weft.compile(mod, "llvm", relax_pipeline="zero")
+    assert relax.VirtualMachine(built, weft.cpu())["main"](X, Y).numpy().tolist() == [True]
+
+
 def test_blocks_and_variables_are_each_kernels_own():
     """One kernel merged twice shares no node that a schedule could confuse."""
     fused = Sequential(ZERO)(module(["a = R.exp(x)", "z = R.exp(a)"]))

@@ -41,6 +41,8 @@ def _along(node: Node, x: Any, axis: int) -> Any:
     inverse, onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
     default = s.multiply(s.subtract(size, 1), 2) if inverse and onesided else size
     length = node.one(1, sizes=True) if node.has(1) else default
+    if onesided:  # of no samples there is no constant part, either
+        node.require_between("the length of a transform", length, 1, None)
     parts = _parts(node, x, axis)
     if inverse and onesided:
         parts = _mirrored(node, parts, size, length)

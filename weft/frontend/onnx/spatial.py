@@ -65,6 +65,8 @@ def _max_unpool(node: Node) -> Any:
     if not node.has(2):
         return out
     rest = [s.subtract(a, b) for a, b in zip(node.ints(2, sizes=True), whole, strict=True)]
+    for r in rest:
+        node.require_between("what 'output_shape' adds", r, 0, None)
     return padded(node, out, [0] * len(whole), rest, "constant", 0)
 
 

@@ -21,8 +21,8 @@ from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
-from weft.relax.infer import function_type
 from weft.relax.rename import variables
+from weft.relax.transform.grouping import with_free_dims
 from weft.tir import PrimFunc
 
 __all__ = ["fuse_ops", "fusion_groups", "fusion_kind"]
@@ -360,7 +360,7 @@ def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[
     body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)
     func = ir.Function(tuple(params), body, out.ty, True, ir.Attrs.of(Primitive=1))
     name = mod.fresh_name(_group_name(g, members))
-    mod[name] = func.replace(ty=function_type(func))
+    mod[name] = with_free_dims(func, args)
     gvar = mod.get_global_var(name)
     sink = g.bindings[members[-1]]
     return VarBinding(sink.var, ir.Call(gvar, tuple(args), span=sink.value.span, ty=sink.var.ty), span=sink.span)

@@ -245,12 +245,7 @@ class _GroupFunction:
             result = ir.Tuple(result.fields, ty=ty)
         body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=ty)
         func = ir.Function(tuple(self.params), body, ty, True, ir.Attrs.of({**attrs, "Primitive": True}))
-        free = free_symbolic_vars(func)
-        if free:
-            self.args.append(ir.shape_expr(tuple(free)))
-            self.params.append(Var("tir_vars", self.args[-1].ty))
-            func = func.replace(params=tuple(self.params))
-        return func.replace(ty=function_type(func))
+        return with_free_dims(func, self.args)
 
     def _split_tuples(self) -> dict[tuple[Any, int], Any]:
         """Take the fields that are read, where nothing reads a whole tuple; return their parameters."""
@@ -265,6 +260,23 @@ class _GroupFunction:
             self.params[at : at + 1] = params
             found.update({(whole, i): p for i, p in zip(places, params, strict=True)})
         return found
+
+
+def with_free_dims(func: ir.Function, args: list[ir.Expr]) -> ir.Function:
+    """Return a function that is taken out of another one: dimensions that no parameter names come as one more.
+
+    Parameters
+    ----------
+    func : Function
+        Without a type.
+    args : list of Expr
+        What it is called with, to which the dimensions are added.
+    """
+    free = free_symbolic_vars(func)
+    if free:
+        args.append(ir.shape_expr(tuple(free)))
+        func = func.replace(params=(*func.params, Var("tir_vars", args[-1].ty)))
+    return func.replace(ty=function_type(func))
 
 
 def _replaced(expr: Any, renamed: Mapping[Any, Any]) -> Any:
