@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -71,17 +72,16 @@ def _split(x: Any, split: Any = None, *, axis: int, keepdims: int) -> list[Any]:
     if split is None:
         parts = [np.take(x, i, axis) if not keepdims else np.take(x, [i], axis) for i in range(n)]
         return [np.array(p) for p in parts]
-    sizes = np.asarray(split)
-    if sizes.ndim == 0:
+    sizes = np.asarray(split).tolist()
+    if isinstance(sizes, int):
         if sizes <= 0:
             raise ShapeMismatch("SplitToSequence: a part has no length", expected="at least 1", found=str(sizes))
-        ends = list(range(int(sizes), n, int(sizes)))
+        starts = list(range(0, n, sizes))
     else:
-        if sizes.sum() != n or (sizes < 0).any():
-            raise ShapeMismatch("SplitToSequence: the parts do not make up the axis", expected=str(n),
-                                found=str(sizes.tolist()))  # fmt: skip
-        ends = np.cumsum(sizes)[:-1].tolist()
-    return [np.array(p) for p in np.split(x, ends, axis)]
+        if sum(sizes) != n or min(sizes, default=0) < 0:
+            raise ShapeMismatch("SplitToSequence: the parts do not make up the axis", expected=str(n), found=str(sizes))
+        starts = list(accumulate(sizes, initial=0))[:-1]
+    return [np.array(p) for p in np.split(x, starts, axis)[1:]]
 
 
 @host_operator("ConcatFromSequence")
