@@ -50,7 +50,8 @@ LAXER: dict[str, tuple[str, str]] = {
         "exceeds maximum allowed|axis length >= 2|zero effective input extent",
         "ONNX's reference reflects again and again, and edges of nothing matter only where they are copied",
     ),
-    "QLinearMatMul": ("IsScalarOr1ElementVector", "ONNX has scales by row"),
+    "Col2Im": ("must be a positive multiple", "no channels make no image"),
+    "QLinearMatMul|MatMulInteger": ("IsScalarOr1ElementVector", "ONNX has scales and zero points by row"),
     "Range": ("Maximum allowed size exceeded", "NumPy has no range that counts up from infinity: it is empty"),
     "Scan": (
         "dim0_offset < dim0_size|zero scan-input length|computed output shape for this run",
@@ -71,6 +72,7 @@ LEFT_OPEN = {
     "GridSample": "points that are out of reach of integers: oracles convert them as the machine happens to",
     "MaxPool": "ONNX Runtime keeps or drops NaN by its place in the window; Weft keeps it",
     "QuantizeLinear": "the integer of NaN, which oracles convert as the machine happens to",
+    "Resize": "a region of which an end is out of any image's reach",
     "RoiAlign": "the greatest of numbers and NaN, which the oracle takes by their order",
     "Range": "ranges with an infinite end or step, which NumPy and ONNX Runtime count differently",
 }
