@@ -22,7 +22,7 @@ from tests.fuzz.driver import Outcome
 from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Shape, Sizes, compare, with_cases
 from weft.error import InternalError, WeftError
-from weft.ir import ExprVar, ShapeType, SizeVar, Tuple, TupleType, numpy_dtype, prim_value, shape_expr, tensor_type
+from weft.ir import ExprVar, ShapeType, SizeVar, Tuple, TupleType, prim_value, shape_expr, tensor_type
 from weft.op import Fusion, get_op_def, make_call
 from weft.relax import BlockBuilder
 from weft.runtime import ShapeTuple, VirtualMachine
@@ -107,7 +107,7 @@ class Leaf:
         with np.errstate(all="ignore"):
             for special in self.specials if count else ():
                 flat[int(rng.integers(count))] = np.asarray(special).astype(flat.dtype)
-            out = flat.astype(numpy_dtype(self.dtype)).reshape(self.shape)
+            out = flat.astype(np.dtype(self.dtype)).reshape(self.shape)
         return out.repeat(2, axis=-1)[..., ::2] if self.strided and out.ndim else out
 
     def words(self, value: Any) -> str:

@@ -73,6 +73,7 @@ LEFT_OPEN = {
     "STFT": "infinity times the zeros of a matrix or of an FFT",
     "DynamicQuantizeLinear": "the range of what is no number: NumPy says NaN, ONNX Runtime leaves it out",
     "GridSample": "points that are out of reach of integers: oracles convert them as the machine happens to",
+    "LpPool": "powers that overflow, or do not in wider numbers",
     "MaxPool": "ONNX Runtime keeps or drops NaN by its place in the window; Weft keeps it",
     "QuantizeLinear": "the integer of NaN, which oracles convert as the machine happens to",
     "Resize": "a region of which an end is out of any image's reach",
