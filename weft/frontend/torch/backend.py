@@ -9,6 +9,7 @@ without a copy where they lie in order.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -95,10 +96,10 @@ def _boxed(graph: Any) -> Callable[..., Any]:
 
 
 def _weights(count: int) -> set[int]:
-    """Which inputs are parameters and buffers, whose memory stays."""
-    context = TracingContext.try_get()
-    found = getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or []
-    return {i for i in found if i < count}
+    """Which inputs are parameters and buffers that the graph does not write to."""
+    known = getattr(TracingContext.try_get(), "fw_metadata", None)
+    found = getattr(known, "static_input_indices", None) or []
+    return {i for i in found if i < count} - set(getattr(known, "mutated_inp_runtime_indices", ()))
 
 
 class _Support(OperatorSupportBase):
@@ -165,15 +166,18 @@ class _Compiled(torch.nn.Module):
     def __init__(self, part: Any, weights: set[int], options: Mapping[str, Any]) -> None:
         super().__init__()
         self.part, self.weights, self.options = [part], weights, options  # a list: no submodule
-        self.seen: list[tuple[int, int]] | None = None
+        self.seen: dict[int, tuple[int, int]] | None = None
+        self.changes: Counter[int] = Counter()
         self.function: Any = None
         self.reads: list[Callable[[Any], Any]] = []
 
     def forward(self, *args: Any) -> Any:
-        """Run the part; it is compiled again where a weight was written since."""
-        now = [(args[i]._version, args[i].data_ptr()) for i in self.weights]
+        """Run the part; it is compiled again where a weight was written since, which after twice is an input."""
+        now = {i: (args[i]._version, args[i].data_ptr()) for i in self.weights}
         if now != self.seen:
-            self.seen = now
+            self.changes.update(i for i in now if self.seen is not None and now[i] != self.seen[i])
+            self.weights = {i for i in self.weights if self.changes[i] < 2}
+            self.seen = {i: now[i] for i in self.weights}
             try:
                 self._build(args)
             except ModelImportError as error:
