@@ -61,7 +61,7 @@ def from_exported_program(
     """
     custom = custom_convert_map or {}
     if run_ep_decomposition and not _is_convertible(exported_program, custom):
-        exported_program = exported_program.run_decompositions(_decompositions(custom))
+        exported_program = exported_program.run_decompositions(_decompositions(exported_program, custom))
     return ExportedProgramImporter(exported_program, custom).module(
         keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple
     )
@@ -73,13 +73,16 @@ def _is_convertible(program: Any, custom: Mapping[str, Converter]) -> bool:
     return all(graph.has_converter(node) and not mutates(node) for node in calls(program.graph.nodes))
 
 
-def _decompositions(custom: Mapping[str, Converter]) -> Any:
-    """PyTorch's table, without the operators that are converted whole."""
+def _decompositions(program: Any, custom: Mapping[str, Converter]) -> Any:
+    """PyTorch's table, without the operators that are converted whole, for complex tensors too where there are any."""
     import torch
 
+    graph = Graph(program.graph_module, custom)
+    missing = {node.target for node in calls(program.graph.nodes) if not graph.has_converter(node)}
     table = torch.export.default_decompositions()
     for target in list(table.keys()):
-        if registry.find(target) is not None or find_custom(custom, target) is not None:
+        whole = registry.find(target) is not None or find_custom(custom, target) is not None
+        if whole and target not in missing:
             table.pop(target)
     return table
 
