@@ -33,9 +33,10 @@ _SILENT = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._as
 
 
 def find_custom(custom: Mapping[str, Converter], target: Any) -> Converter | None:
-    """The user's converter of an overload, by its name with or without the namespace."""
+    """The user's converter of an overload, by its name with or without the namespace, or by its operator's name."""
     name = str(target)
-    return custom.get(name) or custom.get(name.partition(".")[2])
+    inner = name.partition(".")[2]
+    return custom.get(name) or custom.get(inner) or custom.get(inner.partition(".")[0])
 
 
 def find_converter(node: Any) -> Converter | None:

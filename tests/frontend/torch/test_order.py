@@ -1,0 +1,65 @@
+"""Medians, running extremes, distinct values, places in sorted sequences, beside PyTorch."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from tests.frontend.torch.programs import check
+
+NAN = float("nan")
+LINES = torch.tensor([[3.0, NAN, 1, 1, 5], [2, 2, NAN, NAN, 0], [7, 4, 4, 9, -1], [NAN] * 5])
+
+
+class Call(nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args):
+        return self.fn(*args)
+
+
+def compare(fn, *args):
+    """With every dimension open."""
+    check(Call(fn), args, dynamic=(tuple({i: Dim.AUTO for i in range(x.ndim)} for x in args),))
+
+
+def test_medians():
+    compare(lambda x: (x.median(1).values, x.nanmedian(0).values, x.nanmedian(), x[2].median(), x.median(),
+                       x[2:3].kthvalue(2, 1, True).values), LINES)  # fmt: skip
+    compare(lambda x: (*x.median(1), *x.kthvalue(3, 1), x.median()), torch.stack([torch.randperm(7) for _ in range(4)]))
+    check(Call(lambda x: (*x.median(0), x.median())), (torch.tensor(3.0),))
+
+
+def test_running_extremes():
+    compare(lambda x: (*x.cummax(1), *x.cummin(1), *x.cummax(0), x.nan_to_num().logcumsumexp(1)), LINES)
+    compare(lambda x: (*x.cummax(0), *(x > 2).cummin(0)), torch.randint(0, 5, (9,)))
+    infinite = torch.full((2, 3), -torch.inf)
+    check(Call(lambda x: x.logcumsumexp(1)), (torch.cat([infinite, torch.ones(2, 3), -infinite], 1),))
+
+
+@pytest.mark.parametrize("x", [torch.randint(0, 5, (3, 7)), torch.tensor([2.5, NAN, 2.5, NAN, -1])])
+def test_distinct_values(x):
+    compare(lambda x: torch.unique(x, return_inverse=True, return_counts=True), x)
+    compare(lambda x: (torch.unique_consecutive(x, return_counts=True)[1], torch.unique(x).sum()), x.flatten())
+
+
+def test_occurrences_and_repetitions():
+    counts = torch.tensor([1, 0, 3, 3])
+    compare(lambda n: (torch.bincount(n), torch.bincount(n, minlength=9), torch.bincount(n, n * 0.5)), counts)
+    compare(lambda x, n: (torch.repeat_interleave(x, n, 0), torch.repeat_interleave(x, n, 0, output_size=7)),
+            torch.randn(4, 2), counts)  # fmt: skip
+
+
+def test_places_in_order():
+    edges, values = torch.tensor([1, 3, 3, 8]), torch.randint(0, 10, (3, 5))
+    compare(lambda a, v: (torch.searchsorted(a, v), torch.searchsorted(a, v, right=True), torch.bucketize(v * 0.5, a),
+                          torch.bucketize(v, a, out_int32=True), torch.searchsorted(a, 3)), edges, values)  # fmt: skip
+    rows = torch.randn(3, 6)
+    compare(lambda a, v: (torch.searchsorted(a.sort(1).values, v, side="right"),
+                          torch.searchsorted(a, v, sorter=a.argsort(1))), rows, torch.randn(3, 4))  # fmt: skip
+
+
+def test_numbers_out_of_data():
+    compare(lambda x: (torch.full((2,), 1.5) * x.sum().item(), x + x.max().item()), torch.randn(5))
