@@ -80,6 +80,20 @@ def test_what_is_written_again_and_again_is_an_input(monkeypatch):
     assert torch.equal(compiled.mean, other.mean)
 
 
+@pytest.mark.filterwarnings("error:PyTorch runs a part")
+def test_a_part_whose_inputs_show_no_size_that_stands_alone(monkeypatch):
+    """Between two calls that stay with PyTorch, rows and columns are one dimension."""
+    monkeypatch.setattr(backend._Support, "_is_converted", lambda self, node: "sin" not in node.name)
+
+    def function(x):
+        n, m = x.shape
+        y = x.reshape(n * m).sin() * 2
+        return y.view(n, m).sum(0) + y.sin().reshape(m, n).mean(1) + torch.arange(n * m // n)
+
+    compiled = torch.compile(function, backend=weft_backend, dynamic=True)
+    check(compiled, function, (torch.randn(3, 4),), (torch.randn(7, 5),))
+
+
 def test_what_is_missing_stays_with_pytorch():
     class Mixed(nn.Module):
         def forward(self, x):

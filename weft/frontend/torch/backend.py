@@ -27,6 +27,7 @@ from weft.frontend.torch import registry
 from weft.frontend.torch.control import HIGHER_ORDER
 from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
+from weft.runtime import ShapeTuple
 
 __all__ = ["relax_dynamo", "weft_backend"]
 
@@ -144,9 +145,29 @@ def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any]) -> A
         warnings.warn(f"PyTorch runs what has no converter: {', '.join(left)}", stacklevel=2)
     for node in made.graph.nodes:
         if node.op == "call_module":
+            _pass_sizes(made, node)
             places = {i for i, arg in enumerate(node.args) if arg in fixed}
             setattr(made, node.target, _Compiled(getattr(made, node.target), places, options))
     return made
+
+
+def _pass_sizes(made: Any, call: Any) -> None:
+    """Give a part the sizes of the whole graph that its inputs' shapes are computed from and do not show."""
+    graph = getattr(made, call.target).graph
+    inner = [n for n in graph.nodes if n.op == "placeholder"]
+    shown, wanted = set(), set()
+    for value in (n.meta.get("val") for n in inner):
+        for d in [value] if isinstance(value, torch.SymInt) else getattr(value, "shape", ()):
+            found = set() if isinstance(d, int) else d.node.expr.free_symbols
+            (shown if found and d.node.expr.is_Symbol else wanted).update(found)
+    sizes = [n for n in made.graph.nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), torch.SymInt)]
+    for size in sizes:
+        if size.meta["val"].node.expr in wanted - shown:
+            with graph.inserting_after(inner[-1]):
+                inner.append(graph.placeholder(size.name))
+            inner[-1].meta["val"] = size.meta["val"]
+            call.args = (*call.args, size)
+    getattr(made, call.target).recompile()
 
 
 def _reader(node: Any) -> Callable[[Any], Any]:
@@ -154,6 +175,11 @@ def _reader(node: Any) -> Callable[[Any], Any]:
     if is_size(node):
         return int
     return torch.view_as_complex if node.meta["val"].dtype.is_complex else _same
+
+
+def _given(x: Any) -> Any:
+    """A tensor or a size as Weft takes it."""
+    return ShapeTuple([x]) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
 
 
 def _same(x: Any) -> Any:
@@ -185,7 +211,7 @@ class _Compiled(torch.nn.Module):
                 self.function = None
         if self.function is None:
             return self.part[0](*args)
-        found = self.function(*(weft.runtime.from_dlpack(as_real(args[i])) for i in self.inputs))
+        found = self.function(*(_given(args[i]) for i in self.inputs))
         results = [
             read(torch.from_dlpack(x)) for x, read in zip(found if self.many else [found], self.reads, strict=True)
         ]
@@ -199,6 +225,7 @@ class _Compiled(torch.nn.Module):
         self.reads = [_reader(n) for n in (ends if self.many else [ends])]
         graph = Graph(part, {})
         graph.define_sizes([n.meta.get("val") for n in placeholders])
+        passed = graph.define_passed([n.meta.get("val") for n in placeholders])
         values: list[Any] = []
         self.inputs: list[int] = []
         for i, node in enumerate(placeholders):
@@ -209,10 +236,15 @@ class _Compiled(torch.nn.Module):
             elif hasattr(node.meta["val"], "dtype"):
                 self.inputs.append(i)
                 values.append(relax.Var(node.name, graph.type_of(node.meta["val"])))
+            elif i in passed:
+                self.inputs.append(i)
+                values.append(relax.Var(node.name, ir.ShapeType((graph.symbols.dim(node.meta["val"]),), 1)))
             else:
                 values.append(graph.symbols.dim(node.meta["val"]))
         with graph.bb.function("main", [values[i] for i in self.inputs]):
-            values = [graph.opened(v, n.meta.get("val")) for v, n in zip(values, placeholders, strict=True)]
+            for i, node in enumerate(placeholders):
+                known = node.meta.get("val")
+                values[i] = graph.symbols.dim(known) if i in passed else graph.opened(values[i], known)
             results = [graph.as_tensor(v) for v in graph.inlined(part, values)]
             graph.bb.emit_func_output(graph.bb.emit(ir.Tuple(tuple(results))) if self.many else results[0])
         mod = graph.bb.get()

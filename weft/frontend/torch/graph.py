@@ -77,6 +77,14 @@ class Graph:
                 if not isinstance(d, int) and d.node.expr.is_Symbol and not self.symbols.knows(d):
                     self.symbols.define(d.node.expr)
 
+    def define_passed(self, values: list[Any]) -> set[int]:
+        """Give the sizes among some inputs that no shape shows their variables; which inputs they are."""
+        alone = {i: v.node.expr for i, v in enumerate(values) if type(v).__name__ == "SymInt" and v.node.expr.is_Symbol}
+        passed = {i for i in alone if not self.symbols.knows(values[i])}
+        for i in passed:
+            self.symbols.define(alone[i])
+        return passed
+
     def type_of(self, value: Any) -> ir.TensorType:
         """The type of a tensor that PyTorch knows; a complex one has its parts in a last dimension."""
         shape = [*value.shape, 2] if value.dtype.is_complex else value.shape
