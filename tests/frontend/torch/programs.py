@@ -16,6 +16,17 @@ QUICK = Target("llvm -opt-level=0")
 """Compiles in half the time; numbers do not depend on it."""
 
 
+class Call(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args):
+        return self.fn(*args)
+
+
 def machine(mod):
     return relax.VirtualMachine(weft.compile(mod, QUICK), weft.cpu())["main"]
 

@@ -6,19 +6,10 @@ from torch import nn
 from torch.export import Dim
 
 import weft
-from tests.frontend.torch.programs import exported, machine
+from tests.frontend.torch.programs import Call, exported, machine
 from weft.error import UnsupportedOperator
 from weft.frontend.torch import from_exported_program
 from weft.frontend.torch.backend import weft_backend
-
-
-class Call(nn.Module):
-    def __init__(self, fn):
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args):
-        return self.fn(*args)
 
 
 def real(x):

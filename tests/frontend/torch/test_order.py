@@ -1,42 +1,17 @@
-"""Medians, running extremes, distinct values, places in sorted sequences, beside PyTorch."""
+"""Distinct values, occurrences, repetitions, places in sorted sequences, beside PyTorch."""
 
 import pytest
 import torch
-from torch import nn
 from torch.export import Dim
 
-from tests.frontend.torch.programs import check
+from tests.frontend.torch.programs import Call, check
 
 NAN = float("nan")
-LINES = torch.tensor([[3.0, NAN, 1, 1, 5], [2, 2, NAN, NAN, 0], [7, 4, 4, 9, -1], [NAN] * 5])
-
-
-class Call(nn.Module):
-    def __init__(self, fn):
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args):
-        return self.fn(*args)
 
 
 def compare(fn, *args):
     """With every dimension open."""
     check(Call(fn), args, dynamic=(tuple({i: Dim.AUTO for i in range(x.ndim)} for x in args),))
-
-
-def test_medians():
-    compare(lambda x: (x.median(1).values, x.nanmedian(0).values, x.nanmedian(), x[2].median(), x.median(),
-                       x[2:3].kthvalue(2, 1, True).values), LINES)  # fmt: skip
-    compare(lambda x: (*x.median(1), *x.kthvalue(3, 1), x.median()), torch.stack([torch.randperm(7) for _ in range(4)]))
-    check(Call(lambda x: (*x.median(0), x.median())), (torch.tensor(3.0),))
-
-
-def test_running_extremes():
-    compare(lambda x: (*x.cummax(1), *x.cummin(1), *x.cummax(0), x.nan_to_num().logcumsumexp(1)), LINES)
-    compare(lambda x: (*x.cummax(0), *(x > 2).cummin(0)), torch.randint(0, 5, (9,)))
-    infinite = torch.full((2, 3), -torch.inf)
-    check(Call(lambda x: x.logcumsumexp(1)), (torch.cat([infinite, torch.ones(2, 3), -infinite], 1),))
 
 
 @pytest.mark.parametrize("x", [torch.randint(0, 5, (3, 7)), torch.tensor([2.5, NAN, 2.5, NAN, -1])])

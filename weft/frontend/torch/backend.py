@@ -27,6 +27,7 @@ from weft.frontend.torch import registry
 from weft.frontend.torch.control import HIGHER_ORDER
 from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
+from weft.frontend.torch.symbols import as_expr
 from weft.runtime import ShapeTuple
 
 __all__ = ["relax_dynamo", "weft_backend"]
@@ -158,8 +159,8 @@ def _pass_sizes(made: Any, call: Any) -> None:
     shown, wanted = set(), set()
     for value in (n.meta.get("val") for n in inner):
         for d in [value] if isinstance(value, torch.SymInt) else getattr(value, "shape", ()):
-            found = set() if isinstance(d, int) else d.node.expr.free_symbols
-            (shown if found and d.node.expr.is_Symbol else wanted).update(found)
+            if isinstance(d, torch.SymInt):
+                (shown if d.node.expr.is_Symbol else wanted).update(d.node.expr.free_symbols)
     sizes = [n for n in made.graph.nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), torch.SymInt)]
     for size in sizes:
         if size.meta["val"].node.expr in wanted - shown:
@@ -179,7 +180,7 @@ def _reader(node: Any) -> Callable[[Any], Any]:
 
 def _given(x: Any) -> Any:
     """A tensor or a size as Weft takes it."""
-    return ShapeTuple([x]) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
+    return ShapeTuple((x,)) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
 
 
 def _same(x: Any) -> Any:
@@ -238,7 +239,7 @@ class _Compiled(torch.nn.Module):
                 values.append(relax.Var(node.name, graph.type_of(node.meta["val"])))
             elif i in passed:
                 self.inputs.append(i)
-                values.append(relax.Var(node.name, ir.ShapeType((graph.symbols.dim(node.meta["val"]),), 1)))
+                values.append(relax.Var(node.name, ir.ShapeType((as_expr(graph.symbols.dim(node.meta["val"])),), 1)))
             else:
                 values.append(graph.symbols.dim(node.meta["val"]))
         with graph.bb.function("main", [values[i] for i in self.inputs]):

@@ -155,7 +155,8 @@ class ExportedProgramImporter(Graph):
         for name, node in self.places.items():
             x = self.values[node]
             if isinstance(x, ir.Constant):  # behind a call, which nothing folds
-                x = core_ops.call_pure_packed("vm.builtin.reshape", x, ir.shape_expr(x.ty.shape), ty_args=x.ty)
+                ty: Any = x.ty
+                x = core_ops.call_pure_packed("vm.builtin.reshape", x, ir.shape_expr(ty.shape), ty_args=ty)
             self.places[name] = place = self.bb.emit(x)
             self.values[node] = self.bb.emit(core_ops.call_builtin("vm.builtin.fresh_tensor", [place], place.ty))
         for node, value in list(self.values.items()):
@@ -164,7 +165,7 @@ class ExportedProgramImporter(Graph):
     def _write(self, name: str, value: Any) -> None:
         """Write a buffer's or an input's new value to its place."""
         place = self.places[name]
-        call = self.bb.call_te(lambda x: te.compute(x.shape, lambda *i: x[i], name="written"), value)
+        call: Any = self.bb.call_te(lambda x: te.compute(x.shape, lambda *i: x[i], name="written"), value)
         kernel, (given,) = call.args[0], call.args[1].fields
         self.bb.emit(core_ops.call_tir_inplace(kernel, (given, place), 1, place.ty))
 
