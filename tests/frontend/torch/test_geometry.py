@@ -102,37 +102,3 @@ def test_resizes_by_a_factor_of_open_dimensions():
     function = Called(lambda x: F.interpolate(x, scale_factor=(0.7, 1.3), mode="bilinear"))
     check(function, (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 10, 30),),
           dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
-
-
-def test_regions_of_images():
-    define_regions()
-    boxes = torch.tensor([[0, 1, 2, 9, 7.5], [1, 0, 0, 3, 3], [0, 4, 4, 4, 4]])
-    call = Called(lambda x, b: torch.ops.torchvision.roi_align(x, b, 0.5, 3, 2, 2, True))
-    check(call, (torch.randn(2, 3, 8, 9), boxes), dynamic=({0: Dim("images")}, ({0: Dim("boxes")},)))
-
-
-LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
-
-
-def define_regions():
-    """Define ``torchvision::roi_align`` where the package that brings it is not loaded."""
-    if hasattr(torch.ops.torchvision, "roi_align"):
-        return
-    LIBRARY.define("roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
-                   "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor")  # fmt: skip
-    LIBRARY.impl("roi_align", _region_means, "CPU")
-    torch.library.register_fake("torchvision::roi_align", lambda x, rois, scale, height, width, *_: x.new_empty(
-        rois.shape[0], x.shape[1], height, width), lib=LIBRARY)  # fmt: skip
-
-
-def _region_means(x, rois, scale, height, width, samples, aligned):
-    """Each part of a region is the mean of samples between four pixels, by grid_sample."""
-    boxes, counts = (rois[:, 1:] * scale - 0.5 * aligned).unflatten(1, (2, 2)), (width * samples, height * samples)
-    lines = []
-    for i, (count, size) in enumerate(zip(counts, reversed(x.shape[2:]), strict=True)):
-        steps = (torch.arange(count) + 0.5) / count
-        places = boxes[:, 0, i, None] * (1 - steps) + boxes[:, 1, i, None] * steps
-        lines.append(places.clamp(0, size - 1) / (size - 1) * 2 - 1)
-    across, down = torch.broadcast_tensors(lines[0][:, None], lines[1][:, :, None])
-    grid = torch.stack([across, down], -1)
-    return F.avg_pool2d(F.grid_sample(x[rois[:, 0].long()], grid, align_corners=True), samples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.frontend.torch.node import Node
-from weft.frontend.torch.registry import aten, operators
+from weft.frontend.torch.registry import aten
 
 __all__: list[str] = []
 
@@ -39,15 +39,6 @@ def _linear(node: Node) -> Any:
 @aten("upsample_bicubic2d")
 def _cubic(node: Node) -> Any:
     return _resized(node, "cubic", "align_corners" if node["align_corners"] else "half_pixel")
-
-
-@operators("torchvision.roi_align")
-def _region_means(node: Node) -> Any:
-    size, scale, rois = (node["pooled_height"], node["pooled_width"]), node["spatial_scale"], node["rois"]
-    if node["aligned"]:  # pixels have their middles at whole places
-        rois = node.op("subtract", rois, node.scalar([0, *[0.5 / scale] * 4], str(rois.ty.dtype)))
-    return node.op("vision.roi_align", node["input"], rois, pooled_size=size, aligned=node["aligned"],
-                   spatial_scale=scale, sample_ratio=node["sampling_ratio"])  # fmt: skip
 
 
 @aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
