@@ -256,10 +256,9 @@ def _sqrt(node: Node) -> Any:
     small = node.op("divide", node.op("multiply", x.im, half), safe)
     right = node.op("greater_equal", x.re, zero)
     signed = node.op("where", node.op("less", x.im, zero), node.op("negative", large), large)
-    root = Complex(
-        node.op("where", right, large, node.op("abs", small)), node.op("where", right, small, signed)
-    )  # fmt: skip
-    return root if "rsqrt" not in node.name else _shaped(node, _quotient(node, _number(node, 1), root))
+    parts = ((large, node.op("abs", small)), (small, signed))
+    root = Complex(*(node.op("where", right, a, b) for a, b in parts))
+    return root if "rsqrt" not in node.name else _quotient(node, _number(node, 1), root)
 
 
 @_of("sin", "cos", "tan", "sinh", "cosh", "tanh")
@@ -323,10 +322,11 @@ def _any_power(node: Node, x: Complex, exponent: Complex) -> Complex:
         return node.op("logical_and", node.op("equal", z.re, zero), node.op("equal", z.im, zero))
 
     found = _exponential(node, _times(node, exponent, _logarithm(node, x)))
-    found = Complex(*(node.op("where", is_zero(x), zero, p) for p in (found.re, found.im)))
-    one = _number(node, 1)
-    parts = zip((one.re, one.im), (found.re, found.im), strict=True)
-    return _shaped(node, Complex(*(node.op("where", is_zero(exponent), a, b) for a, b in parts)))
+    chosen = []
+    for part, one in ((found.re, 1), (found.im, 0)):
+        nothing = node.op("where", is_zero(exponent), node.scalar(one, node.dtype), zero)
+        chosen.append(node.op("where", node.op("logical_or", is_zero(x), is_zero(exponent)), nothing, part))
+    return _shaped(node, Complex(*chosen))
 
 
 @_of("mm", "bmm", "matmul", "mv", "dot")

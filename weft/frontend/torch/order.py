@@ -1,10 +1,8 @@
-"""Distinct values, how often each occurs, repetitions, places in sorted sequences."""
+"""Distinct values, how often each occurs, repetitions."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from weft import ir, topi
 from weft.frontend.torch.index import columns, counted
@@ -15,18 +13,14 @@ from weft.frontend.torch.registry import aten
 __all__: list[str] = []
 
 
-def _flat(node: Node, x: Any) -> Any:
-    return node.reshape(x, [node.product(node.dims(x))])
-
-
 @aten("_unique2", "unique_consecutive")
 def _distinct(node: Node) -> Any:
     """Distinct values, which of them each element is, and how often each occurs."""
     x = node["self"]
     if node.get("dim") is not None:
         node.error("distinct slices along a dimension")
-    flat = _flat(node, x)
-    count, order = node.dims(flat)[0], None
+    count, order = node.product(node.dims(x)), None
+    flat = node.reshape(x, [count])
     if "_unique2" in node.name:
         flat, order = ordered(node, flat, 0, False)
     place = node.arange(count)
@@ -62,26 +56,5 @@ def _repeated(node: Node) -> Any:
     total = node.op("sum", counts, axis=(0,), keepdims=True)
     known = not any(node.symbols.unknown(d) for d in node.first.shape)
     size = node.shape[0] if known else counted(node, total)
-    return _inserted(node, node.op("cumsum", counts, axis=0), node.arange(size), True)
-
-
-def _inserted(node: Node, sequence: Any, values: Any, right: bool) -> Any:
-    found = node.bb.call_te(topi.searchsorted, sequence, values, right, "int64")
-    return node.astype(node.emit(found), node.dtype)
-
-
-@aten("searchsorted", "bucketize")
-def _place_in_order(node: Node) -> Any:
-    """Where a value, or each of several, would be put into sorted sequences."""
-    sequence = node["sorted_sequence"] if "searchsorted" in node.name else node["boundaries"]
-    if node.get("sorter") is not None:
-        sequence = node.op("gather_elements", sequence, node["sorter"], axis=len(sequence.ty.shape) - 1)
-    given = node["self"]
-    kind = sequence.ty.dtype if not hasattr(given, "ty") else str(np.promote_types(*(
-        ir.numpy_dtype(x.ty.dtype) for x in (sequence, given))))  # fmt: skip
-    sequence, values = node.astype(sequence, kind), node.tensor(given, kind)
-    right = node["right"] or node.get("side") == "right"
-    node.read.update(("out_int32", "side"))
-    dims = node.dims(values)
-    values = values if len(sequence.ty.shape) > 1 else _flat(node, values)
-    return node.reshape(_inserted(node, sequence, values, right), dims)
+    ends = node.op("cumsum", counts, axis=0)
+    return node.emit(node.bb.call_te(topi.searchsorted, ends, node.arange(size), True, "int64"))
