@@ -169,7 +169,8 @@ def test_what_has_no_converter_is_named_all_at_once():
     assert "aten.i0.default (2x)" in str(caught.value) and "i1" in str(caught.value)
 
 
-def test_a_converter_of_the_user():
+@pytest.mark.parametrize("name", ["aten.i0.default", "i0.default", "i0"])
+def test_a_converter_of_the_user(name):
     class Odd(nn.Module):
         def forward(self, x):
             return torch.special.i0(x)
@@ -179,7 +180,7 @@ def test_a_converter_of_the_user():
         assert importer.env[node.args[0]] is x
         return importer.block_builder.emit(relax.op.add(x, x))
 
-    mod = from_exported_program(exported(Odd(), (torch.ones(2),)), custom_convert_map={"i0.default": twice})
+    mod = from_exported_program(exported(Odd(), (torch.ones(2),)), custom_convert_map={name: twice})
     assert machine(mod)(weft.runtime.tensor(np.ones(2, np.float32)))[0].numpy().tolist() == [2, 2]
 
 
