@@ -21,6 +21,7 @@ _PATCHES: dict[str, Any] = {
     "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 4 * WIDTH,
     "image_size": 64, "patch_size": 8,
 }  # fmt: skip
+_WIDE = {"encoder_ffn_dim": 4 * WIDTH, "decoder_ffn_dim": 4 * WIDTH}
 _STAGES: dict[str, Any] = {"embedding_size": 16, "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}
 _SERIES: dict[str, Any] = {
     "prediction_length": 12, "context_length": 24, "lags_sequence": [1, 2, 3], "num_time_features": 2, "d_model": 32,
@@ -55,7 +56,7 @@ CONFIGURED: list[tuple[str, str, str, str, Any, dict[str, Any]]] = [
         "vocab_size": VOCABULARY, "d_model": WIDTH, "d_kv": 16, "d_ff": 4 * WIDTH, "num_layers": 2, "num_heads": 4}),
     ("bart", "encoder and decoder", "BartModel", "two texts", 0, {
         "vocab_size": VOCABULARY, "d_model": WIDTH, "encoder_layers": 2, "decoder_layers": 2,
-        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 4 * WIDTH, "decoder_ffn_dim": 4 * WIDTH,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, **_WIDE,
         "max_position_embeddings": 128}),
     ("mixtral", "mixture of experts", "MixtralForCausalLM", "tokens", 0, _GROUPED | {"num_local_experts": 4}),
     ("qwen2_moe", "mixture of experts", "Qwen2MoeForCausalLM", "tokens", 0, _GROUPED | {
@@ -98,7 +99,7 @@ CONFIGURED: list[tuple[str, str, str, str, Any, dict[str, Any]]] = [
         "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}),
     ("whisper", "speech", "WhisperModel", "spectrogram", 0, {
         "vocab_size": VOCABULARY, "d_model": WIDTH, "encoder_layers": 2, "decoder_layers": 2,
-        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 4 * WIDTH, "decoder_ffn_dim": 4 * WIDTH,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, **_WIDE,
         "num_mel_bins": 20, "max_source_positions": 50, "max_target_positions": 60, "pad_token_id": 0,
         "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}),
     ("audio_spectrogram", "speech", "ASTModel", "bands", 0, _PATCHES | {"num_mel_bins": 32, "max_length": 64}),
