@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from torch.utils import _pytree as pytree
 import weft
 from tests.frontend.torch.programs import machine
 from weft.frontend.torch import from_exported_program
+from weft.frontend.torch.graph import as_real
 
-DTYPES = (torch.float32, torch.int64, torch.bool)
+DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool, "complex64": torch.complex64}
+REAL = ("float32", "int64", "bool")
 UNDEFINED = ("empty", "new_empty")
 """Whose elements are whatever lies in memory."""
 ANY_PLACE = ("sort", "topk", "argsort", "msort")
@@ -52,9 +54,9 @@ def _is_random(name: str) -> bool:
     return packet is not None and torch.Tag.nondeterministic_seeded in getattr(packet, packet.overloads()[0]).tags
 
 
-def samples(info: Any, count: int) -> Iterator[tuple[Any, int, Any]]:
+def samples(info: Any, count: int, dtypes: Sequence[str] = REAL) -> Iterator[tuple[Any, int, Any]]:
     """The first sample inputs of each element type."""
-    for dtype in DTYPES:
+    for dtype in map(DTYPES.__getitem__, dtypes):
         if dtype in info.dtypes:
             for n, sample in enumerate(list(info.sample_inputs("cpu", dtype, requires_grad=False))[:count]):
                 yield dtype, n, sample
@@ -87,19 +89,19 @@ def check(info: Any, sample: Any, dynamic: bool) -> str:
             expected = [x for x in pytree.tree_leaves(call(*(t.clone() for t in call.tensors))) if x is not None]
     except Exception:
         return "eager refuses"
-    if any(isinstance(x, torch.Tensor) and (x.dtype.is_complex or x.layout is not torch.strided) for x in expected):
-        return "complex or sparse"
+    if any(isinstance(x, torch.Tensor) and x.layout is not torch.strided for x in expected):
+        return "sparse"
     dims = tuple({i: torch.export.Dim.AUTO for i in range(t.ndim)} for t in call.tensors)
     try:
         program = torch.export.export(call, call.tensors, dynamic_shapes=(dims,) if dynamic and dims else None)
     except Exception:
         return "export refuses"
-    found = machine(from_exported_program(program))(*(weft.runtime.from_dlpack(t.contiguous()) for t in call.tensors))
+    found = machine(from_exported_program(program))(*(weft.runtime.from_dlpack(as_real(t)) for t in call.tensors))
     found = [found] if hasattr(found, "numpy") else list(found)
     assert len(found) == len(expected), f"{len(found)} results instead of {len(expected)}"
     if info.name.startswith(UNDEFINED):
         return "ok"
-    for f, e in zip(found, map(torch.as_tensor, expected), strict=True):
+    for f, e in zip(found, (as_real(torch.as_tensor(x)) for x in expected), strict=True):
         if info.name in ANY_PLACE and e.dtype == torch.int64 and len(expected) > 1 and e is not expected[0]:
             continue
         mine = torch.from_numpy(np.array(f.numpy()))
@@ -113,6 +115,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=5)
     parser.add_argument("--only", default="")
+    parser.add_argument("--dtypes", nargs="*", default=REAL, choices=DTYPES)
     parser.add_argument("--modes", nargs="*", default=["static", "dynamic"])
     parser.add_argument("--part", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="every N-th operator")
     options = parser.parse_args()
@@ -121,7 +124,7 @@ def main() -> int:
     for info in operators()[options.part[0] :: options.part[1]]:
         if options.only not in info.name:
             continue
-        for dtype, n, sample in samples(info, options.samples):
+        for dtype, n, sample in samples(info, options.samples, options.dtypes):
             for mode in options.modes:
                 try:
                     outcome = check(info, sample, mode == "dynamic")

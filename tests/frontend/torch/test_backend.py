@@ -1,11 +1,14 @@
 """``torch.compile`` with Weft behind it."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 from torch._higher_order_ops.scan import scan
 
 from tests.frontend.torch.test_exported_program import Encoder, Images
+from weft.frontend.torch import backend
 from weft.frontend.torch.backend import weft_backend
 
 
@@ -48,6 +51,47 @@ def test_a_weight_that_is_written_counts():
     check(compiled, module, (tokens,))
     module.load_state_dict(Encoder().state_dict())
     check(compiled, module, (tokens,))
+
+
+def test_what_is_written_again_and_again_is_an_input(monkeypatch):
+    """Buffers that the module writes to, and weights that a program writes to between calls."""
+
+    class Running(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+            self.register_buffer("mean", torch.zeros(3))
+
+        def forward(self, x):
+            self.mean.lerp_(x, 0.5)
+            return self.mean * self.weight
+
+    module, builds = Running(), []
+    build = backend._Compiled._build
+    monkeypatch.setattr(backend._Compiled, "_build", lambda self, args: builds.append(1) or build(self, args))
+    compiled, other = torch.compile(copy.deepcopy(module), backend=weft_backend), module
+    with torch.no_grad():
+        for turn in range(6):
+            if turn > 1:
+                compiled.weight.add_(1)
+                other.weight.add_(1)
+            torch.testing.assert_close(compiled(torch.full((3,), 1.0 * turn)), other(torch.full((3,), 1.0 * turn)))
+    assert len(builds) == 3  # at first, at the first change of the weight, and at its second one
+    assert torch.equal(compiled.mean, other.mean)
+
+
+@pytest.mark.filterwarnings("error:PyTorch runs a part")
+def test_a_part_whose_inputs_show_no_size_that_stands_alone(monkeypatch):
+    """Between two calls that stay with PyTorch, rows and columns are one dimension."""
+    monkeypatch.setattr(backend._Support, "_is_converted", lambda self, node: "sin" not in node.name)
+
+    def function(x):
+        n, m = x.shape
+        y = x.reshape(n * m).sin() * 2
+        return y.view(n, m).sum(0) + y.sin().reshape(m, n).mean(1) + torch.arange(n * m // n)
+
+    compiled = torch.compile(function, backend=weft_backend, dynamic=True)
+    check(compiled, function, (torch.randn(3, 4),), (torch.randn(7, 5),))
 
 
 def test_what_is_missing_stays_with_pytorch():

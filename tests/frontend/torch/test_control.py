@@ -9,18 +9,9 @@ from torch.export import Dim
 
 import weft
 from benchmarks.torch_networks.written import define_nms
-from tests.frontend.torch.programs import check, exported, machine
+from tests.frontend.torch.programs import Call, check, exported, machine
 from weft.error import ModelImportError, WeftError
 from weft.frontend.torch import from_exported_program
-
-
-class Call(nn.Module):
-    def __init__(self, fn):
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args):
-        return self.fn(*args)
 
 
 def imported(fn, *args):

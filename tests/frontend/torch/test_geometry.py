@@ -95,3 +95,10 @@ def test_operators_by_their_other_names():
         return (x > 0) & (y > 0) | (x < y) ^ (y < 0), (x.int() & 3 | 8 ^ y.int()).type_as(x)
 
     check(Called(logic), (torch.randn(4, 5) * 9, torch.randn(5) * 9))
+
+
+def test_resizes_by_a_factor_of_open_dimensions():
+    """The size of the result is computed in float64, and cut."""
+    function = Called(lambda x: F.interpolate(x, scale_factor=(0.7, 1.3), mode="bilinear"))
+    check(function, (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 10, 30),),
+          dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip

@@ -15,6 +15,7 @@ from weft.frontend.torch import (  # importing a family registers its converters
     linear,
     manipulate,
     norm,
+    order,
     pool,
     reduce,
     resize,

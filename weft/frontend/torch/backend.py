@@ -9,6 +9,7 @@ without a copy where they lie in order.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from weft.frontend.torch import registry
 from weft.frontend.torch.control import HIGHER_ORDER
 from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
+from weft.frontend.torch.symbols import as_expr
+from weft.runtime import ShapeTuple
 
 __all__ = ["relax_dynamo", "weft_backend"]
 
@@ -95,10 +98,10 @@ def _boxed(graph: Any) -> Callable[..., Any]:
 
 
 def _weights(count: int) -> set[int]:
-    """Which inputs are parameters and buffers, whose memory stays."""
-    context = TracingContext.try_get()
-    found = getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or []
-    return {i for i in found if i < count}
+    """Which inputs are parameters and buffers that the graph does not write to."""
+    known = getattr(TracingContext.try_get(), "fw_metadata", None)
+    found = getattr(known, "static_input_indices", None) or []
+    return {i for i in found if i < count} - set(getattr(known, "mutated_inp_runtime_indices", ()))
 
 
 class _Support(OperatorSupportBase):
@@ -143,9 +146,29 @@ def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any]) -> A
         warnings.warn(f"PyTorch runs what has no converter: {', '.join(left)}", stacklevel=2)
     for node in made.graph.nodes:
         if node.op == "call_module":
+            _pass_sizes(made, node)
             places = {i for i, arg in enumerate(node.args) if arg in fixed}
             setattr(made, node.target, _Compiled(getattr(made, node.target), places, options))
     return made
+
+
+def _pass_sizes(made: Any, call: Any) -> None:
+    """Give a part the sizes of the whole graph that its inputs' shapes are computed from and do not show."""
+    graph = getattr(made, call.target).graph
+    inner = [n for n in graph.nodes if n.op == "placeholder"]
+    shown, wanted = set(), set()
+    for value in (n.meta.get("val") for n in inner):
+        for d in [value] if isinstance(value, torch.SymInt) else getattr(value, "shape", ()):
+            if isinstance(d, torch.SymInt):
+                (shown if d.node.expr.is_Symbol else wanted).update(d.node.expr.free_symbols)
+    sizes = [n for n in made.graph.nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), torch.SymInt)]
+    for size in sizes:
+        if size.meta["val"].node.expr in wanted - shown:
+            with graph.inserting_after(inner[-1]):
+                inner.append(graph.placeholder(size.name))
+            inner[-1].meta["val"] = size.meta["val"]
+            call.args = (*call.args, size)
+    getattr(made, call.target).recompile()
 
 
 def _reader(node: Any) -> Callable[[Any], Any]:
@@ -153,6 +176,11 @@ def _reader(node: Any) -> Callable[[Any], Any]:
     if is_size(node):
         return int
     return torch.view_as_complex if node.meta["val"].dtype.is_complex else _same
+
+
+def _given(x: Any) -> Any:
+    """A tensor or a size as Weft takes it."""
+    return ShapeTuple((x,)) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
 
 
 def _same(x: Any) -> Any:
@@ -165,15 +193,18 @@ class _Compiled(torch.nn.Module):
     def __init__(self, part: Any, weights: set[int], options: Mapping[str, Any]) -> None:
         super().__init__()
         self.part, self.weights, self.options = [part], weights, options  # a list: no submodule
-        self.seen: list[tuple[int, int]] | None = None
+        self.seen: dict[int, tuple[int, int]] | None = None
+        self.changes: Counter[int] = Counter()
         self.function: Any = None
         self.reads: list[Callable[[Any], Any]] = []
 
     def forward(self, *args: Any) -> Any:
-        """Run the part; it is compiled again where a weight was written since."""
-        now = [(args[i]._version, args[i].data_ptr()) for i in self.weights]
+        """Run the part; it is compiled again where a weight was written since, which after twice is an input."""
+        now = {i: (args[i]._version, args[i].data_ptr()) for i in self.weights}
         if now != self.seen:
-            self.seen = now
+            self.changes.update(i for i in now if self.seen is not None and now[i] != self.seen[i])
+            self.weights = {i for i in self.weights if self.changes[i] < 2}
+            self.seen = {i: now[i] for i in self.weights}
             try:
                 self._build(args)
             except ModelImportError as error:
@@ -181,7 +212,7 @@ class _Compiled(torch.nn.Module):
                 self.function = None
         if self.function is None:
             return self.part[0](*args)
-        found = self.function(*(weft.runtime.from_dlpack(as_real(args[i])) for i in self.inputs))
+        found = self.function(*(_given(args[i]) for i in self.inputs))
         results = [
             read(torch.from_dlpack(x)) for x, read in zip(found if self.many else [found], self.reads, strict=True)
         ]
@@ -195,6 +226,7 @@ class _Compiled(torch.nn.Module):
         self.reads = [_reader(n) for n in (ends if self.many else [ends])]
         graph = Graph(part, {})
         graph.define_sizes([n.meta.get("val") for n in placeholders])
+        passed = graph.define_passed([n.meta.get("val") for n in placeholders])
         values: list[Any] = []
         self.inputs: list[int] = []
         for i, node in enumerate(placeholders):
@@ -205,10 +237,15 @@ class _Compiled(torch.nn.Module):
             elif hasattr(node.meta["val"], "dtype"):
                 self.inputs.append(i)
                 values.append(relax.Var(node.name, graph.type_of(node.meta["val"])))
+            elif i in passed:
+                self.inputs.append(i)
+                values.append(relax.Var(node.name, ir.ShapeType((as_expr(graph.symbols.dim(node.meta["val"])),), 1)))
             else:
                 values.append(graph.symbols.dim(node.meta["val"]))
         with graph.bb.function("main", [values[i] for i in self.inputs]):
-            values = [graph.opened(v, n.meta.get("val")) for v, n in zip(values, placeholders, strict=True)]
+            for i, node in enumerate(placeholders):
+                known = node.meta.get("val")
+                values[i] = graph.symbols.dim(known) if i in passed else graph.opened(values[i], known)
             results = [graph.as_tensor(v) for v in graph.inlined(part, values)]
             graph.bb.emit_func_output(graph.bb.emit(ir.Tuple(tuple(results))) if self.many else results[0])
         mod = graph.bb.get()

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from weft import ir
 from weft.frontend.fourier import transformed
 from weft.frontend.torch import registry
@@ -106,7 +108,7 @@ def _pair(node: Node, name: str) -> Complex:
     if isinstance(x, Complex):
         return x
     if isinstance(x, complex):
-        return Complex(node.scalar(x.real, node.dtype), node.scalar(x.imag, node.dtype))
+        return _number(node, x)
     return Complex(node.tensor(x), node.scalar(0, node.dtype))
 
 
@@ -181,9 +183,13 @@ def _absolute(node: Node) -> Any:
 
 @_of("angle")
 def _angle(node: Node) -> Any:
+    return _direction(node, node["self"])
+
+
+def _direction(node: Node, x: Complex) -> Any:
     atan2 = registry.find("aten.atan2.default")
     assert atan2 is not None
-    return atan2(node.with_args({"self": node["self"].im, "other": node["self"].re}, "aten.atan2.default"))
+    return atan2(node.with_args({"self": x.im, "other": x.re}, "aten.atan2.default"))
 
 
 @_of("mul")
@@ -213,36 +219,143 @@ def _quotient(node: Node, a: Complex, b: Complex) -> Complex:
 
 @_of("reciprocal")
 def _reciprocal(node: Node) -> Any:
-    one = Complex(node.scalar(1, node.dtype), node.scalar(0, node.dtype))
-    return _shaped(node, _quotient(node, one, node["self"]))
+    return _shaped(node, _quotient(node, _number(node, 1), node["self"]))
+
+
+def _number(node: Node, value: complex) -> Complex:
+    return Complex(node.scalar(value.real, node.dtype), node.scalar(value.imag, node.dtype))
 
 
 @_of("exp")
 def _exp(node: Node) -> Any:
-    x = node["self"]
+    return _exponential(node, node["self"])
+
+
+def _exponential(node: Node, x: Complex) -> Complex:
     return _scaled(node, Complex(node.op("cos", x.im), node.op("sin", x.im)), node.op("exp", x.re))
 
 
-@_of("log")
+@_of("log", "log2", "log10")
 def _log(node: Node) -> Any:
-    return Complex(node.op("log", _size(node, node["self"])), _angle(node))
+    base = {"aten.log2": 2, "aten.log10": 10}.get(node.name.rpartition(".")[0])
+    found = _logarithm(node, node["self"])
+    return found if base is None else _scaled(node, found, node.scalar(1 / np.log(base), node.dtype))
 
 
-@_of("pow.Tensor_Scalar")
+def _logarithm(node: Node, x: Complex) -> Complex:
+    return Complex(node.op("log", _size(node, x)), _direction(node, x))
+
+
+@_of("sqrt", "rsqrt")
+def _sqrt(node: Node) -> Any:
+    """The root's larger part is that of the mean of size and real part, which does not cancel."""
+    x, zero, half = node["self"], node.scalar(0, node.dtype), node.scalar(0.5, node.dtype)
+    large = node.op("add", _size(node, x), node.op("abs", x.re))
+    large = node.op("sqrt", node.op("multiply", large, half))
+    safe = node.op("where", node.op("equal", large, zero), node.scalar(1, node.dtype), large)
+    small = node.op("divide", node.op("multiply", x.im, half), safe)
+    right = node.op("greater_equal", x.re, zero)
+    signed = node.op("where", node.op("less", x.im, zero), node.op("negative", large), large)
+    parts = ((large, node.op("abs", small)), (small, signed))
+    root = Complex(*(node.op("where", right, a, b) for a, b in parts))
+    return root if "rsqrt" not in node.name else _quotient(node, _number(node, 1), root)
+
+
+@_of("sin", "cos", "tan", "sinh", "cosh", "tanh")
+def _circular(node: Node) -> Any:
+    """Those of the circle are those of the hyperbola, turned by a quarter: ``sinh(iz) = i sin(z)``."""
+    kind, x = node.name.split(".")[1], node["self"]
+    if kind.endswith("h"):
+        return _hyperbolic(node, kind, x)
+    turned = _hyperbolic(node, kind + "h", Complex(node.op("negative", x.im), x.re))
+    return turned if kind == "cos" else Complex(turned.im, node.op("negative", turned.re))
+
+
+def _hyperbolic(node: Node, kind: str, x: Complex) -> Complex:
+    if kind != "tanh":
+        first, second = ("sinh", "cosh") if kind == "sinh" else ("cosh", "sinh")
+        return Complex(
+            node.op("multiply", node.op(first, x.re), node.op("cos", x.im)),
+            node.op("multiply", node.op(second, x.re), node.op("sin", x.im)),
+        )
+    # both over exp(2 |re|), which does not overflow
+    one, two = node.scalar(1, node.dtype), node.scalar(2, node.dtype)
+    far = node.op("multiply", node.op("abs", x.re), node.scalar(-2, node.dtype))
+    near, twice = node.op("exp", far), node.op("multiply", x.im, two)
+    wave = node.op("multiply", node.op("multiply", near, two), node.op("cos", twice))
+    below = node.op("add", node.op("add", one, node.op("multiply", near, near)), wave)
+    rise = node.op("negative", node.op("expm1", node.op("multiply", far, two)))
+    re = node.op("where", node.op("less", x.re, node.scalar(0, node.dtype)), node.op("negative", rise), rise)
+    im = node.op("multiply", node.op("multiply", near, two), node.op("sin", twice))
+    return _scaled(node, Complex(re, im), below, "divide")
+
+
+@_of("sgn")
+def _sign(node: Node) -> Any:
+    x, zero = node["self"], node.scalar(0, node.dtype)
+    size = _size(node, x)
+    return _scaled(node, x, node.op("where", node.op("equal", size, zero), node.scalar(1, node.dtype), size), "divide")
+
+
+@_of("isnan", "isinf", "isfinite")
+def _classified(node: Node) -> Any:
+    kind, x = node.name.split(".")[1], node["self"]
+    return node.op("logical_and" if kind == "isfinite" else "logical_or", node.op(kind, x.re), node.op(kind, x.im))
+
+
+@_of("pow")
 def _power(node: Node) -> Any:
-    exponent, x = node["exponent"], node["self"]
+    exponent = node["exponent"]
     if not isinstance(exponent, int) or not 1 <= exponent <= 8:
-        node.error("a power of complex numbers", expected="a whole exponent of 1 to 8", found=str(exponent))
-    found = x
+        return _any_power(node, _pair(node, "self"), _pair(node, "exponent"))
+    x = found = _pair(node, "self")
     for _ in range(exponent - 1):
         found = _times(node, found, x)
     return found
+
+
+def _any_power(node: Node, x: Complex, exponent: Complex) -> Complex:
+    """By the logarithm; that of zero is zero, but for the exponent zero, where all are one."""
+    zero = node.scalar(0, node.dtype)
+
+    def is_zero(z: Complex) -> Any:
+        return node.op("logical_and", node.op("equal", z.re, zero), node.op("equal", z.im, zero))
+
+    found = _exponential(node, _times(node, exponent, _logarithm(node, x)))
+    chosen = []
+    for part, one in ((found.re, 1), (found.im, 0)):
+        nothing = node.op("where", is_zero(exponent), node.scalar(one, node.dtype), zero)
+        chosen.append(node.op("where", node.op("logical_or", is_zero(x), is_zero(exponent)), nothing, part))
+    return _shaped(node, Complex(*chosen))
 
 
 @_of("mm", "bmm", "matmul", "mv", "dot")
 def _matmul(node: Node) -> Any:
     other = next(k for k in ("mat2", "other", "vec", "tensor") if k in node.args)
     return _times(node, node["self"], node[other], "matmul")
+
+
+@_of("addmm", "baddbmm", "addmv")
+def _product_added(node: Node) -> Any:
+    first, second = next(
+        pair for pair in (("mat1", "mat2"), ("batch1", "batch2"), ("mat", "vec")) if pair[0] in node.args
+    )
+    product = _times(node, _pair(node, first), _pair(node, second), "matmul")
+    return _sum(node, *(
+        _times(node, x, _number(node, by)) if isinstance(by, complex) else _scaled(node, x, node.tensor(by))
+        for x, by in ((product, node["alpha"]), (node["self"], node["beta"]))
+    ))  # fmt: skip
+
+
+@_of("linear")
+def _linear(node: Node) -> Any:
+    weight = Complex(*(node.permute(p, [1, 0]) for p in (node["weight"].re, node["weight"].im)))
+    product = _times(node, _pair(node, "input"), weight, "matmul")
+    return product if node.get("bias") is None else _sum(node, product, _pair(node, "bias"))
+
+
+def _sum(node: Node, a: Complex, b: Complex) -> Complex:
+    return Complex(node.op("add", a.re, b.re), node.op("add", a.im, b.im))
 
 
 @_of("eq", "ne")

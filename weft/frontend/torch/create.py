@@ -39,6 +39,12 @@ def _scalar(node: Node) -> Any:
     return node.tensor(node["s"])
 
 
+@aten("item", "_local_scalar_dense")
+def _number(node: Node) -> Any:
+    """A number that is no size stays a tensor."""
+    return node.reshape(node["self"], [])
+
+
 @aten("arange")
 def _arange(node: Node) -> Any:
     (count,) = node.shape

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from weft import ir, relax
+from weft import ir, relax, te
 from weft.error import ModelImportError
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
-from weft.frontend.torch.graph import Converter, Graph, calls, constant, find_custom, mutates
+from weft.frontend.torch.graph import Converter, Graph, as_real, calls, constant, find_custom, mutates
+from weft.relax import core_ops
 
 __all__ = ["ExportedProgramImporter", "from_exported_program"]
 
@@ -34,7 +34,8 @@ def from_exported_program(
         ``torch.view_as_real`` makes of them.
     keep_params_as_input : bool
         Parameters and buffers are inputs behind the program's own; their values are the function's attribute
-        ``params``. Otherwise they are constants, which share PyTorch's memory.
+        ``params``. Otherwise they are constants, which share PyTorch's memory; those that the program writes to have
+        memory of their own, so that each call of an executable sees what the last one wrote.
     unwrap_unit_return_tuple : bool
         A tuple of one result is that result.
     no_bind_return_tuple : bool
@@ -60,7 +61,7 @@ def from_exported_program(
     """
     custom = custom_convert_map or {}
     if run_ep_decomposition and not _is_convertible(exported_program, custom):
-        exported_program = exported_program.run_decompositions(_decompositions(custom))
+        exported_program = exported_program.run_decompositions(_decompositions(exported_program, custom))
     return ExportedProgramImporter(exported_program, custom).module(
         keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple
     )
@@ -72,13 +73,16 @@ def _is_convertible(program: Any, custom: Mapping[str, Converter]) -> bool:
     return all(graph.has_converter(node) and not mutates(node) for node in calls(program.graph.nodes))
 
 
-def _decompositions(custom: Mapping[str, Converter]) -> Any:
-    """PyTorch's table, without the operators that are converted whole."""
+def _decompositions(program: Any, custom: Mapping[str, Converter]) -> Any:
+    """PyTorch's table, without the operators that are converted whole, for complex tensors too where there are any."""
     import torch
 
+    graph = Graph(program.graph_module, custom)
+    missing = {node.target for node in calls(program.graph.nodes) if not graph.has_converter(node)}
     table = torch.export.default_decompositions()
     for target in list(table.keys()):
-        if registry.find(target) is not None or find_custom(custom, target) is not None:
+        whole = registry.find(target) is not None or find_custom(custom, target) is not None
+        if whole and target not in missing:
             table.pop(target)
     return table
 
@@ -89,6 +93,10 @@ class ExportedProgramImporter(Graph):
     def __init__(self, program: Any, custom: Mapping[str, Converter]) -> None:
         super().__init__(program.graph_module, custom)
         self.program = program
+        kinds = {"BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION"}
+        self.written = {s.target for s in program.graph_signature.output_specs if s.kind.name in kinds}
+        self.places: dict[str, Any] = {}
+        """The memory of what the program writes to, by the name that the signature gives."""
 
     def module(self, keep_params: bool, unwrap: bool, unbound: bool) -> ir.IRModule:
         """The module with the program as ``main``."""
@@ -97,7 +105,7 @@ class ExportedProgramImporter(Graph):
         attrs = self._ranges() | ({"num_input": len(inputs)} if keep_params else {})
         params = [*inputs, *(var for var, _ in held)]
         with self.bb.function("main", params, attrs=attrs):
-            self._open_complex()
+            self._open_inputs()
             for node in self.program.graph.nodes:
                 self.convert(node)
             result = self._result(unwrap)
@@ -125,8 +133,10 @@ class ExportedProgramImporter(Graph):
                 self.values[node] = value = self._input(node)
                 if isinstance(value, relax.Var):
                     inputs.append(value)
+                    self.places |= {node.name: node} if node.name in self.written else {}
                 continue
-            self.values[node] = value = constant(self._state(spec))
+            self.values[node] = value = self._held(spec)
+            self.places |= {spec.target: node} if spec.target in self.written else {}
             if keep_params and spec.kind is not InputKind.CONSTANT_TENSOR:
                 self.values[node] = relax.Var(node.name, value.ty)
                 held.append((self.values[node], value.data))
@@ -140,10 +150,24 @@ class ExportedProgramImporter(Graph):
         found = {"tir_var_lower_bound": least, "tir_var_upper_bound": most}
         return {name: bounds for name, bounds in found.items() if bounds}
 
-    def _open_complex(self) -> None:
-        """Split inputs whose last dimension has the parts of complex numbers."""
+    def _open_inputs(self) -> None:
+        """Copy what the program writes to; split inputs whose last dimension has the parts of complex numbers."""
+        for name, node in self.places.items():
+            x = self.values[node]
+            if isinstance(x, ir.Constant):  # behind a call, which nothing folds
+                ty: Any = x.ty
+                x = core_ops.call_pure_packed("vm.builtin.reshape", x, ir.shape_expr(ty.shape), ty_args=ty)
+            self.places[name] = place = self.bb.emit(x)
+            self.values[node] = self.bb.emit(core_ops.call_builtin("vm.builtin.fresh_tensor", [place], place.ty))
         for node, value in list(self.values.items()):
             self.values[node] = self.opened(value, node.meta["val"])
+
+    def _write(self, name: str, value: Any) -> None:
+        """Write a buffer's or an input's new value to its place."""
+        place = self.places[name]
+        call: Any = self.bb.call_te(lambda x: te.compute(x.shape, lambda *i: x[i], name="written"), value)
+        kernel, (given,) = call.args[0], call.args[1].fields
+        self.bb.emit(core_ops.call_tir_inplace(kernel, (given, place), 1, place.ty))
 
     def _input(self, node: Any) -> Any:
         value = node.meta["val"]
@@ -155,27 +179,22 @@ class ExportedProgramImporter(Graph):
             f"input '{node.name}' is no tensor", expected="a tensor or a constant", found=type(value).__name__
         )
 
-    def _state(self, spec: Any) -> Any:
-        """The tensor of a parameter, a buffer or a constant."""
-        program = self.program
-        for table in (program.state_dict, program.constants):
+    def _held(self, spec: Any) -> ir.Constant:
+        """A parameter, a buffer or a constant."""
+        for table in (self.program.state_dict, self.program.constants):
             if spec.target in table:
-                return table[spec.target]
+                tensor = as_real(table[spec.target])
+                return constant(tensor.clone() if spec.target in self.written else tensor)
         raise ModelImportError(f"'{spec.target}' has no value in the exported program")
 
     def _result(self, unwrap: bool) -> Any:
         from torch.export.graph_signature import OutputKind
 
         output = next(node for node in self.program.graph.nodes if node.op == "output")
-        specs = self.program.graph_signature.output_specs
-        kinds = [spec.kind for spec in specs]
-        written = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
-        if lost := [str(spec.target) for spec in specs if spec.kind in written]:
-            warnings.warn(
-                f"the program writes to {', '.join(lost)}; what was imported returns the results alone and leaves them "
-                "as they are. Return the new values from `forward` to have them",
-                stacklevel=2,
-            )
-        kept = [v for v, kind in zip(output.args[0], kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
-        results = [self.as_tensor(self.value(v)) for v in kept if v is not None]
+        results = []
+        for v, spec in zip(output.args[0], self.program.graph_signature.output_specs, strict=True):
+            if spec.kind is OutputKind.USER_OUTPUT and v is not None:
+                results.append(self.as_tensor(self.value(v)))
+            elif spec.target in self.places:
+                self._write(spec.target, self.as_tensor(self.value(v)))
         return results[0] if unwrap and len(results) == 1 else ir.Tuple(tuple(results))

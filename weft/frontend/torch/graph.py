@@ -33,9 +33,10 @@ _SILENT = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._as
 
 
 def find_custom(custom: Mapping[str, Converter], target: Any) -> Converter | None:
-    """The user's converter of an overload, by its name with or without the namespace."""
+    """The user's converter of an overload, by its name with or without the namespace, or by its operator's name."""
     name = str(target)
-    return custom.get(name) or custom.get(name.partition(".")[2])
+    inner = name.partition(".")[2]
+    return custom.get(name) or custom.get(inner) or custom.get(inner.partition(".")[0])
 
 
 def find_converter(node: Any) -> Converter | None:
@@ -75,6 +76,14 @@ class Graph:
             for d in getattr(value, "shape", ()):
                 if not isinstance(d, int) and d.node.expr.is_Symbol and not self.symbols.knows(d):
                     self.symbols.define(d.node.expr)
+
+    def define_passed(self, values: list[Any]) -> set[int]:
+        """Give the sizes among some inputs that no shape shows their variables; which inputs they are."""
+        alone = {i: v.node.expr for i, v in enumerate(values) if type(v).__name__ == "SymInt" and v.node.expr.is_Symbol}
+        passed = {i for i in alone if not self.symbols.knows(values[i])}
+        for i in passed:
+            self.symbols.define(alone[i])
+        return passed
 
     def type_of(self, value: Any) -> ir.TensorType:
         """The type of a tensor that PyTorch knows; a complex one has its parts in a last dimension."""

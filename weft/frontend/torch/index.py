@@ -11,7 +11,7 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
-__all__ = ["columns"]
+__all__ = ["columns", "counted"]
 
 _REDUCTIONS = {
     "sum": "add",
@@ -131,7 +131,7 @@ def columns(node: Node, mask: Any) -> list[Any]:
     target = node.op("where", flat, last, node.tensor(size, "int64"))  # all others to one more place, cut off below
     room = node.full([size + 1], 0, "int64")
     placed = node.op("scatter_elements", room, target, node.arange(size), axis=0)
-    count = _counted(node, node.op("sum", ones, axis=(0,), keepdims=True))
+    count = counted(node, node.op("sum", ones, axis=(0,), keepdims=True))
     places = node.op("strided_slice", placed, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
     columns, below = [], 1
     for i, d in reversed(list(enumerate(dims))):
@@ -142,7 +142,7 @@ def columns(node: Node, mask: Any) -> list[Any]:
     return columns[::-1]
 
 
-def _counted(node: Node, count: Any) -> Any:
+def counted(node: Node, count: Any) -> Any:
     """A tensor of one integer as a size: the symbol that PyTorch gave it, where it waits for a value."""
     waiting = [s for d in node.first.shape for s in node.symbols.unknown(d)]
     var = node.symbols.define(waiting[0]) if waiting else node.symbols.fresh("count")
@@ -177,7 +177,7 @@ def _suppressed(node: Node) -> Any:
     kept = node.op("vision.suppressed", node.reshape(boxes, [1, count, 4]), *rows, limit, overlap, least)
     kept = node.reshape(kept, [count])
     real = node.op("greater_equal", kept, node.scalar(0, "int64"))
-    size = _counted(node, node.op("sum", node.astype(real, "int64"), axis=(0,), keepdims=True))
+    size = counted(node, node.op("sum", node.astype(real, "int64"), axis=(0,), keepdims=True))
     return node.op("strided_slice", kept, axes=(0,), begin=(0,), end=(size,), assume_inbound=True)
 
 

@@ -10,7 +10,7 @@ from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
-__all__: list[str] = []
+__all__ = ["ordered"]
 
 
 def _reduced(node: Node, name: str, x: Any, axes: Any, keepdim: bool) -> Any:
@@ -117,12 +117,13 @@ def _topk(node: Node) -> Any:
     if isinstance(node["k"], int):
         found = node.op("topk", x, k=node["k"], axis=axis, largest=node["largest"], dtype="int64")
         return [node.emit(ir.TupleGetItem(found, i)) for i in (0, 1)]
-    values, places = _sorted(node, x, axis, node["largest"])
+    values, places = ordered(node, x, axis, node["largest"])
     cut = {"axes": (axis,), "begin": (0,), "end": (node["k"],)}
     return [node.op("strided_slice", part, **cut) for part in (values, places)]
 
 
-def _sorted(node: Node, x: Any, axis: int, descending: bool) -> list[Any]:
+def ordered(node: Node, x: Any, axis: int, descending: bool) -> list[Any]:
+    """The elements along an axis in their order, and where each was."""
     places = node.op("argsort", x, axis=axis, descending=descending, dtype="int64")
     return [node.op("gather_elements", x, places, axis=axis), places]
 
@@ -132,7 +133,7 @@ def _sort(node: Node) -> Any:
     x = node["self"]
     if not x.ty.shape:
         return [x, node.scalar(0, "int64")]
-    return _sorted(node, x, node.axis(node["dim"], len(x.ty.shape)), node["descending"])
+    return ordered(node, x, node.axis(node["dim"], len(x.ty.shape)), node["descending"])
 
 
 @aten("argsort")

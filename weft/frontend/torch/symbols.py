@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft import ir
+from weft import ir, tir
 from weft.arith import Analyzer
 from weft.error import ModelImportError
 
@@ -22,6 +22,14 @@ def as_expr(d: Dim) -> ir.PrimExpr:
 
 def _floordiv(a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr:
     return ir.FloorDiv(a, b)
+
+
+def _float(x: ir.PrimExpr) -> ir.PrimExpr:
+    return x if x.dtype == "float64" else ir.Cast("float64", x)
+
+
+def _whole(rounded: Callable[[ir.PrimExpr], ir.PrimExpr]) -> Callable[..., ir.PrimExpr]:
+    return lambda x: ir.Cast("int64", rounded(_float(x)))
 
 
 _FUNCTIONS: dict[str, Callable[..., ir.PrimExpr]] = {
@@ -44,10 +52,18 @@ _FUNCTIONS: dict[str, Callable[..., ir.PrimExpr]] = {
     "Or": lambda *args: _fold(ir.Or, args),
     "Not": ir.Not,
     "Where": ir.Select,
+    "ToFloat": _float,
+    "IntTrueDiv": lambda a, b: ir.Div(_float(a), _float(b)),
+    "FloatTrueDiv": lambda a, b: ir.Div(_float(a), _float(b)),
+    "TruncToInt": _whole(lambda x: x),
+    "FloorToInt": _whole(tir.floor),
+    "CeilToInt": _whole(tir.ceil),
+    "RoundToInt": _whole(tir.nearbyint),
 }
 
 
 def _fold(make: Callable[..., ir.PrimExpr], args: Any) -> ir.PrimExpr:
+    args = [_float(a) for a in args] if any(a.dtype == "float64" for a in args) else args
     first, *rest = args
     for arg in rest:
         first = make(first, arg)
@@ -111,6 +127,8 @@ class Symbols:
             return self._vars[e]
         if e.is_Integer:
             return ir.const(int(e), "int64")
+        if e.is_Float:
+            return ir.const(float(e), "float64")
         if e.is_Boolean and e.is_Atom:
             return ir.const(bool(e), "bool")
         name = type(e).__name__
