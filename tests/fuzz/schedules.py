@@ -336,6 +336,162 @@ def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
             v, w = T.axis.remap("SS", [i, j])
             Y[v, w] = B[w, v] + T.Select(v < 2, X[v, w], 1)
 """,
+    "squares": """
+@T.prim_func
+def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6,), "int32")):
+    for i, j in T.grid(4, 4):
+        with T.block("A"):
+            v = T.axis.spatial(10, i * i // 2 + j)
+            Y[v] = X[0, v] + 1
+    for i, j in T.grid(4, 5):
+        with T.block("S"):
+            v = T.axis.spatial(6, i * i // 2)
+            k = T.axis.reduce(10, j * j // 2)
+            with T.init():
+                Z[v] = 0
+            Z[v] = Z[v] * 2 + X[v, k]
+""",
+    "crossed": """
+@T.prim_func
+def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32"), Z: T.Buffer((4,), "int32")):
+    for i, j, k in T.grid(4, 4, 4):
+        with T.block("S"):
+            v, w, u = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[v, w] = 1
+            Y[w, v] = Y[w, v] + X[v, u] * X[u, w]
+    for i, j in T.grid(4, 4):
+        with T.block("Z"):
+            v, k = T.axis.remap("SR", [i, j])
+            with T.init():
+                Z[k] = 0
+            Z[k] = Z[k] + X[v, k]
+""",
+    "pointers": """
+@T.prim_func
+def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4,), "int32")):
+    B = T.alloc_buffer((4, 6), "int32")
+    C = T.alloc_buffer((4, 6), "int32")
+    for i, j in T.grid(4, 6):
+        with T.block("A"):
+            v, w = T.axis.remap("SS", [i, j])
+            B[v, w] = X[v, w] * 2 + w
+    for i in range(4):
+        with T.block("P"):
+            v = T.axis.spatial(4, i)
+            T.reads(B[v, 0:6])
+            T.writes(C[v, 0:6])
+            T.evaluate(T.call_extern("int32", "reversed_copy", C.access_ptr("w", offset=v * 6, extent=6),
+                                     B.access_ptr("r", offset=v * 6, extent=6), 6))
+    for i, j in T.grid(4, 6):
+        with T.block("E"):
+            v, w = T.axis.remap("SS", [i, j])
+            Y[v, w] = C[v, w] + B[v, w]
+    for i in range(4):
+        with T.block("Z"):
+            v = T.axis.spatial(4, i)
+            Z[v] = C[v, 0] * 2
+""",
+    "steps": """
+@T.prim_func
+def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
+    B = T.alloc_buffer((6,), "int32")
+    for i in range(6):
+        with T.block("A"):
+            v = T.axis.spatial(6, i)
+            Y[v] = X[v]
+    for t in range(3):
+        for i in range(6):
+            with T.block("B"):
+                v = T.axis.spatial(6, i)
+                B[v] = Y[5 - v] + t
+        for i in range(6):
+            with T.block("C"):
+                v = T.axis.spatial(6, i)
+                Y[v] = B[v] - Y[v]
+""",
+    "later": """
+@T.prim_func
+def f(X: T.Buffer((8, 6), "int32"), Y: T.Buffer((8, 6), "int32"), Z: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((8, 6), "int32")
+    for i in range(8):
+        for j in range(2, 6):
+            with T.block("A"):
+                v = T.axis.spatial(8, i)
+                w = T.axis.spatial(6, j)
+                B[v, w] = X[v, w] + 3
+    for i, j in T.grid(8, 4):
+        with T.block("E"):
+            T.where(i * 4 + j < 21)
+            v, w = T.axis.remap("SS", [i, j])
+            Y[v, w] = B[v, w + 2] * 2
+    for i in range(8):
+        for j in range(i // 2, 6):
+            with T.block("S"):
+                v, k = T.axis.remap("SR", [i, j])
+                with T.init():
+                    Z[v] = 5
+                Z[v] = Z[v] + X[v, k] * 3
+""",
+    "choices": """
+@T.prim_func
+def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32"), Z: T.Buffer((6, 4), "int32")):
+    B = T.alloc_buffer((6, 4), "int32")
+    for i in range(6):
+        for j in range(4):
+            with T.block("A"):
+                v, w = T.axis.remap("SS", [i, j])
+                B[v, w] = X[5 - v, w]
+        if i < 3:
+            for j in range(4):
+                with T.block("E"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    Y[v, w] = B[v, w] + w
+        else:
+            for j in range(4):
+                with T.block("O"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    Y[v, w] = B[v, w] - i
+    for i, j in T.grid(6, 4):
+        with T.block("Z"):
+            v, w = T.axis.remap("SS", [i, j])
+            Z[v, w] = Y[v, w] + B[v, 3 - w]
+""",
+    "views": """
+@T.prim_func
+def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32")):
+    B = T.alloc_buffer((4, 6), "int32")
+    for i, j in T.grid(4, 6):
+        with T.block("A"):
+            v, w = T.axis.remap("SS", [i, j])
+            B[v, w] = X[v, w] + 1
+    for i, j in T.grid(2, 3):
+        with T.block("V"):
+            v, w = T.axis.remap("SS", [i, j])
+            T.reads(B[v * 2:v * 2 + 2, w * 2:w * 2 + 2])
+            T.writes(Y[v * 2:v * 2 + 2, w * 2:w * 2 + 2])
+            for a, b in T.grid(2, 2):
+                with T.block("I"):
+                    x, y = T.axis.remap("SS", [a, b])
+                    Y[v * 2 + x, w * 2 + y] = B[v * 2 + y, w * 2 + x] * 2
+""",
+    "shrinking": """
+@T.prim_func
+def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((4,), "int32")
+    for i in range(8):
+        with T.block("A"):
+            v = T.axis.spatial(8, i)
+            B[v // 2] = X[v]
+    for i in range(4):
+        with T.block("E"):
+            v = T.axis.spatial(4, i)
+            Y[v] = B[v] + X[7 - v]
+    for i in range(8):
+        with T.block("Z"):
+            v = T.axis.spatial(8, i)
+            Z[v] = B[v // 2] - B[3 - v // 2]
+""",
 }  # fmt: skip
 
 

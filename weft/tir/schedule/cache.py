@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from weft.ir import TRUE, Attrs, DataType, IterVar, Range, Var, cast, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
+from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.cover import covers
 from weft.tir.analysis.dependence import consumers_of, touches
 from weft.tir.analysis.structure import child_realizes, iter_values_of, replace_node
@@ -43,7 +44,7 @@ def cache_write(
     inside = set(child_realizes(top))
     if any(c in inside for c in consumers_of(block, scope)):
         raise refuse("cache_write", f"a consumer of '{old.name}' stands in the same loop nest", block=name)
-    if block.init is None and loads_of(block.body, old):
+    if loads_of(block.body, old) and not initialises(block):
         raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
                      help="the new buffer would not hold what is read")  # fmt: skip
     order = [r.block.name_hint for r in child_realizes(scope)]
