@@ -16,7 +16,7 @@ from weft.tir import Schedule
 from weft.tir.schedule.block_buffers import buffer_at
 from weft.tir.schedule.trace import LoopRV
 
-__all__ = ["PROGRAMS", "arrays_of", "random_schedule"]
+__all__ = ["PROGRAMS", "WITH_CALLS", "arrays_of", "random_schedule"]
 
 
 def _func(*tensors: Any) -> tir.PrimFunc:
@@ -349,7 +349,7 @@ def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6
             k = T.axis.reduce(10, j * j // 2)
             with T.init():
                 Z[v] = 0
-            Z[v] = Z[v] * 2 + X[v, k]
+            Z[v] = Z[v] + X[v, k] * 2
 """,
     "crossed": """
 @T.prim_func
@@ -408,7 +408,7 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
         for i in range(6):
             with T.block("C"):
                 v = T.axis.spatial(6, i)
-                Y[v] = B[v] - Y[v]
+                Y[v] = B[v] * 2 - v
 """,
     "later": """
 @T.prim_func
@@ -502,6 +502,10 @@ def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:
 PROGRAMS: dict[str, Callable[[random.Random], tir.PrimFunc]] = {
     f.__name__: f for f in (matmul, conv, chain, softmax, window, total, pool, symbolic, argmax)
 } | {n: _written(n) for n in _WRITTEN}
+
+
+WITH_CALLS = {"pointers"}
+"""Programs that call functions which only the runner of schedules has."""
 
 
 def arrays_of(func: tir.PrimFunc, seed: int) -> list[np.ndarray]:

@@ -61,16 +61,19 @@ class _Emitter:
         if kind == "BufferLoad":
             return f"{self.name(e.buffer, e.buffer.name)}[{self.index(e)}]"
         if kind == "CallIntrin":
-            op = e.op.name.removeprefix("tir.")
-            if op == "address_of":
-                return self.address(e.args[0])
-            args = [self.expr(a) for a in e.args]
-            if op == "call_extern":
-                return f"EXTERN[{args[0]}]({', '.join(args[1:])})"
-            if op == "if_then_else":
-                return f"({args[1]} if {args[0]} else {args[2]})"
-            return f"INTRIN['{op}']({', '.join(args)})"
+            return self.call(e)
         raise NotImplementedError(kind)
+
+    def call(self, e: Any) -> str:
+        op = e.op.name.removeprefix("tir.")
+        if op == "address_of":
+            return self.address(e.args[0])
+        args = [self.expr(a) for a in e.args]
+        if op == "call_extern":
+            return f"EXTERN[{args[0]}]({', '.join(args[1:])})"
+        if op == "if_then_else":
+            return f"({args[1]} if {args[0]} else {args[2]})"
+        return f"INTRIN['{op}']({', '.join(args)})"
 
     def address(self, load: Any) -> str:
         place = "0"

@@ -42,11 +42,12 @@ def values_apart(
         return True
     if moving.keys() - used_vars(*exprs):
         return False
-    mixed = [e for e in exprs if not used_vars(e).isdisjoint(moving)]
-    if (
-        moving.keys() <= _found_again(mixed, set(moving))
-        or detect_iter_map(mixed, domain, predicate, "bijective").indices
-    ):
+    fixed = {v: r.min for v, r in domain.items() if v not in moving}
+    mixed = [ir.substitute(e, fixed) for e in exprs if not used_vars(e).isdisjoint(moving)]
+    if moving.keys() <= _found_again(mixed, set(moving)):
+        return True
+    sums = detect_iter_map(mixed, domain, predicate, "bijective").indices
+    if sums and all(_is_no_zero(part.scale) for total in sums for part in total.args):
         return True
     extents = [ir.as_int(r.extent) for r in moving.values()]
     known = [n for n in extents if n is not None]
@@ -90,6 +91,13 @@ def _found_again(exprs: Sequence[ir.PrimExpr], moving: set[ir.Var]) -> set[ir.Va
         for e in exprs:
             solve(e)
     return found
+
+
+def _is_no_zero(scale: ir.PrimExpr) -> bool:
+    """Whether a stride is a number other than 0, or made of dimensions, of which one that is 0 has no elements."""
+    stride = Analyzer().simplify(scale)
+    return stride.value != 0 if isinstance(stride, ir.IntImm) else all(
+        isinstance(v, ir.SizeVar) for v in used_vars(stride))  # fmt: skip
 
 
 def _bare(e: ir.PrimExpr) -> ir.PrimExpr:

@@ -42,6 +42,7 @@ def transform_layout(
     old = buffer_at(block, where, "transform_layout")
     if old.strides:
         raise refuse("transform_layout", f"'{old.name}' has strides", block=name)
+    state.check_loaded("transform_layout", old)
     analyzer = Analyzer()
     sources = [ir.Var(f"i{n}", d.dtype) for n, d in enumerate(old.shape)]
     for v, d in zip(sources, old.shape, strict=True):
@@ -192,6 +193,7 @@ def storage_align(state: ScheduleState, name: str, buffer_index: int, axis: int,
         raise refuse(
             "storage_align", f"'{buffer.name}' is a parameter of the function", block=name, help="cache it first"
         )
+    state.check_loaded("storage_align", buffer)
     kept = tuple(t for t in (block.annotations.get("buffer_dim_align") or ()) if tuple(t[:2]) != (buffer_index, axis))
     notes = (*kept, (buffer_index, axis, factor, offset))
     state.replace(block, replace_node(block, annotations=ir.Attrs.of(block.annotations, buffer_dim_align=notes)))

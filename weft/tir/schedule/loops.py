@@ -202,6 +202,9 @@ def _check_fusible(chain: list[For], loops: Sequence[ir.Var]) -> None:
             raise refuse("fuse", "a loop does not start at 0", loops=f)
         if f.kind is ForKind.THREAD_BINDING:
             raise refuse("fuse", "a loop is bound to a thread", loops=f)
+        if f.annotations and f is not chain[0]:
+            raise refuse("fuse", f"the notes {', '.join(f.annotations.keys())} of an inner loop would be lost", loops=f,
+                         help="unannotate it first, and annotate the fused loop")  # fmt: skip
         if not used_vars(f.extent).isdisjoint(loops):
             raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
 
@@ -313,6 +316,8 @@ def loop_partition(
             loops=loop,
             help="decompose_reduction first",
         )
+    if loop.kind is ForKind.THREAD_BINDING:
+        raise refuse("loop_partition", "the loop is bound to a thread", loops=loop, help="partition before binding")
     dtype = var.dtype
     _check_known(state, "loop_partition", path, factors)
     analyzer = state.analyzer_at(path)
