@@ -53,8 +53,8 @@ def values_apart(
     known = [n for n in extents if n is not None]
     if len(known) < len(extents) or not 0 < math.prod(known) <= _POINTS:
         return 0 in known
-    starts = [ir.as_int(r.min) for r in moving.values()]
-    if None in starts or not _adds_outer(mixed, set(moving)):
+    starts = [n for r in moving.values() if (n := ir.as_int(r.min)) is not None]
+    if len(starts) < len(moving) or not _adds_outer(mixed, set(moving)):
         return False
     points = np.indices(known).reshape(len(known), -1)
     at = {v: np.asarray(0) for v in used_vars(*mixed)}
