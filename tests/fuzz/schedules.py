@@ -16,7 +16,7 @@ from weft.tir import Schedule
 from weft.tir.schedule.block_buffers import buffer_at
 from weft.tir.schedule.trace import LoopRV
 
-__all__ = ["PROGRAMS", "arrays_of", "random_schedule"]
+__all__ = ["PROGRAMS", "WITH_CALLS", "arrays_of", "random_schedule"]
 
 
 def _func(*tensors: Any) -> tir.PrimFunc:
@@ -336,6 +336,97 @@ def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
             v, w = T.axis.remap("SS", [i, j])
             Y[v, w] = B[w, v] + T.Select(v < 2, X[v, w], 1)
 """,
+    "squares": """
+@T.prim_func
+def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6,), "int32")):
+    for i, j in T.grid(4, 4):
+        with T.block("A"):
+            v = T.axis.spatial(10, i * i // 2 + j)
+            Y[v] = X[0, v] + 1
+    for i, j in T.grid(4, 5):
+        with T.block("S"):
+            v = T.axis.spatial(6, i * i // 2)
+            k = T.axis.reduce(10, j * j // 2)
+            with T.init():
+                Z[v] = 0
+            Z[v] = Z[v] + X[v, k] * 2
+""",
+    "crossed": """
+@T.prim_func
+def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32"), Z: T.Buffer((4,), "int32")):
+    for i, j, k in T.grid(4, 4, 4):
+        with T.block("S"):
+            v, w, u = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[v, w] = 1
+            Y[w, v] = Y[w, v] + X[v, u] * X[u, w]
+    for i, j in T.grid(4, 4):
+        with T.block("Z"):
+            v, k = T.axis.remap("SR", [i, j])
+            with T.init():
+                Z[k] = 0
+            Z[k] = Z[k] + X[v, k]
+""",
+    "pointers": """
+@T.prim_func
+def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4,), "int32")):
+    B = T.alloc_buffer((4, 6), "int32")
+    C = T.alloc_buffer((4, 6), "int32")
+    for i, j in T.grid(4, 6):
+        with T.block("A"):
+            v, w = T.axis.remap("SS", [i, j])
+            B[v, w] = X[v, w] * 2 + w
+    for i in range(4):
+        with T.block("P"):
+            v = T.axis.spatial(4, i)
+            T.reads(B[v, 0:6])
+            T.writes(C[v, 0:6])
+            T.evaluate(T.call_extern("int32", "reversed_copy", C.access_ptr("w", offset=v * 6, extent=6),
+                                     B.access_ptr("r", offset=v * 6, extent=6), 6))
+    for i, j in T.grid(4, 6):
+        with T.block("E"):
+            v, w = T.axis.remap("SS", [i, j])
+            Y[v, w] = C[v, w] + B[v, w]
+    for i in range(4):
+        with T.block("Z"):
+            v = T.axis.spatial(4, i)
+            Z[v] = C[v, 0] * 2
+""",
+    "steps": """
+@T.prim_func
+def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
+    B = T.alloc_buffer((6,), "int32")
+    for i in range(6):
+        with T.block("A"):
+            v = T.axis.spatial(6, i)
+            Y[v] = X[v]
+    for t in range(3):
+        for i in range(6):
+            with T.block("B"):
+                v = T.axis.spatial(6, i)
+                B[v] = Y[5 - v] + t
+        for i in range(6):
+            with T.block("C"):
+                v = T.axis.spatial(6, i)
+                Y[v] = B[v] * 2 - v
+""",
+    "shrinking": """
+@T.prim_func
+def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((4,), "int32")
+    for i in range(8):
+        with T.block("A"):
+            v = T.axis.spatial(8, i)
+            B[v // 2] = X[v]
+    for i in range(4):
+        with T.block("E"):
+            v = T.axis.spatial(4, i)
+            Y[v] = B[v] + X[7 - v]
+    for i in range(8):
+        with T.block("Z"):
+            v = T.axis.spatial(8, i)
+            Z[v] = B[v // 2] - B[3 - v // 2]
+""",
 }  # fmt: skip
 
 
@@ -346,6 +437,10 @@ def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:
 PROGRAMS: dict[str, Callable[[random.Random], tir.PrimFunc]] = {
     f.__name__: f for f in (matmul, conv, chain, softmax, window, total, pool, symbolic, argmax)
 } | {n: _written(n) for n in _WRITTEN}
+
+
+WITH_CALLS = {"pointers"}
+"""Programs that call functions which only the runner of schedules has."""
 
 
 def arrays_of(func: tir.PrimFunc, seed: int) -> list[np.ndarray]:

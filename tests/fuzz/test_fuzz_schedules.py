@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.fuzz.budget import seeds
-from tests.fuzz.schedules import PROGRAMS, arrays_of, random_schedule
+from tests.fuzz.schedules import PROGRAMS, WITH_CALLS, arrays_of, random_schedule
 from tests.tir.schedule.run_scheduled import run
 from weft.error import WeftError
 from weft.ir import assert_structural_equal
@@ -33,7 +33,7 @@ def check(name: str, seed: int, steps: int = 7) -> None:
         again = Schedule(func)
         sch.trace.apply_to_schedule(again)
         assert_structural_equal(again.func, sch.func)
-        if seed % 4 == 0:
+        if seed % 4 == 0 and name not in WITH_CALLS:
             found = [a.copy() for a in given]
             if seed % 8 == 0:
                 interpret(lower(sch.func), *found)

@@ -37,6 +37,7 @@ from weft.arith.solve import (
     solve_linear_equations,
     solve_linear_inequalities,
 )
+from weft.arith.subspace import subspace_divide
 
 IntSet = IntervalSet
 
@@ -46,5 +47,5 @@ __all__ = [
     "detect_clip_bound", "detect_iter_map", "detect_linear_equation", "estimate_region_lower_bound",
     "estimate_region_strict_bound", "estimate_region_upper_bound", "intersect", "inverse_affine_iter_map",
     "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr", "normalize_to_iter_sum", "pos_inf",
-    "solve_linear_equations", "solve_linear_inequalities", "union",
+    "solve_linear_equations", "solve_linear_inequalities", "subspace_divide", "union",
 ]  # fmt: skip

@@ -103,8 +103,10 @@ class _NoMap(Exception):
 class _Detector:
     """Reads indices over one set of input iterators."""
 
-    def __init__(self, input_iters: Mapping[ir.Var, ir.Range], predicate: ir.PrimExpr, an: Analyzer) -> None:
-        self.an = an
+    def __init__(
+        self, input_iters: Mapping[ir.Var, ir.Range], predicate: ir.PrimExpr, an: Analyzer, keep_units: bool = False
+    ) -> None:
+        self.an, self.keep_units = an, keep_units
         self.cx = an.context
         self.inputs: dict[int, tuple[IterMark, ir.PrimExpr]] = {}
         for var, dom in input_iters.items():
@@ -140,7 +142,7 @@ class _Detector:
             return scale * e
         if isinstance(e, ir.Var):
             mark, low = self.inputs[self.cx.var_atom(e)]
-            if ir.is_const_int(mark.extent, 1):
+            if ir.is_const_int(mark.extent, 1) and not self.keep_units:
                 return scale * low
             out.append(IterSplitExpr(mark, ir.const(1, e.dtype), mark.extent, self.an.simplify(scale)))
             return scale * low
@@ -314,7 +316,7 @@ def detect_iter_map(
     check_level : IterMapLevel or str
         ``"bijective"``, ``"surjective"`` or ``"nocheck"``.
     simplify_trivial_iterators : bool
-        TVM's; iterators over one value always count as that value.
+        Whether iterators over one value count as that value.
     analyzer : Analyzer, optional
         What is known of other variables; it stays as it is.
 
@@ -326,7 +328,7 @@ def detect_iter_map(
     an = Analyzer() if analyzer is None else analyzer.clone()
     level = IterMapLevel.of(check_level)
     try:
-        detector = _Detector(input_iters, ir.as_expr(predicate), an)
+        detector = _Detector(input_iters, ir.as_expr(predicate), an, not simplify_trivial_iterators)
         sums = [detector.index(ir.as_expr(index)) for index in indices]
         if level is not IterMapLevel.NO_CHECK:
             detector.check(sums, level)
@@ -373,9 +375,10 @@ def normalize_iter_map_to_expr(expr: Any) -> ir.PrimExpr:
         return expr.base if result is None else result + expr.base
     if isinstance(expr, IterSplitExpr):
         source = normalize_iter_map_to_expr(expr.source)
-        quotient = ir.floordiv(source, expr.lower_factor)
-        whole = Analyzer().can_prove_equal(expr.lower_factor * expr.extent, expr.source.extent)
-        return (quotient if whole else ir.floormod(quotient, expr.extent)) * expr.scale
+        end = Analyzer().simplify(expr.lower_factor * expr.extent)
+        if not Analyzer().can_prove_equal(end, expr.source.extent):
+            source = ir.floormod(source, end)
+        return ir.floordiv(source, expr.lower_factor) * expr.scale
     if isinstance(expr, IterMark):
         return normalize_iter_map_to_expr(expr.source)
     return expr

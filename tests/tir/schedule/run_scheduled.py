@@ -38,6 +38,8 @@ class _Emitter:
             return self.name(e, e.name)
         if kind == "IntImm":
             return repr(bool(e.value)) if e.dtype == "bool" else repr(e.value)
+        if kind == "StringImm":
+            return repr(e.value)
         if kind == "FloatImm":
             return (
                 f"{numpy_dtype(e.dtype).name}({e.value!r})"
@@ -59,12 +61,25 @@ class _Emitter:
         if kind == "BufferLoad":
             return f"{self.name(e.buffer, e.buffer.name)}[{self.index(e)}]"
         if kind == "CallIntrin":
-            args = [self.expr(a) for a in e.args]
-            op = e.op.name.removeprefix("tir.")
-            if op == "if_then_else":
-                return f"({args[1]} if {args[0]} else {args[2]})"
-            return f"INTRIN['{op}']({', '.join(args)})"
+            return self.call(e)
         raise NotImplementedError(kind)
+
+    def call(self, e: Any) -> str:
+        op = e.op.name.removeprefix("tir.")
+        if op == "address_of":
+            return self.address(e.args[0])
+        args = [self.expr(a) for a in e.args]
+        if op == "call_extern":
+            return f"EXTERN[{args[0]}]({', '.join(args[1:])})"
+        if op == "if_then_else":
+            return f"({args[1]} if {args[0]} else {args[2]})"
+        return f"INTRIN['{op}']({', '.join(args)})"
+
+    def address(self, load: Any) -> str:
+        place = "0"
+        for i, d in zip(load.indices, load.buffer.shape, strict=True):
+            place = f"({place}) * {self.expr(d)} + {self.expr(i)}"
+        return f"{self.name(load.buffer.data, 'data')}[{place} :]"
 
     def index(self, access: Any) -> str:
         parts = [
@@ -120,6 +135,7 @@ class _Emitter:
                 f"{pad}{self.name(buffer, buffer.name)} = "
                 f"poison(({shape}{',' if buffer.shape else ''}), '{numpy_dtype(buffer.dtype).name}')"
             )
+            self.lines.append(f"{pad}{self.name(buffer.data, 'data')} = {self.name(buffer, '')}.reshape(-1)")
         if b.init is not None:
             first = [
                 f"{self.name(iv.var, '')} == {self.expr(iv.dom.min)}" for iv in b.iter_vars if iv.iter_type == "reduce"
@@ -148,6 +164,7 @@ def run(func: tir.PrimFunc, *arrays: Any) -> None:
         "ck": _check,
         "poison": _poison,
         "INTRIN": _intrinsics(),
+        "EXTERN": EXTERN,
         "range": range,
         "min": min,
         "max": max,
@@ -161,6 +178,7 @@ def run(func: tir.PrimFunc, *arrays: Any) -> None:
             env[emitter.name(param, param.name)] = array
             continue
         env[emitter.name(buffer, buffer.name)] = array
+        env[emitter.name(buffer.data, "data")] = array.reshape(-1)
         for d, n in zip(buffer.shape, array.shape, strict=True):
             if isinstance(d, ir.Var):
                 env[emitter.name(d, d.name)] = n
@@ -173,6 +191,13 @@ def run(func: tir.PrimFunc, *arrays: Any) -> None:
     exec(source, {"__builtins__": __builtins__}, scope)
     with np.errstate(all="ignore"):
         scope["f"](*[env[n] for n in names])
+
+
+def _reversed_copy(to: np.ndarray, given: np.ndarray, n: int) -> None:
+    to[:n] = given[:n][::-1]
+
+
+EXTERN = {"reversed_copy": _reversed_copy}
 
 
 def _intrinsics() -> dict[str, Any]:

@@ -39,7 +39,45 @@ def again_for_each_reader(s):
     s.decompose_reduction("S", s.get_loops("S")[0])
 
 
+def bound(name, primitive, *args):
+    def apply(s):
+        loop = s.get_loops(name)[-1]
+        s.bind(loop, "threadIdx.x")
+        getattr(s, primitive)(loop, *args)
+
+    return apply
+
+
+def fuse_noted(s):
+    loops = s.get_loops("A")
+    s.annotate(loops[1], "note", 1)
+    s.fuse(*loops)
+
+
 CASES = {
+    "reorder: the iterations are not known": ("squares", lambda s: s.reorder(*s.get_loops("S")[::-1])),
+    "rfactor: the loops are not known to run": ("squares", lambda s: s.rfactor(s.get_loops("S")[1])),
+    "parallel: the iterations are not known": ("crossed", lambda s: s.parallel(s.get_loops("Z")[0])),
+    "vectorize: the iterations are not known": ("shrinking", lambda s: s.vectorize(s.get_loops("A")[0])),
+    "parallel: 'C' uses elements of 'Y' that other": ("steps", lambda s: s.parallel(s.get_loops("B")[0])),
+    "cache_write: the block reads 'Z'": ("crossed", lambda s: s.cache_write("Z", 0, "global")),
+    "decompose_reduction: the block is not a whole": (
+        "crossed",
+        lambda s: s.decompose_reduction("S", s.get_loops("S")[2]),
+    ),
+    "rfactor: the block is not a reduction": ("crossed", lambda s: s.rfactor(s.get_loops("S")[2])),
+    "compute_at: the block is neither complete": ("shrinking", lambda s: s.compute_at("A", s.get_loops("E")[0])),
+    "compute_inline: 'B' is reached by its address": ("pointers", lambda s: s.compute_inline("A")),
+    "cache_read: 'B' is reached": ("pointers", lambda s: s.cache_read("P", 0, "global")),
+    "cache_write: 'C' is reached": ("pointers", lambda s: s.cache_write("P", 0, "global")),
+    "reindex: 'B' is reached": ("pointers", lambda s: s.reindex("P", ("read", 0))),
+    "transform_layout: 'B' is reached": ("pointers", lambda s: s.transform_layout("A", "B", lambda i, j: (j, i))),
+    "storage_align: 'B' is reached": ("pointers", lambda s: s.storage_align("A", 0, 0, 8, 1)),
+    "cache_read: there is no storage scope 'fast'": ("halves", lambda s: s.cache_read("L", 0, "fast")),
+    "set_scope: there is no storage scope 'fast'": ("strided", lambda s: s.set_scope("A", 0, "fast")),
+    "fuse: the notes note of an inner loop": ("two_stores", fuse_noted),
+    "rfactor: the loop is thread_binding": ("total", bound("S", "rfactor")),
+    "loop_partition: the loop is bound": ("two_stores", bound("A", "loop_partition", [2, None])),
     "decompose_reduction: the loops compute the same elements several times": ("total", again_for_each_reader),
     "transform_block_layout: .* not known to be invertible": (
         "total",

@@ -12,8 +12,8 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 __all__ = [
-    "Interval", "access_regions", "accessed_buffers", "block_regions", "evaluate_interval", "loads_of", "point_region",
-    "region_extents", "relax_region", "stores_of", "union_regions",
+    "Interval", "access_regions", "accessed_buffers", "addressed", "block_regions", "evaluate_interval", "loads_of",
+    "point_region", "region_extents", "relax_region", "stores_of", "union_regions",
 ]  # fmt: skip
 
 Interval = tuple[ir.PrimExpr, ir.PrimExpr]
@@ -254,6 +254,22 @@ def _addressed(nodes: Any) -> list[ir.Var]:
         if n is not None:
             visit(n)
     return list(found)
+
+
+def addressed(*nodes: Any) -> set[ir.Var]:
+    """The data of buffers whose memory is reached below `nodes` other than by their own loads and stores.
+
+    By an address, by the data variable itself, or as another buffer on the same memory: what is known of a buffer's
+    elements says nothing of such an access.
+    """
+    found = {v for v in _addressed(nodes) if v.dtype == "handle"}
+    owner: dict[ir.Var, Buffer] = {}
+    for n in ir.walk(nodes):
+        if isinstance(n, ir.CallIntrin) and n.op is ir.Op.get("tir.address_of"):
+            found |= {load.buffer.data for load in loads_of(n.args)}
+        elif isinstance(n, (BufferLoad, BufferStore)) and owner.setdefault(n.buffer.data, n.buffer) is not n.buffer:
+            found.add(n.buffer.data)
+    return found
 
 
 _Box = tuple[ir.Range | None, ...]

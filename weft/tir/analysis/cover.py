@@ -7,7 +7,7 @@ from weft.ir import PrimExpr, Range, Var, is_const_int, logical_not
 from weft.tir.analysis.structure import conjuncts, used_vars
 from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, Stmt
 
-__all__ = ["covers", "covers_domain"]
+__all__ = ["covers", "covers_domain", "cuts_nothing"]
 
 
 def covers_domain(path: list[Stmt], analyzer: Analyzer) -> bool:
@@ -43,7 +43,7 @@ def covers(path: list[Stmt], values: tuple[PrimExpr, ...], box: tuple[Range, ...
             return False
         if not all(_reaches(s, r, analyzer) for s, r in zip(sums, box, strict=True)):
             return False
-    return all(_cuts_nothing(c, values, box, analyzer) for c in conditions)
+    return all(cuts_nothing(c, values, box, analyzer) for c in conditions)
 
 
 def _around(path: list[Stmt]) -> tuple[list[For], list[PrimExpr]]:
@@ -91,9 +91,7 @@ def _reaches(total: IterSumExpr, wanted: Range, analyzer: Analyzer) -> bool:
     return analyzer.can_prove_equal(extent, wanted.extent) or analyzer.can_prove(extent >= wanted.extent)
 
 
-def _cuts_nothing(
-    condition: PrimExpr, values: tuple[PrimExpr, ...], box: tuple[Range, ...], analyzer: Analyzer
-) -> bool:
+def cuts_nothing(condition: PrimExpr, values: tuple[PrimExpr, ...], box: tuple[Range, ...], analyzer: Analyzer) -> bool:
     """Whether a condition fails at points outside of the box only."""
     if analyzer.can_prove(condition):
         return True

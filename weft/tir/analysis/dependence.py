@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.ir import TRUE, IntImm, PrimExpr, Var, is_const_int
+from weft.tir.analysis.apart import initialises, writes_apart
 from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import Block, BlockRealize, BufferStore
@@ -77,18 +78,19 @@ def is_complete(realize: BlockRealize, scope: Block) -> bool:
     if not is_data_parallel(block):
         return False
     alone = all(sum(writes_buffer(r.block, w.buffer) for r in child_realizes(scope)) == 1 for w in block.writes)
-    return alone and not any(r.buffer is w.buffer for r in block.reads for w in block.writes)
+    return alone and not any(r.buffer is w.buffer for r in block.reads for w in block.writes) and writes_apart(block)
 
 
 def is_reduction(realize: BlockRealize, scope: Block) -> bool:
     """Whether the block alone writes its outputs, adding up over reduction variables that no output index contains."""
     block = realize.block
-    if block.init is None or any(iv.iter_type not in ("data_par", "reduce") for iv in block.iter_vars):
+    if not initialises(block) or any(iv.iter_type not in ("data_par", "reduce") for iv in block.iter_vars):
         return False
     if not all(sum(writes_buffer(r.block, w.buffer) for r in child_realizes(scope)) == 1 for w in block.writes):
         return False
     reducing = set(reduce_vars(block))
-    return all(used_vars(r.min, r.extent).isdisjoint(reducing) for w in block.writes for r in w.region)
+    fixed = all(used_vars(r.min, r.extent).isdisjoint(reducing) for w in block.writes for r in w.region)
+    return fixed and writes_apart(block)
 
 
 def is_plain_store(block: Block) -> BufferStore | None:

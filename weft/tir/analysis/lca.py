@@ -47,7 +47,9 @@ class _Uses:
 
     def use(self, buffer: Buffer, path: _Path) -> None:
         """Note that a buffer is used at a place."""
-        self.memory.setdefault(buffer.data, buffer)
+        owner = self.memory.setdefault(buffer.data, buffer)
+        if owner is not buffer:
+            self.use(owner, path)
         if buffer not in self.matched:
             self.lca[buffer] = _common(self.lca[buffer], path) if buffer in self.lca else path
 

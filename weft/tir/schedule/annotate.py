@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.arith import Analyzer
 from weft.ir import Attrs, IntImm, IterVar, Range, Var, const, is_const_int
-from weft.tir.analysis.structure import child_realizes, replace_node, statements, used_vars
+from weft.tir.analysis.apart import accumulates, instances_apart, tied_iterations, writes_apart
+from weft.tir.analysis.structure import child_realizes, path_to, replace_node, statements, used_vars
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind
 
@@ -48,7 +50,9 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
     loop = path[-1]
     assert isinstance(loop, For)
     _check_unbound(loop, "bind")
-    check_data_parallel(loop, "bind", allow_reduce=thread_tag.startswith("threadIdx."))
+    check_data_parallel(
+        loop, "bind", state.analyzer_at(path, inside=True), allow_reduce=thread_tag.startswith("threadIdx.")
+    )
     for other in (*path[:-1], *statements(loop.body)):
         if isinstance(other, For) and other.thread_binding is not None:
             if other.thread_binding.thread_tag == thread_tag and not thread_tag.startswith("vthread"):
@@ -65,9 +69,11 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
 
 
 def _set_kind(state: ScheduleState, var: Var, kind: ForKind, primitive: str) -> None:
-    loop = state.loop(var)
+    path = state.path_to_loop(var)
+    loop = path[-1]
+    assert isinstance(loop, For)
     _check_unbound(loop, primitive)
-    check_data_parallel(loop, primitive)
+    check_data_parallel(loop, primitive, state.analyzer_at(path, inside=True))
     state.replace(loop, replace_node(loop, kind=kind))
 
 
@@ -81,11 +87,11 @@ def _check_unbound(loop: For, primitive: str) -> None:
         )
 
 
-def check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) -> None:
-    """Refuse unless each iteration writes other elements: the loop feeds data-parallel block variables only."""
+def check_data_parallel(loop: For, primitive: str, analyzer: Analyzer, allow_reduce: bool = False) -> None:
+    """Refuse unless each iteration writes other elements, and uses none that another one makes."""
     allowed = ("data_par", "reduce") if allow_reduce else ("data_par",)
     for r in child_realizes(loop.body):
-        if not is_const_int(loop.extent, 1) and loop.loop_var not in used_vars(r.iter_values) and _accumulates(r.block):
+        if not is_const_int(loop.extent, 1) and loop.loop_var not in used_vars(r.iter_values) and accumulates(r.block):
             raise refuse(
                 primitive,
                 f"each iteration of the loop runs '{r.block.name_hint}' again on what it wrote before",
@@ -103,12 +109,34 @@ def check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) -
                     block=r.block.name_hint,
                     help="use rfactor, or apply it to a spatial loop",
                 )
+        _check_apart(loop, r, primitive)
+    tied = None if is_const_int(loop.extent, 1) else tied_iterations(loop.body, [loop], analyzer)
+    if tied is not None:
+        raise refuse(
+            primitive,
+            f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
+            loops=loop,
+            block=tied[1],
+            help="each iteration has to make what it uses",
+        )
 
 
-def _accumulates(block: Block) -> bool:
-    """Whether a block changes elements of which it needs the old values, or starts a reduction anew."""
-    own = [w.buffer for w in block.writes]
-    return block.init is not None or any(r.buffer is b for r in block.reads for b in own)
+def _check_apart(loop: For, realize: BlockRealize, primitive: str) -> None:
+    """Refuse a block that writes elements of another iteration of the loop."""
+    block = realize.block
+    if is_const_int(loop.extent, 1) or not block.writes:
+        return
+    reducing = {iv.var for iv in block.iter_vars if iv.iter_type != "data_par"}
+    moved = [r for w in block.writes for r in w.region if not used_vars(r.min, r.extent).isdisjoint(reducing)]
+    inner = [s for s in path_to(loop, lambda s: s is realize) or () if isinstance(s, For)]
+    if moved or not writes_apart(block) or (accumulates(block) and not instances_apart(inner, realize)):
+        raise refuse(
+            primitive,
+            "the iterations are not known to write elements of their own",
+            loops=loop,
+            block=block.name_hint,
+            help="the block's data-parallel variables have to decide what it writes, and the loop their values",
+        )
 
 
 def annotate(state: ScheduleState, target: Var | str, key: str, value: Any) -> None:

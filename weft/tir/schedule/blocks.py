@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.arith import Analyzer
 from weft.ir import PrimExpr, Range, Var, cast, const, is_const_int, rewrite, substitute
-from weft.tir.analysis.access import access_regions, loads_of
+from weft.tir.analysis.access import access_regions, addressed, loads_of
 from weft.tir.analysis.cover import covers, covers_domain
 from weft.tir.analysis.dependence import (
     blocks_from_to,
@@ -32,6 +32,7 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
     store = _inlinable_store(state, realize, scope, "compute_inline")
+    state.check_loaded("compute_inline", store.buffer)
     index_vars = _index_vars(store, realize, "compute_inline")
     consumers = consumers_of(realize.block, scope)
     if not consumers:
@@ -174,6 +175,7 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
         )
     if not has_trivial_predicate(producer) or not has_trivial_predicate(realize):
         raise refuse("reverse_compute_inline", "producer or consumer runs under a predicate", block=name)
+    state.check_loaded("reverse_compute_inline", target.buffer)
     _check_inputs(realize, blocks_from_to(scope, producer, realize), "reverse_compute_inline", outputs=True)
     _check_all(state, path, producer, target)
     mapping = _inverse(store, target, realize, state)
@@ -244,6 +246,11 @@ def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
     analyzer = state.analyzer_at(state.path_to_block(place))
     stmts = [s for s in (block.init, block.body) if s is not None]
     reads, writes = access_regions(stmts, analyzer, block.alloc_buffers)
+    if opaque := addressed(*stmts):  # what is reached by address, the regions that are there say
+        reads, writes = (
+            (*(r for r in found if r.buffer.data not in opaque), *(r for r in said if r.buffer.data in opaque))
+            for said, found in ((block.reads, reads), (block.writes, writes))
+        )
     return replace_node(block, reads=reads, writes=writes)
 
 
@@ -269,6 +276,7 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
             block=name,
             help="they are " + ", ".join(sorted(actual)),
         )
+    state.check_loaded("split_consumers", block.writes[0].buffer)
     at = max(i for i, s in enumerate(path[:-1]) if not isinstance(s, For)) + 1
     nest, old = path[at], block.writes[0].buffer
     if len(child_realizes(nest)) != 1:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from weft.ir import TRUE, Attrs, DataType, IterVar, Range, Var, cast, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
+from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.cover import covers
 from weft.tir.analysis.dependence import consumers_of, touches
 from weft.tir.analysis.structure import child_realizes, iter_values_of, replace_node
@@ -13,7 +14,7 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import index_of
 from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
-from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.schedule.state import ScheduleState, check_scope, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 
 __all__ = ["cache_read", "cache_write", "hide_accesses", "set_dtype", "set_scope", "state_access", "top_child"]
@@ -30,6 +31,7 @@ def cache_write(
 
     Returns the name of the copy.
     """
+    check_scope("cache_write", storage_scope)
     path = state.path_to_block(name)
     scope = state.scope_of(path)
     realize = path[-1]
@@ -43,9 +45,10 @@ def cache_write(
     inside = set(child_realizes(top))
     if any(c in inside for c in consumers_of(block, scope)):
         raise refuse("cache_write", f"a consumer of '{old.name}' stands in the same loop nest", block=name)
-    if block.init is None and loads_of(block.body, old):
+    if loads_of(block.body, old) and not initialises(block):
         raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
                      help="the new buffer would not hold what is read")  # fmt: skip
+    state.check_loaded("cache_write", old, block, *(state.realize(c).block for c in consumers or ()))
     order = [r.block.name_hint for r in child_realizes(scope)]
     early = [c for c in consumers or () if c not in order or order.index(c) < order.index(block.name_hint)]
     if early:
@@ -80,6 +83,7 @@ def cache_read(
 
     Returns the name of the copy.
     """
+    check_scope("cache_read", storage_scope)
     path = state.path_to_block(name)
     scope = state.scope_of(path)
     realize = path[-1]
@@ -97,6 +101,7 @@ def cache_read(
             raise refuse("cache_read", f"'{user}' is in another scope", block=name, help="list blocks of one scope")
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
+    state.check_loaded("cache_read", old, *(state.realize(user).block for user in users))
     tops = _statements_with(scope, users)
     top = tops[0]
     if any(touches(r.block, [old], writes_only=True) for s in tops for r in child_realizes(s)):
@@ -216,6 +221,7 @@ def _use(block: Block, old: Buffer, new: Buffer) -> Block:
 
 def set_scope(state: ScheduleState, name: str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
     """Choose where the buffer that a block writes lives."""
+    check_scope("set_scope", storage_scope)
     block = state.realize(name).block
     index = index_of(block, "write", buffer_index, "set_scope")
     buffer = _region(block.writes, index, name, "set_scope").buffer
@@ -233,6 +239,7 @@ def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
     if state.is_argument(old):
         raise refuse("unsafe_set_dtype", f"'{old.name}' is a parameter of the function", block=name,
                      help="use cache_write")  # fmt: skip
+    state.check_loaded("unsafe_set_dtype", old)
     new = replace_node(old, data=Var(old.name, "handle"), dtype=str(DataType(dtype)))
 
     def rule(node: object) -> object:

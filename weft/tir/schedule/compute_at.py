@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.access import evaluate_interval, relax_region, substitute_ranges, union_regions
+from weft.tir.analysis.access import addressed, evaluate_interval, relax_region, substitute_ranges, union_regions
 from weft.tir.analysis.cover import covers, covers_domain
 from weft.tir.analysis.dependence import (
     blocks_from_to,
@@ -509,6 +509,8 @@ def _roundup(
     It may where each of its loads stays inside its buffer, so that the surplus elements are computed and never read.
     """
     if not isinstance(needed.extent, ir.IntImm) or len(block.writes) != 1:
+        return None
+    if block.writes[0].buffer.data in addressed(state.body):
         return None
     around = {f.loop_var: (f.min, f.min + f.extent - 1) for f in _loops_outside(state, loop.loop_var)}
     box = evaluate_interval(needed.min, around)

@@ -12,6 +12,7 @@ import numpy as np
 from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import evaluate_interval, point_region
+from weft.tir.analysis.apart import numbered, values_at
 from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at
@@ -41,6 +42,7 @@ def transform_layout(
     old = buffer_at(block, where, "transform_layout")
     if old.strides:
         raise refuse("transform_layout", f"'{old.name}' has strides", block=name)
+    state.check_loaded("transform_layout", old)
     analyzer = Analyzer()
     sources = [ir.Var(f"i{n}", d.dtype) for n, d in enumerate(old.shape)]
     for v, d in zip(sources, old.shape, strict=True):
@@ -118,15 +120,6 @@ def _image_shape(
 _POINTS = 1 << 16  # so many elements of a buffer are looked at one by one
 _SIZES = (7, 11, 5, 13, 3), (11, 7, 13, 3, 5), (1 << 20, 6)
 """What symbolic dimensions are: one greater than the next and less, so that a wrong stride shows, and very many."""
-_ARITHMETIC: dict[type, np.ufunc] = {
-    ir.Add: np.add,
-    ir.Sub: np.subtract,
-    ir.Mul: np.multiply,
-    ir.FloorDiv: np.floor_divide,
-    ir.FloorMod: np.mod,
-    ir.Min: np.minimum,
-    ir.Max: np.maximum,
-}
 
 
 def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, name: str) -> None:
@@ -135,15 +128,15 @@ def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffe
     symbols = sorted(used_vars(*old.shape), key=lambda v: v.name)
     for sizes in _SIZES if symbols else _SIZES[:1]:
         values = {v: np.asarray(n) for v, n in zip(symbols, itertools.cycle(sizes), strict=False)}
-        extents = [_values(d, values) for d in old.shape]
+        extents = [values_at(d, values) for d in old.shape]
         for points in _looks([_POINTS if e is None else int(e) for e in extents]):
-            places = [_values(e, values | dict(zip(sources, points, strict=True))) for e in image]
+            places = [values_at(e, values | dict(zip(sources, points, strict=True))) for e in image]
             known = [p for p in places if p is not None]
             if len(known) < len(places):
                 raise refuse("transform_layout", f"{mapped} has more than sums, products, quotients and remainders of "
                              f"the indices and dimensions of '{old.name}', so that it is not known whether elements "
                              "stay apart", block=name, help="assume_injective_transform=True says they do")  # fmt: skip
-            numbers = np.sort(_numbered(known, points.shape[1]))
+            numbers = np.sort(numbered(known, points.shape[1]))
             if not (numbers[1:] != numbers[:-1]).all():
                 raise refuse("transform_layout", f"{mapped} puts several elements of '{old.name}' in one place",
                              block=name, help="each index must be found again from the new indices, as i is from "
@@ -168,32 +161,6 @@ def _corner(extents: list[int], most: int) -> list[int]:
         widest = corner.index(max(corner))
         corner[widest] //= 2
     return corner
-
-
-def _numbered(places: list[np.ndarray], count: int) -> np.ndarray:
-    """One number for each of `count` points, equal where all indices are: rows are slow to sort."""
-    numbers, bound = np.zeros(count, np.int64), 1
-    for index in places:
-        within = index - index.min()
-        extent = int(within.max()) + 1
-        if bound * extent > 1 << 62:
-            numbers, bound = np.unique(numbers, return_inverse=True)[1], count
-        numbers, bound = numbers * extent + within, bound * extent
-    return numbers
-
-
-def _values(expr: ir.PrimExpr, points: dict[ir.Var, np.ndarray]) -> np.ndarray | None:
-    """Evaluate an index at many points; None where it has more than integer arithmetic."""
-    if isinstance(expr, ir.IntImm):
-        return np.asarray(expr.value)
-    if isinstance(expr, ir.Var):
-        return points.get(expr)
-    if isinstance(expr, ir.Cast):
-        return _values(expr.value, points)
-    if type(expr) not in _ARITHMETIC or not isinstance(expr, ir.BinaryOp):
-        return None
-    a, b = _values(expr.a, points), _values(expr.b, points)
-    return None if a is None or b is None else _ARITHMETIC[type(expr)](a, b)
 
 
 def _simplified(block: Block, buffer: Buffer) -> Block:
@@ -226,6 +193,7 @@ def storage_align(state: ScheduleState, name: str, buffer_index: int, axis: int,
         raise refuse(
             "storage_align", f"'{buffer.name}' is a parameter of the function", block=name, help="cache it first"
         )
+    state.check_loaded("storage_align", buffer)
     kept = tuple(t for t in (block.annotations.get("buffer_dim_align") or ()) if tuple(t[:2]) != (buffer_index, axis))
     notes = (*kept, (buffer_index, axis, factor, offset))
     state.replace(block, replace_node(block, annotations=ir.Attrs.of(block.annotations, buffer_dim_align=notes)))

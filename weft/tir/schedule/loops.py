@@ -9,12 +9,14 @@ from collections.abc import Sequence
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.tir.analysis.apart import accumulates, initialises, instances_apart, tied_iterations, writes_apart
 from weft.tir.analysis.dependence import reduce_vars
 from weft.tir.analysis.structure import (
     child_realizes,
     clone_fresh,
     conjuncts,
     map_children,
+    path_to,
     replace_node,
     subst_stmt,
     used_vars,
@@ -189,7 +191,7 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     body = subst_stmt(chain[-1].body, mapping)
     new = For(fused, ir.const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
     if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
-        check_data_parallel(new, "fuse")
+        check_data_parallel(new, "fuse", analyzer)
     state.replace(outer, new)
     return fused
 
@@ -200,6 +202,9 @@ def _check_fusible(chain: list[For], loops: Sequence[ir.Var]) -> None:
             raise refuse("fuse", "a loop does not start at 0", loops=f)
         if f.kind is ForKind.THREAD_BINDING:
             raise refuse("fuse", "a loop is bound to a thread", loops=f)
+        if f.annotations and f is not chain[0]:
+            raise refuse("fuse", f"the notes {', '.join(f.annotations.keys())} of an inner loop would be lost", loops=f,
+                         help="unannotate it first, and annotate the fused loop")  # fmt: skip
         if not used_vars(f.extent).isdisjoint(loops):
             raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
 
@@ -238,25 +243,55 @@ def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
         later = {g.loop_var for g in order[i + 1 :]}  # type: ignore[union-attr]
         if not used_vars(f.min, f.extent).isdisjoint(later):  # type: ignore[union-attr]
             raise refuse("reorder", "the extent of a loop depends on a loop that would come inside it", loops=f)
-    _check_order(child_realizes(inner_body), order, loops)
+    _check_order(state, deepest, chain, order, loops)  # type: ignore[arg-type]
     body = inner_body
     for f in reversed(order):
         body = replace_node(f, body=body)
     state.replace(chain[0], body)
 
 
-def _check_order(realizes: list[BlockRealize], order: list[Stmt], loops: Sequence[ir.Var]) -> None:
-    """Refuse when several blocks feed one another below the loops: only the order within one iteration is kept."""
-    if len(realizes) <= 1:
+def _check_order(
+    state: ScheduleState, path: list[Stmt], chain: list[For], order: list[For], loops: Sequence[ir.Var]
+) -> None:
+    """Refuse an order that changes what blocks make, or what they find where they feed one another."""
+    moved = [f for f, g in zip(order, chain, strict=True) if f is not g]
+    if not moved:
         return
+    inner = chain[chain.index(next(g for f, g in zip(order, chain, strict=True) if f is not g)) :]
+    realizes = child_realizes(chain[-1].body)
     for r in realizes:
-        if reduce_vars(r.block):
+        below = [f for f in path_to(chain[-1].body, lambda s, r=r: s is r) or () if isinstance(f, For)]
+        _check_free_order(r, inner, below, loops)
+        if len(realizes) > 1 and reduce_vars(r.block):
             raise refuse(
                 "reorder",
                 "several blocks stand below the loops and one of them is a reduction",
                 block=r.block.name_hint,
                 loops=list(loops),
             )
+    tied = tied_iterations(chain[-1].body, inner, state.analyzer_at(path, inside=True))
+    if tied is not None:
+        raise refuse("reorder", f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
+                     block=tied[1], loops=list(loops))  # fmt: skip
+
+
+def _check_free_order(realize: BlockRealize, nest: list[For], below: list[For], loops: Sequence[ir.Var]) -> None:
+    """Refuse a block whose result depends on the order of the iterations of a nest."""
+    block = realize.block
+    if not block.writes or sum(not ir.is_const_int(f.extent, 1) for f in nest) < 2:
+        return
+    used = used_vars(realize.iter_values)
+    again = [f for f in nest if f.loop_var not in used and not ir.is_const_int(f.extent, 1)]
+    reducing = set(reduce_vars(block))
+    fixed = all(used_vars(r.min, r.extent).isdisjoint(reducing) for w in block.writes for r in w.region)
+    free = True
+    if accumulates(block):
+        free = instances_apart([*nest, *below], realize, ("data_par", "reduce")) and not (again and reducing)
+        free = free and (block.init is None or initialises(block))
+    if not (free and fixed and writes_apart(block)):
+        raise refuse("reorder", "the iterations are not known to write elements of their own, so their order matters",
+                     block=block.name_hint, loops=list(loops),
+                     help="the block's variables have to decide what it writes, each loop a part of them")  # fmt: skip
 
 
 def loop_partition(
@@ -281,6 +316,8 @@ def loop_partition(
             loops=loop,
             help="decompose_reduction first",
         )
+    if loop.kind is ForKind.THREAD_BINDING:
+        raise refuse("loop_partition", "the loop is bound to a thread", loops=loop, help="partition before binding")
     dtype = var.dtype
     _check_known(state, "loop_partition", path, factors)
     analyzer = state.analyzer_at(path)

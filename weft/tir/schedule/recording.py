@@ -42,6 +42,7 @@ class Recorder:
     ----------
     mod : IRModule or PrimFunc
         What to schedule; of a module, the function ``main`` or the only one, unless :meth:`work_on` says another.
+        Of several without ``main``, ``get_block`` has to be told which.
     seed : int, optional
         The start of the random numbers of the ``sample_*`` primitives.
     debug_mask : str or int
@@ -72,6 +73,7 @@ class Recorder:
         if not functions:
             raise InvalidArgument("the module has no TIR function to schedule")
         self._name = "main" if "main" in functions else functions[0]
+        self._undecided = len(functions) > 1 and "main" not in functions
         self.state = ScheduleState(self._mod[self._name])  # type: ignore[arg-type]
         self.trace = Trace()
         self._depth = 0
@@ -101,12 +103,13 @@ class Recorder:
         """Turn to another function of the module."""
         mod = self.mod
         self.state = ScheduleState(mod[func_name])  # type: ignore[arg-type]
-        self._mod, self._name = mod, func_name
+        self._mod, self._name, self._undecided = mod, func_name, False
 
     def copy(self) -> Self:
         """Return an independent schedule in the same state; handles of blocks and loops are good for both."""
         new = type(self)(self.mod, self.fork_seed())
         new._name, new._verify, new._render = self._name, self._verify, self._render
+        new._undecided = self._undecided
         new.state.func, new.state.renamed = self.state.func, dict(self.state.renamed)
         new.trace, new._handles = Trace(self.trace.insts), dict(self._handles)
         return new

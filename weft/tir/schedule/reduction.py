@@ -11,6 +11,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer, detect_iter_map
 from weft.tir.analysis.access import access_regions
+from weft.tir.analysis.apart import instances_apart
 from weft.tir.analysis.dependence import is_reduction
 from weft.tir.analysis.structure import (
     child_realizes,
@@ -188,7 +189,13 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
             block=name,
         )
     loops = state.loops_of(name)
+    if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+        raise refuse("rfactor", f"the loop is {loop.kind.name.lower()}, so that its iterations have no order",
+                     loops=loop, block=name, help="apply it before the loop is scheduled")  # fmt: skip
     conditions = _check_nest(loops, realize)
+    if not instances_apart(loops, realize, ("data_par", "reduce")):
+        raise refuse("rfactor", "the loops are not known to run the block once for each of its values", loops=loops,
+                     block=name)  # fmt: skip
     shape = (*store.buffer.shape[:axis], loop.extent, *store.buffer.shape[axis:])
     partial = decl_buffer(shape, store.buffer.dtype, f"{store.buffer.name}_rf", scope=store.buffer.scope)
     rf_name = state.fresh_name(f"{name}_rf")

@@ -13,7 +13,7 @@ from weft.tir.schedule.block_buffers import BufferName, buffer_at, place_of
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.index_map import IndexMap
-from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.schedule.state import ScheduleState, check_scope, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt, seq
 
 __all__ = ["reindex"]
@@ -38,6 +38,9 @@ def reindex(
     block = realize.block
     kind, _ = place_of(block, where, "reindex")
     old = buffer_at(block, where, "reindex")
+    state.check_loaded("reindex", old, block)
+    if storage_scope is not None:
+        check_scope("reindex", storage_scope)
     accesses = [*loads_of((block.init, block.body), old), *stores_of((block.init, block.body), old)]
     pattern = accesses[0].indices
     if not all(ir.structural_equal(a.indices, pattern) for a in accesses[1:]):

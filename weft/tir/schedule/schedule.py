@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.error import ScheduleError
+from weft.error import InvalidArgument, ScheduleError
 from weft.ir import PrimExpr
 from weft.tir.analysis.dependence import consumers_of, producers_of
-from weft.tir.analysis.structure import child_realizes
+from weft.tir.analysis.structure import blocks_in, child_realizes
 from weft.tir.buffer import Buffer
 from weft.tir.schedule import (
     annotate,
@@ -50,8 +50,12 @@ class Schedule(Recorder):
     @primitive
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
         """Find a block by name."""
-        if func_name is not None and func_name != self._name:
+        if func_name is not None and (func_name != self._name or self._undecided):
             self.work_on(func_name)
+        if self._undecided:
+            names = ", ".join(v.name_hint for v in self._mod)
+            raise InvalidArgument("the schedule does not know which function to be working on", found=names,
+                                  help="call work_on(name), or pass func_name")  # fmt: skip
         self.state.path_to_block(name)
         return BlockRV(name)
 
@@ -81,12 +85,13 @@ class Schedule(Recorder):
         return [BlockRV(r.block.name_hint) for r in consumers_of(self.state.realize(block.name).block, scope)]
 
     def get_output_blocks(self, scope_block: BlockRV | str = "root") -> list[BlockRV]:
-        """List the blocks of a scope that write parameters of the function."""
+        """List the blocks in a scope, inner ones too, that write parameters of the function."""
         name = scope_block if isinstance(scope_block, str) else scope_block.name
+        scope = self.state.realize(name).block
         return [
-            BlockRV(r.block.name_hint)
-            for r in child_realizes(self.state.realize(name).block)
-            if any(self.state.is_argument(w.buffer) for w in r.block.writes)
+            BlockRV(b.name_hint)
+            for b in blocks_in(scope.body)
+            if any(self.state.is_argument(w.buffer) for w in b.writes)
         ]
 
     # --- loops ---

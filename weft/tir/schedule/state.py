@@ -5,13 +5,14 @@ Looking up blocks and loops, replacing statements, and the facts that hold at a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.tir.analysis.access import access_regions
+from weft.tir.analysis.access import access_regions, addressed
 from weft.tir.analysis.structure import (
     map_children,
     path_to,
@@ -26,7 +27,7 @@ from weft.tir.function import PrimFunc
 from weft.tir.schedule.stmt_refs import CachedFlags, ScheduleDebugMask
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
 
-__all__ = ["CachedFlags", "ScheduleDebugMask", "ScheduleState", "refuse"]
+__all__ = ["CachedFlags", "ScheduleDebugMask", "ScheduleState", "check_scope", "refuse"]
 
 
 def refuse(
@@ -43,6 +44,19 @@ def refuse(
         else None
     )
     return ScheduleError(f"{primitive}: {reason}", where=where, found=f"loops {names}" if names else None, help=help)
+
+
+_SCOPES = re.compile(
+    r"(global|shared|local|warp|texture|wmma\.(matrix_[ab]|accumulator)|m16n8k8\.matrix[ABC]|metal\.simdgroup|amx\.tmm)"
+    r"(\..+)?"
+)
+
+
+def check_scope(primitive: str, scope: str) -> None:
+    """Refuse a place for a buffer that no target has."""
+    if not _SCOPES.fullmatch(scope):
+        raise refuse(primitive, f"there is no storage scope '{scope}'",
+                     help="global, shared, local, warp, texture, or a part of one, as shared.dyn")  # fmt: skip
 
 
 class ScheduleState:
@@ -71,6 +85,7 @@ class ScheduleState:
             if (
                 isinstance(s, Block)
                 and s.iter_vars
+                and not addressed(s.init, s.body)
                 and any(
                     not ir.is_const_int(r.extent, 1) or _has_cast(r.min)
                     for a in (*s.reads, *s.writes)
@@ -166,6 +181,12 @@ class ScheduleState:
     def is_argument(self, buffer: Buffer) -> bool:
         """Whether a buffer is a parameter of the function."""
         return any(b is buffer for _, b in self.func.buffer_map)
+
+    def check_loaded(self, primitive: str, buffer: Buffer, *users: Stmt) -> None:
+        """Refuse to move the elements of a buffer that statements (by default all) reach by address."""
+        if buffer.data in addressed(*(users or (self.body,))):
+            raise refuse(primitive, f"'{buffer.name}' is reached by its address, not only by loads and stores",
+                         help="apply it before the address is taken")  # fmt: skip
 
     def allocating_block(self, buffer: Buffer) -> Block | None:
         """Return the block that allocates a buffer, or None for a parameter."""

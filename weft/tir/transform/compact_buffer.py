@@ -10,7 +10,21 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import IntImm, IRModule, PrimExpr, Range, Var, as_int, const, function_pass, rebuild, rewrite, walk
+from weft.ir import (
+    CallIntrin,
+    IntImm,
+    IRModule,
+    Op,
+    PrimExpr,
+    Range,
+    Var,
+    as_int,
+    const,
+    function_pass,
+    rebuild,
+    rewrite,
+    walk,
+)
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, LetStmt, Stmt
@@ -18,6 +32,8 @@ from weft.tir.transform.dim_align import DIM_ALIGN, aligned
 from weft.tir.transform.extent import bound_over
 
 __all__ = ["compact_buffer"]
+
+_ADDRESS = Op.get("tir.address_of")
 
 
 @function_pass(kind=PrimFunc)
@@ -82,7 +98,12 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -
     loops = [*sharing, *(n for n in walk(alloc.body) if isinstance(n, For))]
     domains: dict[Var, tuple[PrimExpr, PrimExpr] | None] = {f.loop_var: (f.min, f.min + f.extent - 1) for f in loops}
     domains |= {n.var: None for n in walk(alloc.body) if isinstance(n, LetStmt)}
-    uses = [n.indices for n in walk(alloc.body) if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer]
+    uses = []
+    for n in walk(alloc.body):
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
+            uses.append(n.indices)
+        elif _by_address(n, buffer):
+            return alloc  # whoever has the address decides which elements it reaches
     if not uses:
         return alloc
     box: list[tuple[PrimExpr, PrimExpr]] = []
@@ -119,6 +140,16 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -
         return node
 
     return AllocBuffer(new, rewrite(alloc.body, rule), alloc.annotations, span=alloc.span)
+
+
+def _by_address(node: Any, buffer: Buffer) -> bool:
+    """Whether a node takes the address of a buffer, or is another buffer on its memory."""
+    if isinstance(node, Buffer):
+        return node is not buffer and node.data is buffer.data
+    if not isinstance(node, CallIntrin):
+        return False
+    return any(a is buffer.data or (isinstance(a, BufferLoad) and a.buffer is buffer and _ADDRESS is node.op)
+               for a in node.args)  # fmt: skip
 
 
 def _bounds(

@@ -170,4 +170,4 @@ def _place(body: Stmt, buffer: Buffer, carried: frozenset[ir.Var]) -> Stmt:
 
 
 def _uses(node: Any, buffer: Buffer) -> bool:
-    return any(n is buffer for n in ir.walk(node))
+    return any(n is buffer or n is buffer.data for n in ir.walk(node))
