@@ -20,6 +20,7 @@ from weft.relax.transform.convert_to_dataflow import convert_to_dataflow
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
 from weft.relax.transform.decompose_norm import DecomposeOpsForInference, DecomposeOpsForTraining
 from weft.relax.transform.decompose_ops import decompose_ops
+from weft.relax.transform.desired_layouts import ConvertLayout
 from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
@@ -74,7 +75,6 @@ CallTIRRewrite = call_tir_rewrite
 CanonicalizeBindings = canonicalize_bindings
 CombineParallelMatmul = combine_parallel_matmul
 ConcatInPlace = concat_in_place
-ConvertLayout = convert_layout
 ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination
 ExpandTupleArguments = expand_tuple_arguments
