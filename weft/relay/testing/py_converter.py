@@ -26,7 +26,7 @@ from weft.relay.expr import (
     TupleGetItem,
     TupleWrapper,
     Var,
-)
+)  # fmt: skip
 from weft.relay.operate import operate
 from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.values import ConstructorValue, RefValue, outward
@@ -68,21 +68,21 @@ def run_as_python(expr: Any, mod: IRModule | None = None, target: Any = "llvm") 
         When no clause of a match takes a value.
     """
     names: dict[str, Any] = {
-        "array": lambda text: ir.load_json(text).data.numpy(), "constructor": _constructor(mod),
+        "array": lambda text: ir.load_json(text).data.numpy(), "constructor": _constructor(mod), "cell": RefValue.of,
         "operate": lambda name, attrs, args: operate(Op.get(name), ir.load_json(attrs) if attrs else Attrs(), args),
-        "make": lambda c, args: ConstructorValue.of(c.tag, args, c), "cell": RefValue.of, "write": _write,
-        "no_clause": _no_clause,
+        "write": _write, "no_clause": _no_clause,
     }  # fmt: skip
     exec(compile(to_python(expr, mod, target), "<relay>", "exec"), names)
     return outward(names["result"])
 
 
-def _constructor(mod: IRModule | None) -> Callable[[str, str], Constructor]:
-    def find(data_type: str, name: str) -> Constructor:
+def _constructor(mod: IRModule | None) -> Callable[[str, str], Callable[..., ConstructorValue]]:
+    def find(data_type: str, name: str) -> Callable[..., ConstructorValue]:
         if mod is None:
             raise InvalidArgument(f"nothing defines the data type '{data_type}'", help="give run_as_python its module")
         found = next(t for v, t in mod.type_definitions.items() if v.name_hint == data_type)
-        return next(c for c in found.constructors if c.name_hint == name)
+        made = next(c for c in found.constructors if c.name_hint == name)
+        return lambda *args: ConstructorValue.of(made.tag, args, made)
 
     return find
 
@@ -166,28 +166,25 @@ class _Writer:
 
     def value(self, e: Any) -> str:
         """Return the Python expression of an operation on atoms."""
-        if isinstance(e, (Var, GlobalVar)):
-            return self.name(e)
-        if isinstance(e, Constant):
-            return f"array({ir.save_json(e)!r})"
-        if isinstance(e, Tuple):
-            return f"({''.join(self.value(f) + ', ' for f in e.fields)})"
-        if isinstance(e, TupleGetItem):
-            return f"{self.value(e.tuple_value)}[{e.index}]"
-        if isinstance(e, RefCreate):
-            return f"cell({self.value(e.value)})"
-        if isinstance(e, RefRead):
-            return f"{self.value(e.ref)}.item"
-        if isinstance(e, RefWrite):
-            return f"write({self.value(e.ref)}, {self.value(e.value)})"
-        if isinstance(e, Constructor):
-            return f"(lambda *a: make(constructor({e.belong_to.name_hint!r}, {e.name_hint!r}), a))"
-        if isinstance(e, Call):
-            return self.call(e)
-        raise InvalidArgument("to_python: this is no Relay expression", found=type(e).__name__)
+        rule = _VALUES.get(type(e))
+        if rule is None:
+            raise InvalidArgument("to_python: this is no Relay expression", found=type(e).__name__)
+        return rule(self, e)
 
     def call(self, e: Call) -> str:
         args = "".join(self.value(a) + ", " for a in e.args)
         if isinstance(e.op, Op):
             return f"operate({e.op.name!r}, {(ir.save_json(e.attrs) if e.attrs else '')!r}, [{args}])"
         return f"{self.value(e.op)}({args})"
+
+
+_VALUES: dict[type, Callable[[_Writer, Any], str]] = {
+    Var: _Writer.name, GlobalVar: _Writer.name, Call: _Writer.call,
+    Constant: lambda w, e: f"array({ir.save_json(e)!r})",
+    Tuple: lambda w, e: f"({''.join(w.value(f) + ', ' for f in e.fields)})",
+    TupleGetItem: lambda w, e: f"{w.value(e.tuple_value)}[{e.index}]",
+    RefCreate: lambda w, e: f"cell({w.value(e.value)})",
+    RefRead: lambda w, e: f"{w.value(e.ref)}.item",
+    RefWrite: lambda w, e: f"write({w.value(e.ref)}, {w.value(e.value)})",
+    Constructor: lambda w, e: f"constructor({e.belong_to.name_hint!r}, {e.name_hint!r})",
+}  # fmt: skip

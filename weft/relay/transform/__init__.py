@@ -15,6 +15,7 @@ from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.dynamic_to_static import dynamic_to_static
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.eta_expand import eta_expand
+from weft.relay.transform.fake_quantization_to_integer import fake_quantization_to_integer
 from weft.relay.transform.fast_math import fast_math
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
@@ -65,6 +66,7 @@ SimplifyInference = simplify_inference
 CanonicalizeOps = canonicalize_ops
 CanonicalizeCast = canonicalize_cast
 SimplifyExpr = simplify_expr
+FakeQuantizationToInteger = fake_quantization_to_integer
 FastMath = fast_math
 
 __getattr__ = passes_inside("weft.relay.transform")  # those that nothing above names
