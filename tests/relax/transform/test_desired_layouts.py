@@ -139,5 +139,5 @@ def test_a_callback_decides_for_each_call() -> None:
 
 
 def test_a_layout_of_other_dimensions_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="'NHW' is no layout of what is NCHW"):
+    with pytest.raises(InvalidArgument, match="'NHW' is no order of NCHW"):
         ConvertLayout({"relax.nn.conv2d": ["NHW", "OHWI"]})(_program(OP.nn.relu))

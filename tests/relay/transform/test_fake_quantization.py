@@ -44,6 +44,9 @@ REGIONS: dict[str, Any] = {
     "least": lambda: relay.minimum(_data((3, 8), 0.5), relay.const(np.linspace(-9, 9, 8, dtype="float32"))),
     "concat": lambda: relay.concatenate([_data((3, 8), 0.5, 1), _data((2, 8), 0.75)], axis=0),
     "clip of channels": lambda: relay.clip(_data((2, 3, 4), [0.5, 1.0, 2.0], [3, 0, -5], axis=1), -2.0, 6.0),
+    "twice": lambda: NN.relu(
+        QNN.dequantize(QNN.quantize(_image(), relay.const(0.75), relay.const(1)), relay.const(0.75), relay.const(1))
+    ),
     "pad": lambda: NN.pad(_data((3, 8), 0.5, 5), [[1, 0], [0, 2]], 0.0),
     "sigmoid": lambda: relay.sigmoid(_data((3, 8), 0.05, 5)),
 }  # fmt: skip

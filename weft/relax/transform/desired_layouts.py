@@ -9,7 +9,7 @@ from weft import ir
 from weft.op import make_call
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax.rewriter import rewrite_bindings
-from weft.relax.transform.infer_layout import axes_of, infer_layouts, initial_layout, is_blocked
+from weft.relax.transform.infer_layout import infer_layouts, initial_layout
 from weft.relax.transform.panels import permute
 
 __all__ = ["ConvertLayout"]
@@ -22,7 +22,7 @@ def ConvertLayout(
     """Make the pass that brings operators of dataflow blocks into layouts that a program wants.
 
     Values keep the layout that they get for as long as operators can follow it; what leaves a block has the order that
-    the program gave it. Blocks must divide what they split; where they do not, an operator stays as it is.
+    the program gave it.
 
     Parameters
     ----------
@@ -92,13 +92,14 @@ class _Converter:
     def call(self, binding: Any, call: ir.Call, bb: Any) -> Any:
         """Convert a call, and back what leaves the block."""
         wanted = self.wanted if self.layout_cb is None else self.layout_cb(call)
-        found = infer_layouts(binding.value, [self.of(a) for a in call.args], wanted)
+        have = tuple(map(self.of, call.args))
+        found = infer_layouts(binding.value, have, wanted)
         own = initial_layout(binding.var.ty)
+        inputs = tuple(initial_layout(a.ty) for a in binding.value.args)
+        args = [self.to(a, v) for a, v in zip(call.args, found.inputs if found else inputs, strict=True)]
         if found is None:
-            return self.with_args(call, [self.to_initial(a) for a in call.args])
-        args = [self.to(a, layout) for a, layout in zip(call.args, found.inputs, strict=True)]
-        untouched = found.output == own and self.of(ir.Tuple(call.args)) == _own(binding.value.args)
-        if untouched and all(a is b for a, b in zip(args, call.args, strict=True)):
+            return call if have == inputs else ir.Call(call.op, tuple(args), call.attrs, call.ty_args, span=call.span)
+        if found.output == own and have == inputs == tuple(found.inputs):
             return call
         name = call.op.name.removeprefix("relax.")  # type: ignore[union-attr]
         new = make_call(name)(*args, **dict(found.attrs.items))
@@ -108,17 +109,12 @@ class _Converter:
         self.layouts[var] = found.output
         return self.to(var, own)
 
-    def with_args(self, call: ir.Call, args: Sequence[Any]) -> ir.Call:
-        """Return a call with other arguments; itself where they are the same."""
-        same = all(a is b for a, b in zip(args, call.args, strict=True))
-        return call if same else ir.Call(call.op, tuple(args), call.attrs, call.ty_args, span=call.span)
-
     def match_cast(self, binding: Any, value: Any, bb: Any) -> Any:
         """Check the dimensions where they lie now."""
         layout, ty = self.of(value), binding.ty
         if layout is None or layout == _initial(layout):
             return None
-        known = isinstance(ty, ir.TensorType) and ty.shape is not None and not is_blocked(layout)
+        known = isinstance(ty, ir.TensorType) and ty.shape is not None
         if not known or not isinstance(binding.var, DataflowVar):
             return self.to_initial(value)
         shape = tuple(ty.shape[ord(c) - ord("A")] for c in layout)
@@ -144,17 +140,11 @@ class _Converter:
         if isinstance(have, tuple):
             fields = e.fields if isinstance(e, ir.Tuple) else [ir.TupleGetItem(e, i) for i in range(len(have))]
             return ir.Tuple(tuple(self.to(f, to, v) for f, to, v in zip(fields, layout, have, strict=True)))
-        if is_blocked(have) or is_blocked(layout):
-            return make_call("layout_transform")(e, src_layout=have, dst_layout=layout)
         return permute(e, tuple(have.index(c) for c in layout))
-
-
-def _own(args: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(initial_layout(a.ty) for a in args)
 
 
 def _initial(layout: Any) -> Any:
     """Return the order that the program gave what has a layout."""
     if isinstance(layout, tuple):
         return tuple(_initial(v) for v in layout)
-    return layout and "".join(sorted(c for c, size in axes_of(layout) if not size))
+    return layout and "".join(sorted(layout))

@@ -1,13 +1,11 @@
 """Which layouts an operator's operands need and its result has, from those that the operands have: by its declaration.
 
 A layout is the letters of a tensor's dimensions in the order in which they lie: A is the first of the program's own
-order. Blocks have sizes: ``ABCD4b`` has the channels in fours behind the rest. A tuple has a tuple of layouts; None is
-what has none, such as a shape or a tensor of unknown rank.
+order. A tuple has a tuple of layouts; None is what has none, such as a shape or a tensor of unknown rank.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from string import ascii_uppercase as LETTERS
 from typing import Any, NamedTuple
@@ -16,7 +14,7 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.op import Layout, OpDef, get_op_def, in_places, list_ops
 
-__all__ = ["Inferred", "axes_of", "infer_layouts", "initial_layout", "is_blocked"]
+__all__ = ["Inferred", "infer_layouts", "initial_layout"]
 
 
 class Inferred(NamedTuple):
@@ -35,20 +33,9 @@ class _Case(NamedTuple):
     wanted: Sequence[str] | None
 
     @property
-    def first(self) -> str:
-        """The layout that the first operand has; its own where that has blocks."""
-        return self.own[0] if is_blocked(self.have[0]) else self.have[0]
-
-    @property
     def own(self) -> list[Any]:
         """The layouts that the operands had in the program."""
         return [initial_layout(a.ty) for a in self.call.args]
-
-    def along(self, layout: str) -> ir.Attrs:
-        """The attributes with the one dimension that they name where `layout` has it, or its blocks."""
-        letters = [c for c, _ in axes_of(layout)]
-        axis = (self.attrs["axis"] or 0) % sum(c.isupper() for c in letters)
-        return self.attrs.with_(axis=letters.index(LETTERS[axis]))
 
     def placed(self, layout: str, *more: Any) -> Inferred:
         """All in one layout but `more`, and the dimensions that attributes name where it has them."""
@@ -64,34 +51,18 @@ def initial_layout(ty: Any) -> Any:
     return LETTERS[: ty.ndim] if isinstance(ty, ir.TensorType) and ty.ndim >= 0 else None
 
 
-def axes_of(layout: str) -> list[tuple[str, int]]:
-    """List the letters of a layout, each with the size of its block, which is 0 where it is none."""
-    return [(c, int(size or 0)) for size, c in re.findall(r"(\d*)([A-Za-z])", layout)]
-
-
-def is_blocked(layout: Any) -> bool:
-    """Whether dimensions of a tensor are split into blocks."""
-    return isinstance(layout, str) and any(size for _, size in axes_of(layout))
-
-
 def _renamed(layout: str, old: str, new: str) -> str:
     """Return a layout of what is called `old` where the same dimensions are called `new`."""
-    named = dict(zip(old + old.lower(), new + new.lower(), strict=True))
-    return "".join(c if c.isdigit() else named[c] for c in layout)
+    return layout.translate(str.maketrans(old, new))
 
 
 def _from_named(have: str, wanted: str) -> str:
     """Return the layout of a tensor that lies as `wanted`, where the program has it as `have`: of NHWC, ACDB."""
-    letters = [c.upper() for c, size in axes_of(wanted) if not size]
-    if sorted(letters) != sorted(have) or not {c.upper() for c in wanted if c.islower()} <= set(have):
-        raise InvalidArgument(f"'{wanted}' is no layout of what is {have}", expected=f"the letters of {have}")
+    if sorted(wanted) != sorted(have):
+        raise InvalidArgument(
+            f"ConvertLayout: '{wanted}' is no order of {have}", expected=f"the letters of {have}; there are no blocks"
+        )
     return _renamed(wanted, have, LETTERS[: len(have)])
-
-
-def _divides(ty: Any, layout: str) -> bool:
-    """Whether the blocks of a layout divide a tensor's dimensions, which are known."""
-    sizes = [(ir.as_int(ty.shape[LETTERS.index(c.upper())]), n) for c, n in axes_of(layout) if n] if ty.shape else []
-    return bool(sizes) and all(d is not None and d % n == 0 for d, n in sizes)
 
 
 def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[str]]) -> Inferred | None:
@@ -129,7 +100,7 @@ def _named(case: _Case) -> Inferred:
     """An operator whose attribute says how its data lie, and its result with them."""
     names = [n for n, kind in case.definition.attrs.items() if kind.is_layout]
     own = case.attrs[names[0]]
-    layout = _from_named(own, case.wanted[0]) if case.wanted else case.first
+    layout = _from_named(own, case.wanted[0]) if case.wanted else case.have[0]
     new = dict.fromkeys(names, _renamed(layout, LETTERS[: len(own)], own))
     return Inferred([layout, *case.own[1:]], layout, case.attrs.with_(**new))
 
@@ -137,45 +108,32 @@ def _named(case: _Case) -> Inferred:
 def _convolution(case: _Case) -> Inferred | None:
     own = [case.attrs[k] for k in ("data_layout", "kernel_layout")]
     own.append(case.attrs["out_layout"] or own[0])
+    if not all(map(str.isalpha, own)):
+        return None  # the kernel is packed already
     found = [*case.have[:2], case.have[0]]
-    if case.wanted and not any(map(is_blocked, own)):
+    if case.wanted:
         wanted = (*case.wanted[:2], case.wanted[2 if len(case.wanted) > 2 else 0])
         found = [_from_named(a, b) for a, b in zip(own, wanted, strict=True)]
-        tensors = (*case.call.args[:2], case.call)
-        if any(is_blocked(v) and not _divides(e.ty, v) for e, v in zip(tensors, found, strict=True)):
-            return None
-    if any(map(is_blocked, own)) or (not case.wanted and any(map(is_blocked, found))):
-        return None
     data, kernel, out = (_renamed(v, LETTERS[: len(a)], a) for a, v in zip(own, found, strict=True))
     new = case.attrs.with_(data_layout=data, kernel_layout=kernel, out_layout=out)
     return Inferred([*found[:2], *case.own[2:]], found[2], new)
 
 
 def _along_axes(case: _Case) -> Inferred | None:
-    """An operator on dimensions that its attributes name, or on elements."""
-    if isinstance(case.have[0], tuple):
-        return _joined(case)
+    """An operator on dimensions that its attributes name, or on elements; a tuple's fields have one layout."""
+    layout, made = case.have[0], case.call.ty
+    if isinstance(layout, tuple):
+        joined = case.placed(layout[0])
+        return joined._replace(inputs=[(layout[0],) * len(layout)])
     if not case.definition.names_axes(case.attrs):
         return _elementwise(case)
-    made = case.call.ty
-    if not isinstance(made, ir.TupleType):
-        return case.placed(case.first)
-    layout = case.have[0] if all(_divides(f, case.have[0]) for f in made.fields) else case.first
-    return Inferred([layout], (layout,) * len(made.fields), case.along(layout))
-
-
-def _joined(case: _Case) -> Inferred:
-    """Tensors side by side in one layout: the first with blocks if it suits all, or the first without."""
-    fields, have = case.call.args[0].ty.fields, case.have[0]
-    layout = next((v for v in have if is_blocked(v)), have[0])
-    if is_blocked(layout) and not all(_divides(f, layout) for f in fields):
-        layout = next((v for v in have if not is_blocked(v)), initial_layout(fields[0]))
-    return Inferred([(layout,) * len(fields)], layout, case.along(layout))
+    placed = case.placed(layout)
+    return placed._replace(output=(layout,) * len(made.fields)) if isinstance(made, ir.TupleType) else placed
 
 
 def _normalized(case: _Case) -> Inferred | None:
     """A norm over axes in the order in which its vectors have them; statistics beside it are vectors."""
-    layout, given = case.first, case.attrs.get("axes", case.attrs.get("axis"))
+    layout, given = case.have[0], case.attrs.get("axes", case.attrs.get("axis"))
     named = [LETTERS[int(a) % len(layout)] for a in (given if isinstance(given, tuple) else (given,))]
     if sorted(named, key=layout.index) != sorted(named):
         return None
@@ -191,12 +149,7 @@ def _elementwise(case: _Case) -> Inferred | None:
     if not ranks or getattr(case.call.ty, "ndim", -1) != max(ranks) or (len(ranks) > 2 and min(ranks) != max(ranks)):
         return None
     known = [case.have[i] for i in tensors]
-    smallest = ranks.index(min(ranks))
-    layout = known[-1] if len(known) > 2 and known[-1] == known[-2] else known[smallest]
-    blocked = next((v for v in known if is_blocked(v)), None)
-    if blocked is not None:
-        fits = min(ranks) == max(ranks) and all(_divides(case.call.args[i].ty, blocked) for i in tensors)
-        layout = blocked if fits else LETTERS[: ranks[smallest]]
+    layout = known[-1] if len(known) > 2 and known[-1] == known[-2] else known[ranks.index(min(ranks))]
     for i, rank in zip(tensors, ranks, strict=True):
         own[i] = _follow(layout, rank)
     return Inferred(own, _follow(layout, max(ranks)), case.call.attrs)
@@ -204,8 +157,8 @@ def _elementwise(case: _Case) -> Inferred | None:
 
 def _follow(layout: str, rank: int) -> str:
     """Return the layout of a tensor of as many or more dimensions, of which the last are those of `layout`."""
-    more = rank - sum(size == 0 for _, size in axes_of(layout))
-    return LETTERS[:more] + (_renamed(layout, LETTERS[: rank - more], LETTERS[more:rank]) if more else layout)
+    more = rank - len(layout)
+    return LETTERS[:more] + _renamed(layout, LETTERS[: len(layout)], LETTERS[more:rank])
 
 
 def _letters(own: str, axis: Any) -> set[str]:
@@ -215,18 +168,19 @@ def _letters(own: str, axis: Any) -> set[str]:
 def _reduced(case: _Case) -> Inferred:
     axis, layout, own = case.attrs["axis"], case.have[0], case.own[0]
     gone = set(own) if axis is None else _letters(own, axis)
-    if case.attrs["keepdims"] and any(c.upper() in gone for c, n in axes_of(layout) if n):
-        layout = own
-    axes = axes_of(layout)
-    kept = "".join(c for c in own if c not in gone)
-    left = "".join(f"{n or ''}{c}" for c, n in axes if c.upper() not in gone)
-    places = tuple(i for i, (c, _) in enumerate(axes) if c.upper() in gone)
-    output = layout if case.attrs["keepdims"] else _renamed(left, kept, LETTERS[: len(kept)])
+    output = layout if case.attrs["keepdims"] else _without(layout, gone)
+    places = tuple(i for i, c in enumerate(layout) if c in gone)
     return Inferred([layout], output, case.attrs.with_(axis=places))
 
 
+def _without(layout: str, gone: set[str]) -> str:
+    """Return a layout of what is left."""
+    kept = "".join(c for c in sorted(layout) if c not in gone)
+    return _renamed("".join(c for c in layout if c not in gone), kept, LETTERS[: len(kept)])
+
+
 def _permuted(case: _Case) -> Inferred:
-    layout, own, order = case.first, case.own[0], case.attrs["axes"]
+    layout, own, order = case.have[0], case.own[0], case.attrs["axes"]
     order = range(len(own))[::-1] if order is None else [int(a) % len(own) for a in order]
     return Inferred([layout], own, case.attrs.with_(axes=tuple(layout.index(own[a]) for a in order)))
 
@@ -235,28 +189,27 @@ def _expanded(case: _Case) -> Inferred:
     """New dimensions stay at their places, the others between them in their order."""
     made = initial_layout(case.call.ty)
     added = _letters(made, case.attrs["axis"])
-    moved = iter(_renamed(case.first, case.own[0], "".join(c for c in made if c not in added)))
-    return Inferred([case.first], "".join(c if c in added else next(moved) for c in made), case.attrs)
+    moved = iter(_renamed(case.have[0], case.own[0], "".join(c for c in made if c not in added)))
+    return Inferred([case.have[0]], "".join(c if c in added else next(moved) for c in made), case.attrs)
 
 
 def _squeezed(case: _Case) -> Inferred | None:
-    layout, own, shape, axis = case.first, case.own[0], case.call.args[0].ty.shape, case.attrs["axis"]
+    layout, own, shape, axis = case.have[0], case.own[0], case.call.args[0].ty.shape, case.attrs["axis"]
     if shape is None:
         return None
     ones = tuple(i for i, d in enumerate(shape) if ir.as_int(d) == 1)
     gone = _letters(own, ones if axis is None else axis)
-    kept, left = ("".join(c for c in order if c not in gone) for order in (own, layout))
     places = tuple(i for i, c in enumerate(layout) if c in gone)
-    return Inferred([layout], _renamed(left, kept, LETTERS[: len(kept)]), case.attrs.with_(axis=places))
+    return Inferred([layout], _without(layout, gone), case.attrs.with_(axis=places))
 
 
 def _repeated(case: _Case) -> Inferred:
     """Along an axis in any layout; without one, the elements in the program's order."""
-    return Inferred(case.own, "A", case.attrs) if case.attrs["axis"] is None else case.placed(case.first)
+    return Inferred(case.own, "A", case.attrs) if case.attrs["axis"] is None else case.placed(case.have[0])
 
 
 def _tiled(case: _Case) -> Inferred:
-    layout, given = case.first, tuple(case.attrs["repeats"])
+    layout, given = case.have[0], tuple(case.attrs["repeats"])
     repeats = (1,) * (len(layout) - len(given)) + given
     front = len(repeats) - len(layout)
     new = (*repeats[:front], *[repeats[front + LETTERS.index(c)] for c in layout])
@@ -268,13 +221,12 @@ def _scattered(case: _Case) -> Inferred:
     data, *others = case.have
     agree = others[0] == others[-1] and (len(others) > 1 or data == case.own[0])
     layout = others[0] if agree else data
-    layout = case.own[0] if is_blocked(layout) else layout
     return case.placed(layout, *[layout] * len(others))
 
 
 def _scattered_nd(case: _Case) -> Inferred | None:
     """Dimensions that index tuples count stay in front; those of updates behind theirs lie as the data's do."""
-    layout, shape = case.first, case.call.args[1].ty.shape
+    layout, shape = case.have[0], case.call.args[1].ty.shape
     depth = ir.as_int(shape[-1]) if shape else None
     if depth is None or layout[:depth] != case.own[0][:depth]:
         return None

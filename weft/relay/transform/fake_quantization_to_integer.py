@@ -111,41 +111,37 @@ class _Region:
 
     def result(self, e: Call) -> Any:
         made = self.convert(e.args[0])
-        if made not in self.types or isinstance(made, Constant):
-            raise _Refused("nothing in the region was quantized")
-        return _as(made, self.types[made], self.out)
+        return _as(made, self.types.get(made) or _refuse("nothing in the region was quantized"), self.out)
 
     def convert(self, e: Any) -> Any:
         """Return the integers that stand for an expression, or a constant as it is."""
         if e not in self.memo:
-            made = self.memo[e] = self._convert(e)
-            if isinstance(made, Tuple) and made not in self.types:
-                self.types[made] = TupleAffineType(tuple(self.types.get(f) for f in made.fields))
+            made, ty = self.converted(e)
+            self.memo[e] = made
+            if ty is not None:
+                self.types[made] = ty
         return self.memo[e]
 
-    def _convert(self, e: Any) -> Any:
+    def converted(self, e: Any) -> Any:
         if isinstance(e, Constant):
-            return e
+            return e, None
         if isinstance(e, Tuple):
-            return Tuple(tuple(self.convert(f) for f in e.fields), span=e.span)
+            fields = tuple(self.convert(f) for f in e.fields)
+            return Tuple(fields, span=e.span), TupleAffineType(tuple(self.types.get(f) for f in fields))
         if isinstance(e, TupleGetItem):
             whole = self.convert(e.tuple_value)
-            made = TupleGetItem(whole, e.index, span=e.span)
-            self.types[made] = self.types[whole].types[e.index]
-            return made
+            return TupleGetItem(whole, e.index, span=e.span), self.types[whole].types[e.index]
+        name = e.op.name if isinstance(e, Call) and isinstance(e.op, Op) else type(e).__name__
+        if name == "qnn.dequantize":
+            x, scale, zero = e.args
+            dtype = (x.ty or inferred_type(x)).dtype  # what another region became has no type yet
+            return x, TensorAffineType(scale, zero, dtype, e.attrs["axis"])
         rule = e.op.get_attr(_KEY) if isinstance(e, Call) and isinstance(e.op, Op) else None
         if rule is None:
-            what = e.op.name if isinstance(e, Call) and isinstance(e.op, Op) else type(e).__name__
-            raise _Refused(f"there is no rule for {what}")
-        if e.op.name == "qnn.dequantize":
-            x, scale, zero = e.args
-            self.types[x] = TensorAffineType(scale, zero, x.ty.dtype, e.attrs["axis"])
-            return x
+            _refuse(f"there is no rule for {name}")
         call = Call(e.op, tuple(self.convert(a) for a in e.args), e.attrs, span=e.span)
         self.types[call] = self.out
-        made, ty = rule(call, self.types)
-        self.types[made] = ty
-        return made
+        return rule(call, self.types)
 
 
 # --- quantities -------------------------------------------------------------------------------------------------------
@@ -164,39 +160,29 @@ def _same(t: Any, u: Any) -> bool:
     return _equal(t.scale, u.scale) and _equal(t.zero_point, u.zero_point) and t.dtype == u.dtype
 
 
-def _as(x: Any, t: Any, u: Any, dtype: str | None = None) -> Any:
+def _as(x: Any, t: Any, u: Any) -> Any:
     """Bring integers that stand for one kind of numbers into another."""
     if t is None:
         return op_call("qnn.quantize", x, u.scale, u.zero_point, axis=u.axis, out_dtype=u.dtype)
-    if _same(t, u) and dtype in (None, t.dtype):
+    if _same(t, u):
         return x
     have, want, zero = t.scale, u.scale, u.zero_point
     if (wide := _number(want)) is not None and wide.size > 1:  # scales of channels are those of what comes in
         if _number(have) is None or _number(zero) is None or np.any(_number(zero)):
             _refuse("a change into channels with zero points of their own, or from a computed scale")
         have, want, zero = const((_number(have) / wide).astype("float32")), const(np.float32(1)), const(np.int32(0))
-    return op_call("qnn.requantize", x, have, t.zero_point, want, zero, axis=t.axis, out_dtype=dtype or u.dtype)
+    return op_call("qnn.requantize", x, have, t.zero_point, want, zero, axis=t.axis, out_dtype=u.dtype)
 
 
-def _vector(value: Any, x: Any, axis: int) -> Any:
-    """Return a zero point, of one or of each channel, so that it broadcasts with a tensor."""
-    if value is None or value.size == 1:
-        return value if value is None else value.reshape(())
-    ndim = inferred_type(x).ndim  # type: ignore[attr-defined]
-    return value.reshape([-1 if d == axis % ndim else 1 for d in range(ndim)])
-
-
-def _known(t: Any, x: Any) -> tuple[Any, Any]:
-    """Return scale and zero point as arrays that broadcast with a tensor."""
-    scale, zero = (_vector(_number(v), x, t.axis) for v in (t.scale, t.zero_point))
+def _bound(real: float, t: Any, x: Any) -> Any:
+    """Return the integer, of each channel if scales are, that stands for a number."""
+    scale, zero = (_number(v) for v in (t.scale, t.zero_point))
     if scale is None or zero is None:
-        raise _Refused("a scale or zero point is computed")
-    return scale, zero
-
-
-def _constant(value: Any, dtype: str) -> Any:
-    info = np.iinfo(dtype)
-    return const(np.clip(np.round(value), info.min, info.max).astype(dtype))
+        _refuse("a scale or zero point is computed")
+    ndim, info = inferred_type(x).ndim, np.iinfo(t.dtype)  # type: ignore[attr-defined]
+    value = np.clip(np.round(real / scale + zero), info.min, info.max).astype(t.dtype)
+    shape = [value.size if d == t.axis % ndim else 1 for d in range(ndim)] if value.size > 1 else []
+    return const(value.reshape(shape))
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -211,18 +197,12 @@ def _rule(*names: str) -> Callable[[Any], Any]:
     return register
 
 
-@_rule("qnn.dequantize")
-def _dequantized(call: Any, types: Any) -> list[Any]:
-    return [call.args[0], types[call]]
-
-
 @_rule(
     "reshape", "squeeze", "strided_slice", "transpose", "expand_dims", "nn.max_pool1d", "nn.max_pool2d",
     "nn.max_pool3d", "nn.batch_flatten", "nn.depth_to_space", "nn.space_to_depth", "max", "min", "broadcast_to",
     "tile", "repeat", "reverse", "split",
 )  # fmt: skip
 def _rearranged(call: Any, types: Any) -> list[Any]:
-    """The same numbers elsewhere, or some of them."""
     t = types[call.args[0]]
     if not call.op.name.startswith("nn.max_pool"):
         _per_tensor(call.op.name, t)
@@ -235,8 +215,7 @@ def _rearranged(call: Any, types: Any) -> list[Any]:
 @_rule("nn.avg_pool2d", "nn.global_avg_pool2d", "nn.adaptive_avg_pool2d", "mean")
 def _averaged(call: Any, types: Any) -> list[Any]:
     """The mean of what is above the zero point, so that padding is zero; rounded to a whole number."""
-    x = call.args[0]
-    t = types[x]
+    x, t = call.args[0], types[call.args[0]]
     _per_tensor(call.op.name, t)
     shift = op_call("cast", t.zero_point, dtype="int32")
     wide = op_call("cast", op_call("subtract", op_call("cast", x, dtype="int32"), shift), dtype="float32")
@@ -296,26 +275,23 @@ def _joined(call: Any, types: Any) -> list[Any]:
 
 @_rule("clip", "nn.relu")
 def _bounded(call: Any, types: Any) -> list[Any]:
-    x = call.args[0]
-    t = types[x]
-    scale, zero = _known(t, x)
-    low, high = (0.0, None) if call.op.name == "nn.relu" else (call.attrs["a_min"], call.attrs["a_max"])
-    made = op_call("maximum", x, _constant(low / scale + zero, t.dtype))
-    return [made if high is None else op_call("minimum", made, _constant(high / scale + zero, t.dtype)), t]
+    x, t = call.args[0], types[call.args[0]]
+    if call.op.name == "nn.relu":
+        return [op_call("maximum", x, _bound(0.0, t, x)), t]
+    low, high = (_bound(call.attrs[k], t, x) for k in ("a_min", "a_max"))
+    return [op_call("minimum", op_call("maximum", x, low), high), t]
 
 
 @_rule("nn.pad")
 def _padded(call: Any, types: Any) -> list[Any]:
-    x, value = call.args
-    t = types[x]
+    (x, value), t = call.args, types[call.args[0]]
     _per_tensor("nn.pad", t)
     return [Call(call.op, (x, _as(value, types.get(value), t)), call.attrs), t]
 
 
 @_rule("sqrt", "rsqrt", "exp", "erf", "sigmoid", "tanh", "abs", "log", "nn.leaky_relu")
 def _of_one(call: Any, types: Any) -> list[Any]:
-    x = call.args[0]
-    t, out = types[x], types[call]
+    (x,), t, out = call.args, types[call.args[0]], types[call]
     _per_tensor(call.op.name, t, out)
     if t.dtype != out.dtype:
         _refuse(f"{call.op.name} that changes the data type")
