@@ -293,7 +293,7 @@ class Pass:
 class Sequential(Pass):
     """Passes one after another, less those that the context leaves out."""
 
-    def __init__(self, passes: Iterable[Pass], opt_level: int = 0, name: str = "Sequential") -> None:
+    def __init__(self, passes: Iterable[Pass], opt_level: int = 0, name: str = "sequential") -> None:
         self.passes = list(passes)
         super().__init__(name, self._run_all, opt_level)
 

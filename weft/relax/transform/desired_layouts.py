@@ -114,8 +114,7 @@ class _Converter:
         layout, ty = self.of(value), binding.ty
         if layout is None or layout == _initial(layout):
             return None
-        known = isinstance(ty, ir.TensorType) and ty.shape is not None
-        if not known or not isinstance(binding.var, DataflowVar):
+        if not isinstance(ty, ir.TensorType) or ty.shape is None or not isinstance(binding.var, DataflowVar):
             return self.to_initial(value)
         shape = tuple(ty.shape[ord(c) - ord("A")] for c in layout)
         var = bb.match_cast(value, ir.TensorType(shape, ty.dtype, ty.ndim, ty.vdevice))

@@ -7,7 +7,7 @@ numbers they stand for, and ``types[call]`` what the region's result is quantize
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class _Refused(Exception):
     """A region has something that integers do not compute."""
 
 
-def _refuse(what: str) -> Any:
+def _refuse(what: str) -> NoReturn:
     raise _Refused(what)
 
 
@@ -134,8 +134,8 @@ class _Region:
         name = e.op.name if isinstance(e, Call) and isinstance(e.op, Op) else type(e).__name__
         if name == "qnn.dequantize":
             x, scale, zero = e.args
-            dtype = (x.ty or inferred_type(x)).dtype  # what another region became has no type yet
-            return x, TensorAffineType(scale, zero, dtype, e.attrs["axis"])
+            ty: Any = x.ty or inferred_type(x)  # what another region became has no type yet
+            return x, TensorAffineType(scale, zero, ty.dtype, e.attrs["axis"])
         rule = e.op.get_attr(_KEY) if isinstance(e, Call) and isinstance(e.op, Op) else None
         if rule is None:
             _refuse(f"there is no rule for {name}")
