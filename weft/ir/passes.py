@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import threading
 import time
 import warnings
@@ -372,13 +373,16 @@ def passes_named(name: str) -> Callable[..., Pass]:
     return _PASSES[name]
 
 
-def passes_inside(package: str) -> Callable[[str], Callable[..., Pass]]:
-    """Make the ``__getattr__`` of a package of passes: those of its modules, by their registered names."""
+def passes_inside(package: str) -> tuple[Callable[[str], Callable[..., Pass]], Callable[[], list[str]]]:
+    """Make ``__getattr__`` and ``__dir__`` of a package of passes: those of its modules, by their registered names."""
+
+    def inside() -> dict[str, Callable[..., Pass]]:
+        return {k.removeprefix("relay."): p for k, p in _PASSES.items() if p.__module__.startswith(f"{package}.")}
 
     def __getattr__(name: str) -> Callable[..., Pass]:
-        for key in (name, f"relay.{name}"):
-            if key in _PASSES and _PASSES[key].__module__.startswith(f"{package}."):
-                return _PASSES[key]
-        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        found = inside().get(name)
+        if found is None:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        return found
 
-    return __getattr__
+    return __getattr__, lambda: sorted({*vars(sys.modules[package]), *inside()})

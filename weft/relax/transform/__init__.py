@@ -20,7 +20,6 @@ from weft.relax.transform.convert_to_dataflow import convert_to_dataflow
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
 from weft.relax.transform.decompose_norm import DecomposeOpsForInference, DecomposeOpsForTraining
 from weft.relax.transform.decompose_ops import decompose_ops
-from weft.relax.transform.desired_layouts import ConvertLayout
 from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
@@ -74,4 +73,4 @@ RealizeVDevice = realize_vdevice
 UpdateParamStructInfo = UpdateParamType
 VMBuiltinLower = lower_runtime_builtin
 
-__getattr__ = passes_inside("weft.relax.transform")  # those that nothing above names
+__getattr__, __dir__ = passes_inside("weft.relax.transform")  # those that nothing above names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import ir
@@ -12,41 +11,13 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.infer_layout import infer_layouts, initial_layout
 from weft.relax.transform.panels import permute
 
-__all__ = ["ConvertLayout"]
+__all__ = ["converted"]
 
 
-def ConvertLayout(
-    desired_layouts: Mapping[str, Sequence[str]],
-    layout_cb: Callable[[ir.Call], Mapping[str, Sequence[str]]] | None = None,
-) -> ir.Pass:
-    """Make the pass that brings operators of dataflow blocks into layouts that a program wants.
-
-    Values keep the layout that they get for as long as operators can follow it; what leaves a block has the order that
-    the program gave it.
-
-    Parameters
-    ----------
-    desired_layouts : mapping of str to list of str
-        The layouts of an operator's data, kernel and, where it is another than the data's, result:
-        ``{"relax.nn.conv2d": ["NHWC", "OHWI"]}``.
-    layout_cb : callable, optional
-        ``layout_cb(call)`` returns such a mapping for one call, instead.
-
-    Raises
-    ------
-    InvalidArgument
-        When a name does not have the dimensions of what it is wanted for.
-
-    Source
-        TVM's ``ConvertLayout``. What the default pipeline does with layouts is ``convert_layout``.
-    """
+def converted(func: ir.Function, mod: ir.IRModule, desired_layouts: Any, layout_cb: Any) -> ir.Function:
+    """Bring the operators of dataflow blocks into wanted layouts; values keep theirs while operators can follow."""
     wanted = {str(k): [str(v) for v in layouts] for k, layouts in desired_layouts.items()}
-
-    def run(mod: ir.IRModule) -> ir.IRModule:
-        new = {v: _Converter(f, wanted, layout_cb).run(mod) for v, f in mod.items() if isinstance(f, ir.Function)}
-        return mod.with_functions({**dict(mod.items()), **new})
-
-    return ir.Pass("ConvertLayout", run, 0, ConvertLayout.__doc__)
+    return _Converter(func, wanted, layout_cb).run(mod)
 
 
 class _Converter:

@@ -29,32 +29,34 @@ def get(name: str) -> Op:
     return registry.get(name).op
 
 
-def _registrar(key: str, says: str) -> Callable[..., Any]:
-    def register(op_name: str, func: Registration | None = None, level: int = 10) -> Any:
-        return register_op_attr(op_name, key, func, level)
-
-    register.__doc__ = f"""{says}
-
-    Without `func`, a decorator. A registration replaces those of lower levels.
-    """
-    return register
+# Without a function they are decorators; a registration replaces those of lower levels.
 
 
-register_gradient = _registrar("FPrimalGradient", "``func(call, adjoint)`` returns the adjoint of each argument.")
-register_legalize = _registrar(
-    "FTVMLegalize", "``func(attrs, args, types)`` returns what ``Legalize`` puts in a call's place, or None."
-)
-register_alter_op_layout = _registrar(
-    "FTVMAlterOpLayout", "``func(attrs, args, tinfos, out_type)`` returns a call in another layout, or None."
-)
-register_convert_op_layout = _registrar(
-    "FTVMConvertOpLayout", "``func(attrs, args, tinfos, desired_layouts)`` returns a call in those layouts."
-)
-register_infer_correct_layout = _registrar(
-    "FInferCorrectLayout",
-    "``func(attrs, new_layouts, old_layouts, old_types)`` returns an ``InferCorrectLayoutOutput``; the first list is "
-    "None where the call stands as it was written.",
-)
-register_fake_quantization_to_integer = _registrar(
-    "FTVMFakeQuantizationToInteger", "``func(call, types)`` returns an integer expression and its TensorAffineType."
-)
+def register_gradient(op_name: str, fgradient: Registration | None = None, level: int = 10) -> Any:
+    """``fgradient(call, adjoint)`` returns the adjoint of each argument."""
+    return register_op_attr(op_name, "FPrimalGradient", fgradient, level)
+
+
+def register_legalize(op_name: str, legal_op: Registration | None = None, level: int = 10) -> Any:
+    """``legal_op(attrs, args, types)`` returns what ``Legalize`` puts in a call's place, or None."""
+    return register_op_attr(op_name, "FTVMLegalize", legal_op, level)
+
+
+def register_alter_op_layout(op_name: str, alter_layout: Registration | None = None, level: int = 10) -> Any:
+    """``alter_layout(attrs, args, tinfos, out_type)`` returns a call in another layout, or None."""
+    return register_op_attr(op_name, "FTVMAlterOpLayout", alter_layout, level)
+
+
+def register_convert_op_layout(op_name: str, convert_layout: Registration | None = None, level: int = 10) -> Any:
+    """``convert_layout(attrs, args, tinfos, layouts)`` returns a call in those layouts."""
+    return register_op_attr(op_name, "FTVMConvertOpLayout", convert_layout, level)
+
+
+def register_infer_correct_layout(op_name: str, infer_layout: Registration | None = None, level: int = 10) -> Any:
+    """``infer_layout(attrs, new, old, types)`` returns an ``InferCorrectLayoutOutput``; `new` may be None."""
+    return register_op_attr(op_name, "FInferCorrectLayout", infer_layout, level)
+
+
+def register_fake_quantization_to_integer(op_name: str, func: Registration | None = None, level: int = 10) -> Any:
+    """``func(call, types)`` returns an integer expression and its ``TensorAffineType``."""
+    return register_op_attr(op_name, "FTVMFakeQuantizationToInteger", func, level)

@@ -48,4 +48,4 @@ MergeComposite = merge_composite
 FuseOps = fuse_ops
 function_pass = function_pass_over(Function)
 
-__getattr__ = passes_inside("weft.relay.transform")  # those that nothing above names
+__getattr__, __dir__ = passes_inside("weft.relay.transform")  # those that nothing above names
