@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from weft import environment
@@ -385,4 +386,8 @@ def passes_inside(package: str) -> tuple[Callable[[str], Callable[..., Pass]], C
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         return found
 
-    return __getattr__, lambda: sorted({*vars(sys.modules[package]), *inside()})
+    def __dir__() -> list[str]:
+        own = [k for k, v in vars(sys.modules[package]).items() if not isinstance(v, ModuleType)]
+        return sorted({*own, *inside()})
+
+    return __getattr__, __dir__
