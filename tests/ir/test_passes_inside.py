@@ -3,7 +3,7 @@
 import pytest
 
 from weft import relax, relay, tir
-from weft.ir import module_pass
+from weft.ir import IRModule, module_pass, pass_decorators
 from weft.ir.passes import _PASSES
 
 
@@ -29,3 +29,10 @@ def test_a_pass_of_another_package_is_not():
     with pytest.raises(AttributeError):
         _ = tir.transform.LambdaLift
     del _PASSES["NowhereElse"]
+
+
+def test_what_describes_a_pass_has_tvms_names():
+    mod = IRModule()
+    assert isinstance(relax.transform.FoldConstant(), pass_decorators.ModulePass)
+    assert pass_decorators.PassInfo(opt_level=1, name="xyz").name == "xyz"
+    assert mod.same_as(pass_decorators.Sequential([])(mod)) and not mod.same_as(IRModule())

@@ -172,3 +172,12 @@ def test_contradictions_are_refused(vm: Any, n: int) -> None:
             vm[f"f{n}"](*map(weft.runtime.tensor, args))
         assert type(e.value) is kind, e.value
         assert row.op in str(e.value), e.value
+
+
+def test_dimensions_that_differ_by_a_number_are_refused_at_once() -> None:
+    """Whatever the variable is, 6c channels are no groups of 6 (c - 1)."""
+    c = SizeVar("c")
+    x = relax.Var("x", tensor_type((1, c * 6, 28), "float32"))
+    w = relax.Var("w", tensor_type((12, c - 1, 3), "float32"))
+    with pytest.raises(ShapeMismatch, match="nn.conv1d: channels of 'data'"):
+        relax.BlockBuilder().normalize(make_call("nn.conv1d")(x, w, groups=6))

@@ -84,3 +84,16 @@ def test_types():
             return relay.TensorType(typ.shape, "float64")
 
     assert Wide().visit(ty).ret_type.fields[0].dtype == "float64"
+
+
+def test_a_relation_of_types_is_visited_and_is_a_constraint():
+    related = relay.TypeRelation("broadcast", (relay.TypeVar("a"), relay.TensorType((2,), "float32")), 1)
+    seen = []
+
+    class Tensors(TypeVisitor):
+        def visit_tensor_type(self, typ):
+            seen.append(typ)
+
+    Tensors().visit(related)
+    assert seen == [related.args[1]]
+    assert relay.analysis.check_kind(related) == relay.TypeKind.Constraint

@@ -50,6 +50,10 @@ class IRModule:
         for var, func in (functions or {}).items():
             self[var] = func
 
+    def same_as(self, other: Any) -> bool:
+        """Whether another name refers to this very module."""
+        return self is other
+
     @staticmethod
     def from_expr(func: Any, name: str | None = None) -> IRModule:
         """Make a module of one function, called by its ``global_symbol`` or ``main``.

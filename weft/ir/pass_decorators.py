@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.ir.expr import Function
 from weft.ir.module import IRModule
 from weft.ir.passes import Pass, PassContext, PassInstrument, PrintIR, Sequential, TimePasses
 
 __all__ = [
-    "Pass", "PassContext", "PassInstrument", "PrintIR", "Sequential", "TimePasses", "function_pass",
-    "function_pass_over", "module_pass",
+    "ModulePass", "Pass", "PassContext", "PassInfo", "PassInstrument", "PrintIR", "Sequential", "TimePasses",
+    "function_pass", "function_pass_over", "module_pass",
 ]  # fmt: skip
+
+ModulePass = Pass
+
+
+class PassInfo(NamedTuple):
+    """What describes a pass; :attr:`Pass.info` has the same fields."""
+
+    opt_level: int
+    name: str
+    required_pass: Any = None
+    traceable: bool = False
 
 
 def _decorator(run: Callable[[Callable[..., Any], IRModule], IRModule], method: str) -> Callable[..., Any]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from weft import environment
@@ -293,7 +295,7 @@ class Pass:
 class Sequential(Pass):
     """Passes one after another, less those that the context leaves out."""
 
-    def __init__(self, passes: Iterable[Pass], opt_level: int = 0, name: str = "Sequential") -> None:
+    def __init__(self, passes: Iterable[Pass], opt_level: int = 0, name: str = "sequential") -> None:
         self.passes = list(passes)
         super().__init__(name, self._run_all, opt_level)
 
@@ -372,13 +374,20 @@ def passes_named(name: str) -> Callable[..., Pass]:
     return _PASSES[name]
 
 
-def passes_inside(package: str) -> Callable[[str], Callable[..., Pass]]:
-    """Make the ``__getattr__`` of a package of passes: those of its modules, by their registered names."""
+def passes_inside(package: str) -> tuple[Callable[[str], Callable[..., Pass]], Callable[[], list[str]]]:
+    """Make ``__getattr__`` and ``__dir__`` of a package of passes: those of its modules, by their registered names."""
+
+    def inside() -> dict[str, Callable[..., Pass]]:
+        return {k.removeprefix("relay."): p for k, p in _PASSES.items() if p.__module__.startswith(f"{package}.")}
 
     def __getattr__(name: str) -> Callable[..., Pass]:
-        for key in (name, f"relay.{name}"):
-            if key in _PASSES and _PASSES[key].__module__.startswith(f"{package}."):
-                return _PASSES[key]
-        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        found = inside().get(name)
+        if found is None:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        return found
 
-    return __getattr__
+    def __dir__() -> list[str]:
+        own = [k for k, v in vars(sys.modules[package]).items() if not isinstance(v, ModuleType)]
+        return sorted({*own, *inside()})
+
+    return __getattr__, __dir__

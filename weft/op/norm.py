@@ -87,7 +87,9 @@ def _layer_norm_ref(
     over = normalize_axes("nn.layer_norm", axes, x.ndim)
     y = x.astype(np.float64)
     y = (y - y.mean(over, keepdims=True)) / np.sqrt(y.var(over, keepdims=True) + epsilon)
-    return (y * (gamma if scale else 1) + (beta if center and beta is not None else 0)).astype(x.dtype)
+    shape = [n if d in over else 1 for d, n in enumerate(x.shape)]
+    y = y * (gamma.reshape(shape) if scale else 1)
+    return (y + (beta.reshape(shape) if center and beta is not None else 0)).astype(x.dtype)
 
 
 _AFFINE = {"center": flag(True), "scale": flag(True)}

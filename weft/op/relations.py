@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from weft.arith import Analyzer
 from weft.error import IndexOutOfRange, InvalidArgument, ShapeMismatch
 from weft.ir import Expr, PrimExpr, as_expr, as_int, cast, equal, floormod, logical_or, max_, min_, select
 
@@ -82,7 +83,11 @@ def _demand(what: str, found: Any, expected: Any, where: Any, kind: str) -> None
     if f is not None and e is not None:
         if f != e:
             raise refused(Relation(what, as_expr(found), as_expr(expected), where, kind))
-    elif collected is not None and found is not expected:
+        return
+    if (apart := as_int(Analyzer().simplify(_int64(found) - _int64(expected)))) is not None:
+        if apart:  # they differ by a number, whatever the variables are
+            raise refused(Relation(what, as_expr(found), as_expr(expected), where, kind))
+    elif collected is not None:
         collected.append(Relation(what, _int64(found), _int64(expected), where, kind))
 
 

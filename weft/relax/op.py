@@ -9,46 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.op import list_ops, make_call
+from weft.relax import core_ops, data_ops, memory_ops
 from weft.relax.ccl_ops import COLLECTIVES
-from weft.relax.core_ops import (
-    alloc_storage,
-    alloc_tensor,
-    assert_op,
-    call_builtin_with_ctx,
-    call_dps_packed,
-    call_inplace_packed,
-    call_packed,
-    call_pure_packed,
-    call_py_func,
-    call_tir,
-    call_tir_inplace,
-    call_tir_with_grad,
-    dynamic_strided_slice,
-    hint_on_device,
-    index_bounds,
-    invoke_closure,
-    invoke_pure_closure,
-    make_closure,
-    null_value,
-    print_,
-    shape_of,
-    shape_to_tensor,
-    storage_tensor,
-    tensor_to_shape,
-    to_vdevice,
-)
-from weft.relax.data_ops import nonzero, unique
-from weft.relax.memory_ops import (
-    ensure_zero_offset,
-    kill_object,
-    kill_storage,
-    kill_tensor,
-    stop_lift_params,
-    view,
-    vm_alloc_storage,
-    vm_alloc_tensor,
-    vm_call_tir_dyn,
-)
 
 
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Any:
@@ -63,47 +25,23 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = "float32") -> Any:
     return make_call("eye")(n, n if m is None else m, k, dtype=dtype)
 
 
+_OF_CORE = (
+    "assert_op call_builtin_with_ctx call_dps_packed call_inplace_packed call_packed call_pure_packed call_py_func "
+    "call_tir call_tir_inplace call_tir_with_grad dynamic_strided_slice hint_on_device index_bounds invoke_closure "
+    "invoke_pure_closure make_closure null_value shape_of shape_to_tensor tensor_to_shape to_vdevice"
+)
+_OF_MEMORY = "ensure_zero_offset kill_storage kill_tensor view"
 _CORE: dict[str, Any] = {
     **COLLECTIVES,
-    "arange": arange,
-    "assert_op": assert_op,
-    "builtin.alloc_tensor": alloc_tensor,
-    "builtin.stop_lift_params": stop_lift_params,
-    "call_builtin_with_ctx": call_builtin_with_ctx,
-    "call_dps_packed": call_dps_packed,
-    "call_inplace_packed": call_inplace_packed,
-    "call_packed": call_packed,
-    "call_pure_packed": call_pure_packed,
-    "call_py_func": call_py_func,
-    "call_tir": call_tir,
-    "call_tir_inplace": call_tir_inplace,
-    "call_tir_with_grad": call_tir_with_grad,
-    "dynamic_strided_slice": dynamic_strided_slice,
-    "eye": eye,
-    "hint_on_device": hint_on_device,
-    "index_bounds": index_bounds,
-    "invoke_closure": invoke_closure,
-    "invoke_pure_closure": invoke_pure_closure,
-    "make_closure": make_closure,
-    "memory.alloc_storage": alloc_storage,
-    "memory.alloc_tensor": storage_tensor,
-    "memory.ensure_zero_offset": ensure_zero_offset,
-    "memory.kill_storage": kill_storage,
-    "memory.kill_tensor": kill_tensor,
-    "memory.view": view,
-    "nonzero": nonzero,
-    "null_value": null_value,
-    "print": print_,
-    "shape_of": shape_of,
-    "shape_to_tensor": shape_to_tensor,
-    "tensor_to_shape": tensor_to_shape,
-    "to_vdevice": to_vdevice,
-    "unique": unique,
-    "vm.alloc_storage": vm_alloc_storage,
-    "vm.alloc_tensor": vm_alloc_tensor,
-    "vm.call_tir_dyn": vm_call_tir_dyn,
-    "vm.kill_object": kill_object,
-}
+    **{name: getattr(core_ops, name) for name in _OF_CORE.split()},
+    **{f"memory.{name}": getattr(memory_ops, name) for name in _OF_MEMORY.split()},
+    "arange": arange, "eye": eye, "nonzero": data_ops.nonzero, "unique": data_ops.unique,
+    "builtin.alloc_tensor": core_ops.alloc_tensor, "builtin.stop_lift_params": memory_ops.stop_lift_params,
+    "memory.alloc_storage": core_ops.alloc_storage, "memory.alloc_tensor": core_ops.storage_tensor,
+    "print": core_ops.print_, "vm.alloc_storage": memory_ops.vm_alloc_storage,
+    "vm.alloc_tensor": memory_ops.vm_alloc_tensor, "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
+    "vm.kill_object": memory_ops.kill_object,
+}  # fmt: skip
 
 
 class Namespace:

@@ -49,6 +49,7 @@ from weft.relay.types import (
     TupleType,
     TypeCall,
     TypeKind,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )

@@ -9,31 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.ir import Op
+from weft.relay import expr as nodes
 from weft.relay.adt import Clause, Constructor, Match
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from weft.relay.transform.copying import renamed_pattern
 from weft.relay.walk import bound_by, map_parts, parts
 
 __all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor"]
 
 _METHODS: dict[type, str] = {
-    Call: "visit_call", Constant: "visit_constant", Constructor: "visit_constructor", Function: "visit_function",
-    GlobalVar: "visit_global_var", If: "visit_if", Let: "visit_let", Match: "visit_match", Op: "visit_op",
-    RefCreate: "visit_ref_create", RefRead: "visit_ref_read", RefWrite: "visit_ref_write", Tuple: "visit_tuple",
-    TupleGetItem: "visit_tuple_getitem", Var: "visit_var",
+    nodes.Call: "visit_call", nodes.Constant: "visit_constant", Constructor: "visit_constructor",
+    nodes.Function: "visit_function", nodes.GlobalVar: "visit_global_var", nodes.If: "visit_if",
+    nodes.Let: "visit_let", Match: "visit_match", Op: "visit_op", nodes.RefCreate: "visit_ref_create",
+    nodes.RefRead: "visit_ref_read", nodes.RefWrite: "visit_ref_write", nodes.Tuple: "visit_tuple",
+    nodes.TupleGetItem: "visit_tuple_getitem", nodes.Var: "visit_var",
 }  # fmt: skip
 
 
@@ -84,10 +72,10 @@ class ExprVisitor(ExprFunctor):
         for part in parts(expr):
             self.visit(part)
 
-    def visit_let(self, expr: Let) -> None:
+    def visit_let(self, expr: nodes.Let) -> None:
         """Visit the variables and values of a chain of lets in order, then what is under them."""
         chain = [expr]
-        while type(chain[-1]) is Let and chain[-1] not in self.memo_map:
+        while type(chain[-1]) is nodes.Let and chain[-1] not in self.memo_map:
             self.visit(chain[-1].var)
             self.visit(chain[-1].value)
             chain.append(chain[-1].body)  # type: ignore[arg-type]
@@ -109,11 +97,11 @@ class ExprMutator(ExprFunctor):
         """Return the operator."""
         return expr
 
-    def visit_let(self, expr: Let) -> Any:
+    def visit_let(self, expr: nodes.Let) -> Any:
         """Return a chain of lets with new variables, values and what is under them."""
-        chain: list[tuple[Let, Any, Any]] = []
+        chain: list[tuple[nodes.Let, Any, Any]] = []
         e: Any = expr
-        while type(e) is Let and e not in self.memo_map:
+        while type(e) is nodes.Let and e not in self.memo_map:
             chain.append((e, self.visit(e.var), self.visit(e.value)))
             e = e.body
         result = self.visit(e)
@@ -121,17 +109,17 @@ class ExprMutator(ExprFunctor):
             if var is let.var and value is let.value and result is let.body:
                 result = let
             else:
-                result = Let(var, value, result, span=let.span)
+                result = nodes.Let(var, value, result, span=let.span)
             self.memo_map[let] = result
         return result
 
 
 def _bind_anew(expr: Any, visit: Callable[[Any], Any]) -> Any:
     """Replace the variables that a function or match binds."""
-    new = {v: visit(v) for v in bound_by(expr)} if type(expr) in (Function, Match) else {}
+    new = {v: visit(v) for v in bound_by(expr)} if type(expr) in (nodes.Function, Match) else {}
     if all(w is v for v, w in new.items()):
         return expr
-    if type(expr) is Function:
+    if type(expr) is nodes.Function:
         return expr.replace(params=tuple(new[p] for p in expr.params))
     clauses = tuple(Clause(renamed_pattern(c.lhs, new), c.rhs, span=c.span) for c in expr.clauses)
     return Match(expr.data, clauses, expr.complete, span=expr.span)

@@ -18,21 +18,8 @@ import numpy as np
 
 from weft.error import EvaluationError, InvalidArgument, WeftError
 from weft.ir import BaseFunc, Dispatch, Expr, IRModule, Node, Op
+from weft.relay import expr as nodes
 from weft.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from weft.relay.operate import operate
 from weft.relay.sharing import Sharing
 from weft.relay.values import Closure, ConstructorValue, RefValue, inward, outward
@@ -103,7 +90,7 @@ class Interpreter:
         func: BaseFunc = self.mod[name]
         made = self._globals.get(func)
         if made is None:
-            if not isinstance(func, Function):
+            if not isinstance(func, nodes.Function):
                 raise InvalidArgument(f"'{name}' is no Relay function", found=type(func).__name__)
             made = self._globals[func] = Closure(func, Env(None, Sharing(func)), name, self.call)
         return made
@@ -117,7 +104,7 @@ class Interpreter:
             )
         machine = _Machine(self)
         machine.values += [func, *(inward(a, p.ty) for a, p in zip(args, params, strict=True))]
-        machine.later(apply, Call(Var(func.name), params), None)
+        machine.later(apply, nodes.Call(nodes.Var(func.name), params), None)
         return outward(machine.run())
 
 
@@ -208,26 +195,26 @@ def drop(_node: Any, m: _Machine, _env: Any) -> None:
 
 evaluate = Dispatch(
     "Relay value",
-    covers=(Var, GlobalVar, Constant, Op, Constructor, Function, Tuple, TupleGetItem, Let, If, Match, Call, RefCreate,
-            RefRead, RefWrite),
+    covers=(nodes.Var, nodes.GlobalVar, nodes.Constant, Op, Constructor, nodes.Function, nodes.Tuple, nodes.Let,
+            nodes.TupleGetItem, nodes.If, Match, nodes.Call, nodes.RefCreate, nodes.RefRead, nodes.RefWrite),
 )  # fmt: skip
 
 
-@evaluate.on(Var)
-def _var(node: Var, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.Var)
+def _var(node: nodes.Var, m: _Machine, env: Env) -> None:
     value = env.find(node)
     if value is None:
         raise EvaluationError(f"the variable '{node.name_hint}' is not bound")
     m.values.append(value)
 
 
-@evaluate.on(GlobalVar)
-def _global_var(node: GlobalVar, m: _Machine, _env: Env) -> None:
+@evaluate.on(nodes.GlobalVar)
+def _global_var(node: nodes.GlobalVar, m: _Machine, _env: Env) -> None:
     m.values.append(m.interpreter.function(node.name_hint))
 
 
-@evaluate.on(Constant)
-def _constant(node: Constant, m: _Machine, _env: Env) -> None:
+@evaluate.on(nodes.Constant)
+def _constant(node: nodes.Constant, m: _Machine, _env: Env) -> None:
     m.values.append(node.data.numpy())
 
 
@@ -236,47 +223,47 @@ def _itself(node: Expr, m: _Machine, _env: Env) -> None:
     m.values.append(node)
 
 
-@evaluate.on(Function)
-def _function(node: Function, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.Function)
+def _function(node: nodes.Function, m: _Machine, env: Env) -> None:
     m.later(close, node, env)
     shared_first(node, m, env)
 
 
-def close(node: Function, m: _Machine, env: Env) -> None:
+def close(node: nodes.Function, m: _Machine, env: Env) -> None:
     """Make a closure."""
     m.values.append(Closure(node, env, str(node.attrs.get("global_symbol") or "fn"), m.interpreter.call))
 
 
-@evaluate.on(Tuple)
-def _tuple(node: Tuple, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.Tuple)
+def _tuple(node: nodes.Tuple, m: _Machine, env: Env) -> None:
     m.later(gather, node, env)
     for field in reversed(node.fields):
         m.later(step, field, env)
 
 
-def gather(node: Tuple, m: _Machine, _env: Env) -> None:
+def gather(node: nodes.Tuple, m: _Machine, _env: Env) -> None:
     """Make a tuple."""
     m.values.append(tuple(m.take(len(node.fields))))
 
 
-@evaluate.on(TupleGetItem)
-def _tuple_get_item(node: TupleGetItem, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.TupleGetItem)
+def _tuple_get_item(node: nodes.TupleGetItem, m: _Machine, env: Env) -> None:
     m.later(project, node, env)
     m.later(step, node.tuple_value, env)
 
 
-def project(node: TupleGetItem, m: _Machine, _env: Env) -> None:
+def project(node: nodes.TupleGetItem, m: _Machine, _env: Env) -> None:
     """Take an element of a tuple."""
     m.values.append(_expect(m.values.pop(), tuple, "a tuple")[node.index])
 
 
-@evaluate.on(Let)
-def _let(node: Let, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.Let)
+def _let(node: nodes.Let, m: _Machine, env: Env) -> None:
     m.later(bind, node, env)
     m.later(step, node.value, env)
 
 
-def bind(node: Let, m: _Machine, env: Env) -> None:
+def bind(node: nodes.Let, m: _Machine, env: Env) -> None:
     """Name the value of a let, and go on with its body."""
     value = m.values.pop()
     if type(value) is Closure and value.name == "fn":
@@ -285,14 +272,14 @@ def bind(node: Let, m: _Machine, env: Env) -> None:
     m.later(step, node.body, env)
 
 
-@evaluate.on(If)
-def _if(node: If, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.If)
+def _if(node: nodes.If, m: _Machine, env: Env) -> None:
     m.later(choose, node, env)
     shared_first(node, m, env)
     m.later(step, node.cond, env)
 
 
-def choose(node: If, m: _Machine, env: Env) -> None:
+def choose(node: nodes.If, m: _Machine, env: Env) -> None:
     """Go on with one branch."""
     cond = m.values.pop()
     if not isinstance(cond, np.ndarray) or cond.ndim or cond.dtype != np.bool_:
@@ -347,51 +334,51 @@ def _pattern_tuple(pattern: PatternTuple, value: Any, bound: dict[Node, Any]) ->
     return all(matches(p, v, bound) for p, v in zip(pattern.patterns, _expect(value, tuple, "a tuple"), strict=True))
 
 
-@evaluate.on(RefCreate)
-def _ref_create(node: RefCreate, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.RefCreate)
+def _ref_create(node: nodes.RefCreate, m: _Machine, env: Env) -> None:
     m.later(create, node, env)
     m.later(step, node.value, env)
 
 
-def create(_node: RefCreate, m: _Machine, _env: Env) -> None:
+def create(_node: nodes.RefCreate, m: _Machine, _env: Env) -> None:
     """Make a cell."""
     m.values.append(RefValue.of(m.values.pop()))
 
 
-@evaluate.on(RefRead)
-def _ref_read(node: RefRead, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.RefRead)
+def _ref_read(node: nodes.RefRead, m: _Machine, env: Env) -> None:
     m.later(read, node, env)
     m.later(step, node.ref, env)
 
 
-def read(_node: RefRead, m: _Machine, _env: Env) -> None:
+def read(_node: nodes.RefRead, m: _Machine, _env: Env) -> None:
     """Read a cell."""
     m.values.append(_expect(m.values.pop(), RefValue, "a reference").item)
 
 
-@evaluate.on(RefWrite)
-def _ref_write(node: RefWrite, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.RefWrite)
+def _ref_write(node: nodes.RefWrite, m: _Machine, env: Env) -> None:
     m.later(write, node, env)
     m.later(step, node.value, env)
     m.later(step, node.ref, env)
 
 
-def write(_node: RefWrite, m: _Machine, _env: Env) -> None:
+def write(_node: nodes.RefWrite, m: _Machine, _env: Env) -> None:
     """Write a cell."""
     ref, value = m.take(2)
     _expect(ref, RefValue, "a reference").item = value
     m.values.append(())
 
 
-@evaluate.on(Call)
-def _call(node: Call, m: _Machine, env: Env) -> None:
+@evaluate.on(nodes.Call)
+def _call(node: nodes.Call, m: _Machine, env: Env) -> None:
     m.later(apply, node, env)
     for arg in reversed(node.args):
         m.later(step, arg, env)
     m.later(step, node.op, env)
 
 
-def apply(node: Call, m: _Machine, _env: Any) -> None:
+def apply(node: nodes.Call, m: _Machine, _env: Any) -> None:
     """Call an operator, constructor or closure with finished arguments."""
     func, *args = m.take(len(node.args) + 1)
     if type(func) is Closure:

@@ -14,6 +14,7 @@ from weft.relay.types import (
     TensorType,
     TupleType,
     TypeCall,
+    TypeRelation,
     TypeVar,
 )
 
@@ -22,7 +23,8 @@ __all__ = ["TypeFunctor", "TypeMutator", "TypeVisitor"]
 _METHODS: dict[type, str] = {
     FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", IncompleteType: "visit_incomplete_type",
     RefType: "visit_ref_type", TensorType: "visit_tensor_type", TupleType: "visit_tuple_type",
-    TypeCall: "visit_type_call", TypeData: "visit_type_data", TypeVar: "visit_type_var",
+    TypeCall: "visit_type_call", TypeData: "visit_type_data", TypeRelation: "visit_type_relation",
+    TypeVar: "visit_type_var",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from weft.ir.structural import BIND, NAMED, NUMBERED
 
 __all__ = [
     "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "TypeCall", "TypeKind",
-    "TypeVar", "scalar_type", "type_parts", "types_equal", "unit_type",
+    "TypeRelation", "TypeVar", "scalar_type", "type_parts", "types_equal", "unit_type",
 ]  # fmt: skip
 
 
@@ -118,6 +118,15 @@ class TypeCall(_Structural, Type):
 
     func: Type
     args: tuple[Type, ...] = ()
+
+
+class TypeRelation(_Structural, Type):
+    """A relation between types: `func` decides, from the first `num_inputs` of them, what the others are."""
+
+    func: typing.Any
+    args: tuple[Type, ...]
+    num_inputs: int = 0
+    attrs: typing.Any = None
 
 
 class IncompleteType(Type):

@@ -9,36 +9,23 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from weft import ir
+from weft.relay import expr as nodes
 from weft.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 
 __all__ = ["ATOMS", "bound_by", "map_parts", "parts", "pattern_vars", "rewrite", "substitute", "subexpressions"]
 
-ATOMS = (Var, GlobalVar, Constant, Constructor, ir.Op)  # what is a value without computing
+ATOMS = (nodes.Var, nodes.GlobalVar, nodes.Constant, Constructor, ir.Op)  # what is a value without computing
 _PARTS: dict[type, tuple[str, ...]] = {
-    Call: ("op", "args"),
-    Tuple: ("fields",),
-    TupleGetItem: ("tuple_value",),
-    If: ("cond", "true_branch", "false_branch"),
-    Let: ("value", "body"),
-    Function: ("body",),
+    nodes.Call: ("op", "args"),
+    nodes.Tuple: ("fields",),
+    nodes.TupleGetItem: ("tuple_value",),
+    nodes.If: ("cond", "true_branch", "false_branch"),
+    nodes.Let: ("value", "body"),
+    nodes.Function: ("body",),
     Match: ("data", "clauses"),
-    RefCreate: ("value",),
-    RefRead: ("ref",),
-    RefWrite: ("ref", "value"),
+    nodes.RefCreate: ("value",),
+    nodes.RefRead: ("ref",),
+    nodes.RefWrite: ("ref", "value"),
 }
 
 
@@ -73,7 +60,7 @@ def _map_part(value: Any, f: Callable[[Any], Any]) -> Any:
     return value if rhs is value.rhs else Clause(value.lhs, rhs, span=value.span)
 
 
-def pattern_vars(pattern: Pattern) -> Iterator[Var]:
+def pattern_vars(pattern: Pattern) -> Iterator[nodes.Var]:
     """Yield the variables that a pattern binds."""
     stack = [pattern]
     while stack:
@@ -84,11 +71,11 @@ def pattern_vars(pattern: Pattern) -> Iterator[Var]:
             stack.extend(reversed(p.patterns))
 
 
-def bound_by(expr: Any) -> Iterator[Var]:
+def bound_by(expr: Any) -> Iterator[nodes.Var]:
     """Yield the variables that this very expression binds in its parts."""
-    if type(expr) is Let:
+    if type(expr) is nodes.Let:
         yield expr.var
-    elif type(expr) is Function:
+    elif type(expr) is nodes.Function:
         yield from expr.params
     elif type(expr) is Match:
         for c in expr.clauses:
@@ -114,8 +101,8 @@ def rewrite(
     rule: Callable[[Any], Any],
     *,
     pre: Callable[[Any], Any] | None = None,
-    instead: Mapping[Var, Any] | None = None,
-    on_let: Callable[[Var, Any], Any] | None = None,
+    instead: Mapping[nodes.Var, Any] | None = None,
+    on_let: Callable[[nodes.Var, Any], Any] | None = None,
 ) -> Any:
     """Rewrite bottom-up: ``rule(e)`` gets each expression with rewritten parts and returns its replacement.
 
@@ -134,13 +121,13 @@ def rewrite(
     instead = instead or {}
 
     def go(e: Any) -> Any:
-        chain: list[tuple[Let, Any]] = []
+        chain: list[tuple[nodes.Let, Any]] = []
         while (result := memo.get(e)) is None:
-            if type(e) is Var and e in instead:
+            if type(e) is nodes.Var and e in instead:
                 e = instead[e]
                 continue
             result = pre(e) if pre is not None else None
-            if result is None and type(e) is Let:
+            if result is None and type(e) is nodes.Let:
                 value = go(e.value)
                 if on_let is not None:
                     on_let(e.var, value)
@@ -153,7 +140,7 @@ def rewrite(
             break
         for let, value in reversed(chain):
             same = value is let.value and result is let.body
-            result = rule(let if same else Let(let.var, value, result, ty=let.ty, span=let.span))
+            result = rule(let if same else nodes.Let(let.var, value, result, ty=let.ty, span=let.span))
             memo[let] = result
         return result
 

@@ -7,36 +7,15 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.relax.dpl.pattern import (
-    OPERATIONS,
-    AndPattern,
-    AttrPattern,
-    CallPattern,
-    ConstantPattern,
-    DataflowVarPattern,
-    DFPattern,
-    DtypePattern,
-    ExprPattern,
-    ExternFuncPattern,
-    GlobalVarPattern,
-    NotPattern,
-    OpPattern,
-    OrPattern,
-    PrimArrPattern,
-    ShapePattern,
-    TupleItemPattern,
-    TuplePattern,
-    TypePattern,
-    UnorderedTuplePattern,
-    VarPattern,
-    WildcardPattern,
-)
+from weft.relax.dpl import pattern as kinds
 from weft.relax.expr import DataflowVar
 
 __all__ = ["Matcher", "extract_matched_expr", "extract_matches", "match", "same_shape"]
 
 
-def extract_matches(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None) -> dict[Any, Any] | None:
+def extract_matches(
+    pattern: kinds.DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None
+) -> dict[Any, Any] | None:
     """Match an expression and return what each part of the pattern stands for.
 
     Parameters
@@ -56,12 +35,12 @@ def extract_matches(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | 
 extract_matched_expr = extract_matches
 
 
-def match(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None) -> bool:
+def match(pattern: kinds.DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None) -> bool:
     """Whether a pattern matches an expression."""
     return extract_matches(pattern, expr, var2val) is not None
 
 
-OPERATIONS.update(match=match, extract=extract_matches)
+kinds.OPERATIONS.update(match=match, extract=extract_matches)
 
 
 class Matcher:
@@ -71,7 +50,7 @@ class Matcher:
         self.values = values
         self.found: dict[Any, Any] = {}
 
-    def match(self, pattern: DFPattern, expr: Any) -> bool:
+    def match(self, pattern: kinds.DFPattern, expr: Any) -> bool:
         """Match one part; what it stood for before must be the same expression."""
         if pattern in self.found:
             return self.resolve(self.found[pattern]) is self.resolve(expr)
@@ -95,55 +74,55 @@ class Matcher:
         return self.readings(expr)[-1]
 
 
-_MATCH = ir.Dispatch("match of a pattern", (DFPattern,))
+_MATCH = ir.Dispatch("match of a pattern", (kinds.DFPattern,))
 
 
-@_MATCH.on(WildcardPattern)
-def _wildcard(p: WildcardPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.WildcardPattern)
+def _wildcard(p: kinds.WildcardPattern, e: Any, m: Matcher) -> bool:
     return True
 
 
-@_MATCH.on(OpPattern)
-def _op(p: OpPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.OpPattern)
+def _op(p: kinds.OpPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ir.Op) and e.name == p.name
 
 
-@_MATCH.on(CallPattern)
-def _call(p: CallPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.CallPattern)
+def _call(p: kinds.CallPattern, e: Any, m: Matcher) -> bool:
     if not isinstance(e, ir.Call) or len(e.args) < len(p.args) or (len(e.args) > len(p.args) and not p.more):
         return False
     return m.match(p.op, e.op) and all(m.match(a, x) for a, x in zip(p.args, e.args, strict=False))
 
 
-@_MATCH.on(VarPattern)
-def _var(p: VarPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.VarPattern)
+def _var(p: kinds.VarPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ir.ExprVar) and p.name in ("", e.name_hint)
 
 
-@_MATCH.on(GlobalVarPattern)
-def _global(p: GlobalVarPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.GlobalVarPattern)
+def _global(p: kinds.GlobalVarPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ir.GlobalVar) and p.name in ("", e.name_hint)
 
 
-@_MATCH.on(ExternFuncPattern)
-def _extern(p: ExternFuncPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.ExternFuncPattern)
+def _extern(p: kinds.ExternFuncPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ir.ExternFunc) and p.name == e.global_symbol
 
 
-@_MATCH.on(ConstantPattern)
-def _constant(p: ConstantPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.ConstantPattern)
+def _constant(p: kinds.ConstantPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ir.Constant)
 
 
-@_MATCH.on(TuplePattern)
-def _tuple(p: TuplePattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.TuplePattern)
+def _tuple(p: kinds.TuplePattern, e: Any, m: Matcher) -> bool:
     if not isinstance(e, ir.Tuple) or len(e.fields) != len(p.fields):
         return False
     return all(m.match(a, x) for a, x in zip(p.fields, e.fields, strict=True))
 
 
-@_MATCH.on(UnorderedTuplePattern)
-def _unordered_tuple(p: UnorderedTuplePattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.UnorderedTuplePattern)
+def _unordered_tuple(p: kinds.UnorderedTuplePattern, e: Any, m: Matcher) -> bool:
     if not isinstance(e, ir.Tuple) or len(e.fields) != len(p.fields):
         return False
 
@@ -161,66 +140,66 @@ def _unordered_tuple(p: UnorderedTuplePattern, e: Any, m: Matcher) -> bool:
     return place(0, list(e.fields))
 
 
-@_MATCH.on(TupleItemPattern)
-def _item(p: TupleItemPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.TupleItemPattern)
+def _item(p: kinds.TupleItemPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ir.TupleGetItem) and p.index in (-1, e.index) and m.match(p.tuple_value, e.tuple_value)
 
 
-@_MATCH.on(OrPattern)
-def _or(p: OrPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.OrPattern)
+def _or(p: kinds.OrPattern, e: Any, m: Matcher) -> bool:
     return m.match(p.left, e) or m.match(p.right, e)
 
 
-@_MATCH.on(AndPattern)
-def _and(p: AndPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.AndPattern)
+def _and(p: kinds.AndPattern, e: Any, m: Matcher) -> bool:
     return m.match(p.left, e) and m.match(p.right, e)
 
 
-@_MATCH.on(NotPattern)
-def _not(p: NotPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.NotPattern)
+def _not(p: kinds.NotPattern, e: Any, m: Matcher) -> bool:
     saved = dict(m.found)
     matched = m.match(p.reject, e)
     m.found = saved
     return not matched
 
 
-@_MATCH.on(AttrPattern)
-def _attr(p: AttrPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.AttrPattern)
+def _attr(p: kinds.AttrPattern, e: Any, m: Matcher) -> bool:
     attrs = getattr(e, "attrs", None)
     if attrs is None or not all(k in attrs.keys() and ir.structural_equal(attrs[k], v) for k, v in p.attrs.items):
         return False
     return m.match(p.pattern, e)
 
 
-@_MATCH.on(DtypePattern)
-def _dtype(p: DtypePattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.DtypePattern)
+def _dtype(p: kinds.DtypePattern, e: Any, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
     return isinstance(ty, ir.TensorType) and ty.dtype == p.dtype and m.match(p.pattern, e)
 
 
-@_MATCH.on(TypePattern)
-def _type(p: TypePattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.TypePattern)
+def _type(p: kinds.TypePattern, e: Any, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
     return ty is not None and ir.structural_equal(ty, p.ty) and m.match(p.pattern, e)
 
 
-@_MATCH.on(ExprPattern)
-def _expr(p: ExprPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.ExprPattern)
+def _expr(p: kinds.ExprPattern, e: Any, m: Matcher) -> bool:
     return e is p.expr or ir.structural_equal(e, p.expr)
 
 
-@_MATCH.on(DataflowVarPattern)
-def _dataflow_var(p: DataflowVarPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.DataflowVarPattern)
+def _dataflow_var(p: kinds.DataflowVarPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, DataflowVar) and p.name in ("", e.name_hint)
 
 
-@_MATCH.on(PrimArrPattern)
-def _dimensions(p: PrimArrPattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.PrimArrPattern)
+def _dimensions(p: kinds.PrimArrPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ir.ShapeExpr) and same_shape(e.values, p.shape)
 
 
-@_MATCH.on(ShapePattern)
-def _shape(p: ShapePattern, e: Any, m: Matcher) -> bool:
+@_MATCH.on(kinds.ShapePattern)
+def _shape(p: kinds.ShapePattern, e: Any, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
     return isinstance(ty, ir.TensorType) and same_shape(ty.shape, p.shape) and m.match(p.pattern, e)
 

@@ -67,44 +67,10 @@ from weft.relax.transform.vm_shape_lower import vm_shape_lower
 from weft.relax.transform.vm_shape_packed import VMShapeLower
 from weft.relax.transform.widen_conv1d import widen_conv1d
 
-AnnotateTIROpPattern = annotate_tir_op_pattern
-AttachGlobalSymbol = attach_global_symbol
-BundleModelParams = bundle_model_params
 CallTIRRewrite = call_tir_rewrite
-CanonicalizeBindings = canonicalize_bindings
-CombineParallelMatmul = combine_parallel_matmul
-ConcatInPlace = concat_in_place
-ConvertLayout = convert_layout
-ConvertToDataflow = convert_to_dataflow
-DeadCodeElimination = dead_code_elimination
-ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
-FoldQuantization = fold_quantization
-FreshOutputs = fresh_outputs
-FuseAttention = fuse_attention
-InlinePrivateFunctions = inline_private_functions
-KillAfterLastUse = kill_after_last_use
-LambdaLift = lambda_lift
-LazyTransformParams = lazy_transform_params
-LiftTransformParams = lift_transform_params
-LowerAllocTensor = lower_alloc_tensor
-LowerRuntimeBuiltin = lower_runtime_builtin
-MergeCompositeFunctions = merge_composite_functions
-ProductsInBfloat16 = products_in_bfloat16
 RealizeVDevice = realize_vdevice
-RemovePurityChecking = remove_purity_checking
-RemoveUnusedOutputs = remove_unused_outputs
-RemoveUnusedParameters = remove_unused_parameters
-ReshapeBeforeSlice = reshape_before_slice
-RewriteDataflowReshape = rewrite_dataflow_reshape
-ScheduleTIR = schedule_tir
-SplitToSlices = split_to_slices
-StreamOutputs = stream_outputs
-ToMixedPrecision = to_mixed_precision
-ToNonDataflow = to_non_dataflow
-TopologicalSort = topological_sort
 UpdateParamStructInfo = UpdateParamType
 VMBuiltinLower = lower_runtime_builtin
-WidenConv1d = widen_conv1d
 
-__getattr__ = passes_inside("weft.relax.transform")  # those that nothing above names
+__getattr__, __dir__ = passes_inside("weft.relax.transform")  # those that nothing above names

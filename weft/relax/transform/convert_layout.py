@@ -8,7 +8,7 @@ order, and a transpose is emitted then, once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -22,6 +22,7 @@ from weft.op import Layout, OpDef, get_op_def, in_places, make_call, simplify
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.panels import (
     known_shape,
     moved_weight,
@@ -61,6 +62,8 @@ def _letters(ndim: int) -> str:
 def convert_layout(
     func: ir.Function,
     mod: ir.IRModule,
+    desired_layouts: Mapping[str, Sequence[str]] | None = None,
+    layout_cb: Callable[[ir.Call], Mapping[str, Sequence[str]]] | None = None,
     *,
     machine: Machine = UNKNOWN,
     panel: int | None = None,
@@ -96,6 +99,9 @@ def convert_layout(
 
     Parameters
     ----------
+        ``desired_layouts``: the layouts of an operator's data, kernel and, where it is another, result, such as
+        ``{"relax.nn.conv2d": ["NHWC", "OHWI"]}``. Operators of dataflow blocks get those and nothing else is done;
+        ``layout_cb(call)`` returns such a mapping for one call, instead. What leaves a block has its own order.
         ``machine``: what decides where nothing else does: widths of panels, sizes that stay in caches.
         ``panel``: output channels of a panel, by default those that fit the machine.
         ``winograd``: whether 3x3 convolutions may become ``nn.conv2d_winograd``.
@@ -106,6 +112,8 @@ def convert_layout(
     Source
         TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
     """
+    if desired_layouts is not None:
+        return converted(func, mod, desired_layouts, layout_cb)
     forms = machine.dot_forms if dot_forms is None else dot_forms
     state = _Layouts(machine, panel or machine.panel_columns, winograd, frozenset(f[:3] for f in forms), tuned)
     state.near = _weights_bytes(func) <= machine.near_model_bytes

@@ -6,21 +6,8 @@ from enum import IntEnum
 from typing import Any
 
 from weft.ir import IRModule, Node, Op
+from weft.relay import expr as nodes
 from weft.relay.adt import Constructor, Match
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from weft.relay.walk import ATOMS, parts, subexpressions
 
 __all__ = ["Feature", "detect_feature"]
@@ -49,10 +36,11 @@ class Feature(IntEnum):
 
 
 _OF: dict[type, Feature] = {
-    Var: Feature.fVar, GlobalVar: Feature.fGlobalVar, Constant: Feature.fConstant, Tuple: Feature.fTuple,
-    TupleGetItem: Feature.fTupleGetItem, Function: Feature.fFunction, Op: Feature.fOp, Call: Feature.fCall,
-    Let: Feature.fLet, If: Feature.fIf, RefCreate: Feature.fRefCreate, RefRead: Feature.fRefRead,
-    RefWrite: Feature.fRefWrite, Constructor: Feature.fConstructor, Match: Feature.fMatch,
+    nodes.Var: Feature.fVar, nodes.GlobalVar: Feature.fGlobalVar, nodes.Constant: Feature.fConstant,
+    nodes.Tuple: Feature.fTuple, nodes.TupleGetItem: Feature.fTupleGetItem, nodes.Function: Feature.fFunction,
+    Op: Feature.fOp, nodes.Call: Feature.fCall, nodes.Let: Feature.fLet, nodes.If: Feature.fIf,
+    nodes.RefCreate: Feature.fRefCreate, nodes.RefRead: Feature.fRefRead, nodes.RefWrite: Feature.fRefWrite,
+    Constructor: Feature.fConstructor, Match: Feature.fMatch,
 }  # fmt: skip
 
 
@@ -68,7 +56,7 @@ def detect_feature(a: Any, b: Any = None) -> set[Feature]:
     for program in (a, b):
         if isinstance(program, IRModule):
             for f in program.functions.values():
-                found |= _of_one(f) if isinstance(f, Function) else set()
+                found |= _of_one(f) if isinstance(f, nodes.Function) else set()
         elif program is not None:
             found |= _of_one(program)
     return found
@@ -84,8 +72,12 @@ def _of_one(expr: Any) -> set[Feature]:
             if p in users and not isinstance(p, ATOMS):
                 found.add(Feature.fGraph)
             users.add(p)
-        if isinstance(e, Let) and Feature.fLetRec not in found and any(x is e.var for x in subexpressions(e.value)):
+        if (
+            isinstance(e, nodes.Let)
+            and Feature.fLetRec not in found
+            and any(x is e.var for x in subexpressions(e.value))
+        ):
             found.add(Feature.fLetRec)
-        if isinstance(e, Function) and e.params:
+        if isinstance(e, nodes.Function) and e.params:
             found.add(Feature.fVar)
     return found

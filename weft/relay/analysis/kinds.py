@@ -16,16 +16,15 @@ from weft.relay.types import (
     TupleType,
     TypeCall,
     TypeKind,
+    TypeRelation,
     TypeVar,
 )
 
 __all__ = ["check_kind"]
 
 _NAMES = {v: k for k, v in vars(TypeKind).items() if isinstance(v, int)}
-KIND = Dispatch(
-    "kind of a Relay type",
-    (TensorType, TypeVar, IncompleteType, GlobalTypeVar, TupleType, RefType, FuncType, TypeCall, TypeData),
-)
+_TYPES = (TensorType, TypeVar, IncompleteType, GlobalTypeVar, TupleType, RefType, FuncType, TypeCall, TypeData)
+KIND = Dispatch("kind of a Relay type", (*_TYPES, TypeRelation))
 
 
 def check_kind(t: Type, mod: IRModule | None = None) -> int:
@@ -66,6 +65,11 @@ def _expect(t: Type, kind: int, of: Type, mod: IRModule | None) -> None:
 @KIND.on(TensorType)
 def _tensor(t: TensorType, mod: IRModule | None) -> int:
     return TypeKind.Type
+
+
+@KIND.on(TypeRelation)
+def _relation(t: TypeRelation, mod: IRModule | None) -> int:
+    return TypeKind.Constraint
 
 
 @KIND.on(TypeVar, IncompleteType)

@@ -7,26 +7,8 @@ from typing import Any
 
 from weft.error import WeftError
 from weft.ir import IntImm, IRModule, Op, StringImm, TensorType, structural_equal
+from weft.relay.dataflow_pattern import pattern as kinds
 from weft.relay.dataflow_pattern.graph import Graph
-from weft.relay.dataflow_pattern.pattern import (
-    AltPattern,
-    AttrPattern,
-    CallPattern,
-    ConstantPattern,
-    DataTypePattern,
-    DFPattern,
-    DominatorPattern,
-    ExprPattern,
-    FunctionPattern,
-    IfPattern,
-    LetPattern,
-    ShapePattern,
-    TupleGetItemPattern,
-    TuplePattern,
-    TypePattern,
-    VarPattern,
-    WildcardPattern,
-)
 from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_module
 
@@ -35,12 +17,12 @@ __all__ = ["Matcher", "match"]
 _COMMUTES = ("add", "multiply")
 
 
-def match(pattern: DFPattern, expr: Any) -> bool:
+def match(pattern: kinds.DFPattern, expr: Any) -> bool:
     """Return whether an expression is what a pattern describes."""
     return Matcher(expr).match(pattern, expr)
 
 
-DFPattern.match = match  # type: ignore[attr-defined]
+kinds.DFPattern.match = match  # type: ignore[attr-defined]
 
 
 class Matcher:
@@ -59,16 +41,16 @@ class Matcher:
 
     def __init__(self, root: Any) -> None:
         self.graph = Graph(root)
-        self.found: dict[DFPattern, list[Any]] = {}
-        self._matched: list[DFPattern] = []
+        self.found: dict[kinds.DFPattern, list[Any]] = {}
+        self._matched: list[kinds.DFPattern] = []
         self._once = True
 
-    def match(self, pattern: DFPattern, expr: Any) -> bool:
+    def match(self, pattern: kinds.DFPattern, expr: Any) -> bool:
         """Return whether an expression matches; afterwards :attr:`found` says how."""
         self.found, self._matched, self._once = {}, [], True
         return self._visit(pattern, expr)
 
-    def _visit(self, pattern: DFPattern, expr: Any) -> bool:
+    def _visit(self, pattern: kinds.DFPattern, expr: Any) -> bool:
         if self._once and pattern in self.found:
             return self.found[pattern][0] is expr
         mark = len(self._matched)
@@ -84,7 +66,7 @@ class Matcher:
             self.found.pop(pattern, None)
         del self._matched[mark:]
 
-    def _all(self, patterns: Sequence[DFPattern], exprs: Sequence[Any]) -> bool:
+    def _all(self, patterns: Sequence[kinds.DFPattern], exprs: Sequence[Any]) -> bool:
         if len(patterns) != len(exprs):
             return False
         mark = len(self._matched)
@@ -93,10 +75,10 @@ class Matcher:
         self._forget(mark)
         return False
 
-    def _alt(self, p: AltPattern, e: Any) -> bool:
+    def _alt(self, p: kinds.AltPattern, e: Any) -> bool:
         return self._visit(p.left, e) or self._visit(p.right, e)
 
-    def _attrs(self, p: AttrPattern, e: Any) -> bool:
+    def _attrs(self, p: kinds.AttrPattern, e: Any) -> bool:
         if not self._visit(p.pattern, e):
             return False
         if isinstance(e, Op):
@@ -105,7 +87,7 @@ class Matcher:
             return all(k in e.attrs and _same(v, e.attrs[k]) for k, v in p.attrs.items())
         return False
 
-    def _call(self, p: CallPattern, e: Any) -> bool:
+    def _call(self, p: kinds.CallPattern, e: Any) -> bool:
         if type(e) is not Call:
             return False
         mark = len(self._matched)
@@ -116,14 +98,14 @@ class Matcher:
         self._forget(mark)
         return any(self._visit(other, e) for other in _regrouped(p, e))
 
-    def _dominator(self, p: DominatorPattern, e: Any) -> bool:
+    def _dominator(self, p: kinds.DominatorPattern, e: Any) -> bool:
         if not self._visit(p.child, e):
             return False
         on_path = self._on_path(p, e)
         self._once = True
         return on_path and self._dominates_parent(p, e)
 
-    def _on_path(self, p: DominatorPattern, e: Any) -> bool:
+    def _on_path(self, p: kinds.DominatorPattern, e: Any) -> bool:
         for node in self.graph.nodes[e].inputs:
             if type(e) is Call and node.expr is e.op:
                 continue
@@ -135,7 +117,7 @@ class Matcher:
                 return False
         return True
 
-    def _dominates_parent(self, p: DominatorPattern, e: Any) -> bool:
+    def _dominates_parent(self, p: kinds.DominatorPattern, e: Any) -> bool:
         stack, seen = [self.graph.nodes[e]], set()
         while stack:
             for node in stack.pop().under:
@@ -146,53 +128,53 @@ class Matcher:
                     stack.append(node)
         return False
 
-    def _function(self, p: FunctionPattern, e: Any) -> bool:
+    def _function(self, p: kinds.FunctionPattern, e: Any) -> bool:
         if type(e) is not Function:
             return False
         return (p.params is None or self._all(p.params, e.params)) and self._visit(p.body, e.body)
 
-    def _item(self, p: TupleGetItemPattern, e: Any) -> bool:
+    def _item(self, p: kinds.TupleGetItemPattern, e: Any) -> bool:
         return type(e) is TupleGetItem and p.index in (-1, e.index) and self._visit(p.tuple, e.tuple_value)
 
-    def _tuple(self, p: TuplePattern, e: Any) -> bool:
+    def _tuple(self, p: kinds.TuplePattern, e: Any) -> bool:
         return type(e) is Tuple and (p.fields is None or self._all(p.fields, e.fields))
 
-    def _if(self, p: IfPattern, e: Any) -> bool:
+    def _if(self, p: kinds.IfPattern, e: Any) -> bool:
         return type(e) is If and self._all(p.parts(), (e.cond, e.true_branch, e.false_branch))
 
-    def _let(self, p: LetPattern, e: Any) -> bool:
+    def _let(self, p: kinds.LetPattern, e: Any) -> bool:
         return type(e) is Let and self._all(p.parts(), (e.var, e.value, e.body))
 
-    def _type(self, p: TypePattern, e: Any) -> bool:
+    def _type(self, p: kinds.TypePattern, e: Any) -> bool:
         return structural_equal(p.type, type_of(e)) and self._visit(p.pattern, e)
 
-    def _shape(self, p: ShapePattern, e: Any) -> bool:
+    def _shape(self, p: kinds.ShapePattern, e: Any) -> bool:
         ty = type_of(e)
         same = isinstance(ty, TensorType) and structural_equal(tuple(p.dims), tuple(ty.shape or ()))
         return same and self._visit(p.pattern, e)
 
-    def _dtype(self, p: DataTypePattern, e: Any) -> bool:
+    def _dtype(self, p: kinds.DataTypePattern, e: Any) -> bool:
         ty = type_of(e)
         return isinstance(ty, TensorType) and ty.dtype == str(p.dtype) and self._visit(p.pattern, e)
 
 
 _RULES: dict[type, Any] = {
-    AltPattern: Matcher._alt,
-    AttrPattern: Matcher._attrs,
-    CallPattern: Matcher._call,
-    ConstantPattern: lambda m, p, e: type(e) is Constant,
-    DataTypePattern: Matcher._dtype,
-    DominatorPattern: Matcher._dominator,
-    ExprPattern: lambda m, p, e: p.expr is e or (type(p.expr) is type(e) and structural_equal(p.expr, e)),
-    FunctionPattern: Matcher._function,
-    IfPattern: Matcher._if,
-    LetPattern: Matcher._let,
-    ShapePattern: Matcher._shape,
-    TupleGetItemPattern: Matcher._item,
-    TuplePattern: Matcher._tuple,
-    TypePattern: Matcher._type,
-    VarPattern: lambda m, p, e: isinstance(e, Var) and p.name in ("", e.name_hint),
-    WildcardPattern: lambda m, p, e: True,
+    kinds.AltPattern: Matcher._alt,
+    kinds.AttrPattern: Matcher._attrs,
+    kinds.CallPattern: Matcher._call,
+    kinds.ConstantPattern: lambda m, p, e: type(e) is Constant,
+    kinds.DataTypePattern: Matcher._dtype,
+    kinds.DominatorPattern: Matcher._dominator,
+    kinds.ExprPattern: lambda m, p, e: p.expr is e or (type(p.expr) is type(e) and structural_equal(p.expr, e)),
+    kinds.FunctionPattern: Matcher._function,
+    kinds.IfPattern: Matcher._if,
+    kinds.LetPattern: Matcher._let,
+    kinds.ShapePattern: Matcher._shape,
+    kinds.TupleGetItemPattern: Matcher._item,
+    kinds.TuplePattern: Matcher._tuple,
+    kinds.TypePattern: Matcher._type,
+    kinds.VarPattern: lambda m, p, e: isinstance(e, Var) and p.name in ("", e.name_hint),
+    kinds.WildcardPattern: lambda m, p, e: True,
 }
 
 
@@ -231,17 +213,17 @@ def _calls(expr: Any, name: str) -> bool:
     return type(expr) is Call and isinstance(expr.op, Op) and expr.op.name == name
 
 
-def _regrouped(p: CallPattern, e: Any) -> list[CallPattern]:
+def _regrouped(p: kinds.CallPattern, e: Any) -> list[kinds.CallPattern]:
     """List forms of a product and a quotient in the other order: ``a * b / c`` is ``a * (b / c)``."""
-    made: list[CallPattern] = []
+    made: list[kinds.CallPattern] = []
     args: Any = p.args or ()
     if _name(p.op) == "divide" and _calls(e, "multiply") and any(_calls(a, "divide") for a in e.args):
         product = args[0]
-        if type(product) is CallPattern and _name(product.op) == "multiply" and product.args:
+        if type(product) is kinds.CallPattern and _name(product.op) == "multiply" and product.args:
             first, second = product.args
             made = [product.op(b, p.op(a, args[1])) for a, b in ((first, second), (second, first))]
     if _name(p.op) == "multiply" and _calls(e, "divide") and any(_calls(a, "multiply") for a in e.args):
         for quotient, other in zip(args, args[::-1], strict=True):
-            if type(quotient) is CallPattern and _name(quotient.op) == "divide" and quotient.args:
+            if type(quotient) is kinds.CallPattern and _name(quotient.op) == "divide" and quotient.args:
                 made.append(quotient.op(p.op(quotient.args[0], other), quotient.args[1]))
     return made

@@ -6,22 +6,8 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Dispatch, Op, Type
+from weft.relay import expr as nodes
 from weft.relay.adt import Constructor, Match
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    Operators,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from weft.relay.infer.data_types import bind_pattern, check_annotation, constructor_type
 from weft.relay.infer.operators import infer_operator
 from weft.relay.infer.pending import Instantiation, OperatorCall, Projection, element
@@ -32,7 +18,7 @@ from weft.relay.types import FuncType, IncompleteType, RefType, TensorType, Tupl
 
 __all__ = ["global_type", "type_of"]
 
-TYPE = Dispatch("type of a Relay expression", (Operators,), leaves_out=(Operators,))
+TYPE = Dispatch("type of a Relay expression", (nodes.Operators,), leaves_out=(nodes.Operators,))
 
 
 def type_of(e: Any, s: Inference) -> Type:
@@ -46,8 +32,8 @@ def type_of(e: Any, s: Inference) -> Type:
     return found
 
 
-@TYPE.on(Var)
-def _var(e: Var, s: Inference) -> Type:
+@TYPE.on(nodes.Var)
+def _var(e: nodes.Var, s: Inference) -> Type:
     found = s.vars.get(e)
     if found is not None:
         return found
@@ -57,7 +43,7 @@ def _var(e: Var, s: Inference) -> Type:
     return bind(e, s)
 
 
-def bind(v: Var, s: Inference) -> Type:
+def bind(v: nodes.Var, s: Inference) -> Type:
     """Introduce a variable, of its annotated type or one to be found."""
     known = s.vars.get(v)
     if known is None:
@@ -67,16 +53,16 @@ def bind(v: Var, s: Inference) -> Type:
     return known
 
 
-@TYPE.on(Constant)
-def _constant(e: Constant, s: Inference) -> Type:
+@TYPE.on(nodes.Constant)
+def _constant(e: nodes.Constant, s: Inference) -> Type:
     ty: Any = e.ty
     if type(ty) is TensorType:
         return ty
     return TensorType(tuple(e.data.shape), str(e.data.dtype))
 
 
-@TYPE.on(GlobalVar)
-def _global(e: GlobalVar, s: Inference) -> Type:
+@TYPE.on(nodes.GlobalVar)
+def _global(e: nodes.GlobalVar, s: Inference) -> Type:
     found = s.globals.get(e.name_hint)
     if found is not None:
         return found
@@ -90,7 +76,7 @@ def global_type(name: str, s: Inference) -> Type:
     """Return the type of a function of the module; where it is not annotated, its body is looked at."""
     assert s.mod is not None
     func = s.mod[name]
-    if not isinstance(func, Function):  # a kernel, whose calls the compiler's operators describe
+    if not isinstance(func, nodes.Function):  # a kernel, whose calls the compiler's operators describe
         s.globals[name] = ir.PackedFuncType()
         return s.globals[name]
     ty = s.globals[name] = signature(func, s)
@@ -101,7 +87,7 @@ def global_type(name: str, s: Inference) -> Type:
     return ty
 
 
-def signature(f: Function, s: Inference) -> FuncType:
+def signature(f: nodes.Function, s: Inference) -> FuncType:
     """Return a function's type as annotated, with types to be found where it is not; parameters are bound."""
     found = s.signatures.get(f)
     if found is None:
@@ -116,24 +102,24 @@ def signature(f: Function, s: Inference) -> FuncType:
     return found
 
 
-@TYPE.on(Function)
-def _function(f: Function, s: Inference) -> Type:
+@TYPE.on(nodes.Function)
+def _function(f: nodes.Function, s: Inference) -> Type:
     ty = s.types[f] = signature(f, s)
     if f.ret_type is not None:
         ask(f.body, ty.ret_type, s)
     body = type_of(f.body, s)
     tail: Any = f.body
-    while type(tail) is Let:
+    while type(tail) is nodes.Let:
         tail = tail.body
-    at = f if tail.span is None or isinstance(tail, Var) else tail
+    at = f if tail.span is None or isinstance(tail, nodes.Var) else tail
     s.flow(body, ty.ret_type, at, "the body has another type than the function returns")
     return ty
 
 
-@TYPE.on(Let)
-def _let(e: Let, s: Inference) -> Type:
-    chain: list[Let] = []
-    while type(e) is Let and e not in s.types:
+@TYPE.on(nodes.Let)
+def _let(e: nodes.Let, s: Inference) -> Type:
+    chain: list[nodes.Let] = []
+    while type(e) is nodes.Let and e not in s.types:
         chain.append(e)
         _binding(e, s)
         e = e.body  # type: ignore[assignment]
@@ -143,12 +129,12 @@ def _let(e: Let, s: Inference) -> Type:
     return ty
 
 
-def _binding(e: Let, s: Inference) -> None:
-    if isinstance(e.value, Function) and e.var.ty is None:  # which may call itself
+def _binding(e: nodes.Let, s: Inference) -> None:
+    if isinstance(e.value, nodes.Function) and e.var.ty is None:  # which may call itself
         s.vars[e.var] = signature(e.value, s)
         type_of(e.value, s)
         return
-    annotated = e.var.ty is not None or isinstance(e.value, Function)
+    annotated = e.var.ty is not None or isinstance(e.value, nodes.Function)
     if annotated:
         ty = bind(e.var, s)
         ask(e.value, ty, s)
@@ -159,8 +145,8 @@ def _binding(e: Let, s: Inference) -> None:
         s.vars[e.var] = type_of(e.value, s)
 
 
-@TYPE.on(Tuple)
-def _tuple(e: Tuple, s: Inference) -> Type:
+@TYPE.on(nodes.Tuple)
+def _tuple(e: nodes.Tuple, s: Inference) -> Type:
     fields = tuple([type_of(f, s) for f in e.fields])
     known: Any = e.ty
     if type(known) is TupleType and len(known.fields) == len(fields) and all(
@@ -170,8 +156,8 @@ def _tuple(e: Tuple, s: Inference) -> Type:
     return TupleType(fields)
 
 
-@TYPE.on(TupleGetItem)
-def _projection(e: TupleGetItem, s: Inference) -> Type:
+@TYPE.on(nodes.TupleGetItem)
+def _projection(e: nodes.TupleGetItem, s: Inference) -> Type:
     of = type_of(e.tuple_value, s)
     known = s.unifier.head(of)
     if type(known) is not IncompleteType:
@@ -181,10 +167,10 @@ def _projection(e: TupleGetItem, s: Inference) -> Type:
     return result
 
 
-@TYPE.on(If)
-def _if(e: If, s: Inference) -> Type:
+@TYPE.on(nodes.If)
+def _if(e: nodes.If, s: Inference) -> Type:
     cond = type_of(e.cond, s)
-    s.flow(cond, scalar_type("bool"), e.cond if e.cond.span is not None and not isinstance(e.cond, Var) else e,
+    s.flow(cond, scalar_type("bool"), e.cond if e.cond.span is not None and not isinstance(e.cond, nodes.Var) else e,
            "the condition of an if is no scalar bool")  # fmt: skip
     branches = [(e.true_branch, e), (e.false_branch, e)]
     return joined(e, branches, s, "the branches of an if have different types")
@@ -192,9 +178,9 @@ def _if(e: If, s: Inference) -> Type:
 
 def ask(e: Any, ty: Type, s: Inference) -> None:
     """Note which type is annotated where a value goes: branches may differ in what the annotation leaves open."""
-    while type(e) is Let:
+    while type(e) is nodes.Let:
         e = e.body
-    if isinstance(e, (If, Match)):
+    if isinstance(e, (nodes.If, Match)):
         s.asked[e] = ty
 
 
@@ -218,20 +204,20 @@ def joined(e: Any, results: list[tuple[Any, Any]], s: Inference, what: str) -> T
     return found if s.unifier.unknown(found) is None else result
 
 
-@TYPE.on(RefCreate)
-def _ref_create(e: RefCreate, s: Inference) -> Type:
+@TYPE.on(nodes.RefCreate)
+def _ref_create(e: nodes.RefCreate, s: Inference) -> Type:
     content = IncompleteType()
     s.flow(type_of(e.value, s), content, e, "the reference needs a type")
     return RefType(content)
 
 
-@TYPE.on(RefRead)
-def _ref_read(e: RefRead, s: Inference) -> Type:
+@TYPE.on(nodes.RefRead)
+def _ref_read(e: nodes.RefRead, s: Inference) -> Type:
     return _content(e.ref, e, s)
 
 
-@TYPE.on(RefWrite)
-def _ref_write(e: RefWrite, s: Inference) -> Type:
+@TYPE.on(nodes.RefWrite)
+def _ref_write(e: nodes.RefWrite, s: Inference) -> Type:
     content = _content(e.ref, e, s)
     s.flow(type_of(e.value, s), content, e, "the reference holds values of another type")
     return unit_type()
@@ -245,7 +231,7 @@ def _content(ref: Any, e: Any, s: Inference) -> Type:
         return content
     if ty is FAILED or isinstance(ty, RefType):
         return ty.value if isinstance(ty, RefType) else FAILED
-    verb = "read" if isinstance(e, RefRead) else "written"
+    verb = "read" if isinstance(e, nodes.RefRead) else "written"
     return s.fail(f"what is {verb} is no reference", e, expected="a reference", found=ty, help="`ref(value)` makes one")
 
 
@@ -267,8 +253,8 @@ def _match(e: Match, s: Inference) -> Type:
     return joined(e, results, s, "the clauses of a match have different types")
 
 
-@TYPE.on(Call)
-def _call(e: Call, s: Inference) -> Type:
+@TYPE.on(nodes.Call)
+def _call(e: nodes.Call, s: Inference) -> Type:
     if isinstance(e.op, Op):
         return _operator(e, s)
     callee = e.op
@@ -288,7 +274,7 @@ def _call(e: Call, s: Inference) -> Type:
     return _apply(e, ty, args, s)
 
 
-def _operator(e: Call, s: Inference) -> Type:
+def _operator(e: nodes.Call, s: Inference) -> Type:
     args = tuple([type_of(a, s) for a in e.args])
     resolved = tuple([s.resolve(a) for a in args])
     if not has_op(e.op.name):  # type: ignore[union-attr]
@@ -300,7 +286,7 @@ def _operator(e: Call, s: Inference) -> Type:
     return result
 
 
-def _apply(e: Call, ty: FuncType, args: tuple[Type, ...], s: Inference) -> Type:
+def _apply(e: nodes.Call, ty: FuncType, args: tuple[Type, ...], s: Inference) -> Type:
     """Call a function of known type."""
     name = callee_name(e.op)
     if len(args) != len(ty.arg_types):
@@ -337,9 +323,9 @@ def _apply(e: Call, ty: FuncType, args: tuple[Type, ...], s: Inference) -> Type:
 
 def callee_name(op: Any) -> str:
     """Name what is called, for messages."""
-    if isinstance(op, GlobalVar):
+    if isinstance(op, nodes.GlobalVar):
         return f"'@{op.name_hint}'"
-    if isinstance(op, Var):
+    if isinstance(op, nodes.Var):
         return f"'%{op.name_hint}'"
     return f"constructor '{op.name_hint}'" if isinstance(op, Constructor) else "the function"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Attrs, Op
+from weft.relay import expr as nodes
 from weft.relay.adt import (
     Clause,
     Match,
@@ -14,21 +15,6 @@ from weft.relay.adt import (
     PatternTuple,
     PatternVar,
     PatternWildcard,
-)
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-    const,
 )
 from weft.relay.op import registry
 from weft.relay.text.lexer import Token
@@ -42,7 +28,7 @@ _BINARY = {
     ">": (2, "greater"), "<=": (2, "less_equal"), ">=": (2, "greater_equal"), "==": (1, "equal"),
     "!=": (1, "not_equal"),
 }  # fmt: skip
-_REFS = {"ref": (1, RefCreate), "ref_read": (1, RefRead), "ref_write": (2, RefWrite)}
+_REFS = {"ref": (1, nodes.RefCreate), "ref_read": (1, nodes.RefRead), "ref_write": (2, nodes.RefWrite)}
 
 
 class ExpressionReader(Reader):
@@ -51,7 +37,7 @@ class ExpressionReader(Reader):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._scopes: list[dict[str, ir.Expr]] = [{}]
-        self.globals: dict[str, GlobalVar] = {v.name_hint: v for v in self.mod.functions}  # type: ignore[misc]
+        self.globals: dict[str, nodes.GlobalVar] = {v.name_hint: v for v in self.mod.functions}  # type: ignore[misc]
 
     def start_over(self) -> None:
         """Forget the scopes of a definition that did not parse."""
@@ -63,13 +49,13 @@ class ExpressionReader(Reader):
         self._scopes[-1][token.name if token.kind == "var" else token.text] = node
         return node
 
-    def _variable(self) -> tuple[Token, Var]:
+    def _variable(self) -> tuple[Token, nodes.Var]:
         """Read ``%x: type``, without making it known."""
         token = self.t.expect_kind("var", "variable such as %x")
         ty = self.annotation() if self.t.take(":") else None
-        return token, Var(token.name, ty, span=self.t.span(token.start, token.end))
+        return token, nodes.Var(token.name, ty, span=self.t.span(token.start, token.end))
 
-    def _parameter(self) -> Var:
+    def _parameter(self) -> nodes.Var:
         return self._bind(*self._variable())
 
     def _look_up(self, token: Token) -> ir.Expr:
@@ -91,7 +77,7 @@ class ExpressionReader(Reader):
     def block(self, close: str, where: str) -> ir.Expr:
         """Read lets, numbered nodes and a last expression up to `close`, and step over that."""
         self._scopes.append({})
-        lets: list[tuple[Token, Var, ir.Expr]] = []
+        lets: list[tuple[Token, nodes.Var, ir.Expr]] = []
         while True:
             start = self.t.peek()
             if self.t.take("let"):
@@ -108,21 +94,21 @@ class ExpressionReader(Reader):
                 value = self.expr()
                 if not self.t.take(";"):
                     break
-                lets.append((start, Var("_", span=self.t.since(start)), value))
+                lets.append((start, nodes.Var("_", span=self.t.since(start)), value))
         end = self.t.take(close) if close else self.t.peek().kind == "end"
         if not end:
             expected = f"an operator, ';' or {repr(close) if close else 'the end of the text'}"
             self.t.fail(f"{where} is malformed", expected=expected, found=str(self.t.peek()))
         self._scopes.pop()
         for start, var, bound in reversed(lets):
-            value = Let(var, bound, value, span=self.t.span(start.start, start.end))
+            value = nodes.Let(var, bound, value, span=self.t.span(start.start, start.end))
         return value
 
     def _end_statement(self) -> None:
         if not self.t.take(";"):
             self.t.fail("a statement ends with ';'", expected="an operator or ';'", found=str(self.t.peek()))
 
-    def _let(self) -> tuple[Var, ir.Expr]:
+    def _let(self) -> tuple[nodes.Var, ir.Expr]:
         """Read what follows ``let``. Only a function sees the variable that it is bound to."""
         token, var = self._variable()
         self.t.expect("=", "a let")
@@ -149,7 +135,7 @@ class ExpressionReader(Reader):
                 break
             self.t.next()
             right = self.expr(binding)
-            left = Call(Op.get(name), (left, right), span=self.t.since(start))
+            left = nodes.Call(Op.get(name), (left, right), span=self.t.since(start))
         self.leave()
         return left
 
@@ -162,12 +148,12 @@ class ExpressionReader(Reader):
             return self._postfix(self._literal(self.t.next(), start, signs % 2 == 1), start)
         value = self._postfix(self._atom(), start)
         for _ in range(signs):
-            value = Call(Op.get("negative"), (value,), span=self.t.since(start))
+            value = nodes.Call(Op.get("negative"), (value,), span=self.t.since(start))
         return value
 
-    def _literal(self, token: Token, start: Token, negative: bool = False) -> Constant:
-        made = const(self.number(token, negative))
-        return Constant(made.data, ty=made.ty, span=self.t.since(start))
+    def _literal(self, token: Token, start: Token, negative: bool = False) -> nodes.Constant:
+        made = nodes.const(self.number(token, negative))
+        return nodes.Constant(made.data, ty=made.ty, span=self.t.since(start))
 
     def _postfix(self, value: Any, start: Token) -> ir.Expr:
         """Read calls and projections behind an expression."""
@@ -177,7 +163,7 @@ class ExpressionReader(Reader):
                 self.t.next()
                 if len(token.text) > 10:
                     self.t.fail("the index is too large", token)
-                value = TupleGetItem(value, int(token.text[1:]), span=self.t.since(start))
+                value = nodes.TupleGetItem(value, int(token.text[1:]), span=self.t.since(start))
             elif self.t.take("("):
                 value = self._call(value, start)
             else:
@@ -201,7 +187,7 @@ class ExpressionReader(Reader):
             defaults = registry.get(callee).attrs
             attrs = {k: attrs.get(k, v) for k, v in defaults.items()}
             attrs = {k: v for k, v in attrs.items() if v is not LEFT_OUT and v is not registry.REQUIRED}
-        return Call(callee, tuple(args), Attrs.of(attrs), span=self.t.since(start))
+        return nodes.Call(callee, tuple(args), Attrs.of(attrs), span=self.t.since(start))
 
     def _check_attribute(self, callee: Any, token: Token) -> None:
         if isinstance(callee, Op):
@@ -224,7 +210,7 @@ class ExpressionReader(Reader):
             self.t.next()
             known = self.globals.get(token.name)
             if known is None:
-                known = self.globals[token.name] = GlobalVar(token.name, span=self.t.since(token))
+                known = self.globals[token.name] = nodes.GlobalVar(token.name, span=self.t.since(token))
             return known
         rule = _RULES.get(token.text) if token.kind in ("name", "punct", "match") else None
         if rule is not None:
@@ -239,7 +225,7 @@ class ExpressionReader(Reader):
             return self._reference(token)
         if name in self.constructors:
             made = self.constructors[name]
-            return made if made.inputs or self.t.sees("(") else Call(made, (), span=self.t.since(token))
+            return made if made.inputs or self.t.sees("(") else nodes.Call(made, (), span=self.t.since(token))
         if registry.has(name):
             return Op.get(name)
         self.t.fail(
@@ -261,7 +247,7 @@ class ExpressionReader(Reader):
         if self.t.sees("let"):
             return self.block(")", "a parenthesis")
         fields, comma = self.t.sequence(")", self.expr, "a tuple")
-        return fields[0] if len(fields) == 1 and not comma else Tuple(tuple(fields), span=self.t.since(start))
+        return fields[0] if len(fields) == 1 and not comma else nodes.Tuple(tuple(fields), span=self.t.since(start))
 
     def _braces(self, start: Token) -> ir.Expr:
         self.t.next()
@@ -269,8 +255,8 @@ class ExpressionReader(Reader):
 
     def _truth(self, token: Token) -> ir.Expr:
         self.t.next()
-        made = const(token.text == "True")
-        return Constant(made.data, ty=made.ty, span=self.t.since(token))
+        made = nodes.const(token.text == "True")
+        return nodes.Constant(made.data, ty=made.ty, span=self.t.since(token))
 
     def _meta(self, token: Token) -> ir.Expr:
         """Read a reference; ``meta[relay.Constructor][Nil]`` is the constructor itself, which ``Nil`` would call."""
@@ -293,18 +279,18 @@ class ExpressionReader(Reader):
         else:
             self.t.expect("{", "an if")
             other = self.block("}", "a branch")
-        return If(cond, then, other, span=self.t.since(start))
+        return nodes.If(cond, then, other, span=self.t.since(start))
 
     def _fn(self, start: Token) -> ir.Expr:
         self.t.next()
         return self.function(start)
 
-    def function(self, start: Token) -> Function:
+    def function(self, start: Token) -> nodes.Function:
         """Read what follows ``fn`` or ``def @f``: type variables, parameters, attributes, result type, body."""
         types = self.type_vars()
         self._scopes.append({})
         self.t.expect("(", "a function")
-        params: list[Var] = []
+        params: list[nodes.Var] = []
         attrs: dict[str, Any] = {}
 
         def one() -> None:
@@ -321,7 +307,7 @@ class ExpressionReader(Reader):
         body = self.block("}", "the body of a function")
         self._scopes.pop()
         self.leave_types()
-        return Function(tuple(params), body, result, types, Attrs(tuple(attrs.items())), span=self.t.since(start))
+        return nodes.Function(tuple(params), body, result, types, Attrs(tuple(attrs.items())), span=self.t.since(start))
 
     # --- matches ---
 

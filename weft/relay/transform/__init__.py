@@ -15,6 +15,7 @@ from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.dynamic_to_static import dynamic_to_static
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.eta_expand import eta_expand
+from weft.relay.transform.fake_quantization_to_integer import fake_quantization_to_integer
 from weft.relay.transform.fast_math import fast_math
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
@@ -40,31 +41,11 @@ from weft.relay.transform.to_cps import ToCPS, UnCPS, to_cps, un_cps
 from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
 from weft.relay.transform.typed_pass import with_types
 
-ToANormalForm = to_a_normal_form
 ToANormalFormExpr = to_a_normal_form_expr
-LambdaLift = lambda_lift
-InferType = infer_type
 InferTypeLocal = inferred_type
-DeadCodeElimination = dead_code_elimination
-PlanDevices = plan_devices
-RemoveUnusedFunctions = remove_unused_functions
-Inline = inline
-ToGraphNormalForm = to_graph_normal_form
-ToBasicBlockNormalForm = to_basic_block_normal_form
-FoldConstant = fold_constant
 EliminateCommonSubexpr = with_types(eliminate_common_subexpr)
-EtaExpand = eta_expand
-InlinePrimitives = inline_primitives
 MergeComposite = merge_composite
-PartialEvaluate = partial_evaluate
 FuseOps = fuse_ops
-AnnotateSpans = annotate_spans
 function_pass = function_pass_over(Function)
-DynamicToStatic = dynamic_to_static
-SimplifyInference = simplify_inference
-CanonicalizeOps = canonicalize_ops
-CanonicalizeCast = canonicalize_cast
-SimplifyExpr = simplify_expr
-FastMath = fast_math
 
-__getattr__ = passes_inside("weft.relay.transform")  # those that nothing above names
+__getattr__, __dir__ = passes_inside("weft.relay.transform")  # those that nothing above names

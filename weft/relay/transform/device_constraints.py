@@ -7,23 +7,8 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument
 from weft.ir import Dispatch, IRModule, Op
+from weft.relay import expr as nodes
 from weft.relay.adt import Constructor, Match
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    Operators,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-    let_chain,
-)
 from weft.relay.op.registry import get, has
 from weft.relay.scalars import scalar_operation
 from weft.relay.transform.device_domains import Domain, FunctionDomain, Wishes, domain_of, fix, join, leaves
@@ -34,7 +19,8 @@ __all__ = ["PARAM_DEVICES", "RESULT_DEVICES", "DeviceConstraints"]
 PARAM_DEVICES, RESULT_DEVICES = "param_devices", "result_devices"
 """Attributes of a planned function: for each parameter, and for the result, the devices of the tensors in it."""
 
-where_is = Dispatch("device of a Relay expression", (Operators,), leaves_out=(Operators, Let))  # lets are looped over
+# Lets are looped over.
+where_is = Dispatch("device of a Relay expression", (nodes.Operators,), leaves_out=(nodes.Operators, nodes.Let))
 
 
 class DeviceConstraints:
@@ -53,29 +39,29 @@ class DeviceConstraints:
     def __init__(self, mod: IRModule, devices: dict[str, int], host: int) -> None:
         self.devices, self.host = devices, host
         self.wishes = Wishes()
-        self.vars: dict[Var, Any] = {}
+        self.vars: dict[nodes.Var, Any] = {}
         self.results: dict[ir.Expr, Any] = {}  # of calls and constants
-        self.kernels: dict[Call, Domain] = {}
+        self.kernels: dict[nodes.Call, Domain] = {}
         self.functions: dict[str, Any] = {}
         for v, f in mod.items():
-            if isinstance(f, Function):
+            if isinstance(f, nodes.Function):
                 domain = FunctionDomain(tuple(domain_of(p.ty) for p in f.params), domain_of(f.ret_type or f.body.ty))
                 self.functions[v.name_hint] = domain
                 _planned(f, domain)
         for v, f in mod.items():
-            if isinstance(f, Function):
+            if isinstance(f, nodes.Function):
                 self.function(f, self.functions[v.name_hint])
 
-    def function(self, func: Function, domain: Any) -> None:
+    def function(self, func: nodes.Function, domain: Any) -> None:
         """Place a function's parameters and body."""
         self.vars.update(zip(func.params, domain.args, strict=True))
         join(self.of(func.body), domain.result, func)
 
     def of(self, expr: Any) -> Any:
         """Return the domain of an expression, after those of the lets in front of it."""
-        bindings, expr = let_chain(expr)
+        bindings, expr = nodes.let_chain(expr)
         for var, value in bindings:
-            if isinstance(value, Function):  # may refer to itself
+            if isinstance(value, nodes.Function):  # may refer to itself
                 self.vars[var] = domain_of(value.ty)
                 join(self.vars[var], self.of(value), value)
             else:
@@ -96,14 +82,14 @@ class DeviceConstraints:
 
     def wish(self, owner: Any, index: int, arg: Any, want: Any) -> None:
         """Wish that the operand `index` of an expression is where the expression needs it."""
-        if isinstance(arg, Tuple):  # written where it is used: it is nowhere itself
+        if isinstance(arg, nodes.Tuple):  # written where it is used: it is nowhere itself
             for i, f in enumerate(arg.fields):
                 self.wish(arg, i, f, want[i] if isinstance(want, tuple) else want)
         else:
             self.wishes.add((owner, index), self.of(arg), want)
 
 
-def _planned(func: Function, domain: FunctionDomain) -> None:
+def _planned(func: nodes.Function, domain: FunctionDomain) -> None:
     """Take over what planning has decided before."""
     for where, devices in zip((*domain.args, domain.result),
                               (*func.attrs.get(PARAM_DEVICES, ()), func.attrs.get(RESULT_DEVICES, ())),
@@ -112,18 +98,18 @@ def _planned(func: Function, domain: FunctionDomain) -> None:
             fix(leaf, device, func)
 
 
-@where_is.on(Var)
-def _var(e: Var, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.Var)
+def _var(e: nodes.Var, c: DeviceConstraints) -> Any:
     return c.vars.setdefault(e, domain_of(e.ty))
 
 
-@where_is.on(Constant)
-def _constant(e: Constant, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.Constant)
+def _constant(e: nodes.Constant, c: DeviceConstraints) -> Any:
     return Domain()
 
 
-@where_is.on(GlobalVar)
-def _global_var(e: GlobalVar, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.GlobalVar)
+def _global_var(e: nodes.GlobalVar, c: DeviceConstraints) -> Any:
     return c.functions.get(e.name_hint) or Domain()
 
 
@@ -133,23 +119,23 @@ def _constructor(e: Constructor, c: DeviceConstraints) -> Any:
     return FunctionDomain((one,) * len(e.inputs), one)
 
 
-@where_is.on(Function)
-def _function(e: Function, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.Function)
+def _function(e: nodes.Function, c: DeviceConstraints) -> Any:
     domain = FunctionDomain(tuple(domain_of(p.ty) for p in e.params), domain_of(e.ret_type or e.body.ty))
     c.function(e, domain)
     return domain
 
 
-@where_is.on(Tuple)
-def _tuple(e: Tuple, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.Tuple)
+def _tuple(e: nodes.Tuple, c: DeviceConstraints) -> Any:
     made = tuple(domain_of(f.ty) for f in e.fields)
     for i, f in enumerate(e.fields):
         c.wish(e, i, f, made[i])
     return made
 
 
-@where_is.on(TupleGetItem)
-def _tuple_get_item(e: TupleGetItem, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.TupleGetItem)
+def _tuple_get_item(e: nodes.TupleGetItem, c: DeviceConstraints) -> Any:
     whole = c.of(e.tuple_value)
     if isinstance(whole, tuple):
         return whole[e.index]
@@ -158,8 +144,8 @@ def _tuple_get_item(e: TupleGetItem, c: DeviceConstraints) -> Any:
     return field
 
 
-@where_is.on(If)
-def _if(e: If, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.If)
+def _if(e: nodes.If, c: DeviceConstraints) -> Any:
     c.wish(e, 0, e.cond, Domain(c.host))
     made = c.of(e.true_branch)
     join(made, c.of(e.false_branch), e)
@@ -177,28 +163,28 @@ def _match(e: Match, c: DeviceConstraints) -> Any:
     return made
 
 
-@where_is.on(RefCreate)
-def _ref_create(e: RefCreate, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.RefCreate)
+def _ref_create(e: nodes.RefCreate, c: DeviceConstraints) -> Any:
     cell = Domain()
     join(cell, c.of(e.value), e)
     return cell
 
 
-@where_is.on(RefRead)
-def _ref_read(e: RefRead, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.RefRead)
+def _ref_read(e: nodes.RefRead, c: DeviceConstraints) -> Any:
     held = domain_of(e.ty)
     join(held, c.of(e.ref), e)
     return held
 
 
-@where_is.on(RefWrite)
-def _ref_write(e: RefWrite, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.RefWrite)
+def _ref_write(e: nodes.RefWrite, c: DeviceConstraints) -> Any:
     join(c.of(e.ref), c.of(e.value), e)
     return ()
 
 
-@where_is.on(Call)
-def _call(e: Call, c: DeviceConstraints) -> Any:
+@where_is.on(nodes.Call)
+def _call(e: nodes.Call, c: DeviceConstraints) -> Any:
     if isinstance(e.op, Op):
         made = _operator(e, c)
         c.results[e] = made
@@ -215,7 +201,7 @@ def _call(e: Call, c: DeviceConstraints) -> Any:
     return made
 
 
-def _operator(e: Call, c: DeviceConstraints) -> Any:
+def _operator(e: nodes.Call, c: DeviceConstraints) -> Any:
     name = e.op.name  # type: ignore[union-attr]
     rule = _RULES.get(name)
     if rule is not None:
@@ -236,8 +222,8 @@ def _operator(e: Call, c: DeviceConstraints) -> Any:
     return made
 
 
-def _on_device(e: Call, c: DeviceConstraints) -> Any:
-    if isinstance(e.args[0], Constant):  # where it is needed
+def _on_device(e: nodes.Call, c: DeviceConstraints) -> Any:
+    if isinstance(e.args[0], nodes.Constant):  # where it is needed
         return Domain()
     device, body, made = c.place(e.attrs["device"], e), c.of(e.args[0]), domain_of(e.ty)
     if e.attrs["constrain_body"]:  # equal expressions for two devices have become one: it is on one of them
@@ -248,14 +234,14 @@ def _on_device(e: Call, c: DeviceConstraints) -> Any:
     return made
 
 
-def _device_copy(e: Call, c: DeviceConstraints) -> Any:
+def _device_copy(e: nodes.Call, c: DeviceConstraints) -> Any:
     made = domain_of(e.ty)
     fix(c.of(e.args[0]), c.place(e.attrs["src_device"], e), e)
     fix(made, c.place(e.attrs["dst_device"], e), e)
     return made
 
 
-def _invoke(e: Call, c: DeviceConstraints) -> Any:
+def _invoke(e: nodes.Call, c: DeviceConstraints) -> Any:
     _, inputs, outputs = e.args
     here = c.kernels[e] = Domain()
     join(here, c.of(outputs), e)
@@ -263,7 +249,7 @@ def _invoke(e: Call, c: DeviceConstraints) -> Any:
     return ()
 
 
-def _on_host(e: Call, c: DeviceConstraints) -> Any:
+def _on_host(e: nodes.Call, c: DeviceConstraints) -> Any:
     for a in e.args:
         c.of(a)
     made = domain_of(e.ty)
@@ -271,7 +257,7 @@ def _on_host(e: Call, c: DeviceConstraints) -> Any:
     return made
 
 
-def _like_first(e: Call, c: DeviceConstraints) -> Any:
+def _like_first(e: nodes.Call, c: DeviceConstraints) -> Any:
     first, made = c.of(e.args[0]), domain_of(e.ty)
     join(made, first, e)
     for i, a in enumerate(e.args[1:], 1):
@@ -279,7 +265,7 @@ def _like_first(e: Call, c: DeviceConstraints) -> Any:
     return made
 
 
-def _alloc_storage(e: Call, c: DeviceConstraints) -> Any:
+def _alloc_storage(e: nodes.Call, c: DeviceConstraints) -> Any:
     c.wish(e, 0, e.args[0], Domain(c.host))
     return Domain()
 

@@ -11,22 +11,8 @@ from weft.ir import Attrs, BaseFunc, IRModule, Op, module_pass
 from weft.ir import TensorType as IRTensorType
 from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
+from weft.relay import expr as nodes
 from weft.relay.adt import Match
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-    let_chain,
-    lets,
-)
 from weft.relay.op.registry import get, has
 from weft.relay.transform.device_constraints import PARAM_DEVICES, RESULT_DEVICES, DeviceConstraints
 from weft.relay.transform.device_domains import device_of, leaves
@@ -38,8 +24,8 @@ KERNEL_DEVICE = "device_index"
 """The attribute of a TIR function that runs on devices of another kind than the first."""
 
 _OPERANDS: dict[type, tuple[str, ...]] = {
-    If: ("cond",), Match: ("data",), RefCreate: ("value",), RefRead: ("ref",), RefWrite: ("ref", "value"),
-    TupleGetItem: ("tuple_value",),
+    nodes.If: ("cond",), Match: ("data",), nodes.RefCreate: ("value",), nodes.RefRead: ("ref",),
+    nodes.RefWrite: ("ref", "value"), nodes.TupleGetItem: ("tuple_value",),
 }  # fmt: skip
 
 
@@ -86,7 +72,7 @@ def plan_devices(mod: IRModule, devices: Sequence[str] = ("cpu:0",), host: int =
         TVM's ``PlanDevices``.
     """
     named = {name: i for i, name in enumerate(devices)}
-    lonely = mod.with_functions({v: _LonelyConstants(f).function() if isinstance(f, Function) else f
+    lonely = mod.with_functions({v: _LonelyConstants(f).function() if isinstance(f, nodes.Function) else f
                                  for v, f in mod.items()})  # fmt: skip
     return with_deep_stack(lambda: _Plan(lonely, named, host).module())
 
@@ -94,43 +80,43 @@ def plan_devices(mod: IRModule, devices: Sequence[str] = ("cpu:0",), host: int =
 class _LonelyConstants:
     """Puts constants where they are used, each use in a call of its own, which then knows the use's device."""
 
-    def __init__(self, func: Function) -> None:
+    def __init__(self, func: nodes.Function) -> None:
         self.func = func
-        self.named: dict[Any, Constant] = {}
+        self.named: dict[Any, nodes.Constant] = {}
 
-    def function(self) -> Function:
+    def function(self) -> nodes.Function:
         return _with(self.func, body=self.body(self.func.body))
 
     def body(self, expr: Any) -> Any:
-        bindings, tail = let_chain(expr)
+        bindings, tail = nodes.let_chain(expr)
         kept = []
         for var, value in bindings:
-            if isinstance(value, Constant):
+            if isinstance(value, nodes.Constant):
                 self.named[var] = value
             else:
                 kept.append((var, self.operation(value)))
-        return lets(kept, self.operation(tail))
+        return nodes.lets(kept, self.operation(tail))
 
     def operation(self, e: Any) -> Any:
-        if isinstance(e, (Var, Constant)):
+        if isinstance(e, (nodes.Var, nodes.Constant)):
             return self.lonely(e)
-        if isinstance(e, Call):
+        if isinstance(e, nodes.Call):
             is_value = _values(e)
             args = [self.named.get(a, a) if is_value(i) else self.operation(a) for i, a in enumerate(e.args)]
             return _with(e, args=tuple(args))
-        if isinstance(e, Tuple):
+        if isinstance(e, nodes.Tuple):
             return _with(e, fields=tuple(map(self.operation, e.fields)))
         return with_bodies(_with_operands(e, self.operation), self.body)
 
     def lonely(self, e: Any) -> Any:
         constant = self.named.get(e, e)
-        if not isinstance(constant, Constant):
+        if not isinstance(constant, nodes.Constant):
             return e
         attrs = Attrs.of(device=0, constrain_result=False, constrain_body=False)
-        return Call(Op.get("on_device"), (constant,), attrs, ty=constant.ty)
+        return nodes.Call(Op.get("on_device"), (constant,), attrs, ty=constant.ty)
 
 
-def _values(call: Call) -> Callable[[int], bool]:
+def _values(call: nodes.Call) -> Callable[[int], bool]:
     """Make the question whether the elements of an argument are dimensions or sizes, which are where no device is."""
     if isinstance(call.op, Op) and call.op.name == "memory.alloc_storage":
         return lambda i: True
@@ -147,26 +133,26 @@ class _Plan:
         self.copies = self.constraints.wishes.grant(0)
         self.kinds = {i: name.split(":")[0] for name, i in devices.items()}
         self.kinds.setdefault(host, "cpu")
-        self.kernels: dict[GlobalVar, BaseFunc] = {}
-        self.bindings: list[tuple[Var, Any]] = []  # of the chain that is rewritten
-        self.made: dict[tuple[Any, int], Var] = {}  # copies that the chain has: of what, where
+        self.kernels: dict[nodes.GlobalVar, BaseFunc] = {}
+        self.bindings: list[tuple[nodes.Var, Any]] = []  # of the chain that is rewritten
+        self.made: dict[tuple[Any, int], nodes.Var] = {}  # copies that the chain has: of what, where
 
     def module(self) -> IRModule:
-        functions = {v: self.function(v.name_hint, f) for v, f in self.mod.items() if isinstance(f, Function)}
-        others = {v: f for v, f in self.mod.items() if not isinstance(f, Function)}
+        functions = {v: self.function(v.name_hint, f) for v, f in self.mod.items() if isinstance(f, nodes.Function)}
+        others = {v: f for v, f in self.mod.items() if not isinstance(f, nodes.Function)}
         return self.mod.with_functions({**others, **functions, **self.kernels})
 
-    def kernel(self, var: GlobalVar, device: int) -> GlobalVar:
+    def kernel(self, var: nodes.GlobalVar, device: int) -> nodes.GlobalVar:
         """Return a kernel for a device: of another kind than the first, a copy under a name of its own."""
         kernel: Any = self.mod[var]
         if self.kinds[device] == self.kinds[0] or kernel.attrs.get(KERNEL_DEVICE) is not None:
             return var
         device = next(i for i, kind in self.kinds.items() if kind == self.kinds[device])
-        made = GlobalVar(f"{var.name_hint}_device_{device}")
+        made = nodes.GlobalVar(f"{var.name_hint}_device_{device}")
         self.kernels.setdefault(made, kernel.with_attr({"global_symbol": made.name_hint, KERNEL_DEVICE: device}))
         return made
 
-    def function(self, name: str, func: Function) -> Function:
+    def function(self, name: str, func: nodes.Function) -> nodes.Function:
         domain = self.constraints.functions[name]
         attrs = {
             PARAM_DEVICES: tuple(tuple(device_of(leaf, 0) for leaf in leaves(a)) for a in domain.args),
@@ -177,7 +163,7 @@ class _Plan:
 
     def body(self, expr: Any) -> Any:
         """Rewrite a chain of lets; what its operations need from other devices is bound in front of them."""
-        bindings, tail = let_chain(expr)
+        bindings, tail = nodes.let_chain(expr)
         outer, outer_made = self.bindings, self.made
         self.bindings, self.made = [], dict(outer_made)
         for v, value in bindings:
@@ -189,31 +175,31 @@ class _Plan:
             self.bindings.append((v, new))
         tail = self.operation(tail)
         done, self.bindings, self.made = self.bindings, outer, outer_made
-        return lets(done, tail)
+        return nodes.lets(done, tail)
 
-    def named(self, value: Any) -> Var:
+    def named(self, value: Any) -> nodes.Var:
         """Bind a value in front of the operation that is rewritten."""
-        var = Var("there", value.ty)
+        var = nodes.Var("there", value.ty)
         self.bindings.append((var, value))
         return var
 
     def operation(self, e: Any) -> Any:
         """Rewrite an operation and its operands."""
-        if isinstance(e, Call):
+        if isinstance(e, nodes.Call):
             if isinstance(e.op, Op) and e.op.name == "on_device":
                 return self.on_device(e)
             args = tuple(self.operand(e, i, a) for i, a in enumerate(e.args))
             if isinstance(e.op, Op) and e.op.name == "vm.invoke_tvm_op":
                 args = (self.kernel(args[0], device_of(self.constraints.kernels[e], 0)), *args[1:])
             return _with(e, args=args, attrs=self.attrs(e))
-        if isinstance(e, Tuple):
+        if isinstance(e, nodes.Tuple):
             return _with(e, fields=tuple(self.operand(e, i, f) for i, f in enumerate(e.fields)))
-        if isinstance(e, If):
+        if isinstance(e, nodes.If):
             cond = self.operand(e, 0, e.cond)
             return _with(with_bodies(e, self.body), cond=cond)
         return with_bodies(_with_operands(e, self.operation), self.body)
 
-    def attrs(self, e: Call) -> Attrs:
+    def attrs(self, e: nodes.Call) -> Attrs:
         name = e.op.name if isinstance(e.op, Op) else ""
         if name == "memory.alloc_storage":
             return e.attrs.with_(device_index=device_of(self.constraints.results[e], 0))
@@ -221,9 +207,9 @@ class _Plan:
             return e.attrs.with_(**{k: self.constraints.place(e.attrs[k], e) for k in ("src_device", "dst_device")})
         return e.attrs
 
-    def on_device(self, e: Call) -> Any:
+    def on_device(self, e: nodes.Call) -> Any:
         made = self.constraints.results[e]
-        if not isinstance(e.args[0], Constant):
+        if not isinstance(e.args[0], nodes.Constant):
             return self.operand(e, 0, e.args[0])
         device = device_of(made, 0)
         if device == 0:
@@ -239,9 +225,9 @@ class _Plan:
     def copied(self, e: Any, ty: Any, moves: dict[int, tuple[int, int]], numbers: Iterator[int]) -> Any:
         """Copy the tensors in a value that `moves` names by number."""
         if isinstance(ty, IRTupleType):
-            fields = [TupleGetItem(e, i, ty=t) for i, t in enumerate(ty.fields)]
+            fields = [nodes.TupleGetItem(e, i, ty=t) for i, t in enumerate(ty.fields)]
             copies = [self.copied(self.named(f), f.ty, moves, numbers) for f in fields]
-            return self.named(Tuple(tuple(copies), ty=ty))
+            return self.named(nodes.Tuple(tuple(copies), ty=ty))
         move = moves.get(next(numbers))
         if move is None:
             return e
@@ -250,7 +236,7 @@ class _Plan:
         known = self.made.get((e, move[1]))
         if known is None:
             attrs = Attrs.of(src_device=move[0], dst_device=move[1])
-            known = self.made[e, move[1]] = self.named(Call(Op.get("device_copy"), (e,), attrs, ty=ty))
+            known = self.made[e, move[1]] = self.named(nodes.Call(Op.get("device_copy"), (e,), attrs, ty=ty))
         return known
 
 

@@ -85,4 +85,4 @@ VectorizeLoop = vectorize_statements
 prim_func_pass = function_pass_over(_PrimFunc)
 """``@prim_func_pass(opt_level=0)`` makes a pass of ``fn(func, mod, ctx) -> PrimFunc``."""
 
-__getattr__ = passes_inside("weft.tir.transform")  # those that nothing above names
+__getattr__, __dir__ = passes_inside("weft.tir.transform")  # those that nothing above names
