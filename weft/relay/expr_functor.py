@@ -14,8 +14,6 @@ from weft.relay.adt import Clause, Constructor, Match
 from weft.relay.transform.copying import renamed_pattern
 from weft.relay.walk import bound_by, map_parts, parts
 
-__all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor"]
-
 _METHODS: dict[type, str] = {
     nodes.Call: "visit_call", nodes.Constant: "visit_constant", Constructor: "visit_constructor",
     nodes.Function: "visit_function", nodes.GlobalVar: "visit_global_var", nodes.If: "visit_if",

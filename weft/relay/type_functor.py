@@ -18,8 +18,6 @@ from weft.relay.types import (
     TypeVar,
 )
 
-__all__ = ["TypeFunctor", "TypeMutator", "TypeVisitor"]
-
 _METHODS: dict[type, str] = {
     FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", IncompleteType: "visit_incomplete_type",
     RefType: "visit_ref_type", TensorType: "visit_tensor_type", TupleType: "visit_tuple_type",

@@ -12,8 +12,6 @@ from weft import ir
 from weft.relay import expr as nodes
 from weft.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 
-__all__ = ["ATOMS", "bound_by", "map_parts", "parts", "pattern_vars", "rewrite", "substitute", "subexpressions"]
-
 ATOMS = (nodes.Var, nodes.GlobalVar, nodes.Constant, Constructor, ir.Op)  # what is a value without computing
 _PARTS: dict[type, tuple[str, ...]] = {
     nodes.Call: ("op", "args"),

@@ -9,8 +9,7 @@ ALL = {entry.name: entry for entry in architectures()}
 
 
 @pytest.mark.parametrize(
-    ("name", "way"),
-    [("graph_attention", "dynamic"), ("recommender", "dynamic"), ("detector", "compiled")],
+    ("name", "way"), [("graph_attention", "dynamic"), ("recommender", "dynamic"), ("detector", "compiled")]
 )
 def test_architecture(name, way):
     torch.manual_seed(0)

@@ -10,8 +10,6 @@ from weft.arith import Analyzer
 from weft.relax.dpl import pattern as kinds
 from weft.relax.expr import DataflowVar
 
-__all__ = ["Matcher", "extract_matched_expr", "extract_matches", "match", "same_shape"]
-
 
 def extract_matches(
     pattern: kinds.DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None

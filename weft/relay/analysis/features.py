@@ -10,8 +10,6 @@ from weft.relay import expr as nodes
 from weft.relay.adt import Constructor, Match
 from weft.relay.walk import ATOMS, parts, subexpressions
 
-__all__ = ["Feature", "detect_feature"]
-
 
 class Feature(IntEnum):
     """A part of the language. ``fGraph`` is sharing of what is no atom, ``fLetRec`` a let that refers to itself."""

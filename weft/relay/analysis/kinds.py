@@ -20,8 +20,6 @@ from weft.relay.types import (
     TypeVar,
 )
 
-__all__ = ["check_kind"]
-
 _NAMES = {v: k for k, v in vars(TypeKind).items() if isinstance(v, int)}
 _TYPES = (TensorType, TypeVar, IncompleteType, GlobalTypeVar, TupleType, RefType, FuncType, TypeCall, TypeData)
 KIND = Dispatch("kind of a Relay type", (*_TYPES, TypeRelation))
