@@ -336,7 +336,7 @@ def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
             v, w = T.axis.remap("SS", [i, j])
             Y[v, w] = B[w, v] + T.Select(v < 2, X[v, w], 1)
 """,
-}  # fmt: skip
+}
 
 
 def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:

@@ -13,10 +13,7 @@ __all__ = ["deduce_bound"]
 
 
 def deduce_bound(
-    var: Var,
-    cond: PrimExpr,
-    hint_map: Mapping[Var, IntervalSet],
-    relax_map: Mapping[Var, IntervalSet],
+    var: Var, cond: PrimExpr, hint_map: Mapping[Var, IntervalSet], relax_map: Mapping[Var, IntervalSet]
 ) -> IntervalSet:
     """Return values of a variable for which a comparison holds.
 

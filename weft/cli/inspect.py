@@ -90,9 +90,7 @@ def _find(stage: str, known: list[str]) -> str:
             return name
     near = difflib.get_close_matches(stage, known, 1)
     raise InvalidArgument(
-        f"there is no stage '{stage}'",
-        expected=", ".join(known),
-        help=f"did you mean '{near[0]}'?" if near else None,
+        f"there is no stage '{stage}'", expected=", ".join(known), help=f"did you mean '{near[0]}'?" if near else None
     )
 
 

@@ -12,13 +12,7 @@ from weft.op.attributes import axis, dtype, integer, text
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_same_shape
-from weft.topi.nbits import (
-    dequantize_groups,
-    matmul_nbits_dot,
-    matmul_nbits_packed,
-    quantize_groups,
-    rows_per_word,
-)
+from weft.topi.nbits import dequantize_groups, matmul_nbits_dot, matmul_nbits_packed, quantize_groups, rows_per_word
 
 __all__: list[str] = []
 

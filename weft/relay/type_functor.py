@@ -6,16 +6,7 @@ from typing import Any
 
 from weft.ir import children, rebuild
 from weft.relay.adt import TypeData
-from weft.relay.types import (
-    FuncType,
-    GlobalTypeVar,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    TypeCall,
-    TypeVar,
-)
+from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, TypeCall, TypeVar
 
 __all__ = ["TypeFunctor", "TypeMutator", "TypeVisitor"]
 

@@ -436,10 +436,10 @@ class RemoteModule(Module):
 
     def same_as(self, other: Any) -> bool:
         """Whether both are the same module of the same session."""
-        return (
-            isinstance(other, RemoteModule)
-            and (self.endpoint, self.module_handle) == (other.endpoint, other.module_handle)
-        )  # fmt: skip
+        return isinstance(other, RemoteModule) and (self.endpoint, self.module_handle) == (
+            other.endpoint,
+            other.module_handle,
+        )
 
     def __repr__(self) -> str:
         return f"RemoteModule({self.endpoint.name})"

@@ -35,12 +35,7 @@ if TYPE_CHECKING:
     from weft.runtime import tensor_cache as tensor_cache
     from weft.runtime.kv_cache import AttentionKVCache
     from weft.runtime.link import register_object_loader
-    from weft.runtime.params import (
-        load_param_dict,
-        load_param_dict_from_file,
-        save_param_dict,
-        save_param_dict_to_file,
-    )  # fmt: skip
+    from weft.runtime.params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
     from weft.runtime.profiler import Report
     from weft.runtime.timing import BenchmarkResult, time_function
 

@@ -85,13 +85,7 @@ class Blob:
         Which module in that order is the library's code, if it has some.
     """
 
-    def __init__(
-        self,
-        entries: Sequence[BlobEntry],
-        children: Sequence[Sequence[int]],
-        *,
-        code_at: int | None,
-    ) -> None:
+    def __init__(self, entries: Sequence[BlobEntry], children: Sequence[Sequence[int]], *, code_at: int | None) -> None:
         indptr = [0]
         flat: list[int] = []
         for below in children:

@@ -26,10 +26,7 @@ def find_clang(required: bool = True) -> list[str]:
 
 
 def create_llvm(
-    inputs: str | Sequence[str],
-    output: str | None = None,
-    options: Sequence[str] | None = None,
-    cc: str | None = None,
+    inputs: str | Sequence[str], output: str | None = None, options: Sequence[str] | None = None, cc: str | None = None
 ) -> str:
     """Compile C++ to the text of LLVM IR.
 

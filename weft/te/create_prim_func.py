@@ -13,15 +13,7 @@ from typing import Any
 from weft import ir, tir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.te.tensor import (
-    BaseComputeOp,
-    ComputeOp,
-    ExternOp,
-    Operation,
-    PlaceholderOp,
-    ScanOp,
-    Tensor,
-)
+from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.tir.analysis import block_regions, used_vars
 from weft.tir.analysis.structure import replace_node
 

@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 from weft import ir
 from weft.error import InvalidArgument
 
-__all__ = [
-    "Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer", "index_exprs", "is_buffer_var",
-]  # fmt: skip
+__all__ = ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer", "index_exprs", "is_buffer_var"]
 
 
 class Buffer(ir.Node):

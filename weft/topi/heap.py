@@ -30,8 +30,7 @@ def before(a: Any, ia: Any, b: Any, ib: Any, largest: bool) -> Any:
     if DataType(a.dtype).is_float:
         nan_a, nan_b = a != a, b != b
         first = logical_or(
-            first,
-            logical_and(nan_a, tir.logical_not(nan_b)) if largest else logical_and(nan_b, tir.logical_not(nan_a)),
+            first, logical_and(nan_a, tir.logical_not(nan_b)) if largest else logical_and(nan_b, tir.logical_not(nan_a))
         )
         equal = logical_or(equal, logical_and(nan_a, nan_b))
     return logical_or(first, logical_and(equal, ia < ib))

@@ -114,9 +114,7 @@ def crop_and_resize(
 
     def element(*i: Any) -> Any:
         box = [cast("float32", boxes(i[0], k)) for k in range(4)]
-        points = [
-            cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d]) for d, a in enumerate(axes)
-        ]  # fmt: skip
+        points = [cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d]) for d, a in enumerate(axes)]
         image = cast("int32", box_indices(i[0]))
 
         def read(y: Any, x: Any) -> Any:

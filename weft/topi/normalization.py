@@ -81,8 +81,6 @@ def batch_norm(
     return [out, moved(moving_mean, found[0]), moved(moving_var, found[1])]
 
 
-def lrn(
-    data: Any, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2
-) -> Any:  # fmt: skip
+def lrn(data: Any, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2) -> Any:
     """Divide by a power of the squares in a window of channels."""
     return _norm.lrn(data, size, axis, bias, alpha, beta)

@@ -108,9 +108,7 @@ def sliding_window(data: Any, axis: int, window_shape: Sequence[int], strides: S
     if len(window_shape) != rank or len(strides) != rank:
         raise ShapeMismatch("sliding_window: one extent and one stride an axis", expected=str(rank))
     sizes, steps = [int(w) for w in window_shape], [int(s) for s in strides]
-    places = [
-        simplify(floordiv(d - w, s) + 1) for d, w, s in zip(data.shape[first:], sizes, steps, strict=True)
-    ]  # fmt: skip
+    places = [simplify(floordiv(d - w, s) + 1) for d, w, s in zip(data.shape[first:], sizes, steps, strict=True)]
 
     def element(*i: Any) -> Any:
         moved = [i[first + d] * steps[d] + i[first + rank + d] for d in range(rank)]

@@ -71,7 +71,5 @@ def batch_to_space_nd(
         at[0] = place * batch + i[0]
         return data(*at)
 
-    sizes = [
-        simplify(data.shape[1 + d] * b - first[d] - int(crop_end_list[d])) for d, b in enumerate(blocks)
-    ]  # fmt: skip
+    sizes = [simplify(data.shape[1 + d] * b - first[d] - int(crop_end_list[d])) for d, b in enumerate(blocks)]
     return te.compute((batch, *sizes, *data.shape[1 + rank :]), element, name="T_batch_to_space_nd")

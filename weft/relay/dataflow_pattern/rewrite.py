@@ -275,10 +275,7 @@ def partition(
 
 
 def _partition_method(
-    self: DFPattern,
-    expr: Any,
-    attrs: Mapping[str, Any] | None = None,
-    check: Callable[[Any], bool] = lambda expr: True,
+    self: DFPattern, expr: Any, attrs: Mapping[str, Any] | None = None, check: Callable[[Any], bool] = lambda expr: True
 ) -> Any:
     return partition(self, expr, attrs, check)
 

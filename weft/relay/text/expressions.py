@@ -6,15 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Attrs, Op
-from weft.relay.adt import (
-    Clause,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
-)
+from weft.relay.adt import Clause, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from weft.relay.expr import (
     Call,
     Constant,

@@ -19,16 +19,7 @@ from weft.relay.op.memory import STORAGE
 from weft.relay.text.lexer import Token, Tokens
 from weft.relay.text.literals import NUMBER, SUFFIXES
 from weft.relay.types import Any as AnyDim
-from weft.relay.types import (
-    FuncType,
-    GlobalTypeVar,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    TypeCall,
-    TypeVar,
-)
+from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, TypeCall, TypeVar
 
 __all__ = ["LEFT_OUT", "Reader", "near"]
 

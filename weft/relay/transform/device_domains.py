@@ -14,9 +14,7 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.relay.types import FuncType, TupleType
 
-__all__ = [
-    "Domain", "FunctionDomain", "Wishes", "device_of", "domain_of", "fix", "join", "leaves",
-]  # fmt: skip
+__all__ = ["Domain", "FunctionDomain", "Wishes", "device_of", "domain_of", "fix", "join", "leaves"]
 
 
 class Domain:

@@ -17,8 +17,7 @@ from weft.tir.transform.make_packed_api import PREFIX
 
 __all__ = ["build_c", "compile_c", "source_c"]
 
-_FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
-          "-fno-math-errno")  # fmt: skip
+_FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno")
 
 
 def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple[Path, Path]:

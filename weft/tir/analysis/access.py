@@ -301,11 +301,7 @@ class _Accesses:
         self.visit(s.body, domain)
 
     def note(
-        self,
-        table: dict[Buffer, _Box],
-        buffer: Buffer,
-        ranges: tuple[ir.Range, ...],
-        domain: dict[ir.Var, ir.Range],
+        self, table: dict[Buffer, _Box], buffer: Buffer, ranges: tuple[ir.Range, ...], domain: dict[ir.Var, ir.Range]
     ) -> None:
         """Widen the box of a buffer by ranges, relaxed over the loops of `domain`."""
         if buffer in self.hidden:

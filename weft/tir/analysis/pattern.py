@@ -10,14 +10,7 @@ from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = [
-    "Contraction",
-    "contraction_of",
-    "element_cost",
-    "has_vector_axis",
-    "same_point",
-    "stride_along",
-]
+__all__ = ["Contraction", "contraction_of", "element_cost", "has_vector_axis", "same_point", "stride_along"]
 
 _COSTLY = {
     "exp": 12, "exp2": 12, "log": 14, "tanh": 24, "erf": 36, "sigmoid": 20, "sin": 16, "cos": 16, "tan": 30, "sqrt": 4,

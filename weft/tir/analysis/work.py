@@ -17,9 +17,7 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThe
 
 __all__ = ["Work", "block_steps", "estimate_tir_flops", "nominal_shapes", "work_of"]
 
-_COUNTED = (
-    ir.Add, ir.Sub, ir.Mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max,
-)  # fmt: skip
+_COUNTED = (ir.Add, ir.Sub, ir.Mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max)
 
 _NOMINAL = 64
 """What a symbolic dimension is taken to be, but for a first one, which is a batch of one."""

@@ -33,11 +33,7 @@ class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
     def __init__(
-        self,
-        sch: Schedule,
-        target: TargetLike | None,
-        knobs: Knobs | None = None,
-        record: ScheduleRecord | None = None,
+        self, sch: Schedule, target: TargetLike | None, knobs: Knobs | None = None, record: ScheduleRecord | None = None
     ) -> None:
         self.sch = sch
         self.knobs = knobs if knobs is not None else Knobs()
