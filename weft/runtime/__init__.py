@@ -1,8 +1,8 @@
 """What runs a compiled model: devices, tensors, modules, executables, the virtual machine, the disk cache.
 
-Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `executable` (with `disassemble`),
-`vm`, `kv_cache`, `params`, `tensor_cache`, `cache`. Nothing here imports a compiler package. Relay's machine is
-`weft.runtime.relay_vm` (`relay_instruction`, `relay_executable`, `relay_vm`), graphs are run by
+Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `bytecode`, `executable` (with
+`disassemble`), `vm`, `kv_cache`, `params`, `tensor_cache`, `cache`. Nothing here imports a compiler package. Relay's
+machine is `weft.runtime.relay_vm` (`relay_instruction`, `relay_executable`, `relay_vm`), graphs are run by
 `weft.runtime.graph_executor`; both are imported when they are asked for.
 """
 
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from weft._aliases import names_of
 from weft.ffi import PackedFunc, convert, register_on_demand
 from weft.runtime import cache, opcodes
+from weft.runtime.bytecode import VMFuncInfo
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, enabled, opencl
 from weft.runtime.elf import is_foreign
-from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
+from weft.runtime.executable import Executable, VMExecutable, dtype_constant, shape_constant
 from weft.runtime.module import (
     Module,
     jit_module,
