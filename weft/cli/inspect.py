@@ -19,8 +19,6 @@ from weft.session import Session
 from weft.tir import PrimFunc
 from weft.tir.schedule import explain_schedule
 
-__all__ = ["inspect_model"]
-
 _AFTER_PASSES = ("summary", "bytecode", "python", "kernels", "scheduled", "schedule", "memory", "statistics")
 _OF_LIBRARIES = ("summary", "bytecode", "python", "schedule", "statistics")
 

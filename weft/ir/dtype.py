@@ -12,11 +12,6 @@ import numpy as np
 
 from weft.error import InvalidArgument
 
-__all__ = [
-    "DataType", "DataTypeCode", "HandleType", "ScalableLanes", "dtype_of", "is_float", "is_integer", "numpy_dtype",
-    "with_lanes",
-]  # fmt: skip
-
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
 _CUSTOM = re.compile(r"^(custom\[\w+\])(\d+)(?:x(\d+))?$")

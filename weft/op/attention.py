@@ -15,8 +15,6 @@ from weft.op.relations import demand_at_least, demand_broadcast_to, demand_divis
 from weft.topi.attention import attention, attention_heads, attention_past, attention_scale
 from weft.topi.cached_attention import cache_append, cached_attention
 
-__all__: list[str] = []
-
 _MASKED = {
     "scale": number().or_none(), "causal_mask": word("TopLeft", "TopLeft", "BottomRight").or_none(),
     "window_size": integer(at_least=0).or_none(),

@@ -35,8 +35,6 @@ from weft.target import build as build_target
 from weft.tir import PrimFunc
 from weft.tune import Tuned, current_database, open_database
 
-__all__ = ["build", "compile_kernels", "compile_with_callers"]
-
 METADATA_FUNCTION = "weft.metadata"
 _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions have a copy of
 

@@ -8,8 +8,6 @@ from weft.ir import children, rebuild
 from weft.relay.adt import TypeData
 from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, TypeCall, TypeVar
 
-__all__ = ["TypeFunctor", "TypeMutator", "TypeVisitor"]
-
 _METHODS: dict[type, str] = {
     FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", IncompleteType: "visit_incomplete_type",
     RefType: "visit_ref_type", TensorType: "visit_tensor_type", TupleType: "visit_tuple_type",

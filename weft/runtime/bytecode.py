@@ -9,8 +9,6 @@ import tvm_ffi
 
 from weft.ffi import wrap
 
-__all__ = ["Bytecode", "VMFuncInfo"]
-
 _functions = tvm_ffi.get_global_func("weft.executable_functions")
 _constants = tvm_ffi.get_global_func("weft.executable_constants")
 _scopes = tvm_ffi.get_global_func("weft.executable_scopes")

@@ -16,8 +16,6 @@ from weft.runtime.bytecode import Bytecode, VMFuncInfo
 from weft.runtime.opcodes import OPCODES, VM_REGISTER, VOID_REGISTER, ArgKind, FuncKind, decode_arg
 from weft.runtime.tensor import Tensor
 
-__all__ = ["as_python", "as_text", "instructions", "stats"]
-
 _BY_NUMBER = {row.number: row for row in OPCODES}
 
 

@@ -8,8 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["create_llvm", "find_clang"]
-
 
 def find_clang(required: bool = True) -> list[str]:
     """Return the paths of the compilers called ``clang`` on the search path.

@@ -17,8 +17,6 @@ from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, Placeh
 from weft.tir.analysis import block_regions, used_vars
 from weft.tir.analysis.structure import replace_node
 
-__all__ = ["create_prim_func", "kernel_of_stages"]
-
 
 def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = None) -> tir.PrimFunc:
     """Make a TIR function, in the form that TVM gives it, of the stages that compute the outputs among `args`.

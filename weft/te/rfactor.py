@@ -10,8 +10,6 @@ from weft.te.stage import Fuse, Split, Stage
 from weft.te.tensor import ComputeOp
 from weft.tir import ProducerLoad, Reduce
 
-__all__ = ["factor_reduction"]
-
 
 def factor_reduction(stage: Stage, output: str, axis: IterVar, factor_axis: int) -> ComputeOp:
     """Let a stage reduce parts, and return the operation that computes them (:meth:`weft.te.Schedule.rfactor`)."""

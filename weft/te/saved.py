@@ -6,8 +6,6 @@ from typing import Any
 
 from weft.te.stage import AttachType, Stage, StageGraph, StageGroup
 
-__all__ = ["restore_groups", "restore_stages", "saved_groups", "saved_stages"]
-
 _PLAIN = ("op", "body", "is_output", "given_scope", "double_buffered", "store_predicate", "tensorized")
 _LISTS = ("relations", "leaf_iter_vars", "all_iter_vars", "prefetches", "alignments")
 

@@ -18,8 +18,6 @@ from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, S
 from weft.te.tensor_intrin import TensorIntrin
 from weft.tir import IntrinCall, ProducerLoad, Reduce
 
-__all__ = ["AttachType", "Fuse", "IterAttr", "Singleton", "Split", "Stage", "StageGraph", "StageGroup", "check_scope"]
-
 _SCOPES = ("global", "shared", "local", "warp", "wmma", "texture")
 _THREADS = ("blockIdx", "threadIdx", "vthread", "cthread")
 

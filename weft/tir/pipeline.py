@@ -25,19 +25,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.stmt import For, ForKind
 from weft.tir.transform.inject_virtual_thread import is_virtual
 
-__all__ = [
-    "custom_types",
-    "device_phases",
-    "finishing_passes",
-    "host_phases",
-    "is_lowered",
-    "lower",
-    "lower_module",
-    "lowering_passes",
-    "requested_checks",
-    "with_own_passes",
-]
-
 _DONE = "tir.lowered"  # the attribute of functions that the phases have run on
 Phases = list[tuple[int, Pass]]
 

@@ -14,8 +14,6 @@ from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and,
 from weft.tir import ir_builder
 from weft.topi.shape import simplify
 
-__all__ = ["before", "first_of_lines", "lines"]
-
 _TOGETHER = 64
 """Neighbours that are passed over together."""
 

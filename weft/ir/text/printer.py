@@ -25,8 +25,6 @@ from weft.ir.serialize import save_json
 from weft.ir.text.doc import TERNARY, UNARY, Doc, Lines, Seq, attribute, call, flat, index, mapping, tuple_doc
 from weft.ir.types import Type
 
-__all__ = ["EXPR", "FUNCTION", "STMT", "Printer", "any_literal", "quote", "script"]
-
 
 def _record(node: Any, p: Printer) -> Doc:
     """Write a node that has no rule of its own as its constructor call."""

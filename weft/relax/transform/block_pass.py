@@ -9,8 +9,6 @@ from typing import Any
 from weft.ir import Function, IRModule, Pass, PassContext
 from weft.relax.expr import DataflowBlock, SeqExpr
 
-__all__ = ["dataflowblock_pass"]
-
 
 def dataflowblock_pass(
     pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Any = None, traceable: bool = False

@@ -27,8 +27,6 @@ from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetIt
 from weft.relay.infer import infer_module
 from weft.relay.walk import map_parts, subexpressions
 
-__all__ = ["DFPatternCallback", "partition", "rewrite"]
-
 _MOST_ROUNDS = 100
 _PARTITIONED = "PartitionedFromPattern"
 

@@ -26,8 +26,6 @@ from weft.relay.op import registry
 from weft.relay.text.lexer import Token
 from weft.relay.text.reader import LEFT_OUT, Reader, near
 
-__all__ = ["ExpressionReader"]
-
 # Sign -> how strongly it binds, and the operator that it means.
 _BINARY = {
     "*": (4, "multiply"), "/": (4, "divide"), "+": (3, "add"), "-": (3, "subtract"), "<": (2, "less"),

@@ -18,8 +18,6 @@ from weft.relay.text.literals import Names, identifier, scalar_text
 from weft.relay.text.scopes import Block, Scopes, is_atom
 from weft.relay.text.types import TypePrinter, attributes
 
-__all__ = ["EXPR", "Printer", "pattern"]
-
 
 class _Open:
     """A block under way: its lines, and the names of the nodes that it has written."""

@@ -21,8 +21,6 @@ from weft.relay.text.literals import NUMBER, SUFFIXES
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, TypeCall, TypeVar
 
-__all__ = ["LEFT_OUT", "Reader", "near"]
-
 _DTYPE = re.compile(r"(?:u?int|float|bfloat)\d+(?:x\d+)?|bool")
 _OF_32_BITS = {"int": "int32", "uint": "uint32", "float": "float32"}
 _DEEPEST = 20_000

@@ -16,8 +16,6 @@ from weft.relay.text.literals import NAME, TypeNames
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TypeCall, TypeKind, TypeVar
 
-__all__ = ["TYPE", "TypePrinter", "attribute", "attributes", "definition"]
-
 
 class TypePrinter:
     """Writes types: names of their variables, and the metadata of what has no form of its own.

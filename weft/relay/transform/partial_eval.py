@@ -41,8 +41,6 @@ from weft.relay.transform.to_a_normal_form import is_primitive, to_a_normal_form
 from weft.relay.types import FuncType, TypeCall, TypeVar
 from weft.relay.walk import pattern_vars, subexpressions
 
-__all__ = ["partial_evaluate"]
-
 
 @module_pass
 def partial_evaluate(mod: IRModule, max_steps: int = 8_000) -> IRModule:
@@ -205,6 +203,7 @@ class Evaluator:
             del self.active[func]
 
     def run_body(self, closure: KnownClosure, ty_args: tuple[Type, ...], args: list[Value], scope: Scope) -> Value:
+        """Evaluate a known function's body on arguments."""
         func = closure.func
         types = {}
         if len(ty_args) == len(func.type_params):

@@ -9,8 +9,6 @@ from weft.relay.vm.function_code import FunctionCode, I, ModuleCode
 from weft.relay.vm.values import value_code
 from weft.runtime.relay_vm import VMFunction
 
-__all__ = ["CodeUnit"]
-
 
 class CodeUnit(ModuleCode):
     """Code of a module.

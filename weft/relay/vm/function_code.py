@@ -22,8 +22,6 @@ from weft.relay.vm.liveness import assemble
 from weft.relay.vm.match_tree import Fail, Leaf, Place, Switch, Tree, decision_tree
 from weft.runtime.relay_vm import Instruction, VMFunction
 
-__all__ = ["CLOSURE", "FunctionCode", "I", "ModuleCode"]
-
 CLOSURE = "Closure"
 """The attribute of a function whose body is a function: it makes closures of what it takes."""
 

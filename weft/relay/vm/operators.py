@@ -10,8 +10,6 @@ from weft.error import LoweringError
 from weft.relay.expr import Call, Constant, GlobalVar, Tuple
 from weft.relay.vm.function_code import FunctionCode, I
 
-__all__ = ["OPERATORS"]
-
 Rule = Callable[[Call, FunctionCode, int | None], int | None]
 
 OPERATORS: dict[str, Rule] = {}

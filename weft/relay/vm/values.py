@@ -30,8 +30,6 @@ from weft.relay.vm.function_code import FunctionCode, I
 from weft.relay.vm.operators import OPERATORS
 from weft.runtime import Tensor
 
-__all__ = ["value_code"]
-
 value_code = Dispatch("code of the Relay machine", (Operators,), leaves_out=(Operators, Let))  # lets are bound before
 
 

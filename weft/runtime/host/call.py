@@ -22,8 +22,6 @@ from weft.runtime.host.kind import numbers_of, texts_of
 from weft.runtime.host.registry import OPERATORS
 from weft.runtime.tensor import Tensor, tensor
 
-__all__ = ["call_host", "host", "host_operators"]
-
 
 def host_operators() -> list[str]:
     """List the operators of the host."""

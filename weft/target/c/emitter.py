@@ -9,8 +9,6 @@ from weft.machine import UNKNOWN, Machine
 from weft.target import clike
 from weft.target.clike import string
 
-__all__ = ["TYPES", "HostEmitter"]
-
 TYPES = {
     "bool": "bool", "float32": "float", "float64": "double", "handle": "void*",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},

@@ -22,8 +22,6 @@ from weft.tir import Buffer, PrimFunc
 from weft.tir import transform as t
 from weft.tir.pipeline import custom_types, is_lowered, requested_checks, with_own_passes
 
-__all__ = ["emit_c", "lower_c"]
-
 
 class _Emitter(HostEmitter):
     expressions = EXPR

@@ -9,8 +9,6 @@ from weft.target.c.emitter import HostEmitter
 from weft.target.clike import string
 from weft.tir import BufferLoad
 
-__all__ = ["EXPR", "SPECIAL"]
-
 EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 
 

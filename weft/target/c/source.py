@@ -12,8 +12,6 @@ from weft.ir import CallIntrin, DataType, Dispatch, StringImm, Var, as_int, cast
 from weft.target import clike
 from weft.target.c.emitter import HostEmitter
 
-__all__ = ["STMT"]
-
 STMT = Dispatch("C statement", (tir.Stmt,), default=clike.STMT.default, extends=clike.STMT)
 
 

@@ -28,8 +28,6 @@ from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
-__all__ = ["assemble", "compile_ir", "emit_assembly", "emit_bitcode", "emit_ir", "emit_object", "initialise"]
-
 _LOCK = threading.Lock()
 _READY: list[bool] = []
 

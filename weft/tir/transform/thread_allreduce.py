@@ -22,8 +22,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.reduce import CommReducer
 from weft.tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, seq
 
-__all__ = ["all_reduce_threads", "has_blocks"]
-
 _ZERO = ir.const(0, "int32")
 
 

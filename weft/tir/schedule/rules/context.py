@@ -17,8 +17,6 @@ from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, For
 
-__all__ = ["RuleContext"]
-
 _TASK_SCALES = (0.25, 1, 4, 0)
 """Sizes of tasks to try, in multiples of the machine's ``task_work``; 0 keeps everything on one thread."""
 
