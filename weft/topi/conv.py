@@ -98,7 +98,7 @@ def weight_info(shape: Shape, layout: str, rank: int, channels: Any) -> tuple[An
     raise InvalidArgument(f"conv: unknown kernel layout '{layout}'", expected="OIHW, HWIO, OHWI, HWC or OHWI<n>o")
 
 
-def conv_size(size: Extent, kernel: int, stride: int, dilation: int, before: int, after: int) -> Any:
+def conv_size(size: Extent, kernel: Extent, stride: int, dilation: int, before: int, after: int) -> Any:
     """The number of places of a window along one axis."""
     extent = (kernel - int64(1)) * int64(dilation) + int64(1)
     return simplify(floordiv(size + int64(before + after) - extent, int64(stride)) + int64(1))
@@ -203,7 +203,9 @@ def _weight(w: Any, kind: str, oc: Any, taps: list[Any], c: Any, group: int) -> 
     return w(oc, c, *taps) if kind == "first" else w(*taps, c, oc)
 
 
-def transposed_size(size: Extent, kernel: int, stride: int, dilation: int, before: int, after: int, extra: int) -> Any:
+def transposed_size(
+    size: Extent, kernel: Extent, stride: int, dilation: int, before: int, after: int, extra: int
+) -> Any:
     """The size of a transposed convolution's output along one axis."""
     return simplify(
         (size - int64(1)) * int64(stride)

@@ -63,7 +63,7 @@ def depthwise_conv2d_backward_weight_nhwc(
 
 
 def pool_grad(
-    grads: Any, data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, pool_type: str,
+    grads: Any, data: Tensor, kernel: Extents, stride: Extents, padding: Padding, pool_type: str,
     ceil_mode: bool = False, count_include_pad: Any = True, layout: Any = "NCHW",
 ) -> Any:  # fmt: skip
     """The gradient of the data of a 2-D pooling; of equal greatest elements, the first has it.

@@ -137,7 +137,7 @@ def _pooled(
 
 
 def pool1d(
-    data: Tensor, kernel: Tensor, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
+    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
     ceil_mode: bool = False, layout: str = "NCW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """1-D pooling."""
@@ -145,7 +145,7 @@ def pool1d(
 
 
 def pool2d(
-    data: Tensor, kernel: Tensor, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
+    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
     ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """2-D pooling."""
@@ -153,7 +153,7 @@ def pool2d(
 
 
 def pool3d(
-    data: Tensor, kernel: Tensor, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
+    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
     ceil_mode: bool = False, layout: str = "NCDHW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """3-D pooling."""

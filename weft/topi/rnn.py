@@ -17,7 +17,6 @@ from weft.error import InvalidArgument
 from weft.ir import as_int, cast, ceildiv, const, floordiv, int64, select
 from weft.machine import UNKNOWN
 from weft.te import Tensor
-from weft.topi.typing import Scalar
 
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
@@ -442,7 +441,7 @@ def _recurrence(kind: str, xw: Any, r: Any, inputs: list[Any], n_states: int, ma
 
 
 def lstm_recurrence(
-    xw: Tensor, r: Tensor, sequence_lens: Tensor, initial_h: Tensor, initial_c: Any, p: Scalar,
+    xw: Tensor, r: Tensor, sequence_lens: Tensor, initial_h: Tensor, initial_c: Any, p: Any,
     direction: str = "forward", activations: Any = ("sigmoid", "tanh", "tanh"), clip: float = 0.0,
     input_forget: bool = False,
 ) -> Any:  # fmt: skip
