@@ -1,5 +1,9 @@
 """Programs that use public names keep working; what changes for them is seen here first."""
 
+import importlib
+import re
+from pathlib import Path
+
 import pytest
 
 import weft
@@ -59,3 +63,17 @@ def test_nothing_is_past_its_removal(surface):
     """All public modules are loaded by the fixture, so that their deprecations are known."""
     late = [d for d in deprecations() if d.name.startswith("weft.") and version(d.remove) <= version(weft.__version__)]
     assert not late, f"remove these, or give them a later version: {late}"
+
+
+def test_only_faces_list_their_names():
+    """Other modules say by an underscore what is their own (docs/decisions/032)."""
+    root = Path(weft.__file__).parent
+    texts = {path: path.read_text() for path in root.rglob("*.py")}
+    whole = set(re.findall(r"from (\S+) import (?:\*|__all__)", "\n".join(texts.values())))
+    read = {*public_surface.public_modules(), *whole}
+    for path, text in texts.items():
+        name = ".".join(path.relative_to(root.parent).with_suffix("").parts)
+        if path.name != "__init__.py" and "\n__all__" in text and name not in read:
+            module = importlib.import_module(name)
+            homes = {getattr(getattr(module, n, None), "__module__", "") for n in module.__all__}
+            assert homes != {name}, f"{path}: nothing reads this __all__, which lists the module's own names; delete it"

@@ -151,14 +151,17 @@ def _lines(path: str, value: Any, homes: dict[int, str]) -> Iterator[str]:
     elif inspect.isclass(value) and homes[id(value)] != path:
         yield f"{path} = {homes[id(value)]}"
     elif inspect.isclass(value) and _is_own(value):
-        yield from _class_lines(path, value)
+        yield from _class_lines(path, value, homes)
     else:
         yield path + (_signature(value) + _mark(value) if callable(value) else "")
 
 
-def _class_lines(path: str, cls: type) -> Iterator[str]:
+def _class_lines(path: str, cls: type, homes: dict[int, str]) -> Iterator[str]:
+    """The class, and its members; those of bases that are Weft's and not public themselves are its own."""
     yield f"{path}{_signature(cls)}{_mark(cls)}"
-    for name, value in sorted(vars(cls).items()):
+    inner = [base for base in cls.__mro__[:0:-1] if base.__module__.startswith("weft.") and id(base) not in homes]
+    members = {name: value for base in (*inner, cls) for name, value in vars(base).items()}
+    for name, value in sorted(members.items()):
         if name.startswith("_"):
             continue
         plain = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value

@@ -253,7 +253,6 @@ WRITTEN: list[tuple[str, str, Callable[[], nn.Module], Callable[[int, int], tupl
     ("graph_attention", "graph network", GraphAttention, _edges),
     ("temporal_convolution", "time series", TemporalConvolution, _series(3)),
     ("lstm_gru", "recurrent", Recurrent, _series(24)),
-    ("recommender", "recommendation", Recommender,
-     lambda b, n: (torch.randn(b, 13), torch.randint(0, 200, (b, 2, 5)))),
-]  # fmt: skip
+    ("recommender", "recommendation", Recommender, lambda b, n: (torch.randn(b, 13), torch.randint(0, 200, (b, 2, 5)))),
+]
 """Name, family, module, and its inputs for a batch and a length."""

@@ -132,8 +132,7 @@ class Decoder(nn.Module):
 def training_module(c: Config, batch: int, length: int) -> tuple[Any, list[tuple[str, tuple[int, ...]]]]:
     """Return the module that ``SetupTrainer`` takes, and names and shapes of the parameters."""
     tables = {name: spec.Tensor([length, c.head], "float32") for name in ("cos", "sin")}
-    inputs = {"ids": spec.Tensor([batch, length], "int32"), **tables,
-              "mask": spec.Tensor([length, length], "float32")}  # fmt: skip
+    inputs = {"ids": spec.Tensor([batch, length], "int32"), **tables, "mask": spec.Tensor([length, length], "float32")}
     mod, params = Decoder(c).export_tvm({"backbone": {**inputs, "$": {"param_mode": "plain", "effect_mode": "none"}}})
     shapes = [(name, tuple(int(d) for d in p.shape)) for name, p in params]
     return mod.with_attrs({"param_num": len(shapes), "state_num": 0}), shapes

@@ -8,9 +8,8 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "error.h"
+#include "builtin.h"
 #include "guard.h"
-#include "vm.h"
 
 namespace weft {
 
@@ -19,123 +18,6 @@ using tvm::ffi::Any;
 namespace {
 
 constexpr const char* kPrefix = "vm.builtin.";
-
-[[gnu::cold]] int wrong_argument(const char* name, int32_t i, const char* expected, const TVMFFIAny& found) {
-  return fail("TypeError", "vm.builtin.%s: argument %d: expected %s, found %s", name, i, expected, describe(found).c_str());
-}
-
-[[gnu::cold]] int too_few_arguments(const char* name, int32_t expected, int32_t found) {
-  return fail("TypeError", "vm.builtin.%s: expected %d arguments or more, found %d", name, expected, found);
-}
-
-// One builtin's arguments and result. Members pass values on, not `this`, so that a call stays in registers.
-struct Call {
-  const char* name;
-  const TVMFFIAny* args;
-  int32_t n;
-  TVMFFIAny* ret;
-
-  void give(TVMFFIObject* owned) const { set_any(ret, object_any(owned)); }
-  void give(Any value) const {
-    *ret = *raw(&value);
-    *raw(&value) = TVMFFIAny{};
-  }
-  void give_int(int64_t value, int32_t type_index = kTVMFFIInt) const {
-    ret->type_index = type_index;
-    ret->v_int64 = value;
-  }
-  int wrong(int32_t i, const char* expected) const { return wrong_argument(name, i, expected, args[i]); }
-  int wrong_count(int32_t expected) const { return too_few_arguments(name, expected, n); }
-};
-
-inline bool int_at(const Call& c, int32_t i, int64_t* out) {
-  if (c.args[i].type_index != kTVMFFIInt && c.args[i].type_index != kTVMFFIBool) return false;
-  *out = c.args[i].v_int64;
-  return true;
-}
-
-// The string of an argument, whatever its representation.
-std::string text_of(const TVMFFIAny& value) {
-  switch (value.type_index) {
-    case kTVMFFIRawStr: return value.v_c_str;
-    case kTVMFFISmallStr: return std::string(value.v_bytes, value.small_str_len);
-    case kTVMFFIStr: {
-      auto* bytes = reinterpret_cast<TVMFFIByteArray*>(value.v_obj + 1);
-      return std::string(bytes->data, bytes->size);
-    }
-    default: return "";
-  }
-}
-
-// What codegen says about a value: "ErrorContext(fn=main, loc=param[0], param=x, annotation=...)" becomes
-// "main: argument 'x' (annotation)"; any other text is used as it stands.
-std::string where_of(const TVMFFIAny& context) {
-  std::string text = text_of(context);
-  auto field = [&text](const char* key) {
-    size_t at = text.find(key);
-    if (at == std::string::npos) return std::string();
-    at += std::strlen(key);
-    size_t end = text.find(", ", at);
-    return text.substr(at, end == std::string::npos ? std::string::npos : end - at);
-  };
-  if (text.compare(0, 13, "ErrorContext(") != 0) {
-    while (!text.empty() && text.back() == ' ') text.pop_back();
-    return text.empty() ? "a value" : text;
-  }
-  std::string function = field("fn="), param = field("param="), loc = field("loc=");
-  std::string annotation;
-  size_t at = text.find("annotation=");
-  if (at != std::string::npos) {
-    annotation = text.substr(at + 11);
-    size_t end = annotation.rfind(')');
-    if (end != std::string::npos) annotation.resize(end);
-  }
-  while (!loc.empty() && (loc.back() == ' ' || loc.back() == ')')) loc.pop_back();
-  std::string out = function.empty() ? "" : function + ": ";
-  out += !param.empty() ? "argument '" + param + "'" : loc == "return" ? "the result" : loc.empty() ? "a value" : loc;
-  if (!annotation.empty()) out += " (" + annotation + ")";
-  return out;
-}
-
-inline VM* vm_at(const Call& c) {
-  // Only the VM puts its own pointer into an argument; a pointer that is not the running VM is refused.
-  VM* vm = current_vm();
-  return c.n > 0 && c.args[0].type_index == kTVMFFIOpaquePtr && c.args[0].v_ptr == vm ? vm : nullptr;
-}
-
-// The shape heap: an int64 vector on the CPU. Null when the argument is not one.
-inline int64_t* heap_at(const Call& c, int32_t i, int64_t* size) {
-  const DLTensor* t = tensor_of(c.args[i]);
-  if (t == nullptr || t->ndim != 1 || t->dtype.code != kDLInt || t->dtype.bits != 64 || t->dtype.lanes != 1 ||
-      t->device.device_type != kDLCPU) {
-    return nullptr;
-  }
-  *size = t->shape[0];
-  return reinterpret_cast<int64_t*>(static_cast<char*>(t->data) + t->byte_offset);
-}
-
-// A tensor argument whose elements the host reads: what lies on a device is copied into `copy`. Null when it is none.
-const DLTensor* host_tensor(const Call& c, int32_t i, Any* copy) {
-  const DLTensor* t = tensor_of(c.args[i]);
-  if (t == nullptr || t->device.device_type == kDLCPU) return t;
-  TVMFFIObject* here = tensor_empty(t->shape, t->ndim, t->dtype, DLDevice{kDLCPU, 0}, Allocator::kPooled);
-  if (here == nullptr) return nullptr;
-  raw(copy)->type_index = kTVMFFITensor;
-  raw(copy)->v_obj = here;
-  return tensor_copy(*t, TVMFFITensorGetDLTensorPtr(here)) == 0 ? TVMFFITensorGetDLTensorPtr(here) : nullptr;
-}
-
-// The dimensions of a Shape argument.
-inline const TVMFFIShapeCell* shape_at(const Call& c, int32_t i) {
-  return c.args[i].type_index == kTVMFFIShape ? TVMFFIShapeGetCellPtr(c.args[i].v_obj) : nullptr;
-}
-
-int give_shape(const Call& c, const int64_t* dims, int64_t n) {
-  TVMFFIObject* shape = shape_new(dims, n);
-  if (shape == nullptr) return -1;
-  c.give(shape);
-  return 0;
-}
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
@@ -317,35 +199,6 @@ int to_device(const Call& c) {
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------
-
-// The first four are TVM's. A number that is stored, or loaded to be compared with, is named by its slot.
-enum MatchCode : int64_t {
-  kAssertEqualToImm, kStoreToHeap, kNoOp, kAssertEqualToLoad, kAtLeastImm, kAtLeastLoad, kAtMostImm, kAtMostLoad
-};
-
-// A relation between operands that does not hold. The context is "check", then a line for each relation: the error's
-// class, what is compared, and the place, with tabs between them.
-[[gnu::cold]] int broken_relation(const std::string& context, int64_t index, int64_t expected, int64_t found) {
-  size_t at = 0;
-  for (int64_t i = 0; i <= index && at != std::string::npos; ++i) at = context.find('\n', at + (i > 0));
-  std::string line = at == std::string::npos ? "" : context.substr(at + 1, context.find('\n', at + 1) - at - 1);
-  size_t first = line.find('\t'), second = first == std::string::npos ? first : line.find('\t', first + 1);
-  if (second == std::string::npos) return fail("ShapeMismatch", "%s", context.c_str());
-  return fail(line.substr(0, first).c_str(), "%s\n  --> %s\n  expected %lld, found %lld",
-              line.substr(first + 1, second - first - 1).c_str(), line.substr(second + 1).c_str(),
-              static_cast<long long>(expected), static_cast<long long>(found));
-}
-
-[[gnu::cold]] int mismatch(const Call& c, int64_t code, int64_t dim, int64_t expected, int64_t found,
-                           const std::string* shape) {
-  std::string context = text_of(c.args[c.n - 1]);
-  if (context.compare(0, 6, "check\n") == 0) return broken_relation(context, dim, expected, found);
-  std::string dimension = dim >= 0 ? "dimension " + std::to_string(dim) + " " : std::string();
-  return fail("ShapeMismatch", "%s: %smust be %s%lld%s, found %lld%s%s", where_of(c.args[c.n - 1]).c_str(), dimension.c_str(),
-              code >= kAtMostImm ? "at most " : code >= kAtLeastImm ? "at least " : "", static_cast<long long>(expected),
-              code % 2 == 1 ? " (the value of this symbol in an earlier argument)" : "", static_cast<long long>(found),
-              shape != nullptr ? " in shape " : "", shape != nullptr ? shape->c_str() : "");
-}
 
 // One (code, value) pair against a value; 0 or -1 with the error raised.
 int match_one(const Call& c, int64_t code, int64_t slot, int64_t value, int64_t* heap, int64_t heap_size, int64_t dim,
@@ -549,81 +402,6 @@ int index_bounds(const Call& c) {
   return give_shape(c, bounds, 2 * n);
 }
 
-// ---- checks of values against their annotations ---------------------------------------------------------------------
-
-// check_tensor_info(value, ndim, [dtype,] context); ndim -1 when unknown
-int check_tensor_info(const Call& c) {
-  if (c.n != 3 && c.n != 4) return c.wrong_count(3);
-  const DLTensor* t = tensor_of(c.args[0]);
-  if (t == nullptr) {
-    return fail("TypeError", "%s: expected a tensor, found %s", where_of(c.args[c.n - 1]).c_str(), describe(c.args[0]).c_str());
-  }
-  int64_t ndim;
-  if (!int_at(c, 1, &ndim)) return c.wrong(1, "the number of dimensions");
-  if (ndim >= 0 && t->ndim != ndim) {
-    return fail("ValueError", "%s: expected ndim %lld, found %d: %s", where_of(c.args[c.n - 1]).c_str(),
-                static_cast<long long>(ndim), t->ndim, describe(c.args[0]).c_str());
-  }
-  if (c.n == 3) return 0;
-  if (c.args[2].type_index == kTVMFFINone) return 0;
-  DLDataType want = c.args[2].v_dtype;
-  if (c.args[2].type_index != kTVMFFIDataType) {  // Python's callers name it
-    std::string name = text_of(c.args[2]);
-    TVMFFIByteArray bytes{name.data(), name.size()};
-    if (name.empty() || TVMFFIDataTypeFromString(&bytes, &want) != 0) return c.wrong(2, "a dtype");
-  }
-  if (want.bits == 0 && want.lanes == 0) return 0;  // void: unknown
-  if (t->dtype.code == want.code && t->dtype.bits == want.bits && t->dtype.lanes == want.lanes) return 0;
-  return fail("TypeError", "%s: expected dtype %s, found %s", where_of(c.args[3]).c_str(), dtype_name(want).c_str(),
-              dtype_name(t->dtype).c_str());
-}
-
-int check_shape_info(const Call& c) {
-  if (c.n != 3) return c.wrong_count(3);
-  const TVMFFIShapeCell* shape = shape_at(c, 0);
-  if (shape == nullptr) {
-    return fail("TypeError", "%s: expected a shape, found %s", where_of(c.args[2]).c_str(), describe(c.args[0]).c_str());
-  }
-  int64_t ndim;
-  if (!int_at(c, 1, &ndim)) return c.wrong(1, "the number of dimensions");
-  if (ndim < 0 || static_cast<int64_t>(shape->size) == ndim) return 0;
-  return fail("ValueError", "%s: expected a shape of %lld dimensions, found %s", where_of(c.args[2]).c_str(),
-              static_cast<long long>(ndim), describe(c.args[0]).c_str());
-}
-
-int check_prim_value_info(const Call& c) {
-  if (c.n != 3) return c.wrong_count(3);
-  if (c.args[1].type_index != kTVMFFIDataType) return c.wrong(1, "a dtype");
-  DLDataType want = c.args[1].v_dtype;
-  int32_t t = c.args[0].type_index;
-  bool ok = t == kTVMFFIInt || t == kTVMFFIBool;
-  if (want.code == kDLFloat || want.code == kDLBfloat) ok = ok || t == kTVMFFIFloat;
-  if (want.code == kDLOpaqueHandle) ok = t == kTVMFFIOpaquePtr || t == kTVMFFINone;
-  if (ok) return 0;
-  return fail("TypeError", "%s: expected a %s, found %s", where_of(c.args[2]).c_str(), dtype_name(want).c_str(),
-              describe(c.args[0]).c_str());
-}
-
-inline const TVMFFISeqCell* tuple_at(const Call& c, int32_t i) {
-  return c.args[i].type_index == kTVMFFIArray ? reinterpret_cast<TVMFFISeqCell*>(c.args[i].v_obj + 1) : nullptr;
-}
-
-int check_tuple_info(const Call& c) {
-  if (c.n != 3) return c.wrong_count(3);
-  const TVMFFISeqCell* tuple = tuple_at(c, 0);
-  int64_t size;
-  if (!int_at(c, 1, &size)) return c.wrong(1, "a size");
-  if (tuple != nullptr && tuple->size == size) return 0;
-  return fail(tuple == nullptr ? "TypeError" : "ValueError", "%s: expected a tuple of %lld elements, found %s",
-              where_of(c.args[2]).c_str(), static_cast<long long>(size), describe(c.args[0]).c_str());
-}
-
-int check_func_info(const Call& c) {
-  if (c.n != 2) return c.wrong_count(2);
-  if (c.args[0].type_index == kTVMFFIFunction || c.args[0].type_index == ClosureObj::RuntimeTypeIndex()) return 0;
-  return fail("TypeError", "%s: expected a function, found %s", where_of(c.args[1]).c_str(), describe(c.args[0]).c_str());
-}
-
 // ---- control and tuples ---------------------------------------------------------------------------------------------
 
 int read_if_cond(const Call& c) {
@@ -758,21 +536,10 @@ int call_tir_dyn(const Call& c) {
   X(fresh_tensor)                                                                                               \
   X(to_device) X(match_shape) X(match_prim_value) X(make_shape) X(make_prim_value) X(shape_of) X(tensor_to_shape) \
   X(index_bounds)                                                                                                    \
-  X(check_tensor_info) X(check_shape_info) X(check_prim_value_info) X(check_tuple_info) X(check_func_info)        \
   X(read_if_cond) X(tuple_getitem) X(tuple_reset_item) X(make_tuple) X(make_closure) X(invoke_closure)            \
   X(tail_call) X(append) X(call_tir_dyn)
 
-// The safe-call face of each builtin: no exception leaves it.
-#define WEFT_WRAP(name)                                                                                       \
-  int entry_##name(void*, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {                                 \
-    try {                                                                                                     \
-      return name(Call{#name, args, n, ret});                                                                 \
-    } catch (const std::exception& e) {                                                                       \
-      return fail("MemoryError", "vm.builtin." #name ": %s", e.what());                                       \
-    }                                                                                                         \
-  }
 WEFT_BUILTINS(WEFT_WRAP)
-#undef WEFT_WRAP
 
 struct Entry {
   const char* name;
@@ -781,7 +548,7 @@ struct Entry {
 
 constexpr Entry kBuiltins[] = {
 #define WEFT_ROW(name) {#name, entry_##name},
-    WEFT_BUILTINS(WEFT_ROW)
+    WEFT_BUILTINS(WEFT_ROW) WEFT_CHECKS(WEFT_ROW)
 #undef WEFT_ROW
 };
 

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "guard.h"
 #include "memory.h"
+#include "module.h"
 #include "register.h"
 
 namespace weft {
@@ -17,8 +18,6 @@ using tvm::ffi::Any;
 using tvm::ffi::String;
 
 namespace {
-
-void check(int rc) { TVM_FFI_CHECK_SAFE_CALL(rc); }
 
 bool is_on(const DLTensor& t, DLDevice device) {
   return t.device.device_type == device.device_type && t.device.device_id == device.device_id;
@@ -30,13 +29,6 @@ bool is_aligned(const DLTensor& t) { return (reinterpret_cast<uintptr_t>(t.data)
 int copy_kernel(void*, const TVMFFIAny* args, int32_t n, TVMFFIAny*) {
   if (n != 2) return fail("TypeError", "__copy: expected 2 arguments, found %d", n);
   return tensor_copy(*tensor_of(args[0]), const_cast<DLTensor*>(tensor_of(args[1])));
-}
-
-Any take(TVMFFIObject* object) {
-  if (object == nullptr) check(-1);
-  Any out;
-  *raw(&out) = object_any(object);
-  return out;
 }
 
 // The names of nodes, at most 20, for messages.

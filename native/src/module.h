@@ -8,11 +8,35 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
+#include <string>
 #include <vector>
 
 #include "memory.h"
+#include "vm.h"
 
 namespace weft {
+
+[[noreturn]] inline void raise(const char* kind, const std::string& message) {
+  throw tvm::ffi::Error(kind, message, "");
+}
+
+inline void check(int rc) { TVM_FFI_CHECK_SAFE_CALL(rc); }
+
+// An owned handle as a value; null is an error that was raised.
+inline tvm::ffi::Any take(TVMFFIObject* object) {
+  if (object == nullptr) check(-1);
+  tvm::ffi::Any out;
+  *raw(&out) = object_any(object);
+  return out;
+}
+
+// A module as one of its own class.
+template <typename T>
+T* as(const tvm::ffi::Module& module, const char* what) {
+  auto* found = dynamic_cast<T*>(const_cast<tvm::ffi::ModuleObj*>(module.operator->()));
+  if (found == nullptr) raise("TypeError", std::string("expected ") + what + ", found a module of kind " + module->kind());
+  return found;
+}
 
 // Takes ownership of `self`, which `deleter` frees.
 tvm::ffi::Function make_function(void* self, TVMFFISafeCallType call, void (*deleter)(void*));

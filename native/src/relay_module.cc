@@ -23,10 +23,6 @@ using tvm::ffi::String;
 
 namespace {
 
-[[noreturn]] void raise(const char* kind, const std::string& message) { throw tvm::ffi::Error(kind, message, ""); }
-
-void check(int rc) { TVM_FFI_CHECK_SAFE_CALL(rc); }
-
 class RelayVMObj final : public ModuleObj, public WatchedModule {
  public:
   RelayVMObj(std::shared_ptr<const RelayProgram> program, const Array<Any>& imports, std::vector<DLDevice> devices,
@@ -75,13 +71,6 @@ class RelayExecutableObj final : public ModuleObj {
 
   const std::shared_ptr<const RelayProgram> program;
 };
-
-template <typename T>
-T* as(const Module& module, const char* what) {
-  auto* found = dynamic_cast<T*>(const_cast<ModuleObj*>(module.operator->()));
-  if (found == nullptr) raise("TypeError", std::string("expected ") + what + ", found a module of kind " + module->kind());
-  return found;
-}
 
 RelayVM& as_vm(const Module& m) { return as<RelayVMObj>(m, "a Relay virtual machine")->vm; }
 RelayExecutableObj* as_executable(const Module& m) { return as<RelayExecutableObj>(m, "a Relay executable"); }

@@ -199,7 +199,7 @@ NETWORKS = {
     "pixels": (pixels, [(1, 8, 8, 3), (3, 3, 3, 4), (4, 5)]),
     "encoder": (encoder, [(2, 6, 16), (16, 16), (16, 16), (16, 16), (16, 32), (32, 16)]),
     "recurrence": (recurrence, [(5, 2, 4), (2, 4), (4, 4)]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -248,8 +248,7 @@ def test_network_of_pixels() -> None:
     z = g.op("ADD", [y, z], ((1, 6, 6, 8), "int8", (0.06, 0)), table="AddOptions")
     z = g.op("MEAN", [z, g.constant(ints(1, 2))], ((1, 8), "int8", (0.02, 0)), table="ReducerOptions")
     w = g.constant(i8(5, 8), (0.01, 0))
-    z = g.op("FULLY_CONNECTED", [z, w, bias(5, 0.0002)],
-             ((1, 5), "int8", (0.1, 0)), table="FullyConnectedOptions")  # fmt: skip
+    z = g.op("FULLY_CONNECTED", [z, w, bias(5, 0.0002)], ((1, 5), "int8", (0.1, 0)), table="FullyConnectedOptions")
     g.outputs = [g.op("SOFTMAX", [z], ((1, 5), "int8", (1 / 256, -128)), table="SoftmaxOptions", Beta=1.0)]
     check(g, [i8(1, 12, 12, 3)], steps=4)
 

@@ -96,7 +96,7 @@ def test_dynamically_quantised_products(b_zero, b_dtype):
         "b": RNG.integers(max(info.min, -GREATEST), min(info.max, GREATEST) + 1, (50, 37)).astype(b_dtype),
         "bz": np.array(b_zero, b_dtype),
         "bs": np.float32(0.01),
-    }  # fmt: skip
+    }
     nodes = [
         helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
         helper.make_node("MatMulInteger", ["q", "b", "z", "bz"], ["sums"]),

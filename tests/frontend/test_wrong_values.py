@@ -89,7 +89,7 @@ def one(op_type: str, shape: tuple[int, ...], attrs: dict, *constants: list, out
         (one("ArgMax", (4, 6), {"axis": 2}), "out of range"),
         (one("ReverseSequence", (4, 2), {}, [9, 1]), "a length is out of range"),
     ],
-)  # fmt: skip
+)
 def test_refused(model, what) -> None:
     with pytest.raises(ModelImportError, match="ONNX node 0") as e:
         from_onnx(model)

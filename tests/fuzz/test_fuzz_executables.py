@@ -28,9 +28,7 @@ def test_fields_cover_the_files():
         _, at, form = table[-1]
         assert (at + 8, form) == (len(base.data), "q")
         groups |= {g for g, _, _ in table}
-    assert groups == {
-        "header", "count", "function", "scope", "tag", "constant", "tensor", "shape", "offset", "word"
-    }  # fmt: skip
+    assert groups == {"header", "count", "function", "scope", "tag", "constant", "tensor", "shape", "offset", "word"}
 
 
 def test_mutations_change_the_file():

@@ -86,7 +86,7 @@ CASES = [
         store(A, ir.Add(const(1), const(1, "int64"))),
         "operands of Add have different types: int32 and int64 in `T.Add(T.int32(1), T.int64(1))`",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("body", "message"), CASES, ids=[m for _, m in CASES])
@@ -121,7 +121,7 @@ RELAX = [
     ),
     ("relax.runtime_calls", "y = R.exp(x)", "operator 'relax.exp' is left, which the virtual machine does not know"),
     ("relax.vm_ready", "y = R.call_pure_packed('f', R.shape([n]))", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("spec", "body", "message"), RELAX, ids=[f"{s} {m}" for s, _, m in RELAX])

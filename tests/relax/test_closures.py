@@ -15,12 +15,15 @@ from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
 
-CAPTURES = (
-    HEAD
-    + """
+MAIN = f"""{HEAD}
     @R.function
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
+"""
+
+CAPTURES = (
+    MAIN
+    + """\
         @R.function
         def inner(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.subtract(z, x)
@@ -30,11 +33,8 @@ CAPTURES = (
 )
 
 RECURSION = (
-    HEAD
-    + """
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
+    MAIN
+    + """\
         @R.function
         def count(i: R.Tensor((), "int64"), acc: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             c: R.Tensor((), "bool") = R.greater(i, R.const(0, "int64"))
@@ -51,11 +51,8 @@ RECURSION = (
 )
 
 NOTHING_CAPTURED = (
-    HEAD
-    + """
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
+    MAIN
+    + """\
         @R.function
         def double(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.add(z, z)
@@ -66,11 +63,8 @@ NOTHING_CAPTURED = (
 )
 
 NESTED = (
-    HEAD
-    + """
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
+    MAIN
+    + """\
         @R.function
         def outer(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             @R.function
@@ -85,11 +79,8 @@ NESTED = (
 )
 
 SYMBOLIC_ONLY = (
-    HEAD
-    + """
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
+    MAIN
+    + """\
         @R.function
         def inner(z: R.Tensor((), "float32")) -> R.Tensor((n,), "float32"):
             return R.broadcast_to(z, (n,))
@@ -99,11 +90,8 @@ SYMBOLIC_ONLY = (
 )
 
 TUPLE = (
-    HEAD
-    + """
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
+    MAIN
+    + """\
         @R.function
         def f(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.add(z, x)
@@ -151,11 +139,8 @@ MUTUAL = (
 )
 
 CURRIED = (
-    HEAD
-    + """
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
+    MAIN
+    + """\
         @R.function
         def f(z: R.Tensor((n,), "float32")) -> R.Callable(
             (R.Tensor((n,), "float32"),), R.Tensor((n,), "float32"), True

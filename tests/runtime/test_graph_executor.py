@@ -330,7 +330,7 @@ def change(path, value):
         (change(["attrs", "storage_id", 1, 0], 7), "expected 0 to 4, found 7"),
         (change(["attrs", "storage_id"], 7), "expected a list"),
     ],
-)  # fmt: skip
+)
 def test_malformed_graphs(kernels, alter, message):
     g = graph()
     alter(g)

@@ -132,7 +132,7 @@ def test_fatal_says_its_message_and_place():
         function("main", ["x"], 3, I.load_consti(0, 1), I.invoke(1, [0, 1], 2), I.alloc_adt(0, [2], 2), I.ret(2)),
         function("choose", ["x", "n"], 3, I.get_tag(0, 2), I.if_(2, 1, 2, 1), I.fatal(0), I.fatal()),
         constants=["model.relay:14:5: no clause matches Cons"],
-    )  # fmt: skip
+    )
     with pytest.raises(RuntimeError, match="model.relay:14:5: no clause matches Cons") as caught:
         vm.run(list_of([1]))
     assert frames(caught.value) == [("<weft:main>", 1, "choose"), ("<weft:choose>", 2, "Fatal")]

@@ -319,7 +319,7 @@ def test_tuples_come_out_as_tuples_and_go_in():
         function("main", ["x"], 4, I.load_consti(3, 1), I.alloc_adt(0, [0, 1], 2), I.alloc_adt(0, [2, 0], 3), I.ret(3)),
         function("second", ["t"], 2, I.get_field(0, 1, 1), I.ret(1)),
         function("tag", ["t"], 2, I.get_tag(0, 1), I.ret(1)),
-    )  # fmt: skip
+    )
     (x, three), again = vm.run(F)
     np.testing.assert_array_equal(x.numpy(), F)
     np.testing.assert_array_equal(again.numpy(), F)

@@ -77,7 +77,7 @@ STAGES = [
     (lambda s: s[B].storage_align(B.op.axis[0], 0, 0), "positive factor"),
     (lambda s: s[B].storage_align(B.op.axis[0], 32, 32), "an offset below it"),
     (lambda s: s[te.placeholder((3,))], "has no stage for"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", range(len(STAGES)))
@@ -166,7 +166,7 @@ EXPRESSIONS = [
     (lambda: te.extern((3,), [], lambda ins, outs: tir.Evaluate(0)), "cannot tell the data type"),
     (lambda: te.extern((3,), [V], lambda ins, outs: 5), "gives no statement"),
     (lambda: te.thread_axis((0, 3)), "needs a tag"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", range(len(EXPRESSIONS)))

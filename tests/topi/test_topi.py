@@ -76,7 +76,7 @@ CASES = {
         (IMAGE,),
         IMAGE.repeat(2, 2).repeat(2, 3),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

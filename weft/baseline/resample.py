@@ -16,10 +16,8 @@ _PLACES: dict[str, _Place] = {
     "pytorch_half_pixel": lambda i, scale, old, new: (i + 0.5) / scale - 0.5 if new > 1 else i * 0.0,
     "asymmetric": lambda i, scale, old, new: i / scale,
     "align_corners": lambda i, scale, old, new: i * ((old - 1) / (new - 1)) if new > 1 else i * 0.0,
-    "half_pixel_symmetric": lambda i, scale, old, new: (
-        old / 2 * (1 - new / (scale * old)) + (i + 0.5) / scale - 0.5
-    ),
-}  # fmt: skip
+    "half_pixel_symmetric": lambda i, scale, old, new: old / 2 * (1 - new / (scale * old)) + (i + 0.5) / scale - 0.5,
+}
 """Where element i of the `new` ones of an axis lies among the `old` ones."""
 _ROUND: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
     "round_prefer_floor": (-0.5, np.ceil), "round_prefer_ceil": (0.5, np.floor), "floor": (0.0, np.floor),

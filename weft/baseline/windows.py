@@ -85,8 +85,7 @@ def _conv_transpose(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_sh
         raise NotInBaseline("a transposed convolution of another form")
     columns = np.matmul(w.reshape(1, group, c // group, -1).swapaxes(2, 3), x.reshape(n, group, c // group, -1))
     columns = columns.reshape(n, m, *kernel, *sizes)
-    full = [(i - 1) * s + (k - 1) * d + 1 + o
-            for i, s, k, d, o in zip(sizes, steps, kernel, spread, more, strict=True)]  # fmt: skip
+    full = [(i - 1) * s + (k - 1) * d + 1 + o for i, s, k, d, o in zip(sizes, steps, kernel, spread, more, strict=True)]
     out = np.zeros((n, m, *full), np.float32)
     for at in product(*map(range, kernel)):
         cut = tuple(slice(i * d, i * d + (size - 1) * s + 1, s)

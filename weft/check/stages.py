@@ -39,8 +39,7 @@ class Stages(PassInstrument):
     def changed(self) -> list[str]:
         """The names, less passes that left the program as it was."""
         names = list(self.programs)
-        return names[:1] + [b for a, b in itertools.pairwise(names)
-                            if self.programs[a] is not self.programs[b]]  # fmt: skip
+        return names[:1] + [b for a, b in itertools.pairwise(names) if self.programs[a] is not self.programs[b]]
 
 
 class Outcome(NamedTuple):

@@ -10,9 +10,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.meta_schedule.database import TuningRecord
 
-__all__ = [
-    "AddToDatabase", "MeasureCallback", "PyMeasureCallback", "RemoveBuildArtifact", "UpdateCostModel", "create",
-]  # fmt: skip
+__all__ = ["AddToDatabase", "MeasureCallback", "PyMeasureCallback", "RemoveBuildArtifact", "UpdateCostModel", "create"]
 
 
 class MeasureCallback:
@@ -101,9 +99,10 @@ class UpdateCostModel(MeasureCallback):
 def create(kind: str = "default") -> Any:
     """Make the usual callbacks, or one of them by name."""
     kinds = {
-        "add-to-database": AddToDatabase, "update-cost-model": UpdateCostModel,
+        "add-to-database": AddToDatabase,
+        "update-cost-model": UpdateCostModel,
         "remove-build-artifact": RemoveBuildArtifact,
-    }  # fmt: skip
+    }
     if kind == "default":
         return [made() for made in kinds.values()]
     if kind not in kinds:

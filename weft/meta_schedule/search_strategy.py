@@ -304,9 +304,7 @@ def _draws(trace: Trace) -> bool:
 
 def create(kind: str = "evolutionary", *args: Any, **kwargs: Any) -> SearchStrategy:
     """Make a strategy: ``"evolutionary"``, ``"replay-trace"`` or ``"replay-func"``."""
-    kinds: dict[str, Any] = {
-        "evolutionary": EvolutionarySearch, "replay-trace": ReplayTrace, "replay-func": ReplayFunc,
-    }  # fmt: skip
+    kinds: dict[str, Any] = {"evolutionary": EvolutionarySearch, "replay-trace": ReplayTrace, "replay-func": ReplayFunc}
     if kind not in kinds:
         raise InvalidArgument(f"unknown search strategy '{kind}'", expected=", ".join(kinds))
     return kinds[kind](*args, **kwargs)

@@ -13,9 +13,7 @@ from weft.meta_schedule.schedule_rule import ScheduleRule
 from weft.tir.analysis import blocks_in
 from weft.tir.schedule import Schedule, Trace, schedule_choices
 
-__all__ = [
-    "PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create",
-]  # fmt: skip
+__all__ = ["PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create"]
 
 
 class SpaceGenerator:

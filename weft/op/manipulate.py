@@ -20,7 +20,7 @@ from weft.op.infer import (
     simplify,
     tensor_arg,
     values_of,
-)  # fmt: skip
+)
 from weft.op.registry import Fusion, Layout, declare, make_call
 from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal
 from weft.topi.broadcast import broadcast_to

@@ -28,9 +28,7 @@ from weft.runtime import Device, Module, Tensor
 from weft.runtime.graph_executor import create_factory
 from weft.target import Target
 
-__all__ = [
-    "GraphExecutorFactoryModule", "bind_params_by_name", "build", "build_config", "lower_to_graph", "optimize",
-]  # fmt: skip
+__all__ = ["GraphExecutorFactoryModule", "bind_params_by_name", "build", "build_config", "lower_to_graph", "optimize"]
 
 
 def __getattr__(name: str) -> Any:

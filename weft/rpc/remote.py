@@ -101,7 +101,7 @@ class RemoteDevice(Device):
         wire = WireTensor(0, self.there, dtype, shape)
         data = int(self.endpoint.system(RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, wire, mem_scope))
         owner = _Owner(self.endpoint, RPCCode.DEV_FREE_DATA, self.there, Opaque(data))
-        return RemoteTensor(RemoteArray(self, wire._replace(data=data), owner))
+        return RemoteTensor(_RemoteArray(self, wire._replace(data=data), owner))
 
 
 class _Owner:
@@ -116,7 +116,7 @@ class _Owner:
         self.endpoint.free(*self._free)
 
 
-class RemoteArray:
+class _RemoteArray:
     """Where and how a tensor lies; to `Tensor` it is what a native tensor is."""
 
     __slots__ = ("device", "owner", "wire")
@@ -163,12 +163,12 @@ class RemoteArray:
                                 found=str(tuple(source.shape)))  # fmt: skip
         if str(source.dtype) != str(target.dtype):
             raise DTypeMismatch("copy: dtypes differ", expected=str(target.dtype), found=str(source.dtype))
-        if not isinstance(source, RemoteArray):
+        if not isinstance(source, _RemoteArray):
             here = Tensor(source)
             if not here.is_contiguous() or here.device.device_type != Device.kDLCPU:
                 here = _contiguous(here)
             target.device.endpoint.copy_to(target.wire, _elements(here))
-        elif not isinstance(target, RemoteArray):
+        elif not isinstance(target, _RemoteArray):
             whole = Tensor(target)
             here = whole if whole.is_contiguous() and whole.device.device_type == Device.kDLCPU else None
             into = here or empty(source.shape, source.dtype)
@@ -202,7 +202,7 @@ def _elements(value: Tensor) -> memoryview:
 class RemoteTensor(Tensor):
     """A tensor of another machine; a function of that machine takes it, and :meth:`numpy` fetches it."""
 
-    handle: RemoteArray
+    handle: _RemoteArray
 
     def __tvm_ffi_object__(self) -> Any:
         """Functions of this process do not take it."""
@@ -239,7 +239,7 @@ class RemoteTensor(Tensor):
                                   found=str(relative_byte_offset))  # fmt: skip
         array = self.handle
         wire = array.wire._replace(shape=tuple(int(d) for d in shape), dtype=dtype or array.dtype)
-        view = RemoteArray(array.device, wire, array.owner)
+        view = _RemoteArray(array.device, wire, array.owner)
         if view.n_bytes != array.n_bytes:
             raise ShapeMismatch("a view has as many bytes as its tensor", expected=f"{array.n_bytes}",
                                 found=f"{view.n_bytes}: {wire.dtype}{wire.shape}")  # fmt: skip
@@ -426,10 +426,10 @@ class RemoteModule(Module):
 
     def same_as(self, other: Any) -> bool:
         """Whether both are the same module of the same session."""
-        return (
-            isinstance(other, RemoteModule)
-            and (self.endpoint, self.module_handle) == (other.endpoint, other.module_handle)
-        )  # fmt: skip
+        return isinstance(other, RemoteModule) and (self.endpoint, self.module_handle) == (
+            other.endpoint,
+            other.module_handle,
+        )
 
     def __repr__(self) -> str:
         return f"RemoteModule({self.endpoint.name})"
@@ -452,7 +452,7 @@ def _wrap(endpoint: Endpoint, values: Sequence[Any]) -> Any:
     if isinstance(value, WireTensor):
         handle = Opaque(values[2])
         device = RemoteDevice(endpoint, *value.device)
-        return RemoteTensor(RemoteArray(device, value, _Owner(endpoint, RPCCode.FREE_HANDLE, handle)))
+        return RemoteTensor(_RemoteArray(device, value, _Owner(endpoint, RPCCode.FREE_HANDLE, handle)))
     if kind == TypeIndex.FUNCTION:
         return _function(endpoint, int(value))
     if kind == TypeIndex.MODULE:

@@ -1,8 +1,8 @@
 """What runs a compiled model: devices, tensors, modules, executables, the virtual machine, the disk cache.
 
-Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `executable` (with `disassemble`),
-`vm`, `kv_cache`, `params`, `tensor_cache`, `cache`. Nothing here imports a compiler package. Relay's machine is
-`weft.runtime.relay_vm` (`relay_instruction`, `relay_executable`, `relay_vm`), graphs are run by
+Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `bytecode`, `executable` (with
+`disassemble`), `vm`, `kv_cache`, `params`, `tensor_cache`, `cache`. Nothing here imports a compiler package. Relay's
+machine is `weft.runtime.relay_vm` (`relay_instruction`, `relay_executable`, `relay_vm`), graphs are run by
 `weft.runtime.graph_executor`; both are imported when they are asked for.
 """
 
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from weft._aliases import names_of
 from weft.ffi import PackedFunc, convert, register_on_demand
 from weft.runtime import cache, opcodes
+from weft.runtime.bytecode import VMFuncInfo
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, enabled, opencl
 from weft.runtime.elf import is_foreign
-from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
+from weft.runtime.executable import Executable, VMExecutable, dtype_constant, shape_constant
 from weft.runtime.module import (
     Module,
     jit_module,
@@ -35,12 +36,7 @@ if TYPE_CHECKING:
     from weft.runtime import tensor_cache as tensor_cache
     from weft.runtime.kv_cache import AttentionKVCache
     from weft.runtime.link import register_object_loader
-    from weft.runtime.params import (
-        load_param_dict,
-        load_param_dict_from_file,
-        save_param_dict,
-        save_param_dict_to_file,
-    )  # fmt: skip
+    from weft.runtime.params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
     from weft.runtime.profiler import Report
     from weft.runtime.timing import BenchmarkResult, time_function
 

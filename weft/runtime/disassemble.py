@@ -6,22 +6,20 @@ import base64
 import math
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm_ffi
 
 from weft.error import InvalidArgument
+from weft.runtime.bytecode import Bytecode, VMFuncInfo
 from weft.runtime.opcodes import OPCODES, VM_REGISTER, VOID_REGISTER, ArgKind, FuncKind, decode_arg
 from weft.runtime.tensor import Tensor
-
-if TYPE_CHECKING:
-    from weft.runtime.executable import VMExecutable, VMFuncInfo
 
 _BY_NUMBER = {row.number: row for row in OPCODES}
 
 
-def instructions(executable: VMExecutable, function: VMFuncInfo) -> Iterator[tuple[str, list[int]]]:
+def instructions(executable: Bytecode, function: VMFuncInfo) -> Iterator[tuple[str, list[int]]]:
     """Name and operand words of each instruction of a function."""
     data = executable.instr_data
     offset = [*executable.instr_offset.tolist(), len(data)]
@@ -34,7 +32,7 @@ def _register(index: int) -> str:
     return {VOID_REGISTER: "%void", VM_REGISTER: "%vm"}.get(index, f"%{index}")
 
 
-def as_text(executable: VMExecutable) -> str:
+def as_text(executable: Bytecode) -> str:
     """One block a function: ``call f in: args dst: register``, ``ret``, ``goto``, ``if``."""
     functions = executable.functions
     names = [f.name for f in functions]
@@ -70,7 +68,7 @@ def as_text(executable: VMExecutable) -> str:
     return "".join(f"{b}\n" for b in blocks)
 
 
-def as_python(executable: VMExecutable) -> str:
+def as_python(executable: Bytecode) -> str:
     """Return a program that makes ``ex``, the same executable without its imports, with ``ExecBuilder``.
 
     Raises
@@ -105,7 +103,7 @@ def as_python(executable: VMExecutable) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _function_python(executable: VMExecutable, f: VMFuncInfo, names: list[str]) -> list[str]:
+def _function_python(executable: Bytecode, f: VMFuncInfo, names: list[str]) -> list[str]:
     used = f.num_args - 1
 
     def register(index: int) -> str:
@@ -172,7 +170,7 @@ def _constant_text(value: Any) -> str:
     return str(value)
 
 
-def stats(executable: VMExecutable) -> str:
+def stats(executable: Bytecode) -> str:
     """The constants (shapes of tensors, values of others) and the functions, with their numbers, as TVM writes them."""
     constants = executable.constants
     names = [f.name for f in executable.functions]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tvm_ffi
 
 from weft import runtime
 from weft.error import InvalidArgument, OutOfMemory, WeftError
-from weft.ffi import convert_argument, register_global_func, wrap
+from weft.ffi import convert_argument, register_global_func
+from weft.runtime.bytecode import Bytecode, VMFuncInfo
 from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module, load_module
 from weft.runtime.opcodes import FuncKind
@@ -21,25 +22,6 @@ from weft.runtime.weight_file import files_are_used, stored
 _from_bytes = tvm_ffi.get_global_func("weft.executable_from_bytes")
 _from_parts = tvm_ffi.get_global_func("weft.executable_from_parts")
 _to_bytes = tvm_ffi.get_global_func("weft.executable_to_bytes")
-_functions = tvm_ffi.get_global_func("weft.executable_functions")
-_constants = tvm_ffi.get_global_func("weft.executable_constants")
-_scopes = tvm_ffi.get_global_func("weft.executable_scopes")
-_code = tvm_ffi.get_global_func("weft.executable_code")
-
-
-class VMFuncInfo(NamedTuple):
-    """One entry of the function table.
-
-    Packed functions (kind 0) have ``num_args`` -2, as TVM writes them, and no instructions.
-    """
-
-    kind: int
-    name: str
-    start_instr: int = 0
-    end_instr: int = 0
-    num_args: int = -2
-    register_file_size: int = 0
-    param_names: tuple[str, ...] = ()
 
 
 def shape_constant(dims: Sequence[int]) -> tvm_ffi.Shape:
@@ -100,7 +82,7 @@ class Executable:
         return f"Executable({self.mod!r})"
 
 
-class VMExecutable(Executable):
+class VMExecutable(Bytecode, Executable):
     """An executable of the virtual machine and the modules that it needs.
 
     Parameters
@@ -195,34 +177,6 @@ class VMExecutable(Executable):
     def bytes(self) -> bytes:
         """The executable file."""
         return bytes(_to_bytes(self.mod))
-
-    @property
-    def functions(self) -> list[VMFuncInfo]:
-        """The function table."""
-        return [
-            VMFuncInfo(int(k), str(n), int(s), int(e), int(a), int(r), tuple(str(p) for p in params))
-            for k, n, s, e, a, r, params in _functions(self.mod)
-        ]
-
-    @property
-    def constants(self) -> list[Any]:
-        """The constant pool."""
-        return [wrap(c) for c in _constants(self.mod)]
-
-    @property
-    def memory_scopes(self) -> dict[int, str]:
-        """Scope of constants by index."""
-        return {int(i): str(s) for i, s in _scopes(self.mod)}
-
-    @property
-    def instr_offset(self) -> np.ndarray[Any, Any]:
-        """Where each instruction begins in `instr_data`."""
-        return np.from_dlpack(_code(self.mod)[0])
-
-    @property
-    def instr_data(self) -> np.ndarray[Any, Any]:
-        """The words of the bytecode."""
-        return np.from_dlpack(_code(self.mod)[1])
 
     @property
     def imports(self) -> list[Module]:

@@ -26,7 +26,8 @@ import tvm_ffi
 
 from weft import runtime
 from weft.error import ExecutableError
-from weft.runtime.executable import VMExecutable, VMFuncInfo, dtype_constant, shape_constant
+from weft.runtime.bytecode import VMFuncInfo
+from weft.runtime.executable import VMExecutable, dtype_constant, shape_constant
 from weft.runtime.module import Module, object_code, placed_module
 from weft.runtime.regular_file import open_regular
 from weft.runtime.tensor import Tensor, from_dlpack

@@ -73,7 +73,6 @@ def time_function(
     junk = np.zeros(cache_flush_bytes, np.uint8)
     for _ in range(repeat):
         junk += 1
-        seconds = _time_function(function, number, 1, min_repeat_ms, limit_zero_time_iterations, 0, 1, *where,
-                                 *values)  # fmt: skip
+        seconds = _time_function(function, number, 1, min_repeat_ms, limit_zero_time_iterations, 0, 1, *where, *values)
         out.append(float(seconds[0]))
     return BenchmarkResult(out)

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.error import ScheduleError
 from weft.ir import TRUE, IterVar, PrimExpr, Range, Var, const, floordiv, if_then_else, substitute
 from weft.te.stage import Fuse, Split, Stage
-from weft.te.tensor import ComputeOp, Tensor
+from weft.te.tensor import ComputeOp
 from weft.tir import ProducerLoad, Reduce
 
-if TYPE_CHECKING:
-    from weft.te.stages import Schedule
 
-
-def factor_reduction(schedule: Schedule, tensor: Any, axis: IterVar, factor_axis: int) -> Any:
-    """Carry out :meth:`~weft.te.Schedule.rfactor`."""
-    several = isinstance(tensor, (list, tuple))
-    outputs = list(tensor) if several else [tensor]
-    if not outputs or any(not isinstance(t, Tensor) or t.op is not outputs[0].op for t in outputs):
-        raise ScheduleError("rfactor takes a tensor, or the outputs of one operation", found=repr(tensor))
-    stage = schedule[outputs[0]]
+def factor_reduction(stage: Stage, output: str, axis: IterVar, factor_axis: int) -> ComputeOp:
+    """Let a stage reduce parts, and return the operation that computes them (:meth:`weft.te.Schedule.rfactor`)."""
     name = stage.name
     if not stage.reduce_axis:
-        raise ScheduleError(f"rfactor: '{outputs[0].name}' is not a reduction")
+        raise ScheduleError(f"rfactor: '{output}' is not a reduction")
     stage._position(axis, "rfactor")
     if axis.iter_type != "reduce":
         raise ScheduleError(f"rfactor: '{axis.var.name}' is no reduction loop")
@@ -34,18 +26,14 @@ def factor_reduction(schedule: Schedule, tensor: Any, axis: IterVar, factor_axis
     reduce: Any = stage.body[0]
     part, part_axis, part_body = _parts(stage, reduce, axis, factor_axis % (rank + 1))
     op = ComputeOp(f"{name}_rf", axis=part_axis, body=part_body)
-    partial = [op.output(i) for i in range(op.num_outputs)]
     outer = IterVar(part.dom, Var(axis.var.name + "_v", axis.var.dtype), "reduce")
     indices = [iv.var for iv in stage.axis]
     indices.insert(factor_axis % (rank + 1), outer.var)
-    before = schedule.stages[schedule.stages.index(stage) - 1] if schedule.stages.index(stage) else None
-    loads = tuple(ProducerLoad(p, tuple(indices)) for p in partial)
+    loads = tuple(ProducerLoad(op.output(i), tuple(indices)) for i in range(op.num_outputs))
     stage.body = tuple(Reduce(reduce.combiner, loads, (outer,), TRUE, i, reduce.init) for i in range(len(loads)))
     stage.reset_loops()
     stage.op = ComputeOp(name, axis=stage.axis, body=stage.body)
-    schedule.stage_map[stage.op] = stage
-    schedule._insert(op, "", after=before)
-    return partial if several or len(partial) > 1 else partial[0]
+    return op
 
 
 def _parts(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from weft.te.stage import AttachType, Stage, StageGroup
-
-if TYPE_CHECKING:
-    from weft.te.stages import Schedule
+from weft.te.stage import AttachType, Stage, StageGraph, StageGroup
 
 _PLAIN = ("op", "body", "is_output", "given_scope", "double_buffered", "store_predicate", "tensorized")
 _LISTS = ("relations", "leaf_iter_vars", "all_iter_vars", "prefetches", "alignments")
 
 
-def _place(schedule: Schedule, placed: Stage | StageGroup) -> tuple[Any, ...]:
+def _place(schedule: StageGraph, placed: Stage | StageGroup) -> tuple[Any, ...]:
     """Where a stage or group runs: the kind, the number of the stage, the loop, and the number of the group."""
     at, group = placed.attach_stage, placed.group
     return (
@@ -24,13 +21,13 @@ def _place(schedule: Schedule, placed: Stage | StageGroup) -> tuple[Any, ...]:
     )
 
 
-def _restore_place(schedule: Schedule, placed: Stage | StageGroup, saved: tuple[Any, ...]) -> None:
+def _restore_place(schedule: StageGraph, placed: Stage | StageGroup, saved: tuple[Any, ...]) -> None:
     kind, stage, loop, group = saved
     placed._attach(AttachType(kind), None if stage < 0 else schedule.stages[stage], loop)
     placed.group = None if group < 0 else schedule.groups[group]
 
 
-def saved_stages(schedule: Schedule) -> tuple[Any, ...]:
+def saved_stages(schedule: StageGraph) -> tuple[Any, ...]:
     """Return what there is to know of each stage."""
     return tuple(
         (
@@ -44,12 +41,12 @@ def saved_stages(schedule: Schedule) -> tuple[Any, ...]:
     )
 
 
-def saved_groups(schedule: Schedule) -> tuple[Any, ...]:
+def saved_groups(schedule: StageGraph) -> tuple[Any, ...]:
     """Return what there is to know of each group."""
     return tuple((g.name, _place(schedule, g)) for g in schedule.groups)
 
 
-def restore_stages(schedule: Schedule, saved: tuple[Any, ...]) -> None:
+def restore_stages(schedule: StageGraph, saved: tuple[Any, ...]) -> None:
     """Give a schedule the stages that were saved."""
     schedule.stages = []
     for origin_op, plain, lists, attrs, _ in saved:
@@ -63,7 +60,7 @@ def restore_stages(schedule: Schedule, saved: tuple[Any, ...]) -> None:
         schedule.stage_map[origin_op] = schedule.stage_map[stage.op] = stage
 
 
-def restore_groups(schedule: Schedule, groups: tuple[Any, ...], stages: tuple[Any, ...]) -> None:
+def restore_groups(schedule: StageGraph, groups: tuple[Any, ...], stages: tuple[Any, ...]) -> None:
     """Give a schedule the groups that were saved, and put its stages where they run."""
     schedule.groups = [StageGroup(schedule, name) for name, _ in groups]
     for group, (_, place) in zip(schedule.groups, groups, strict=True):

@@ -248,8 +248,7 @@ class _Writer:
         for read in call.reads:
             mins = [an.simplify(ir.substitute(i, env)) for i in read.load.indices]
             sizes = [an.simplify(ir.substitute(e, env)) for e in read.extents]
-            places.append((self.sch.buffer(read.load.producer),
-                           tuple(map(ir.Range.from_min_extent, mins, sizes))))  # fmt: skip
+            places.append((self.sch.buffer(read.load.producer), tuple(map(ir.Range.from_min_extent, mins, sizes))))
         out = (
             *(ir.Range.from_min_extent(env[iv.var], ir.const(1, iv.var.dtype)) for iv in scheduled),
             *(iv.dom for iv in own if iv.dom is not None),

@@ -8,17 +8,15 @@ stage's own copy of the body.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.error import ScheduleError
 from weft.ir import IterVar, PrimExpr, Range, StringImm, Var, as_expr, as_int, const, walk
 from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin
 from weft.tir import IntrinCall, ProducerLoad, Reduce
-
-if TYPE_CHECKING:
-    from weft.te.stages import Schedule
 
 _SCOPES = ("global", "shared", "local", "warp", "wmma", "texture")
 _THREADS = ("blockIdx", "threadIdx", "vthread", "cthread")
@@ -126,7 +124,7 @@ class IterAttr:
 class _Placed:
     """What may run inside a loop of another stage: a stage, or a group of stages."""
 
-    schedule: Schedule
+    schedule: StageGraph
     name: str
 
     def __init__(self) -> None:
@@ -166,7 +164,7 @@ class _Placed:
 class StageGroup(_Placed):
     """Stages that are placed together: where the group runs, those of its members run that are placed nowhere else."""
 
-    def __init__(self, schedule: Schedule, name: str) -> None:
+    def __init__(self, schedule: StageGraph, name: str) -> None:
         super().__init__()
         self.schedule, self.name = schedule, name
 
@@ -193,7 +191,7 @@ class Stage(_Placed):
         The group that places the stage where it is placed nowhere itself.
     """
 
-    def __init__(self, schedule: Schedule, op: Operation) -> None:
+    def __init__(self, schedule: StageGraph, op: Operation) -> None:
         super().__init__()
         self.schedule, self.origin_op, self.op = schedule, op, op
         self.body: tuple[PrimExpr, ...] = op.body if isinstance(op, ComputeOp) else ()
@@ -527,3 +525,28 @@ class Stage(_Placed):
             kind = "output" if self.is_output else "input"
             raise ScheduleError(f"{what}: '{self.name}' is an {kind}, memory of the caller",
                                 help="use cache_write or cache_read, and schedule the copy")  # fmt: skip
+
+
+class StageGraph:
+    """The stages of a graph, producers first, and the groups that place some of them together."""
+
+    def __init__(self, outputs: Iterable[Operation]) -> None:
+        self.outputs = list(outputs)
+        self.stages: list[Stage] = []
+        self.stage_map: dict[Operation, Stage] = {}
+        self.groups: list[StageGroup] = []
+
+    def depends(self, consumer: Stage, producer: Stage) -> bool:
+        """Whether a stage reads another one, directly or through others."""
+        seen: set[Stage] = set()
+        stack = [consumer]
+        while stack:
+            stage = stack.pop()
+            for t in stage.reads():
+                other = self.stage_map.get(t.op)
+                if other is producer:
+                    return True
+                if other is not None and other not in seen:
+                    seen.add(other)
+                    stack.append(other)
+        return False

@@ -10,20 +10,17 @@ from weft.ir import IterVar, Range, Var, const, load_json, rewrite, save_json, s
 from weft.te.relayout import relaid_out
 from weft.te.rfactor import factor_reduction
 from weft.te.saved import restore_groups, restore_stages, saved_groups, saved_stages
-from weft.te.stage import AttachType, Stage, StageGroup, check_scope
+from weft.te.stage import AttachType, Stage, StageGraph, StageGroup, check_scope
 from weft.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.tir import Buffer, ProducerLoad, decl_buffer
 
 
-class Schedule:
+class Schedule(StageGraph):
     """The stages of a tensor-expression graph, producers first. Index it by a tensor or an operation."""
 
     def __init__(self, outputs: Sequence[Operation]) -> None:
-        self.outputs = list(outputs)
-        self.stages: list[Stage] = []
-        self.stage_map: dict[Operation, Stage] = {}
+        super().__init__(outputs)
         self._buffers: dict[Tensor, Buffer] = {}
-        self.groups: list[StageGroup] = []
         for op in _operations(self.outputs):
             stage = Stage(self, op)
             self.stages.append(stage)
@@ -116,21 +113,6 @@ class Schedule:
     def set_buffer(self, tensor: Tensor, buffer: Buffer) -> None:
         """Use `buffer` for a tensor in the statements of this schedule."""
         self._buffers[tensor] = buffer
-
-    def depends(self, consumer: Stage, producer: Stage) -> bool:
-        """Whether a stage reads another one, directly or through others."""
-        seen: set[Stage] = set()
-        stack = [consumer]
-        while stack:
-            stage = stack.pop()
-            for t in stage.reads():
-                other = self.stage_map.get(t.op)
-                if other is producer:
-                    return True
-                if other is not None and other not in seen:
-                    seen.add(other)
-                    stack.append(other)
-        return False
 
     def consumers(self, stage: Stage) -> list[Stage]:
         """List the stages that read what `stage` computes."""
@@ -227,7 +209,7 @@ class Schedule:
                 stage.body,
                 lambda n: ProducerLoad(copy, n.indices) if isinstance(n, ProducerLoad) and n.producer is tensor else n,
             )
-        self._insert(op, scope, after=self[tensor])
+        self._insert(op, scope, self.stages.index(self[tensor]) + 1)
         return copy
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
@@ -257,19 +239,17 @@ class Schedule:
                                 found=str(len(given)), help="pass a list of all of them")  # fmt: skip
         axis, body, at = relaid_out(stage)
         op = ComputeOp(f"{name}_{scope}", axis=axis, body=body)
-        before = self.stages[self.stages.index(stage) - 1] if self.stages.index(stage) else None
         stage.body = tuple(ProducerLoad(op.output(i), at) for i in range(op.num_outputs))
         stage.reset_loops()
-        self._insert(op, scope, after=before)
+        self._insert(op, scope, self.stages.index(stage))
         cached = [op.output(t.value_index) for t in given]
         return cached if isinstance(tensor, (list, tuple)) else cached[0]
 
-    def _insert(self, op: Operation, scope: str, after: Stage | None) -> Stage:
+    def _insert(self, op: Operation, scope: str, at: int) -> None:
         stage = Stage(self, op)
         stage.given_scope = scope
-        self.stages.insert(0 if after is None else self.stages.index(after) + 1, stage)
+        self.stages.insert(at, stage)
         self.stage_map[op] = stage
-        return stage
 
     def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Any:
         """Compute a reduction in parts, one for each value of `axis`; the tensor then reduces the parts.
@@ -288,7 +268,16 @@ class Schedule:
         Tensor or list of Tensor
             The partial results; a list where the operation has several outputs.
         """
-        return factor_reduction(self, tensor, axis, factor_axis)
+        several = isinstance(tensor, (list, tuple))
+        outputs = list(tensor) if several else [tensor]
+        if not outputs or any(not isinstance(t, Tensor) or t.op is not outputs[0].op for t in outputs):
+            raise ScheduleError("rfactor takes a tensor, or the outputs of one operation", found=repr(tensor))
+        stage = self[outputs[0]]
+        op = factor_reduction(stage, outputs[0].name, axis, factor_axis)
+        self.stage_map[stage.op] = stage
+        self._insert(op, "", self.stages.index(stage))
+        partial = [op.output(i) for i in range(op.num_outputs)]
+        return partial if several or len(partial) > 1 else partial[0]
 
 
 def _operations(outputs: Iterable[Operation]) -> list[Operation]:

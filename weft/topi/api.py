@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import te
 from weft.ir import as_int, cast, if_then_else, int64
+from weft.te import Tensor
 from weft.topi.create import arange as _arange
 from weft.topi.create import eye as _eye
 from weft.topi.create import full as _full
@@ -22,14 +23,15 @@ from weft.topi.reorder import dynamic_strided_slice
 from weft.topi.scatter import scatter_nd as _scatter_nd
 from weft.topi.slice import strided_slice as _strided_slice
 from weft.topi.sort import argsort as _argsort
+from weft.topi.typing import Extent, Extents, Operand, Scalar, Shape
 
 
-def full(shape: Any, dtype: str, fill_value: Any) -> Any:
+def full(shape: Shape, dtype: str, fill_value: Scalar) -> Any:
     """A tensor of one value."""
     return _full(shape, fill_value, dtype)
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") -> Any:
+def arange(start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: str = "float32") -> Any:
     """Evenly spaced numbers; of one number, from 0 up to it."""
     return _arange(0, start, step, dtype) if stop is None else _arange(start, stop, step, dtype)
 
@@ -53,19 +55,21 @@ def strided_slice(
     return _strided_slice(a, axes, begin, end, steps, assume_inbound)
 
 
-def take(a: Any, indices: Any, axis: Any = None, batch_dims: int = 0, mode: str = "clip") -> Any:
+def take(a: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Any:
     """Elements along an axis by index; without an axis, of all elements in row-major order."""
     if batch_dims:
         return gather_batched(a, indices, batch_dims, axis)
     return _take(a, indices, axis, mode) if axis is not None or a.ndim == 1 else take_flat(a, indices, mode)
 
 
-def gather(data: Any, axis: int, indices: Any) -> Any:
+def gather(data: Tensor, axis: int, indices: Tensor) -> Any:
     """One element for each index along an axis."""
     return gather_elements(data, indices, axis)
 
 
-def argsort(data: Any, valid_count: Any = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32") -> Any:
+def argsort(
+    data: Tensor, valid_count: Tensor | None = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32"
+) -> Any:
     """The positions that sort along an axis."""
     return _argsort(data, axis, bool(is_ascend), dtype)
 
@@ -75,38 +79,38 @@ def einsum(subscripts: str, *operand: Any) -> Any:
     return _einsum(operand, subscripts)
 
 
-def matmul(a: Any, b: Any, transp_a: bool = False, transp_b: bool = False) -> Any:
+def matmul(a: Operand, b: Operand, transp_a: bool = False, transp_b: bool = False) -> Any:
     """Product of matrices, either of which may be transposed."""
     turned = lambda t: transpose(t, (*range(t.ndim - 2), t.ndim - 1, t.ndim - 2))  # noqa: E731
     return _matmul(turned(a) if transp_a else a, turned(b) if transp_b else b)
 
 
-def trilu(data: Any, k: Any = 0, upper: Any = True) -> Any:
+def trilu(data: Tensor, k: Extent = 0, upper: Any = True) -> Any:
     """The upper or lower triangle of each matrix."""
     return _trilu(data, int64(k) if isinstance(k, int) else k, bool(upper))
 
 
-def clip(x: Any, a_min: Any, a_max: Any) -> Any:
+def clip(x: Tensor, a_min: Scalar, a_max: Scalar) -> Any:
     """Limit to ``a_min..a_max``."""
     return _clip(x, a_min, a_max)
 
 
-def eye(n: Any, m: Any = None, k: Any = 0, dtype: str = "float32") -> Any:
+def eye(n: Extent, m: Any = None, k: Extent = 0, dtype: str = "float32") -> Any:
     """Ones on the k-th diagonal of a matrix, which is square without `m`."""
     return _eye(n, n if m is None else m, k, dtype)
 
 
-def tile(a: Any, reps: Any) -> Any:
+def tile(a: Operand, reps: Extents) -> Any:
     """Repeat the whole tensor along each axis."""
     return _tile(a, reps)
 
 
-def gather_nd(a: Any, indices: Any, batch_dims: int = 0) -> Any:
+def gather_nd(a: Operand, indices: Tensor, batch_dims: int = 0) -> Any:
     """Take slices by tuples of indices, which stand along the first axis of `indices`."""
     return _gather_nd(a, transpose(indices, (*range(1, indices.ndim), 0)), batch_dims)
 
 
-def scatter_nd(data: Any, indices: Any, updates: Any, mode: str = "update") -> Any:
+def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "update") -> Any:
     """Write slices by tuples of indices, which stand along the first axis of `indices`.
 
     Parameters
@@ -117,7 +121,7 @@ def scatter_nd(data: Any, indices: Any, updates: Any, mode: str = "update") -> A
     return _scatter_nd(data, transpose(indices, (*range(1, indices.ndim), 0)), updates, mode)
 
 
-def shape(array: Any, dtype: str = "int32") -> Any:
+def shape(array: Tensor, dtype: str = "int32") -> Any:
     """The extents as a vector."""
 
     def element(i: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
+from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index
 from weft.topi.norm import softmax
 from weft.topi.precision import accumulator, narrowed
@@ -32,8 +33,8 @@ def visible(i: Any, j: Any, n_queries: Any, n_keys: Any, causal_mask: str | None
 
 
 def attention(
-    query: Any, key: Any, value: Any, bias: Any = None, scale: float | None = None, causal_mask: str | None = None,
-    window_size: int | None = None, unseen: str = "zero",
+    query: Tensor, key: Tensor, value: Any, bias: Tensor | None = None, scale: float | None = None,
+    causal_mask: str | None = None, window_size: int | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head.
 
@@ -59,9 +60,9 @@ def attention(
 
 
 def attention_heads(
-    query: Any, key: Any, value: Any, bias: Any = None, num_heads: int = 1, num_key_heads: int = 1, size: int = 0,
-    value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None, causal_mask: str | None = None,
-    window_size: int | None = None, fill: float | None = None, unseen: str = "zero",
+    query: Any, key: Any, value: Any, bias: Tensor | None = None, num_heads: int = 1, num_key_heads: int = 1,
+    size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None,
+    causal_mask: str | None = None, window_size: int | None = None, fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """Attention whose operands are read in place, into rows of all heads.
 
@@ -76,9 +77,9 @@ def attention_heads(
 
 
 def attention_past(
-    query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, num_heads: int = 1,
-    num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None,
-    fill: float | None = None, unseen: str = "zero",
+    query: Any, key: Any, value: Any, past_key: Tensor, past_value: Tensor, bias: Tensor | None = None,
+    num_heads: int = 1, num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0),
+    scale: float | None = None, fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """:func:`attention_heads` over the keys and values of the past, and after them those of `key` and `value`.
 

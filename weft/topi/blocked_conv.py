@@ -7,9 +7,11 @@ from typing import Any
 from weft import te
 from weft.error import InvalidArgument
 from weft.ir import as_int, cast, const, floordiv, floormod
+from weft.te import Tensor
 from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.shape import simplify
+from weft.topi.typing import Extents, Padding
 
 
 class _Window:
@@ -59,8 +61,8 @@ def _output_block(kernel: Any) -> int:
 
 
 def conv2d_NCHWc(
-    data: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, layout: str = "", out_layout: str = "",
-    out_dtype: str | None = "float32",
+    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
+    out_layout: str = "", out_dtype: str | None = "float32",
 ) -> Any:  # fmt: skip
     """2-D convolution of blocked data.
 
@@ -87,8 +89,8 @@ def conv2d_NCHWc(
 
 
 def conv2d_NCHWc_OIHWo(
-    data: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, layout: str = "", out_layout: str = "",
-    out_dtype: str | None = "float32",
+    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
+    out_layout: str = "", out_dtype: str | None = "float32",
 ) -> Any:  # fmt: skip
     """2-D convolution of blocked data with kernels (output chunks, input channels, height, width, output block)."""
     if kernel.ndim != 5:
@@ -103,8 +105,8 @@ def conv2d_NCHWc_OIHWo(
 
 
 def conv2d_NCHWc_int8(
-    data: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, layout: str = "", out_layout: str = "",
-    out_dtype: str | None = "int32", n_elems: int = 4,
+    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
+    out_layout: str = "", out_dtype: str | None = "int32", n_elems: int = 4,
 ) -> Any:  # fmt: skip
     """2-D convolution of blocked 8-bit data.
 
@@ -123,8 +125,8 @@ def conv2d_NCHWc_int8(
 
 
 def depthwise_conv2d_NCHWc(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, layout: str = "", out_layout: str = "",
-    out_dtype: str | None = None,
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
+    out_layout: str = "", out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """Depthwise convolution of blocked data with kernels (output chunks, 1, height, width, 1, output block)."""
     window, dtype = _Window(Input, Filter, stride, padding, dilation), out_dtype or Input.dtype

@@ -11,6 +11,7 @@ from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, flo
 from weft.tir import ir_builder
 from weft.topi.attention import attention_scale
 from weft.topi.shape import simplify
+from weft.topi.typing import Shape
 
 _LANES = 8
 
@@ -28,7 +29,7 @@ def _lanes(v: int) -> Any:
     return Ramp(int64(v * _LANES), int64(1), _LANES)
 
 
-def cache_append(cache: Any, new: Any, first: Any, shape: Any) -> Any:
+def cache_append(cache: Any, new: Any, first: Any, shape: Shape) -> Any:
     """Copy a cache (batch, heads, held, size) to one of another length, with new entries from place `first` on."""
     vectors = range(_vectors("cache_append", new))
     batch, heads, count, _ = new.shape

@@ -7,6 +7,7 @@ from typing import Any
 from weft import te
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import cast, const, floordiv, floormod
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.topi.shape import simplify
 
@@ -50,19 +51,19 @@ def rows_times(data: Any, indices: Any, indptr: Any, dense: Any, name: str, turn
     return te.extern(shape, [data, indices, indptr, dense], body, name=name, dtype=data.dtype)
 
 
-def sparse_dense_sp_lhs(data_data: Any, data_indices: Any, data_indptr: Any, weight: Any) -> Any:
+def sparse_dense_sp_lhs(data_data: Any, data_indices: Any, data_indptr: Any, weight: Tensor) -> Any:
     """``data @ weight.T`` with sparse data."""
     return rows_times(data_data, data_indices, data_indptr, weight, "sparse_dense_sp_lhs", turned=True)
 
 
-def sparse_dense_sp_rhs(data: Any, weight_data: Any, weight_indices: Any, weight_indptr: Any) -> Any:
+def sparse_dense_sp_rhs(data: Tensor, weight_data: Any, weight_indices: Any, weight_indptr: Any) -> Any:
     """``data @ weight.T`` with sparse weights."""
     found = rows_times(weight_data, weight_indices, weight_indptr, data, "sparse_dense_sp_rhs", turned=True)
     return te.compute((found.shape[1], found.shape[0]), lambda i, j: found(j, i), name="T_transpose")
 
 
 def sparse_dense(
-    dense_data: Any, sparse_data: Any, sparse_indices: Any, sparse_indptr: Any, sparse_lhs: bool = False
+    dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor, sparse_lhs: bool = False
 ) -> Any:
     """``dense @ sparse.T``, or, where the sparse factor is the left one, ``sparse @ dense.T``."""
     if sparse_lhs:
@@ -71,7 +72,7 @@ def sparse_dense(
 
 
 def sparse_conv2d(
-    dense_data: Any, sparse_data: Any, sparse_indices: Any, sparse_indptr: Any, layout: str = "NHWC",
+    dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor, layout: str = "NHWC",
     kernel_size: int = 1,
 ) -> Any:  # fmt: skip
     """Convolve 1x1 with sparse weights (out, in)."""
@@ -95,7 +96,7 @@ def sparse_conv2d(
     return te.compute((n, outputs, h, w), lambda b, o, y, x: found(o, (b * h + y) * w + x), name="T_sparse_conv2d")
 
 
-def sparse_add(dense_data: Any, sparse_data: Any, sparse_indices: Any, sparse_indptr: Any) -> Any:
+def sparse_add(dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor) -> Any:
     """Add a sparse matrix to a dense one."""
     rows, columns = dense_data.shape
 
@@ -113,7 +114,7 @@ def sparse_add(dense_data: Any, sparse_data: Any, sparse_indices: Any, sparse_in
     return te.extern(dense_data.shape, inputs, body, name="sparse_add", dtype=dense_data.dtype)
 
 
-def sparse_transpose(sparse_data: Any, sparse_indices: Any, sparse_indptr: Any) -> Any:
+def sparse_transpose(sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor) -> Any:
     """Transpose a square matrix in compressed rows.
 
     Returns

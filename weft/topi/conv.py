@@ -9,8 +9,10 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64
+from weft.te import Tensor
 from weft.topi.precision import accumulator, narrowed, shared
 from weft.topi.shape import simplify
+from weft.topi.typing import Extent, Extents, Padding, Scalar, Shape
 
 
 def pair(value: Any, rank: int) -> tuple[int, ...]:
@@ -73,7 +75,7 @@ def panel_size(layout: str) -> int:
     return int(_PACKED.match(layout)[1]) * dot_group(layout)  # type: ignore[index]
 
 
-def weight_info(shape: Any, layout: str, rank: int, channels: Any) -> tuple[Any, list[Any], str]:
+def weight_info(shape: Shape, layout: str, rank: int, channels: Any) -> tuple[Any, list[Any], str]:
     """Return (output channels, spatial extents of the kernel, kind) of weights in a layout."""
     if _PACKED.match(layout):
         return (
@@ -96,13 +98,13 @@ def weight_info(shape: Any, layout: str, rank: int, channels: Any) -> tuple[Any,
     raise InvalidArgument(f"conv: unknown kernel layout '{layout}'", expected="OIHW, HWIO, OHWI, HWC or OHWI<n>o")
 
 
-def conv_size(size: Any, kernel: Any, stride: int, dilation: int, before: int, after: int) -> Any:
+def conv_size(size: Extent, kernel: Extent, stride: int, dilation: int, before: int, after: int) -> Any:
     """The number of places of a window along one axis."""
     extent = (kernel - int64(1)) * int64(dilation) + int64(1)
     return simplify(floordiv(size + int64(before + after) - extent, int64(stride)) + int64(1))
 
 
-def pad_spatial(x: Any, before: Any, after: Any, last: bool, value: Any = None, name: str = "pad") -> Any:
+def pad_spatial(x: Tensor, before: Any, after: Any, last: bool, value: Scalar | None = None, name: str = "pad") -> Any:
     """Pad the spatial axes; the tensor itself where there is nothing to pad."""
     if not any(before) and not any(after):
         return x
@@ -126,7 +128,7 @@ def pad_spatial(x: Any, before: Any, after: Any, last: bool, value: Any = None, 
     return te.compute(tuple(shape), element, name=name)
 
 
-def whole_groups(x: Any, size: Any) -> Any:
+def whole_groups(x: Tensor, size: Extents) -> Any:
     """Lengthen the last axis to `size` with zeros; the tensor itself where it is as long."""
     if as_int(x.shape[-1]) == as_int(size):
         return x
@@ -138,17 +140,17 @@ def whole_groups(x: Any, size: Any) -> Any:
 
 
 def conv(
-    x: Any,
-    w: Any,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    w: Tensor,
+    strides: Extents = 1,
+    padding: Padding = 0,
+    dilation: Extents = 1,
     groups: int = 1,
     data_layout: str = "",
     kernel_layout: str = "",
-    out_layout: Any = None,
+    out_layout: str | None = None,
     out_dtype: str = "",
-    channels: Any = None,
+    channels: Extent | None = None,
     pad_value: int = 0,
 ) -> Any:
     """Convolve (cross-correlate) over all spatial axes, which are the axes besides batch and channels."""
@@ -201,7 +203,9 @@ def _weight(w: Any, kind: str, oc: Any, taps: list[Any], c: Any, group: int) -> 
     return w(oc, c, *taps) if kind == "first" else w(*taps, c, oc)
 
 
-def transposed_size(size: Any, kernel: Any, stride: int, dilation: int, before: int, after: int, extra: int) -> Any:
+def transposed_size(
+    size: Extent, kernel: Extent, stride: int, dilation: int, before: int, after: int, extra: int
+) -> Any:
     """The size of a transposed convolution's output along one axis."""
     return simplify(
         (size - int64(1)) * int64(stride)
@@ -212,16 +216,16 @@ def transposed_size(size: Any, kernel: Any, stride: int, dilation: int, before: 
 
 
 def conv_transpose(
-    x: Any,
-    w: Any,
-    strides: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    w: Tensor,
+    strides: Extents = 1,
+    padding: Padding = 0,
+    output_padding: Extents = 0,
+    dilation: Extents = 1,
     groups: int = 1,
     data_layout: str = "",
     kernel_layout: str = "",
-    out_layout: Any = None,
+    out_layout: str | None = None,
     out_dtype: str = "",
 ) -> Any:
     """Convolve transposed: each input element spreads over a window of the output; weights (in, out / groups, ...)."""

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument
 from weft.ir import as_int, int64
+from weft.te import Tensor
 from weft.topi import conv as _conv
 from weft.topi.manipulate import transpose, view
 from weft.topi.shape import simplify
+from weft.topi.typing import Extent, Extents, Operand, Padding
 
 
 class Workload(NamedTuple):
@@ -33,7 +35,7 @@ class Workload(NamedTuple):
     stride_w: int
 
 
-def resolved_padding(padding: Any, kernel: Any, dilation: Any, rank: int) -> Any:
+def resolved_padding(padding: Padding, kernel: Any, dilation: Extents, rank: int) -> Any:
     """Padding as numbers: ``"VALID"`` is none, ``"SAME"`` keeps the size at stride 1, the odd one before the data."""
     if not isinstance(padding, str):
         return padding
@@ -49,7 +51,7 @@ _KERNEL_LAYOUTS = {True: {1: "WIO", 2: "HWIO", 3: "DHWIO"}, False: {1: "OIW", 2:
 
 
 def conv(
-    inp: Any, filt: Any, stride: Any, padding: Any, dilation: Any, groups: int = 1, data_layout: str = "",
+    inp: Any, filt: Any, stride: Extents, padding: Padding, dilation: Extents, groups: int = 1, data_layout: str = "",
     kernel_layout: str = "", out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """Convolve over all spatial axes."""
@@ -64,7 +66,7 @@ def conv(
 
 
 def conv1d(
-    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: Any = 1,
+    data: Operand, kernel: Operand, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
     data_layout: str | None = "NCW", kernel_layout: str = "", out_dtype: str | None = None, layout: str | None = None,
 ) -> Any:  # fmt: skip
     """1-D convolution; before 0.18, the layout and the output's type came where the groups are."""
@@ -75,30 +77,32 @@ def conv1d(
 
 
 def conv1d_ncw(
-    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, out_dtype: str | None = None
-) -> Any:
+    data: Tensor, kernel: Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
+    out_dtype: str | None = None,
+) -> Any:  # fmt: skip
     """1-D convolution, channels first, kernel (out, in, width)."""
     return conv(data, kernel, strides, padding, dilation, 1, "NCW", "OIW", out_dtype)
 
 
 def conv1d_nwc(
-    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, out_dtype: str | None = None
-) -> Any:
+    data: Tensor, kernel: Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
+    out_dtype: str | None = None,
+) -> Any:  # fmt: skip
     """1-D convolution, channels last, kernel (width, in, out)."""
     return conv(data, kernel, strides, padding, dilation, 1, "NWC", "WIO", out_dtype)
 
 
 def group_conv1d_ncw(
-    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
-    out_dtype: str | None = None,
+    data: Tensor, kernel: Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
+    groups: int = 1, out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """1-D convolution in groups, channels first."""
     return conv(data, kernel, strides, padding, dilation, groups, "NCW", "OIW", out_dtype)
 
 
 def group_conv1d_nwc(
-    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
-    out_dtype: str | None = None,
+    data: Tensor, kernel: Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
+    groups: int = 1, out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """1-D convolution in groups, channels last."""
     return conv(data, kernel, strides, padding, dilation, groups, "NWC", "WIO", out_dtype)
@@ -108,7 +112,7 @@ def group_conv1d_nwc(
 
 
 def conv2d(
-    input: Any, filter: Any, strides: Any, padding: Any, dilation: Any, data_layout: str = "NCHW",
+    input: Tensor, filter: Tensor, strides: Extents, padding: Padding, dilation: Extents, data_layout: str = "NCHW",
     kernel_layout: str = "", out_dtype: str | None = None, layout: str | None = None,
 ) -> Any:  # fmt: skip
     """2-D convolution; before 0.18, the output's type came where the kernel's layout is."""
@@ -120,40 +124,47 @@ def conv2d(
     return conv(input, filter, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
 
 
-def conv2d_nchw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:
+def conv2d_nchw(
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, out_dtype: str | None = None
+) -> Any:
     """2-D convolution, channels first."""
     return conv(Input, Filter, stride, padding, dilation, 1, "NCHW", "OIHW", out_dtype)
 
 
 def conv2d_nhwc(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None, **_layouts: Any
-) -> Any:
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, out_dtype: str | None = None,
+    **_layouts: Any,
+) -> Any:  # fmt: skip
     """2-D convolution, channels last, kernel (height, width, in, out)."""
     return conv(Input, Filter, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype)
 
 
-def conv2d_hwcn(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:
+def conv2d_hwcn(
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, out_dtype: str | None = None
+) -> Any:
     """2-D convolution of (height, width, channels, batch), kernel (height, width, in, out)."""
     found = conv2d_nhwc(transpose(Input, (3, 0, 1, 2)), Filter, stride, padding, dilation, out_dtype)
     return transpose(found, (1, 2, 3, 0))
 
 
 def group_conv2d_nchw(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
-) -> Any:
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: int,
+    out_dtype: str | None = None,
+) -> Any:  # fmt: skip
     """2-D convolution in groups, channels first."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
 
 
 def group_conv2d_nhwc(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
-) -> Any:
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: int,
+    out_dtype: str | None = None,
+) -> Any:  # fmt: skip
     """2-D convolution in groups, channels last, kernel (height, width, in / groups, out)."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NHWC", "HWIO", out_dtype)
 
 
 def depthwise_conv2d_nchw(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, out_dtype: str | None = None
 ) -> Any:
     """Depthwise convolution, channels first, kernel (channels, multiplier, height, width)."""
     c, m, *size = Filter.shape
@@ -163,7 +174,7 @@ def depthwise_conv2d_nchw(
 
 
 def depthwise_conv2d_nhwc(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, kernel_layout: str = "HWOI",
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, kernel_layout: str = "HWOI",
     out_dtype: str | None = None
 ) -> Any:  # fmt: skip
     """Depthwise convolution, channels last, kernel (height, width, channels, multiplier) or, ``HWIO``, turned."""
@@ -186,16 +197,17 @@ def _groups_and_dtype(groups: Any, out_dtype: str | None) -> tuple[int, str | No
 
 
 def conv3d_ncdhw(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: Any = 1, out_dtype: str | None = None
-) -> Any:
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: Extent = 1,
+    out_dtype: str | None = None,
+) -> Any:  # fmt: skip
     """3-D convolution, channels first."""
     groups, out_dtype = _groups_and_dtype(groups, out_dtype)
     return conv(Input, Filter, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
 
 
 def conv3d_ndhwc(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: Any = 1, out_dtype: str | None = None,
-    **_layouts: Any,
+    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: Extent = 1,
+    out_dtype: str | None = None, **_layouts: Any,
 ) -> Any:  # fmt: skip
     """3-D convolution, channels last, kernel (depth, height, width, in, out)."""
     groups, out_dtype = _groups_and_dtype(groups, out_dtype)
@@ -216,42 +228,45 @@ def _transposed(
 
 
 def conv1d_transpose_ncw(
-    data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: str | None, output_padding: Any
+    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents
 ) -> Any:
     """Transposed 1-D convolution, channels first, kernel (in, out, width)."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding)
 
 
 def group_conv1d_transpose_ncw(
-    data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: str | None, output_padding: Any, groups: int
-) -> Any:
+    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents,
+    groups: int,
+) -> Any:  # fmt: skip
     """Transposed 1-D convolution in groups."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
 
 
 def conv2d_transpose_nchw(
-    Input: Any, Filter: Any, strides: Any, padding: Any, out_dtype: str | None, output_padding: Any
+    Input: Tensor, Filter: Tensor, strides: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents
 ) -> Any:
     """Transposed 2-D convolution, channels first, kernel (in, out, height, width)."""
     return _transposed(Input, Filter, strides, padding, out_dtype, output_padding)
 
 
 def group_conv2d_transpose_nchw(
-    data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: str | None, output_padding: Any, groups: int
-) -> Any:
+    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents,
+    groups: int,
+) -> Any:  # fmt: skip
     """Transposed 2-D convolution in groups."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
 
 
 def conv3d_transpose_ncdhw(
-    Input: Any, Filter: Any, strides: Any, padding: Any, out_dtype: str | None, output_padding: Any
+    Input: Tensor, Filter: Tensor, strides: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents
 ) -> Any:
     """Transposed 3-D convolution, channels first, kernel (in, out, depth, height, width)."""
     return _transposed(Input, Filter, strides, padding, out_dtype, output_padding)
 
 
 def group_conv3d_transpose_ncdhw(
-    data: Any, kernel: Any, strides: Any, padding: Any, out_dtype: str | None, output_padding: Any, groups: int
-) -> Any:
+    data: Tensor, kernel: Tensor, strides: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents,
+    groups: int,
+) -> Any:  # fmt: skip
     """Transposed 3-D convolution in groups."""
     return _transposed(data, kernel, strides, padding, out_dtype, output_padding, groups)

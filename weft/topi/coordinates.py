@@ -7,11 +7,15 @@ from typing import Any
 from weft import te, tir
 from weft.error import ShapeMismatch
 from weft.ir import as_expr, as_int, cast, const, floordiv, floormod
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.topi.scatter import scatter_at
+from weft.topi.typing import Scalar, Shape
 
 
-def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> Any:
+def sparse_to_dense(
+    sparse_indices: Tensor, output_shape: Shape, sparse_values: Tensor, default_value: Scalar = 0
+) -> Any:
     """Put values at their places into a tensor of `default_value`.
 
     Parameters

@@ -6,7 +6,9 @@ from typing import Any
 
 from weft import ir, te, tir
 from weft.ir import int64
+from weft.te import Tensor
 from weft.topi.shape import simplify
+from weft.topi.typing import Extent, Operand, Scalar
 
 
 def prim(value: Any) -> Any:
@@ -27,7 +29,7 @@ def full(shape: Any, fill_value: Any, dtype: str = "") -> Any:
     return _fill(ir.as_shape(shape), fill_value, dtype or fill_value.dtype, "T_full")
 
 
-def full_like(x: Any, fill_value: Any, dtype: str = "") -> Any:
+def full_like(x: Tensor, fill_value: Scalar, dtype: str = "") -> Any:
     """Fill a tensor shaped as `x`."""
     return _fill(x.shape, fill_value, dtype or x.dtype, "T_full_like")
 
@@ -39,7 +41,7 @@ def _is_float(*values: Any) -> bool:
     )
 
 
-def arange_size(start: Any, end: Any, step: Any) -> ir.PrimExpr:
+def arange_size(start: Scalar, end: Any, step: Scalar) -> ir.PrimExpr:
     """The number of elements of a range."""
     start, end, step = (prim(v) for v in (start, end, step))
     if _is_float(start, end, step):
@@ -55,7 +57,7 @@ def arange_size(start: Any, end: Any, step: Any) -> ir.PrimExpr:
     return simplify(ir.max_(ir.ceildiv(e - b, s) if n > 0 else ir.ceildiv(b - e, int64(-n)), int64(0)))
 
 
-def arange(start: Any, end: Any, step: Any, dtype: str = "int64") -> Any:
+def arange(start: Scalar, end: Any, step: Scalar, dtype: str = "int64") -> Any:
     """``start, start + step, ...`` before `end`."""
     extent = arange_size(start, end, step)
     b, s = prim(start), prim(step)
@@ -64,7 +66,7 @@ def arange(start: Any, end: Any, step: Any, dtype: str = "int64") -> Any:
     return te.compute((extent,), lambda i: ir.cast(dtype, first + ir.cast(wide, i) * by), name="T_arange")
 
 
-def trilu(x: Any, k: Any = 0, upper: bool = False) -> Any:
+def trilu(x: Tensor, k: Extent = 0, upper: bool = False) -> Any:
     """The lower or upper triangle of each matrix; the rest becomes zero."""
     offset = ir.as_shape((prim(k),))[0]
 
@@ -75,7 +77,7 @@ def trilu(x: Any, k: Any = 0, upper: bool = False) -> Any:
     return te.compute(x.shape, element, name="T_triu" if upper else "T_tril")
 
 
-def eye(rows: Any, columns: Any, k: Any = 0, dtype: str = "float32") -> Any:
+def eye(rows: Operand, columns: Any, k: Extent = 0, dtype: str = "float32") -> Any:
     """Ones on the k-th diagonal of a matrix."""
     offset = ir.as_shape((prim(k),))[0]
     return te.compute(

@@ -7,14 +7,16 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else
+from weft.te import Tensor
 from weft.topi.conv import paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import transpose
 from weft.topi.padding import pad
 from weft.topi.shape import simplify
+from weft.topi.typing import Extents, Operand, Padding
 
 
-def bilinear_at(read: Any, y: Any, x: Any, height: Any, width: Any) -> Any:
+def bilinear_at(read: Any, y: Any, x: Operand, height: Any, width: Any) -> Any:
     """Interpolate between the four neighbours of a point; those outside count as the nearest inside.
 
     Parameters
@@ -37,8 +39,8 @@ def bilinear_at(read: Any, y: Any, x: Any, height: Any, width: Any) -> Any:
 
 
 def deformable_conv2d_nchw(
-    data: Any, offset: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, deformable_groups: int,
-    groups: int = 1, out_dtype: str | None = None,
+    data: Tensor, offset: Tensor, kernel: Tensor, strides: Extents, padding: Padding, dilation: Extents,
+    deformable_groups: int, groups: int = 1, out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """2-D convolution whose taps are displaced by offsets, channels first; what lies outside is 0.
 
@@ -76,8 +78,8 @@ def deformable_conv2d_nchw(
 
 
 def deformable_conv2d_nhwc(
-    data: Any, offset: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, deformable_groups: int,
-    groups: int = 1, out_dtype: str | None = None,
+    data: Tensor, offset: Tensor, kernel: Tensor, strides: Extents, padding: Padding, dilation: Extents,
+    deformable_groups: int, groups: int = 1, out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """2-D convolution whose taps are displaced, channels last, kernel (height, width, in, out)."""
     first = (0, 3, 1, 2)
@@ -89,7 +91,7 @@ def deformable_conv2d_nhwc(
 
 
 def correlation_nchw(
-    data1: Any, data2: Any, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: Any,
+    data1: Any, data2: Any, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: Padding,
     is_multiply: bool,
 ) -> Any:  # fmt: skip
     """Compare patches of one image with displaced patches of another, channels first.

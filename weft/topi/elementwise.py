@@ -11,8 +11,10 @@ from typing import Any
 
 from weft import tir
 from weft.ir import DataType, FloatImm, IntImm, as_expr, cast, const, select
+from weft.te import Tensor
 from weft.topi.broadcast import elementwise
 from weft.topi.float8 import FLOAT8, float8_to_float32, float32_to_float8
+from weft.topi.typing import Operand
 
 
 def _negative(x: Any) -> Any:
@@ -161,12 +163,12 @@ def cast_scalar(x: Any, dtype: str) -> Any:
     return cast(target, x)
 
 
-def astype(x: Any, dtype: str) -> Any:
+def astype(x: Tensor, dtype: str) -> Any:
     """Convert a tensor to another data type."""
     return elementwise(lambda v: cast_scalar(v, dtype), x, name="T_cast")
 
 
-def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+def clip(x: Operand, min: Any = None, max: Any = None) -> Any:
     """Limit to ``min..max``; either may be None."""
 
     def limited(v: Any) -> Any:
@@ -176,6 +178,6 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     return elementwise(limited, x, name="T_clip")
 
 
-def where(condition: Any, x: Any, y: Any) -> Any:
+def where(condition: Tensor, x: Tensor, y: Operand) -> Any:
     """`x` where the condition holds, else `y`."""
     return elementwise(lambda c, a, b: select(cast_scalar(c, "bool"), a, b), condition, x, y, name="T_where")

@@ -6,7 +6,9 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, as_expr, cast, int64
+from weft.te import Tensor
 from weft.topi.broadcast import elementwise
+from weft.topi.typing import Operand
 
 _FRACTION = 31
 """The bits behind the point of a multiplier, which is an int32 between -1 and 1."""
@@ -20,7 +22,7 @@ def _scaled(value: Any, multiplier: Any, left: Any, right: Any) -> Any:
     return cast(value.dtype, tir.shift_right(product + half, shift))
 
 
-def fixed_point_multiply(x: Any, multiplier: int, shift: int) -> Any:
+def fixed_point_multiply(x: Operand, multiplier: int, shift: int) -> Any:
     """Multiply int32 values by ``multiplier / 2 ** 31 * 2 ** shift``, rounded half up."""
     left, right = max(int(shift), 0), max(-int(shift), 0)
 
@@ -53,7 +55,7 @@ def fixed_point_multiply_per_axis(
     return te.compute(x.shape, element, name="T_fixed_point_multiply")
 
 
-def ceil_log2(x: Any) -> Any:
+def ceil_log2(x: Tensor) -> Any:
     """The least power of two that reaches a scalar, as its exponent."""
     value = as_expr(x)
     if DataType(value.dtype).is_float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft import tir
 from weft.ir import DataType, cast, const, select
+from weft.te import Tensor
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def float8_to_float32(x: Any) -> Any:
     return select(is_nan, const(float("nan"), "float32"), signed)
 
 
-def float32_to_float8(x: Any, dtype: str) -> Any:
+def float32_to_float8(x: Tensor, dtype: str) -> Any:
     """Round one float32 to nearest, halves to even; beyond the range is infinity, or NaN where there is none."""
     form = FLOAT8[DataType(dtype).code]
     bits = tir.reinterpret("uint32", x)

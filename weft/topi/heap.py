@@ -11,8 +11,10 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and, logical_or, select
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.topi.shape import simplify
+from weft.topi.typing import Extent, Shape
 
 _TOGETHER = 64
 """Neighbours that are passed over together."""
@@ -34,7 +36,7 @@ def before(a: Any, ia: Any, b: Any, ib: Any, largest: bool) -> Any:
     return logical_or(first, logical_and(equal, ia < ib))
 
 
-def lines(shape: Any, axis: int, body: Callable[[Callable[[Any], tuple[Any, ...]]], Any]) -> Any:
+def lines(shape: Shape, axis: int, body: Callable[[Callable[[Any], tuple[Any, ...]]], Any]) -> Any:
     """Loops over the lines along an axis, in parallel, around ``body(at)``.
 
     ``at(j)`` are the indices of element j of the line.
@@ -53,7 +55,7 @@ def lines(shape: Any, axis: int, body: Callable[[Callable[[Any], tuple[Any, ...]
     return stmt
 
 
-def first_of_lines(x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
+def first_of_lines(x: Tensor, k: Extent, axis: int, largest: bool) -> tuple[Any, Any]:
     """Values and positions (int64) of the first k of each line, in order: the greatest, or the least."""
     shape = tuple(k if i == axis else d for i, d in enumerate(x.shape))
     n = as_int(x.shape[axis])

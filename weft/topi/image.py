@@ -7,6 +7,7 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import cast, const, if_then_else
+from weft.te import Tensor
 from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.deformable import bilinear_at
@@ -15,6 +16,7 @@ from weft.topi.precision import narrowed
 from weft.topi.resize import cropped_coordinate
 from weft.topi.resize import resize as _resize
 from weft.topi.sample import grid_sample
+from weft.topi.typing import Extents, Padding, Shape
 
 __all__ = [
     "affine_grid", "crop_and_resize", "dilation2d_nchw", "dilation2d_nhwc", "grid_sample", "resize1d", "resize2d",
@@ -43,9 +45,10 @@ def _resized(data: Any, roi: Any, size: Any, rank: int, layout: str, method: str
 
 
 def resize1d(
-    data: Any, roi: Any, size: Any = None, layout: str = "NCW", method: str = "linear",
+    data: Tensor, roi: Tensor, size: Extents | None = None, layout: str = "NCW", method: str = "linear",
     coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
-    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None, output_shape: Any = None,
+    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
+    output_shape: Shape | None = None,
 ) -> Any:  # fmt: skip
     """Resize the one spatial axis."""
     attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
@@ -55,9 +58,10 @@ def resize1d(
 
 
 def resize2d(
-    data: Any, roi: Any, size: Any = None, layout: str = "NCHW", method: str = "linear",
+    data: Tensor, roi: Tensor, size: Extents | None = None, layout: str = "NCHW", method: str = "linear",
     coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
-    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None, output_shape: Any = None,
+    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
+    output_shape: Shape | None = None,
 ) -> Any:  # fmt: skip
     """Resize the two spatial axes."""
     attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
@@ -67,9 +71,10 @@ def resize2d(
 
 
 def resize3d(
-    data: Any, roi: Any, size: Any = None, layout: str = "NCDHW", method: str = "linear",
+    data: Tensor, roi: Any, size: Extents | None = None, layout: str = "NCDHW", method: str = "linear",
     coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
-    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None, output_shape: Any = None,
+    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
+    output_shape: Shape | None = None,
 ) -> Any:  # fmt: skip
     """Resize the three spatial axes."""
     attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
@@ -92,7 +97,7 @@ def _wanted(size: Any, output_shape: Any, layout: str, rank: int) -> Any:
 
 
 def crop_and_resize(
-    data: Any, boxes: Any, box_indices: Any, crop_size: Any, layout: str = "NCHW", method: str = "bilinear",
+    data: Tensor, boxes: Tensor, box_indices: Any, crop_size: Any, layout: str = "NCHW", method: str = "bilinear",
     extrapolation_value: Any = None, out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """Cut boxes out of images and resize each to `crop_size`.
@@ -114,9 +119,7 @@ def crop_and_resize(
 
     def element(*i: Any) -> Any:
         box = [cast("float32", boxes(i[0], k)) for k in range(4)]
-        points = [
-            cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d]) for d, a in enumerate(axes)
-        ]  # fmt: skip
+        points = [cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d]) for d, a in enumerate(axes)]
         image = cast("int32", box_indices(i[0]))
 
         def read(y: Any, x: Any) -> Any:
@@ -140,7 +143,7 @@ def crop_and_resize(
     return narrowed(found, out_dtype or data.dtype)
 
 
-def affine_grid(data: Any, target_shape: Any, align_corners: bool = True) -> Any:
+def affine_grid(data: Tensor, target_shape: Any, align_corners: bool = True) -> Any:
     """The points (batch, rank, ...) at which an image is sampled to be transformed by matrices (batch, rank, rank + 1).
 
     Coordinates go from -1 to 1 and stand in the order x, y, z.
@@ -164,7 +167,7 @@ def affine_grid(data: Any, target_shape: Any, align_corners: bool = True) -> Any
 
 
 def dilation2d_nchw(
-    input: Any, filter: Any, stride: Any, padding: Any, dilations: Any, out_dtype: str | None = None
+    input: Tensor, filter: Tensor, stride: Extents, padding: Padding, dilations: Extents, out_dtype: str | None = None
 ) -> Any:
     """The greatest sum of the elements of a window and those of a filter (channels, height, width), channels first."""
     dtype, s, d, kernel = out_dtype or input.dtype, pair(stride, 2), pair(dilations, 2), filter.shape[1:]
@@ -181,7 +184,7 @@ def dilation2d_nchw(
 
 
 def dilation2d_nhwc(
-    input: Any, filter: Any, stride: Any, padding: Any, dilations: Any, out_dtype: str | None = None
+    input: Tensor, filter: Tensor, stride: Extents, padding: Padding, dilations: Extents, out_dtype: str | None = None
 ) -> Any:
     """The same, channels last, filter (height, width, channels)."""
     found = dilation2d_nchw(

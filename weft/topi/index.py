@@ -7,8 +7,10 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
+from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis, product, unravel
+from weft.topi.typing import Extent, Scalar
 
 
 def clamped(index: Any, extent: Any) -> Any:
@@ -29,7 +31,7 @@ def _resolved(index: Any, extent: Any, mode: str) -> Any:
     return _wrapped(index, extent) if mode == "fast" else clamped(index, extent)
 
 
-def take(x: Any, indices: Any, axis: Any = None, mode: str = "fast") -> Any:
+def take(x: Any, indices: Any, axis: int | None = None, mode: str = "fast") -> Any:
     """Take elements along an axis by index."""
     a = normalize_axis("take", axis or 0, x.ndim)
     n = indices.ndim
@@ -46,7 +48,7 @@ def take_flat(x: Any, indices: Any, mode: str = "fast") -> Any:
     return te.compute(indices.shape, lambda *i: x(*unravel(_resolved(indices(*i), size, mode), x.shape)), name="T_take")
 
 
-def gather_batched(x: Any, indices: Any, batch_dims: int, axis: Any = None) -> Any:
+def gather_batched(x: Any, indices: Any, batch_dims: int, axis: int | None = None) -> Any:
     """Take along an axis, where the first `batch_dims` axes of data and indices go together."""
     a = normalize_axis("take", batch_dims if axis is None else axis, x.ndim)
     n = indices.ndim - batch_dims
@@ -58,7 +60,7 @@ def gather_batched(x: Any, indices: Any, batch_dims: int, axis: Any = None) -> A
     return te.compute((*x.shape[:a], *indices.shape[batch_dims:], *x.shape[a + 1 :]), element, name="T_take")
 
 
-def gather_elements(data: Any, indices: Any, axis: int = 0) -> Any:
+def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Any:
     """Take one element for each index along an axis."""
     a = normalize_axis("gather_elements", axis, data.ndim)
     return te.compute(
@@ -95,7 +97,9 @@ def index_tensor(data: Any, indices: Any) -> Any:
     return te.compute((*shape, *data.shape[len(indices) :]), element, name="T_index_tensor")
 
 
-def one_hot(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: int = -1, dtype: str = "float32") -> Any:
+def one_hot(
+    indices: Tensor, on_value: Scalar, off_value: Scalar, depth: Extent, axis: int = -1, dtype: str = "float32"
+) -> Any:
     """`on_value` where a new axis's index is the value of an element, else `off_value`."""
     a = normalize_axis("one_hot", axis, indices.ndim + 1)
     on, off = (cast(dtype, as_expr(v)) for v in (on_value, off_value))

@@ -12,6 +12,7 @@ from weft.error import InvalidArgument
 from weft.ir import AnyDim, FloatImm, PrimExpr, as_int, const
 from weft.target import Target
 from weft.topi.tag import is_injective
+from weft.topi.typing import Operand
 
 __all__ = [
     "ceil_div", "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "get_float_tuple",
@@ -87,7 +88,7 @@ def prod(x: Sequence[Any]) -> Any:
     return made
 
 
-def ceil_div(a: Any, b: Any) -> Any:
+def ceil_div(a: Operand, b: Operand) -> Any:
     """Divide and round up."""
     return tir.indexdiv(a + (b - 1), b)
 
@@ -139,13 +140,13 @@ def unravel_index(idx: Any, shape: Sequence[Any]) -> list[Any]:
     return found[::-1]
 
 
-def within_index(b: Any, e: Any, s: Any, i: Any) -> Any:
+def within_index(b: Operand, e: Any, s: Any, i: Any) -> Any:
     """Whether an index is one of ``b, b + s, ...`` before `e`; `s` may be negative."""
     up, down = tir.all(s > 0, i >= b, i < e), tir.all(s < 0, i <= b, i > e)
     return tir.all(tir.any(up, down), tir.floormod(i - b, s).equal(0))
 
 
-def make_idx(b: Any, e: Any, s: Any, z: Any, i: Any) -> Any:
+def make_idx(b: Operand, e: Any, s: Any, z: Any, i: Any) -> Any:
     """Return the place in a slice of an index within ``b, b + s, ...`` before `e`, of a dimension of size `z`."""
     first = tir.if_then_else(b < 0, b + z, b)
     return tir.if_then_else(within_index(first, e, s, i), tir.indexdiv(i - first, s), 88888888)

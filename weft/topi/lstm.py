@@ -84,9 +84,7 @@ def lstm(
 
 
 def _start(given: Any, batch: Any, size: Any, dtype: str, name: str) -> Any:
-    return te.compute(
-        (1, batch, size), lambda _, b, j: const(0, dtype) if given is None else given(b, j), name=name
-    )  # fmt: skip
+    return te.compute((1, batch, size), lambda _, b, j: const(0, dtype) if given is None else given(b, j), name=name)
 
 
 def _product(x: Any, w: Any, shape: Any, name: str) -> Any:

@@ -8,7 +8,9 @@ from typing import Any
 
 from weft import ir, te
 from weft.error import InvalidArgument, ShapeMismatch
+from weft.te import Tensor
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
+from weft.topi.typing import Axes, Extents, Operand, Shape, Tensors
 
 
 def view(x: Any, shape: Any, name: str = "T_reshape") -> Any:
@@ -35,19 +37,19 @@ def transpose(a: Any, axes: Any = None) -> Any:
     return te.compute(tuple(a.shape[v] for v in order), lambda *i: a(*(i[j] for j in inverse)), name="T_transpose")
 
 
-def expanded_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+def expanded_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
     """Where the new dimensions stand in the result."""
     values = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     return normalize_axes("expand_dims", values, ndim + len(values))
 
 
-def expanded_shape(shape: Any, axis: Any) -> tuple[Any, ...]:
+def expanded_shape(shape: Any, axis: Axes) -> tuple[Any, ...]:
     """The shape with dimensions of extent 1 inserted."""
     axes, rest = expanded_axes(axis, len(shape)), iter(shape)
     return tuple(ir.int64(1) if i in axes else next(rest) for i in range(len(shape) + len(axes)))
 
 
-def squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
+def squeezed_axes(shape: Any, axis: Axes) -> tuple[int, ...]:
     """The dimensions of extent 1 to drop."""
     if axis is None:
         return tuple(i for i, d in enumerate(shape) if ir.as_int(d) == 1)
@@ -60,7 +62,7 @@ def squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
     return axes
 
 
-def concatenate(a_tuple: Any, axis: int = 0) -> Any:
+def concatenate(a_tuple: Tensors, axis: int = 0) -> Any:
     """Join along an axis."""
     a = normalize_axis("concat", axis or 0, a_tuple[0].ndim)
     ends: list[Any] = []
@@ -106,14 +108,14 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     )
 
 
-def stack(tensors: Any, axis: int = 0) -> Any:
+def stack(tensors: Tensors, axis: int = 0) -> Any:
     """Join along a new axis."""
     a = normalize_axis("stack", axis, tensors[0].ndim + 1)
     widened = [view(t, (*t.shape[:a], ir.int64(1), *t.shape[a:])) for t in tensors]
     return concatenate(widened, a)
 
 
-def tile_dims(shape: Any, repeats: Any) -> tuple[list[Any], list[Any]]:
+def tile_dims(shape: Any, repeats: Extents) -> tuple[list[Any], list[Any]]:
     """Dimensions and repetitions, brought to one rank."""
     reps = list(ir.as_shape(repeats if isinstance(repeats, (tuple, list)) else (repeats,)))
     rank = max(len(shape), len(reps))
@@ -136,7 +138,7 @@ def tile(x: Any, repeats: Any) -> Any:
     )
 
 
-def repeat(a: Any, repeats: int, axis: Any = None) -> Any:
+def repeat(a: Any, repeats: int, axis: int | None = None) -> Any:
     """Repeat each element along an axis."""
     a = view(a, (product(a.shape),)) if axis is None else a
     along = normalize_axis("repeat", axis or 0, a.ndim)
@@ -158,24 +160,24 @@ def flip(a: Any, axis: int = 0) -> Any:
     )
 
 
-def reshape(a: Any, newshape: Any) -> Any:
+def reshape(a: Operand, newshape: Any) -> Any:
     """The same elements in row-major order under another shape."""
     return view(a, ir.as_shape(newshape))
 
 
-def expand_dims(a: Any, axis: Any, num_newaxis: int = 1) -> Any:
+def expand_dims(a: Any, axis: Axes, num_newaxis: int = 1) -> Any:
     """Insert dimensions of extent 1."""
     axes = tuple(axis + i for i in range(num_newaxis)) if isinstance(axis, int) and num_newaxis != 1 else axis
     return view(a, expanded_shape(a.shape, axes), "T_expand_dims")
 
 
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: Any, axis: int | None = None) -> Any:
     """Drop dimensions of extent 1."""
     dropped = squeezed_axes(a.shape, axis)
     return view(a, [d for i, d in enumerate(a.shape) if i not in dropped], "T_squeeze")
 
 
-def space_to_depth(x: Any, block_size: int) -> Any:
+def space_to_depth(x: Tensor, block_size: int) -> Any:
     """Move blocks of the two spatial axes (channels first) into channels, the block's position before the channel."""
     n, c, h, w = x.shape
     b = ir.int64(block_size)
@@ -188,7 +190,7 @@ def space_to_depth(x: Any, block_size: int) -> Any:
     return te.compute(shape, element, name="T_space_to_depth")
 
 
-def depth_to_space(x: Any, block_size: int, mode: str = "DCR") -> Any:
+def depth_to_space(x: Tensor, block_size: int, mode: str = "DCR") -> Any:
     """Move channels into blocks of the two spatial axes (channels first).
 
     ``DCR``: the block's position stands before the channel.
@@ -205,7 +207,7 @@ def depth_to_space(x: Any, block_size: int, mode: str = "DCR") -> Any:
     return te.compute((n, depth, simplify(h * b), simplify(w * b)), element, name="T_depth_to_space")
 
 
-def meshgrid(a_tuple: Any, indexing: str = "ij") -> Any:
+def meshgrid(a_tuple: Tensors, indexing: str = "ij") -> Any:
     """Repeat vectors over the grid that they span, one tensor for each."""
     order = list(range(len(a_tuple)))
     if indexing == "xy" and len(order) > 1:
@@ -227,7 +229,7 @@ def _layout_parts(layout: str) -> list[tuple[str, int | None]]:
     return parts
 
 
-def layout_shape(shape: Any, src_layout: str, dst_layout: str) -> tuple[Any, ...]:
+def layout_shape(shape: Shape, src_layout: str, dst_layout: str) -> tuple[Any, ...]:
     """The shape of a tensor in another layout."""
     source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
     if {n for n, b in source if b is None} != {n for n, b in target if b is None} or len(source) != len(shape):
@@ -244,7 +246,7 @@ def layout_shape(shape: Any, src_layout: str, dst_layout: str) -> tuple[Any, ...
     )
 
 
-def layout_transform(array: Any, src_layout: str, dst_layout: str) -> Any:
+def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Any:
     """Bring a tensor into another layout, which may block axes."""
     source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
     blocks = {name.upper(): block for name, block in target if block is not None}

@@ -13,6 +13,7 @@ from weft.ir import DataType, PrimExpr, as_expr
 from weft.te import Tensor, TensorSlice, install_tensor_arithmetic
 from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, cast_scalar
+from weft.topi.typing import Operand
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
     "cast", "elemwise_sum", "fast_erf", "fast_exp", "fast_tanh", "identity", "reinterpret", *BINARY, *UNARY,
@@ -42,7 +43,7 @@ def _beside(value: Any, other: Any) -> Any:
     return as_expr(value)
 
 
-def broadcasting(fn: Callable[[Any, Any], Any], a: Any, b: Any, name: str = "T_elementwise") -> Any:
+def broadcasting(fn: Callable[[Any, Any], Any], a: Operand, b: Operand, name: str = "T_elementwise") -> Any:
     """Apply a scalar function to tensors and scalars; of scalars alone the result is a scalar."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return elementwise(fn, a, b, name=name)
@@ -72,17 +73,17 @@ globals().update({name: _unary(name) for name in UNARY})
 globals().update({name: _binary(name) for name in BINARY})
 
 
-def cast(x: Any, dtype: str) -> Any:
+def cast(x: Operand, dtype: str) -> Any:
     """Convert a tensor or a scalar to another data type."""
     return astype(x, dtype) if isinstance(x, Tensor) else cast_scalar(as_expr(x), dtype)
 
 
-def identity(x: Any) -> Any:
+def identity(x: Operand) -> Any:
     """A copy."""
     return elementwise(lambda v: v, x, name="T_identity") if isinstance(x, Tensor) else x
 
 
-def reinterpret(x: Any, dtype: str) -> Any:
+def reinterpret(x: Operand, dtype: str) -> Any:
     """The same bits as values of another data type of the same width."""
     read = lambda v: tir.reinterpret(dtype, v)  # noqa: E731
     return elementwise(read, x, name="T_reinterpret") if isinstance(x, Tensor) else read(as_expr(x))
@@ -93,17 +94,17 @@ def elemwise_sum(xs: Sequence[Any]) -> Any:
     return elementwise(lambda *values: functools.reduce(operator.add, values), *xs, name="T_elemwise_sum")
 
 
-def fast_exp(x: Any) -> Any:
+def fast_exp(x: Tensor) -> Any:
     """``exp(x)``, whose float32 values are a polynomial in any case (``tir.transform.LowerMath``)."""
     return _unary("exp")(x)
 
 
-def fast_tanh(x: Any) -> Any:
+def fast_tanh(x: Tensor) -> Any:
     """``tanh(x)``, by the same polynomials as :func:`fast_exp`."""
     return _unary("tanh")(x)
 
 
-def fast_erf(x: Any) -> Any:
+def fast_erf(x: Tensor) -> Any:
     """``erf(x)``, by the same polynomials as :func:`fast_exp`."""
     return _unary("erf")(x)
 

@@ -16,6 +16,7 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import Broadcast, Ramp, as_int, cast, const, floordiv, int64
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.tir.intrin import dot_pairs
 from weft.topi.shape import simplify
@@ -39,7 +40,7 @@ def rows_per_word(bits: int) -> int:
 
 
 def dequantize_groups(
-    data: Any, scale: Any, zero_point: Any, axis: int = 0, group: int = 32, out_dtype: str = "float32"
+    data: Any, scale: Tensor, zero_point: Any, axis: int = 0, group: int = 32, out_dtype: str = "float32"
 ) -> Any:
     """``(data - zero_point) * scale`` with parameters for each `group` elements along an axis."""
     along = int(axis) % data.ndim
@@ -55,7 +56,7 @@ def dequantize_groups(
 # --- rows in bytes ----------------------------------------------------------------------------------------------------
 
 
-def quantize_groups(x: Any, group: int) -> list[Any]:
+def quantize_groups(x: Tensor, group: int) -> list[Any]:
     """Quantise rows (..., k) to int8 in groups along the last axis, the last one filled up with zeros.
 
     Returns
@@ -303,7 +304,7 @@ class _Unpacked(_Product):
 
 
 def matmul_nbits_packed(
-    x: Any, w: Any, scale: Any, offset: Any = None, n: int = 0, bits: int = 4, group: int = 32
+    x: Tensor, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0, bits: int = 4, group: int = 32
 ) -> Any:
     """Multiply rows of a constant length by weights in panels, in float32."""
     if as_int(x.shape[-1]) is None:
@@ -421,8 +422,8 @@ class _Dot(_Product):
 
 
 def matmul_nbits_dot(
-    x: Any, x_scale: Any, x_sum: Any, w: Any, scale: Any, offset: Any = None, n: int = 0, bits: int = 4,
-    group: int = 32, dot: int = 0, out_dtype: str = "float32",
+    x: Tensor, x_scale: Any, x_sum: Any, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0,
+    bits: int = 4, group: int = 32, dot: int = 0, out_dtype: str = "float32",
 ) -> Any:  # fmt: skip
     """Multiply quantised rows by weights in panels, in integers for each group.
 

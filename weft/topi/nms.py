@@ -7,11 +7,14 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, int64, logical_and
+from weft.te import Tensor
 
 _ZERO, _ONE = int64(0), int64(1)
 
 
-def suppressed(boxes: Any, scores: Any, order: Any, limit: Any, overlap: Any, least: Any, center: bool = False) -> Any:
+def suppressed(
+    boxes: Tensor, scores: Tensor, order: Any, limit: Any, overlap: Any, least: Any, center: bool = False
+) -> Any:
     """Choose boxes greedily, each class of each image by itself.
 
     Parameters

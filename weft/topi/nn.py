@@ -8,6 +8,7 @@ from weft import te, tir
 from weft._aliases import names_of
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64, select
+from weft.te import Tensor
 from weft.topi import conv as _conv
 from weft.topi.activation import leaky_relu, prelu, relu
 from weft.topi.bits import (
@@ -92,6 +93,7 @@ from weft.topi.reduce import reduce
 from weft.topi.resize import resize2d
 from weft.topi.shape import normalize_axis, product, simplify
 from weft.topi.space import batch_to_space_nd, space_to_batch_nd
+from weft.topi.typing import Extents, Padding, Shape
 from weft.topi.winograd import weight_transform, winograd_convolution
 
 __all__ = [
@@ -135,24 +137,24 @@ def _pooled(
 
 
 def pool1d(
-    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
-    layout: str = "NCW", count_include_pad: bool = True,
+    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
+    ceil_mode: bool = False, layout: str = "NCW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """1-D pooling."""
     return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
 def pool2d(
-    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
-    layout: str = "NCHW", count_include_pad: bool = True,
+    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
+    ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """2-D pooling."""
     return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
 def pool3d(
-    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
-    layout: str = "NCDHW", count_include_pad: bool = True,
+    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
+    ceil_mode: bool = False, layout: str = "NCDHW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """3-D pooling."""
     return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
@@ -161,32 +163,34 @@ def pool3d(
 POOL_TYPE_CODE = {"avg": 0, "max": 1}
 
 
-def adaptive_pool(data: Any, output_size: Any, pool_type: str, layout: str = "NCHW") -> Any:
+def adaptive_pool(data: Tensor, output_size: Extents, pool_type: str, layout: str = "NCHW") -> Any:
     """Pool to a given size."""
     return _adaptive_pool(pool_type, data, output_size, layout)
 
 
-def adaptive_pool1d(data: Any, output_size: Any, pool_type: str, layout: str = "NCW") -> Any:
+def adaptive_pool1d(data: Tensor, output_size: Extents, pool_type: str, layout: str = "NCW") -> Any:
     """Pool one axis to a given size."""
     return _adaptive_pool(pool_type, data, output_size, layout)
 
 
-def adaptive_pool3d(data: Any, output_size: Any, pool_type: str, layout: str = "NCDHW") -> Any:
+def adaptive_pool3d(data: Tensor, output_size: Extents, pool_type: str, layout: str = "NCDHW") -> Any:
     """Pool three axes to given sizes."""
     return _adaptive_pool(pool_type, data, output_size, layout)
 
 
-def global_pool(data: Any, pool_type: str, layout: str = "NCHW") -> Any:
+def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Any:
     """Pool each channel to one value."""
     return _adaptive_pool(pool_type, data, 1, layout)
 
 
-def dense(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None, **_layouts: Any) -> Any:
+def dense(
+    data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None, **_layouts: Any
+) -> Any:
     """``data @ weight.T + bias``."""
     return linear(data, weight, bias, out_dtype or "")
 
 
-def dense_pack(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None) -> Any:
+def dense_pack(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Any:
     """``data @ weight.T + bias`` with weights (panels, inputs, panel)."""
     dtype, panel = out_dtype or data.dtype, weight.shape[2]
     k = te.reduce_axis((0, data.shape[1]), "k")
@@ -200,8 +204,8 @@ def dense_pack(data: Any, weight: Any, bias: Any = None, out_dtype: str | None =
 
 
 def matmul(
-    tensor_a: Any, tensor_b: Any, bias: Any = None, out_dtype: str | None = None, transpose_a: bool = False,
-    transpose_b: bool = False, **_layouts: Any,
+    tensor_a: Tensor, tensor_b: Tensor, bias: Tensor | None = None, out_dtype: str | None = None,
+    transpose_a: bool = False, transpose_b: bool = False, **_layouts: Any,
 ) -> Any:  # fmt: skip
     """``tensor_a @ tensor_b + bias``, of which either matrix may be transposed."""
     turned = lambda t: transpose(t, (*range(t.ndim - 2), t.ndim - 1, t.ndim - 2))  # noqa: E731
@@ -213,9 +217,9 @@ def matmul(
 
 
 def batch_matmul(
-    tensor_a: Any,
-    tensor_b: Any,
-    oshape: Any = None,
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    oshape: Shape | None = None,
     out_dtype: str | None = None,
     transpose_a: bool = False,
     transpose_b: bool = True,
@@ -237,13 +241,13 @@ def batch_matmul(
     return narrowed(te.compute((n, m, y.shape[1 if transpose_b else 2]), element, name="T_batch_matmul"), dtype)
 
 
-def bias_add(data: Any, bias: Any, axis: int = 1) -> Any:
+def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Any:
     """Add a vector along an axis."""
     a = normalize_axis("bias_add", axis, data.ndim)
     return te.compute(data.shape, lambda *i: data(*i) + bias(i[a]), name="T_bias_add")
 
 
-def flatten(data: Any) -> Any:
+def flatten(data: Tensor) -> Any:
     """All axes but the first as one."""
     return view(data, (data.shape[0], product(data.shape[1:])), "T_flatten")
 
@@ -257,8 +261,8 @@ def _scaled(size: Any, factor: float, rounded: bool = False) -> Any:
 
 
 def upsampling(
-    data: Any, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor",
-    align_corners: bool = False, output_shape: Any = None
+    data: Tensor, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor",
+    align_corners: bool = False, output_shape: Shape | None = None
 ) -> Any:  # fmt: skip
     """Enlarge the two spatial axes by factors."""
     sizes = _conv.spatial(data.shape, _conv.channels_last(layout))
@@ -282,8 +286,9 @@ def upsampling(
 
 
 def upsampling3d(
-    data: Any, scale_d: float, scale_h: float, scale_w: float, layout: str = "NCDHW",
-    method: str = "nearest_neighbor", coordinate_transformation_mode: str = "half_pixel", output_shape: Any = None,
+    data: Tensor, scale_d: float, scale_h: float, scale_w: float, layout: str = "NCDHW",
+    method: str = "nearest_neighbor", coordinate_transformation_mode: str = "half_pixel",
+    output_shape: Shape | None = None,
 ) -> Any:  # fmt: skip
     """Enlarge the three spatial axes by factors."""
     axes = [layout.index(name) for name in "DHW"]
@@ -298,12 +303,12 @@ def upsampling3d(
 # --- weights in another basis -----------------------------------------------------------------------------------------
 
 
-def conv2d_winograd_weight_transform(kernel: Any, tile_size: int) -> Any:
+def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Any:
     """Weights (out, in, k, k) for tiles of `tile_size` outputs: (n, n, out, in) with ``n = tile_size + k - 1``."""
     return weight_transform(kernel, tile_size, (2, 3))
 
 
-def conv3d_winograd_weight_transform(kernel: Any, tile_size: int) -> Any:
+def conv3d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Any:
     """Weights (out, in, d, k, k) for tiles: (n, n, n, out, in) where all sides are equal, else (n, n, d, out, in)."""
     depth = as_int(kernel.shape[2])
     whole = depth == as_int(kernel.shape[3]) and 2 < (depth or 0) < 8
@@ -318,15 +323,17 @@ def _winograd(data: Any, weight: Any, strides: Any, padding: Any, dilation: Any,
 
 
 def conv2d_winograd_nhwc_without_weight_transform(
-    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None, **_layouts: Any
-) -> Any:
+    data: Tensor, weight: Tensor, strides: Extents, padding: Padding, dilation: Extents, out_dtype: str | None,
+    **_layouts: Any,
+) -> Any:  # fmt: skip
     """Convolve 3x3, channels last, with weights of :func:`conv2d_winograd_weight_transform`."""
     return _winograd(data, weight, strides, padding, dilation, out_dtype)
 
 
 def conv2d_winograd_nchw_without_weight_transform(
-    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None, **_layouts: Any
-) -> Any:
+    data: Tensor, weight: Tensor, strides: Extents, padding: Padding, dilation: Extents, out_dtype: str | None,
+    **_layouts: Any,
+) -> Any:  # fmt: skip
     """The same, channels first; weights (n, n, in, out)."""
     moved = transpose(data, (0, 2, 3, 1))
     found = _winograd(moved, transpose(weight, (0, 1, 3, 2)), strides, padding, dilation, out_dtype)
@@ -334,7 +341,7 @@ def conv2d_winograd_nchw_without_weight_transform(
 
 
 def conv2d_winograd_nhwc(
-    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None,
+    data: Tensor, weight: Tensor, strides: Extents, padding: Padding, dilation: Extents, out_dtype: str | None,
     pre_computed: bool = False, **_layouts: Any,
 ) -> Any:  # fmt: skip
     """Convolve 3x3, channels last, by tiles of 4; weights (3, 3, in, out), or transformed ones."""
@@ -344,7 +351,7 @@ def conv2d_winograd_nhwc(
 
 
 def conv2d_winograd_nchw(
-    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None,
+    data: Tensor, weight: Tensor, strides: Extents, padding: Padding, dilation: Extents, out_dtype: str | None,
     pre_computed: bool = False, **_layouts: Any,
 ) -> Any:  # fmt: skip
     """Convolve 3x3, channels first, by tiles of 4; weights (out, in, 3, 3), or transformed ones (n, n, in, out)."""
@@ -366,17 +373,17 @@ def _first(layout: str, data: Any, fn: Any) -> Any:
     return transpose(fn(transpose(data, (0, 3, 1, 2))), (0, 2, 3, 1))
 
 
-def depth_to_space(data: Any, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Any:
+def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Any:
     """Move channels into blocks of the two spatial axes; in mode ``DCR`` the block's position leads the channel."""
     return _first(layout, data, lambda x: _depth_to_space(x, block_size, mode))
 
 
-def space_to_depth(data: Any, block_size: int, layout: str = "NCHW") -> Any:
+def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Any:
     """Move blocks of the two spatial axes into channels, of which the block's position leads."""
     return _first(layout, data, lambda x: _space_to_depth(x, block_size))
 
 
-def pixel_shuffle(data: Any, upscale_factor: int) -> Any:
+def pixel_shuffle(data: Tensor, upscale_factor: int) -> Any:
     """Move channels into blocks of the last two axes, the channel leading the block's position."""
     lead, (c, h, w) = data.shape[:-3], data.shape[-3:]
     moved = _depth_to_space(view(data, (product(lead), c, h, w)), upscale_factor, "CRD")
@@ -386,7 +393,7 @@ def pixel_shuffle(data: Any, upscale_factor: int) -> Any:
 # --- losses, states, channels -----------------------------------------------------------------------------------------
 
 
-def nll_loss(predictions: Any, targets: Any, weights: Any, reduction: str, ignore_index: int) -> Any:
+def nll_loss(predictions: Tensor, targets: Tensor, weights: Tensor, reduction: str, ignore_index: int) -> Any:
     """The negative logarithms of the likelihood of targets.
 
     Parameters
@@ -423,7 +430,7 @@ def nll_loss(predictions: Any, targets: Any, weights: Any, reduction: str, ignor
     return te.compute((), lambda: total() / share(), name="T_nll_loss")
 
 
-def fifo_buffer(data: Any, buffer: Any, axis: int) -> Any:
+def fifo_buffer(data: Tensor, buffer: Any, axis: int) -> Any:
     """Put `data` behind `buffer` along an axis, and let as much go at the front."""
     a = normalize_axis("fifo_buffer", axis, buffer.ndim)
     if data.ndim != buffer.ndim:
@@ -438,24 +445,24 @@ def fifo_buffer(data: Any, buffer: Any, axis: int) -> Any:
     return te.compute(buffer.shape, element, name="new_buffer")
 
 
-def scale_shift_nchw(Input: Any, Scale: Any, Shift: Any) -> Any:
+def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Any:
     """Scale and shift each channel, channels first."""
     return te.compute(Input.shape, lambda b, c, i, j: Input(b, c, i, j) * Scale(c) + Shift(c), name="ScaleShift")
 
 
-def scale_shift_nhwc(Input: Any, Scale: Any, Shift: Any) -> Any:
+def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Any:
     """Scale and shift each channel, channels last."""
     return te.compute(Input.shape, lambda b, i, j, c: Input(b, i, j, c) * Scale(c) + Shift(c), name="ScaleShift")
 
 
-def scale_shift_nchwc(Input: Any, Scale: Any, Shift: Any) -> Any:
+def scale_shift_nchwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Any:
     """Scale and shift each channel of blocked data."""
     return te.compute(
         Input.shape, lambda b, c, i, j, k: Input(b, c, i, j, k) * Scale(c, k) + Shift(c, k), name="ScaleShift"
     )
 
 
-def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """``log(1 + exp(beta * x)) / beta``, and `x` itself where ``beta * x`` is beyond the threshold."""
 
     def element(*i: Any) -> Any:
@@ -466,12 +473,12 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return te.compute(x.shape, element, name="T_softplus")
 
 
-def softmax_common(x: Any, axis: int, use_fast_exp: bool) -> Any:
+def softmax_common(x: Tensor, axis: int, use_fast_exp: bool) -> Any:
     """:func:`softmax`, whose exponentials are polynomials in any case."""
     return softmax(x, axis)
 
 
-def fast_softmax(x: Any, axis: int = -1) -> Any:
+def fast_softmax(x: Tensor, axis: int = -1) -> Any:
     """:func:`softmax`, whose exponentials are polynomials in any case."""
     return softmax(x, axis)
 

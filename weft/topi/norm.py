@@ -8,9 +8,11 @@ import numpy as np
 
 from weft import te, tir
 from weft.ir import IntImm, cast, const, floordiv, int64, select
+from weft.te import Tensor
 from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, product, simplify
+from weft.topi.typing import Axes
 
 
 def _at(i: Any, axes: Any) -> list[Any]:
@@ -33,7 +35,7 @@ def _top(x: Any, axes: Any, identity: Any = te.lowest) -> Any:
     )
 
 
-def softmax(x: Any, axis: int = -1, unseen: str = "nan") -> Any:
+def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:
     """``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum.
 
     Where there is nothing but minus infinity, it is NaN, or 0 if `unseen` is ``"zero"``.
@@ -58,7 +60,7 @@ def _least_finite(dtype: str) -> Any:
     return const(float(np.finfo(dtype).min), dtype)
 
 
-def log_softmax(x: Any, axis: int = -1) -> Any:
+def log_softmax(x: Tensor, axis: int = -1) -> Any:
     """The logarithm of softmax."""
     axes = (normalize_axis("nn.log_softmax", axis, x.ndim),)
     dtype, x = x.dtype, widened(x)
@@ -102,10 +104,10 @@ def _reduce_centred(x: Any, mean: Any, axes: Any, prefix: str) -> Any:
 
 
 def layer_norm(
-    x: Any,
-    gamma: Any,
-    beta: Any = None,
-    axes: Any = (-1,),
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor | None = None,
+    axes: Axes = (-1,),
     epsilon: float = 1e-5,
     center: bool = True,
     scale: bool = True,
@@ -124,7 +126,7 @@ def layer_norm(
     return narrowed(te.compute(x.shape, element, name="T_layer_norm"), dtype)
 
 
-def rms_norm(x: Any, weight: Any, axes: Any = (-1,), epsilon: float = 1e-5) -> Any:
+def rms_norm(x: Tensor, weight: Tensor, axes: Axes = (-1,), epsilon: float = 1e-5) -> Any:
     """Divide by the root of the mean square over axes, then scale."""
     over = normalize_axes("nn.rms_norm", axes, x.ndim)
     dtype, x = x.dtype, widened(x)
@@ -143,7 +145,7 @@ def rms_norm(x: Any, weight: Any, axes: Any = (-1,), epsilon: float = 1e-5) -> A
     return narrowed(y, dtype)
 
 
-def instance_norm(x: Any, gamma: Any, beta: Any, epsilon: float = 1e-5) -> Any:
+def instance_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Any:
     """Normalise each channel of each sample over its spatial axes."""
     over = tuple(range(2, x.ndim))
     dtype, x = x.dtype, widened(x)
@@ -160,12 +162,12 @@ def instance_norm(x: Any, gamma: Any, beta: Any, epsilon: float = 1e-5) -> Any:
 
 
 def group_norm(
-    x: Any,
-    gamma: Any,
-    beta: Any,
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
     num_groups: int = 1,
     channel_axis: int = 1,
-    axes: Any = None,
+    axes: Axes = None,
     epsilon: float = 1e-5,
     center: bool = True,
     scale: bool = True,
@@ -200,10 +202,10 @@ def group_norm(
 
 
 def batch_norm(
-    x: Any,
-    gamma: Any,
-    beta: Any,
-    mean: Any,
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    mean: Tensor,
     var: Any,
     axis: int = 1,
     epsilon: float = 1e-5,
@@ -228,7 +230,7 @@ def batch_norm(
     )
 
 
-def lrn(x: Any, size: int = 5, axis: int = 1, bias: float = 1.0, alpha: float = 1e-4, beta: float = 0.75) -> Any:
+def lrn(x: Tensor, size: int = 5, axis: int = 1, bias: float = 1.0, alpha: float = 1e-4, beta: float = 0.75) -> Any:
     """Divide by a power of the squares in a window of channels."""
     a = normalize_axis("nn.lrn", axis, x.ndim)
     before = (size - 1) // 2

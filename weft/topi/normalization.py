@@ -6,29 +6,33 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const
+from weft.te import Tensor
 from weft.topi import norm as _norm
 from weft.topi.reduce import mean, variance
 from weft.topi.shape import normalize_axes, normalize_axis
+from weft.topi.typing import Axes
 
 
-def layer_norm(data: Any, gamma: Any, beta: Any, axis: Any, epsilon: float = 1e-5) -> Any:
+def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor, axis: Axes, epsilon: float = 1e-5) -> Any:
     """Normalise over axes to mean 0 and variance 1, then scale and shift element by element."""
     return _norm.layer_norm(data, gamma, beta, axis, epsilon)
 
 
-def rms_norm(data: Any, weight: Any, axis: Any, epsilon: float = 1e-5) -> Any:
+def rms_norm(data: Tensor, weight: Tensor, axis: Axes, epsilon: float = 1e-5) -> Any:
     """Divide by the root of the mean square over axes, then scale."""
     return _norm.rms_norm(data, weight, axis, epsilon)
 
 
 def group_norm(
-    data: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float = 1e-5
+    data: Tensor, gamma: Tensor, beta: Tensor, num_groups: int, channel_axis: int, axes: Axes, epsilon: float = 1e-5
 ) -> Any:
     """Normalise groups of channels, over the channels of a group and over `axes`."""
     return _norm.group_norm(data, gamma, beta, num_groups, channel_axis, axes, epsilon)
 
 
-def instance_norm(data: Any, gamma: Any, beta: Any, channel_axis: Any, axis: Any = None, epsilon: float = 1e-5) -> Any:
+def instance_norm(
+    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: Any, axis: Any = None, epsilon: float = 1e-5
+) -> Any:
     """Normalise each channel of each sample over `axis`.
 
     In 0.18 there was no `channel_axis`: what comes in its place, a list, is `axis`, and the channels are the second.
@@ -50,7 +54,7 @@ def instance_norm(data: Any, gamma: Any, beta: Any, channel_axis: Any, axis: Any
 
 
 def batch_norm(
-    data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, axis: int | None = None,
+    data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor, axis: int | None = None,
     epsilon: float | None = None, center: bool | None = None, scale: bool | None = None,
     training: bool | None = None, momentum: float | None = None,
 ) -> Any:  # fmt: skip
@@ -79,8 +83,6 @@ def batch_norm(
     return [out, moved(moving_mean, found[0]), moved(moving_var, found[1])]
 
 
-def lrn(
-    data: Any, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2
-) -> Any:  # fmt: skip
+def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2) -> Any:
     """Divide by a power of the squares in a window of channels."""
     return _norm.lrn(data, size, axis, bias, alpha, beta)

@@ -8,9 +8,11 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_int, const, floordiv, floormod, if_then_else
+from weft.te import Tensor
 from weft.topi.shape import simplify
 from weft.topi.slice import pad as _pad
 from weft.topi.slice import pad_between
+from weft.topi.typing import Scalar
 
 Widths = Sequence[Any]
 
@@ -25,7 +27,7 @@ def _both(data: Any, pad_before: Widths, pad_after: Widths | None) -> tuple[list
 
 
 def pad(
-    data: Any, pad_before: Widths, pad_after: Widths | None = None, pad_value: Any = 0.0, name: str = "PadInput",
+    data: Tensor, pad_before: Widths, pad_after: Widths | None = None, pad_value: Scalar = 0.0, name: str = "PadInput",
     attrs: Any = None,
 ) -> Any:  # fmt: skip
     """Pad each axis with a value, `pad_before` and (by default as many) `pad_after`."""
@@ -38,7 +40,7 @@ def _padded(data: Any, pad_before: Widths, pad_after: Widths | None, mode: str, 
 
 
 def mirror_pad(
-    data: Any, pad_before: Widths, pad_after: Widths | None = None, mode: str = "SYMMETRIC",
+    data: Tensor, pad_before: Widths, pad_after: Widths | None = None, mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput",
 ) -> Any:  # fmt: skip
     """Pad with the elements reflected at the borders, which `mode` ``SYMMETRIC`` repeats and ``REFLECT`` does not."""
@@ -47,30 +49,34 @@ def mirror_pad(
     return _padded(data, pad_before, pad_after, mode.lower(), name)
 
 
-def reflect_pad(data: Any, pad_before: Widths, pad_after: Widths | None = None, name: str = "ReflectPadInput") -> Any:
+def reflect_pad(
+    data: Tensor, pad_before: Widths, pad_after: Widths | None = None, name: str = "ReflectPadInput"
+) -> Any:
     """Pad with the elements reflected at the borders, which are not repeated."""
     return _padded(data, pad_before, pad_after, "reflect", name)
 
 
 def replicate_pad(
-    data: Any, pad_before: Widths, pad_after: Widths | None = None, name: str = "ReplicatePadInput"
+    data: Tensor, pad_before: Widths, pad_after: Widths | None = None, name: str = "ReplicatePadInput"
 ) -> Any:
     """Pad by repeating the elements at the borders."""
     return _padded(data, pad_before, pad_after, "replicate", name)
 
 
-def circular_pad(data: Any, pad_before: Widths, pad_after: Widths | None = None, name: str = "CircularPadInput") -> Any:
+def circular_pad(
+    data: Tensor, pad_before: Widths, pad_after: Widths | None = None, name: str = "CircularPadInput"
+) -> Any:
     """Pad with the elements of the other end."""
     return _padded(data, pad_before, pad_after, "circular", name)
 
 
-def get_padded_shape(data: Any, pad_before: Widths, pad_after: Widths | None = None) -> tuple[Any, ...]:
+def get_padded_shape(data: Tensor, pad_before: Widths, pad_after: Widths | None = None) -> tuple[Any, ...]:
     """The shape of a tensor with padding."""
     before, after = _both(data, pad_before, pad_after)
     return tuple(simplify(d + b + a) for d, b, a in zip(data.shape, before, after, strict=True))
 
 
-def dilate(data: Any, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput") -> Any:
+def dilate(data: Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput") -> Any:
     """Spread the elements `strides` apart, with `dilation_value` between them."""
     if len(strides) != data.ndim:
         raise ShapeMismatch("dilate: one stride an axis", expected=str(data.ndim), found=str(len(strides)))

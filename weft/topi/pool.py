@@ -7,18 +7,22 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv, if_then_else, int64, select
+from weft.te import Tensor
 from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pair, spatial
 from weft.topi.precision import accumulator
 from weft.topi.shape import simplify
+from weft.topi.typing import Extents, Padding, Shape
 
 
-def window(rank: int, pool_size: Any, strides: Any, dilation: Any, padding: Any) -> tuple[Any, Any, Any, Any, Any]:
+def window(
+    rank: int, pool_size: Extents, strides: Extents, dilation: Extents, padding: Padding
+) -> tuple[Any, Any, Any, Any, Any]:
     """Size, stride, dilation, and padding before and after, of the windows along each axis."""
     before, after = paddings(padding, rank)
     return pair(pool_size, rank), pair(strides, rank), pair(dilation, rank), before, after
 
 
-def pool_size_of(size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool) -> Any:
+def pool_size_of(size: Extents, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool) -> Any:
     """The number of windows along one axis."""
     room = size + int64(b + a - (k - 1) * d - 1)
     if not ceil_mode:
@@ -29,8 +33,9 @@ def pool_size_of(size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: b
 
 
 def pool_shape(
-    shape: Any, pool_size: Any, strides: Any, dilation: Any, padding: Any, ceil_mode: bool, layout: str = ""
-) -> Any:
+    shape: Shape, pool_size: Extents, strides: Extents, dilation: Extents, padding: Padding, ceil_mode: bool,
+    layout: str = "",
+) -> Any:  # fmt: skip
     """The shape of the output."""
     k, s, d, b, a = window(len(shape) - 2, pool_size, strides, dilation, padding)
     last = channels_last(layout)
@@ -46,15 +51,15 @@ def _padded(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mode
 
 def pool(
     kind: str,
-    x: Any,
-    pool_size: Any = 1,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    pool_size: Extents = 1,
+    strides: Extents = 1,
+    padding: Padding = 0,
+    dilation: Extents = 1,
     ceil_mode: bool = False,
     count_include_pad: bool = False,
     layout: str = "",
-    out_layout: Any = None,
+    out_layout: str | None = None,
 ) -> Any:
     """Take the maximum (`kind` "max") or the mean ("avg") of each window."""
     rank, last = x.ndim - 2, channels_last(layout)
@@ -121,7 +126,9 @@ def _windows(kind: str, x: Any, axes: tuple[int, ...], outs: Any, k: Any, s: Any
     return te.compute(tuple(shape), element, name=f"T_{kind}_pool")
 
 
-def window_count(o: Any, size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool) -> Any:
+def window_count(
+    o: Any, size: Extents, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool
+) -> Any:
     """How many elements a window counts along one axis."""
     if (b == 0 and a == 0 and not ceil_mode) or (include_pad and not ceil_mode):
         return int64(k)
@@ -142,7 +149,9 @@ def adaptive_sizes(shape: Any, output_size: Any, layout: str) -> list[Any]:
     return [s if v is None else int64(int(v)) for v, s in zip(values, sizes, strict=True)]
 
 
-def adaptive_pool(kind: str, x: Any, output_size: Any = None, layout: str = "", out_layout: Any = None) -> Any:
+def adaptive_pool(
+    kind: str, x: Tensor, output_size: Extents | None = None, layout: str = "", out_layout: str | None = None
+) -> Any:
     """Divide each spatial axis into `output_size` windows, which may overlap by one, and take maximum or mean."""
     last = channels_last(layout)
     sizes, outs = spatial(x.shape, last), adaptive_sizes(x.shape, output_size, layout)
@@ -184,11 +193,11 @@ def adaptive_pool(kind: str, x: Any, output_size: Any = None, layout: str = "", 
 
 
 def max_pool_with_indices(
-    x: Any,
-    pool_size: Any = 1,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    pool_size: Extents = 1,
+    strides: Extents = 1,
+    padding: Padding = 0,
+    dilation: Extents = 1,
     ceil_mode: bool = False,
     storage_order: int = 0,
 ) -> Any:

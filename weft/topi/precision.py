@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import te
 from weft.ir import DataType, as_int, cast
+from weft.topi.typing import Operand
 
 
 def accumulator(dtype: str) -> str:
@@ -25,7 +26,7 @@ def narrowed(y: Any, dtype: str) -> Any:
     return y if y.dtype == dtype else te.compute(y.shape, lambda *i: cast(dtype, y(*i)), name="narrow")
 
 
-def shared(x: Any, times: Any) -> Any:
+def shared(x: Operand, times: Any) -> Any:
     """A tensor, converted before it is used if each element is used so many times, one by one, that this saves work."""
     return widened(x) if (as_int(times) or _TIMES) >= _TIMES else x
 

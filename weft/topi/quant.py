@@ -6,8 +6,10 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, as_expr, cast, const, floormod, if_then_else
+from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index
 from weft.topi.shape import normalize_axis
+from weft.topi.typing import Operand
 
 __all__ = [
     "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT8", "SQNN_INT32", "SQNN_UINT8", "dequantize",
@@ -24,7 +26,7 @@ def _parameter(tensor: Any, i: Any, axis: int) -> Any:
     return tensor(*[0] * tensor.ndim) if tensor.ndim == 0 else tensor(i[axis])
 
 
-def quantize(data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "int8") -> Any:
+def quantize(data: Tensor, scale: Tensor, zero_point: Operand, axis: int = -1, out_dtype: str = "int8") -> Any:
     """``clip(round(data / scale) + zero_point)`` to the range of the result."""
     a = normalize_axis("quantize", axis, data.ndim)
     wide = "float64" if DataType(data.dtype).bits == 64 else "float32"
@@ -37,7 +39,7 @@ def quantize(data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: 
     return te.compute(data.shape, element, name="T_quantize")
 
 
-def dequantize(data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "float32") -> Any:
+def dequantize(data: Tensor, scale: Tensor, zero_point: Operand, axis: int = -1, out_dtype: str = "float32") -> Any:
     """``(data - zero_point) * scale``."""
     a = normalize_axis("dequantize", axis, data.ndim)
 
@@ -48,7 +50,7 @@ def dequantize(data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype
     return te.compute(data.shape, element, name="T_dequantize")
 
 
-def requantize(data: Any, scale: Any, offset: Any, low: int = 0, out_dtype: str = "uint8") -> Any:
+def requantize(data: Tensor, scale: Tensor, offset: Tensor, low: int = 0, out_dtype: str = "uint8") -> Any:
     """``round(data * scale + offset)``, limited to `low` and the largest value of the result."""
 
     def element(*i: Any) -> Any:
@@ -58,7 +60,7 @@ def requantize(data: Any, scale: Any, offset: Any, low: int = 0, out_dtype: str 
 
 
 def requantize_sum(
-    a: Any, b: Any, a_scale: Any, b_scale: Any, offset: Any, low: int = 0, out_dtype: str = "uint8"
+    a: Any, b: Any, a_scale: Any, b_scale: Any, offset: Operand, low: int = 0, out_dtype: str = "uint8"
 ) -> Any:
     """``round(a * a_scale + b * b_scale + offset)``, limited to `low` and the largest value of the result."""
 
@@ -96,8 +98,9 @@ def _of_channel(values: Any, i: Any, axis: int) -> Any:
 
 
 def simulated_quantize(
-    data: Any, out_dtype: Any, output_scale: Any = None, output_zero_point: Any = None, axis: int = -1
-) -> Any:
+    data: Tensor, out_dtype: str, output_scale: Operand | None = None, output_zero_point: Operand | None = None,
+    axis: int = -1,
+) -> Any:  # fmt: skip
     """The numbers that quantisation would give, in the data type of `data`.
 
     Parameters
@@ -123,8 +126,9 @@ def simulated_quantize(
 
 
 def simulated_dequantize(
-    data: Any, in_dtype: Any, input_scale: Any = None, input_zero_point: Any = None, axis: int = -1
-) -> Any:
+    data: Tensor, in_dtype: Any, input_scale: Operand | None = None, input_zero_point: Operand | None = None,
+    axis: int = -1,
+) -> Any:  # fmt: skip
     """The numbers that quantised ones stand for; `in_dtype` is as in :func:`simulated_quantize`."""
     code = _code(in_dtype)
 

@@ -10,6 +10,7 @@ from weft.ir import DataType, PrimExpr, as_int, cast, const, int64, logical_and,
 from weft.te import Tensor, compute
 from weft.topi.precision import accumulator, narrowed, widened
 from weft.topi.shape import normalize_axes, product, unravel
+from weft.topi.typing import Axes
 
 
 def reduced_shape(shape: Sequence[PrimExpr], axes: Sequence[int], keepdims: bool) -> tuple[PrimExpr, ...]:
@@ -107,7 +108,7 @@ def _ordered(value: Any, kind: str) -> Any:
     return select(value != value, te.highest(dtype) if kind == "max" else te.lowest(dtype), ordered)
 
 
-def mean(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The arithmetic mean over axes; integers are summed in int64 and the quotient rounds towards zero."""
     axes = normalize_axes("mean", axis, x.ndim)
     count = product([x.shape[a] for a in axes])
@@ -123,7 +124,7 @@ def mean(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
     )
 
 
-def variance(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean of squared differences from the mean."""
     wide = accumulator(x.dtype) if DataType(x.dtype).is_float else "float64"
     axes = normalize_axes("variance", axis, x.ndim)
@@ -137,7 +138,7 @@ def variance(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
     return narrowed(mean(compute(x.shape, squared, name="squared"), axes, keepdims), x.dtype)
 
 
-def std(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The square root of the variance."""
     v = variance(x, axis, keepdims)
     if DataType(v.dtype).is_float:

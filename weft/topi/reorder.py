@@ -8,12 +8,14 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_expr, as_int, cast, const, floordiv, floormod, if_then_else, int64, select
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.topi.broadcast import broadcast_index
 from weft.topi.elementwise import cast_scalar
 from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, simplify
 from weft.topi.slice import FAR
+from weft.topi.typing import Axes, Extents, Shape
 
 
 def _number(values: Any, d: int) -> Any:
@@ -31,7 +33,7 @@ def _length(values: Any) -> int:
 # --- parts of tensors -------------------------------------------------------------------------------------------------
 
 
-def dynamic_strided_slice(a: Any, begin: Any, end: Any, strides: Any, output_shape: Any) -> Any:
+def dynamic_strided_slice(a: Any, begin: Any, end: Any, strides: Extents, output_shape: Shape) -> Any:
     """Take every `strides`-th element of leading axes from `begin` on, as many as `output_shape` says.
 
     Parameters
@@ -95,16 +97,14 @@ def slice_scatter(input_tensor: Any, src: Any, start: int, end: int, step: int, 
     return [strided_set(input_tensor, src, [*[0] * axis, start], [*[FAR] * axis, end], [*[1] * axis, step])]
 
 
-def sliding_window(data: Any, axis: int, window_shape: Sequence[int], strides: Sequence[int]) -> Any:
+def sliding_window(data: Tensor, axis: int, window_shape: Sequence[int], strides: Sequence[int]) -> Any:
     """The windows that move over the axes from `axis` on, as new last axes."""
     first = normalize_axis("sliding_window", axis, data.ndim)
     rank = data.ndim - first
     if len(window_shape) != rank or len(strides) != rank:
         raise ShapeMismatch("sliding_window: one extent and one stride an axis", expected=str(rank))
     sizes, steps = [int(w) for w in window_shape], [int(s) for s in strides]
-    places = [
-        simplify(floordiv(d - w, s) + 1) for d, w, s in zip(data.shape[first:], sizes, steps, strict=True)
-    ]  # fmt: skip
+    places = [simplify(floordiv(d - w, s) + 1) for d, w, s in zip(data.shape[first:], sizes, steps, strict=True)]
 
     def element(*i: Any) -> Any:
         moved = [i[first + d] * steps[d] + i[first + rank + d] for d in range(rank)]
@@ -116,7 +116,7 @@ def sliding_window(data: Any, axis: int, window_shape: Sequence[int], strides: S
 # --- repeating and summing --------------------------------------------------------------------------------------------
 
 
-def expand_like(a: Any, shape_like: Any, axis: Any) -> Any:
+def expand_like(a: Any, shape_like: Any, axis: Axes) -> Any:
     """Repeat `a` along new axes until it has the shape of another tensor."""
     rank = shape_like.ndim
     axes = normalize_axes("expand_like", tuple(axis) if isinstance(axis, (list, tuple)) else (axis,), rank)
@@ -143,7 +143,7 @@ def dyn_tile(a: Any, new_shape: Any, rdim: int) -> Any:
     return te.compute(tuple(new_shape), element, name="T_dyn_tile")
 
 
-def collapse_sum(data: Any, target_shape: Any) -> Any:
+def collapse_sum(data: Tensor, target_shape: Shape) -> Any:
     """Sum over the axes along which a tensor of `target_shape` would be broadcast to the shape of `data`."""
     shape = tuple(as_expr(d) for d in target_shape)
     skip = data.ndim - len(shape)
@@ -180,7 +180,7 @@ def tensordot(a: Any, b: Any, axes: Any) -> Any:
 # --- by index ---------------------------------------------------------------------------------------------------------
 
 
-def sequence_mask(data: Any, valid_length: Any, mask_value: float = 0, axis: int = 0) -> Any:
+def sequence_mask(data: Tensor, valid_length: Any, mask_value: float = 0, axis: int = 0) -> Any:
     """Put `mask_value` where a position along `axis`, 0 or 1, lies behind the length of its sequence."""
     if axis not in (0, 1):
         raise InvalidArgument("sequence_mask: the axis of positions is the first or second", found=str(axis))
@@ -193,7 +193,7 @@ def sequence_mask(data: Any, valid_length: Any, mask_value: float = 0, axis: int
     return te.compute(data.shape, element, name="T_sequence_mask")
 
 
-def unravel_index(indices: Any, shape: Any) -> Any:
+def unravel_index(indices: Tensor, shape: Shape) -> Any:
     """The coordinates of elements from their positions in row-major order, as a new first axis."""
     rank = _length(shape)
     extents = [shape(d) if isinstance(shape, te.Tensor) else as_expr(shape[d]) for d in range(rank)]
@@ -212,7 +212,7 @@ def unravel_index(indices: Any, shape: Any) -> Any:
     return te.compute((rank, *indices.shape), element, name="T_unravel_index")
 
 
-def invert_permutation(data: Any) -> Any:
+def invert_permutation(data: Tensor) -> Any:
     """The permutation that undoes one."""
 
     def body(ins: Any, outs: Any) -> Any:
@@ -225,7 +225,7 @@ def invert_permutation(data: Any) -> Any:
     return te.extern(data.shape, [data], body, name="invert_permutation", dtype=data.dtype)
 
 
-def matrix_set_diag(data: Any, diagonal: Any, k: Any = 0, align: str = "RIGHT_LEFT") -> Any:
+def matrix_set_diag(data: Tensor, diagonal: Any, k: int = 0, align: str = "RIGHT_LEFT") -> Any:
     """Put diagonals into matrices.
 
     Parameters
@@ -258,7 +258,7 @@ def matrix_set_diag(data: Any, diagonal: Any, k: Any = 0, align: str = "RIGHT_LE
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
-def tensor_size(array: Any, dtype: str = "int32") -> Any:
+def tensor_size(array: Tensor, dtype: str = "int32") -> Any:
     """The number of elements, as a tensor without axes."""
     total: Any = const(1, dtype)
     for d in array.shape:
@@ -266,6 +266,6 @@ def tensor_size(array: Any, dtype: str = "int32") -> Any:
     return te.compute((), lambda: total, name="T_tensor_size")
 
 
-def ndarray_size(array: Any, dtype: str = "int32") -> Any:
+def ndarray_size(array: Tensor, dtype: str = "int32") -> Any:
     """The number of elements, as a tensor without axes: the older name of :func:`tensor_size`."""
     return tensor_size(array, dtype)

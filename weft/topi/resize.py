@@ -6,8 +6,10 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
+from weft.te import Tensor
 from weft.topi.precision import narrowed
 from weft.topi.shape import equal_dims
+from weft.topi.typing import Extents, Scalar
 
 _F = "float32"
 
@@ -66,7 +68,7 @@ class _Axis:
         return cropped_coordinate(x, self.out, self.size, *self.roi)
 
 
-def cropped_coordinate(o: Any, out: Any, size: Any, start: Any, end: Any) -> Any:
+def cropped_coordinate(o: Any, out: Any, size: Extents, start: Scalar, end: Any) -> Any:
     """The input coordinate of output index `o`, where 0 and 1 are the first and last pixel of the axis."""
     x, last = cast(_F, o), _f(size) - _f(1.0)
     n_out, centre = as_int(out), _f(0.5) * (_f(start) + _f(end)) * last
@@ -224,8 +226,9 @@ def spread_roi(roi: Any, layout: str) -> Any:
 
 
 def resize2d(
-    data: Any, size: Any, scales: Any = None, roi: Any = None, layout: str = "NCHW", out_dtype: str = "", **attrs: Any
-) -> Any:
+    data: Tensor, size: Any, scales: Any = None, roi: Tensor | None = None, layout: str = "NCHW", out_dtype: str = "",
+    **attrs: Any,
+) -> Any:  # fmt: skip
     """Resize the two spatial axes that `layout` names; the other parameters are those of :func:`resize`."""
     size = tuple(size) if len(size) == 2 else tuple(size) * 2
     out = resize(

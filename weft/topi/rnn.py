@@ -16,6 +16,7 @@ from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_int, cast, ceildiv, const, floordiv, int64, select
 from weft.machine import UNKNOWN
+from weft.te import Tensor
 
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
@@ -440,8 +441,9 @@ def _recurrence(kind: str, xw: Any, r: Any, inputs: list[Any], n_states: int, ma
 
 
 def lstm_recurrence(
-    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, direction: str = "forward",
-    activations: Any = ("sigmoid", "tanh", "tanh"), clip: float = 0.0, input_forget: bool = False,
+    xw: Tensor, r: Tensor, sequence_lens: Tensor, initial_h: Tensor, initial_c: Any, p: Any,
+    direction: str = "forward", activations: Any = ("sigmoid", "tanh", "tanh"), clip: float = 0.0,
+    input_forget: bool = False,
 ) -> Any:  # fmt: skip
     """The steps of an LSTM, gates in the order input, output, forget, cell.
 
@@ -487,7 +489,7 @@ def _lstm_cell(layer: _Layer, peepholes: Any, input_forget: bool) -> Cell:
 
 
 def gru_recurrence(
-    xw: Any, r: Any, rb: Any, sequence_lens: Any, initial_h: Any, direction: str = "forward",
+    xw: Tensor, r: Tensor, rb: Any, sequence_lens: Tensor, initial_h: Tensor, direction: str = "forward",
     activations: Any = ("sigmoid", "tanh"), clip: float = 0.0, linear_before_reset: bool = False,
 ) -> Any:  # fmt: skip
     """The steps of a GRU, gates in the order update, reset, candidate; `rb` is the candidate's recurrent bias.
@@ -551,8 +553,8 @@ def _gru_phases_reset_first(layer: _Layer, bias: Any, steps: _Samples) -> list[A
 
 
 def rnn_recurrence(
-    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, direction: str = "forward", activations: Any = ("tanh",),
-    clip: float = 0.0,
+    xw: Tensor, r: Tensor, sequence_lens: Tensor, initial_h: Tensor, direction: str = "forward",
+    activations: Any = ("tanh",), clip: float = 0.0,
 ) -> Any:  # fmt: skip
     """The steps of a plain recurrent layer; all outputs and the last states."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, int64, logical_and, logical_or, select
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.topi.threefry import encrypted
 
@@ -39,7 +40,7 @@ def uniform_at(seed: Any, position: Any) -> Any:
 
 
 def sample_token(
-    logits: Any, uniform: Any, temperature: Any, top_k: Any, top_p: Any, penalty: Any = None, history: Any = None,
+    logits: Tensor, uniform: Any, temperature: Any, top_k: Any, top_p: Any, penalty: Any = None, history: Any = None,
     dtype: str = "int64",
 ) -> Any:  # fmt: skip
     """Draw a token for each row of logits (n, vocabulary); parameters are (n, 1), the result is (n, 1).

@@ -7,6 +7,7 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import DataType, as_int, cast, floordiv, int64, select
+from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
 
@@ -80,7 +81,7 @@ def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: s
     return te.compute(data.shape, lambda *i: divide(total(*i), cast(data.dtype, count(*i))), name="mean")
 
 
-def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update") -> Any:
+def scatter_elements(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "update") -> Any:
     """Write one element for each index along an axis.
 
     Indices outside are skipped, those from -size count from the end.
@@ -95,12 +96,12 @@ def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduc
     return scatter_at(data, [indices, updates], indices.shape, place, reduction, "scatter_elements")
 
 
-def scatter(data: Any, indices: Any, updates: Any, axis: int = 0) -> Any:
+def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -> Any:
     """Write one element for each index along an axis."""
     return scatter_elements(data, indices, updates, axis)
 
 
-def scatter_add(data: Any, indices: Any, updates: Any, axis: int = 0) -> Any:
+def scatter_add(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -> Any:
     """Add one element for each index along an axis."""
     return scatter_elements(data, indices, updates, axis, "add")
 
@@ -110,7 +111,7 @@ def _from_end(index: Any, extent: Any) -> Any:
     return select(index < int64(0), index + extent, index)
 
 
-def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str = "update") -> Any:
+def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, reduction: str = "update") -> Any:
     """Write slices by tuples of indices; indices outside are skipped, those from -size count from the end."""
     depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
     if depth is None:

@@ -6,14 +6,16 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, floordiv, select
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.topi.manipulate import view
 from weft.topi.shape import product, unravel
 from weft.topi.sort import argsort
+from weft.topi.typing import Scalar, Shape
 
 
 def binary_search(
-    ib: Any, sequence_offset: Any, search_range: Any, sorted_sequence: Any, value: Any, right: bool, out_dtype: str
+    ib: Any, sequence_offset: Any, search_range: Any, sorted_sequence: Any, value: Scalar, right: bool, out_dtype: str
 ) -> Any:
     """Write a binary search with an IRBuilder; the result is where `value` would be put in.
 
@@ -36,7 +38,7 @@ def binary_search(
     return low[0]
 
 
-def searchsorted(sorted_sequence: Any, values: Any, right: bool = False, out_dtype: str = "int64") -> Any:
+def searchsorted(sorted_sequence: Any, values: Tensor, right: bool = False, out_dtype: str = "int64") -> Any:
     """Where values would be put into sorted sequences: one sequence, or one for each row of the values."""
     extent = sorted_sequence.shape[-1]
 
@@ -51,7 +53,7 @@ def searchsorted(sorted_sequence: Any, values: Any, right: bool = False, out_dty
     return te.extern(values.shape, [sorted_sequence, values], body, name="searchsorted", dtype=out_dtype)
 
 
-def argwhere(output_shape: Any, condition: Any) -> Any:
+def argwhere(output_shape: Shape, condition: Tensor) -> Any:
     """The indices (int32) of the elements that are not zero, in row-major order.
 
     Parameters
@@ -80,7 +82,7 @@ def argwhere(output_shape: Any, condition: Any) -> Any:
     return te.extern(shape, [flat], body, name="argwhere", dtype="int32")
 
 
-def unique(data: Any, is_sorted: bool = True, return_counts: bool = False) -> Any:
+def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) -> Any:
     """The distinct elements of a vector.
 
     Parameters

@@ -6,7 +6,9 @@ from typing import Any
 
 from weft import ir, te, tir
 from weft.error import InvalidArgument, ShapeMismatch
+from weft.te import Tensor
 from weft.topi.shape import normalize_axis, simplify
+from weft.topi.typing import Scalar
 
 FAR = 2**31 - 1
 """A constant bound from here on means the end."""
@@ -88,7 +90,7 @@ def pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
     return [(flat[2 * i], flat[2 * i + 1]) for i in range(ndim)]
 
 
-def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: Any = 0.0, name: str = "T_pad") -> Any:
+def pad(data: Tensor, pad_width: Any, pad_mode: str = "constant", pad_value: Scalar = 0.0, name: str = "T_pad") -> Any:
     """Pad each axis with a constant, or with elements of the tensor (reflect, edge, wrap)."""
     pairs = pad_pairs(data.ndim, pad_width)
     shape = tuple(simplify(d + b + a) for d, (b, a) in zip(data.shape, pairs, strict=True))
@@ -133,7 +135,7 @@ def _pad_index(j: Any, d: Any, mode: str) -> Any:
     return tir.min(k, period - k) if not (isinstance(last, ir.IntImm) and last.value == 0) else zero
 
 
-def pad_between(data: Any, before: list[Any], after: list[Any], value: Any, name: str) -> Any:
+def pad_between(data: Tensor, before: list[Any], after: list[Any], value: Scalar, name: str) -> Any:
     """Pad each axis with a scalar, which may be an expression."""
     widths = [w for pair in zip(ir.as_shape(before), ir.as_shape(after), strict=True) for w in pair]
     return pad(data, widths, "constant", value, name)

@@ -10,8 +10,10 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_int, cast, const, int64
+from weft.te import Tensor
 from weft.topi.heap import before, first_of_lines, lines
 from weft.topi.shape import normalize_axis
+from weft.topi.typing import Extent
 
 _ZERO, _ONE = int64(0), int64(1)
 
@@ -94,7 +96,7 @@ def _along(x: Any, order: Any, axis: int, shape: Any) -> Any:
 
 
 def topk(
-    data: Any, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
+    data: Tensor, k: Extent = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
 ) -> Any:
     """The k greatest (or, ascending, least) of each line, sorted; equal elements by index. A k of -1 means all."""
     a = normalize_axis("topk", axis, data.ndim)
@@ -113,13 +115,13 @@ def topk(
     return indices if ret_type == "indices" else (values, indices)
 
 
-def sort(data: Any, axis: int = -1, is_ascend: bool = True) -> Any:
+def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Any:
     """Sort each line; equal elements stay in order."""
     a = normalize_axis("sort", axis, data.ndim)
     return _along(data, _order(data, a, not is_ascend), a, data.shape)
 
 
-def argsort(data: Any, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Any:
+def argsort(data: Tensor, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Any:
     """The positions that sort each line."""
     a = normalize_axis("argsort", axis, data.ndim)
     order = _order(data, a, not is_ascend)

@@ -8,6 +8,7 @@ from typing import Any
 from weft import te
 from weft.error import ShapeMismatch
 from weft.ir import as_int, floordiv, floormod
+from weft.te import Tensor
 from weft.topi.padding import pad
 from weft.topi.shape import simplify
 
@@ -21,8 +22,9 @@ def _rank(name: str, data: Any, *lists: Sequence[Any]) -> int:
 
 
 def space_to_batch_nd(
-    data: Any, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int], pad_value: float = 0.0
-) -> Any:
+    data: Tensor, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int],
+    pad_value: float = 0.0,
+) -> Any:  # fmt: skip
     """Divide the axes behind the first into blocks; the place inside a block leads in the first axis."""
     rank = _rank("space_to_batch_nd", data, block_shape, pad_before, pad_after)
     blocks, rest = [int(b) for b in block_shape], [0] * (data.ndim - 1 - rank)
@@ -49,7 +51,7 @@ def space_to_batch_nd(
 
 
 def batch_to_space_nd(
-    data: Any, block_shape: Sequence[int], crop_begin_list: Sequence[int], crop_end_list: Sequence[int]
+    data: Tensor, block_shape: Sequence[int], crop_begin_list: Sequence[int], crop_end_list: Sequence[int]
 ) -> Any:
     """Undo :func:`space_to_batch_nd`: what leads in the first axis is the place inside a block; then crop."""
     rank = _rank("batch_to_space_nd", data, block_shape, crop_begin_list, crop_end_list)
@@ -69,7 +71,5 @@ def batch_to_space_nd(
         at[0] = place * batch + i[0]
         return data(*at)
 
-    sizes = [
-        simplify(data.shape[1 + d] * b - first[d] - int(crop_end_list[d])) for d, b in enumerate(blocks)
-    ]  # fmt: skip
+    sizes = [simplify(data.shape[1 + d] * b - first[d] - int(crop_end_list[d])) for d, b in enumerate(blocks)]
     return te.compute((batch, *sizes, *data.shape[1 + rank :]), element, name="T_batch_to_space_nd")

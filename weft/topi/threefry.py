@@ -17,9 +17,11 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_expr, as_int, cast, const, int64
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.topi.manipulate import view
 from weft.topi.shape import product
+from weft.topi.typing import Shape
 
 STATE = 10
 """The words of a generator."""
@@ -80,7 +82,7 @@ def _full(gen: Any) -> Any:
     return tir.all(gen[8].equal(_word(0)), gen[9].equal(_word(0)))
 
 
-def threefry_split(gen: Any) -> Any:
+def threefry_split(gen: Tensor) -> Any:
     """Make two generators of one, which is used up by that; their numbers have nothing to do with each other's.
 
     Returns
@@ -107,7 +109,7 @@ def threefry_split(gen: Any) -> Any:
     return te.extern([(STATE,), (STATE,)], [gen], body, name="threefry_split", dtype=[_U64, _U64])
 
 
-def threefry_generate(gen: Any, out_shape: Any) -> Any:
+def threefry_generate(gen: Tensor, out_shape: Shape) -> Any:
     """Draw 64-bit words.
 
     Returns

@@ -6,10 +6,11 @@ from typing import Any
 
 from weft import te
 from weft.ir import cast, const, logical_and, select
+from weft.te import Tensor
 from weft.tir import ir_builder
 
 
-def tree_leaves(x: Any, features: Any, splits: Any, modes: Any, missing: Any, yes: Any, no: Any, roots: Any) -> Any:
+def tree_leaves(x: Tensor, features: Any, splits: Any, modes: Any, missing: Any, yes: Any, no: Any, roots: Any) -> Any:
     """Walk down trees from their roots, rows of features in parallel.
 
     Parameters

@@ -7,10 +7,12 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_expr, as_int, cast, const, if_then_else, int64, logical_and, select
+from weft.te import Tensor
 from weft.tir import ir_builder
 from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
 from weft.topi.sort import argsort
+from weft.topi.typing import Extents, Shape
 
 __all__ = [
     "all_class_non_max_suppression", "get_valid_counts", "multibox_transform_loc", "non_max_suppression", "roi_align",
@@ -27,7 +29,7 @@ def _pair(size: Any) -> tuple[int, int]:
 
 
 def roi_align(
-    data: Any, rois: Any, pooled_size: Any, spatial_scale: float, mode: str = "avg", sample_ratio: int = -1,
+    data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str = "avg", sample_ratio: int = -1,
     aligned: bool = False, layout: str = "NCHW",
 ) -> Any:  # fmt: skip
     """The mean or the greatest of samples of each part of regions, read between pixels.
@@ -126,7 +128,7 @@ def _ends(place: Any, size: Any, dtype: str) -> list[tuple[Any, Any, Any]]:
 
 
 def roi_align_nchw(
-    data: Any, rois: Any, pooled_size: Any, spatial_scale: float, mode: str, sample_ratio: int = -1,
+    data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
     aligned: bool = False,
 ) -> Any:  # fmt: skip
     """:func:`roi_align` of images whose channels come first."""
@@ -134,7 +136,7 @@ def roi_align_nchw(
 
 
 def roi_align_nhwc(
-    data: Any, rois: Any, pooled_size: Any, spatial_scale: float, mode: str, sample_ratio: int = -1,
+    data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
     aligned: bool = False,
 ) -> Any:  # fmt: skip
     """:func:`roi_align` of images whose channels come last."""
@@ -145,7 +147,7 @@ def _mode(mode: Any) -> str:
     return str({0: "avg", 1: "max", b"avg": "avg", b"max": "max"}.get(mode, mode))
 
 
-def roi_pool(data: Any, rois: Any, pooled_size: Any, spatial_scale: float, layout: str = "NCHW") -> Any:
+def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, layout: str = "NCHW") -> Any:
     """The greatest pixel of each part of regions whose corners are rounded to pixels; 0 where a part has none.
 
     Parameters and result are those of :func:`roi_align`, channels first.
@@ -189,7 +191,7 @@ def _within(place: Any, size: Any) -> Any:
 roi_pool_nchw = roi_pool
 
 
-def get_valid_counts(data: Any, score_threshold: Any = 0, id_index: int = 0, score_index: int = 1) -> list[Any]:
+def get_valid_counts(data: Tensor, score_threshold: Any = 0, id_index: int = 0, score_index: int = 1) -> list[Any]:
     """The boxes with a greater score than a threshold and a class that is not negative, moved to the front.
 
     Parameters
@@ -247,7 +249,7 @@ def _fill(ib: Any, rows: Any, b: Any, j: Any, numbers: Any, dtype: str) -> None:
 
 
 def non_max_suppression(
-    data: Any, valid_count: Any, indices: Any, max_output_size: Any = -1, iou_threshold: Any = 0.5,
+    data: Tensor, valid_count: Tensor, indices: Tensor, max_output_size: Any = -1, iou_threshold: Any = 0.5,
     force_suppress: bool = False, top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0,
     return_indices: bool = True, invalid_to_bottom: bool = False, soft_nms_sigma: float = 0.0,
     score_threshold: float = 0.0,
@@ -417,8 +419,8 @@ class _Line:
 
 
 def all_class_non_max_suppression(
-    boxes: Any, scores: Any, max_output_boxes_per_class: Any, iou_threshold: Any, score_threshold: Any,
-    output_format: str = "onnx", output_shape: Any = None,
+    boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Any, iou_threshold: Any, score_threshold: Any,
+    output_format: str = "onnx", output_shape: Shape | None = None,
 ) -> list[Any]:  # fmt: skip
     """Suppression in each class by itself, of the boxes that all classes share.
 
@@ -487,7 +489,7 @@ def _single(value: Any, dtype: str) -> Any:
 
 
 def multibox_transform_loc(
-    cls_pred: Any, loc_pred: Any, anchor: Any, variances: Any = (1.0, 1.0, 1.0, 1.0), clip: bool = False,
+    cls_pred: Any, loc_pred: Tensor, anchor: Any, variances: Any = (1.0, 1.0, 1.0, 1.0), clip: bool = False,
     threshold: float = 0.0, keep_background: bool = True,
 ) -> list[Any]:  # fmt: skip
     """Boxes from anchors and what was predicted for them, and the probabilities of classes.

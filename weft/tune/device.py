@@ -114,9 +114,7 @@ class TrackerDevice:
             assert tracker._sock is not None
             tracker._sock.settimeout(_FREE_SECONDS)
             try:
-                self.session = tracker.request(
-                    self.key, self.priority, session_timeout=_SESSION_SECONDS, max_retry=1
-                )  # fmt: skip
+                self.session = tracker.request(self.key, self.priority, session_timeout=_SESSION_SECONDS, max_retry=1)
             finally:
                 tracker.close()
             self._until = time.monotonic() + _SESSION_SECONDS

@@ -24,7 +24,7 @@ def model(xs: list[str], zs: list[str]) -> onnx.ModelProto:
         helper.make_node("Tanh", ["q"], ["y"]),
         helper.make_node(
             "Gradient", [*xs, *zs], [f"d{x}" for x in xs], domain=TRAINING, xs=xs, y="y", **({"zs": zs} if zs else {})
-        ),  # fmt: skip
+        ),
         helper.make_node("Neg", [f"d{xs[0]}"], ["n"]),
     ]
     infos = [helper.make_tensor_value_info(k, TensorProto.FLOAT, d) for k, d in (("a", ["n", 3]), ("b", [2]))]

@@ -165,9 +165,8 @@ def _attention_shared_heads(s: Sizes) -> Case | None:
 @cases("nn.group_norm")
 def _group_norm_plain(s: Sizes) -> Case | None:
     return call(
-        s.real(2, 6, s.c), s.real(6), s.real(6), num_groups=2, axes=[2], center=False, scale=False, rtol=1e-3,
-        atol=1e-4
-    )  # fmt: skip
+        s.real(2, 6, s.c), s.real(6), s.real(6), num_groups=2, axes=[2], center=False, scale=False, rtol=1e-3, atol=1e-4
+    )
 
 
 @cases("nn.attention_heads")

@@ -79,7 +79,7 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
     (lambda: relay.unravel_index(t(3), relay.const([2, 3])), ("unravel_index", "integer", "float32")),
     (lambda: relay.meshgrid([t(2), t(2, 3)])[0].tuple_value, ("meshgrid", "expected 1 dimensions", "found 2")),
     (lambda: relay.einsum([t(2, 3), t(4, 2)], "ij,jk->ik"), ("einsum", "j", "3", "4")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("index", range(len(WRONG)))

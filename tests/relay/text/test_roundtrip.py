@@ -21,9 +21,9 @@ def test_operators(name):
         ir.assert_structural_equal(parse(ir.IRModule.from_expr(func).astext())["main"], func)
 
 
-@pytest.mark.parametrize(("network", "sizes"), [
-    ("mlp", (1,)), ("lstm", (2, 3)), ("dcgan", (1,)), ("resnet", (1, 10, 18)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("network", "sizes"), [("mlp", (1,)), ("lstm", (2, 3)), ("dcgan", (1,)), ("resnet", (1, 10, 18))]
+)
 def test_networks(network, sizes):
     check(ir.IRModule.from_expr(getattr(testing, network).get_net(*sizes)))
 

@@ -13,7 +13,7 @@ RNG = np.random.default_rng(2)
 nn = relay.nn
 
 UNARY = """abs acos asin asinh atan atanh cos cosh erf exp log log10 log2 negative rsqrt sigmoid sin sinh sqrt tan
-           tanh floor ceil""".split()  # fmt: skip
+           tanh floor ceil""".split()
 
 
 def x64(name, *shape):

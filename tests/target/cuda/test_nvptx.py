@@ -139,7 +139,7 @@ _ARITHMETIC = {
     "int32": (lambda x, y: te.truncdiv(x, y) * 3 + te.truncmod(x, y), lambda x, y: np.trunc(x / y) * 3 + np.fmod(x, y)),
     "int64": (lambda x, y: te.floordiv(x, y) * 10 + te.floormod(x, -3), lambda x, y: x // y * 10 + x % -3),
     "uint8": (lambda x, y: tir.max(x, y) - tir.min(x, y), lambda x, y: np.maximum(x, y) - np.minimum(x, y)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", _ARITHMETIC)

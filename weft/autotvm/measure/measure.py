@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 
 from weft.tune.front_end import MeasureErrorNo
 
-__all__ = [
-    "Builder", "MeasureErrorNo", "MeasureInput", "MeasureResult", "Runner", "create_measure_batch",
-]  # fmt: skip
+__all__ = ["Builder", "MeasureErrorNo", "MeasureInput", "MeasureResult", "Runner", "create_measure_batch"]
 
 
 class MeasureInput(NamedTuple):

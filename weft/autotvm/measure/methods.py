@@ -162,9 +162,7 @@ class LocalRunner(Runner):
             return MeasureResult(("", built.error[0]), built.error[1], built.time_cost, start)
         how = {"number": self.number, "repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms}
         inputs = [np.asarray(v) for v in ref_input] if ref_input is not None else None
-        timed = self._timer.time(
-            inp.target, built.filename, built.arg_info, limit_s=self.timeout, inputs=inputs, **how
-        )  # fmt: skip
+        timed = self._timer.time(inp.target, built.filename, built.arg_info, limit_s=self.timeout, inputs=inputs, **how)
         time.sleep(self.cooldown_interval)
         end = time.time()
         if timed.state != "measured":

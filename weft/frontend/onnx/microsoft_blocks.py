@@ -101,8 +101,7 @@ def _qembed(node: Node) -> Any:
     return embedded(node, *tables)[:2]
 
 
-@microsoft("QLinearConv", inputs=(8, 9),
-           attributes="auto_pad channels_last dilations group kernel_shape pads strides")  # fmt: skip
+@microsoft("QLinearConv", inputs=(8, 9), attributes="auto_pad channels_last dilations group kernel_shape pads strides")
 def _qlinear_conv(node: Node) -> Any:
     """The standard operator, of pixels whose channels may come last."""
     attrs = {name: node.attr(name) for name in node.attrs if name != "channels_last"}

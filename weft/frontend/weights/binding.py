@@ -37,8 +37,9 @@ def bind_weights(
     params = {p.name_hint: p for p in func.params}
     unknown = sorted(set(weights) - set(params))
     if unknown:
-        raise InvalidArgument(f"'{function}' has no such parameters", found=", ".join(unknown),
-                              expected=", ".join(params))  # fmt: skip
+        raise InvalidArgument(
+            f"'{function}' has no such parameters", found=", ".join(unknown), expected=", ".join(params)
+        )
     bound = {params[name]: _value(params[name], weight, rows) for name, weight in weights.items()}
     calls = {p: v for p, v in bound.items() if isinstance(v, ir.Call)}
 
@@ -56,8 +57,7 @@ def _value(param: Any, weight: Stored | Groups | np.ndarray, rows: str) -> ir.Ex
     shape = tuple(ir.as_int(d) for d in param.ty.shape)
     found = tuple((weight.q if isinstance(weight, Groups) else weight).shape)
     if shape != found:
-        raise InvalidArgument(f"parameter '{param.name_hint}' has another shape", expected=str(shape),
-                              found=str(found))  # fmt: skip
+        raise InvalidArgument(f"parameter '{param.name_hint}' has another shape", expected=str(shape), found=str(found))
     dtype = str(param.ty.dtype)
     if isinstance(weight, Stored) and weight.is_quantized and len(shape) == 2:
         weight = weight.groups()

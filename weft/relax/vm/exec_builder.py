@@ -406,8 +406,7 @@ class ExecBuilder:
         imports : sequence of Module
             Modules with the functions that the program calls.
         """
-        infos = [VMFuncInfo(f.kind, f.name, f.start, f.end, f.num_args, f.registers, f.params)
-                 for f in self._functions]  # fmt: skip
+        infos = [VMFuncInfo(f.kind, f.name, f.start, f.end, f.num_args, f.registers, f.params) for f in self._functions]
         made = VMExecutable.from_parts(
             infos,
             list(self._constants),

@@ -41,7 +41,7 @@ def _full(fill_value: ir.Expr, shape: Any, dtype: str) -> ir.Expr:
     return shared("full", shape_of_dims(shape), fill_value, dtype=dtype or dtype_of(fill_value))
 
 
-declare("full", "fill_value", {"shape": (), "dtype": ""}, expand=_full, doc="A tensor of one value.")  # fmt: skip
+declare("full", "fill_value", {"shape": (), "dtype": ""}, expand=_full, doc="A tensor of one value.")
 declare("dyn.full", "fill_value shape:values", {"dtype": ""}, expand=_full,
         doc="A tensor of one value, of a shape that is computed.")  # fmt: skip
 for _name in ("zeros", "ones"):

@@ -148,8 +148,7 @@ declare("nn.upsampling3d", "data",
 
 # --- sampling ---------------------------------------------------------------------------------------------------------
 
-declare("image.grid_sample", "data grid", expand="image.grid_sample",
-        doc="Sample images at the points of a grid.")  # fmt: skip
+declare("image.grid_sample", "data grid", expand="image.grid_sample", doc="Sample images at the points of a grid.")
 
 
 def _affine_grid(data: ir.Expr, target_shape: Any) -> ir.Expr:

@@ -91,8 +91,7 @@ def _concatenated(data: Any, input_scales: Any, input_zero_points: Any, output_s
     return op_call("concatenate", Tuple(tuple(same)), axis=axis)
 
 
-_SCALES = " ".join(f"{n}:constant" for n in (
-    "input_scales", "input_zero_points", "output_scale", "output_zero_point"))  # fmt: skip
+_SCALES = " ".join(f"{n}:constant" for n in ("input_scales", "input_zero_points", "output_scale", "output_zero_point"))
 define("concatenate", f"data:tensors {_SCALES}", {"axis": REQUIRED}, _concatenated, _like("concatenate"),
        doc="Concatenate quantized tensors that may differ in scale.")  # fmt: skip
 

@@ -37,9 +37,8 @@ def _norm(data: Expr, name: str, layout: str, relu: bool = True, **options: Any)
 
 
 def residual_unit(
-    data: Expr, num_filter: int, stride: int, dim_match: bool, name: str, bottle_neck: bool = True,
-    layout: str = "NCHW",
-) -> Expr:  # fmt: skip
+    data: Expr, num_filter: int, stride: int, dim_match: bool, name: str, bottle_neck: bool = True, layout: str = "NCHW"
+) -> Expr:
     """Make a residual unit: two convolutions, or three where it has a bottleneck, beside a shortcut.
 
     Parameters

@@ -11,9 +11,9 @@ from weft.ir.text import script
 from weft.relay.adt import Clause, Constructor, Pattern, TypeData
 from weft.relay.expr import Function
 from weft.relay.text.literals import identifier
-from weft.relay.text.printer import Printer
+from weft.relay.text.printer import Printer, pattern
 from weft.relay.text.scopes import Scopes, is_atom
-from weft.relay.text.types import definition, pattern
+from weft.relay.text.types import definition
 from weft.relay.types import Any as AnyDim
 
 VERSION = "0.0.5"

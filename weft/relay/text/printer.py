@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft import ir
-from weft.ir import Dispatch, Op, PrimExpr, walk
-from weft.ir.node import plain_text
-from weft.ir.text import script
-from weft.relay.adt import Constructor, Match, Pattern
+from weft.ir import Dispatch, Op, walk
+from weft.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from weft.relay.expr import Function, Let, RefCreate, RefRead, RefWrite
 from weft.relay.op import registry
-from weft.relay.text.literals import Names, TypeNames, identifier, scalar_text
+from weft.relay.text.literals import Names, identifier, scalar_text
 from weft.relay.text.scopes import Block, Scopes, is_atom
-from weft.relay.text.types import TYPE, attributes, pattern
+from weft.relay.text.types import TypePrinter, attributes
 
 
 class _Open:
@@ -33,7 +31,7 @@ class _Open:
         self.defined: list[ir.Expr] = []
 
 
-class Printer:
+class Printer(TypePrinter):
     """State of one rendering.
 
     Parameters
@@ -45,16 +43,13 @@ class Printer:
     """
 
     def __init__(self, annotate: Callable[[Any], str] | None = None, type_definitions: Any = ()) -> None:
+        super().__init__(type_definitions)
         self.annotate = annotate
-        self.is_program = True  # not a single type, which only people read
-        self.metadata: dict[str, list[Any]] = {}
-        self._taken_types = tuple(type_definitions)
-        self._meta_at: dict[int, str] = {}  # by id: not all values are hashable; the entries of `metadata` are alive
         self.reset()
 
     def reset(self) -> None:
         """Forget names and numbers, as between two functions."""
-        self.type_names = TypeNames(self._taken_types)
+        super().reset()
         self.free: list[Any] = []
         self._names = Names()
         self._vars: dict[ir.Expr, str] = {}
@@ -65,25 +60,6 @@ class Printer:
         self.scopes: Scopes = Scopes(ir.Tuple(()))
 
     # --- pieces ---
-
-    def type(self, ty: Any) -> str:
-        """Write a type."""
-        return TYPE(ty, self)
-
-    def meta(self, node: Any) -> str:
-        """Keep a value apart and refer to it."""
-        known = self._meta_at.get(id(node))
-        if known is None:
-            package = "tir" if isinstance(node, PrimExpr) else type(node).__module__.removeprefix("weft.").split(".")[0]
-            key = f"{package}.{type(node).__name__}"
-            entries = self.metadata.setdefault(key, [])
-            known = self._meta_at[id(node)] = f"meta[{key}][{len(entries)}]"
-            entries.append(node)
-        return known
-
-    def foreign(self, node: Any) -> str:
-        """Write a node that Relay does not know."""
-        return plain_text(node) if type(node).__module__.startswith("weft.relay") else script(node)
 
     def name_of(self, var: Any) -> str:
         """Return the name of a variable with its sigil."""
@@ -335,3 +311,19 @@ def _ref_read(node: RefRead, p: Printer) -> str:
 @EXPR.on(RefWrite)
 def _ref_write(node: RefWrite, p: Printer) -> str:
     return f"ref_write({p.expr(node.ref)}, {p.operand(node.value, node)})"
+
+
+def pattern(node: Pattern, p: Printer) -> str:
+    """Write a pattern; its variables are new."""
+    match node:
+        case PatternVar():
+            return p.define(node.var)
+        case PatternConstructor():
+            inner = ", ".join(pattern(x, p) for x in node.patterns)
+            return node.constructor.name_hint + (f"({inner})" if node.patterns else "")
+        case PatternTuple():
+            return f"({', '.join(pattern(x, p) for x in node.patterns)}{',' if len(node.patterns) == 1 else ''})"
+        case PatternWildcard():
+            return "_"
+        case _:
+            return p.foreign(node)

@@ -6,15 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Dispatch, IRModule, Type, module_pass, with_deep_stack
-from weft.relay.adt import (
-    Clause,
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-)  # fmt: skip
+from weft.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from weft.relay.expr import (
     Call,
     Constant,
@@ -29,7 +21,7 @@ from weft.relay.expr import (
     TupleGetItem,
     Var,
     const,
-)  # fmt: skip
+)
 from weft.relay.transform.copying import renamed_pattern, typed
 from weft.relay.transform.effects import Effects
 from weft.relay.transform.infer_type import infer_type
@@ -44,7 +36,7 @@ from weft.relay.transform.residual import (
     Value,
     arrays_of,
     signature,
-)  # fmt: skip
+)
 from weft.relay.transform.to_a_normal_form import is_primitive, to_a_normal_form
 from weft.relay.types import FuncType, TypeCall, TypeVar
 from weft.relay.walk import pattern_vars, subexpressions
@@ -211,6 +203,7 @@ class Evaluator:
             del self.active[func]
 
     def run_body(self, closure: KnownClosure, ty_args: tuple[Type, ...], args: list[Value], scope: Scope) -> Value:
+        """Evaluate a known function's body on arguments."""
         func = closure.func
         types = {}
         if len(ty_args) == len(func.type_params):

@@ -1,7 +1,7 @@
 """The compiler for Relay's virtual machine.
 
-Read in this order: ``compiler``, ``codegen``, ``values``, ``operators``, ``match_tree``, ``assembly``, ``liveness``,
-``constants``.
+Read in this order: ``compiler``, ``codegen``, ``function_code``, ``values``, ``operators``, ``match_tree``,
+``assembly``, ``liveness``, ``constants``.
 """
 
 from weft.relay.vm.compiler import VMCompiler, bind_params, compile

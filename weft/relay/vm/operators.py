@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import ir
 from weft.error import LoweringError
 from weft.relay.expr import Call, Constant, GlobalVar, Tuple
-from weft.runtime.relay_vm import Instruction
+from weft.relay.vm.function_code import FunctionCode, I
 
-if TYPE_CHECKING:
-    from weft.relay.vm.codegen import FunctionCode
-
-I = Instruction  # noqa: E741 - what the code is written in
-Rule = Callable[[Call, "FunctionCode", "int | None"], "int | None"]
+Rule = Callable[[Call, FunctionCode, int | None], int | None]
 
 OPERATORS: dict[str, Rule] = {}
 """By the operator's name; a rule that returns None has no result but the empty tuple."""

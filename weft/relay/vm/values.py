@@ -5,7 +5,7 @@ A rule gets the expression, the code of its function, and the value that must ho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.error import InvalidArgument, LoweringError
 from weft.ir import Dispatch, Op
@@ -26,14 +26,9 @@ from weft.relay.expr import (
     Var,
 )
 from weft.relay.scalars import scalar_operation
+from weft.relay.vm.function_code import FunctionCode, I
 from weft.relay.vm.operators import OPERATORS
 from weft.runtime import Tensor
-from weft.runtime.relay_vm import Instruction
-
-if TYPE_CHECKING:
-    from weft.relay.vm.codegen import FunctionCode
-
-I = Instruction  # noqa: E741 - what the code is written in
 
 value_code = Dispatch("code of the Relay machine", (Operators,), leaves_out=(Operators, Let))  # lets are bound before
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.error import InvalidArgument
 from weft.ffi import as_opaque
-from weft.runtime.host import image as image  # importing a family registers it  # fmt: skip
+from weft.runtime.host import image as image  # importing a family registers it
 from weft.runtime.host import ml as ml
 from weft.runtime.host import numbers as numbers
 from weft.runtime.host import random as random

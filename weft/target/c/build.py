@@ -15,8 +15,7 @@ from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
-_FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
-          "-fno-math-errno")  # fmt: skip
+_FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno")
 
 
 def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple[Path, Path]:

@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from weft.machine import UNKNOWN, Machine
 from weft.target import clike
-from weft.target.c.expr import EXPR, SPECIAL
-from weft.target.c.source import STMT
 from weft.target.clike import string
 
 TYPES = {
@@ -17,13 +15,10 @@ TYPES = {
 }  # fmt: skip
 
 
-class Emitter(clike.Emitter):
-    """The state of emission, and the memory to free."""
+class HostEmitter(clike.Emitter):
+    """The state of emission, and the memory to free; which rules write what is added beside them."""
 
     target = "c"
-    expressions = EXPR
-    statements = STMT
-    special = SPECIAL
     types = TYPES
     memory_types: ClassVar = {"bool": "uint8_t"}
     loads: ClassVar = {"bool": "({0} != 0)"}

@@ -11,14 +11,23 @@ from weft.error import CodegenError
 from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
 from weft.machine import Machine, TargetLike, machine_of
 from weft.runtime import Device
-from weft.target.c.emitter import Emitter
+from weft.target.c.emitter import HostEmitter
+from weft.target.c.expr import EXPR, SPECIAL
 from weft.target.c.prelude import CALLS, PRELUDE
+from weft.target.c.source import STMT
 from weft.target.clike import string
 from weft.target.device_entry import bind_device, device_type
 from weft.target.signature import origins, returns_value, signature
 from weft.tir import Buffer, PrimFunc
 from weft.tir import transform as t
 from weft.tir.pipeline import custom_types, is_lowered, requested_checks, with_own_passes
+
+
+class _Emitter(HostEmitter):
+    expressions = EXPR
+    statements = STMT
+    special = SPECIAL
+
 
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 
@@ -85,7 +94,7 @@ def _function(func: PrimFunc, machine: Machine, entry: bool) -> str:
     buffers = dict(func.buffer_map)
     device, body = bind_device(func)
     dims = [*_dimension_vars(func), *([device] if device is not None else [])]
-    s = Emitter(machine)
+    s = _Emitter(machine)
     s.imported = {str(name) for name in func.attrs.get("tir.kernels") or ()}
     restrict = " restrict" if func.attrs.get("tir.noalias") else ""
     params = []
@@ -107,7 +116,7 @@ def _function(func: PrimFunc, machine: Machine, entry: bool) -> str:
 
 def _packed_function(func: PrimFunc, name: str, machine: Machine) -> str:
     """A function that ``MakePackedAPI`` has given its checks."""
-    s = Emitter(machine)
+    s = _Emitter(machine)
     types = ("void*", "const TVMFFIAny*", "int32_t", "TVMFFIAny*")
     params = ", ".join(f"{of} {s.fresh(p)}" for of, p in zip(types, func.params, strict=True))
     s.result = s.names[func.params[-1]]
@@ -142,7 +151,7 @@ class _Entry:
         self, func: PrimFunc, name: str, buffers: dict[Var, Buffer], dims: list[Var], device: Var | None
     ) -> None:
         self.func, self.name, self.buffers, self.dims, self.device = func, name, buffers, dims, device
-        self.s = Emitter()
+        self.s = _Emitter()
         self.late: list[_Late] = []
         self.origins = origins(func)
 

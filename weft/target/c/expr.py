@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft import ir
 from weft.error import CodegenError
 from weft.target import clike
+from weft.target.c.emitter import HostEmitter
 from weft.target.clike import string
 from weft.tir import BufferLoad
-
-if TYPE_CHECKING:
-    from weft.target.c.emitter import Emitter
 
 EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 
 
 @EXPR.on(ir.Let)
-def _let(e: ir.Let, s: Emitter) -> str:
+def _let(e: ir.Let, s: HostEmitter) -> str:
     value = s.expr(e.value)
     return f"({{ {s.type_of(e.var.dtype, e)} {s.fresh(e.var)} = {value}; {s.expr(e.body)}; }})"
 
@@ -27,7 +23,7 @@ _MEMBERS = {1: "data", 2: "shape", 3: "strides", 4: "ndim", 5: "dtype.code", 6: 
 """Fields of DLTensor, as Apache TVM numbers them for ``tvm_struct_get``."""
 
 
-def _field(e: ir.CallIntrin, s: Emitter) -> str:
+def _field(e: ir.CallIntrin, s: HostEmitter) -> str:
     """A field of a tensor or a packed value, or an element of an array."""
     of, field, args = s.type_of(e.dtype, e), ir.as_int(e.args[2]), [s.expr(a) for a in e.args[:2]]
     if field in _MEMBERS:
@@ -44,7 +40,7 @@ def _field(e: ir.CallIntrin, s: Emitter) -> str:
                        expected=f"one of {known}", found=str(e.args[2]))  # fmt: skip
 
 
-def _any(a: ir.Node, s: Emitter) -> str:
+def _any(a: ir.Node, s: HostEmitter) -> str:
     """The initializer of a packed value."""
     if isinstance(a, ir.StringImm):
         return f"{{ .type_index = 8, .v_ptr = (void*){string(a.value)} }}"
@@ -55,12 +51,12 @@ def _any(a: ir.Node, s: Emitter) -> str:
     return f"{{ .type_index = {2 if dt.code == 'bool' else index}, .{field} = {s.expr(a)} }}"
 
 
-def _return(e: ir.CallIntrin, s: Emitter) -> str:
+def _return(e: ir.CallIntrin, s: HostEmitter) -> str:
     """Put a value where the caller finds the result, and leave the function."""
     return f"({{ *{s.result} = (TVMFFIAny){_any(e.args[0], s)}; {s.freed()}return 0; 0; }})"
 
 
-def _packed(e: ir.CallIntrin, s: Emitter) -> str:
+def _packed(e: ir.CallIntrin, s: HostEmitter) -> str:
     """A call of a packed function by name; its arguments are numbers, strings and pointers."""
     name, fields = e.args[0], [_any(a, s) for a in e.args[1:]]
     if not isinstance(name, ir.StringImm):
@@ -77,13 +73,13 @@ def _packed(e: ir.CallIntrin, s: Emitter) -> str:
     )
 
 
-def _address(e: ir.CallIntrin, s: Emitter) -> str:
+def _address(e: ir.CallIntrin, s: HostEmitter) -> str:
     if not isinstance(e.args[0], BufferLoad):
         raise s.refuse(e)
     return f"((void*)&{s.element(e.args[0].buffer, e.args[0].indices)})"
 
 
-def _reinterpret(e: ir.CallIntrin, s: Emitter) -> str:
+def _reinterpret(e: ir.CallIntrin, s: HostEmitter) -> str:
     source, result = (s.type_of(x.dtype, e) for x in (e.args[0], e))
     return f"((union {{ {source} from; {result} to; }}){{ .from = {s.expr(e.args[0])} }}).to"
 

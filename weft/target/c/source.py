@@ -6,21 +6,17 @@ vector expressions, 16-bit floats, tensors as arguments of packed functions, ext
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft import tir
 from weft.error import CodegenError
 from weft.ir import CallIntrin, DataType, Dispatch, StringImm, Var, as_int, cast
 from weft.target import clike
-
-if TYPE_CHECKING:
-    from weft.target.c.emitter import Emitter
+from weft.target.c.emitter import HostEmitter
 
 STMT = Dispatch("C statement", (tir.Stmt,), default=clike.STMT.default, extends=clike.STMT)
 
 
 @STMT.on(tir.AssertStmt)
-def _assert(node: tir.AssertStmt, s: Emitter) -> None:
+def _assert(node: tir.AssertStmt, s: HostEmitter) -> None:
     parts = node.message.args if isinstance(node.message, CallIntrin) else (node.message,)
     text = parts[0].value if isinstance(parts[0], StringImm) else str(parts[0])
     s.leave(s.expr(node.condition), str(node.error_kind), text, [s.expr(v) for v in parts[1:]])
@@ -28,7 +24,7 @@ def _assert(node: tir.AssertStmt, s: Emitter) -> None:
 
 
 @STMT.on(tir.For)
-def _for(node: tir.For, s: Emitter) -> None:
+def _for(node: tir.For, s: HostEmitter) -> None:
     if node.kind is tir.ForKind.THREAD_BINDING:
         raise CodegenError("a loop bound to device threads cannot run on target c", where=node.span,
                            found=node.loop_var.name, help="use target 'cuda'")  # fmt: skip
@@ -39,7 +35,7 @@ def _for(node: tir.For, s: Emitter) -> None:
 
 
 @STMT.on(tir.AllocBuffer)
-def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
+def _alloc(node: tir.AllocBuffer, s: HostEmitter) -> None:
     buffer, of = node.buffer, s.memory_type(node.buffer.dtype, node)
     size, itemsize = as_int(buffer.shape[0]), DataType(buffer.dtype).itemsize
     s.pointers[buffer.data] = of

@@ -44,9 +44,7 @@ class Emitter(clike.DeviceEmitter):
     statements = clike.DEVICE_STMT
     types = TYPES
     memory_types: ClassVar = {"bool": "uchar", "float16": "ushort", "bfloat16": "ushort"}
-    loads: ClassVar = {
-        "bool": "({0} != 0)", "float16": "weft_from_float16({0})", "bfloat16": "weft_from_bfloat16({0})",
-    }  # fmt: skip
+    loads: ClassVar = {"bool": "({0} != 0)", "float16": "weft_from_float16({0})", "bfloat16": "weft_from_bfloat16({0})"}
     stores: ClassVar = {"float16": "weft_to_float16({0})", "bfloat16": "weft_to_bfloat16({0})"}
     conversions: ClassVar = {"float16": "weft_float16", "bfloat16": "weft_bfloat16"}
     computed_as: ClassVar = {"float16": "float32", "bfloat16": "float32"}

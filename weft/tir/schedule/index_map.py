@@ -30,7 +30,7 @@ from weft.ir import (
     const,
     rebuild,
     substitute,
-)  # fmt: skip
+)
 from weft.runtime import Tensor, tensor
 
 

@@ -44,8 +44,7 @@ def _full_like(s: Sizes) -> Case:
 
 @cases("arange")
 def _arange(s: Sizes) -> Case:
-    return call(np.int64(s.a), np.int64(20), np.int64(3), dtype="int32",
-                expect=lambda *v: np.arange(*v, dtype="int32"))  # fmt: skip
+    return call(np.int64(s.a), np.int64(20), np.int64(3), dtype="int32", expect=lambda *v: np.arange(*v, dtype="int32"))
 
 
 @cases("arange")

@@ -131,9 +131,8 @@ def _where_integers(s: Sizes) -> Case:
 @cases("fixed_point_multiply")
 def _fixed(s: Sizes) -> Case:
     return call(
-        s.integer(s.a, s.b, low=-5000, high=5000, dtype="int32"), multiplier=1 << 30, shift=2,
-        expect=lambda x: x * 2,
-    )  # fmt: skip
+        s.integer(s.a, s.b, low=-5000, high=5000, dtype="int32"), multiplier=1 << 30, shift=2, expect=lambda x: x * 2
+    )
 
 
 @cases("fixed_point_multiply")

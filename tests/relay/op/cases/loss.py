@@ -17,8 +17,7 @@ def _cross_entropy(s: Sizes) -> Case:
 
 @cases("nn.cross_entropy_with_logits")
 def _with_logits(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), s.real(s.a, s.c),
-                expect=lambda p, t: -(p.astype("float64") * t).sum() / p.shape[0])  # fmt: skip
+    return call(s.real(s.a, s.c), s.real(s.a, s.c), expect=lambda p, t: -(p.astype("float64") * t).sum() / p.shape[0])
 
 
 @cases("nn.nll_loss")

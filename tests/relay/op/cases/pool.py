@@ -51,8 +51,7 @@ def _adaptive(s: Sizes, name: str) -> Case:
 def _global(s: Sizes, name: str) -> Case:
     rank = int(name[-2])
     reduce = np.max if "max" in name else np.mean
-    return call(s.real(s.a, 3, *SPACE[rank]),
-                expect=lambda x: reduce(x, tuple(range(2, x.ndim)), keepdims=True))  # fmt: skip
+    return call(s.real(s.a, 3, *SPACE[rank]), expect=lambda x: reduce(x, tuple(range(2, x.ndim)), keepdims=True))
 
 
 @cases("nn.max_pool2d", "nn.global_avg_pool2d")

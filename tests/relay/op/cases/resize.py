@@ -25,8 +25,7 @@ def _interpolated(mode: str, last: bool = False, **options):
 @cases("image.resize1d", "image.resize2d", "image.resize3d")
 def _linear(s: Sizes, name: str) -> Case:
     rank = int(name[-2])
-    return call(s.real(s.a, 2, *SPACE[rank]), size=SIZE[rank],
-                expect=_interpolated(MODES[rank], size=SIZE[rank]))  # fmt: skip
+    return call(s.real(s.a, 2, *SPACE[rank]), size=SIZE[rank], expect=_interpolated(MODES[rank], size=SIZE[rank]))
 
 
 @cases("image.resize2d")
@@ -62,8 +61,7 @@ def _region(s: Sizes) -> Case:
 @cases("dyn.image.resize1d", "dyn.image.resize2d", "dyn.image.resize3d")
 def _computed(s: Sizes, name: str) -> Case:
     rank = int(name[-2])
-    return call(s.real(s.a, 2, *SPACE[rank]), np.int64(SIZE[rank]),
-                expect=_interpolated(MODES[rank], size=SIZE[rank]))  # fmt: skip
+    return call(s.real(s.a, 2, *SPACE[rank]), np.int64(SIZE[rank]), expect=_interpolated(MODES[rank], size=SIZE[rank]))
 
 
 @cases("nn.upsampling")

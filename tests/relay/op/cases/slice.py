@@ -25,8 +25,7 @@ def _on_axes(s: Sizes) -> Case:
 
 @cases("strided_slice")
 def _by_size(s: Sizes) -> Case:
-    return call(s.real(9, 8, 5), begin=(1, -3, 2), end=(4, -1, 2), slice_mode="size",
-                expect=lambda x: x[1:5, -3:, 2:4])  # fmt: skip
+    return call(s.real(9, 8, 5), begin=(1, -3, 2), end=(4, -1, 2), slice_mode="size", expect=lambda x: x[1:5, -3:, 2:4])
 
 
 @cases("dyn.strided_slice")
@@ -88,5 +87,4 @@ def _mirror_reflect(s: Sizes) -> Case:
 
 @cases("nn.fifo_buffer")
 def _fifo(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, 2), s.real(s.a, 4, 2), axis=1,
-                expect=lambda x, b: np.concatenate([b, x], 1)[:, s.c :])  # fmt: skip
+    return call(s.real(s.a, s.c, 2), s.real(s.a, 4, 2), axis=1, expect=lambda x, b: np.concatenate([b, x], 1)[:, s.c :])

@@ -44,8 +44,7 @@ def _topk_all(s: Sizes) -> Case:
 
 @cases("dyn.topk")
 def _dyn_topk(s: Sizes) -> Case:
-    return call(s.real(s.a, 6), np.int64(2),
-                expect=lambda x, k: (-np.sort(-x)[:, :2], np.int32(np.argsort(-x)[:, :2])))  # fmt: skip
+    return call(s.real(s.a, 6), np.int64(2), expect=lambda x, k: (-np.sort(-x)[:, :2], np.int32(np.argsort(-x)[:, :2])))
 
 
 @cases("searchsorted")

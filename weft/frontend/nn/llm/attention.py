@@ -349,9 +349,8 @@ class _Ragged:
 
 
 def attention_prefill(
-    h_kv: int, h_q: int, d: int, dtype: str, sliding_window: bool, rope_scaling: Mapping[str, Any],
-    page_size: Any = 16,
-) -> PrimFunc:  # fmt: skip
+    h_kv: int, h_q: int, d: int, dtype: str, sliding_window: bool, rope_scaling: Mapping[str, Any], page_size: Any = 16
+) -> PrimFunc:
     """Make attention of any number of new tokens for each sequence over pages.
 
     Its arguments are those of :func:`attention_decode`, but ``q (total, heads, size)`` is followed by where each

@@ -145,18 +145,14 @@ def rope_freq_yarn(
 
 _FORMS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "gptj": (rope_freq_gptj, ()),
-    "llama3": (
-        rope_freq_llama3, ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-    ),
-    "llama4": (
-        rope_freq_llama4, ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-    ),
+    "llama3": (rope_freq_llama3, ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")),
+    "llama4": (rope_freq_llama4, ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")),
     "longrope": (rope_freq_longrope, ("max_position_embeddings", "original_max_position_embeddings")),
     "yarn": (
         rope_freq_yarn,
         ("original_max_position_embeddings", "factor", "beta_fast", "beta_slow", "inv_theta_log_scale"),
     ),
-}  # fmt: skip
+}
 """The function of each form, and the fields of its configuration."""
 
 

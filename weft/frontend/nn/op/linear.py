@@ -10,9 +10,7 @@ from weft.frontend.nn.op.elementwise import astype, where
 from weft.frontend.nn.tensor import Tensor, apply, caller
 from weft.ir import as_int, const
 
-__all__ = [
-    "conv1d", "conv1d_transpose", "conv2d", "conv3d", "interpolate", "matmul", "scaled_dot_product_attention",
-]  # fmt: skip
+__all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv3d", "interpolate", "matmul", "scaled_dot_product_attention"]
 
 
 def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None, name: str = "matmul") -> Tensor:

@@ -351,9 +351,9 @@ class _Tiles:
             if self.guarded:
                 noted = ir.max_(BufferLoad(odd, (lane,)), ir.max_(_is_odd(x[0]), _is_odd(x[1])))
                 filled = seq(filled, BufferStore(odd, noted, (lane,)))
-            empty = seq(*[
-                BufferStore(self.right, ir.const(0, "uint32"), (tile, step, int64(n), *at)) for n in range(p.parts)
-            ])  # fmt: skip
+            empty = seq(
+                *[BufferStore(self.right, ir.const(0, "uint32"), (tile, step, int64(n), *at)) for n in range(p.parts)]
+            )
             inside = column < int64(p.columns) if p.columns % _SIDE else None
             return filled if inside is None else IfThenElse(inside, filled, empty)
 

@@ -1,0 +1,32 @@
+"""What public functions of topi take, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.ir import PrimExpr
+from weft.te import Tensor
+
+Scalar = PrimExpr | int | float
+"""A number, which a program may compute."""
+
+Extent = PrimExpr | int
+"""A dimension, or a distance along one."""
+
+Shape = Sequence[Extent]
+"""Dimensions, the outermost first."""
+
+Extents = Extent | Sequence[Extent]
+"""A number for each spatial dimension, or one for all of them."""
+
+Padding = Extent | Sequence[Extent] | str
+"""Numbers for each spatial dimension or each of its ends, one for all of them, ``"VALID"`` or ``"SAME"``."""
+
+Axes = int | Sequence[int] | None
+"""Dimensions by number, negative ones from the end; None is all of them."""
+
+Operand = Tensor | Scalar
+"""What is broadcast against a tensor."""
+
+Tensors = Sequence[Tensor]
+"""Several tensors."""
