@@ -16,8 +16,6 @@ from weft.arith.iter_map import (
     normalize_iter_map_to_expr,
 )
 
-__all__ = ["subspace_divide"]
-
 
 class _Mixed(Exception):
     """An index that the two groups decide together."""

@@ -10,8 +10,6 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.reduce import ordered
 from weft.frontend.torch.registry import aten
 
-__all__: list[str] = []
-
 
 @aten("_unique2", "unique_consecutive")
 def _distinct(node: Node) -> Any:

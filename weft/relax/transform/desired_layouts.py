@@ -11,8 +11,6 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.infer_layout import infer_layouts, initial_layout
 from weft.relax.transform.panels import permute
 
-__all__ = ["converted"]
-
 
 def converted(func: ir.Function, mod: ir.IRModule, desired_layouts: Any, layout_cb: Any) -> ir.Function:
     """Bring the operators of dataflow blocks into wanted layouts; values keep theirs while operators can follow."""

@@ -14,8 +14,6 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.op import Layout, OpDef, get_op_def, in_places, list_ops
 
-__all__ = ["Inferred", "infer_layouts", "initial_layout"]
-
 
 class Inferred(NamedTuple):
     """What the operands of a call are brought into, what its result has then, and the attributes that say so."""

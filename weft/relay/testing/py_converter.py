@@ -15,8 +15,6 @@ from weft.relay.operate import operate
 from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.values import ConstructorValue, RefValue, outward
 
-__all__ = ["run_as_python", "to_python"]
-
 
 def to_python(e: Any, mod: IRModule | None = None, target: Any = "llvm") -> ast.Module:
     """Turn an expression, with the functions of its module, into a Python program that binds ``result``.

@@ -20,8 +20,6 @@ from weft.relay.op.registry import get, op_call
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.walk import rewrite
 
-__all__ = ["TensorAffineType", "TupleAffineType", "fake_quantization_to_integer"]
-
 _KEY = "FTVMFakeQuantizationToInteger"
 
 

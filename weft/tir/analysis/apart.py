@@ -15,11 +15,6 @@ from weft.tir.analysis.structure import child_realizes, conjuncts, iter_values_o
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Stmt
 
-__all__ = [
-    "accumulates", "initialises", "instances_apart", "numbered", "tied_iterations", "values_apart", "values_at",
-    "writes_apart",
-]  # fmt: skip
-
 _POINTS = 1 << 16  # so many points of a domain are looked at one by one
 _Box = tuple[ir.Range | None, ...]
 _ARITHMETIC: dict[type, np.ufunc] = {
