@@ -141,7 +141,7 @@ sanitize: venv ## build the native runtime with sanitizers and run its tests und
 
 sweep: venv ## run the kernels of all operators with checked accesses, large networks, and all under WEFT_GUARD
 	WEFT_SWEEP=1 $(BIN)/python -m pytest -n 2 tests/op/test_bounds.py tests/e2e/test_light_models.py
-	WEFT_GUARD=1 $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
+	WEFT_GUARD=1 WEFT_OPT_LEVEL=3 $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
 	WEFT_GUARD=start $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
 
 bench: venv ## measure against ONNX Runtime in the same run
