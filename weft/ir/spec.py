@@ -120,7 +120,7 @@ def violations(mod: IRModule | BaseFunc, spec: Spec) -> list[tuple[str, Any, lis
     mod = IRModule.from_expr(mod)
     found = []
     for var, func in mod.items():
-        bad = spec.check(func, mod)
+        bad = list(spec.check(func, mod))
         if bad:
             found.append((var.name_hint, func, bad))
     return found
