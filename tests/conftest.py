@@ -2,8 +2,8 @@
 
 Compiled kernels go to a cache of the suite's own, so that tests never see a user's; programs that tests start find the
 package as the tests do. Drawn examples are the same in every run, so that a verdict is of the code and not of luck;
-``WEFT_RANDOM_TESTS=1`` draws new ones. The folders of `VALUES_ONLY`, which ask what a program computes and not how its
-machine code looks, compile without LLVM's optimiser, which is a third of a compilation; whole networks, targets, the
+``WEFT_RANDOM_TESTS=1`` draws new ones. Tests that `VALUES_ONLY` names ask what a program computes and not how its
+machine code looks: they compile without LLVM's optimiser, which is a third of a compilation; whole networks, targets, the
 second case of each operator and ``make sweep`` have it, and so has a test that uses the fixture `optimised`.
 """
 
@@ -20,7 +20,7 @@ from hypothesis import settings
 from weft import environment
 
 ROOT = Path(__file__).resolve().parent.parent
-VALUES_ONLY = {"frontend", "op", "relax", "relay", "te", "tir", "topi"}
+VALUES_ONLY = {"e2e/test_onnx_suite.py", "frontend", "op", "relax", "relay", "te", "tir", "topi"}
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background; its programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,7 +51,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def _effort(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.relative_to(ROOT / "tests").parts[0] in VALUES_ONLY and not environment.OPT_LEVEL.text:
+        path = request.path.relative_to(ROOT / "tests")
+        if {path.parts[0], path.as_posix()} & VALUES_ONLY and not environment.OPT_LEVEL.text:
             patch.setenv("WEFT_OPT_LEVEL", "0")
         yield
 
