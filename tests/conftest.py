@@ -3,8 +3,8 @@
 Compiled kernels go to a cache of the suite's own, so that tests never see a user's; programs that tests start find the
 package as the tests do. Drawn examples are the same in every run, so that a verdict is of the code and not of luck;
 ``WEFT_RANDOM_TESTS=1`` draws new ones. Tests that `VALUES_ONLY` names ask what a program computes and not how its
-machine code looks: they compile without LLVM's optimiser, which is a third of a compilation; whole networks, targets, the
-second case of each operator and ``make sweep`` have it, and so has a test that uses the fixture `optimised`.
+machine code looks: they compile without LLVM's optimiser, which is a third of a compilation; whole networks, targets,
+the second case of each operator and ``make sweep`` have it, and so has a test that uses the fixture `optimised`.
 """
 
 from __future__ import annotations

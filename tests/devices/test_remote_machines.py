@@ -3,7 +3,6 @@
 `make rpc-server` builds the servers (with the ziglang package), `make devices` installs the emulators.
 """
 
-import os
 import shutil
 import struct
 import subprocess
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.devices import missing
 from tests.fuzz.server import fuzz, running
 from weft import relax, rpc, te, tir
 from weft.error import ExecutableError, InvalidArgument, RPCError
@@ -25,12 +25,6 @@ from weft.target import Target
 ROOT = Path(__file__).resolve().parent.parent.parent
 ALWAYS = ("x86_64", "aarch64")  # others take minutes to build, and no other path of the compiler
 EMULATORS = {"x86_64": None, "aarch64": "qemu-aarch64", "armv7": "qemu-arm", "riscv64": "qemu-riscv64"}
-
-
-def missing(what):
-    if os.environ.get("WEFT_DEVICES"):
-        pytest.fail(what)
-    pytest.skip(what)
 
 
 class Running:
