@@ -16,8 +16,6 @@ from weft.op.relations import demand_at_least
 from weft.topi.conv import channels_last, conv_shape, spatial
 from weft.topi.pool import adaptive_pool, adaptive_sizes, max_pool_with_indices, pool, pool_shape, pool_size_of, window
 
-__all__: list[str] = []
-
 
 def _windows_of(rank: int | None) -> dict[str, Attribute]:
     """The attributes of windows; where the rank is None, the data decides it."""

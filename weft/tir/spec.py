@@ -33,8 +33,6 @@ from weft.tir.stmt import (
     While,
 )
 
-__all__ = ["DEVICE", "HOST", "LOWERED", "SCHEDULED", "WELL_FORMED"]
-
 
 def _form(name: str, includes: Iterable[Spec], doc: str) -> Spec:
     return Spec(f"tir.{name}", PrimFunc, includes, doc, alone=True)
