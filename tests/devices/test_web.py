@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import json
-import os
 import queue
 import re
 import shutil
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.devices import missing
 from weft import te, tir
 from weft.script import from_source
 
@@ -36,16 +36,12 @@ const answer = (x) => console.log(JSON.stringify(x));
 """
 
 
-def need(what: str, there: bool) -> None:
-    """Skip the test where something is missing; with WEFT_DEVICES=1, fail."""
-    if not there:
-        (pytest.fail if os.environ.get("WEFT_DEVICES") == "1" else pytest.skip)(f"{what} is not here")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _devices() -> None:
-    need("Node.js", shutil.which("node") is not None)
-    need("web/runtime.wasm (make web/runtime.wasm)", RUNTIME.exists())
+    if shutil.which("node") is None:
+        missing("Node.js")
+    if not RUNTIME.exists():
+        missing("web/runtime.wasm (make web/runtime.wasm)")
 
 
 def node(folder: Path, script: str) -> Any:
@@ -279,7 +275,8 @@ answer([before, live()[0]]);""")  # fmt: skip
 
 
 def test_the_package_packs_and_works_where_it_is_installed(add: Path, tmp_path: Path) -> None:
-    need("npm", shutil.which("npm") is not None)
+    if shutil.which("npm") is None:
+        missing("npm")
     npm = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
     packed = json.loads(subprocess.run(["npm", "pack", "--json", str(ROOT / "web")], **npm).stdout)[0]
     names = {f["path"] for f in packed["files"]}
@@ -390,7 +387,8 @@ def test_the_page_answers_in_a_browser(minilm: Path) -> None:
     from examples.minilm.demo import QUESTIONS
 
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    need("Chromium", browser is not None)
+    if browser is None:
+        missing("Chromium")
     Reporting.pages = queue.Queue()
     handler = functools.partial(Reporting, directory=str(minilm / "site"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

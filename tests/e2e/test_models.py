@@ -36,7 +36,8 @@ def test_decoder_generates_like_onnxruntime():
 
 
 @pytest.mark.parametrize("name", ["text_detector", "mobilenet_v3"])
-def test_fixed_shapes_give_the_same(name):
+def test_fixed_shapes_give_the_same(name, monkeypatch):
+    monkeypatch.setenv("WEFT_OPT_LEVEL", "0")  # of the shapes alone: LLVM's optimiser meets the same networks above
     feeds = zoo.inputs(name, 1)
     path = zoo.onnx_path(name)
     fixed = weft_session(path, shape_dict={"image": list(feeds["image"].shape)})

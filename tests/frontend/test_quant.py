@@ -12,6 +12,7 @@ from weft.ir import Call, walk
 from weft.target import Target
 from weft.tir import PrimFunc
 
+pytestmark = pytest.mark.usefixtures("optimised")
 RNG = np.random.default_rng(5)
 ELEMENT = {"float32": TensorProto.FLOAT, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8,
            "int32": TensorProto.INT32}  # fmt: skip

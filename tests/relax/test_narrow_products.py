@@ -81,6 +81,7 @@ def test_weights_lie_in_groups(form):
     assert not any(isinstance(n, Call) and n.op is Op.get("relax.nn.matmul_packed") for n in walk(left))
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.skipif(not Target("llvm").dot_forms, reason="the machine has no dot products of narrow numbers")
 def test_one_instruction_adds_a_group():
     group = {f[:3]: f for f in Target("llvm").dot_forms}

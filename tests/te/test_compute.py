@@ -151,9 +151,9 @@ def test_softmax_is_made_in_milliseconds() -> None:
 
 
 def _time(fn) -> float:
-    start = time.perf_counter()
+    start = time.thread_time()
     fn()
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 @pytest.mark.parametrize(

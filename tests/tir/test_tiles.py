@@ -80,6 +80,7 @@ def test_denormals_are_zeros_and_special_values_pass():
     assert np.isnan(c).any() and np.isinf(c).any() and np.isfinite(c).any()
 
 
+@pytest.mark.usefixtures("optimised")
 def test_assembly():
     text = get_source(product("bf16", 16, 16, 16, 1), SPR, fmt="asm")
     for wanted in ("ldtilecfg", r"tilezero\s+%tmm0", "tileloadd", r"tdpbf16ps\s+%tmm2, %tmm1, %tmm0", "tilestored"):

@@ -6,7 +6,8 @@ what its polynomial writes only where that costs less, so that expressions keep 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from weft import ir
@@ -333,20 +334,38 @@ def _known(e: ir.PrimExpr, an: Any) -> ir.PrimExpr | None:
 
 @rules.on(ir.And, ir.Or)
 def _connective(e: Any, an: Any) -> ir.PrimExpr:
+    """Simplify each term of a chain where those before it hold, then where all others hold: two rounds."""
     kind, build = (ir.And, ir.logical_and) if type(e) is ir.And else (ir.Or, ir.logical_or)
-    a = simplify(an, e.a)
-    if isinstance(a, ir.IntImm):
-        return build(a, simplify(an, e.b))
-    with an.constraint_scope(a if kind is ir.And else ir.logical_not(a)):
-        b = simplify(an, e.b)
-    if isinstance(b, ir.IntImm):
-        return build(a, b)
-    with an.constraint_scope(b if kind is ir.And else ir.logical_not(b)):
-        again = simplify(an, a)
-    if isinstance(again, ir.IntImm):
-        return build(again, b)
-    keep = e if a is e.a and b is e.b else kind(a, b)
-    return _known(keep, an) or _apply(rules_cmp.LOGIC, keep, an)
+
+    def holding(others: Sequence[ir.PrimExpr]) -> ExitStack:
+        scopes = ExitStack()
+        for x in others:
+            scopes.enter_context(an.constraint_scope(x if kind is ir.And else ir.logical_not(x)))
+        return scopes
+
+    def joined(x: Any) -> ir.PrimExpr:
+        if type(x) is not kind:
+            return next(new)
+        a, b = joined(x.a), joined(x.b)
+        if isinstance(a, ir.IntImm) or isinstance(b, ir.IntImm):
+            return build(a, b)
+        keep = x if a is x.a and b is x.b else kind(a, b)
+        return _known(keep, an) or _apply(rules_cmp.LOGIC, keep, an)
+
+    terms = _terms(e, kind)
+    with ExitStack() as before:
+        for n, x in enumerate(terms):
+            terms[n] = simplify(an, x)
+            before.enter_context(holding(terms[n : n + 1]))
+    for n in range(len(terms) - 2, -1, -1):
+        with holding(terms[:n] + terms[n + 1 :]):
+            terms[n] = simplify(an, terms[n])
+    new = iter(terms)
+    return joined(e)
+
+
+def _terms(e: Any, kind: type) -> list[Any]:
+    return [*_terms(e.a, kind), *_terms(e.b, kind)] if type(e) is kind else [e]
 
 
 @rules.on(ir.Not)

@@ -46,10 +46,17 @@ class Spec:
         Forms that it is a part of.
     doc : str
         The invariant, in a sentence.
+    alone : bool
+        Whether rules of nodes look at nothing but what is below the node, and those of functions at nothing but the
+        function: what was found to have the form then has it everywhere, and is not looked at again.
     """
 
-    def __init__(self, name: str, kind: type, includes: Iterable[Spec] = (), doc: str = "") -> None:
-        self.name, self.kind, self.includes, self.doc = name, kind, tuple(includes), doc
+    def __init__(
+        self, name: str, kind: type, includes: Iterable[Spec] = (), doc: str = "", *, alone: bool = False
+    ) -> None:
+        self.name, self.kind, self.includes, self.doc, self.alone = name, kind, tuple(includes), doc, alone
+        self._kept_by: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._last: tuple[Any, frozenset[int]] = None, frozenset()  # a function of the form, and its nodes
         self.rules = Dispatch(name, default=None)
         self.function_rules: list[Rule] = []
         SPECS[name] = self
@@ -63,41 +70,43 @@ class Spec:
         self.function_rules.append(rule)
         return rule
 
-    def check(self, func: Any, mod: IRModule) -> Iterator[Violation]:
-        """Yield what a function violates."""
-        if not isinstance(func, self.kind):
-            return
-        for spec in self.includes:
-            yield from spec.check(func, mod)
-        for rule in self.function_rules:
-            for node, message in rule(func, mod):
-                yield Violation(message, node)
-        if not self.rules.table:
-            return
-        for node, statement in _with_statements(func):
+    def check(self, func: Any, mod: IRModule) -> list[Violation]:
+        """Return what a function violates."""
+        if not isinstance(func, self.kind) or (self.alone and func in self._kept_by):
+            return []
+        found = [v for spec in self.includes for v in spec.check(func, mod)]
+        found += [Violation(message, node) for rule in self.function_rules for node, message in rule(func, mod)]
+        _alive, known = self._last
+        seen: set[int] = set()
+        for node, statement in _with_statements(func, seen, known) if self.rules.table else ():
             rule = self.rules.get(type(node))
             message = rule(node, func, mod) if rule is not None else None
             if message is not None:
-                yield Violation(message, statement)
+                found.append(Violation(message, statement))
+        if self.alone and not found:
+            self._kept_by.add(func)
+            self._last = func, frozenset(seen)
+        return found
 
 
 SPECS: dict[str, Spec] = {}
 """All forms by name."""
 
 
-def _with_statements(func: Any) -> Iterator[tuple[Node, Any]]:
-    """Yield each node below a function with the statement around it; shared subtrees once."""
-    seen: set[int] = set()
+def _with_statements(func: Any, seen: set[int], known: frozenset[int]) -> Iterator[tuple[Node, Any]]:
+    """Yield each node below a function with the statement around it; shared subtrees once, those of `known` never."""
     stack: list[tuple[Any, Any]] = [(func, func)]
-    known = CHILD_FIELDS
+    children = CHILD_FIELDS
     while stack:
         value, statement = stack.pop()
-        fields = known[type(value)]
+        fields = children[type(value)]
         if fields is None:
             if type(value) is tuple:
                 stack += [(x, statement) for x in value[::-1]]
         elif id(value) not in seen:
             seen.add(id(value))
+            if id(value) in known:
+                continue
             if STMT.get(type(value)) is not STMT.default:
                 statement = value
             yield value, statement

@@ -7,7 +7,8 @@ generated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
+from functools import cache
 from typing import Any
 
 from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Ramp, Var, walk
@@ -32,13 +33,16 @@ from weft.tir.stmt import (
     While,
 )
 
-WELL_FORMED = Spec("tir.well_formed", PrimFunc, doc="every name is introduced around its uses, and data types agree")
-SCHEDULED = Spec("tir.scheduled", PrimFunc, [WELL_FORMED], doc="loops over blocks, inside a root block")
-LOWERED = Spec(
-    "tir.lowered", PrimFunc, [WELL_FORMED], doc="no blocks; flat buffers; no loops left to vectorize or unroll"
-)
-HOST = Spec("tir.host", PrimFunc, [LOWERED], doc="runs on the CPU: no thread axes")
-DEVICE = Spec("tir.device", PrimFunc, [LOWERED], doc="runs on a GPU: no parallel loops and no packed calls")
+
+def _form(name: str, includes: Iterable[Spec], doc: str) -> Spec:
+    return Spec(f"tir.{name}", PrimFunc, includes, doc, alone=True)
+
+
+WELL_FORMED = _form("well_formed", (), "every name is introduced around its uses, and data types agree")
+SCHEDULED = _form("scheduled", [WELL_FORMED], "loops over blocks, inside a root block")
+LOWERED = _form("lowered", [WELL_FORMED], "no blocks; flat buffers; no loops left to vectorize or unroll")
+HOST = _form("host", [LOWERED], "runs on the CPU: no thread axes")
+DEVICE = _form("device", [LOWERED], "runs on a GPU: no parallel loops and no packed calls")
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -90,8 +94,12 @@ class _Names:
                 if value.names:  # what was well-formed with them may not be without
                     self.known -= value.names
                     self.done.clear()
-            elif CHILD_FIELDS[type(value)] is not None and value not in self.done:
-                self._visit(value, stack)
+            elif (fields := _operands_of(type(value))) is None:
+                if CHILD_FIELDS[type(value)] is not None:
+                    self._visit(value, stack)
+            elif value not in self.done:
+                self.done.add(value)
+                stack += [getattr(value, f) for f in fields]
 
     def _visit(self, node: Any, stack: list[Any]) -> None:
         if isinstance(node, Var):
@@ -104,6 +112,8 @@ class _Names:
         outer = self.statement
         if isinstance(node, Stmt):
             self.statement = node
+        elif node in self.done:
+            return
         else:
             self.done.add(node)
         rule = _INTRODUCES.get(type(node))
@@ -129,6 +139,13 @@ class _Names:
     def _missing(self, node: Any, message: str) -> None:
         self.known.add(node)  # say it once
         self.found.append((self.statement, message))
+
+
+@cache
+def _operands_of(kind: type) -> tuple[str, ...] | None:
+    """The fields, last first, of expressions that introduce no names and are none."""
+    fields = CHILD_FIELDS[kind]
+    return None if fields is None or issubclass(kind, (Var, Buffer, Stmt)) or kind in _INTRODUCES else fields[::-1]
 
 
 def _free_of(b: Buffer) -> set[Var]:

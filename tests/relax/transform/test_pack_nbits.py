@@ -223,6 +223,7 @@ def pairs(narrow, lanes):
     return te.create_prim_func([a, b, te.extern((lanes // 2,), [a, b], body, name="c", dtype=f"int{2 * narrow}")])
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64"])
 @pytest.mark.parametrize(("narrow", "lanes"), [(8, 32), (16, 16), (8, 16)])
 def test_pairs_of_products(narrow, lanes, cpu):
@@ -242,6 +243,7 @@ def test_pairs_of_products(narrow, lanes, cpu):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_dot_products_of_bytes_are_used():
     shapes = (((3, 64), "int8"), ((3, 2), "float32"), ((3, 2), "int32"), ((1, 8, 32), "int32"), ((1, 2, 32), "float16"))
     given = [te.placeholder(s, d, name=f"p{i}") for i, (s, d) in enumerate(shapes)]

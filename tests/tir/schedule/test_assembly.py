@@ -43,6 +43,7 @@ def count(lines: list[str], word: str) -> int:
     return sum(word in x for x in lines)
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("register", list(TARGETS))
 @pytest.mark.parametrize("name", list(FUNCTIONS))
 def test_hot_loop_does_not_spill(name, register):

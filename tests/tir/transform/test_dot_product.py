@@ -65,6 +65,7 @@ def test_products(group, m, n, k):
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("group", [4, 2])
 def test_instruction_is_used(group):
     text = get_source(default_schedule(product(16, 64, 64, group), needs(group)), needs(group), "asm")

@@ -88,6 +88,7 @@ def test_symbolic_sizes_and_a_sum_with_the_transposed():
         np.testing.assert_allclose(out, p.T * 2 + q, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("cpu", ["x86-64-v4", "haswell"])
 def test_no_gathers_are_left(cpu):
     target = f"llvm -mcpu={cpu} -mtriple=x86_64-unknown-linux-gnu"

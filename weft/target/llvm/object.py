@@ -19,6 +19,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from weft import environment
 from weft.error import CodegenError, InternalError
 from weft.ir import show_text
 from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale, struct, subroutine  # noqa: F401 - rules of the tables
@@ -74,7 +75,7 @@ def _machine(target: Target) -> Any:
 
 def _level(target: Target) -> int:
     """The effort of LLVM's passes and of its code generator, 0 to 3."""
-    return int(target.attrs.get("opt-level", 3))
+    return int(target.attrs.get("opt-level", environment.OPT_LEVEL.read()))
 
 
 def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:

@@ -206,6 +206,7 @@ def test_the_option_is_on_or_off():
         Target("llvm -matrix-tiles=maybe")
 
 
+@pytest.mark.usefixtures("optimised")
 def test_assembly():
     text = get_source(default_schedule(product(256, 256, 256), SPR), SPR, fmt="asm")
     products, loads = (len(re.findall(rf"\b{name}\b", text)) for name in ("tdpbf16ps", "tileloadd"))
