@@ -18,15 +18,25 @@ _TILE_ROWS = 16
 """Rows of a tile that is transposed in registers: half of 32 registers."""
 
 
+_NARROW = 8
+"""Elements side by side from which on a tile that is transposed is better than vectors that run over several rows."""
+
+
 def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     """Schedule a data-parallel block that stands alone at the root."""
     sch = ctx.sch
     loops = sch.get_loops(rv)
+    while len(loops) > 1 and ctx.constant(loops[-1]) == 1:
+        loops[-2:] = [sch.fuse(*loops[-2:])]
     if not loops:
         return
     block = ctx.block(rv)
     tile = _transposed_axis(ctx, rv, block, loops)
-    if tile is not None:
+    few = ctx.constant(loops[-1]) if tile == len(loops) - 2 and _is_static(block) else None
+    few = few if few and few < _NARROW and few % vector_lanes(ctx, block) else None
+    if few:
+        loops[-2:] = [sch.fuse(*loops[-2:])]
+    elif tile is not None:
         _tile_transpose(ctx, rv, loops, tile)
         return
     outer, inner = split_nest(ctx, rv, loops)
@@ -34,7 +44,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     lanes = vector_lanes(ctx, block)
     row = ctx.fuse(outer)
     n = ctx.constant(inner)
-    unroll = ctx.choose("unroll", (1, 2, 4), 1)
+    unroll = few if few and lanes % few else ctx.choose("unroll", (1, 2, 4), 1)
     lengths = _stretches(ctx, rv, inner)
     if row is not None:
         ctx.stream(row, rv)
@@ -51,7 +61,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
             ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
 
 
-_MOST_STRETCHES = 8
+_MOST_STRETCHES = 16
 """Pieces that a row is cut into at most: each is code of its own."""
 
 
@@ -165,6 +175,11 @@ def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[Lo
             if p < len(loops) - 1 and stride_along(load, iv) == 1 and (ctx.constant(loops[p]) or 16) > 1:
                 return p
     return None
+
+
+def _is_static(block: Block) -> bool:
+    """Whether it is known how far the elements of each buffer are apart, so that no lane is gathered."""
+    return all(as_int(d) is not None for x in loads_of(block.body) for d in x.buffer.shape)
 
 
 def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int) -> None:
