@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import GE, GT, LE, LT, CallIntrin, PrimExpr, Var, as_int, const, substitute, walk
+from weft.ir import GE, GT, LE, LT, CallIntrin, PrimExpr, Var, as_int, const, rewrite, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.pattern import element_cost, stride_along
 from weft.tir.analysis.structure import conjuncts, used_vars
+from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
@@ -115,7 +116,10 @@ def split_nest(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> tuple[list
 
 
 def flat_suffix(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> int:
-    """Count the innermost loops along which each access stays, or walks whole trailing dimensions of its buffer."""
+    """Count the innermost loops along which each access stays, or walks whole trailing dimensions of its buffer.
+
+    Places that are numbers, too, would be found by division along loops that are one.
+    """
     realize = ctx.sch.state.realize(rv.name)
     block = realize.block
     of_loop = {v: iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if isinstance(v, Var)}
@@ -126,12 +130,17 @@ def flat_suffix(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> int:
     analyzer = Analyzer()
     best = 1
     accesses = [*loads_of(block.body), *stores_of(block.body)]
+    numbers = used_vars(*(rewrite(s.value, _without_load) for s in stores_of(block.body)))
     for count in range(2, len(loops) + 1):
         tail = ordered[len(loops) - count :]
-        if not all(_walks(a, tail, extents, analyzer) for a in accesses):  # type: ignore[arg-type]
+        if not numbers.isdisjoint(tail) or not all(_walks(a, tail, extents, analyzer) for a in accesses):  # type: ignore[arg-type]
             break
         best = count
     return best
+
+
+def _without_load(node: object) -> object:
+    return const(0, node.buffer.dtype) if isinstance(node, BufferLoad) else node
 
 
 def _walks(access: object, tail: list[Var], extents: dict[Var, object], analyzer: Analyzer) -> bool:
