@@ -155,8 +155,11 @@ def _walks(access: object, tail: list[Var], extents: dict[Var, object], analyzer
 
 
 def vector_lanes(ctx: RuleContext, block: Block) -> int:
-    """Choose the number of lanes by the widest type that a block computes with."""
-    return min(ctx.lanes(a.buffer.dtype) for a in [*loads_of(block.body), *stores_of(block.body)])
+    """Choose the number of lanes by the widest type that differs between lanes: not by that of a row's index."""
+    stores = stores_of(block.body)
+    column = used_vars(*(s.indices[-1:] for s in stores))
+    loads = [x for x in loads_of(block.body) if not column or not column.isdisjoint(used_vars(x.indices))]
+    return min(ctx.lanes(a.buffer.dtype) for a in [*loads, *stores])
 
 
 def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int, unroll: int = 1) -> None:
