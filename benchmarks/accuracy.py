@@ -19,12 +19,7 @@ def compare(name: str) -> list[dict]:
         feeds = zoo.inputs(name, size)
         difference = largest_difference([o.numpy() for o in ours.run(feeds)], theirs.run(None, feeds))
         rows.append(
-            {
-                "model": name,
-                "input": zoo.describe(name, size),
-                "difference": difference,
-                "within": difference <= LIMIT,
-            }
+            {"model": name, "input": zoo.describe(name, size), "difference": difference, "within": difference <= LIMIT}
         )
     return rows
 

@@ -16,15 +16,7 @@ from benchmarks.networks import light
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "zoo"
 _FILES = ROOT / "benchmarks" / "networks"
-MODELS = (
-    "minilm",
-    "text_detector",
-    "text_recogniser",
-    "mobilenet_v3",
-    "decoder_step",
-    "resnet50",
-    "mobilenet_v2",
-)
+MODELS = ("minilm", "text_detector", "text_recogniser", "mobilenet_v3", "decoder_step", "resnet50", "mobilenet_v2")
 # Larger ones, which only benchmarks use.
 LARGE = ("efficientnet_b0", "vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp", "resnet50_int8",
          "resnet50_s8", "dcgan", "unet3d", "resnext50", "convnext", "segformer", "conformer", "wavenet", "hifigan",

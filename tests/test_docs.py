@@ -11,14 +11,7 @@ import pytest
 from tools import reference
 
 ROOT = Path(__file__).resolve().parent.parent
-HOW_TO = (
-    "add-an-operator",
-    "add-a-pass",
-    "add-a-schedule-rule",
-    "add-a-target",
-    "add-an-opcode",
-    "write-a-model",
-)
+HOW_TO = ("add-an-operator", "add-a-pass", "add-a-schedule-rule", "add-a-target", "add-an-opcode", "write-a-model")
 
 
 def blocks(page, language):

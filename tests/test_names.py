@@ -11,9 +11,7 @@ import weft
 ROOT = Path(__file__).resolve().parents[1]
 
 # What is not there: dialects and tools that are not built, and what only TVM's own internals need.
-MISSING = {
-    "tvm.relay.backend.vm": {"invoke"},
-}
+MISSING = {"tvm.relay.backend.vm": {"invoke"}}
 OTHERS = ("tvm.rpc", "tvm.relax", "tvm.script.relax")  # whole rows that have tests of their own
 TABLE = ROOT.parent / "shared" / "API_NAMES.md"
 

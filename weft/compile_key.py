@@ -29,8 +29,6 @@ from weft import environment
 from weft.ffi import find_library
 from weft.machine import host_facts
 
-__all__ = ["KERNEL_SOURCES", "brings_models", "compile_key", "ingredients", "is_plain", "is_watched"]
-
 KERNEL_SOURCES = ("arith", "compile_key.py", "ir", "machine.py", "relax/kernel_builder.py",
                   "relax/transform/schedule_tir.py", "relax/vm_build.py", "target", "tir", "tune")  # fmt: skip
 """Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""

@@ -21,8 +21,6 @@ from weft.runtime import object_code, weights_in_files
 from weft.runtime.stored_model import write_model
 from weft.target import Target
 
-__all__ = ["Service"]
-
 _UNHEARD = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, ScheduleWarning)
 """Warnings that are not for users; the last ones are in the stored model, and whoever takes it says them."""
 

@@ -24,10 +24,7 @@ __all__ = ["build", "compile", "lower", "schedule_to_module"]
 
 
 def schedule_to_module(
-    sch: Schedule,
-    args: Sequence[Any] | None = None,
-    name: str = "main",
-    binds: Mapping[Tensor, Buffer] | None = None,
+    sch: Schedule, args: Sequence[Any] | None = None, name: str = "main", binds: Mapping[Tensor, Buffer] | None = None
 ) -> IRModule:
     """Write a schedule's loops as a module of one function, as they are before any pass."""
     return _to_module(sch, args, name, binds)

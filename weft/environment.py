@@ -15,8 +15,6 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from weft.error import InvalidArgument
 
-__all__ = ["VARIABLES", "Variable", "check_native", "decides_code", "unknown"]
-
 T = TypeVar("T")
 PREFIX = "WEFT_"
 

@@ -20,8 +20,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["OPTIONS", "OPTION_OF", "UNKNOWN", "Machine", "TargetLike", "host_facts", "machine_of", "option_fields"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:

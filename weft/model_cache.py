@@ -36,8 +36,6 @@ from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 if TYPE_CHECKING:
     from weft.baseline import BaselineProgram
 
-__all__ = ["Request", "baseline_program", "compile_apart", "find", "keep", "model_note", "request_of"]
-
 _CHUNK = 4 << 20
 _LARGE = 16 << 20
 """Bytes of a file from which on its hash is kept with its times and place, as long as these do not change."""

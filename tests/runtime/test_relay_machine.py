@@ -12,17 +12,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.runtime.relay_programs import (
-    CONS,
-    NIL,
-    I,
-    counting_loop,
-    executable,
-    function,
-    kernels,
-    list_of,
-    machine,
-)
+from tests.runtime.relay_programs import CONS, NIL, I, counting_loop, executable, function, kernels, list_of, machine
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime.relay_vm import VirtualMachine
 

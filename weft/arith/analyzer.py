@@ -16,8 +16,6 @@ from weft.arith.linear import Poly, add, atoms_of, constant, key, scale
 from weft.arith.simplify import holds_nonneg, proves_zero, simplify
 from weft.error import InvalidArgument
 
-__all__ = ["Analyzer", "CompareResult", "ProofStrength"]
-
 
 class ProofStrength(IntEnum):
     """How hard a proof is tried: the prover here always tries what TVM's does at the higher level."""

@@ -14,8 +14,6 @@ from weft.arith.context import NEG_INF, POS_INF, Atom, Context
 from weft.arith.linear import Mono, Poly
 from weft.ir import CallIntrin, Cast, DataType, SizeVar
 
-__all__ = ["ConstIntBound", "ModularSet", "bound_of", "is_positive_divisor", "modular_of"]
-
 Limits = tuple[int, int]
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from weft.arith.linear import Mono, Poly, atoms_of
 from weft.ir import Node, PrimExpr, Var
 
-__all__ = ["NEG_INF", "POS_INF", "Atom", "Context", "Witness"]
-
 POS_INF = (1 << 63) - 1
 NEG_INF = -POS_INF
 

@@ -9,14 +9,9 @@ from weft.arith.int_set import IntervalSet, neg_inf, pos_inf
 from weft.arith.solve import detect_linear_equation
 from weft.ir import EQ, GE, GT, LE, LT, IntImm, PrimExpr, Var, floordiv
 
-__all__ = ["deduce_bound"]
-
 
 def deduce_bound(
-    var: Var,
-    cond: PrimExpr,
-    hint_map: Mapping[Var, IntervalSet],
-    relax_map: Mapping[Var, IntervalSet],
+    var: Var, cond: PrimExpr, hint_map: Mapping[Var, IntervalSet], relax_map: Mapping[Var, IntervalSet]
 ) -> IntervalSet:
     """Return values of a variable for which a comparison holds.
 

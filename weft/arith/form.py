@@ -15,8 +15,6 @@ from weft.arith.context import Context, structural_key
 from weft.arith.linear import Mono, Poly, add, atoms_of, constant, key, mul, scale
 from weft.arith.terms import floordiv, floormod, minimum, select
 
-__all__ = ["cost", "expr_key", "is_pure", "poly_of", "to_expr"]
-
 _INDEX_TYPES = frozenset(("int32", "int64"))
 _LIMITS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
 _MAX_PRODUCT = 48

@@ -21,8 +21,6 @@ from weft.arith.simplify import simplify
 from weft.arith.terms import floordiv, minimum
 from weft.ir import GE, GT, LE, LT, TRUE, And, Broadcast, IterVar, Node, PrimExpr, Ramp, Range, Var, as_expr, as_int
 
-__all__ = ["IntervalSet", "eval_interval", "neg_inf", "pos_inf"]
-
 _POS, _NEG = Var("pos_inf", "handle"), Var("neg_inf", "handle")
 
 

@@ -17,11 +17,6 @@ from weft.arith.form import poly_of, to_expr
 from weft.arith.int_set import inequalities
 from weft.arith.linear import Poly, add, atoms_of, key
 
-__all__ = [
-    "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map",
-    "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr", "normalize_to_iter_sum",
-]  # fmt: skip
-
 
 class IterMark(ir.Node):
     """A range of values ``0 .. extent - 1``: an input variable (counted from zero) or a sum of splits."""

@@ -10,22 +10,6 @@ from __future__ import annotations
 
 from math import gcd
 
-__all__ = [
-    "Mono",
-    "Poly",
-    "add",
-    "atoms_of",
-    "coefficient_of",
-    "constant",
-    "content",
-    "divide_exact",
-    "divmod_poly",
-    "key",
-    "mono_quotient",
-    "mul",
-    "scale",
-]
-
 Mono = tuple[int, ...]
 Poly = dict[Mono, int]
 ZERO: Poly = {}

@@ -18,8 +18,6 @@ from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.witness import is_refuted
 
-__all__ = ["prove_nonneg", "prove_nonzero", "replace_atom", "sign_of"]
-
 _STEPS, _DEPTH, _TERMS = 12, 9, 24
 
 

@@ -15,8 +15,6 @@ from typing import Any
 from weft import ir
 from weft.error import InternalError
 
-__all__ = ["RuleTable"]
-
 Env = dict[str, Any]
 Matcher = Callable[[Any, Env, Any], bool]
 Builder = Callable[[Env, Any], Any]

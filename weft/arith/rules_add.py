@@ -2,8 +2,6 @@
 
 from weft.arith.rule import RuleTable
 
-__all__ = ["RULES"]
-
 RULES = RuleTable("""
     ramp(x, s, n) + ramp(y, t, n) => ramp(x + y, s + t, n)
     ramp(x, s, n) + broadcast(y, n) => ramp(x + y, s, n)

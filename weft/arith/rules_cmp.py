@@ -2,8 +2,6 @@
 
 from weft.arith.rule import RuleTable
 
-__all__ = ["LOGIC", "RULES"]
-
 RULES = RuleTable("""
     x > y => y < x
     x >= y => y <= x

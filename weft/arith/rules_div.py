@@ -2,8 +2,6 @@
 
 from weft.arith.rule import RuleTable
 
-__all__ = ["RULES"]
-
 RULES = RuleTable("""
     broadcast(x, n) // broadcast(y, n) => broadcast(x // y, n)
     ramp(x, c1, n) // broadcast(c2, n) => ramp(x // c2, c1 // c2, n) if c2 > 0 and c1 % c2 == 0

@@ -2,8 +2,6 @@
 
 from weft.arith.rule import RuleTable
 
-__all__ = ["RULES", "SELECT"]
-
 RULES = RuleTable("""
     min(x, x) => x
     max(x, x) => x

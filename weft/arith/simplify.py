@@ -17,8 +17,6 @@ from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, con
 from weft.arith.prove import prove_nonneg, prove_nonzero
 from weft.arith.terms import expand, floormod
 
-__all__ = ["holds_nonneg", "simplify"]
-
 rules = ir.Dispatch("simplifier", (ir.PrimExpr,))
 
 

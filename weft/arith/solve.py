@@ -12,8 +12,6 @@ from weft.arith.prove import replace_atom
 from weft.arith.terms import floordiv, minimum
 from weft.ir import EQ, GE, GT, LE, LT, And, PrimExpr, Var
 
-__all__ = ["detect_clip_bound", "detect_linear_equation", "solve_linear_equations", "solve_linear_inequalities"]
-
 
 def detect_linear_equation(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr]:
     """Return ``[c0, ..., cn, base]`` with ``expr == c0*v0 + ... + cn*vn + base``, or an empty list."""

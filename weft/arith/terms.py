@@ -16,8 +16,6 @@ from weft.arith.context import Context
 from weft.arith.linear import Mono, Poly, add, atoms_of, constant, divmod_poly, key, mono_quotient, mul, scale
 from weft.arith.prove import prove_nonneg, replace_atom
 
-__all__ = ["expand", "floordiv", "floormod", "minimum", "select"]
-
 
 def _single(p: Poly) -> tuple[Mono, int] | None:
     if len(p) == 1:

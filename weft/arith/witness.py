@@ -11,8 +11,6 @@ from weft.arith.bounds import atom_bound
 from weft.arith.context import Context, Witness
 from weft.arith.linear import Poly
 
-__all__ = ["is_refuted"]
-
 _COUNT = 14
 _WIDE = 1 << 30  # a range as wide as this is of a dimension
 _DIMENSIONS = (7, 1, 33, 2, 100, 513, 64, 12, 5, 260, 1023, 839, 119, 4095)

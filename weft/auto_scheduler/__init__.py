@@ -30,12 +30,7 @@ from weft.auto_scheduler.measure import (
     RPCRunner,
 )
 from weft.auto_scheduler.measure_record import RecordReader, RecordToFile, load_best_record, load_records, save_records
-from weft.auto_scheduler.search_policy import (
-    EmptyPolicy,
-    PreloadCustomSketchRule,
-    PreloadMeasuredStates,
-    SketchPolicy,
-)
+from weft.auto_scheduler.search_policy import EmptyPolicy, PreloadCustomSketchRule, PreloadMeasuredStates, SketchPolicy
 from weft.auto_scheduler.search_task import HardwareParams, SearchTask, TuningOptions
 from weft.auto_scheduler.task_scheduler import TaskScheduler
 from weft.auto_scheduler.workload_registry import make_workload_key, register_workload

@@ -11,11 +11,7 @@ from weft.auto_scheduler.compute_dag import ComputeDAG, LayoutRewriteOption
 from weft.auto_scheduler.measure_record import load_best_record
 from weft.auto_scheduler.search_policy import auto_search
 from weft.auto_scheduler.task_inputs import TASK_INPUT_BUFFER_TABLE, register_inputs
-from weft.auto_scheduler.workload_registry import (
-    WORKLOAD_FUNC_REGISTRY,
-    make_workload_key,
-    register_workload_tensors,
-)
+from weft.auto_scheduler.workload_registry import WORKLOAD_FUNC_REGISTRY, make_workload_key, register_workload_tensors
 from weft.error import InvalidArgument
 from weft.target import Target
 

@@ -16,8 +16,6 @@ from weft.error import WeftError
 from weft.ir import IntImm, walk
 from weft.tir import ProducerLoad
 
-__all__ = ["fill", "sketches_of"]
-
 _STRUCTURE = "SSRSRS"
 
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from weft.runtime import Tensor, tensor
 
-__all__ = ["TASK_INPUT_BUFFER_TABLE", "input_values", "register_inputs"]
-
 TASK_INPUT_BUFFER_TABLE: dict[str, dict[str, Tensor]] = {}
 """By the key of a workload, the values by name."""
 

@@ -16,8 +16,6 @@ from weft.error import InvalidArgument
 from weft.ir import Range, const
 from weft.te import thread_axis
 
-__all__ = ["ANNOTATIONS", "apply_step", "followed_lengths", "fused_length", "python_lines"]
-
 ANNOTATIONS = (
     "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
     "blockIdx.z", "threadIdx.z", "tensorize",

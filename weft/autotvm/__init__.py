@@ -20,15 +20,7 @@ from weft.autotvm.measure import (
 from weft.autotvm.task import ApplyFixedConfig as apply_fixed_config
 from weft.autotvm.task import ApplyGraphBest as apply_graph_best
 from weft.autotvm.task import ApplyHistoryBest as apply_history_best
-from weft.autotvm.task import (
-    ConfigEntity,
-    ConfigSpace,
-    DispatchContext,
-    FallbackContext,
-    create,
-    get_config,
-    template,
-)
+from weft.autotvm.task import ConfigEntity, ConfigSpace, DispatchContext, FallbackContext, create, get_config, template
 from weft.autotvm.tuner import callback
 
 __all__ = [

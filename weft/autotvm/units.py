@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from weft.error import InvalidArgument
 
-__all__ = ["format_si_prefix"]
-
 _EXPONENTS = dict(zip("yzafpnum kMGTPEZY", range(-24, 25, 3), strict=True))
 
 

@@ -19,8 +19,6 @@ from weft.runtime import read_regular
 from weft.runtime.protobuf import BYTES, FIXED32, FIXED64, VARINT, read_varint
 from weft.runtime.protobuf import fields as message_fields
 
-__all__ = ["ELEMENT_TYPES", "read_onnx", "tensor_values"]
-
 _NUMBERS = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16"}
 ELEMENT_TYPES = {number: np.dtype(name) for number, name in _NUMBERS.items()}
 """The element types that baseline operators compute with, by ONNX's numbers."""

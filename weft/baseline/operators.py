@@ -17,8 +17,6 @@ import numpy as np
 from weft.baseline.onnx_file import ELEMENT_TYPES
 from weft.baseline.refusal import NotInBaseline
 
-__all__ = ["OPERATORS", "operator"]
-
 OPERATORS: dict[str, Callable[..., Any]] = {}
 """By the name in ONNX's own domain."""
 

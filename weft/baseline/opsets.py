@@ -11,8 +11,6 @@ import numpy as np
 from weft.baseline.operators import OPERATORS, placed
 from weft.baseline.refusal import NotInBaseline
 
-__all__ = ["OPSETS", "modern_node", "operator_of"]
-
 OPSETS = range(7, 24)
 """In which operators mean what they mean here, once :func:`modern_node` has seen them."""
 

@@ -16,8 +16,6 @@ from weft.baseline.opsets import OPSETS, modern_node, operator_of
 from weft.baseline.refusal import NotInBaseline
 from weft.baseline.threads import few_threads
 
-__all__ = ["BaselineInput", "BaselineProgram"]
-
 _MIXED = ("Cast", "Resize")
 """Operators whose operands or results may be of several types of floats."""
 _signature = cache(inspect.signature)

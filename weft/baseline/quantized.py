@@ -10,8 +10,6 @@ from weft.baseline.onnx_file import ELEMENT_TYPES
 from weft.baseline.operators import floats, operator, placed
 from weft.baseline.refusal import NotInBaseline
 
-__all__: list[str] = []
-
 
 def _along(x: np.ndarray, factor: np.ndarray, axis: int, block_size: int) -> np.ndarray:
     """Return a scale or zero point of a tensor or of an axis so that it spreads over `x`."""

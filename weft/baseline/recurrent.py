@@ -10,8 +10,6 @@ import numpy as np
 from weft.baseline.operators import floats, operator, sigmoid
 from weft.baseline.refusal import NotInBaseline
 
-__all__: list[str] = []
-
 _Step = Callable[[np.ndarray, np.ndarray, list[np.ndarray]], list[np.ndarray]]
 """From a step's inputs (batch, gates), the weights of hidden values (gates, hidden) and the states to new states."""
 

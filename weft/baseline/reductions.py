@@ -10,8 +10,6 @@ import numpy as np
 from weft.baseline.operators import floats, numbers, operator, placed, within
 from weft.baseline.refusal import NotInBaseline
 
-__all__: list[str] = []
-
 
 @operator("MatMul")
 def _matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -10,8 +10,6 @@ import numpy as np
 from weft.baseline.operators import bounded, numbers, operator
 from weft.baseline.refusal import NotInBaseline
 
-__all__: list[str] = []
-
 _Place = Callable[[np.ndarray, float, int, int], np.ndarray]
 _PLACES: dict[str, _Place] = {
     "half_pixel": lambda i, scale, old, new: (i + 0.5) / scale - 0.5,

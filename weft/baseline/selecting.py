@@ -9,8 +9,6 @@ import numpy as np
 from weft.baseline.operators import bounded, operator, placed
 from weft.baseline.refusal import NotInBaseline
 
-__all__: list[str] = []
-
 _COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 

@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["few_threads"]
-
 _MAPPED = re.compile(r"/\S*openblas\S*\.so\S*$")
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from weft.baseline.operators import floats, operator
 from weft.baseline.refusal import NotInBaseline
 
-__all__: list[str] = []
-
 
 class _Windows:
     """Where the windows of an image lie: `x` is (n, c, *spatial), with `pads` around it."""

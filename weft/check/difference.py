@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Difference", "Tolerance", "compare", "compare_all"]
-
 _ROUNDINGS = 8
 """Of the values' own type that are allowed whatever the tolerance says: bfloat16 has three digits."""
 

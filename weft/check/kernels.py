@@ -15,8 +15,6 @@ from weft.target import Target, compile_func, load_objects
 from weft.tir import PrimFunc
 from weft.tune import Tuned
 
-__all__ = ["WrongKernel", "program_of_kernels", "wrong_kernels"]
-
 
 class WrongKernel(NamedTuple):
     """A kernel whose code computes something else than its loops: which argument differs, and in which call."""

@@ -23,8 +23,6 @@ from weft.runtime import numpy_dtype
 from weft.session import Session, TensorInfo
 from weft.target import Target
 
-__all__ = ["Finding", "Report", "check_model"]
-
 _LEFT = (
     "every kernel is right, and every pass that can be interpreted: it is one of the last passes (from VMShapeLower "
     "on), the virtual machine, or what the cache has (`weft cache clear`)",

@@ -17,8 +17,6 @@ from weft.error import WeftError, require
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
-__all__ = ["CheckedNodes", "WrongNode", "check_nodes"]
-
 _RANDOM = ("Random", "Multinomial", "Bernoulli", "Dropout")
 
 

@@ -14,8 +14,6 @@ from weft.error import WeftError
 from weft.ir import IRModule, Pass, PassInstrument, walk
 from weft.relax import Interpreter, MachineOnly, UnscheduledKernels
 
-__all__ = ["Outcome", "Stages", "WrongPass", "outcome_of", "wrong_passes"]
-
 
 class Stages(PassInstrument):
     """Keeps the program after each pass that a pipeline runs, by the pass's name; its second run is ``FuseOps:2``."""

@@ -13,8 +13,6 @@ import numpy as np
 from weft.error import InvalidArgument
 from weft.runtime import open_regular
 
-__all__ = ["parse_shapes", "read_inputs"]
-
 
 def parse_shapes(options: Iterable[str]) -> dict[str, list[int | str]]:
     """Read ``--shape`` options: ``x=1,3,320,320``; a dimension may be a name, which leaves it symbolic.

@@ -7,8 +7,6 @@ import cyclopts
 from weft.cli.screen import print_table, size_text
 from weft.runtime import cache as kernel_cache
 
-__all__ = ["cache"]
-
 cache = cyclopts.App(name="cache", help="Show or empty the disk cache of compiled kernels.")
 
 

@@ -15,8 +15,6 @@ from weft.cli.run import random_inputs
 from weft.error import InvalidArgument, WeftError
 from weft.session import TensorInfo
 
-__all__ = ["check"]
-
 _SHAPE = re.compile(r"[^=@]+=\d+(,\d+)*")
 
 

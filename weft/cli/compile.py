@@ -14,8 +14,6 @@ from weft.error import InvalidArgument
 from weft.session import compiled
 from weft.support.system_library import create_object
 
-__all__ = ["compile_model"]
-
 
 def compile_model(
     model: Path,

@@ -12,8 +12,6 @@ from weft.error import InvalidArgument
 from weft.ffi import find_library
 from weft.ffi.native import find_include_path
 
-__all__ = ["config"]
-
 _PACKAGE = Path(__file__).resolve().parent.parent
 _Flag = Annotated[bool, Parameter(negative="")]
 

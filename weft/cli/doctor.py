@@ -16,8 +16,6 @@ from weft.ffi import find_library
 from weft.machine import OPTION_OF, Machine, host_facts
 from weft.runtime import cache, device, num_threads
 
-__all__ = ["doctor"]
-
 _NEEDED = ("apache-tvm-ffi", "llvmlite", "numpy", "ml_dtypes", "msgspec")
 _OPTIONAL = ("onnx", "torch", "ziglang", "onnxruntime")
 _DEVICES = ("cuda", "opencl")

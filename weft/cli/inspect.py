@@ -19,8 +19,6 @@ from weft.session import Session
 from weft.tir import PrimFunc
 from weft.tir.schedule import explain_schedule
 
-__all__ = ["inspect_model"]
-
 _AFTER_PASSES = ("summary", "bytecode", "python", "kernels", "scheduled", "schedule", "memory", "statistics")
 _OF_LIBRARIES = ("summary", "bytecode", "python", "schedule", "statistics")
 
@@ -90,9 +88,7 @@ def _find(stage: str, known: list[str]) -> str:
             return name
     near = difflib.get_close_matches(stage, known, 1)
     raise InvalidArgument(
-        f"there is no stage '{stage}'",
-        expected=", ".join(known),
-        help=f"did you mean '{near[0]}'?" if near else None,
+        f"there is no stage '{stage}'", expected=", ".join(known), help=f"did you mean '{near[0]}'?" if near else None
     )
 
 

@@ -15,8 +15,6 @@ import cyclopts
 import weft
 from weft.error import InternalError, WeftError
 
-__all__ = ["app", "main"]
-
 app = cyclopts.App(
     name="weft",
     help="Compile trained models to native code, run them, and look inside.",

@@ -16,8 +16,6 @@ from weft.error import InvalidArgument
 from weft.profile import KernelProfile, profile_model, write_page
 from weft.session import Session
 
-__all__ = ["profile"]
-
 
 def profile(
     model: Path,

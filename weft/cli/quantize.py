@@ -12,8 +12,6 @@ from weft.cli.screen import print_table, size_text
 from weft.error import InvalidArgument, require
 from weft.quantize import quantize_model
 
-__all__ = ["quantize"]
-
 
 def quantize(
     model: Path,

@@ -18,8 +18,6 @@ from weft.error import InvalidArgument
 from weft.runtime import numpy_dtype
 from weft.session import Session, TensorInfo
 
-__all__ = ["random_inputs", "run"]
-
 DEFAULT_SIZE = 64
 
 

@@ -12,8 +12,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-__all__ = ["compiling", "print_table", "size_text"]
-
 
 @contextmanager
 def compiling(what: str) -> Generator[Callable[[str, int, int], None]]:

@@ -24,8 +24,6 @@ from weft.runtime import num_threads, set_num_threads
 from weft.session import TensorInfo
 from weft.target import Target
 
-__all__ = ["tune"]
-
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "": 1.0}
 _LINE_SECONDS = 10.0
 

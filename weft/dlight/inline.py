@@ -9,8 +9,6 @@ from weft.dlight.base.analysis import BlockInfo
 from weft.error import ScheduleError
 from weft.tir.schedule import Schedule
 
-__all__ = ["try_inline", "try_inline_contiguous_spatial"]
-
 
 def try_inline(sch: Schedule, blocks: list[BlockInfo]) -> list[BlockInfo]:
     """Inline as many of `blocks` as possible, into consumers first; returns those that remain, in order."""

@@ -10,8 +10,6 @@ import cyclopts
 
 from weft.error import InvalidArgument, WeftError
 
-__all__ = ["address", "run"]
-
 
 def address(text: str | None) -> tuple[str, int] | None:
     """The host and port of ``"10.77.1.234:9190"``.

@@ -8,8 +8,6 @@ import sys
 from weft.exec.command import run
 from weft.rpc.client import connect_tracker
 
-__all__ = ["query_tracker"]
-
 
 def query_tracker(*, host: str | None = None, port: int | None = None) -> None:
     """Print which servers a tracker knows, and who waits.

@@ -7,8 +7,6 @@ import sys
 from weft.exec.command import address, run
 from weft.rpc.proxy import Proxy
 
-__all__ = ["rpc_proxy"]
-
 
 def rpc_proxy(*, host: str = "127.0.0.1", port: int = 9090, port_end: int = 9199, tracker: str | None = None) -> None:
     """Pass on what servers behind a firewall and their clients send each other.

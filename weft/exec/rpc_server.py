@@ -9,8 +9,6 @@ from weft.error import InvalidArgument
 from weft.exec.command import address, run
 from weft.rpc.server import MAX_SESSIONS, Server
 
-__all__ = ["rpc_server"]
-
 
 def rpc_server(
     *,

@@ -7,8 +7,6 @@ import sys
 from weft.exec.command import run
 from weft.rpc.tracker import Tracker
 
-__all__ = ["rpc_tracker"]
-
 
 def rpc_tracker(*, host: str = "0.0.0.0", port: int = 9190, port_end: int = 9199, silent: bool = False) -> None:
     """Know which servers are free, and give them to clients.

@@ -9,8 +9,6 @@ import tvm_ffi
 
 from weft.ffi.function import convert_argument, duplicate, register_wrapper, wrap
 
-__all__ = ["Map"]
-
 
 class Map(tvm_ffi.Map[Any, Any]):
     """A map of the runtime in which Python objects are found as what they are.

@@ -11,8 +11,6 @@ import tvm_ffi
 
 from weft.ffi.function import PackedFunc, convert_argument, make_packed, packed, wrap
 
-__all__ = ["CallbackTaker", "as_opaque", "convert", "convert_func"]
-
 _PLAIN = frozenset((type(None), bool, int, float, str))
 
 

@@ -13,9 +13,6 @@ import tvm_ffi
 
 from weft.error import WeftError
 
-__all__ = ["Function", "NativeTensor", "PackedFunc", "convert_argument", "register_argument", "register_check",
-           "register_wrapper", "wrap"]  # fmt: skip
-
 Wrapper = Callable[[Any], Any]
 NativeTensor = tvm_ffi.Tensor
 """What functions return as tensors, for who may not be the first to import tvm_ffi."""

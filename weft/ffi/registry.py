@@ -12,17 +12,6 @@ from weft.error import InvalidArgument
 from weft.ffi.convert import convert_func
 from weft.ffi.function import PackedFunc, packed
 
-__all__ = [
-    "builtin",
-    "get_global_func",
-    "list_global_func_names",
-    "register_error",
-    "register_func",
-    "register_global_func",
-    "register_on_demand",
-    "remove_global_func",
-]
-
 
 def register_global_func(
     func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False

@@ -14,8 +14,6 @@ from weft.op import make_call
 from weft.relax import BlockBuilder, Var, VarBinding
 from weft.relax import op as relax_op
 
-__all__ = ["DAMAGE", "Builder", "Converters"]
-
 DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading a file that contradicts itself ends with, where nothing has checked it before."""
 

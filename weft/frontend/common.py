@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.ir import Function, IRModule
 from weft.runtime import Tensor
 
-__all__ = ["detach_params"]
-
 
 def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Tensor]]]:
     """Take the weights that importers keep as the attribute ``params`` off a module's functions.

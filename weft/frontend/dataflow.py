@@ -7,8 +7,6 @@ from typing import Any
 from weft.ir import Call, Expr, ExprVar, Function, If, Tuple, TupleGetItem
 from weft.relax import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 
-__all__ = ["to_dataflow"]
-
 
 def to_dataflow(func: Any) -> Any:
     """Put straight runs of bindings into dataflow blocks; only what leaves a block keeps a plain variable."""

@@ -11,8 +11,6 @@ from weft.ir import IntImm, as_expr, const, constant, numpy_dtype, shape_expr
 from weft.op import make_call
 from weft.relax import BlockBuilder, core_ops
 
-__all__ = ["Parts", "transformed"]
-
 _DIRECT = 64
 """Transforms of up to this length are one product; longer ones are split in two where the length has factors."""
 

@@ -11,8 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from typing import Any, ClassVar, Generic, TypeVar
 
-__all__ = ["Ambient", "CallersPool"]
-
 T = TypeVar("T")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.ir.scalar import Var
 from weft.ir.structural import PLAIN
 
-__all__ = ["Any"]
-
 
 class Any(Var):
     """A dimension that only run time knows: ``?`` in texts.

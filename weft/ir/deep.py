@@ -20,8 +20,6 @@ from typing import Any, TypeVar
 from weft.error import WeftError
 from weft.ir.ambient import CallersPool
 
-__all__ = ["DeepPool", "with_deep_stack"]
-
 T = TypeVar("T")
 _LIMIT = 400_000
 _STACK_BYTES = 1 << 29

@@ -10,8 +10,6 @@ from weakref import WeakSet
 from weft.error import InternalError
 from weft.ir.node import kinds
 
-__all__ = ["Dispatch"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _TABLES: WeakSet[Dispatch] = WeakSet()
 _OWN_DIALECTS = ("weft.relay",)  # their nodes never come to tables of other packages

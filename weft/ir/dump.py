@@ -34,8 +34,6 @@ from weft.ir.module import IRModule
 from weft.ir.node import Attrs
 from weft.ir.passes import Pass, PassContext, PassInstrument
 
-__all__ = ["DumpPrograms", "compilation", "dumped"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

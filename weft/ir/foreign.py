@@ -19,8 +19,6 @@ from weft.ir.module import IRModule
 from weft.ir.node import Node, saved_fields
 from weft.ir.structural import structural_equal, structural_hash
 
-__all__: list[str] = []
-
 
 class _Metadata(ctypes.Structure):
     """``TVMFFITypeMetadata`` of the C API."""

@@ -8,8 +8,6 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir.scalar import CallIntrin, PrimExpr
 
-__all__ = ["has_own_rules", "intrin_rule", "register_intrin_lowering", "register_intrin_rule"]
-
 Rule = Callable[[CallIntrin], PrimExpr | None]
 _RULES: dict[tuple[str, str], tuple[int, Rule]] = {}
 

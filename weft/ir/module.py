@@ -10,8 +10,6 @@ from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc, GlobalVar
 from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, Node
 
-__all__ = ["IRModule"]
-
 
 class IRModule:
     """A set of named functions.

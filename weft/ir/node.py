@@ -17,11 +17,6 @@ import msgspec
 from msgspec.structs import force_setattr
 from tvm_ffi import Map
 
-__all__ = [
-    "Attrs", "FrozenMap", "NoField", "Node", "NodeMeta", "Span", "SubclassTable", "kinds", "make_node", "own_name",
-    "saved_fields",
-]  # fmt: skip
-
 _BY_NAME: dict[str, type[Node]] = {}
 _ABSTRACT: set[type] = set()
 

@@ -8,8 +8,6 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir.node import Node
 
-__all__ = ["Op", "default_attr", "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr"]
-
 _ATTRS: dict[str, dict[str, tuple[int, Any]]] = {}  # by operator, then key: the level it was registered at, the value
 
 _DEFAULTS: dict[str, Callable[[Any], Any]] = {}  # by key

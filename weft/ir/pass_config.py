@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument
 
-__all__ = ["ConfigOption", "UnknownOption", "checked_config", "config_options", "near_names", "register_config_option"]
-
 
 class ConfigOption(NamedTuple):
     """An option: ``type`` is a class, the fields of a mapping with their classes, or a tuple of all values allowed."""

@@ -24,20 +24,6 @@ from weft.ir.expr import BaseFunc
 from weft.ir.module import IRModule
 from weft.ir.pass_config import checked_config, config_options, near_names
 
-__all__ = [
-    "Pass",
-    "PassContext",
-    "PassInstrument",
-    "PrintIR",
-    "Sequential",
-    "TimePasses",
-    "function_pass",
-    "module_pass",
-    "passes_inside",
-    "passes_named",
-    "show_text",
-]
-
 _PASSES: dict[str, Callable[..., Pass]] = {}
 
 

@@ -34,8 +34,6 @@ from weft.ir.scalar import Op
 from weft.runtime import Device
 from weft.runtime.container import ADT
 
-__all__ = ["load_json", "register_json_form", "save_json"]
-
 VERSION = 1
 
 _FORMS: dict[type, tuple[str, Callable[[Any], Any]]] = {}

@@ -20,8 +20,6 @@ from weft.ir.passes import Pass, on_verify
 from weft.ir.text.printer import STMT
 from weft.ir.walk import CHILD_FIELDS
 
-__all__ = ["SPECS", "Spec", "Violation", "verify", "violations"]
-
 Rule = Callable[..., Any]
 _CONTEXT_LINES = 3
 _WHOLE_FUNCTION_LINES = 60

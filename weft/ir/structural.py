@@ -33,8 +33,6 @@ from weft.ir.node import Attrs, Node, saved_fields
 from weft.ir.scalar import Op, SizeVar, Var
 from weft.ir.types import _STRUCTURE
 
-__all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
-
 # Fields that introduce variables, compared before the others, by class name (the classes live on higher floors), each
 # with how it does: SIGHT, what is not known yet is introduced; BIND, the variable itself is new, whatever it meant
 # elsewhere (passes leave variables bound in several places); MEMORY, a buffer is new together with its pointer.

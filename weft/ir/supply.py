@@ -8,8 +8,6 @@ from weft.error import InvalidArgument
 from weft.ir.expr import GlobalVar
 from weft.ir.module import IRModule
 
-__all__ = ["GlobalVarSupply", "NameSupply", "UniqueNameSupply"]
-
 
 class UniqueNameSupply:
     """Gives each name once, with a number behind it where it was given before.

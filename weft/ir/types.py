@@ -13,11 +13,6 @@ from weft.ir.dtype import DataType, HandleType
 from weft.ir.node import Node
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
 
-__all__ = [
-    "AnyType", "DummyGlobalInfo", "FuncType", "PackedFuncType", "PointerType", "PrimType", "ShapeType", "TensorType",
-    "TupleType", "Type", "VDevice", "as_shape", "tensor_type",
-]  # fmt: skip
-
 
 class Type(Node, abstract=True):
     """A type."""

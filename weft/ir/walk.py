@@ -15,8 +15,6 @@ from msgspec.structs import replace
 
 from weft.ir.node import Node
 
-__all__ = ["children", "post_order", "rebuild", "rewrite", "substitute", "walk"]
-
 N = TypeVar("N")
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from weft.ir import Ambient
 
-__all__ = ["Profiler"]
-
 
 class Profiler:
     """Adds up seconds by name, inside ``with profiler:``; ``Total`` is all of it."""

@@ -15,8 +15,6 @@ from weft.op.relations import demand_equal
 from weft.topi.activation import ACTIVATIONS, prelu
 from weft.topi.broadcast import elementwise
 
-__all__: list[str] = []
-
 
 def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.float64])(x) if x.size else x

@@ -11,17 +11,9 @@ from weft.ir import Expr, TensorType, as_int, const, constant, int64, shape_expr
 from weft.op.attributes import integer, integers, number, word
 from weft.op.infer import dims_of, same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
-from weft.op.relations import (
-    demand_at_least,
-    demand_broadcast_to,
-    demand_divisible,
-    demand_equal,
-    demand_same_shape,
-)
+from weft.op.relations import demand_at_least, demand_broadcast_to, demand_divisible, demand_equal, demand_same_shape
 from weft.topi.attention import attention, attention_heads, attention_past, attention_scale
 from weft.topi.cached_attention import cache_append, cached_attention
-
-__all__: list[str] = []
 
 _MASKED = {
     "scale": number().or_none(), "causal_mask": word("TopLeft", "TopLeft", "BottomRight").or_none(),

@@ -18,11 +18,6 @@ from weft.error import InvalidArgument, WeftError
 from weft.ir import Attrs, DataType, IntImm, PrimExpr, PrimValue, as_int
 from weft.topi.shape import normalize_axes
 
-__all__ = [
-    "Attribute", "axes", "axis", "checked_axes", "data_layout", "dtype", "each_axis", "flag", "in_places", "integer",
-    "integers", "normal_values", "number", "numbers", "padding", "sizes", "text", "word", "words",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Attribute:

@@ -25,8 +25,6 @@ from weft.topi.conv import (
 )
 from weft.topi.winograd import conv2d_winograd, winograd_matrices
 
-__all__: list[str] = []
-
 
 def _conv_infer(rank: int) -> Any:
     name = f"nn.conv{rank}d"

@@ -13,8 +13,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_equal
 from weft.topi.create import arange, arange_size, eye, full, full_like, prim, trilu
 
-__all__: list[str] = []
-
 
 def _shaped(shape: Expr, dtype: str) -> TensorType:
     values = values_of(shape)

@@ -18,8 +18,6 @@ from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, clip, where
 from weft.topi.math import reinterpret
 
-__all__: list[str] = []
-
 
 def _float(fn: Any) -> Any:
     """Compute in float64 for references of functions with no NumPy name."""

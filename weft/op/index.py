@@ -22,8 +22,6 @@ from weft.op.relations import (
 from weft.topi.create import prim
 from weft.topi.index import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence, take
 
-__all__: list[str] = []
-
 
 def _take_infer(x: Expr, indices: Expr, axis: int | None, mode: str) -> TensorType:
     ty, it = tensor_arg("take", "x", x), index_arg("take", indices)

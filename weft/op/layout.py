@@ -14,9 +14,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_divisible, demand_equal
 from weft.topi.manipulate import depth_to_space, layout_shape, layout_transform, meshgrid, space_to_depth
 
-__all__: list[str] = []
-
-
 _BLOCK = integer(1, at_least=1)
 _PATTERN, _SAYS = r"([A-Z]|[1-9]\d*[a-z])+", "letters for dimensions and numbers before those of blocks, as NCHW16c"
 

@@ -16,8 +16,6 @@ from weft.op.relations import demand_at_least, demand_divisible, demand_equal, d
 from weft.topi.compressed import GROUP, WORDS, matmul_compressed
 from weft.topi.matmul import einsum, einsum_dims, linear, matmul, matmul_packed
 
-__all__: list[str] = []
-
 
 def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str) -> TensorType:
     a, b = tensor_arg("matmul", "x1", x1), tensor_arg("matmul", "x2", x2)

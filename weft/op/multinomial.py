@@ -13,8 +13,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_indices, demand_same_shape
 from weft.topi.multinomial import multinomial_from_uniform
 
-__all__: list[str] = []
-
 _NAME = "multinomial_from_uniform"
 
 

@@ -12,15 +12,7 @@ from weft.op.attributes import axis, dtype, integer, text
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_same_shape
-from weft.topi.nbits import (
-    dequantize_groups,
-    matmul_nbits_dot,
-    matmul_nbits_packed,
-    quantize_groups,
-    rows_per_word,
-)
-
-__all__: list[str] = []
+from weft.topi.nbits import dequantize_groups, matmul_nbits_dot, matmul_nbits_packed, quantize_groups, rows_per_word
 
 _GROUP = integer(32, at_least=1)
 _PANELS = {"n": integer(0, at_least=0), "bits": integer(4, at_least=2, at_most=8), "group": _GROUP}

@@ -13,8 +13,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.nms import suppressed
 
-__all__: list[str] = []
-
 _NAME = "vision.suppressed"
 
 

@@ -14,8 +14,6 @@ from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_divisible, demand_same_shape
 from weft.topi.norm import batch_norm, group_norm, instance_norm, layer_norm, log_softmax, lrn, rms_norm, softmax
 
-__all__: list[str] = []
-
 
 def _along(op: str) -> Any:
     """The rule of an operator along one axis of floating-point data."""

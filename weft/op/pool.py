@@ -26,8 +26,6 @@ from weft.topi.pool import (
 )  # fmt: skip
 from weft.topi.shape import simplify
 
-__all__: list[str] = []
-
 
 def _windows_of(rank: int | None) -> dict[str, Attribute]:
     """The attributes of windows; where the rank is None, the data decides it."""

@@ -14,9 +14,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_broadcast_to, demand_same_shape
 from weft.topi.quant import dequantize, quantize, requantize, requantize_sum
 
-__all__: list[str] = []
-
-
 _AXIS = axis(-1, checked=False)
 _BYTES = {"low": integer(0), "out_dtype": dtype("uint8")}
 

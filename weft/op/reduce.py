@@ -16,8 +16,6 @@ from weft.op.relations import demand_at_least
 from weft.topi import reduce as topi
 from weft.topi.scan import cumulative
 
-__all__: list[str] = []
-
 
 def _infer(op: str, dtype: str | None = None) -> Any:
     def infer(x: Expr, axis: Any, keepdims: bool) -> TensorType:

@@ -21,8 +21,6 @@ from weft import ir
 from weft.error import InvalidArgument, UnsupportedOperator
 from weft.op.attributes import Attribute, checked_axes, normal_values
 
-__all__ = ["Fusion", "Input", "Layout", "OpDef", "declare", "get_op_def", "list_ops", "make_call"]
-
 
 class Fusion(IntEnum):
     """How an operator takes part in fusion, in the order of how much it constrains its group."""

@@ -16,12 +16,6 @@ from typing import Any
 from weft.error import IndexOutOfRange, InvalidArgument, ShapeMismatch
 from weft.ir import Expr, PrimExpr, as_expr, as_int, cast, equal, floormod, logical_or, max_, min_, select
 
-__all__ = [
-    "IndexRange", "Relation", "collect_relations", "demand_at_least", "demand_at_most", "demand_between",
-    "demand_broadcast", "demand_broadcast_to", "demand_divisible", "demand_equal", "demand_index_tuples",
-    "demand_indices", "demand_same_shape", "refused",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Relation:

@@ -15,8 +15,6 @@ from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least
 from weft.topi.resize import full_size, resize, resize2d, spread, spread_roi
 
-__all__: list[str] = []
-
 _MODES = (
     "half_pixel",
     "half_pixel_symmetric",

@@ -18,8 +18,6 @@ from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.rnn import ACTIVATIONS, UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
 
-__all__: list[str] = []
-
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("initial_h",)}
 

@@ -15,8 +15,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_equal
 from weft.topi.sample import grid_sample
 
-__all__: list[str] = []
-
 
 def _infer(data: Expr, grid: Expr) -> TensorType:
     ty, gt = (

@@ -15,8 +15,6 @@ from weft.op.relations import demand_at_least, demand_indices, demand_same_shape
 from weft.topi.sampling import sample_token, uniform_at
 from weft.topi.threefry import PARITY, ROTATIONS
 
-__all__: list[str] = []
-
 _NAME = "sample_token"
 
 

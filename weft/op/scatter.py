@@ -20,8 +20,6 @@ from weft.op.relations import (
 )
 from weft.topi.scatter import index_put, scatter_elements, scatter_nd
 
-__all__: list[str] = []
-
 _REDUCTION = word("update", "update", "none", "add", "mul", "mean", "max", "min")
 _NUMPY = {"add": np.add, "mean": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 

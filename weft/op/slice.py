@@ -13,8 +13,6 @@ from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least, demand_at_most, demand_between
 from weft.topi.slice import FAR, pad, pad_pairs, slice_plan, strided_slice
 
-__all__: list[str] = []
-
 
 def _slice_infer(x: Expr, axes: Any, begin: Any, end: Any, strides: Any, assume_inbound: bool) -> TensorType:
     ty = tensor_arg("strided_slice", "x", x)

@@ -13,8 +13,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_between
 from weft.topi.sort import argsort, sort, topk
 
-__all__: list[str] = []
-
 
 def _count(k: Any, dim: Any) -> Any:
     value = ir.as_shape((k.value if isinstance(k, ir.PrimValue) else k,))[0]

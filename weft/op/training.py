@@ -15,8 +15,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_broadcast_to, demand_indices, demand_same_shape
 from weft.topi.loss import collapse_sum, cross_entropy_with_logits, nll_loss, nll_loss_backward, take_backward
 
-__all__: list[str] = []
-
 
 def _collapsed(x: Any, shape: Any) -> Any:
     shape = [int(d) for d in shape]

@@ -12,8 +12,6 @@ from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_indices, demand_same_shape
 from weft.topi.trees import tree_leaves
 
-__all__: list[str] = []
-
 _NAME = "tree_leaves"
 _TESTS = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
 

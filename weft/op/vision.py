@@ -14,9 +14,6 @@ from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_at_least, demand_at_most, demand_equal, demand_indices, demand_same_shape
 from weft.topi import vision
 
-__all__ = ["get_valid_counts", "non_max_suppression", "roi_align", "roi_pool"]
-
-
 # --- regions ----------------------------------------------------------------------------------------------------------
 
 

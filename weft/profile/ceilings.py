@@ -61,10 +61,7 @@ def fma_peak(threads: int) -> float:
     whole = loop(task, threads, ForKind.PARALLEL, tir.AllocBuffer(sums, body))
     func = _function([source, sink], whole)
     kernel = build(func, target)["main"]
-    arguments = [
-        tensor(np.full(lanes, 0.5, np.float32)),
-        tensor(np.zeros(threads * vectors * lanes, np.float32)),
-    ]
+    arguments = [tensor(np.full(lanes, 0.5, np.float32)), tensor(np.zeros(threads * vectors * lanes, np.float32))]
     seconds = _best(lambda: kernel(*arguments))
     return 2.0 * _STEPS * vectors * lanes * threads / seconds / 1e9
 
@@ -80,10 +77,7 @@ def read_bandwidth() -> float:
     r = te.reduce_axis((0, _BYTES // 256), name="r")
     func = te.create_prim_func([x, te.compute((64,), lambda i: te.sum(x[i, r], axis=r), name="y")])
     kernel = build(default_schedule(func, Target("llvm")), Target("llvm"))["main"]
-    arguments = [
-        tensor(np.ones((64, _BYTES // 256), np.float32)),
-        tensor(np.zeros(64, np.float32)),
-    ]
+    arguments = [tensor(np.ones((64, _BYTES // 256), np.float32)), tensor(np.zeros(64, np.float32))]
     return _BYTES / _best(lambda: kernel(*arguments)) / 1e9
 
 

@@ -22,8 +22,6 @@ from weft.tir import PrimFunc
 from weft.tir.analysis.work import Work, work_of
 from weft.tir.schedule import explain_schedule
 
-__all__ = ["KernelProfile", "ModelProfile", "Sources", "profile_model"]
-
 _SHAPE = re.compile(r"\w+\[([^\]]*)\]")
 
 

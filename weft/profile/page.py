@@ -9,8 +9,6 @@ from pathlib import Path
 
 from weft.profile.model import KernelProfile, ModelProfile
 
-__all__ = ["write_page"]
-
 _STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; background: #fff; }
 table { border-collapse: collapse; } th, td { padding: .25em .7em; text-align: right; border-bottom: 1px solid #ddd; }

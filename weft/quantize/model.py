@@ -12,8 +12,6 @@ from weft.error import InvalidArgument, require
 from weft.quantize.ranges import METHODS, Observed, observe
 from weft.session import Session
 
-__all__ = ["Layer", "quantize_model"]
-
 _OPSET = 21
 """The first with blocks of 4 bits."""
 

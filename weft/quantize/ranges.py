@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["METHODS", "Observed", "observe"]
-
 _BINS = 2048
 _LEVELS = 128
 _KEPT = 99.99

@@ -25,8 +25,6 @@ from weft.target import Target
 from weft.target import build as build_kernels
 from weft.tir import PrimFunc
 
-__all__ = ["BasePyModule"]
-
 _CALLED: dict[str, Callable[..., Any]] = {}
 
 

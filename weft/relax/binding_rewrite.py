@@ -12,8 +12,6 @@ from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import replace_value
 from weft.relax.unused import remove_all_unused
 
-__all__ = ["DataflowBlockRewrite"]
-
 
 class DataflowBlockRewrite:
     """Changes a dataflow block of a function; the function and the block that were given stay as they are.

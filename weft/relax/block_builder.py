@@ -20,8 +20,6 @@ from weft.relax.rename import rename_vars
 from weft.relax.te_bridge import prim_func_from_te
 from weft.tir import PrimFunc
 
-__all__ = ["BlockBuilder"]
-
 
 class _Frame:
     """Bindings of one block under construction."""

@@ -17,8 +17,6 @@ from weft.op import make_call
 from weft.relax.core_ops import call_dps_packed, core_op
 from weft.runtime import Tensor
 
-__all__ = ["COLLECTIVES", "allgather", "allreduce", "broadcast_from_worker0", "scatter_from_worker0"]
-
 _REDUCTIONS = ("sum", "prod", "min", "max", "avg")
 
 

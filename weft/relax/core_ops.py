@@ -13,14 +13,6 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
 
-__all__ = [
-    "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
-    "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed",
-    "call_py_func", "call_tir", "call_tir_inplace", "call_tir_with_grad", "core_op", "dynamic_strided_slice",
-    "hint_on_device", "index_bounds", "invoke_closure", "invoke_pure_closure", "is_op", "make_closure", "null_value",
-    "print_", "shape_of", "shape_to_tensor", "tensor_of", "tensor_to_shape", "to_vdevice",
-]  # fmt: skip
-
 TypeRule = Callable[[ir.Call], ir.Type]
 CORE_OPS: dict[str, tuple[TypeRule, bool]] = {}
 """Name to (type rule, purity)."""

@@ -9,8 +9,6 @@ from weft.error import ShapeMismatch, TypeInferenceError
 from weft.ir import as_int
 from weft.relax.core_ops import core_op
 
-__all__ = ["nonzero", "unique"]
-
 
 def unique(
     x: ir.Expr,

@@ -19,8 +19,6 @@ from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rename import variables
 from weft.tir import BufferLoad, BufferStore, PrimFunc
 
-__all__ = ["is_foreign", "is_mergeable", "is_pure_call", "is_removable", "mutable_variables", "written_arguments"]
-
 _DESTINATION_PASSING = ("call_tir", "call_tir_inplace")
 _ALLOCATIONS = (
     "memory.alloc_tensor", "builtin.alloc_tensor", "memory.alloc_storage", "vm.alloc_storage", "vm.alloc_tensor",

@@ -13,8 +13,6 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type
 
-__all__ = ["PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
-
 _METHODS: dict[type, str] = {
     ir.Call: "visit_call_", ir.Constant: "visit_constant_", ir.DataTypeImm: "visit_data_type_imm_",
     DataflowVar: "visit_dataflow_var_", ir.ExprStringImm: "visit_string_imm_", ir.ExprVar: "visit_var_",

@@ -18,8 +18,6 @@ from weft.relax.transform.bind_params import bind_function_params
 from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
 from weft.relax.transform.inline_private import inline_functions
 
-__all__: list[str] = []
-
 _BINARY = {
     "__sub__": "subtract",
     "__mul__": "multiply",

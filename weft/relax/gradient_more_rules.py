@@ -15,8 +15,6 @@ from weft.error import InvalidArgument
 from weft.op import make_call
 from weft.relax.gradient_rules import Gradient, fit, like, operators, rule, shape_of
 
-__all__: list[str] = []
-
 _o = operators
 
 # --- functions of one element: the adjoint times the derivative -------------------------------------------------------

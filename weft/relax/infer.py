@@ -11,18 +11,6 @@ from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS, shape_of
 from weft.relax.expr import SeqExpr
 
-__all__ = [
-    "bind_type",
-    "derive_call_type",
-    "function_type",
-    "get_shape_of",
-    "infer_call",
-    "merge_types",
-    "result_type",
-    "type_of",
-    "unify_dims",
-]
-
 
 def type_of(expr: ir.Expr) -> ir.Type:
     """Return the type of a typed expression or atom.

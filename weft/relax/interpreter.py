@@ -29,8 +29,6 @@ from weft.target import build as build_kernels
 from weft.tir import PrimFunc
 from weft.tir.interpret import evaluate as evaluate_scalar
 
-__all__ = ["Interpreter", "Kernels", "MachineOnly", "UnscheduledKernels", "evaluate"]
-
 Kernels = Callable[[str, PrimFunc, Sequence[Any]], None]
 """Runs a TIR function of a name on arrays and numbers; what it writes, it writes in place."""
 Watcher = Callable[[Any, Any], None]

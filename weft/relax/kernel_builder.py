@@ -25,15 +25,6 @@ from weft.tir import PrimFunc
 from weft.tir.schedule import noting_schedules
 from weft.tune import Tuned
 
-__all__ = [
-    "CompiledKernel",
-    "KernelJob",
-    "compile_kernel_jobs",
-    "compile_scheduled",
-    "processes_ahead",
-    "schedule_kernel",
-]
-
 _KERNELS_A_PROCESS = 8  # that are worth the 0.7 s in which a process starts
 _BINDINGS_A_KERNEL = 3  # about
 _SECONDS = 300.0

@@ -10,11 +10,6 @@ from weft.error import ShapeMismatch, TypeInferenceError
 from weft.ir import as_int
 from weft.relax.core_ops import as_relax, core_op, tensor_of
 
-__all__ = [
-    "ensure_zero_offset", "kill_object", "kill_storage", "kill_tensor", "stop_lift_params", "view", "vm_alloc_storage",
-    "vm_alloc_tensor", "vm_call_tir_dyn",
-]  # fmt: skip
-
 
 def _call(name: str, *args: ir.Expr) -> ir.Call:
     return ir.Call(ir.Op.get("relax." + name), args)

@@ -14,8 +14,6 @@ from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars
 from weft.tir import PrimFunc
 
-__all__ = ["ATOMS", "NORMAL_FORM", "is_atom", "operands"]
-
 ATOMS = (
     ir.ExprVar,
     ir.Constant,

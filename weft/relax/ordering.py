@@ -13,8 +13,6 @@ from weft.relax.effects import written_arguments
 from weft.relax.expr import MatchCast
 from weft.relax.rename import variables
 
-__all__ = ["dependencies", "sort_bindings"]
-
 
 def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     """For each binding, the numbers of those that define its variables, symbolic ones of ``match_cast`` included.

@@ -15,9 +15,6 @@ from weft.relax import transform as t
 from weft.target import Target, register_attribute
 from weft.tune import Tuned, current_database
 
-__all__ = ["PRECISIONS", "default_passes", "get_default_pipeline", "get_pipeline", "graph_passes", "register_pipeline"]
-
-
 PRECISIONS = {"float32": "float32", "f32": "float32", "bfloat16": "bfloat16", "bf16": "bfloat16", "int8": "int8"}
 """What products of float32 tensors may be computed on, by the names that users give."""
 

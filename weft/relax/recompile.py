@@ -14,8 +14,6 @@ from weft.runtime.jit import Recompilable
 from weft.tir import PrimFunc
 from weft.tir.specialize import dimension_places, specialize
 
-__all__ = ["kernels_from_json", "kernels_to_json", "recompilable_kernels"]
-
 _MOST_DIMS = 4  # that the machine compares at each call
 
 

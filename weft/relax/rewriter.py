@@ -11,8 +11,6 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars, variables
 
-__all__ = ["all_bindings", "replace_value", "rewrite_bindings", "use_counts"]
-
 Rule = Callable[[Any, Expr, BlockBuilder], "Expr | None"]
 _RESULT_ATOMS = (ExprVar, Constant, ShapeExpr, PrimValue)
 

@@ -12,8 +12,6 @@ from weft.ir import Call, Function, GlobalVar, IRModule, walk
 from weft.tir import PrimFunc
 from weft.tir.schedule import KernelReport, ScheduleRecord, ScheduleReport, report_of
 
-__all__ = ["schedule_report", "slow_kernels", "warn_of_slow_kernels"]
-
 _SHARE = 0.1
 """The part of a model's time from which on a kernel that no rule suits is worth a warning."""
 

@@ -12,8 +12,6 @@ from weft.te import Tensor as TETensor
 from weft.te import compute, kernel_of_stages, placeholder
 from weft.tir import Buffer, For, LetStmt, PrimFunc
 
-__all__ = ["PrimFuncCall", "fresh_output", "prim_func_from_te", "undefined_vars"]
-
 
 class PrimFuncCall:
     """A TIR function made of te tensors, and what a ``call_tir`` of it takes."""

@@ -14,8 +14,6 @@ from weft.tir import Block, BufferLoad, BufferStore
 from weft.tir.analysis import loads_of
 from weft.tir.analysis.structure import replace_node
 
-__all__ = ["as_compared"]
-
 _ARITHMETIC = (ir.Add, ir.Sub, ir.Mul, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max)
 
 

@@ -33,8 +33,6 @@ from weft.tune import (
     workload_of_choice,
 )
 
-__all__ = ["tune_choices"]
-
 _MARGIN = 0.97
 _ROUNDS = 3
 

@@ -35,8 +35,6 @@ from weft.tune import (
     tune_tasks,
 )
 
-__all__ = ["TunedKernel", "TuningResult", "extract_tasks", "tune_relax"]
-
 _Clock = Callable[[Sequence[Any]], float]
 """Runs a model once; returns seconds."""
 

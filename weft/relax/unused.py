@@ -11,8 +11,6 @@ from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import variables
 from weft.relax.rewriter import use_counts
 
-__all__ = ["remove_all_unused"]
-
 
 def remove_all_unused(func: Any, mod: IRModule | None = None) -> Any:
     """Drop the bindings of operations without effects whose variables nothing uses, those inside of branches included.

@@ -13,13 +13,7 @@ from typing import Any, cast
 from weft.compile_key import compile_key, is_plain
 from weft.error import InvalidArgument, own_errors
 from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, dumped, fingerprint, show_text
-from weft.relax.kernel_builder import (
-    CompiledKernel,
-    KernelJob,
-    compile_kernel_jobs,
-    compile_scheduled,
-    schedule_kernel,
-)
+from weft.relax.kernel_builder import CompiledKernel, KernelJob, compile_kernel_jobs, compile_scheduled, schedule_kernel
 from weft.relax.pipeline import PRECISIONS, get_pipeline, lowering_passes
 from weft.relax.recompile import recompilable_kernels
 from weft.relax.schedule_report import schedule_report, slow_kernels, warn_of_slow_kernels
@@ -40,8 +34,6 @@ from weft.target import Kernel, Target, compile_func, emit_object, load_objects
 from weft.target import build as build_target
 from weft.tir import PrimFunc
 from weft.tune import Tuned, current_database, open_database
-
-__all__ = ["build", "compile_kernels", "compile_with_callers"]
 
 METADATA_FUNCTION = "weft.metadata"
 _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions have a copy of
@@ -313,12 +305,7 @@ def _scheduled(func: PrimFunc, name: str, target: Target, tir_pipeline: Pass | N
 
 
 def _compile_functions(
-    functions: IRModule,
-    mod: IRModule,
-    direct: set[str],
-    target: Target,
-    tir_pipeline: Pass | None,
-    records: Tuned,
+    functions: IRModule, mod: IRModule, direct: set[str], target: Target, tir_pipeline: Pass | None, records: Tuned
 ) -> bytes:
     """Compile functions ``__vmtir__<name>`` for the host, with copies of the small kernels that they call."""
     host = target if target.kind.compile is not None else Target("llvm")

@@ -12,11 +12,6 @@ from weft.ir.structural import BIND
 from weft.relay.expr import Operators, Var
 from weft.relay.types import FuncType, GlobalTypeVar, TypeCall, TypeVar
 
-__all__ = [
-    "Clause", "Constructor", "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard",
-    "TypeData", "type_data",
-]  # fmt: skip
-
 
 class Constructor(Operators, ir.TypedExpr):
     """A constructor of a data type: the types of its fields, and the type it belongs to.

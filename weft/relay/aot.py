@@ -13,8 +13,6 @@ from weft.runtime import Module
 from weft.target import Target
 from weft.tir import AllocBuffer, BufferLoad, Evaluate, PrimFunc, decl_buffer, seq
 
-__all__ = ["compile_ahead", "tensor_places"]
-
 
 def compile_ahead(
     graph: KernelGraph, storage: dict[Entry, int], kernels: IRModule, target: Target, name: str

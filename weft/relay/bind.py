@@ -11,8 +11,6 @@ from weft.relay.transform.copying import fresh_copy
 from weft.relay.transform.free import Captures
 from weft.relay.walk import bound_by, subexpressions, substitute
 
-__all__ = ["bind", "bind_params_by_name"]
-
 
 def bind(expr: Any, binds: Mapping[Var, Any]) -> Any:
     """Replace free variables of an expression, or parameters of a function, by expressions.

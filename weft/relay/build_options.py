@@ -7,9 +7,6 @@ from typing import Any, ClassVar
 
 from weft.error import InvalidArgument
 
-__all__ = ["Executor", "Runtime"]
-
-
 _TYPES: dict[str, tuple[type, ...]] = {"IntImm": (int, bool), "runtime.String": (str,)}
 _FOUND: dict[type, str] = {bool: "IntImm", int: "IntImm", float: "FloatImm", str: "runtime.String"}
 

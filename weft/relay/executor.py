@@ -17,8 +17,6 @@ from weft.relay.vm import VirtualMachine, bind_params
 from weft.relay.vm import compile as compile_for_vm
 from weft.runtime import arguments_in_order
 
-__all__ = ["DebugExecutor", "Executor", "VMExecutor", "create_executor", "register_executor"]
-
 
 class Executor(ABC):
     """Evaluates expressions in the surroundings of a module.

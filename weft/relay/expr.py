@@ -17,11 +17,6 @@ from weft.ir.structural import BIND
 from weft.relay.types import FuncType, IncompleteType, TensorType, TypeVar
 from weft.runtime import Tensor
 
-__all__ = [
-    "Call", "Constant", "Expr", "Function", "GlobalVar", "If", "Let", "Operators", "RefCreate", "RefRead", "RefWrite",
-    "RelayExpr", "Tuple", "TupleGetItem", "TupleWrapper", "Var", "const", "let_chain", "lets", "var",
-]  # fmt: skip
-
 Expr = RelayExpr = ir.Expr
 
 _DTYPES = {"float64": "float32", "int64": "int32"}  # of Python's numbers and of NumPy's arrays made from them

@@ -27,8 +27,6 @@ from weft.relay.expr import (
 from weft.relay.transform.copying import renamed_pattern
 from weft.relay.walk import bound_by, map_parts, parts
 
-__all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor"]
-
 _METHODS: dict[type, str] = {
     Call: "visit_call", Constant: "visit_constant", Constructor: "visit_constructor", Function: "visit_function",
     GlobalVar: "visit_global_var", If: "visit_if", Let: "visit_let", Match: "visit_match", Op: "visit_op",

@@ -13,8 +13,6 @@ from weft.relay.types import Any as AnyDim
 from weft.relay.types import FuncType, GlobalTypeVar, RefType, TypeCall
 from weft.relay.walk import subexpressions
 
-__all__ = ["check_first_order"]
-
 
 def check_first_order(mod: IRModule, name: str = "main") -> None:
     """Check that a function computes tensors of constant shapes from tensors, by operators alone.

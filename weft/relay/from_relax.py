@@ -14,8 +14,6 @@ from weft.relay.types import Any as AnyDim
 from weft.relay.types import TensorType as RelayTensorType
 from weft.relay.types import TupleType, unit_type
 
-__all__ = ["LoweredBindings", "from_relax", "relay_type_of"]
-
 Bindings = list[tuple[Var, Any]]
 
 

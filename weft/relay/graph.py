@@ -16,8 +16,6 @@ from weft.error import LoweringError
 from weft.ir import DataType, Dispatch, IRModule, Op, as_int
 from weft.runtime import Device, Tensor
 
-__all__ = ["ALIGNMENT", "VIEW", "Entry", "GraphNode", "KernelGraph", "graph_of", "plan_graph_memory"]
-
 VIEW = "__nop"  # the function of nodes that give their input another shape
 ALIGNMENT = 64
 

@@ -16,8 +16,6 @@ from weft.relay.transform.infer_type import infer_type
 from weft.runtime import Tensor, cpu, tensor
 from weft.runtime.graph_executor import GraphModule
 
-__all__ = ["AotExecutor", "GraphExecutor"]
-
 
 @register_executor("graph")
 class GraphExecutor(Executor):

@@ -23,8 +23,6 @@ from weft.relay.from_relax import relay_type_of
 from weft.relay.op.registry import REQUIRED, expand, get, has, op_call
 from weft.relay.op.shapes import shape_argument
 
-__all__ = ["import_relax", "imported"]
-
 
 def import_relax(mod: IRModule) -> IRModule:
     """Convert a module of Relax functions of operators to Relay.

@@ -37,8 +37,6 @@ from weft.relay.operate import operate
 from weft.relay.sharing import Sharing
 from weft.relay.values import Closure, ConstructorValue, RefValue, inward, outward
 
-__all__ = ["MAX_DEPTH", "Interpreter", "RecursionTooDeep"]
-
 MAX_DEPTH = 1 << 18
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from weft import ir
 from weft.relay.expr import Function, If, Let, Tuple, Var
 
-__all__ = ["while_loop"]
-
 
 def while_loop(
     cond: Callable[..., ir.Expr], loop_vars: Sequence[ir.Expr], loop_bodies: Callable[..., Sequence[ir.Expr]]

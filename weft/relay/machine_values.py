@@ -15,8 +15,6 @@ from weft.relay.values import ConstructorValue, inward
 from weft.runtime import Tensor
 from weft.runtime.relay_vm import ADT, TupleValue, tuple_object
 
-__all__ = ["from_machine", "to_machine"]
-
 
 def to_machine(value: Any, ty: Type | None) -> Any:
     """Turn what a caller gives for a parameter of a type into a value of the machine.

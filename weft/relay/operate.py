@@ -18,8 +18,6 @@ from weft.relay.expr import Call, Tuple, Var, const
 from weft.relay.op.registry import expand, get
 from weft.relay.types import TensorType, TupleType
 
-__all__ = ["operate"]
-
 
 def operate(op: Op, attrs: Attrs, args: list[Any]) -> Any:
     """Apply an operator to arrays and tuples of arrays.

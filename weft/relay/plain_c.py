@@ -26,8 +26,6 @@ from weft.target.c import CALLS, TYPES, emit_c
 from weft.tir import PrimFunc
 from weft.tune import Tuned, current_database
 
-__all__ = ["PlainC", "plain_c"]
-
 _WORDS_A_LINE = 6
 
 

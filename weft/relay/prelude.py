@@ -15,8 +15,6 @@ from weft.relay.infer import infer_type
 from weft.relay.text import parse
 from weft.relay.types import GlobalTypeVar
 
-__all__ = ["Prelude", "TensorArrayOps", "import_std"]
-
 _STD = Path(__file__).parent / "std"
 _DTYPE = re.compile(r"(?:u?int|float|bfloat)\d+|bool")
 

@@ -17,8 +17,6 @@ from weft.relay.import_relax import imported
 from weft.relay.op.registry import op_call
 from weft.relay.to_relax import RelaxBuilder, relax_type
 
-__all__ = ["field_of", "is_float", "primal_gradient", "zeros_of"]
-
 
 def is_float(ty: Any) -> bool:
     """Whether a type is that of a tensor of real numbers, which has adjoints."""

@@ -11,8 +11,6 @@ from typing import Any
 from weft import ir
 from weft.ir import Op, TensorType
 
-__all__ = ["is_scalar", "scalar_operation"]
-
 _ARITHMETIC = ("add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum")
 _COMPARISON = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _BITWISE = {"bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor"}

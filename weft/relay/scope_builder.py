@@ -11,8 +11,6 @@ from weft.ir import Expr
 from weft.relay.expr import If, Var, as_expr, lets, var
 from weft.relay.types import IncompleteType
 
-__all__ = ["ScopeBuilder"]
-
 
 class ScopeBuilder:
     """Collects bindings and a result, and makes nested lets of them.

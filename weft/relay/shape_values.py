@@ -18,8 +18,6 @@ from weft.error import WeftError
 from weft.ir import Op, PrimExpr, as_int, const, floordiv, floormod, min_, select
 from weft.op import get_op_def
 
-__all__ = ["ShapeValues"]
-
 _MOST = 64  # elements of a tensor that is followed
 _MOVES = frozenset(
     {"broadcast_to", "concat", "expand_dims", "flatten", "flip", "permute_dims", "reshape", "split", "squeeze",

@@ -10,8 +10,6 @@ from weft.ir import Expr
 from weft.relay.analysis.scopes import Scopes, users_first
 from weft.relay.walk import ATOMS
 
-__all__ = ["Sharing"]
-
 
 class Sharing:
     """The shared nodes of an expression.

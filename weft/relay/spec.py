@@ -14,8 +14,6 @@ from weft.relay.scalars import scalar_operation
 from weft.relay.types import IncompleteType, type_parts
 from weft.relay.walk import ATOMS, bound_by, parts, subexpressions
 
-__all__ = ["A_NORMAL", "LOWERED", "TYPED", "WELL_FORMED"]
-
 WELL_FORMED = Spec("relay.well_formed", Function, doc="variables are used where they are bound")
 TYPED = Spec("relay.typed", Function, [WELL_FORMED], "every expression has its type")
 A_NORMAL = Spec("relay.anf", Function, [WELL_FORMED], "values of lets are single operations on atoms")

@@ -24,8 +24,6 @@ from weft.relay.op.registry import expand, known_values
 from weft.relay.shape_values import ShapeValues
 from weft.relay.types import Any as AnyDim
 
-__all__ = ["RelaxBuilder", "relax_type", "to_relax"]
-
 
 def to_relax(func_or_mod: Any) -> IRModule:
     """Convert first-order Relay functions to Relax.

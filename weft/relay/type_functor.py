@@ -6,18 +6,7 @@ from typing import Any
 
 from weft.ir import children, rebuild
 from weft.relay.adt import TypeData
-from weft.relay.types import (
-    FuncType,
-    GlobalTypeVar,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    TypeCall,
-    TypeVar,
-)
-
-__all__ = ["TypeFunctor", "TypeMutator", "TypeVisitor"]
+from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, TypeCall, TypeVar
 
 _METHODS: dict[type, str] = {
     FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", IncompleteType: "visit_incomplete_type",

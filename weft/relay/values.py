@@ -20,8 +20,6 @@ from weft.relay.types import FuncType, GlobalTypeVar, RefType, TensorType, Tuple
 from weft.runtime import Tensor, from_dlpack
 from weft.runtime.relay_vm import tuple_object
 
-__all__ = ["Closure", "ConstructorValue", "RefValue", "inward", "outward"]
-
 _PYTHON_DTYPES = {bool: "bool", int: "int32", float: "float32"}
 
 

@@ -25,8 +25,6 @@ from weft.relay.expr import (
     Var,
 )
 
-__all__ = ["ATOMS", "bound_by", "map_parts", "parts", "pattern_vars", "rewrite", "substitute", "subexpressions"]
-
 ATOMS = (Var, GlobalVar, Constant, Constructor, ir.Op)  # what is a value without computing
 _PARTS: dict[type, tuple[str, ...]] = {
     Call: ("op", "args"),

@@ -18,8 +18,6 @@ import numpy as np
 from weft.error import RPCError
 from weft.rpc.codec import malformed
 
-__all__ = ["MAX_MESSAGE_BYTES", "Channel", "Packet", "PipeChannel", "SocketChannel"]
-
 MAX_MESSAGE_BYTES = 8 << 30
 _BUFFER_BYTES = 1 << 16
 _HEAD_BYTES = 4096  # what precedes the elements in a copy is shorter

@@ -24,30 +24,6 @@ import tvm_ffi
 
 from weft.error import InvalidArgument, RPCError
 
-__all__ = [
-    "CALLBACK",
-    "DEVICE_ATTRIBUTES",
-    "PROTOCOL_VERSION",
-    "FunctionHandle",
-    "Malformed",
-    "ModuleHandle",
-    "ObjectHandle",
-    "Opaque",
-    "RPCCode",
-    "TypeIndex",
-    "WireDevice",
-    "WireTensor",
-    "decode",
-    "dtype_bytes",
-    "element_bytes",
-    "encode",
-    "encode_tensor",
-    "malformed",
-    "packet",
-    "read_tensor",
-    "read_text",
-]
-
 PROTOCOL_VERSION = b"0.8.0"
 CALLBACK = 1 << 63
 """The bit that a function's handle has when it lies with who sends it: Weft's own, for functions of the client."""

@@ -21,8 +21,6 @@ from weft.rpc.codec import CALLBACK, Opaque, RPCCode, WireTensor, encode, packet
 from weft.rpc.failure import error_text, remote_error
 from weft.rpc.service import Service
 
-__all__ = ["Endpoint", "LocalLink"]
-
 _CODE, _HANDLE = struct.Struct("<i"), struct.Struct("<Q")
 _MAX_OWED = 128  # answers that nobody has read yet lie in the socket's buffer
 _MAX_REMOTE_SESSIONS = 1 << 15  # device types are 32 bits

@@ -11,8 +11,6 @@ import tvm_ffi
 import weft.error as errors
 from weft.error import RPCError, RPCSessionTimeoutError, WeftError
 
-__all__ = ["error_text", "remote_error"]
-
 _HEAD = "Traceback (most recent call last):"
 _KIND = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:: |$)")
 _FRAMES = 8

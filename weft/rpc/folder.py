@@ -9,8 +9,6 @@ from pathlib import Path
 from weft.error import InvalidArgument, RPCError
 from weft.support.utils import TempDirectory
 
-__all__ = ["Folder"]
-
 
 class Folder(TempDirectory):
     """A folder whose files have names inside it; it goes away as scratch folders do."""

@@ -21,8 +21,6 @@ from weft.rpc.service import ServedModule, Service, session_function
 from weft.runtime import Device, Module, load_module, open_regular, read_regular, time_function
 from weft.support import cc
 
-__all__ = ["linked"]
-
 
 @session_function("tvm.rpc.server.workpath")
 def _workpath(service: Service, name: str) -> str:

@@ -19,8 +19,6 @@ from typing import Any
 
 from weft.error import WeftError
 
-__all__ = ["HANDSHAKE_SECONDS", "Loop", "Peer", "Talk"]
-
 HANDSHAKE_SECONDS = 10.0
 _MAX_PEERS = 1024
 _PIECE = 1 << 18

@@ -14,8 +14,6 @@ from weft.rpc.service import ServedModule
 from weft.runtime import Device, Module, VirtualMachine
 from weft.runtime.vm import arguments_in_order
 
-__all__ = ["RemoteVirtualMachine", "served_function"]
-
 _EXECUTABLES = ("weft.Executable", "relax.VMExecutable")
 _ALLOCATORS = {1: "naive", 2: "pooled"}
 

@@ -14,8 +14,6 @@ from weft.error import InvalidArgument
 from weft.rpc.codec import WireTensor, element_bytes
 from weft.runtime import Device, Tensor, empty, from_dlpack
 
-__all__ = ["Memory"]
-
 _view = tvm_ffi.get_global_func("weft.tensor_view")
 _copy = tvm_ffi.get_global_func("weft.tensor_copy")
 

@@ -20,8 +20,6 @@ from typing import Any, BinaryIO
 from weft.error import InvalidArgument, RPCError
 from weft.runtime.process import command
 
-__all__ = ["Served", "ServingProcess", "configure_logging", "main", "standard_input"]
-
 _PATIENCE = 60.0
 
 

@@ -34,16 +34,6 @@ from weft.rpc.machine import RemoteVirtualMachine
 from weft.runtime import BenchmarkResult, Device, Module, Tensor, empty, numpy_dtype, tensor
 from weft.runtime.module import MissingFunction
 
-__all__ = [
-    "RPCObjectRef",
-    "RemoteDevice",
-    "RemoteFunction",
-    "RemoteModule",
-    "RemoteEndpoint",
-    "RemoteTensor",
-    "global_function",
-]
-
 
 class RemoteEndpoint(Endpoint):
     """An endpoint that makes what it receives into the classes of this module, and takes them as arguments."""

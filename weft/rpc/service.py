@@ -37,8 +37,6 @@ from weft.rpc.folder import Folder
 from weft.rpc.memory import Memory
 from weft.runtime import Device, Module
 
-__all__ = ["SESSION_CONSTRUCTORS", "Limits", "Link", "ServedModule", "Service", "session_function"]
-
 _MAX_HANDLES = 1 << 20
 _LOCAL = "rpc.LocalSession"
 _CODE, _HANDLE = struct.Struct("<i"), struct.Struct("<Q")

@@ -16,19 +16,6 @@ from os import PathLike
 from weft.error import RPCError
 from weft.rpc import base
 
-__all__ = [
-    "NONCE_BYTES",
-    "PROOF_BYTES",
-    "Secret",
-    "Tls",
-    "client_tls",
-    "nonce",
-    "proof",
-    "prove",
-    "server_tls",
-    "verified",
-]
-
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 Secret = str | bytes

@@ -6,8 +6,6 @@ import struct
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["write_data_object"]
-
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")

@@ -9,8 +9,6 @@ import tvm_ffi
 
 from weft.error import InvalidArgument
 
-__all__ = ["Device", "cpu", "cuda", "device", "enabled", "opencl"]
-
 _CODES = {"llvm": 1, "cpu": 1, "c": 1, "cuda": 2, "nvptx": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8,
           "vpi": 9, "rocm": 10, "rocm_host": 11, "ext_dev": 12, "cuda_managed": 13, "oneapi": 14, "webgpu": 15,
           "hexagon": 16, "maia": 17, "aocl": 32, "aocl_sw_emu": 32, "sdaccel": 33}  # fmt: skip

@@ -18,8 +18,6 @@ from weft.runtime.tensor import Tensor
 if TYPE_CHECKING:
     from weft.runtime.executable import VMExecutable, VMFuncInfo
 
-__all__ = ["as_python", "as_text", "instructions", "stats"]
-
 _BY_NUMBER = {row.number: row for row in OPCODES}
 
 

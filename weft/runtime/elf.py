@@ -14,8 +14,6 @@ from typing import BinaryIO
 from weft.error import ExecutableError
 from weft.runtime.regular_file import open_regular
 
-__all__ = ["check_complete", "entry_points", "find_section", "is_foreign", "linker_triple"]
-
 _MAGIC = b"\x7fELF"
 _HEADER_BYTES = {1: 52, 2: 64}
 # e_phoff, e_shoff, e_flags, e_ehsize, e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx

@@ -18,8 +18,6 @@ from weft.runtime.opcodes import FuncKind
 from weft.runtime.tensor import Tensor, constant_view
 from weft.runtime.weight_file import files_are_used, stored
 
-__all__ = ["Executable", "VMExecutable", "VMFuncInfo", "dtype_constant", "shape_constant"]
-
 _from_bytes = tvm_ffi.get_global_func("weft.executable_from_bytes")
 _from_parts = tvm_ffi.get_global_func("weft.executable_from_parts")
 _to_bytes = tvm_ffi.get_global_func("weft.executable_to_bytes")

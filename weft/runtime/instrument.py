@@ -9,8 +9,6 @@ import tvm_ffi
 
 from weft.ffi import convert_func, wrap
 
-__all__ = ["set_instrument"]
-
 _set = tvm_ffi.get_global_func("weft.vm_set_instrument")
 _call_values = tvm_ffi.get_global_func("weft.vm_call_values")
 

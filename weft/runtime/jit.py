@@ -17,8 +17,6 @@ import tvm_ffi
 from weft import environment
 from weft.runtime.module import Module
 
-__all__ = ["HotShape", "Recompilable", "enabled_by_default", "hot_shapes", "watch"]
-
 HOT_CALLS = 200
 HOT_NS = 1_000_000
 

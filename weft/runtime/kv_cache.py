@@ -13,8 +13,6 @@ from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.runtime.device import Device
 from weft.runtime.tensor import Tensor, constant_view, empty
 
-__all__ = ["AttentionKVCache"]
-
 
 class AttentionKVCache:
     """Rows of one shape and data type, kept in memory that at least doubles when it is full.

@@ -29,18 +29,6 @@ from weft.runtime.seal import damaged, seal
 from weft.runtime.wasm_link import link_wasm
 from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 
-__all__ = [
-    "Blob",
-    "BlobEntry",
-    "Files",
-    "archive",
-    "join_objects",
-    "link_library",
-    "load_objects",
-    "read_container",
-    "register_object_loader",
-]
-
 CONTAINER_MAGIC, UNSEALED_MAGIC = b"WEFTLIB\x02", b"WEFTLIB\x01"
 _SYMBOL = "__tvm_ffi__library_bin"
 
@@ -85,13 +73,7 @@ class Blob:
         Which module in that order is the library's code, if it has some.
     """
 
-    def __init__(
-        self,
-        entries: Sequence[BlobEntry],
-        children: Sequence[Sequence[int]],
-        *,
-        code_at: int | None,
-    ) -> None:
+    def __init__(self, entries: Sequence[BlobEntry], children: Sequence[Sequence[int]], *, code_at: int | None) -> None:
         indptr = [0]
         flat: list[int] = []
         for below in children:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from weft.runtime import link
     from weft.runtime.timing import BenchmarkResult
 
-__all__ = ["Module", "jit_module", "load_module", "load_static_library", "object_code",
-           "placed_module", "register_file_loader", "system_lib"]  # fmt: skip
-
 _OWN_DEVICE_CODE = ("cuda", "opencl")  # kinds of modules of kernels that the native runtime has
 _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")

@@ -16,8 +16,6 @@ from weft.error import InvalidArgument
 from weft.runtime.regular_file import open_regular
 from weft.runtime.tensor import Tensor, tensor
 
-__all__ = ["load_param_dict", "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file"]
-
 _save = tvm_ffi.get_global_func("weft.save_params")
 _load = tvm_ffi.get_global_func("weft.load_params")
 _load_at = tvm_ffi.get_global_func("weft.load_params_at")

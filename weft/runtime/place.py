@@ -15,8 +15,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["NotPlaced", "PlacedCode", "place_objects"]
-
 _PREFIX = "__tvm_ffi_"
 _CONTEXT = "__tvm_ffi__library_ctx"
 _PAGE = 4096

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["command"]
-
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from weft.runtime.jit import HotShape
 from weft.runtime.tensor import Tensor
 
-__all__ = ["ProfileCall", "Profiler", "Report"]
-
 
 class ProfileCall(NamedTuple):
     """One call: what was called, when (from the start of the profile), how long, on what, how deep."""

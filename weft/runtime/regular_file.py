@@ -8,8 +8,6 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_regular", "read_regular"]
-
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket",
           stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}  # fmt: skip
 

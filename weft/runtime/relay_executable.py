@@ -14,8 +14,6 @@ from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module
 from weft.runtime.relay_instruction import RELAY_OPCODES, Instruction
 
-__all__ = ["Executable", "VMFunction"]
-
 _from_parts = tvm_ffi.get_global_func("weft.relay_from_parts")
 _from_bytes = tvm_ffi.get_global_func("weft.relay_from_bytes")
 _to_bytes = tvm_ffi.get_global_func("weft.relay_to_bytes")

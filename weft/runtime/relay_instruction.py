@@ -15,8 +15,6 @@ import tvm_ffi
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func
 
-__all__ = ["RELAY_OPCODES", "SCALAR_OPERATIONS", "Instruction", "RelayOpcodeInfo"]
-
 
 class RelayOpcodeInfo(NamedTuple):
     """One row of the instruction table."""

@@ -18,8 +18,6 @@ from typing import BinaryIO
 from weft.error import ExecutableError
 from weft.runtime.regular_file import open_regular
 
-__all__ = ["check_seal", "damaged", "seal"]
-
 _MAGIC = b"WEFTSEAL\x01\x00\x00\x00\x00\x00\x00\x00"
 _FOOTER = struct.Struct("<16sQQQ8x32s16s")
 _WORD = 8

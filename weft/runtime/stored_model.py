@@ -32,8 +32,6 @@ from weft.runtime.regular_file import open_regular
 from weft.runtime.tensor import Tensor, from_dlpack
 from weft.runtime.weight_file import release
 
-__all__ = ["StoredModel", "read_model", "write_model"]
-
 _MAGIC = b"WEFTM\x02\x00\x00"
 _LINE = 64
 _CHUNK = 1 << 20

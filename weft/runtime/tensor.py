@@ -21,8 +21,6 @@ from weft.ffi import register_argument, register_check, register_wrapper
 from weft.runtime.device import Device, device
 from weft.runtime.weight_file import stored
 
-__all__ = ["DType", "Tensor", "array", "constant_view", "empty", "from_dlpack", "numpy_dtype", "tensor"]
-
 # Types that NumPy knows through ml_dtypes and DLPack's NumPy exporter does not: they travel as bits.
 _ML_DTYPES: dict[np.dtype[Any], str] = {
     np.dtype(getattr(ml_dtypes, name)): name

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from weft.ffi import LIBRARY
 
-__all__ = ["num_threads", "set_num_threads"]
-
 
 def num_threads() -> int:
     """Threads that a kernel may use: the least of affinity mask, cgroup quota and cores, or ``WEFT_NUM_THREADS``."""

@@ -11,8 +11,6 @@ import tvm_ffi
 from weft.ffi import convert_argument, get_global_func
 from weft.runtime.device import Device
 
-__all__ = ["BenchmarkResult", "time_function"]
-
 _time_function = tvm_ffi.get_global_func("weft.time_function")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from weft.runtime.profiler import Report
     from weft.runtime.timing import BenchmarkResult
 
-__all__ = ["VMInstrumentReturnKind", "VirtualMachine"]
-
 _create = tvm_ffi.get_global_func("weft.vm_create")
 _set_input = tvm_ffi.get_global_func("weft.vm_set_input")
 _invoke_stateful = tvm_ffi.get_global_func("weft.vm_invoke_stateful")

@@ -21,8 +21,6 @@ from pathlib import Path
 from weft.error import ExecutableError
 from weft.runtime.wasm_object import MAGIC, Relocation, Symbol, WasmObject, name_bytes, read_object, uleb
 
-__all__ = ["link_wasm"]
-
 _ENTRY, _CONTEXT = "__tvm_ffi_", "__tvm_ffi__library_ctx"
 _FUNCTION, _DATA, _GLOBAL = 0, 1, 2  # kinds of symbols
 _I32, _END = b"\x41", b"\x0b"  # i32.const, end

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from weft.error import ExecutableError
 
-__all__ = ["MAGIC", "Relocation", "Segment", "Symbol", "WasmObject", "name_bytes", "read_object", "uleb"]
-
 MAGIC = b"\x00asm\x01\x00\x00\x00"
 _CUSTOM, _TYPE, _IMPORT, _FUNCTION, _CODE, _DATA = 0, 1, 2, 3, 10, 11
 _UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40

@@ -20,8 +20,6 @@ import numpy as np
 
 from weft.runtime.regular_file import open_regular
 
-__all__ = ["files_are_used", "map_file", "release", "stored", "weights_in_files"]
-
 _LARGE = 1 << 20  # bytes of a constant that are worth a file
 _PIECE = 16 << 20  # bytes that are written before their pages are given back
 

@@ -34,8 +34,6 @@ from weft.environment import JIT
 from weft.error import WeftError
 from weft.runtime.process import command
 
-__all__ = ["Process", "WorkerCrashed", "WorkerError", "WorkerHung", "main"]
-
 _TICK = 0.25
 _STACK_BYTES = 1 << 26  # programs nest deeply
 _MAIN = "weft.runtime.worker"

@@ -8,8 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["create_llvm", "find_clang"]
-
 
 def find_clang(required: bool = True) -> list[str]:
     """Return the paths of the compilers called ``clang`` on the search path.
@@ -26,10 +24,7 @@ def find_clang(required: bool = True) -> list[str]:
 
 
 def create_llvm(
-    inputs: str | Sequence[str],
-    output: str | None = None,
-    options: Sequence[str] | None = None,
-    cc: str | None = None,
+    inputs: str | Sequence[str], output: str | None = None, options: Sequence[str] | None = None, cc: str | None = None
 ) -> str:
     """Compile C++ to the text of LLVM IR.
 

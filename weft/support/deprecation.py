@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from weft.error import InvalidArgument
 
-__all__ = ["Deprecation", "deprecated", "deprecation_of", "deprecations", "version"]
-
 T = TypeVar("T", bound=Callable[..., Any])
 
 

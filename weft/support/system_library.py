@@ -17,8 +17,6 @@ from pathlib import Path
 from weft.error import CodegenError, InvalidArgument, MissingDependency
 from weft.support.cc import run_compiler
 
-__all__ = ["create_object"]
-
 _PREFIX = "__tvm_ffi_"
 _MODULE_SYMBOLS = ("__tvm_ffi__library_bin", "__tvm_ffi__library_ctx")
 

@@ -12,8 +12,6 @@ from weft.target.llvm import load_objects as _llvm_load
 from weft.target.target import Target
 from weft.tir import PrimFunc
 
-__all__ = ["build", "compile_func", "get_source", "load_objects"]
-
 
 def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
     if isinstance(mod, PrimFunc):

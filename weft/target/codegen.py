@@ -10,9 +10,6 @@ import llvmlite.binding as llvm
 from weft.target.cpu import host_features
 from weft.target.target import Target
 
-__all__ = ["llvm_cpu_has_features", "llvm_get_cpu_features", "llvm_get_system_cpu", "llvm_get_system_triple",
-           "llvm_get_vector_width", "llvm_version_major", "target_has_features"]  # fmt: skip
-
 
 def llvm_version_major(allow_none: bool = False) -> int:
     """Return the major version of LLVM."""

@@ -14,16 +14,6 @@ from weft.error import InvalidArgument
 from weft.ffi import get_global_func
 from weft.runtime.process import command
 
-__all__ = [
-    "ASK_LLVM",
-    "check_cpu",
-    "host_features",
-    "known_host_features",
-    "model_features",
-    "with_implied",
-    "without",
-]
-
 ASK_LLVM = str(Path(__file__).with_name("ask_llvm.py"))
 
 _V2 = frozenset(("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"))

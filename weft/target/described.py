@@ -6,8 +6,6 @@ from weft.error import InvalidArgument
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.target import Target
 
-__all__: list[str] = []
-
 _KINDS = {
     "rocm": ("rocm", ("rocm", "gpu")), "metal": ("metal", ("metal", "gpu")),
     "vulkan": ("vulkan", ("vulkan", "gpu")), "webgpu": ("webgpu", ("webgpu", "gpu")),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.ir import Var
 from weft.tir import Evaluate, PrimFunc, Stmt, call_packed, seq
 
-__all__ = ["CPU", "bind_device", "device_type"]
-
 CPU = 1
 """DLPack's number of the device that functions run on where the attribute ``tir.device_type`` says nothing else."""
 

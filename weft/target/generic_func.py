@@ -9,8 +9,6 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.target.target import Target
 
-__all__ = ["GenericFunc", "generic_func", "get_native_generic_func", "override_native_generic_func"]
-
 
 class GenericFunc:
     """A function with specializations.

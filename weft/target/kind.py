@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from weft.target.target import Target
     from weft.tir import PrimFunc
 
-__all__ = ["TargetKind", "is_foreign", "kind_named", "kind_names", "register_attribute", "register_target_kind"]
-
 
 @dataclass(frozen=True, eq=False)
 class TargetKind:

@@ -13,9 +13,6 @@ from weft.target.kind import kind_named
 from weft.target.tags import ARM_BOARDS
 from weft.target.target import Target, parse
 
-__all__ = ["arm_cpu", "bifrost", "create", "cuda", "device_from_target", "intel_graphics", "mali", "rasp", "riscv_cpu",
-           "rocm", "vta"]  # fmt: skip
-
 Options = str | Sequence[str] | None
 
 

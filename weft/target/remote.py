@@ -12,8 +12,6 @@ from weft.error import InvalidArgument
 from weft.machine import OPTION_OF
 from weft.target.triple import triple_of
 
-__all__ = ["options_from_facts", "options_of_device"]
-
 
 def options_of_device(device: Any) -> dict[str, Any]:
     """The options of a target ``llvm`` for the CPU of a session's device, ``session.cpu()``.

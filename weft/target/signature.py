@@ -12,8 +12,6 @@ from weakref import WeakKeyDictionary
 from weft.ir import CallIntrin, IntImm, PrimExpr, Var, as_int, rewrite, walk
 from weft.tir import Buffer, PrimFunc, Stmt
 
-__all__ = ["called_intrinsics", "origins", "returns_value", "signature"]
-
 
 def signature(func: PrimFunc, name: str) -> str:
     """The function as messages show it: ``add(a: Tensor([n, 4], float32), k: int32)``."""

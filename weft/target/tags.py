@@ -7,8 +7,6 @@ from typing import Any
 
 from weft.error import InvalidArgument
 
-__all__ = ["list_tags", "register_tag", "tag_options"]
-
 # Architecture and registers of a block, and the NVIDIA devices that have them, after NVIDIA's lists of CUDA GPUs.
 _NVIDIA = {
     ("sm_37", 65536): """

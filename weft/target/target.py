@@ -24,8 +24,6 @@ from weft.target.remote import options_of_device
 from weft.target.tags import tag_options
 from weft.target.triple import BASELINE, Architecture, architecture, triple_of
 
-__all__ = ["Features", "Target", "option_text", "parse"]
-
 
 class Target:
     """A target.

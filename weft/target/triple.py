@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import NamedTuple
 
-__all__ = ["BASELINE", "Architecture", "architecture", "triple_of"]
-
 BASELINE = frozenset(("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"))
 """What every x86-64 has; LLVM ends the process where some of it is switched off."""
 

@@ -10,8 +10,6 @@ from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp
 from weft.tir import ProducerLoad
 
-__all__ = ["AutoInlineBroadcast", "AutoInlineElemWise", "AutoInlineInjective"]
-
 
 def _reads(stage: Stage) -> list[tuple[PrimExpr, ...]]:
     return [n.indices for n in walk(stage.body) if isinstance(n, ProducerLoad)]

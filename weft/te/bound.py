@@ -21,8 +21,6 @@ from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
 from weft.tir import ProducerLoad, RegionRead
 
-__all__ = ["Bounds", "InferBound", "enclosing_loops", "root_values"]
-
 
 class Bounds(dict[IterVar, Range]):
     """The range of each iteration variable: a map, as TVM's programs ask for."""

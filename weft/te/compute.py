@@ -25,11 +25,6 @@ from weft.tir import (
     decl_buffer,
 )
 
-__all__ = [
-    "comm_reducer", "compute", "extern", "extern_primfunc", "highest", "lowest", "max", "min", "placeholder", "prod",
-    "reduce_axis", "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
-]  # fmt: skip
-
 _TAG: ir.Ambient[str] = ir.Ambient("tag_scope")
 
 

@@ -13,19 +13,9 @@ from typing import Any
 from weft import ir, tir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.te.tensor import (
-    BaseComputeOp,
-    ComputeOp,
-    ExternOp,
-    Operation,
-    PlaceholderOp,
-    ScanOp,
-    Tensor,
-)
+from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.tir.analysis import block_regions, used_vars
 from weft.tir.analysis.structure import replace_node
-
-__all__ = ["create_prim_func", "kernel_of_stages"]
 
 
 def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = None) -> tir.PrimFunc:

@@ -9,8 +9,6 @@ from weft import ir, tir
 from weft.error import UnsupportedForm
 from weft.tir import ProducerLoad
 
-__all__ = ["derivative"]
-
 
 def derivative(expr: Any, element: Any) -> Any:
     """Differentiate a floating-point expression.

@@ -20,8 +20,6 @@ from weft.te.tensor import ComputeOp, Operation, Tensor
 from weft.tir import ProducerLoad
 from weft.tir.analysis.structure import used_vars
 
-__all__ = ["gradient"]
-
 
 def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | None = None) -> list[Tensor]:
     """Differentiate `output` with respect to each of `inputs`.

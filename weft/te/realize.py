@@ -8,8 +8,6 @@ from weft import tir
 from weft.arith import Analyzer
 from weft.ir import Attrs, PrimExpr, Range, is_const_int, rewrite
 
-__all__ = ["realize_buffers"]
-
 _NOTES = ("double_buffer_scope", "buffer_dim_align")
 
 

@@ -22,8 +22,6 @@ from weft.ir import (
 from weft.te.stage import Fuse, Split, Stage
 from weft.tir import Reduce
 
-__all__ = ["relaid_out"]
-
 
 def relaid_out(stage: Stage) -> tuple[tuple[IterVar, ...], tuple[PrimExpr, ...], tuple[PrimExpr, ...]]:
     """Return the axes of a cache, what each of its elements is, and where an element of the stage lies in it.

@@ -13,8 +13,6 @@ from weft.tir import ProducerLoad, Reduce
 if TYPE_CHECKING:
     from weft.te.stages import Schedule
 
-__all__ = ["factor_reduction"]
-
 
 def factor_reduction(schedule: Schedule, tensor: Any, axis: IterVar, factor_axis: int) -> Any:
     """Carry out :meth:`~weft.te.Schedule.rfactor`."""

@@ -9,8 +9,6 @@ from weft.te.stage import AttachType, Stage, StageGroup
 if TYPE_CHECKING:
     from weft.te.stages import Schedule
 
-__all__ = ["restore_groups", "restore_stages", "saved_groups", "saved_stages"]
-
 _PLAIN = ("op", "body", "is_output", "given_scope", "double_buffered", "store_predicate", "tensorized")
 _LISTS = ("relations", "leaf_iter_vars", "all_iter_vars", "prefetches", "alignments")
 

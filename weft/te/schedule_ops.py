@@ -16,8 +16,6 @@ from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
 
-__all__ = ["ScheduleOps", "schedule_to_prim_func"]
-
 _KINDS = {
     "serial": tir.ForKind.SERIAL,
     "parallel": tir.ForKind.PARALLEL,

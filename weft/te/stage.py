@@ -20,8 +20,6 @@ from weft.tir import IntrinCall, ProducerLoad, Reduce
 if TYPE_CHECKING:
     from weft.te.stages import Schedule
 
-__all__ = ["AttachType", "Fuse", "IterAttr", "Singleton", "Split", "Stage", "StageGroup", "check_scope"]
-
 _SCOPES = ("global", "shared", "local", "warp", "wmma", "texture")
 _THREADS = ("blockIdx", "threadIdx", "vthread", "cthread")
 

@@ -14,8 +14,6 @@ from weft.te.stage import AttachType, Stage, StageGroup, check_scope
 from weft.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.tir import Buffer, ProducerLoad, decl_buffer
 
-__all__ = ["Schedule", "create_schedule"]
-
 
 class Schedule:
     """The stages of a tensor-expression graph, producers first. Index it by a tensor or an operation."""

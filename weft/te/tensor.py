@@ -13,12 +13,6 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.tir import Buffer, ProducerLoad, Stmt
 
-__all__ = [
-    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice",
-    "install_tensor_arithmetic",
-]  # fmt: skip
-
-
 _OUTPUTS: WeakValueDictionary[tuple[Operation, int], Tensor] = WeakValueDictionary()
 
 

@@ -25,8 +25,6 @@ from weft.ir import (
 )
 from weft.te.tensor import ComputeOp, Operation, Tensor, TensorSlice
 
-__all__ = ["TensorIntrin", "call_intrin", "decl_tensor_intrin", "matched"]
-
 
 class TensorIntrin:
     """What ``decl_tensor_intrin`` makes. Called in a compute function, on regions of tensors, it computes its part.

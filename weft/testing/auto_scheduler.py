@@ -7,14 +7,6 @@ from typing import Any
 from weft import auto_scheduler, te, topi
 from weft.auto_scheduler.loop_state import State
 
-__all__ = [
-    "conv2d_nchw_bn_relu_auto_scheduler_test", "double_matmul_auto_scheduler_test", "get_tiled_matmul",
-    "invalid_compute_definition", "matmul_auto_scheduler_test", "matmul_auto_scheduler_test_rename_0",
-    "max_pool2d_auto_scheduler_test", "min_nm_auto_scheduler_test", "parallel_matmul_auto_scheduler_test",
-    "softmax_abcd_auto_scheduler_test", "softmax_nm_auto_scheduler_test", "zero_rank_compute_auto_scheduler_test",
-    "zero_rank_reduce_auto_scheduler_test",
-]  # fmt: skip
-
 
 def _product(a: Any, b: Any, name: str, attrs: Any = None) -> Any:
     k = te.reduce_axis((0, a.shape[1]), name="k")

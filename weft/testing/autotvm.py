@@ -12,8 +12,6 @@ from weft.autotvm import MeasureInput, MeasureResult
 from weft.autotvm.measure import Runner
 from weft.target import Target
 
-__all__ = ["DummyRunner", "bad_matmul", "get_sample_records", "get_sample_task", "matmul"]
-
 
 class DummyRunner(Runner):
     """Returns random times."""

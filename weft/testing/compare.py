@@ -9,8 +9,6 @@ import numpy as np
 from weft.arith import Analyzer
 from weft.ir import as_expr
 
-__all__ = ["assert_allclose", "assert_prim_expr_equal"]
-
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True) -> None:
     """Compare arrays or tensors as ``numpy.testing.assert_allclose``, shapes first.

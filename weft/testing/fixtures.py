@@ -16,8 +16,6 @@ from typing import Any
 
 from weft.error import InvalidArgument, require
 
-__all__ = ["fixture", "parameter", "parameters", "skip_parameterizations", "xfail_parameterizations"]
-
 _COUNT = itertools.count()
 
 

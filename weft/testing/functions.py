@@ -9,8 +9,6 @@ from weft.error import InvalidArgument
 from weft.ffi import PackedFunc, get_global_func, register_global_func
 from weft.runtime import Device
 
-__all__ = ["device_test", "echo", "identity_cpp", "nop", "object_use_count"]
-
 
 def _echo(value: Any, *_: Any) -> Any:
     return value

@@ -12,8 +12,6 @@ from weft.arith import Analyzer
 from weft.ir import as_int, substitute
 from weft.runtime import numpy_dtype
 
-__all__ = ["check_bool_expr_is_true", "check_numerical_grads", "generate_random_array", "np_dtype_from_str"]
-
 
 def check_numerical_grads(
     function: Callable[..., Any],

@@ -11,8 +11,6 @@ from weft.error import require
 from weft.ir import BaseFunc, IRModule, Pass, assert_structural_equal
 from weft.ir.text.parser import from_source
 
-__all__ = ["CompareBeforeAfter"]
-
 
 class CompareBeforeAfter:
     """Base of test classes with ``before``, ``transform`` and ``expected``; pytest finds ``test_compare`` in them.

@@ -8,10 +8,6 @@ from typing import Any, ClassVar
 from weft import ir
 from weft.error import InvalidArgument
 
-__all__ = [
-    "Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer", "index_exprs", "is_buffer_var",
-]  # fmt: skip
-
 
 class Buffer(ir.Node):
     """A buffer. Identity distinguishes buffers; two buffers with one ``data`` alias each other.

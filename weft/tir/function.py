@@ -26,8 +26,6 @@ from weft.ir import (
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, DeclBuffer, Evaluate, Stmt
 
-__all__ = ["PrimFunc", "signature_type"]
-
 
 class PrimFunc(BaseFunc):
     """A TIR function.

@@ -40,8 +40,6 @@ from weft.tir.stmt import (
 )
 from weft.tir.tiles import TileRegisters
 
-__all__ = ["evaluate", "interpret"]
-
 _TILE = 64
 
 

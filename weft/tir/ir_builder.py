@@ -24,8 +24,6 @@ from weft.tir.stmt import (
     seq,
 )
 
-__all__ = ["BufferVar", "IRBuilder", "create"]
-
 _KINDS = {
     "serial": ForKind.SERIAL,
     "for": ForKind.SERIAL,

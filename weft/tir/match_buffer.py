@@ -10,8 +10,6 @@ from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.stmt import BufferStore, Stmt
 
-__all__ = ["lower_match_buffers"]
-
 
 def lower_match_buffers(body: Stmt, matches: tuple[MatchBufferRegion, ...], where: Any) -> Stmt:
     """Replace accesses to matched buffers by accesses to what they stand for.

@@ -25,19 +25,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.stmt import For, ForKind
 from weft.tir.transform.inject_virtual_thread import is_virtual
 
-__all__ = [
-    "custom_types",
-    "device_phases",
-    "finishing_passes",
-    "host_phases",
-    "is_lowered",
-    "lower",
-    "lower_module",
-    "lowering_passes",
-    "requested_checks",
-    "with_own_passes",
-]
-
 _DONE = "tir.lowered"  # the attribute of functions that the phases have run on
 Phases = list[tuple[int, Pass]]
 
@@ -107,10 +94,7 @@ def device_phases(target: TargetLike | None = None) -> Phases:
 
 def finishing_passes(target: TargetLike | None = None) -> list[Pass]:
     """List what follows the phases on a CPU, as its instructions want it."""
-    return [
-        t.lower_intrin(target=_kind(target)),
-        t.lower_math(scaled_lanes=machine_of(target).scaled_lanes),
-    ]
+    return [t.lower_intrin(target=_kind(target)), t.lower_math(scaled_lanes=machine_of(target).scaled_lanes)]
 
 
 def requested_checks() -> list[Pass]:

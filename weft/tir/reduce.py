@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 from weft.error import InvalidArgument
 from weft.ir import TRUE, DataType, IterVar, Node, PrimExpr, Var, as_expr
 
-__all__ = ["CommReducer", "IntrinCall", "ProducerLoad", "Reduce", "RegionRead", "TENSOR_EXPRS", "reducer_of"]
-
 
 class ProducerLoad(PrimExpr):
     """Element `indices` of a te tensor (anything with ``shape`` and ``dtype``)."""

@@ -8,8 +8,6 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.tir.stmt import Evaluate, SeqStmt, Stmt, seq
 
-__all__ = ["Return", "convert", "get_vscale_expr", "ret", "stmt_list", "stmt_seq"]
-
 
 def ret(value: Any) -> ir.PrimExpr:
     """Build the expression that returns a value from the function."""

@@ -32,8 +32,6 @@ from weft.tir.stmt import (
     While,
 )
 
-__all__ = ["DEVICE", "HOST", "LOWERED", "SCHEDULED", "WELL_FORMED"]
-
 WELL_FORMED = Spec("tir.well_formed", PrimFunc, doc="every name is introduced around its uses, and data types agree")
 SCHEDULED = Spec("tir.scheduled", PrimFunc, [WELL_FORMED], doc="loops over blocks, inside a root block")
 LOWERED = Spec(

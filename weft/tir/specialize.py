@@ -11,8 +11,6 @@ from weft.ir import IntImm, PrimExpr, Var, as_expr, as_int, children, rewrite
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 
-__all__ = ["dimension_places", "specialize", "specialize_params"]
-
 
 def dimension_places(func: PrimFunc) -> list[tuple[Var, int, int]] | None:
     """Say where the symbolic dimensions of a function's arguments can be read.

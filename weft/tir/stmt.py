@@ -28,12 +28,6 @@ from weft.ir import (
 )
 from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, index_exprs
 
-__all__ = [
-    "AllocBuffer", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize", "BufferStore", "DeclBuffer",
-    "Evaluate", "For", "ForKind", "IfThenElse", "LetStmt", "Prefetch", "SBlock", "SBlockRealize", "SeqStmt", "Stmt",
-    "While", "seq",
-]  # fmt: skip
-
 
 class ForKind(IntEnum):
     """How a loop runs."""

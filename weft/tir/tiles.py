@@ -23,8 +23,6 @@ from weft.error import LoweringError
 from weft.ir import CallIntrin, Op, PrimExpr, StringImm, as_expr, int64
 from weft.tir.stmt import Evaluate, Stmt
 
-__all__ = ["TILE_BYTES", "TILE_COUNT", "TILE_KINDS", "TILE_ROWS", "TileRegisters", "tile_intrinsic"]
-
 TILE_COUNT, TILE_ROWS, TILE_BYTES = 8, 16, 64
 
 TILE_KINDS: dict[str, tuple[type, type, type]] = {

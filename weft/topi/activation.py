@@ -11,8 +11,6 @@ from weft.ir import as_int, const, select
 from weft.topi.broadcast import elementwise
 from weft.topi.shape import normalize_axis
 
-__all__ = ["ACTIVATIONS", "leaky_relu", "prelu", "relu"]
-
 
 def _c(x: Any, value: float) -> Any:
     return const(value, x.dtype)

@@ -23,9 +23,6 @@ from weft.topi.scatter import scatter_nd as _scatter_nd
 from weft.topi.slice import strided_slice as _strided_slice
 from weft.topi.sort import argsort as _argsort
 
-__all__ = ["arange", "argsort", "clip", "einsum", "eye", "full", "gather", "gather_nd", "matmul", "scatter_nd", "shape",
-           "strided_slice", "take", "tile", "trilu"]  # fmt: skip
-
 
 def full(shape: Any, dtype: str, fill_value: Any) -> Any:
     """A tensor of one value."""

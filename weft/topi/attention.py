@@ -13,8 +13,6 @@ from weft.topi.norm import softmax
 from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import simplify
 
-__all__ = ["attention", "attention_heads", "attention_past", "attention_scale", "visible"]
-
 Reader = Callable[[Any, Any, Any, Any], Any]
 """Reads batch, head, position, place within the head."""
 

@@ -13,9 +13,6 @@ from weft.topi.manipulate import concatenate
 from weft.topi.padding import pad
 from weft.topi.shape import simplify
 
-__all__ = ["binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw", "bitserial_conv2d_nhwc",
-           "bitserial_dense"]  # fmt: skip
-
 
 def _whole_words(data: Any, axis: int, bits: int) -> None:
     if (as_int(data.shape[axis]) or 0) % bits or as_int(data.shape[axis]) is None:

@@ -11,10 +11,6 @@ from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.shape import simplify
 
-__all__ = [
-    "conv2d_NCHWc", "conv2d_NCHWc_OIHWo", "conv2d_NCHWc_int8", "depthwise_conv2d_NCHWc", "unpack_NCHWc_to_nchw",
-]  # fmt: skip
-
 
 class _Window:
     """Where the windows of a blocked convolution lie: padded data, strides, extents of kernel and output."""

@@ -9,8 +9,6 @@ from weft.ir import PrimExpr, as_int, const, equal, if_then_else, select
 from weft.te import Tensor, compute
 from weft.topi.shape import equal_dims
 
-__all__ = ["broadcast_index", "broadcast_shape", "broadcast_to", "elementwise"]
-
 
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
     """Broadcast shapes by NumPy's rule; of those that may or may not be 1, the other is taken at run time."""

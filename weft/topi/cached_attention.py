@@ -12,8 +12,6 @@ from weft.tir import ir_builder
 from weft.topi.attention import attention_scale
 from weft.topi.shape import simplify
 
-__all__ = ["cache_append", "cached_attention"]
-
 _LANES = 8
 
 

@@ -20,8 +20,6 @@ from weft.error import InvalidArgument
 from weft.ir import as_int, cast, floordiv, floormod, int64
 from weft.topi.matmul import matmul_packed
 
-__all__ = ["GROUP", "WORDS", "matmul_compressed"]
-
 GROUP = 8
 """Weights of a column that are stored together."""
 

@@ -10,11 +10,6 @@ from weft.ir import cast, const, floordiv, floormod
 from weft.tir import ir_builder
 from weft.topi.shape import simplify
 
-__all__ = [
-    "rows_times", "sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs",
-    "sparse_transpose",
-]  # fmt: skip
-
 
 def _count(indptr: Any) -> Any:
     return simplify(indptr.shape[0] - 1)

@@ -12,11 +12,6 @@ from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64
 from weft.topi.precision import accumulator, narrowed, shared
 from weft.topi.shape import simplify
 
-__all__ = [
-    "channels_last", "conv", "conv_shape", "conv_size", "conv_transpose", "dot_group", "pad_spatial", "paddings",
-    "pair", "panel_size", "spatial", "transposed_size", "weight_info", "whole_groups",
-]  # fmt: skip
-
 
 def pair(value: Any, rank: int) -> tuple[int, ...]:
     """One number for each spatial axis."""

@@ -12,8 +12,6 @@ from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import transpose
 from weft.topi.pool import max_pool_with_indices, window_count
 
-__all__ = ["depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "pool_grad"]
-
 
 def _outputs_over(i: Any, taps: Any, sizes: Any, strides: Any, before: Any) -> tuple[list[Any], Any]:
     """The outputs whose windows hold an input, each under a tap, and whether they are there."""

@@ -10,14 +10,6 @@ from weft.topi import conv as _conv
 from weft.topi.manipulate import transpose, view
 from weft.topi.shape import simplify
 
-__all__ = [
-    "Workload", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw", "conv2d", "conv2d_hwcn",
-    "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw",
-    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "group_conv1d_ncw", "group_conv1d_nwc",
-    "group_conv1d_transpose_ncw", "group_conv2d_nchw", "group_conv2d_nhwc", "group_conv2d_transpose_nchw",
-    "group_conv3d_transpose_ncdhw", "resolved_padding",
-]  # fmt: skip
-
 
 class Workload(NamedTuple):
     """What tells one 2-D convolution from another."""

@@ -10,8 +10,6 @@ from weft.ir import as_expr, as_int, cast, const, floordiv, floormod
 from weft.tir import ir_builder
 from weft.topi.scatter import scatter_at
 
-__all__ = ["sparse_fill_empty_rows", "sparse_reshape", "sparse_to_dense"]
-
 
 def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> Any:
     """Put values at their places into a tensor of `default_value`.

@@ -8,8 +8,6 @@ from weft import ir, te, tir
 from weft.ir import int64
 from weft.topi.shape import simplify
 
-__all__ = ["arange", "arange_size", "eye", "full", "full_like", "prim", "trilu"]
-
 
 def prim(value: Any) -> Any:
     """The scalar expression or number inside a graph-level scalar."""

@@ -13,8 +13,6 @@ from weft.topi.manipulate import transpose
 from weft.topi.padding import pad
 from weft.topi.shape import simplify
 
-__all__ = ["bilinear_at", "correlation_nchw", "deformable_conv2d_nchw", "deformable_conv2d_nhwc"]
-
 
 def bilinear_at(read: Any, y: Any, x: Any, height: Any, width: Any) -> Any:
     """Interpolate between the four neighbours of a point; those outside count as the nearest inside.

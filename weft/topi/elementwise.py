@@ -14,8 +14,6 @@ from weft.ir import DataType, FloatImm, IntImm, as_expr, cast, const, select
 from weft.topi.broadcast import elementwise
 from weft.topi.float8 import FLOAT8, float8_to_float32, float32_to_float8
 
-__all__ = ["BINARY", "FLOAT_UNARY", "UNARY", "astype", "cast_scalar", "clip", "where"]
-
 
 def _negative(x: Any) -> Any:
     return -x if DataType(x.dtype).code != "uint" else const(0, x.dtype) - x

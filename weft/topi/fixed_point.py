@@ -8,8 +8,6 @@ from weft import te, tir
 from weft.ir import DataType, as_expr, cast, int64
 from weft.topi.broadcast import elementwise
 
-__all__ = ["ceil_log2", "fixed_point_multiply", "fixed_point_multiply_per_axis"]
-
 _FRACTION = 31
 """The bits behind the point of a multiplier, which is an int32 between -1 and 1."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from weft import tir
 from weft.ir import DataType, cast, const, select
 
-__all__ = ["FLOAT8", "float8_to_float32", "float32_to_float8"]
-
 
 @dataclass(frozen=True)
 class _Format:

@@ -14,8 +14,6 @@ from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and,
 from weft.tir import ir_builder
 from weft.topi.shape import simplify
 
-__all__ = ["before", "first_of_lines", "lines"]
-
 _TOGETHER = 64
 """Neighbours that are passed over together."""
 
@@ -30,8 +28,7 @@ def before(a: Any, ia: Any, b: Any, ib: Any, largest: bool) -> Any:
     if DataType(a.dtype).is_float:
         nan_a, nan_b = a != a, b != b
         first = logical_or(
-            first,
-            logical_and(nan_a, tir.logical_not(nan_b)) if largest else logical_and(nan_b, tir.logical_not(nan_a)),
+            first, logical_and(nan_a, tir.logical_not(nan_b)) if largest else logical_and(nan_b, tir.logical_not(nan_a))
         )
         equal = logical_or(equal, logical_and(nan_a, nan_b))
     return logical_or(first, logical_and(equal, ia < ib))

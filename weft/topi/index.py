@@ -10,18 +10,6 @@ from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis, product, unravel
 
-__all__ = [
-    "clamped",
-    "gather_batched",
-    "gather_elements",
-    "gather_nd",
-    "index_tensor",
-    "one_hot",
-    "reverse_sequence",
-    "take",
-    "take_flat",
-]
-
 
 def clamped(index: Any, extent: Any) -> Any:
     """An index made safe: memory outside of the tensor is never read, whatever the data."""

@@ -11,8 +11,6 @@ from weft.te import Tensor, compute
 from weft.topi.broadcast import broadcast_to
 from weft.topi.reduce import reduce
 
-__all__ = ["collapse_sum", "cross_entropy_with_logits", "nll_loss", "nll_loss_backward", "take_backward"]
-
 
 def collapse_sum(x: Tensor, shape: Sequence[Any]) -> Tensor:
     """Sum a tensor to a shape that broadcasts to its own."""

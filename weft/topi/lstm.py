@@ -10,8 +10,6 @@ from weft.error import InvalidArgument
 from weft.ir import as_int, const, floordiv
 from weft.topi.shape import simplify
 
-__all__ = ["lstm"]
-
 Scalar = Callable[[Any], Any]
 
 

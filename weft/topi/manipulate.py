@@ -10,12 +10,6 @@ from weft import ir, te
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 
-__all__ = [
-    "concatenate", "depth_to_space", "expand_dims", "expanded_axes", "expanded_shape", "flip", "layout_shape",
-    "layout_transform", "meshgrid", "permutation", "repeat", "reshape", "space_to_depth", "split", "split_points",
-    "squeeze", "squeezed_axes", "stack", "tile", "tile_dims", "transpose", "view",
-]  # fmt: skip
-
 
 def view(x: Any, shape: Any, name: str = "T_reshape") -> Any:
     """Read a tensor in row-major order under another shape."""

@@ -12,9 +12,6 @@ from weft.topi.conv import whole_groups
 from weft.topi.precision import accumulator, narrowed, shared
 from weft.topi.shape import simplify
 
-__all__ = ["einsum", "einsum_dims", "linear", "matmul", "matmul_packed"]
-
-
 _LANES = 16  # the floats of the widest vectors
 
 

@@ -8,8 +8,6 @@ from weft import te, tir
 from weft.ir import cast, const, int64
 from weft.topi.scan import cumsum
 
-__all__ = ["multinomial_from_uniform"]
-
 
 def multinomial_from_uniform(prob: Any, uniform_sample: Any, sample_indices: Any = None, dtype: str = "int64") -> Any:
     """Draw an index for each sample.

@@ -20,8 +20,6 @@ from weft.tir import ir_builder
 from weft.tir.intrin import dot_pairs
 from weft.topi.shape import simplify
 
-__all__ = ["dequantize_groups", "matmul_nbits_dot", "matmul_nbits_packed", "quantize_groups", "rows_per_word"]
-
 _LANES = 8
 """Columns that a step of a dot product has."""
 

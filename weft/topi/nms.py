@@ -8,8 +8,6 @@ from typing import Any
 from weft import te, tir
 from weft.ir import cast, const, int64, logical_and
 
-__all__ = ["suppressed"]
-
 _ZERO, _ONE = int64(0), int64(1)
 
 

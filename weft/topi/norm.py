@@ -12,8 +12,6 @@ from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, product, simplify
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "log_softmax", "lrn", "rms_norm", "softmax"]
-
 
 def _at(i: Any, axes: Any) -> list[Any]:
     """Indices with zeros on the reduced axes."""

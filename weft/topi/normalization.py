@@ -10,8 +10,6 @@ from weft.topi import norm as _norm
 from weft.topi.reduce import mean, variance
 from weft.topi.shape import normalize_axes, normalize_axis
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "lrn", "rms_norm"]
-
 
 def layer_norm(data: Any, gamma: Any, beta: Any, axis: Any, epsilon: float = 1e-5) -> Any:
     """Normalise over axes to mean 0 and variance 1, then scale and shift element by element."""

@@ -12,8 +12,6 @@ from weft.topi.shape import simplify
 from weft.topi.slice import pad as _pad
 from weft.topi.slice import pad_between
 
-__all__ = ["circular_pad", "dilate", "get_padded_shape", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
-
 Widths = Sequence[Any]
 
 

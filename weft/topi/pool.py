@@ -11,11 +11,6 @@ from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pai
 from weft.topi.precision import accumulator
 from weft.topi.shape import simplify
 
-__all__ = [
-    "adaptive_pool", "adaptive_sizes", "max_pool_with_indices", "overlap_add", "pool", "pool_shape", "pool_size_of",
-    "window", "window_count",
-]  # fmt: skip
-
 
 def window(rank: int, pool_size: Any, strides: Any, dilation: Any, padding: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Size, stride, dilation, and padding before and after, of the windows along each axis."""

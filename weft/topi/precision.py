@@ -7,8 +7,6 @@ from typing import Any
 from weft import te
 from weft.ir import DataType, as_int, cast
 
-__all__ = ["accumulator", "narrowed", "shared", "widened"]
-
 
 def accumulator(dtype: str) -> str:
     """The data type in which values of `dtype` are summed."""

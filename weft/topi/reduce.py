@@ -11,8 +11,6 @@ from weft.te import Tensor, compute
 from weft.topi.precision import accumulator, narrowed, widened
 from weft.topi.shape import normalize_axes, product, unravel
 
-__all__ = ["arg_reduce", "mean", "reduce", "reduced_index", "reduced_shape", "std", "variance"]
-
 
 def reduced_shape(shape: Sequence[PrimExpr], axes: Sequence[int], keepdims: bool) -> tuple[PrimExpr, ...]:
     """The shape after a reduction."""

@@ -7,8 +7,6 @@ from typing import Any
 from weft.topi.reduce import arg_reduce, reduce
 from weft.topi.shape import normalize_axes, normalize_axis
 
-__all__ = ["all", "any", "argmax", "argmin", "max", "min", "prod", "sum"]
-
 
 def _reduce(kind: str, data: Any, axis: Any, keepdims: bool) -> Any:
     return reduce(kind, data, normalize_axes(kind, axis, data.ndim), keepdims)

@@ -15,12 +15,6 @@ from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, simplify
 from weft.topi.slice import FAR
 
-__all__ = [
-    "collapse_sum", "dyn_tile", "dynamic_strided_slice", "expand_like", "invert_permutation", "matrix_set_diag",
-    "ndarray_size", "sequence_mask", "slice_scatter", "sliding_window", "strided_set", "tensor_size", "tensordot",
-    "unravel_index",
-]  # fmt: skip
-
 
 def _number(values: Any, d: int) -> Any:
     """One of a list of numbers, or of a vector."""

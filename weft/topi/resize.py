@@ -9,9 +9,6 @@ from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
 from weft.topi.precision import narrowed
 from weft.topi.shape import equal_dims
 
-__all__ = ["cropped_coordinate", "full_size", "resize", "resize2d", "spread", "spread_roi"]
-
-
 _F = "float32"
 
 

@@ -17,8 +17,6 @@ from weft.error import InvalidArgument
 from weft.ir import as_int, cast, ceildiv, const, floordiv, int64, select
 from weft.machine import UNKNOWN
 
-__all__ = ["ACTIVATIONS", "UNITS", "gru_recurrence", "lstm_recurrence", "panel_shape", "rnn_recurrence"]
-
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}

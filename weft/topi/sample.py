@@ -8,8 +8,6 @@ from typing import Any
 from weft import te, tir
 from weft.ir import as_int, cast, const, if_then_else, int64, select
 
-__all__ = ["grid_sample"]
-
 _CUBIC = -0.75
 
 

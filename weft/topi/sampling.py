@@ -15,8 +15,6 @@ from weft.ir import cast, const, int64, logical_and, logical_or, select
 from weft.tir import ir_builder
 from weft.topi.threefry import encrypted
 
-__all__ = ["sample_token", "uniform_at"]
-
 _DIGITS = ((21, 11), (10, 11), (0, 10))
 """Places and numbers of bits of a score that a pass looks at, from the highest."""
 

@@ -10,8 +10,6 @@ from weft.ir import cast, const, int64
 from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import normalize_axis, product, unravel
 
-__all__ = ["cumulative", "cumprod", "cumsum", "scanop"]
-
 Combine = Callable[[Any, Any], Any]
 
 

@@ -10,8 +10,6 @@ from weft.ir import DataType, as_int, cast, floordiv, int64, select
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
 
-__all__ = ["index_put", "scatter", "scatter_add", "scatter_at", "scatter_elements", "scatter_nd"]
-
 _REDUCTIONS = {
     "update": lambda old, new: new,
     "none": lambda old, new: new,

@@ -11,8 +11,6 @@ from weft.topi.manipulate import view
 from weft.topi.shape import product, unravel
 from weft.topi.sort import argsort
 
-__all__ = ["argwhere", "binary_search", "searchsorted", "unique"]
-
 
 def binary_search(
     ib: Any, sequence_offset: Any, search_range: Any, sorted_sequence: Any, value: Any, right: bool, out_dtype: str

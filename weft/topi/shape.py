@@ -9,8 +9,6 @@ from weft.arith import Analyzer
 from weft.error import ShapeMismatch
 from weft.ir import IntImm, PrimExpr, as_int, floordiv, floormod, int64
 
-__all__ = ["equal_dims", "normalize_axes", "normalize_axis", "product", "ravel", "simplify", "unravel"]
-
 _ANALYZER = Analyzer()
 
 

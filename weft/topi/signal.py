@@ -8,8 +8,6 @@ from typing import Any
 from weft import te, tir
 from weft.ir import as_expr, cast, const, floormod, if_then_else, select
 
-__all__ = ["dft", "hamming_window", "stft"]
-
 
 def _angle(k: Any, n: Any, extent: Any, dtype: str) -> Any:
     """``2 pi k n / extent``; whole turns go before they cost digits."""

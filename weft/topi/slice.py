@@ -8,9 +8,6 @@ from weft import ir, te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.topi.shape import normalize_axis, simplify
 
-__all__ = ["FAR", "pad", "pad_between", "pad_pairs", "slice_bounds", "slice_plan", "strided_slice"]
-
-
 FAR = 2**31 - 1
 """A constant bound from here on means the end."""
 

@@ -13,8 +13,6 @@ from weft.ir import as_int, cast, const, int64
 from weft.topi.heap import before, first_of_lines, lines
 from weft.topi.shape import normalize_axis
 
-__all__ = ["argsort", "sort", "topk"]
-
 _ZERO, _ONE = int64(0), int64(1)
 
 

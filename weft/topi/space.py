@@ -11,8 +11,6 @@ from weft.ir import as_int, floordiv, floormod
 from weft.topi.padding import pad
 from weft.topi.shape import simplify
 
-__all__ = ["batch_to_space_nd", "space_to_batch_nd"]
-
 
 def _rank(name: str, data: Any, *lists: Sequence[Any]) -> int:
     rank = len(lists[0])

@@ -21,8 +21,6 @@ from weft.tir import ir_builder
 from weft.topi.manipulate import view
 from weft.topi.shape import product
 
-__all__ = ["PARITY", "ROTATIONS", "STATE", "encrypted", "threefry_generate", "threefry_split"]
-
 STATE = 10
 """The words of a generator."""
 

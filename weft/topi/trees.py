@@ -8,8 +8,6 @@ from weft import te
 from weft.ir import cast, const, logical_and, select
 from weft.tir import ir_builder
 
-__all__ = ["tree_leaves"]
-
 
 def tree_leaves(x: Any, features: Any, splits: Any, modes: Any, missing: Any, yes: Any, no: Any, roots: Any) -> Any:
     """Walk down trees from their roots, rows of features in parallel.

@@ -22,11 +22,6 @@ from weft.topi.conv import conv_size, paddings
 from weft.topi.precision import narrowed
 from weft.topi.shape import simplify
 
-__all__ = [
-    "conv2d_winograd", "weight_transform", "winograd_convolution", "winograd_matrices", "winograd_tile",
-    "winograd_weight",
-]  # fmt: skip
-
 _POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 4.0, -4.0, 0.25, -0.25, 3.0, -3.0)
 
 

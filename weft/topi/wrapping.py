@@ -9,8 +9,6 @@ from weft.ir import const, int64
 from weft.runtime import empty
 from weft.target import build
 
-__all__ = ["threefry_test_wrapping"]
-
 
 def threefry_test_wrapping(target: Any, device: Any) -> bool:
     """Whether, on a target, 0 comes after the greatest 64-bit word."""

@@ -12,8 +12,6 @@ import numpy as np
 
 from weft.error import InvalidArgument
 
-__all__ = ["BoostedTrees", "Experience"]
-
 
 class BoostedTrees:
     """Predicts a number from a row of numbers, for ranking candidates.

@@ -9,8 +9,6 @@ from weft.ir import walk
 from weft.runtime import Tensor
 from weft.tir import Block, BufferStore, PrimFunc
 
-__all__ = ["Argument", "Case", "written_arguments"]
-
 
 class Argument(NamedTuple):
     """An argument of a kernel: a tensor of random values, or with ``dtype`` ``"int"`` the number ``shape[0]``.

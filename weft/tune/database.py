@@ -24,8 +24,6 @@ from weft.ir import Ambient
 from weft.runtime import open_regular, read_regular
 from weft.tune.hardware import Hardware
 
-__all__ = ["Asked", "Database", "DatabaseError", "JSONDatabase", "Trial", "TuningRecord", "open_database"]
-
 _FORMAT, _VERSION = "weft-tune", 1
 
 

@@ -23,8 +23,6 @@ from weft.runtime.worker import WorkerCrashed, WorkerError, WorkerHung
 from weft.target import Target
 from weft.tune.worker import Place, Service
 
-__all__ = ["TrackerDevice"]
-
 _SESSION_SECONDS = 300.0
 """How long a session lasts at most, so that a kernel that hangs does not keep the device for ever."""
 

@@ -17,8 +17,6 @@ from weft.target import Target
 from weft.tune.device import TrackerDevice
 from weft.tune.measure import Built, Measurer, Timed, Worker
 
-__all__ = ["Dispatcher", "MeasureErrorNo", "Timer", "deserialize_args", "serialize_args", "tracker_address"]
-
 
 class MeasureErrorNo(IntEnum):
     """What became of a configuration or state that was measured."""

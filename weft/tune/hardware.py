@@ -9,8 +9,6 @@ import weft
 from weft.runtime import num_threads
 from weft.target import Target
 
-__all__ = ["Hardware"]
-
 
 class Hardware(NamedTuple):
     """What has to agree for a measurement to mean something here: the target with its features, threads, version."""

@@ -10,8 +10,6 @@ from weft.runtime import set_num_threads
 from weft.runtime.worker import WorkerCrashed, WorkerError, WorkerHung
 from weft.tune.worker import Service
 
-__all__ = ["RayWorker", "ray_workers"]
-
 _MOST = 64
 
 

@@ -13,8 +13,6 @@ from weft.tir.schedule import Knob
 from weft.tune.database import TuningRecord
 from weft.tune.space import DrawnSpace, RuleSpace, mark_of
 
-__all__ = ["DrawnSearch", "Search"]
-
 _RANDOM = 64
 """Combinations drawn at random behind all neighbours."""
 

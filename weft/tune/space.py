@@ -11,8 +11,6 @@ from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tir.schedule import Knobs, Schedule, Trace, schedule_func
 
-__all__ = ["DrawnSpace", "RuleSpace", "mark_of", "schedule_as_decided"]
-
 _TRACE = "trace"
 """The one decision of a candidate of the user's: the primitives that were applied, with what was drawn."""
 

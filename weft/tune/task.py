@@ -20,8 +20,6 @@ from weft.tune.search import DrawnSearch, Search
 from weft.tune.space import DrawnSpace, RuleSpace
 from weft.tune.tuned import workload_of
 
-__all__ = ["BudgetError", "Progress", "Task", "tune_tasks"]
-
 _MARGIN = 0.97
 """A candidate has to take less than this share of the best one's time, twice."""
 

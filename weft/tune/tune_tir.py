@@ -18,8 +18,6 @@ from weft.tune.database import Database, JSONDatabase
 from weft.tune.measure import Measurer
 from weft.tune.task import Progress, Task, tune_tasks
 
-__all__ = ["tune_tir"]
-
 
 def tune_tir(
     mod: IRModule | PrimFunc,

@@ -16,8 +16,6 @@ from weft.tune.database import Asked, Database, open_database
 from weft.tune.hardware import Hardware
 from weft.tune.space import schedule_as_decided
 
-__all__ = ["CHOICE", "CONFIG", "Tuned", "current_database", "workload_of", "workload_of_choice"]
-
 CHOICE = "choice"
 """The one decision of a record about an operator."""
 

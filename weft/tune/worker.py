@@ -29,8 +29,6 @@ from weft.target import Target, compile_func, load_objects
 from weft.tune.case import Argument, Case
 from weft.tune.space import mark_of, schedule_as_decided
 
-__all__ = ["Place", "Service"]
-
 _SAMPLE_NS = 1_000_000
 """How long one sample takes at least, in calls one after another."""
 

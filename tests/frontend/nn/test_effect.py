@@ -24,10 +24,7 @@ class TwoCaches(nn.Module):
         return op.sum(self.k.view(total), [1, 2])
 
 
-SPECS = {
-    "forward": {"x": spec.Tensor(["n", 2, 3], "float32"), "total": int},
-    "length": {"total": int},
-}
+SPECS = {"forward": {"x": spec.Tensor(["n", 2, 3], "float32"), "total": int}, "length": {"total": int}}
 
 
 def shape(*dims):

@@ -43,10 +43,7 @@ def test_mlp(mlp, mode):
     assert (
         [p.name_hint for p in mod["forward"].params] == ["x", *(n for n, _ in params)]
         if mode == "plain"
-        else [
-            "x",
-            "packed_params",
-        ]
+        else ["x", "packed_params"]
     )
     vm = compile_module(mod)
     values = [p.data for _, p in params]

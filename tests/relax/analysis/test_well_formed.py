@@ -246,14 +246,7 @@ def test_types(ty):
     refused(mod, "main", f"the result is {TENSOR}, the function says {ty}")
 
 
-@pytest.mark.parametrize(
-    "ty",
-    [
-        relax.TensorType(None, "", -1),
-        relax.TensorType(None, "float32", 1),
-        relax.AnyType(),
-    ],
-)
+@pytest.mark.parametrize("ty", [relax.TensorType(None, "", -1), relax.TensorType(None, "float32", 1), relax.AnyType()])
 def test_types_that_say_less(ty):
     assert check_well_formed(module(bind("a", call("exp", X), ty), ret_ty=ty))
     assert not check_well_formed(module(bind("a", call("exp", X), relax.TensorType((5,), "float32")), ret_ty=ty))

@@ -97,9 +97,7 @@ def test_constraints(constraint, holds):
 
 def test_shapes_that_differ():
     func = function(
-        'x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")',
-        ["a = R.exp(x)", "b = R.matmul(a, w)"],
-        "b",
+        'x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")', ["a = R.exp(x)", "b = R.matmul(a, w)"], "b"
     )
     for wanted, holds in (((2, 3), False), ((2, 4), True)):
         with PatternContext() as ctx:
@@ -117,9 +115,7 @@ def test_shapes_that_differ():
 def test_sequences_are_copied_with_their_constraints():
     """One input feeds two branches of the same form."""
     func = function(
-        f"x: {T}",
-        ["a = R.exp(x)", "b = R.nn.relu(a)", "c = R.exp(x)", "d = R.nn.relu(c)", "e = R.add(b, d)"],
-        "e",
+        f"x: {T}", ["a = R.exp(x)", "b = R.nn.relu(a)", "c = R.exp(x)", "d = R.nn.relu(c)", "e = R.add(b, d)"], "e"
     )
     with PatternContext() as ctx:
         first = is_op("relax.exp")(wildcard()) >> is_op("relax.nn.relu")(wildcard())

@@ -83,8 +83,7 @@ def blocks_model(bits, group, k, n, zeros, level, dtype="float32"):
 
 
 @pytest.mark.parametrize(
-    ("bits", "group", "k", "n", "zeros"),
-    [(4, 32, 96, 37, "packed"), (8, 128, 130, 16, ""), (2, 16, 40, 5, "real")],
+    ("bits", "group", "k", "n", "zeros"), [(4, 32, 96, 37, "packed"), (8, 128, 130, 16, ""), (2, 16, 40, 5, "real")]
 )
 def test_blocks_of_weights(bits, group, k, n, zeros):
     model, weights = blocks_model(bits, group, k, n, zeros, level=0)

@@ -59,9 +59,7 @@ def test_while_loop() -> None:
     i, total = relay.var("i", "int32"), relay.var("total", shape=(2,))
     step = relay.var("step", shape=(2,))
     loop = loops.while_loop(
-        lambda i, total: relay.less(i, relay.const(5)),
-        [i, total],
-        lambda i, total: [i + relay.const(1), total + step],
+        lambda i, total: relay.less(i, relay.const(5)), [i, total], lambda i, total: [i + relay.const(1), total + step]
     )
     func = relay.Function([step], relay.Call(loop, [relay.const(0), relay.zeros((2,))]))
     mod = relay.transform.InferType()(IRModule.from_expr(func))

@@ -19,8 +19,6 @@ from weft.te import schedule_to_prim_func
 from weft.tune import Built, Case, Measurer
 from weft.tune.front_end import Timer, tracker_address
 
-__all__ = ["BuildResult", "LocalBuilder", "LocalRunner", "RPCRunner", "measure_option", "request_remote"]
-
 _ERRORS = {
     "wrong": MeasureErrorNo.WRONG_ANSWER,
     "hung": MeasureErrorNo.RUN_TIMEOUT,

@@ -10,8 +10,6 @@ from weft.error import InvalidArgument
 from weft.target import Target
 from weft.tune.front_end import Dispatcher
 
-__all__ = ["ApplyConfig", "ApplyFixedConfig", "DispatchContext", "FallbackContext", "clear_fallback_cache"]
-
 
 class DispatchContext(Dispatcher, kind="autotvm.DispatchContext"):
     """What templates ask for their configuration inside ``with context:``."""

@@ -13,8 +13,6 @@ from weft.autotvm.record import load_from_buffer, load_from_file
 from weft.autotvm.task.dispatcher import DispatchContext
 from weft.autotvm.task.space import FallbackConfigEntity
 
-__all__ = ["ApplyGraphBest", "ApplyHistoryBest"]
-
 Records = str | bytes | os.PathLike[str] | io.TextIOBase | Iterable[Any]
 
 

@@ -12,12 +12,6 @@ from weft.error import InvalidArgument, ScheduleError
 from weft.ir import IntImm, IterVar
 from weft.te import thread_axis
 
-__all__ = [
-    "AnnotateEntity", "AnnotateSpace", "Axis", "InstantiationError", "OtherOptionEntity", "OtherOptionSpace",
-    "ReorderEntity", "ReorderSpace", "SplitEntity", "SplitSpace", "TransformSpace", "VirtualAxis", "get_factors",
-    "get_pow2s",
-]  # fmt: skip
-
 
 class InstantiationError(ScheduleError, ValueError):
     """A template refused a configuration with ``cfg.raise_error``."""

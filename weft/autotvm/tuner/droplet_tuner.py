@@ -12,8 +12,6 @@ import numpy as np
 
 from weft.autotvm.tuner.tuner import Tuner
 
-__all__ = ["DropletTuner"]
-
 
 class DropletTuner(Tuner):
     """Moves from one configuration to the best of its neighbours.

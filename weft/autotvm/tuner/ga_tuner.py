@@ -9,8 +9,6 @@ import numpy as np
 
 from weft.autotvm.tuner.tuner import Tuner
 
-__all__ = ["GATuner"]
-
 
 class GATuner(Tuner):
     """Breeds configurations.

@@ -8,8 +8,6 @@ from typing import Any
 from weft.autotvm.tuner.tuner import Tuner
 from weft.error import IndexOutOfRange
 
-__all__ = ["GridSearchTuner", "IndexBaseTuner", "RandomTuner"]
-
 
 class IndexBaseTuner(Tuner):
     """Tries the configurations of a range of numbers, each once.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["cover_curve", "get_rank", "max_curve", "mean_curve", "recall_curve"]
-
 
 def get_rank(values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return the place of each value when they are sorted, the largest first.

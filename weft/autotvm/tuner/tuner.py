@@ -12,8 +12,6 @@ from weft.autotvm.env import GLOBAL_SCOPE
 from weft.autotvm.measure import MeasureInput, create_measure_batch
 from weft.autotvm.units import format_si_prefix
 
-__all__ = ["Tuner"]
-
 logger = logging.getLogger("autotvm")
 
 

@@ -11,8 +11,6 @@ from weft.autotvm.tuner.metric import get_rank
 from weft.error import InvalidArgument
 from weft.tune import BoostedTrees
 
-__all__ = ["XGBoostCostModel"]
-
 
 class XGBoostCostModel:
     """Predicts how fast configurations are, as a share of the fastest.

@@ -10,8 +10,6 @@ import numpy as np
 from weft.autotvm.tuner.tuner import Tuner
 from weft.autotvm.tuner.xgboost_cost_model import XGBoostCostModel
 
-__all__ = ["ModelBasedTuner", "ModelOptimizer", "SimulatedAnnealingOptimizer", "XGBTuner"]
-
 
 class ModelOptimizer:
     """Finds the configurations that a model likes best."""

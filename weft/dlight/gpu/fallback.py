@@ -11,8 +11,6 @@ from weft.dlight.inline import try_inline
 from weft.target import Target
 from weft.tir.schedule import Schedule
 
-__all__ = ["Fallback"]
-
 
 class Fallback(GPUScheduleRule):
     """Any function of blocks: what can be inlined is, and spatial loops become blocks of threads."""

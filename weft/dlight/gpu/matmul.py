@@ -16,8 +16,6 @@ from weft.dlight.inline import try_inline_contiguous_spatial
 from weft.target import Target
 from weft.tir.schedule import Schedule
 
-__all__ = ["Matmul"]
-
 _THREADS, _REGISTERS, _DEPTH = 16, 4, 16
 
 

@@ -13,8 +13,6 @@ from weft.target import Target
 from weft.tir.analysis import used_vars
 from weft.tir.schedule import IndexMap, Schedule
 
-__all__ = ["GEMV", "GeneralReduction", "Reduction"]
-
 
 class Reduction(GPUScheduleRule):
     """One sum, and at most one element-wise block behind it: the threads of a block share each sum."""

@@ -13,8 +13,6 @@ from weft.target import Target
 from weft.target.gpu import launch_extents, lower_for_gpu
 from weft.tir.transform import default_gpu_schedule
 
-__all__ = ["gpu_schedule"]
-
 _RULES = (Matmul(), GEMV(), Reduction(), GeneralReduction(), Transpose(), Fallback())
 
 

@@ -11,8 +11,6 @@ from weft.dlight.inline import try_inline
 from weft.target import Target
 from weft.tir.schedule import Schedule
 
-__all__ = ["Transpose"]
-
 
 class Transpose(GPUScheduleRule):
     """A copy of a matrix, perhaps computed element by element first, with its dimensions exchanged."""

@@ -9,8 +9,6 @@ from weft.error import InvalidArgument
 from weft.frontend.nn.module import Module
 from weft.frontend.nn.parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList"]
-
 E = TypeVar("E")
 
 

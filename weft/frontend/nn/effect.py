@@ -11,8 +11,6 @@ from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 from weft.relax.op import null_value
 
-__all__ = ["Effect", "IOEffect"]
-
 
 class Effect:
     """State of the runtime that methods change.

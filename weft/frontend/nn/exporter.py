@@ -17,8 +17,6 @@ from weft.frontend.nn.tensor import Object, Tensor, dimensions
 from weft.relax import BlockBuilder, analysis
 from weft.relax import Var as RelaxVar
 
-__all__ = ["Exporter", "expression"]
-
 
 class Exporter:
     """Builds an IRModule of a module's methods.

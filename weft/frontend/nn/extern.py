@@ -20,8 +20,6 @@ from weft.frontend.nn.tensor import caller
 from weft.runtime import Module
 from weft.target import load_objects
 
-__all__ = ["ExternModule", "ObjectModule", "SourceModule", "add_extern"]
-
 
 def add_extern(mod: ExternModule) -> None:
     """Say that the model being exported calls functions of an external module.

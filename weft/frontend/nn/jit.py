@@ -14,8 +14,6 @@ from weft.relax.transform import BindParams
 from weft.runtime import Device, ShapeTuple, Tensor, from_dlpack, tensor
 from weft.runtime import device as as_device
 
-__all__ = ["JITModule"]
-
 
 class JITModule:
     """What :meth:`Module.jit` returns: ``jitted["method"](x, ...)``, or ``jitted(x, ...)`` for ``forward``.

@@ -13,8 +13,6 @@ from weft.op import make_call
 from weft.relax import BlockBuilder, call_inplace_packed, call_pure_packed
 from weft.relax import Var as RelaxVar
 
-__all__ = ["KVCache"]
-
 
 class KVCache(Effect):
     """Rows that a model appends to from call to call, and reads back.

@@ -14,8 +14,6 @@ from weft.frontend.nn.spec import ModuleSpec
 from weft.frontend.nn.subroutine import SubroutineMixin
 from weft.relax.transform import AttachExternModules
 
-__all__ = ["Module"]
-
 
 class Module(SubroutineMixin):
     """A part of a model.

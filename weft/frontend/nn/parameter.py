@@ -12,8 +12,6 @@ from weft.relax import Var as RelaxVar
 from weft.runtime import Tensor as RuntimeTensor
 from weft.runtime import from_dlpack, tensor
 
-__all__ = ["Parameter"]
-
 
 class Parameter(Tensor):
     """A tensor with a value of its own, which every exported function takes as an argument.

@@ -16,8 +16,6 @@ from weft.frontend.nn.exporter import Exporter, expression
 from weft.frontend.nn.tensor import Object, Tensor, builder, emit, wrap_nested
 from weft.relax import Var as RelaxVar
 
-__all__ = ["SubroutineMixin"]
-
 
 class SubroutineMixin:
     """Gives a class the switch ``define_subroutine``.

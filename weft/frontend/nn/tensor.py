@@ -21,11 +21,6 @@ from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 from weft.runtime import Tensor as RuntimeTensor
 
-__all__ = [
-    "Object", "Tensor", "apply", "builder", "caller", "dimensions", "emit", "get_default_dtype", "set_default_dtype",
-    "unpacked", "unwrap_nested", "wrap_nested",
-]  # fmt: skip
-
 _HERE = str(Path(__file__).parent)
 _default_dtype = "float32"
 

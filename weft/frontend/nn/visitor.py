@@ -9,8 +9,6 @@ from weft.frontend.nn.effect import Effect
 from weft.frontend.nn.module import Module
 from weft.frontend.nn.parameter import Parameter
 
-__all__ = ["Mutator"]
-
 
 class Mutator:
     """Walks a module and puts what its methods return in the place of what they were given.

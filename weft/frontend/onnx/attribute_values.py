@@ -8,8 +8,6 @@ from typing import Any
 from weft.error import ModelImportError
 from weft.frontend.onnx.schema import attribute_value
 
-__all__ = ["value_errors"]
-
 _FLAGS = frozenset(
     """align_corners allowzero antialias ceil_mode center_point_box count_include_pad detect_negative detect_positive
     exclude_outside exclusive fmod input_forget interleaved is_causal keepdims largest linear_before_reset

@@ -12,8 +12,6 @@ from typing import Any
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.value import Dim
 
-__all__ = ["around_axis", "by_axis", "inserted", "is_member", "remaining", "split_axes"]
-
 
 def is_member(i: int, axes: Sequence[Dim]) -> Any:
     """Return whether axis `i` is one of `axes`: a bool, or a scalar expression."""

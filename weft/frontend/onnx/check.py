@@ -11,8 +11,6 @@ from weft.frontend.onnx.limits import subgraphs
 from weft.frontend.onnx.registry import find_converter, has_no_schema
 from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, Schema, find_schema, normal_domain
 
-__all__ = ["check_node", "check_opsets", "check_operators", "node_label", "opset_imports", "sorted_nodes"]
-
 
 def node_label(index: int, node: Any) -> str:
     """Name a node for messages: ``ONNX node 17 "/encoder/MatMul" (MatMul)``."""

@@ -12,8 +12,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
 from weft.ir import Tuple, constant
 
-__all__ = ["counted", "flat_places"]
-
 
 @converter("NonZero")
 def _nonzero(node: Node) -> Any:

@@ -7,8 +7,6 @@ from typing import Any
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 
-__all__: list[str] = []
-
 _COMPARE = {
     "Equal": "equal",
     "Greater": "greater",

@@ -12,8 +12,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
 
-__all__ = ["call", "calls", "microsoft"]
-
 _OPSET = 24
 MICROSOFT = "com.microsoft"
 

@@ -14,8 +14,6 @@ from weft.frontend.onnx.sequence import merged
 from weft.frontend.onnx.value import Value, as_dim
 from weft.ir import If, TensorType, Tuple, TupleGetItem, tensor_type
 
-__all__: list[str] = []
-
 
 @converter("If")
 def _if(node: Node) -> Any:

@@ -10,8 +10,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.window import Window, read_window
 
-__all__ = ["convolution"]
-
 
 def _kernel(node: Node, weights: int = 1) -> list[Any]:
     """Return the spatial size of the weights, which the attribute may repeat."""

@@ -14,8 +14,6 @@ from weft.frontend.onnx.value import Value
 from weft.ir import DataType
 from weft.runtime.host import STORED, Kind
 
-__all__: list[str] = []
-
 _UNARY = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
     "Atanh": "atanh", "BitwiseNot": "bitwise_not",

@@ -16,8 +16,6 @@ from weft.frontend.onnx.value import Value
 from weft.runtime.host import Kind
 from weft.runtime.host.reference import find_operator
 
-__all__ = ["can_fall_back", "check_fallback", "run_on_host"]
-
 _SIMPLE = (int, float, str)
 
 

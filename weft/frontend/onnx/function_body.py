@@ -15,8 +15,6 @@ from weft.frontend.onnx.value import Value
 from weft.ir import Var
 from weft.runtime.host import Kind
 
-__all__ = ["inline_local", "inline_schema", "type_proto"]
-
 ConvertNodes = Callable[..., None]
 
 

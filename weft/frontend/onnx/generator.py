@@ -14,8 +14,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
 from weft.ir import DataType, shape_expr
 
-__all__: list[str] = []
-
 _FAR = 1 << 61
 MAX_FOLDED = 1 << 22
 """Constant fills of up to this many elements become constants, so that the compiler can fold and prepack them."""

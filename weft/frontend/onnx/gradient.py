@@ -14,8 +14,6 @@ from weft.relax import Var as RelaxVar
 from weft.relax import VarBinding
 from weft.relax.transform import Gradient
 
-__all__: list[str] = []
-
 
 @converter("Gradient", domain="ai.onnx.preview.training")
 def _gradient(node: Node) -> Any:

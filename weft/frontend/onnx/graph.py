@@ -19,8 +19,6 @@ from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 from weft.relax import op as relax_op
 
-__all__ = ["Graph", "Scope", "depends_on_data", "identifier"]
-
 
 def identifier(name: str, default: str = "x") -> str:
     """Return a name that is a Python identifier and close to `name`."""

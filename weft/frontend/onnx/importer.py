@@ -27,8 +27,6 @@ from weft.frontend.onnx.value import Value
 from weft.ir import IRModule, Tuple
 from weft.runtime.host import STORED
 
-__all__ = ["WEIGHT_FILES", "convert_nodes", "convert_subgraph", "from_onnx"]
-
 WEIGHT_FILES = "weft.weight_files"
 """The attribute of a module that names the files beside the model in which it has weights."""
 

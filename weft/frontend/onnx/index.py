@@ -9,8 +9,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim
 
-__all__: list[str] = []
-
 
 def _indices(node: Node, size: Dim) -> Any:
     """Return the indices, input 1; constants outside of a dimension that is known are refused here."""

@@ -14,8 +14,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim
 
-__all__: list[str] = []
-
 
 def _require_divisible(node: Node, what: str, found: Dim, divisor: int) -> None:
     if divisor < 1:

@@ -15,8 +15,6 @@ from weft.ir import AnyType, DataType, IntImm, TensorType, Var, tensor_type
 from weft.relax import Var as RelaxVar
 from weft.runtime.host import Kind
 
-__all__ = ["GraphInput", "describe", "kind_of", "make_inputs"]
-
 
 @dataclass(frozen=True)
 class GraphInput:

@@ -14,8 +14,6 @@ from weft.frontend.onnx.value import Value
 from weft.ir import constant
 from weft.runtime.host import Kind
 
-__all__ = ["class_labels", "classified", "transformed"]
-
 _ML = "ai.onnx.ml"
 
 

@@ -11,8 +11,6 @@ from typing import Any
 from weft.error import ModelImportError
 from weft.frontend.onnx.schema import normal_domain
 
-__all__ = ["MAX_ATTRIBUTE", "MAX_DEPTH", "MAX_LOOPS", "MAX_NODES", "check_limits", "subgraphs"]
-
 MAX_NODES = 1_000_000
 """Nodes; those of functions count at every call, those of loops twice, because they are converted twice at least."""
 MAX_DEPTH = 32

@@ -36,8 +36,6 @@ from weft.relax import Var as RelaxVar
 from weft.relax import VarBinding, call_pure_packed
 from weft.runtime.host import Kind
 
-__all__: list[str] = []
-
 _MAX_WRITTEN_OUT = 200
 """So many nodes, over the iterations of all loops around, are written out where the number of iterations is known."""
 _FOREVER = (1 << 63) - 1

@@ -14,9 +14,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
 from weft.ir import PrimExpr, shape_expr
 
-__all__ = ["padded"]
-
-
 # --- reshape ----------------------------------------------------------------------------------------------------------
 
 

@@ -8,8 +8,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.ir import Tuple
 
-__all__: list[str] = []
-
 
 @converter("MatMul")
 def _matmul(node: Node) -> Any:

@@ -17,9 +17,6 @@ from weft.ir import constant
 from weft.runtime import aligned
 from weft.runtime.host import Kind
 
-__all__ = ["embedded", "real", "unpacked"]
-
-
 # --- activations and normalisations -----------------------------------------------------------------------------------
 
 

@@ -15,8 +15,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Dim
 from weft.ir import as_int, shape_expr
 
-__all__: list[str] = []
-
 
 def _heads(node: Node, x: Any, count: int) -> Any:
     """Bring (batch, length, heads * size) to (batch, heads, length, size)."""

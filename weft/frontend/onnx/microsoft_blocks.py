@@ -15,8 +15,6 @@ from weft.frontend.onnx.microsoft import embedded, real, unpacked
 from weft.frontend.onnx.node import Node
 from weft.ir import constant
 
-__all__: list[str] = []
-
 _FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32)
 _NF4 = np.array([
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,

@@ -15,8 +15,6 @@ from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Value
 
-__all__: list[str] = []
-
 
 def _activated(node: Node, x: Any, default: str) -> Any:
     kind = node.attr("activation", default)

@@ -18,8 +18,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Value
 from weft.ir import If, shape_expr
 
-__all__: list[str] = []
-
 _ATTRIBUTES = (
     "k activation_type normalize_routing_weights use_sparse_mixer activation_alpha activation_beta swiglu_limit "
     "swiglu_fusion"

@@ -18,8 +18,6 @@ from weft.frontend.onnx.wire import OWN_FILE, Content, without_weights
 from weft.runtime import map_file, open_regular, read_regular
 from weft.runtime.host import STORED
 
-__all__ = ["ELEMENT_TYPES", "ONNX_TYPES", "TensorReader", "check_rank", "dtype_name", "load_model", "onnx"]
-
 onnx = require("onnx", extra="onnx")
 
 _T = onnx.TensorProto

@@ -7,8 +7,6 @@ from typing import Any
 from weft.frontend.onnx.node import Node
 from weft.runtime.host import STORED
 
-__all__ = ["LIMITS", "to_narrow"]
-
 LIMITS = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}
 """The least and the greatest of the small integers."""
 _FLOATS = {"float4_e2m1fn": (1, 0, 6.0), "float6_e2m3fn": (3, 0, 7.5), "float6_e3m2fn": (2, -2, 28.0)}

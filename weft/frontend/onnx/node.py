@@ -19,8 +19,6 @@ from weft.ir import const
 from weft.relax import call_pure_packed
 from weft.runtime.host import HOST_FUNCTION, Kind
 
-__all__ = ["Node"]
-
 
 class Node:
     """A node under conversion.

@@ -10,8 +10,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.ir import TupleGetItem
 
-__all__: list[str] = []
-
 
 @converter("Softmax", "LogSoftmax")
 def _softmax(node: Node) -> Any:

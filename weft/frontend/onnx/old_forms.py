@@ -12,8 +12,6 @@ from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Value
 
-__all__ = ["OLDEST_FORM", "modern_form"]
-
 OLDEST_FORM = 7
 """The opset whose forms converters know."""
 _FORGOTTEN = ("consumed_inputs", "is_test", "output_sequence", "broadcast")

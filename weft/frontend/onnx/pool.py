@@ -15,8 +15,6 @@ from weft.frontend.onnx.value import Dim
 from weft.frontend.onnx.window import Window, read_window
 from weft.ir import DataType
 
-__all__ = ["output_sizes", "pool", "pool_window", "reach"]
-
 
 @converter("GlobalAveragePool", "GlobalMaxPool")
 def _global_pool(node: Node) -> Any:

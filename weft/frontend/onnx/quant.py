@@ -22,8 +22,6 @@ from weft.ir import Constant, DataType, constant, numpy_dtype
 from weft.runtime import aligned
 from weft.runtime.host import STORED
 
-__all__: list[str] = []
-
 _FLOAT8 = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
 _ELEMENT_TYPES = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 17: "float8_e4m3fn", 18: "float8_e4m3fnuz",
                   19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn",

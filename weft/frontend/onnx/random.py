@@ -12,8 +12,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
 from weft.runtime.host import Kind
 
-__all__: list[str] = []
-
 
 def _drawn(node: Node, name: str, shape: Any, dtype: str, **attrs: Any) -> Any:
     """Draw numbers of a shape: float64, rounded to the type."""

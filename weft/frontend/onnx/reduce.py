@@ -11,8 +11,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim
 from weft.ir import DataType
 
-__all__: list[str] = []
-
 _PLAIN = {"ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod"}
 
 

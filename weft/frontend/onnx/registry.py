@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["converter", "find_converter", "has_no_schema", "supported_operators"]
-
 Converter = Callable[[Any], Any]
 _CONVERTERS: dict[tuple[str, str], Converter] = {}
 _WITHOUT_SCHEMA: set[tuple[str, str]] = set()

@@ -18,8 +18,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
 from weft.ir import DataType, Expr, constant, shape_expr
 
-__all__: list[str] = []
-
 _COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
     "tf_half_pixel_for_nn",

@@ -10,8 +10,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
 from weft.ir import shape_expr
 
-__all__: list[str] = []
-
 _DEFAULTS = {
     "Affine": (1.0, 0.0),
     "Elu": (1.0, 0.0),

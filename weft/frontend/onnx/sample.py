@@ -9,8 +9,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim
 
-__all__: list[str] = []
-
 _METHODS = {"bilinear": "bilinear", "linear": "bilinear", "bicubic": "bicubic", "cubic": "bicubic",
             "nearest": "nearest"}  # fmt: skip
 _LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}

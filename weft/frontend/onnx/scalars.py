@@ -17,14 +17,6 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.ir import int64
 
-__all__ = [
-    "add", "cancel_product", "cast_element", "ceil", "ceildiv", "choose", "clamp", "compare", "divide", "floor",
-    "floor_divide", "is_known", "logic", "maximum",
-    "minimum", "modulo", "multiply", "negate", "non_negative", "product", "provably_equal", "round_even", "same",
-    "simplify", "square_root",
-    "subtract", "to_expr",
-]  # fmt: skip
-
 _ANALYZER = Analyzer()
 Element = Any  # int | float | bool | PrimExpr
 

@@ -8,8 +8,6 @@ from weft.frontend.onnx.axes import around_axis
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 
-__all__: list[str] = []
-
 
 @converter("CumSum", "CumProd")
 def _running(node: Node) -> Any:

@@ -10,11 +10,6 @@ from typing import Any
 from weft.frontend.onnx.model import ONNX_TYPES, onnx
 from weft.runtime.host import Kind
 
-__all__ = [
-    "ATTRIBUTE_KINDS", "NEWEST_OPSET", "Formal", "Schema", "attribute_value", "find_schema", "normal_domain",
-    "type_text",
-]  # fmt: skip
-
 _A = onnx.AttributeProto
 NEWEST_OPSET: int = onnx.defs.onnx_opset_version()
 ATTRIBUTE_KINDS = {

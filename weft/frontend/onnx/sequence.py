@@ -16,8 +16,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
 from weft.runtime.host import Kind
 
-__all__ = ["merged"]
-
 
 def merged(node: Node, kinds: list[Kind]) -> Kind:
     """Return the kind that values of several have: their rank where it is one.

@@ -18,8 +18,6 @@ from weft.frontend.onnx.value import MAX_ELEMENTS, Value, elements_of
 from weft.ir import DataType
 from weft.runtime.host import STORED
 
-__all__ = ["evaluate"]
-
 Array = Any  # NumPy array of objects
 _RULES: dict[str, Callable[..., Any]] = {}
 

@@ -14,8 +14,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim
 from weft.runtime.host import Kind
 
-__all__: list[str] = []
-
 
 @converter("DFT")
 def _dft(node: Node) -> Any:

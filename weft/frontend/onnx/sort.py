@@ -8,8 +8,6 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 
-__all__: list[str] = []
-
 
 @converter("TopK")
 def _topk(node: Node) -> Any:

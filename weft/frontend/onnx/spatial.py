@@ -17,8 +17,6 @@ from weft.frontend.onnx.value import Dim, Value
 from weft.frontend.onnx.window import read_window
 from weft.ir import constant
 
-__all__: list[str] = []
-
 
 def _raised(node: Node, x: Any, p: float) -> Any:
     """Return powers of magnitudes: high ones, which would lose digits, as float64."""

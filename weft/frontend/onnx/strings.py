@@ -9,8 +9,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.runtime.host import Kind
 
-__all__: list[str] = []
-
 
 def _kind(node: Node, rank: int) -> Kind:
     return Kind("tensor", "string", rank)

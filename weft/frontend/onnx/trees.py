@@ -12,8 +12,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.ir import constant
 
-__all__: list[str] = []
-
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "LEAF")
 _EQUAL, _LEAF, _MEMBER = 4, 6, 6
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")

@@ -9,8 +9,6 @@ import numpy as np
 from weft.ir import Expr, IntImm, PrimExpr, TensorType, numpy_dtype
 from weft.runtime.host import STORED, Kind
 
-__all__ = ["MAX_ELEMENTS", "Dim", "Value", "as_dim", "elements_of"]
-
 Dim = Any
 """A dimension: an ``int`` where it is known, otherwise a scalar expression (``PrimExpr``)."""
 

@@ -9,8 +9,6 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Dim
 
-__all__ = ["Window", "read_window"]
-
 
 @dataclass(frozen=True)
 class Window:

@@ -10,8 +10,6 @@ from mmap import mmap
 
 from weft.runtime.protobuf import BYTES, VARINT, fields
 
-__all__ = ["OWN_FILE", "Content", "without_weights"]
-
 Content = bytes | mmap  # of a file, read or mapped
 
 OWN_FILE = "\0"  # the external file that stands for the model's own bytes

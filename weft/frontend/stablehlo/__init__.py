@@ -3,11 +3,7 @@
 Read in this order: ``text``, ``importer``, then ``elementwise``, ``shapes``, ``reduce``.
 """
 
-from weft.frontend.stablehlo import (  # importing a family registers its converters
-    elementwise,
-    reduce,
-    shapes,
-)
+from weft.frontend.stablehlo import elementwise, reduce, shapes  # importing a family registers its converters
 from weft.frontend.stablehlo.importer import CONVERTERS, from_stablehlo
 
 __all__ = ["CONVERTERS", "from_stablehlo"]

@@ -10,8 +10,6 @@ import numpy as np
 from weft import ir
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 
-__all__: list[str] = []
-
 _UNARY = {
     "stablehlo.abs": "abs", "stablehlo.ceil": "ceil", "stablehlo.cosine": "cos", "stablehlo.exponential": "exp",
     "stablehlo.exponential_minus_one": "expm1", "stablehlo.floor": "floor", "stablehlo.is_finite": "isfinite",

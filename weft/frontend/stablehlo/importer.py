@@ -13,8 +13,6 @@ from weft.frontend.building import DAMAGE, Builder, Converters
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
 
-__all__ = ["CONVERTERS", "Node", "from_stablehlo"]
-
 _CALLS = ("call", "func.call", "stablehlo.composite")
 _RETURNS = ("return", "func.return", "stablehlo.return")
 

@@ -16,8 +16,6 @@ from weft import ir
 from weft.frontend.stablehlo.elementwise import comparison
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 
-__all__: list[str] = []
-
 _REDUCERS = {"add": ("sum", 0), "multiply": ("prod", 1), "maximum": ("max", -math.inf), "minimum": ("min", math.inf),
              "or": ("max", False), "and": ("min", True)}  # fmt: skip
 Combine = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]

@@ -10,8 +10,6 @@ import numpy as np
 from weft import ir
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 
-__all__: list[str] = []
-
 
 @CONVERTERS.on("stablehlo.reshape")
 def _reshape(node: Node) -> Any:

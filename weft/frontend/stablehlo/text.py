@@ -17,8 +17,6 @@ from weft import ir
 from weft.error import ParseError, UnsupportedOperator
 from weft.ir import Span
 
-__all__ = ["Func", "Operation", "Region", "Type", "parse"]
-
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<value>%[\w$.-]+(?:\#\d+)?)|(?P<block>\^[\w$.-]+)
     |(?P<symbol>@(?:[\w$.-]+|"[^"]*"))|(?P<type>tensor<(?:[^<>]|<[^<>]*>)*>|!\w+(?:\.\w+)*)

@@ -6,8 +6,6 @@ from typing import Any
 
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
-__all__: list[str] = []
-
 _UNARY = {
     "ABS": "abs", "CEIL": "ceil", "COS": "cos", "EXP": "exp", "FLOOR": "floor", "HARD_SWISH": "nn.hardswish",
     "LOG": "log", "LOGISTIC": "sigmoid", "LOG_SOFTMAX": "nn.log_softmax", "NEG": "negative", "RELU": "nn.relu",

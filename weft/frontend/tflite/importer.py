@@ -19,8 +19,6 @@ from weft.frontend.building import DAMAGE, Builder, Converters
 from weft.frontend.dataflow import to_dataflow
 from weft.relax.interpreter import evaluate
 
-__all__ = ["CONVERTERS", "Node", "from_tflite"]
-
 _DTYPES = ("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
            "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16")  # fmt: skip
 _SMALL = 4096

@@ -10,8 +10,6 @@ import numpy as np
 from weft import ir
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
-__all__: list[str] = []
-
 
 def _first(node: Node, x: Any) -> Any:
     """Bring channels to the front of space."""

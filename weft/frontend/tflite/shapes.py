@@ -9,8 +9,6 @@ import numpy as np
 from weft import ir
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
-__all__: list[str] = []
-
 
 @CONVERTERS.on("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 def _reshape(node: Node) -> Any:

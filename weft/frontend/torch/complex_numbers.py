@@ -15,8 +15,6 @@ from weft.frontend.torch import registry
 from weft.frontend.torch.node import Node
 from weft.op import make_call
 
-__all__ = ["Complex", "find", "involved", "joined", "split"]
-
 
 @dataclass(frozen=True, eq=False)
 class Complex:

@@ -12,8 +12,6 @@ from weft.relax import op as relax_op
 if TYPE_CHECKING:
     from weft.frontend.torch.graph import Graph
 
-__all__ = ["HIGHER_ORDER"]
-
 Step = Callable[[Sequence[Any]], Any]
 
 

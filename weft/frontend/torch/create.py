@@ -8,8 +8,6 @@ from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
-__all__: list[str] = []
-
 
 @aten("full", "full_like", "new_full", "fill.Scalar", "fill.Tensor")
 def _full(node: Node) -> Any:

@@ -9,8 +9,6 @@ from weft import ir
 from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.registry import aten
 
-__all__: list[str] = []
-
 _UNARY = {
     "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
     "atanh": "atanh", "ceil": "ceil", "cos": "cos", "cosh": "cosh", "erf": "erf", "exp": "exp", "expm1": "expm1",

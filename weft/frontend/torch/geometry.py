@@ -14,8 +14,6 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim
 
-__all__: list[str] = []
-
 
 @aten("triu_indices", "tril_indices")
 def _triangle_indices(node: Node) -> Any:

@@ -18,8 +18,6 @@ from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.symbols import Symbols, as_expr
 from weft.relax import BlockBuilder, core_ops
 
-__all__ = ["Converter", "Graph", "as_real", "calls", "constant", "find_converter", "find_custom", "is_size", "mutates"]
-
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
 _IN_THE_TYPE = frozenset(

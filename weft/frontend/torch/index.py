@@ -11,8 +11,6 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
-__all__ = ["columns"]
-
 _REDUCTIONS = {
     "sum": "add",
     "add": "add",

@@ -9,8 +9,6 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
-__all__ = ["each"]
-
 
 @aten("mm", "bmm", "matmul", "mv", "dot")
 def _matmul(node: Node) -> Any:

@@ -10,8 +10,6 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim, as_expr
 
-__all__: list[str] = []
-
 
 @aten("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_copy", "_reshape_alias",
       "squeeze_copy", "unsqueeze_copy")  # fmt: skip

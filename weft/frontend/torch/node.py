@@ -17,8 +17,6 @@ from weft.relax import core_ops
 if TYPE_CHECKING:
     from weft.relax import BlockBuilder
 
-__all__ = ["Node", "dtype_name"]
-
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32",
            "complex64": "float32", "complex128": "float64", "cfloat": "float32"}  # fmt: skip
 

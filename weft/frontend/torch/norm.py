@@ -8,8 +8,6 @@ from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
-__all__: list[str] = []
-
 
 @aten("softmax.int", "_softmax", "log_softmax.int", "_log_softmax", "_safe_softmax")
 def _softmax(node: Node) -> Any:

@@ -9,8 +9,6 @@ from weft.frontend.torch.linear import each
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
-__all__: list[str] = []
-
 
 def _batched(node: Node, x: Any, rank: int) -> Any:
     return node.reshape(x, [1, *node.dims(x)]) if len(x.ty.shape) == rank + 1 else x

@@ -10,8 +10,6 @@ from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
-__all__: list[str] = []
-
 
 def _reduced(node: Node, name: str, x: Any, axes: Any, keepdim: bool) -> Any:
     axes = node.axes(axes, len(x.ty.shape))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["aten", "find", "operators", "supported_operators"]
-
 _CONVERTERS: dict[str, Callable[..., Any]] = {}
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
-__all__: list[str] = []
-
 
 def _resized(node: Node, method: str, mode: str) -> Any:
     x = node.get("input", node.args.get("self"))

@@ -9,8 +9,6 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.error import ModelImportError
 
-__all__ = ["Dim", "Symbols", "as_expr"]
-
 Dim = int | ir.PrimExpr
 INT64 = ir.DataType("int64")
 

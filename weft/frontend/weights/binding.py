@@ -16,8 +16,6 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform import normalize
 from weft.runtime import aligned
 
-__all__ = ["bind_weights"]
-
 
 def bind_weights(
     mod: ir.IRModule, weights: Mapping[str, Stored | Groups | np.ndarray], function: str = "main", rows: str = "float32"

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["FORMATS", "Format"]
-
 Decoded = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 

@@ -16,8 +16,6 @@ import numpy as np
 from weft.error import InvalidArgument
 from weft.frontend.weights.blocks import FORMATS, Format
 
-__all__ = ["GGUF", "Groups", "Stored", "load_gguf", "load_safetensors"]
-
 _PLAIN: dict[int, Any] = {
     0: np.float32, 1: np.float16, 24: np.int8, 25: np.int16, 26: np.int32, 27: np.int64, 28: np.float64,
     30: ml_dtypes.bfloat16,

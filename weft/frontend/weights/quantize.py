@@ -7,8 +7,6 @@ import numpy as np
 from weft.error import InvalidArgument
 from weft.frontend.weights.files import Groups
 
-__all__ = ["quantize_matrix"]
-
 
 def quantize_matrix(weights: np.ndarray, bits: int = 4, group: int = 32) -> Groups:
     """Round a matrix to integers of few bits, with a scale for each group of a row.

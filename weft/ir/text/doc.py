@@ -11,36 +11,6 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-__all__ = [
-    "ADD",
-    "AND",
-    "ATOM",
-    "BIT_AND",
-    "BIT_OR",
-    "BIT_XOR",
-    "COMPARE",
-    "MUL",
-    "NOT",
-    "OR",
-    "POSTFIX",
-    "SHIFT",
-    "TERNARY",
-    "UNARY",
-    "Doc",
-    "Group",
-    "Lines",
-    "Seq",
-    "attribute",
-    "call",
-    "flat",
-    "index",
-    "infix",
-    "mapping",
-    "prefix",
-    "precedence",
-    "tuple_doc",
-]
-
 # Binding strength, weakest first, as in Python.
 TERNARY, OR, AND, NOT, COMPARE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, ADD, MUL, UNARY, POSTFIX, ATOM = range(14)
 

@@ -21,8 +21,6 @@ from weft.ir.node import Span
 from weft.ir.scalar import PrimExpr
 from weft.ir.text.source import Source
 
-__all__ = ["BINARY", "CALL", "PLACE", "SUBSCRIPT", "Evaluator"]
-
 BINARY = Dispatch("operator in a script")
 """Class → ``rule(a, b, operator name, evaluator)`` where either operand is of the class."""
 CALL = Dispatch("call in a script")

@@ -24,20 +24,6 @@ from weft.ir.serialize import load_json
 from weft.ir.text.evaluate import CALL, Evaluator
 from weft.ir.text.source import Source, source_of_class, source_of_function, source_of_text
 
-__all__ = [
-    "Dialect",
-    "FunctionDecorator",
-    "Macro",
-    "MacroDecorator",
-    "MetaVar",
-    "ModuleCommand",
-    "ModuleScope",
-    "Parser",
-    "from_source",
-    "ir_module",
-    "pyfunc",
-]
-
 
 class Dialect(NamedTuple):
     """How functions of a dialect are read.

@@ -17,25 +17,13 @@ from typing import Any
 
 from weft.ir.deep import with_deep_stack
 from weft.ir.dispatch import Dispatch
-from weft.ir.expr import (
-    BaseFunc,
-    Expr,
-    GlobalVar,
-)
+from weft.ir.expr import BaseFunc, Expr, GlobalVar
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node, plain_text
-from weft.ir.scalar import (
-    IntImm,
-    PrimExpr,
-    Var,
-)
+from weft.ir.scalar import IntImm, PrimExpr, Var
 from weft.ir.serialize import save_json
 from weft.ir.text.doc import TERNARY, UNARY, Doc, Lines, Seq, attribute, call, flat, index, mapping, tuple_doc
-from weft.ir.types import (
-    Type,
-)
-
-__all__ = ["EXPR", "FUNCTION", "STMT", "Printer", "any_literal", "quote", "script"]
+from weft.ir.types import Type
 
 
 def _record(node: Any, p: Printer) -> Doc:

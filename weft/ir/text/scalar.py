@@ -18,8 +18,6 @@ from weft.ir.text.doc import ADD, AND, COMPARE, MUL, NOT, OR, UNARY, Doc, Seq, c
 from weft.ir.text.printer import EXPR, Printer, any_literal, quote
 from weft.ir.types import PointerType
 
-__all__ = ["argument", "operand", "same", "slice_of", "var_declaration"]
-
 _INFIX: dict[type, tuple[str, int, Callable[[Any, Any], Any]]] = {
     s.Add: ("+", ADD, arithmetic.add),
     s.Sub: ("-", ADD, arithmetic.sub),

@@ -13,8 +13,6 @@ from typing import Any
 from weft.error import ParseError
 from weft.ir.node import Span
 
-__all__ = ["Source", "source_of_class", "source_of_function", "source_of_text"]
-
 _COUNTER = itertools.count(1)
 _TREES: dict[str, tuple[int, Source]] = {}
 

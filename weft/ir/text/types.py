@@ -20,8 +20,6 @@ from weft.ir.types import (
     VDevice,
 )
 
-__all__ = ["dim"]
-
 
 def dim(value: PrimExpr, p: Printer) -> Doc:
     """Write a dimension: int64 constants as numbers, and symbolic ones as strings inside a signature."""

@@ -12,8 +12,6 @@ from weft.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerFuture, Ru
 from weft.meta_schedule.space_generator import without_decisions
 from weft.tir.schedule import Trace
 
-__all__ = ["DummyBuilder", "DummyMutator", "DummyRunner", "DummyRunnerFuture"]
-
 
 class DummyRunnerFuture(PyRunnerFuture):
     """A result of random times."""

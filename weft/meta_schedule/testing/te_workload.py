@@ -11,13 +11,6 @@ from typing import Any
 
 from weft import te, tir, topi
 
-__all__ = [
-    "CONFIGS", "batch_matmul_nkkm", "conv1d_nlc", "conv2d_capsule_nhwijc", "conv2d_nchw", "conv2d_nchw_bias_bn_relu",
-    "conv2d_nhwc", "conv2d_nhwc_bn_relu", "conv2d_nhwc_without_layout_rewrite", "conv2d_transpose_nhwc", "conv3d_ndhwc",
-    "create_te_workload", "depthwise_conv2d_nhwc", "matmul", "matmul_relu", "max_pool2d_nchw", "norm_bmn", "softmax_mn",
-    "transpose_batch_matmul",
-]  # fmt: skip
-
 _Tensors = tuple[Any, ...]
 
 

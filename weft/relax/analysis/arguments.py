@@ -9,8 +9,6 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.tir import PrimFunc
 
-__all__ = ["argument_errors", "contradict"]
-
 _CALL_TIR = ("relax.call_tir", "relax.call_tir_inplace")
 
 

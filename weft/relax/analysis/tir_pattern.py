@@ -10,8 +10,6 @@ from weft.op import Fusion
 from weft.tir import Block, BufferLoad, BufferStore, PrimFunc
 from weft.tir.analysis import blocks_in, loads_of, stores_of
 
-__all__ = ["has_reshape_pattern", "tir_op_pattern"]
-
 
 def _leaves(func: PrimFunc) -> list[Block]:
     """List the blocks of a kernel that have no blocks inside."""

@@ -12,11 +12,6 @@ from weft.relax.analysis.arguments import contradict
 from weft.relax.infer import derive_call_type, merge_types, type_of
 from weft.relax.rename import variables
 
-__all__ = [
-    "BaseCheckResult", "definable_tir_vars_in_type", "derive_call_ret_type", "erase_to_well_defined",
-    "get_static_type", "tir_vars_in_type", "type_base_check", "type_lca", "type_outside", "used_vars",
-]  # fmt: skip
-
 
 def used_vars(expr: ir.Expr) -> list[ir.ExprVar]:
     """List the variables that an expression uses, each once."""

@@ -12,12 +12,6 @@ from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
 
-__all__ = [
-    "all_global_vars", "all_vars", "bound_vars", "computable_at_compile_time", "contains_impure_call",
-    "defined_symbolic_vars", "detect_recursion", "free_symbolic_vars", "free_vars", "get_var2val", "name_to_binding",
-    "post_order_visit", "udchain",
-]  # fmt: skip
-
 
 def _distinct(nodes: Any) -> list[Any]:
     return list(dict.fromkeys(nodes))

@@ -20,8 +20,6 @@ from weft.relax.effects import is_pure_call
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax.normal_form import is_atom, operands
 
-__all__ = ["AS_WRITTEN", "WELL_FORMED", "check_well_formed", "well_formed"]
-
 WELL_FORMED = Spec(
     "relax.well_formed", ir.Function, doc="names are bound once, before their uses; effects stand where they may"
 )

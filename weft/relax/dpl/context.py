@@ -10,8 +10,6 @@ from weft.relax.dpl.pattern import OPEN_CONTEXTS, DFPattern, OpPattern, VarPatte
 from weft.relax.expr import DataflowBlock, DataflowVar
 from weft.relax.rename import variables
 
-__all__ = ["PatternContext"]
-
 _LEAVES = (OpPattern, VarPattern, WildcardPattern)
 
 

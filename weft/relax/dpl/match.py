@@ -33,8 +33,6 @@ from weft.relax.dpl.pattern import (
 )
 from weft.relax.expr import DataflowVar
 
-__all__ = ["Matcher", "extract_matched_expr", "extract_matches", "match", "same_shape"]
-
 
 def extract_matches(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None) -> dict[Any, Any] | None:
     """Match an expression and return what each part of the pattern stands for.

@@ -21,8 +21,6 @@ from weft.relax.rewriter import all_bindings, replace_value
 from weft.relax.rewriter import rewrite_bindings as rewrite_each
 from weft.relax.unused import remove_all_unused
 
-__all__ = ["PatternMatchingRewriter", "replace_bindings", "rewrite_bindings", "rewrite_call"]
-
 Rewriter = Callable[[Expr, dict[Any, Expr]], "Expr | None"]
 _ROUNDS = 1000
 

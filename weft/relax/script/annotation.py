@@ -11,8 +11,6 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument
 
-__all__ = ["Any_", "Callable_", "PackedFunc", "Prim", "Proxy", "Shape", "Tensor", "TupleOf", "as_type"]
-
 Resolve = Callable[[str], ir.PrimExpr]
 
 

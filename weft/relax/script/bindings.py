@@ -12,8 +12,6 @@ from weft.relax.core_ops import as_relax
 from weft.relax.expr import DataflowVar, MatchCast, VarBinding
 from weft.relax.script.language import Command
 
-__all__ = ["as_value", "assign", "bind", "new_var"]
-
 
 def as_value(p: Parser, value: Any) -> ir.Expr:
     """Return the normal form of a value, ready to be bound."""

@@ -13,8 +13,6 @@ from weft.relax.expr import MatchCast
 from weft.relax.infer import function_type
 from weft.relax.script.annotation import as_type
 
-__all__ = ["WORDS", "BlockFrame", "FunctionFrame", "IRBuilder", "ModuleFrame", "open_function"]
-
 _BUILDERS: ir.Ambient[Any] = ir.Ambient("IRBuilder")
 _FUNCTIONS: ir.Ambient[Any] = ir.Ambient("FunctionFrame")
 

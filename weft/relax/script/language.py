@@ -10,33 +10,12 @@ import sys
 from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument
-from weft.ir import (
-    AnyType,
-    Attrs,
-    Constant,
-    DataTypeImm,
-    Expr,
-    ExprStringImm,
-    Op,
-    Type,
-    prim_value,
-    shape_expr,
-)
-from weft.ir import (
-    Call as CallNode,
-)
-from weft.ir import (
-    ExternFunc as ExternFuncNode,
-)
-from weft.ir import (
-    ShapeExpr as ShapeExprNode,
-)
-from weft.ir import (
-    Tuple as TupleNode,
-)
-from weft.ir import (
-    TupleGetItem as TupleGetItemNode,
-)
+from weft.ir import AnyType, Attrs, Constant, DataTypeImm, Expr, ExprStringImm, Op, Type, prim_value, shape_expr
+from weft.ir import Call as CallNode
+from weft.ir import ExternFunc as ExternFuncNode
+from weft.ir import ShapeExpr as ShapeExprNode
+from weft.ir import Tuple as TupleNode
+from weft.ir import TupleGetItem as TupleGetItemNode
 from weft.ir.text.parser import MacroDecorator, ir_module
 from weft.op import list_ops, make_call
 from weft.relax import core_ops, data_ops, memory_ops

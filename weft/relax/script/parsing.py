@@ -23,8 +23,6 @@ from weft.relax.script.annotation import Proxy, as_type
 from weft.relax.script.bindings import as_value, assign, bind, new_var
 from weft.relax.script.language import Command
 
-__all__ = ["RELAX", "function"]
-
 _OPTIONS = {"name", "private", "pure", "check_well_formed"}
 
 

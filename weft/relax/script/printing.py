@@ -15,9 +15,6 @@ from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 
-__all__: list[str] = []
-
-
 # --- expressions ------------------------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,6 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 
-__all__ = ["ASTPrinter", "dump_ast"]
-
 # The record of each class: its name, and its fields. Of expressions follows the type.
 _RECORDS: dict[type, tuple[str, tuple[str, ...]]] = {
     ir.Constant: ("Constant", ("data",)),

@@ -9,8 +9,6 @@ import numpy as np
 
 from weft.runtime import Device, Module, Tensor, cpu, empty
 
-__all__ = ["LibCompareVMInstrument"]
-
 
 class LibCompareVMInstrument:
     """Runs each kernel that the machine has called again, from another module, and compares what they write.

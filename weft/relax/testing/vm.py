@@ -13,9 +13,6 @@ import numpy as np
 from weft.ffi import register_global_func
 from weft.runtime import Tensor, VirtualMachine, tensor
 
-__all__ = ["add", "add_scalar", "check_if_defined", "check_saved_func", "equal_zero", "get_device_id",
-           "identity_packed", "move", "mul", "subtract_one", "tile_packed"]  # fmt: skip
-
 
 def _registered(name: str) -> Callable[[Any], Any]:
     return register_global_func(f"test.vm.{name}", override=True)

@@ -10,8 +10,6 @@ from weft.relax.expr import DataflowBlock, DataflowVar, SeqExpr, VarBinding
 from weft.relax.infer import function_type, type_of
 from weft.relax.rename import copy_with_new_vars, rename_vars, variables
 
-__all__ = ["AppendLoss"]
-
 
 def AppendLoss(
     func_name: str, loss_function: ir.Function, num_backbone_outputs: int = 1, new_func_name: str | None = None

@@ -12,8 +12,6 @@ from weft.relax.training.loss import Loss
 from weft.relax.training.optimizer import Optimizer
 from weft.relax.transform import DecomposeOpsForInference, DecomposeOpsForTraining, Gradient, LegalizeOps
 
-__all__ = ["ADJOINT_FUNC", "BACKBONE_FUNC", "BACKBONE_LOSS_FUNC", "OPTIMIZER_FUNC", "SetupTrainer"]
-
 BACKBONE_FUNC, BACKBONE_LOSS_FUNC = "backbone", "backbone_loss"
 ADJOINT_FUNC, OPTIMIZER_FUNC = "backbone_loss_adjoint", "optimizer"
 

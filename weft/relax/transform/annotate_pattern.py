@@ -6,8 +6,6 @@ from weft.ir import IRModule, function_pass
 from weft.relax.analysis.tir_pattern import tir_op_pattern
 from weft.tir import PrimFunc
 
-__all__ = ["annotate_tir_op_pattern"]
-
 
 @function_pass(kind=PrimFunc, name="AnnotateTIROpPattern")
 def annotate_tir_op_pattern(func: PrimFunc, mod: IRModule) -> PrimFunc:

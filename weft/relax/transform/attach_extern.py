@@ -7,8 +7,6 @@ from typing import Any
 
 from weft.ir import IRModule, Pass
 
-__all__ = ["EXTERNAL_MODULES", "AttachExternModules"]
-
 EXTERNAL_MODULES = "external_mods"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.ir import Function, IRModule, module_pass
 from weft.tir import PrimFunc
 
-__all__ = ["attach_global_symbol"]
-
 
 @module_pass(opt_level=0)
 def attach_global_symbol(mod: IRModule) -> IRModule:

@@ -11,8 +11,6 @@ from weft.ir import Expr, ExprVar, Function, IRModule, Pass, PrimExpr, TensorTyp
 from weft.relax.infer import function_type, unify_dims
 from weft.relax.rename import rename_vars
 
-__all__ = ["BindParams", "bind_function_params"]
-
 
 def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
     """Make the pass that replaces parameters of a function by constants.

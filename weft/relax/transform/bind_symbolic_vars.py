@@ -13,8 +13,6 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.expr_functor import PyExprMutator
 from weft.relax.infer import function_type
 
-__all__ = ["BindSymbolicVars", "UpdateParamType", "bind_function_symbols"]
-
 
 def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = None) -> Pass:
     """Make the pass that gives symbolic sizes of functions a value.

@@ -9,15 +9,9 @@ from typing import Any
 from weft.ir import Function, IRModule, Pass, PassContext
 from weft.relax.expr import DataflowBlock, SeqExpr
 
-__all__ = ["dataflowblock_pass"]
-
 
 def dataflowblock_pass(
-    pass_func: Any = None,
-    opt_level: int = 0,
-    name: str | None = None,
-    required: Any = None,
-    traceable: bool = False,
+    pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Any = None, traceable: bool = False
 ) -> Any:
     """Make a pass of ``fn(block, mod, ctx) -> DataflowBlock``, or of a class with ``transform_dataflowblock``.
 

@@ -9,8 +9,6 @@ from weft.ir import Call, Expr, Function, GlobalVar, IRModule, children, walk
 from weft.relax.infer import function_type
 from weft.relax.rewriter import rewrite_bindings
 
-__all__ = ["called_only", "change_calls", "used_as_values", "with_params"]
-
 
 def used_as_values(mod: IRModule) -> set[str]:
     """Collect the names of functions that Relax functions mention without calling them."""

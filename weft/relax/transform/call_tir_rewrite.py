@@ -8,8 +8,6 @@ from weft import ir
 from weft.relax.core_ops import alloc_tensor, is_op
 from weft.relax.rewriter import rewrite_bindings
 
-__all__ = ["call_tir_rewrite"]
-
 
 @ir.function_pass(kind=ir.Function, opt_level=0)
 def call_tir_rewrite(func: ir.Function, mod: ir.IRModule) -> ir.Function:

@@ -9,8 +9,6 @@ from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars
 from weft.relax.rewriter import replace_value
 
-__all__ = ["canonicalize_bindings"]
-
 
 @ir.function_pass(kind=ir.Function)
 def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:

@@ -17,8 +17,6 @@ from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.infer import infer_call
 from weft.relax.rewriter import rewrite_bindings
 
-__all__ = ["check_relations", "refuted_relation"]
-
 
 @ir.function_pass(kind=ir.Function, opt_level=0)
 def check_relations(func: ir.Function, mod: ir.IRModule, *, indices: bool = True) -> ir.Function:

@@ -16,8 +16,6 @@ from weft.relax.ordering import dependencies
 from weft.relax.rename import rename_vars
 from weft.relax.rewriter import replace_value, use_counts
 
-__all__ = ["combine_parallel_matmul"]
-
 Check = Callable[[Expr, Sequence[Expr], Sequence[Expr], Mapping[Any, Expr]], bool]
 
 

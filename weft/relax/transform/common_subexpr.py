@@ -15,8 +15,6 @@ from weft.relax.rename import rename_vars
 from weft.relax.rewriter import replace_value
 from weft.relax.transform.cse import hashable
 
-__all__ = ["EliminateCommonSubexpr"]
-
 
 def EliminateCommonSubexpr(call_only: bool = False) -> ir.Pass:
     """Make the pass that computes equal pure operations once.

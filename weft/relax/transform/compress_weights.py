@@ -19,8 +19,6 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.runtime import aligned
 from weft.topi.compressed import GROUP, WORDS
 
-__all__ = ["Compressed", "compress", "compress_weights"]
-
 _PACKED = "relax.nn.matmul_packed"
 
 _RARE, _FEW = 32, 16

@@ -16,8 +16,6 @@ from weft.relax.transform.concat_places import concatenated, writes_once, writte
 from weft.te import compute, kernel_of_stages, placeholder
 from weft.tir import PrimFunc
 
-__all__ = ["concat_in_place"]
-
 
 @module_pass(name="ConcatInPlace", opt_level=1)
 def concat_in_place(mod: IRModule) -> IRModule:

@@ -9,8 +9,6 @@ from weft.te import compute, kernel_of_stages, placeholder
 from weft.tir import BlockRealize, BufferLoad, BufferRegion, BufferStore, PrimFunc, seq
 from weft.tir.analysis import child_realizes, is_plain_store, plain_indices, replace_node, writes_buffer
 
-__all__ = ["concatenated", "writes_once", "written_at"]
-
 
 def concatenated(func: PrimFunc, n_inputs: int) -> tuple[int, list[int]] | None:
     """Find the axis along which a function lays its inputs one after another, and where each begins.

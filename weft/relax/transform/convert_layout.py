@@ -116,12 +116,7 @@ class _Layouts:
     """Which values have a channels-last twin, and which of them exist only as that twin."""
 
     def __init__(
-        self,
-        machine: Machine,
-        panel: int,
-        winograd: bool,
-        dots: frozenset[tuple[str, str, str]],
-        tuned: Tuned | None,
+        self, machine: Machine, panel: int, winograd: bool, dots: frozenset[tuple[str, str, str]], tuned: Tuned | None
     ) -> None:
         self.machine = machine
         self.panel, self.winograd, self.dots, self.tuned = panel, winograd, dots, tuned

@@ -10,8 +10,6 @@ from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import replace_value
 
-__all__ = ["convert_to_dataflow"]
-
 
 @function_pass(kind=Function)
 def convert_to_dataflow(func: Function, mod: IRModule, min_size: int = 2) -> Function:

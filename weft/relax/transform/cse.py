@@ -13,8 +13,6 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
 from weft.tir import PrimFunc
 
-__all__ = ["dead_code_elimination", "eliminate_common_subexpr", "hashable"]
-
 
 @ir.function_pass(kind=ir.Function, opt_level=1)
 def eliminate_common_subexpr(func: ir.Function, mod: ir.IRModule, call_only: bool = False) -> ir.Function:

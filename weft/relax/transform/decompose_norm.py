@@ -10,8 +10,6 @@ from weft.op import make_call
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import rewrite_bindings
 
-__all__ = ["DecomposeOpsForInference", "DecomposeOpsForTraining"]
-
 Decompose = Callable[[ir.Call], "ir.Expr | None"]
 
 

@@ -9,8 +9,6 @@ from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
 
-__all__ = ["decompose_ops"]
-
 
 @function_pass(kind=Function, opt_level=0)
 def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = False) -> Function:

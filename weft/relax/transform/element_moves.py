@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PRODUCTS", "SELECTIONS", "VIEWS"]
-
 PRODUCTS = frozenset({"matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d"})
 
 VIEWS = frozenset(

@@ -8,8 +8,6 @@ from weft.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem, TupleTy
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 from weft.relax.transform.call_sites import called_only, change_calls, with_params
 
-__all__ = ["expand_tuple_arguments"]
-
 
 @module_pass
 def expand_tuple_arguments(mod: IRModule) -> IRModule:

@@ -10,8 +10,6 @@ from weft.ir import Attrs, Call, Constant, Expr, Function, IRModule, Op, TupleGe
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
 
-__all__ = ["fold_batch_norm"]
-
 _CONVS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 
 

@@ -13,8 +13,6 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
 
-__all__ = ["constant_value", "evaluate", "fold_constant"]
-
 
 @ir.function_pass(kind=ir.Function, opt_level=1)
 def fold_constant(func: ir.Function, mod: ir.IRModule, *, max_bytes: int = 1 << 30) -> ir.Function:

@@ -19,8 +19,6 @@ from weft.runtime import empty
 from weft.target import build
 from weft.tir import PrimFunc
 
-__all__ = ["FoldConstant"]
-
 _MOST_MADE = 1024  # elements of a tensor that is made of no other, which costs little at run time
 
 

@@ -23,8 +23,6 @@ from weft.relax.transform.fold_constant import evaluate
 from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
 
-__all__ = ["fold_quantization"]
-
 _FORM = ("uint8", "int8", "int32")
 _COLUMNS = {"matmul": 1, "nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0}
 """Products, and the axis of their weights that becomes columns or channels of the result."""

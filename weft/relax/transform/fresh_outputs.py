@@ -10,8 +10,6 @@ from weft import ir
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 
-__all__ = ["fresh_outputs"]
-
 _FOREIGN = frozenset((0,))
 """Memory that outlives the call: arguments, constants."""
 _FRESH = ("call_tir", "call_dps_packed", "builtin.alloc_tensor", "memory.alloc_tensor", "shape_to_tensor")

@@ -14,8 +14,6 @@ from weft.relax.core_ops import is_op
 from weft.relax.expr import DataflowVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
 
-__all__ = ["fuse_attention"]
-
 _HEADS_LAST = (0, 2, 1, 3)
 _PARTS_FIRST = (2, 0, 3, 1, 4)
 _ABSENT: Any = None

@@ -15,8 +15,6 @@ from weft.relax.infer import function_type
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
 
-__all__ = ["FuseOpsByPattern", "FusionPattern", "PatternCheckContext"]
-
 _GROUPS = ("Composite", "Primitive", "primitive", "Codegen")
 
 

@@ -7,8 +7,6 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.transform.grouping import group_functions
 from weft.relax.transform.partition import Graph, partition
 
-__all__ = ["FuseOps"]
-
 _MOST = 256
 
 

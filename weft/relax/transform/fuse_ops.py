@@ -25,8 +25,6 @@ from weft.relax.infer import function_type
 from weft.relax.rename import variables
 from weft.tir import PrimFunc
 
-__all__ = ["fuse_ops", "fusion_groups", "fusion_kind"]
-
 _STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "relax.take")
 
 

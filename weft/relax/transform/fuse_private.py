@@ -6,8 +6,6 @@ from weft import ir
 from weft.relax.transform.fuse_tir import fuse_tir
 from weft.tir import PrimFunc
 
-__all__ = ["FuseTIR"]
-
 
 def FuseTIR() -> ir.Pass:
     """Make the pass that turns groups (functions with ``Primitive``) of kernels into one kernel each.

@@ -16,8 +16,6 @@ from weft.relax.transform.lower_ops import legalize_groups
 from weft.tir import Block, BlockRealize, Buffer, For, LetStmt, PrimFunc, seq
 from weft.tir.analysis.structure import replace_node
 
-__all__ = ["fuse_tir"]
-
 
 @ir.module_pass(name="FuseTIR")
 def fuse_tir(mod: ir.IRModule) -> ir.IRModule:

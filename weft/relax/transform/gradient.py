@@ -24,8 +24,6 @@ from weft.relax.rename import copy_with_new_vars
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
 
-__all__ = ["Gradient", "pullback"]
-
 
 def Gradient(func_name: str, require_grads: Any = None, target_index: int = 0) -> ir.Pass:
     """Make the pass that adds ``<func_name>_adjoint``, which returns the results and the tuple of adjoints.

@@ -16,8 +16,6 @@ from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform.partition import Group
 
-__all__ = ["group_functions"]
-
 
 def group_functions(
     func: ir.Function, groups: Mapping[Any, Group], bb: BlockBuilder, lift_constants: bool = True

@@ -14,8 +14,6 @@ from weft.relax.rename import copy_with_new_vars, rename_vars
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.call_sites import called_only
 
-__all__ = ["expand", "inline_functions", "inline_private_functions"]
-
 _MARKS = ("Primitive", "primitive", "Composite", "Codegen")
 
 

@@ -14,8 +14,6 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.vm_shape_lower import type_dims
 from weft.relax.unused import remove_all_unused
 
-__all__ = ["lambda_lift"]
-
 _MAKE_CLOSURE = "vm.builtin.make_closure"
 
 

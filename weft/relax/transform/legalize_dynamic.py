@@ -13,8 +13,6 @@ from weft.relax.core_ops import call_tir, tensor_to_shape
 from weft.relax.te_bridge import undefined_vars
 from weft.te import Tensor, compute, kernel_of_stages, placeholder
 
-__all__ = ["lower_dynamic_strided_slice"]
-
 Add = Callable[[Any, str], GlobalVar]
 
 

@@ -18,8 +18,6 @@ from weft.relax.transform.plan_memory import device_of, size_in_bytes
 from weft.relax.transform.to_non_dataflow import map_values
 from weft.runtime import device
 
-__all__ = ["kill_after_last_use", "lower_alloc_tensor", "lower_call", "lower_runtime_builtin"]
-
 
 @ir.function_pass(kind=ir.Function, opt_level=0)
 def lower_alloc_tensor(func: ir.Function, mod: ir.IRModule) -> ir.Function:

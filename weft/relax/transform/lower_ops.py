@@ -24,8 +24,6 @@ from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.te import Tensor as TETensor
 from weft.te import compute, kernel_of_stages, placeholder
 
-__all__ = ["legalize_groups", "legalize_mutable", "lower_ops"]
-
 _BUILTIN = ("relax.reshape",)
 
 

@@ -13,8 +13,6 @@ from weft.relax.ordering import dependencies, sort_bindings
 from weft.relax.rename import copy_with_new_vars, rename_vars, variables
 from weft.relax.transform.call_sites import called_only
 
-__all__ = ["merge_composite_functions"]
-
 
 @ir.module_pass
 def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:

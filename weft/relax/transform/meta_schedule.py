@@ -14,11 +14,6 @@ from weft.relax.transform.bind_params import BindParams
 from weft.target import Target
 from weft.tir import PrimFunc
 
-__all__ = [
-    "MetaScheduleApplyDatabase", "MetaScheduleTuneIRMod", "MetaScheduleTuneTIR", "extract_tasks",
-    "extracted_tasks_to_tune_contexts", "tune_relax",
-]  # fmt: skip
-
 
 def extract_tasks(
     mod: IRModule, target: Any, params: Mapping[str, Any] | None = None, module_equality: str = "structural"

@@ -16,8 +16,6 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
 
-__all__ = ["to_mixed_precision"]
-
 _ALWAYS = PRODUCTS | frozenset(
     "linear outer nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.attention nn.attention_bias".split()
 )

@@ -14,8 +14,6 @@ from weft.relax.infer import function_type
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import replace_value
 
-__all__ = ["bundle_model_params", "lazy_transform_params", "lift_transform_params"]
-
 
 def _typed(func: ir.Function) -> ir.Function:
     return func.replace(ty=function_type(func))

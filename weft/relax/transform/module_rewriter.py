@@ -38,8 +38,6 @@ from weft.relax.infer import bind_type, type_of
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform.inline_private import expand
 
-__all__ = ["rewriter_of"]
-
 
 def rewriter_of(mod: IRModule) -> PatternMatchingRewriter:
     """Make a rewriter of a module's ``pattern`` and ``replacement``; other functions, all private, are its subroutines.

@@ -9,8 +9,6 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import SeqExpr
 from weft.relax.infer import function_type
 
-__all__ = ["normalize"]
-
 
 @function_pass(kind=Function, ensures="relax.normalized")
 def normalize(func: Function, mod: IRModule) -> Function:

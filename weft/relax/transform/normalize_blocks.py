@@ -10,8 +10,6 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, result_type
 
-__all__ = ["Normalize"]
-
 
 def Normalize() -> ir.Pass:
     """Make the pass that brings functions into normal form: what is nested is bound, everything has its type.

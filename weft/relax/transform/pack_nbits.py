@@ -14,8 +14,6 @@ from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
 from weft.topi.nbits import rows_per_word
 
-__all__ = ["Groups", "pack_groups", "pack_nbits"]
-
 _GROUPS = (128, 64, 32, 16)
 """Weights that share parameters in a kernel: what divides the given groups, from the largest."""
 

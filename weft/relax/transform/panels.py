@@ -11,11 +11,6 @@ from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.runtime import aligned
 
-__all__ = [
-    "flipped_weight", "known_shape", "moved_weight", "pack_conv_weight", "pack_matmul_weight", "padded_weight",
-    "permute", "round_up", "weight_panels",
-]  # fmt: skip
-
 
 def known_shape(expr: ir.Expr) -> tuple[int, ...]:
     """Return the sizes of a tensor; nothing where one is not known."""

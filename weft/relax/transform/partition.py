@@ -19,8 +19,6 @@ from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rename import variables
 from weft.tir import PrimFunc
 
-__all__ = ["Graph", "Group", "partition"]
-
 _LEAVES = (ir.ShapeExpr, ir.ExprVar, ir.Constant, ir.PrimValue, ir.ExprStringImm, ir.DataTypeImm)
 
 

@@ -22,8 +22,6 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.transform.panels import flipped_weight, known_shape, moved_weight, padded_weight
 from weft.runtime import aligned
 
-__all__ = ["Phased", "Phases", "phase_weights", "phases_of", "product_of_blocks"]
-
 Crop = tuple[tuple[int, PrimExpr], ...]
 """Where the image begins in what the blocks make, and its size, for each spatial axis."""
 

@@ -19,8 +19,6 @@ from weft.relax.infer import infer_call
 from weft.relax.rename import variables
 from weft.tir import PrimFunc
 
-__all__ = ["plan_memory", "size_in_bytes"]
-
 
 @ir.function_pass(kind=ir.Function, name="StaticPlanBlockMemory", opt_level=0, ensures="relax.planned")
 def plan_memory(func: ir.Function, mod: ir.IRModule) -> ir.Function:

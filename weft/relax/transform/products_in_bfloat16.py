@@ -19,8 +19,6 @@ from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned, numpy_dtype
 
-__all__ = ["products_in_bfloat16"]
-
 _NARROW, _WIDE = "bfloat16", "float32"
 _FORM = (_NARROW, _NARROW, _WIDE)
 

@@ -10,8 +10,6 @@ from weft.op import make_call
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
 
-__all__ = ["reshape_before_slice"]
-
 
 @function_pass(kind=Function, opt_level=2)
 def reshape_before_slice(func: Function, mod: IRModule) -> Function:

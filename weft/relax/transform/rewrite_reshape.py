@@ -12,8 +12,6 @@ from weft.relax.core_ops import is_op
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.rewriter import rewrite_bindings
 
-__all__ = ["moves_only_unit_dims", "rewrite_dataflow_reshape"]
-
 _VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
 
 

@@ -13,8 +13,6 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.attach_extern import EXTERNAL_MODULES
 from weft.relax.transform.call_sites import used_as_values
 
-__all__ = ["RunCodegen"]
-
 
 def RunCodegen(
     target_options: Mapping[str, Any] | None = None, entry_functions: Sequence[str] | None = None

@@ -8,8 +8,6 @@ from weft.tir import PrimFunc
 from weft.tir.schedule import default_schedule
 from weft.tune import Tuned, current_database
 
-__all__ = ["schedule_tir"]
-
 
 @function_pass(kind=PrimFunc, name="ScheduleTIR", opt_level=0)
 def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Target | str | None, tuned: Tuned | None = None) -> PrimFunc:

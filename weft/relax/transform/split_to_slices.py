@@ -11,8 +11,6 @@ from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.fuse_ops import fusion_kind
 
-__all__ = ["split_to_slices"]
-
 
 @function_pass(kind=Function, opt_level=1)
 def split_to_slices(func: Function, mod: IRModule) -> Function:

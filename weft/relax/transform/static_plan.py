@@ -19,8 +19,6 @@ from weft.relax.expr import MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, infer_call
 from weft.tir import PrimFunc
 
-__all__ = ["StaticPlanBlockMemory", "KnownSizes"]
-
 _UPPER, _LOWER, _OUTPUTS = "tir_var_upper_bound", "tir_var_lower_bound", "relax.memory_plan_dynamic_func_output"
 _VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
 _RANGE = 16  # storage is taken over for sizes up to so many times its own, either way

@@ -14,8 +14,6 @@ from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.tir import PrimFunc
 
-__all__ = ["stream_outputs"]
-
 
 @module_pass(opt_level=1)
 def stream_outputs(mod: IRModule, *, after: int = UNKNOWN.flushing_bytes) -> IRModule:

@@ -9,8 +9,6 @@ from weft.relax.core_ops import is_op
 from weft.relax.expr import BindingBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.rename import rename_vars
 
-__all__ = ["remove_purity_checking", "to_non_dataflow"]
-
 _PURE_PACKED = ("relax.call_pure_packed", "relax.call_inplace_packed")
 
 

@@ -10,8 +10,6 @@ from weft.ir import Function, IRModule, function_pass
 from weft.relax.expr import DataflowBlock, SeqExpr
 from weft.relax.ordering import dependencies, sort_bindings
 
-__all__ = ["topological_sort"]
-
 
 @function_pass(kind=Function)
 def topological_sort(

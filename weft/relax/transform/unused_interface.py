@@ -12,8 +12,6 @@ from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.call_sites import called_only, change_calls, with_params
 
-__all__ = ["remove_unused_outputs", "remove_unused_parameters"]
-
 
 @ir.module_pass
 def remove_unused_parameters(mod: ir.IRModule) -> ir.IRModule:

@@ -11,8 +11,6 @@ from weft.relax.expr_functor import PyExprMutator
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 
-__all__ = ["UpdateVDevice", "realize_vdevice"]
-
 
 @ir.function_pass(kind=ir.Function)
 def realize_vdevice(func: ir.Function, mod: ir.IRModule) -> ir.Function:

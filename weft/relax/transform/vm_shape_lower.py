@@ -20,8 +20,6 @@ from weft.relax.rewriter import all_bindings
 from weft.runtime.opcodes import MakeShapeCode, MatchShapeCode
 from weft.tir import BufferStore, PrimFunc, decl_buffer, seq
 
-__all__ = ["ASSERT_IMM", "ASSERT_LOAD", "Lowerer", "type_dims", "typed", "vm_shape_lower"]
-
 ASSERT_IMM, _STORE, _NO_OP, ASSERT_LOAD, _AT_LEAST_IMM, _, _AT_MOST_IMM, _ = map(int, MatchShapeCode)
 _USE_IMM, _LOAD = map(int, MakeShapeCode)
 _MOST = 1 << 48

@@ -15,8 +15,6 @@ from weft.relax.expr import MatchCast, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.transform.vm_shape_lower import ASSERT_IMM, ASSERT_LOAD, Lowerer, type_dims, typed
 
-__all__ = ["VMShapeLower"]
-
 
 def VMShapeLower(*, emit_err_ctx: bool = True) -> ir.Pass:
     """Make the pass that checks parameter types at entry and computes symbolic shapes in a heap.

@@ -13,8 +13,6 @@ from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
 from weft.runtime import aligned
 
-__all__ = ["widen_conv1d"]
-
 
 @ir.function_pass(kind=ir.Function, opt_level=2)
 def widen_conv1d(func: ir.Function, mod: ir.IRModule) -> ir.Function:

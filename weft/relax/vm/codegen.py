@@ -17,8 +17,6 @@ from weft.runtime import dtype_constant, shape_constant
 from weft.runtime.opcodes import FuncKind
 from weft.tir import PrimFunc
 
-__all__ = ["vm_codegen"]
-
 
 def vm_codegen(builder: ExecBuilder, mod: ir.IRModule) -> ir.IRModule:
     """Emit bytecode for every Relax function of a module.

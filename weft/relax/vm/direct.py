@@ -16,8 +16,6 @@ from weft.runtime import Tensor
 from weft.runtime.opcodes import ArgKind, Opcode, decode_arg
 from weft.tir import PrimFunc
 
-__all__ = ["DirectPlan", "kernel_signature", "plan_direct"]
-
 _ALIGNMENT = 64
 
 

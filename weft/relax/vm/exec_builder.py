@@ -17,8 +17,6 @@ from weft.ir import DataType
 from weft.runtime import Device, Tensor, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, const_arg, decode_arg, func_arg, imm_arg
 
-__all__ = ["ExecBuilder", "Insn", "SpecialReg"]
-
 
 class SpecialReg:
     """Register numbers with a meaning of their own."""

@@ -18,8 +18,6 @@ from weft.relax.vm.exec_builder import ExecBuilder, Insn, SpecialReg
 from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, decode_arg
 from weft.tir import AllocBuffer, BufferLoad, Evaluate, IfThenElse, PrimFunc, Stmt, decl_buffer, seq
 
-__all__ = ["PREFIX", "vmtir_codegen"]
-
 PREFIX = "__vmtir__"
 _KILL, _COPY, _INVOKE = "vm.builtin.null_value", "vm.builtin.copy", "vm.builtin.invoke_closure"
 _TAIL = "vm.builtin.tail_call"

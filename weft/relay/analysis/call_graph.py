@@ -6,8 +6,6 @@ from weft.ir import BaseFunc, GlobalVar, IRModule
 from weft.relay.expr import Function
 from weft.relay.walk import parts, subexpressions
 
-__all__ = ["CallGraph"]
-
 
 class CallGraph:
     """The functions of a module and their references to each other.

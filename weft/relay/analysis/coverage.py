@@ -28,8 +28,6 @@ from weft.relay.adt import (
 from weft.relay.expr import Function
 from weft.relay.walk import subexpressions
 
-__all__ = ["UnmatchedWarning", "unmatched_cases", "warn_unmatched"]
-
 _MOST = 64  # patterns that are listed; a match that misses more is no better explained by them
 _Row = tuple[Pattern, ...]
 _WARNED: WeakSet[Any] = WeakSet()  # patterns of the first clauses of matches that were warned of

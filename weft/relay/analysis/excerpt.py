@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["excerpt"]
-
 
 def excerpt(node: Any, width: int = 100) -> str:
     """Return the beginning of a node's text in one line."""

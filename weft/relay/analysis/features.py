@@ -23,8 +23,6 @@ from weft.relay.expr import (
 )
 from weft.relay.walk import ATOMS, parts, subexpressions
 
-__all__ = ["Feature", "detect_feature"]
-
 
 class Feature(IntEnum):
     """A part of the language. ``fGraph`` is sharing of what is no atom, ``fLetRec`` a let that refers to itself."""

@@ -19,8 +19,6 @@ from weft.relay.types import (
     TypeVar,
 )
 
-__all__ = ["check_kind"]
-
 _NAMES = {v: k for k, v in vars(TypeKind).items() if isinstance(v, int)}
 KIND = Dispatch(
     "kind of a Relay type",

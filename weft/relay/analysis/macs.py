@@ -10,8 +10,6 @@ from weft.ir import Op, TensorType, as_int
 from weft.relay.expr import Call, Function
 from weft.relay.walk import subexpressions
 
-__all__ = ["get_total_mac_number"]
-
 
 def get_total_mac_number(expr: Any) -> int:
     """Count the multiply-accumulates of the convolutions and products of an expression whose types are inferred.

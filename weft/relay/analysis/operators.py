@@ -12,8 +12,6 @@ from weft.relay.analysis.scopes import Scopes
 from weft.relay.expr import Call, Constant
 from weft.relay.walk import subexpressions
 
-__all__ = ["check_basic_block_normal_form", "list_op_freqs"]
-
 
 def check_basic_block_normal_form(expr: Any) -> None:
     """Check that each body is a graph of its own, which refers to what other bodies compute by name.

@@ -14,8 +14,6 @@ from weft.relay.adt import Constructor, Match
 from weft.relay.expr import Function, GlobalVar, If, Var
 from weft.relay.walk import parts
 
-__all__ = ["Scope", "Scopes", "users_first"]
-
 _UNSCOPED = (Var, GlobalVar, Constructor, ir.Op)
 _FIRST_BODY = {Function: 0, If: 1, Match: 1}  # the parts from there on are scopes
 

@@ -11,11 +11,6 @@ from weft.relay.expr import Function, Let, Var
 from weft.relay.types import FuncType, TensorType, TypeVar, type_parts
 from weft.relay.walk import bound_by, parts, subexpressions
 
-__all__ = [
-    "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "free_type_vars", "free_vars",
-    "post_order_visit",
-]  # fmt: skip
-
 
 def _roots(program: Any) -> list[Any]:
     if not isinstance(program, IRModule):

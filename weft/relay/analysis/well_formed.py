@@ -10,8 +10,6 @@ from weft.relay.adt import Clause, Match
 from weft.relay.expr import Function, Let, Var
 from weft.relay.walk import parts, pattern_vars
 
-__all__ = ["scope_errors", "well_formed"]
-
 
 def well_formed(expr: Any) -> bool:
     """Whether each variable of an expression or module is bound once, and used only where it is bound.

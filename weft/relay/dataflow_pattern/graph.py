@@ -8,8 +8,6 @@ from typing import Any
 from weft.relay.expr import Function, Let
 from weft.relay.walk import parts
 
-__all__ = ["Graph", "GraphNode", "inputs_of"]
-
 
 class GraphNode:
     """An expression, what it is made of, what uses it, and where it stands in the post-dominator tree."""

@@ -30,8 +30,6 @@ from weft.relay.dataflow_pattern.pattern import (
 from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_module
 
-__all__ = ["Matcher", "match"]
-
 _COMMUTES = ("add", "multiply")
 
 

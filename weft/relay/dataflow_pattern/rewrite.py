@@ -27,8 +27,6 @@ from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetIt
 from weft.relay.infer import infer_module
 from weft.relay.walk import map_parts, subexpressions
 
-__all__ = ["DFPatternCallback", "partition", "rewrite"]
-
 _MOST_ROUNDS = 100
 _PARTITIONED = "PartitionedFromPattern"
 
@@ -275,10 +273,7 @@ def partition(
 
 
 def _partition_method(
-    self: DFPattern,
-    expr: Any,
-    attrs: Mapping[str, Any] | None = None,
-    check: Callable[[Any], bool] = lambda expr: True,
+    self: DFPattern, expr: Any, attrs: Mapping[str, Any] | None = None, check: Callable[[Any], bool] = lambda expr: True
 ) -> Any:
     return partition(self, expr, attrs, check)
 

@@ -30,8 +30,6 @@ from weft.relay.infer.unify import FAILED
 from weft.relay.op.registry import has as has_op
 from weft.relay.types import FuncType, IncompleteType, RefType, TensorType, TupleType, TypeVar, scalar_type, unit_type
 
-__all__ = ["global_type", "type_of"]
-
 TYPE = Dispatch("type of a Relay expression", (Operators,), leaves_out=(Operators,))
 
 

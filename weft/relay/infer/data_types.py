@@ -11,8 +11,6 @@ from weft.relay.infer.unify import FAILED
 from weft.relay.op.memory import STORAGE
 from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, TensorType, TupleType, TypeCall, type_parts
 
-__all__ = ["bind_pattern", "check_annotation", "check_definitions", "constructor_type"]
-
 _STORAGE: Any = STORAGE.func  # what allocation makes, in lowered programs
 PATTERN = Dispatch("pattern of a Relay match", (Pattern,))
 

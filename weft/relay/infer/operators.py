@@ -16,8 +16,6 @@ from weft.relay.op.registry import get as get_op
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import TensorType, TupleType
 
-__all__ = ["infer_operator", "is_inferred", "remember"]
-
 _INFERRED: WeakSet[Any] = WeakSet()
 
 

@@ -14,8 +14,6 @@ from weft.relay.op.registry import complete_arguments
 from weft.relay.op.registry import get as get_op
 from weft.relay.types import IncompleteType, TupleType, TypeVar, types_equal
 
-__all__ = ["Instantiation", "OperatorCall", "Projection"]
-
 
 class OperatorCall:
     """The type of a call of an operator follows from the types of its arguments."""

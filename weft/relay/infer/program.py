@@ -17,8 +17,6 @@ from weft.relay.infer.pending import Instantiation
 from weft.relay.infer.rebuild import Rebuild
 from weft.relay.infer.state import Inference
 
-__all__ = ["infer", "infer_module", "infer_type", "inferred_type"]
-
 
 def infer_type(program: Any, mod: IRModule | None = None) -> Any:
     """Infer the types of an expression or of all functions of a module.

@@ -14,8 +14,6 @@ from weft.relay.infer.operators import remember
 from weft.relay.infer.state import Inference
 from weft.relay.types import FuncType, types_equal
 
-__all__ = ["Rebuild"]
-
 
 class Rebuild:
     """Rewrites expressions of an inference that is done."""

@@ -12,8 +12,6 @@ from weft.relay.analysis.excerpt import excerpt
 from weft.relay.infer.unify import FAILED, InfiniteType, Mismatch, Unifier
 from weft.relay.types import FuncType, IncompleteType, TensorType, types_equal
 
-__all__ = ["Inference", "Pending", "TypeInferenceErrors"]
-
 
 class TypeInferenceErrors(ErrorGroup, TypeInferenceError):
     """Several errors of one inference."""

@@ -25,8 +25,6 @@ from weft.relay.types import (
     types_equal,
 )
 
-__all__ = ["FAILED", "InfiniteType", "Mismatch", "Unifier"]
-
 _COMPOSITE = (TupleType, FuncType, RefType, TypeCall)
 
 

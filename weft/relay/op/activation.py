@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import vectors
 
-__all__: list[str] = []
-
 declare("nn.relu", "data", expand="nn.relu", doc="``max(data, 0)``.")
 declare("nn.leaky_relu", "data", {"alpha": 0.01},
         expand=lambda data, alpha: shared("nn.leakyrelu", data, alpha=float(alpha)),

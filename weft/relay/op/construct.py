@@ -17,8 +17,6 @@ from weft.error import InvalidArgument
 from weft.relay.expr import TupleWrapper
 from weft.relay.op.registry import REQUIRED, RelayOp, get, has, list_ops, op_call
 
-__all__ = ["call", "constructor", "constructs", "namespace"]
-
 _SPECIAL: dict[str, Callable[..., Any]] = {}
 
 

@@ -14,8 +14,6 @@ from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims
 from weft.relay.types import TensorType
 
-__all__ = ["contrib_conv2d_nchwc"]
-
 _DATA = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
 _TRANSPOSED = {1: "IOW", 2: "IOHW", 3: "IODHW"}

@@ -14,8 +14,6 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_argument, shape_of_dims
 
-__all__ = ["arange", "full", "ones", "scalars", "zeros"]
-
 
 def scalars(values: Any, dtype: str) -> ir.Expr:
     """Make a vector of scalar expressions; a constant where all are known."""

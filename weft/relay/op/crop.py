@@ -13,8 +13,6 @@ from weft.relay.op.reduce import number
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims
 
-__all__: list[str] = []
-
 
 def _crop_and_resize(
     data: ir.Expr, boxes: ir.Expr, box_indices: ir.Expr, crop_size: Any, layout: str = "NHWC",

@@ -11,8 +11,6 @@ from weft.ir import DataType, numpy_dtype
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dtype_of
 
-__all__ = ["scalar"]
-
 _UNARY = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor",
     "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative", "round", "rsqrt", "sigmoid", "sign", "sin",

@@ -13,8 +13,6 @@ import numpy as np
 from weft import ir
 from weft.relay.operate import operate
 
-__all__ = ["evaluate"]
-
 
 def evaluate(call: ir.Call, arrays: Sequence[Any]) -> Any:
     """Evaluate a call of an operator.

@@ -11,8 +11,6 @@ from weft.op import normalize_axis, product, tensor_arg
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims, vector
 
-__all__: list[str] = []
-
 
 def _take(data: ir.Expr, indices: ir.Expr, axis: Any = None, batch_dims: int = 0, mode: str = "clip") -> ir.Expr:
     if mode not in ("clip", "wrap", "fast"):

@@ -14,8 +14,6 @@ from weft.relay.op.reduce import number
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims
 
-__all__ = ["matrix_set_diag"]
-
 declare("layout_transform", "data", {"src_layout": REQUIRED, "dst_layout": REQUIRED}, expand="layout_transform",
         doc="Bring a tensor from one named layout into another: ``NCHW`` to ``NCHW16c``.")  # fmt: skip
 

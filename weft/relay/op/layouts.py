@@ -8,8 +8,6 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.relay.op.registry import shared
 
-__all__ = ["blocks", "plain", "relaid"]
-
 
 def plain(op: str, layout: str, letters: str) -> str:
     """Return a layout without its blocks.

@@ -9,8 +9,6 @@ from weft.relay.op.reduce import number
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank
 
-__all__: list[str] = []
-
 
 def _cross_entropy(predictions: ir.Expr, targets: ir.Expr) -> ir.Expr:
     return _mean_over_rows(shared("log", predictions), targets, predictions)

@@ -14,8 +14,6 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import axis_of, dims, is_computed, numbers, rank, shape_argument, shape_of_dims
 
-__all__ = ["reshape", "reshaped", "reverse_reshape"]
-
 # --- reshape ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,8 +12,6 @@ from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import axis_of, dims, rank, vector, vectors
 from weft.relay.types import TensorType
 
-__all__: list[str] = []
-
 
 def _swapped(x: ir.Expr, swap: bool) -> ir.Expr:
     """Transpose the last two axes."""

@@ -14,8 +14,6 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import axis_of, dims, dtype_of, excluded, rank, vector, vectors
 
-__all__ = ["dropout", "dropout_raw"]
-
 for _name in ("nn.softmax", "nn.log_softmax", "nn.fast_softmax"):
     declare(_name, "data", {"axis": -1}, expand=_name.replace("fast_", ""),
             doc="``exp(x) / sum(exp(x))`` along an axis" + (", logarithm of." if "log" in _name else "."),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from weft.ir import Op, register_op_attr
 
-__all__ = ["OpPattern", "pattern_of", "register_pattern", "renames_dimensions"]
-
 
 class OpPattern:
     """Kinds of operators, from what joins everything to what joins nothing."""

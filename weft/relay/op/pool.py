@@ -8,8 +8,6 @@ from weft import ir
 from weft.relay.op.layouts import plain, relaid
 from weft.relay.op.registry import declare, shared
 
-__all__: list[str] = []
-
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 

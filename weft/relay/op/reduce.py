@@ -15,8 +15,6 @@ from weft.relay.op.create import scalars
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims, dtype_of, excluded, rank
 
-__all__ = ["mean_std", "mean_variance", "std", "variance"]
-
 _ATTRS: dict[str, Any] = {"axis": None, "keepdims": False, "exclude": False}
 
 

@@ -23,11 +23,6 @@ from weft.relay.expr import Call, as_expr
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import TensorType, TupleType
 
-__all__ = [
-    "REQUIRED", "RelayOp", "complete_arguments", "declare", "expand", "get", "has", "infer_call", "list_ops",
-    "op_call", "relay_type", "shared",
-]  # fmt: skip
-
 REQUIRED: Any = ...  # the default of an attribute that every call must give
 
 

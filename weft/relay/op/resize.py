@@ -14,8 +14,6 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_argument, shape_of_dims
 
-__all__: list[str] = []
-
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic", "bilinear": "linear",
             "trilinear": "linear", "bicubic": "cubic"}  # fmt: skip

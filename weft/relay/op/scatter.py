@@ -13,8 +13,6 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, rank, shape_argument, shape_of_dims
 
-__all__ = ["segment_sum", "sparse_to_dense", "strided_set"]
-
 _MODES = ("update", "add", "mul", "mean", "min", "max")
 
 

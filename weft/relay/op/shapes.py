@@ -14,20 +14,6 @@ from weft.relay.expr import as_expr, const
 from weft.relay.op.registry import op_call
 from weft.relay.types import TensorType
 
-__all__ = [
-    "axis_of",
-    "dims",
-    "dtype_of",
-    "excluded",
-    "is_computed",
-    "numbers",
-    "rank",
-    "shape_argument",
-    "shape_of_dims",
-    "vector",
-    "vectors",
-]
-
 
 def dims(x: ir.Expr, op: str = "", name: str = "data") -> tuple[PrimExpr, ...]:
     """Return the dimensions of a tensor.

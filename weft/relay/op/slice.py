@@ -13,8 +13,6 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, rank, shape_argument
 
-__all__ = ["mirror_pad", "pad", "strided_slice"]
-
 _END = 2**31 - 1
 
 

@@ -12,8 +12,6 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims, is_computed, numbers, rank
 
-__all__ = ["topk"]
-
 declare("sort", "data", {"axis": -1, "is_ascend": True},
         expand=lambda data, axis, is_ascend: shared("sort", data, axis=axis, descending=not is_ascend),
         doc="Sort along an axis.")  # fmt: skip

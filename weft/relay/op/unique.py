@@ -13,8 +13,6 @@ from weft.relay.op.elementwise import scalar
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims
 
-__all__ = ["argwhere", "unique"]
-
 _LAST = 2**31 - 1
 
 

@@ -15,8 +15,6 @@ from weft.relay.op.layouts import plain, relaid
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import axis_of, dims, dtype_of, rank, shape_of_dims
 
-__all__: list[str] = []
-
 
 def _sliding_window(data: ir.Expr, axis: int, window_shape: Any, strides: Any) -> ir.Expr:
     """Take each axis at (place, element of the window), then bring the windows' axes to the end."""

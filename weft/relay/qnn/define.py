@@ -16,8 +16,6 @@ from weft.relay.op.registry import declare, expand, get, has, op_call
 from weft.relay.transform.simplify_inference import expand_to_axis
 from weft.relay.types import TensorType
 
-__all__ = ["along", "clipped", "constant", "define", "is_value", "limits", "same_shape", "zero"]
-
 
 def define(
     name: str,

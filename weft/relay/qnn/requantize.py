@@ -21,8 +21,6 @@ from weft.relay.op.registry import op_call
 from weft.relay.qnn.define import along, clipped, constant, define, is_value, limits, same_shape
 from weft.topi.quant import SQNN_DTYPE_TO_CODE
 
-__all__ = ["requantize_config", "requantized"]
-
 _ROUNDINGS, _COMPUTED_IN = ("UPWARD", "TONEAREST"), ("int64", "float32", "float64")
 _CONFIG: ContextVar[tuple[str, str]] = ContextVar("requantize_config", default=("UPWARD", "int64"))
 

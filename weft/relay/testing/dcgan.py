@@ -11,8 +11,6 @@ from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
 from weft.relay.testing.init import create_workload
 
-__all__ = ["deconv2d", "deconv2d_bn_relu", "get_net", "get_workload"]
-
 
 def deconv2d(
     data: Expr, ishape: tuple[int, ...], oshape: tuple[int, ...], kshape: tuple[int, int], layout: str, name: str,

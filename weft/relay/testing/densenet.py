@@ -11,8 +11,6 @@ from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
 from weft.relay.testing.init import create_workload
 
-__all__ = ["get_net", "get_workload"]
-
 # (channels of the first convolution, channels that each layer adds, layers of each block)
 _SIZES = {121: (64, 32, (6, 12, 24, 16)), 161: (96, 48, (6, 12, 36, 24)), 169: (64, 32, (6, 12, 32, 32)),
           201: (64, 32, (6, 12, 48, 32))}  # fmt: skip

@@ -10,8 +10,6 @@ from weft.relay.op import nn
 from weft.relay.testing import layers
 from weft.relay.testing.init import create_workload
 
-__all__ = ["get_net", "get_workload"]
-
 
 def get_net(
     batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...] = (4, 84, 84), dtype: str = "float32",

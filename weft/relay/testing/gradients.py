@@ -17,8 +17,6 @@ from weft.relay.testing.run import run_infer_type
 from weft.relay.transform import gradient
 from weft.relay.walk import subexpressions
 
-__all__ = ["check_grad", "count_ops", "random_of_type"]
-
 
 def count_ops(expr: Any) -> dict[str, int]:
     """Count the calls of each operator in an expression; a shared call counts once."""

@@ -10,8 +10,6 @@ from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
 from weft.relay.testing.init import create_workload
 
-__all__ = ["get_net", "get_workload"]
-
 # A branch is a chain of steps: (channels, kernel), which keeps the size, or (channels, kernel, stride) without padding.
 # "avg" and "max" are pooling, "split" ends a chain in two that are joined.
 _Step = tuple[Any, ...]

@@ -12,8 +12,6 @@ from weft.error import InvalidArgument
 from weft.ir import IRModule, numpy_dtype
 from weft.relay.transform import InferType
 
-__all__ = ["Constant", "Initializer", "Xavier", "create_workload"]
-
 
 class Initializer:
     """Fills a parameter by what the end of its name says: weight, bias, gamma, beta, mean or var."""

@@ -8,11 +8,6 @@ from weft.ir import Expr
 from weft.relay.expr import Call, TupleWrapper, Var, var
 from weft.relay.op import nn
 
-__all__ = [
-    "batch_norm_infer", "conv1d", "conv2d", "conv2d_transpose", "conv3d", "conv_kernel_layout", "dense_add_bias",
-    "dense_without_bias",
-]  # fmt: skip
-
 _KERNELS = {"NCHW": "OIHW", "NHWC": "HWIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO", "NCW": "OIW", "NWC": "WIO"}
 
 

@@ -10,8 +10,6 @@ from weft.relay.op import constructor, nn
 from weft.relay.testing.init import create_workload
 from weft.relay.types import TensorType, TupleType
 
-__all__ = ["get_net", "get_workload", "lstm_cell"]
-
 
 class _Lets:
     """Collects bindings; each gives its variable."""

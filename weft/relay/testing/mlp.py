@@ -10,8 +10,6 @@ from weft.relay.op import nn
 from weft.relay.testing.init import create_workload
 from weft.relay.testing.layers import data_var, dense_add_bias
 
-__all__ = ["get_net", "get_workload"]
-
 
 def get_net(
     batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28), dtype: str = "float32"

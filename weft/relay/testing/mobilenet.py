@@ -10,8 +10,6 @@ from weft.relay.op import nn
 from weft.relay.testing import layers
 from weft.relay.testing.init import create_workload
 
-__all__ = ["conv_block", "get_workload", "mobile_net", "separable_conv_block"]
-
 # (channels of the pointwise convolution, stride of the depthwise one)
 _BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
 

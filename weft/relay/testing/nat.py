@@ -8,8 +8,6 @@ from weft.error import InvalidArgument
 from weft.relay.expr import Call
 from weft.relay.values import ConstructorValue
 
-__all__ = ["count", "make_nat_expr", "make_nat_value"]
-
 
 def _constructors(prelude: Any) -> tuple[Any, Any]:
     """The constructors of zero and successor, of a Prelude or a module."""

@@ -11,8 +11,6 @@ from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
 from weft.relay.testing.init import create_workload
 
-__all__ = ["get_net", "get_workload", "residual_unit", "resnet"]
-
 _add = constructor("add")
 
 # Units of each of the four stages, by the number of layers.

@@ -9,8 +9,6 @@ from weft.relay.expr import Function
 from weft.relay.testing import resnet
 from weft.relay.testing.init import create_workload
 
-__all__ = ["get_net", "get_workload"]
-
 
 def get_net(
     batch_size: int, num_classes: int, num_layers: int = 50, image_shape: tuple[int, ...] = (3, 16, 112, 112),

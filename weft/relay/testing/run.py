@@ -12,8 +12,6 @@ from weft.relay.expr import Function
 from weft.relay.prelude import Prelude
 from weft.relay.transform import InferType
 
-__all__ = ["rand", "run_infer_type", "run_opt_pass"]
-
 
 def run_opt_pass(expr: ir.Expr, opt_pass: Any, import_prelude: bool = False) -> ir.Expr:
     """Run a pass on an expression in a module of its own.

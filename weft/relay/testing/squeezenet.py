@@ -11,8 +11,6 @@ from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
 from weft.relay.testing.init import create_workload
 
-__all__ = ["get_net", "get_workload"]
-
 _FIRES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 _POOLED = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}  # fire modules before which there is max pooling
 

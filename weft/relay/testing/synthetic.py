@@ -9,8 +9,6 @@ from weft.relay.expr import Function, var
 from weft.relay.op import constructor, nn
 from weft.relay.testing.init import create_workload
 
-__all__ = ["get_net", "get_workload"]
-
 
 def get_net(
     input_shape: tuple[int, ...] = (1, 3, 24, 12), dtype: str = "float32", wtype: str | None = None

@@ -7,8 +7,6 @@ from typing import Any
 
 from weft.ir import Op
 
-__all__ = ["TempOpAttr"]
-
 
 class TempOpAttr:
     """Give an operator another attribute inside a ``with`` block.

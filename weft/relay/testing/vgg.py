@@ -11,8 +11,6 @@ from weft.relay.op import nn
 from weft.relay.testing import layers
 from weft.relay.testing.init import create_workload
 
-__all__ = ["get_classifier", "get_feature", "get_net", "get_workload"]
-
 _STACKS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 _CHANNELS = (64, 128, 256, 512, 512)
 

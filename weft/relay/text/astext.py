@@ -16,8 +16,6 @@ from weft.relay.text.scopes import Scopes, is_atom
 from weft.relay.text.types import definition, pattern
 from weft.relay.types import Any as AnyDim
 
-__all__ = ["VERSION", "is_relay", "text_of"]
-
 VERSION = "0.0.5"
 _OMITTED = "/* The metadata section is left out; astext(show_meta_data=True) shows it. */"
 

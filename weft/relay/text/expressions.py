@@ -6,15 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Attrs, Op
-from weft.relay.adt import (
-    Clause,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
-)
+from weft.relay.adt import Clause, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from weft.relay.expr import (
     Call,
     Constant,
@@ -33,8 +25,6 @@ from weft.relay.expr import (
 from weft.relay.op import registry
 from weft.relay.text.lexer import Token
 from weft.relay.text.reader import LEFT_OUT, Reader, near
-
-__all__ = ["ExpressionReader"]
 
 # Sign -> how strongly it binds, and the operator that it means.
 _BINARY = {

@@ -12,8 +12,6 @@ from weft.error import ParseError
 from weft.ir import Span
 from weft.relay.text.literals import NAME
 
-__all__ = ["Token", "Tokens"]
-
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _TOKENS = re.compile(
     "|".join(

@@ -11,8 +11,6 @@ import numpy as np
 from weft import ir
 from weft.ir import numpy_dtype
 
-__all__ = ["NAME", "NUMBER", "SUFFIXES", "Names", "identifier", "scalar_text"]
-
 # Suffix -> data type. An int without a suffix is int32, a float without one float32.
 SUFFIXES = {
     "": "", "f": "float32", "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "i": "int32",

@@ -14,8 +14,6 @@ from weft.relay.text.expressions import ExpressionReader
 from weft.relay.text.lexer import Token, Tokens
 from weft.relay.types import GlobalTypeVar
 
-__all__ = ["fromtext", "parse", "parse_expr"]
-
 R = TypeVar("R")
 _DEFINES = ("def", "type", "extern")
 _NAME = "from_string"

@@ -20,8 +20,6 @@ from weft.relay.text.literals import Names, TypeNames, identifier, scalar_text
 from weft.relay.text.scopes import Block, Scopes, is_atom
 from weft.relay.text.types import TYPE, attributes, pattern
 
-__all__ = ["EXPR", "Printer"]
-
 
 class _Open:
     """A block under way: its lines, and the names of the nodes that it has written."""

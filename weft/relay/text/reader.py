@@ -19,18 +19,7 @@ from weft.relay.op.memory import STORAGE
 from weft.relay.text.lexer import Token, Tokens
 from weft.relay.text.literals import NUMBER, SUFFIXES
 from weft.relay.types import Any as AnyDim
-from weft.relay.types import (
-    FuncType,
-    GlobalTypeVar,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    TypeCall,
-    TypeVar,
-)
-
-__all__ = ["LEFT_OUT", "Reader", "near"]
+from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, TypeCall, TypeVar
 
 _DTYPE = re.compile(r"(?:u?int|float|bfloat)\d+(?:x\d+)?|bool")
 _OF_32_BITS = {"int": "int32", "uint": "uint32", "float": "float32"}

@@ -14,8 +14,6 @@ from weft.ir import Dispatch, Op
 from weft.relay.adt import Constructor, Match
 from weft.relay.expr import Function, Let, RefCreate, RefRead, RefWrite
 
-__all__ = ["Block", "Scopes", "is_atom"]
-
 _ATOMS = (Op, ir.ExprVar, ir.GlobalVar, ir.Constant, Constructor)
 
 

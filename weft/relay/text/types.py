@@ -16,8 +16,6 @@ from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, T
 if TYPE_CHECKING:
     from weft.relay.text.printer import Printer
 
-__all__ = ["TYPE", "attribute", "attributes", "definition", "pattern"]
-
 TYPE = Dispatch("print a Relay type", (ir.Type,), default=lambda ty, p: p.meta(ty))
 
 

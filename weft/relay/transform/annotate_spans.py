@@ -6,8 +6,6 @@ from weft.ir import IRModule, module_pass
 from weft.relay.infer import infer_module
 from weft.relay.text import parse
 
-__all__ = ["annotate_spans"]
-
 
 @module_pass
 def annotate_spans(mod: IRModule) -> IRModule:

@@ -12,8 +12,6 @@ from weft.relay.transform.simplify_inference import expand_to_axis
 from weft.relay.transform.typed_pass import typed_function_pass
 from weft.relay.walk import map_parts, rewrite
 
-__all__ = ["canonicalize_cast", "canonicalize_ops"]
-
 
 @typed_function_pass
 def canonicalize_ops(func: Function) -> Function:

@@ -20,8 +20,6 @@ from weft.relay.transform.infer_layout import infer_layouts, primal
 from weft.relay.transform.typed_pass import over_typed_functions, with_types
 from weft.relay.walk import map_parts
 
-__all__ = ["AlterOpLayout", "ConvertLayout", "LayoutConfig"]
-
 Alter = Callable[[Any, Attrs, list[Any]], Any]
 
 

@@ -12,8 +12,6 @@ from weft.relay.expr import Function, Let, Var, lets
 from weft.relay.types import TypeVar
 from weft.relay.walk import bound_by, rewrite, subexpressions
 
-__all__ = ["body_for_call", "fresh_copy", "renamed_pattern", "typed"]
-
 
 def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mapping[TypeVar, Type] | None = None) -> Any:
     """Copy an expression with new variables for those that it binds.

@@ -11,8 +11,6 @@ from weft.relay.transform.effects import Effects
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import parts, rewrite, subexpressions
 
-__all__ = ["dead_code_elimination"]
-
 
 @module_pass
 def dead_code_elimination(mod: IRModule, inline_once: bool = False, ignore_impurity: bool = False) -> IRModule:

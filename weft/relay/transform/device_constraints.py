@@ -29,8 +29,6 @@ from weft.relay.scalars import scalar_operation
 from weft.relay.transform.device_domains import Domain, FunctionDomain, Wishes, domain_of, fix, join, leaves
 from weft.relay.walk import pattern_vars
 
-__all__ = ["PARAM_DEVICES", "RESULT_DEVICES", "DeviceConstraints"]
-
 PARAM_DEVICES, RESULT_DEVICES = "param_devices", "result_devices"
 """Attributes of a planned function: for each parameter, and for the result, the devices of the tensors in it."""
 

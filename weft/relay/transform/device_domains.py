@@ -14,10 +14,6 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.relay.types import FuncType, TupleType
 
-__all__ = [
-    "Domain", "FunctionDomain", "Wishes", "device_of", "domain_of", "fix", "join", "leaves",
-]  # fmt: skip
-
 
 class Domain:
     """Where a value is; domains that were joined have one root, which knows the device, if any is known."""

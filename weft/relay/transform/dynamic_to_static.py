@@ -12,8 +12,6 @@ from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.walk import rewrite, subexpressions
 
-__all__ = ["dynamic_to_static"]
-
 _ROUNDS = 8  # an operator that becomes static may give the shapes of the next
 
 

@@ -17,8 +17,6 @@ from weft.relay.expr import Call, Function, Let, RefCreate, RefRead, RefWrite, V
 from weft.relay.op.registry import get, has
 from weft.relay.walk import parts, subexpressions
 
-__all__ = ["Effects"]
-
 
 class Effects:
     """Effects of the expressions of a module.

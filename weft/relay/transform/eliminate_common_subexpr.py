@@ -13,8 +13,6 @@ from weft.relay.op.registry import get, has
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import map_parts
 
-__all__ = ["eliminate_common_subexpr"]
-
 _SMALL = 256  # bytes: larger constants are compared by identity
 
 

@@ -13,8 +13,6 @@ from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.types import FuncType, TypeCall, TypeVar
 from weft.relay.walk import map_parts, rewrite
 
-__all__ = ["eta_expand"]
-
 
 @function_pass(kind=Function)
 def eta_expand(

@@ -8,8 +8,6 @@ from weft.ir import IRModule, Op, module_pass
 from weft.relay.expr import Call, Function
 from weft.relay.walk import rewrite
 
-__all__ = ["fast_math"]
-
 _FAST = {"exp": "fast_exp", "erf": "fast_erf", "tanh": "fast_tanh", "nn.softmax": "nn.fast_softmax"}
 
 

@@ -12,8 +12,6 @@ from weft.relay.transform.known import UNKNOWN, arrays_of, evaluate_call, match_
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import ATOMS, rewrite
 
-__all__ = ["fold_constant"]
-
 
 @module_pass
 def fold_constant(mod: IRModule, fold_qnn: bool = False) -> IRModule:

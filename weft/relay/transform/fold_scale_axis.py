@@ -20,8 +20,6 @@ from weft.relay.transform.simplify_inference import expand_to_axis
 from weft.relay.transform.typed_pass import over_typed_functions, with_types
 from weft.relay.walk import map_parts, parts, subexpressions
 
-__all__ = ["BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"]
-
 
 class _Axes(NamedTuple):
     """The axes along which a factor may vary, and whether it must be positive."""

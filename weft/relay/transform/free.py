@@ -9,8 +9,6 @@ from weft.relay.expr import Function, Var
 from weft.relay.types import FuncType, TypeVar
 from weft.relay.walk import bound_by, subexpressions
 
-__all__ = ["Captures", "free_type_variables"]
-
 
 class Captures:
     """Free variables and type variables of functions, each function looked at once however deep they nest."""

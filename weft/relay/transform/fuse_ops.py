@@ -14,8 +14,6 @@ from weft.relay.transform.fusion_graph import FusionGraph
 from weft.relay.transform.fusion_groups import FusionGroups
 from weft.relay.walk import map_parts, subexpressions
 
-__all__ = ["fuse_ops"]
-
 _MOST = 256
 _STOP = "annotation.stop_fusion"
 

@@ -15,8 +15,6 @@ from weft.relay.op.registry import get, has
 from weft.relay.types import Any as AnyDim
 from weft.relay.walk import parts
 
-__all__ = ["FusionGraph", "FusionNode"]
-
 _OPAQUE, _TUPLE = OpPattern.OPAQUE, OpPattern.TUPLE
 _FUSED_SCALARS = ("int32", "int64", "float32", "float64", "bool")
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from weft.relay.op.pattern import OpPattern
 from weft.relay.transform.fusion_graph import FusionGraph, FusionNode
 
-__all__ = ["FusionGroups"]
-
 
 @dataclass(eq=False)
 class _Dominated:

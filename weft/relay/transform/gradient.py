@@ -22,8 +22,6 @@ from weft.relay.primal_gradient import field_of, primal_gradient, zeros_of
 from weft.relay.transform.reverse_mode import reverse_mode
 from weft.relay.walk import parts
 
-__all__ = ["gradient"]
-
 
 def gradient(expr: Any, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
     """Differentiate a function.

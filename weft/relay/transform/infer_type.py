@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.ir import IRModule, module_pass
 from weft.relay.infer import infer_module
 
-__all__ = ["infer_type"]
-
 
 @module_pass(ensures="relay.typed")
 def infer_type(mod: IRModule) -> IRModule:

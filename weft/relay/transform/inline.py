@@ -13,8 +13,6 @@ from weft.relay.transform.lambda_lift import is_closure
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import ATOMS, map_parts, parts, rewrite, subexpressions
 
-__all__ = ["arguments_to_name", "inline"]
-
 
 @module_pass
 def inline(mod: IRModule, used_once: bool = False) -> IRModule:

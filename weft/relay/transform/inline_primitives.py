@@ -10,8 +10,6 @@ from weft.relay.expr import Call, Function, GlobalVar, Let, Var
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import parts, rewrite, subexpressions
 
-__all__ = ["inline_primitives"]
-
 
 @function_pass(kind=Function)
 def inline_primitives(func: Function, mod: IRModule) -> Function:

@@ -7,8 +7,6 @@ from typing import Any
 from weft.ir import IRModule, fingerprint
 from weft.relay.expr import GlobalVar
 
-__all__ = ["KernelTable"]
-
 
 class KernelTable:
     """Adds kernels to a module, in place; those of equal structure are one.

@@ -15,8 +15,6 @@ from weft.relay.expr import Call, Constant, Tuple, Var, const
 from weft.relay.op.evaluate import evaluate
 from weft.relay.op.registry import get, has
 
-__all__ = ["NO", "UNKNOWN", "arrays_of", "constants_of", "evaluate_call", "match_known"]
-
 MAX_BYTES = 1 << 22  # a result above it is folded only where it is no larger than what it is computed from
 _FILL = {"zeros_like", "ones_like", "full_like", "full", "dyn.zeros", "dyn.ones", "dyn.full"}
 _LEFT = {*_FILL, "device_copy", "on_device", "annotation.stop_fusion"}

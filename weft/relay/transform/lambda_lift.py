@@ -12,8 +12,6 @@ from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.types import TypeVar
 from weft.relay.walk import map_parts, parts, subexpressions, substitute
 
-__all__ = ["is_closure", "lambda_lift"]
-
 
 @module_pass
 def lambda_lift(mod: IRModule) -> IRModule:

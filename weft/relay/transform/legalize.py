@@ -12,8 +12,6 @@ from weft.relay.expr import Call, Function, TupleWrapper
 from weft.relay.transform.typed_pass import over_typed_functions, with_types
 from weft.relay.walk import rewrite
 
-__all__ = ["Legalize", "replaced"]
-
 
 @with_types
 def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:

@@ -12,8 +12,6 @@ from weft.relay.transform.region_kernels import Kernels
 from weft.relay.transform.runs import Runs
 from weft.target import Target
 
-__all__ = ["LowerRegions", "region_passes"]
-
 
 def region_passes(target: Target | str | None = None) -> Pass:
     """Return the passes that take a region's Relax function to calls of kernels."""

@@ -20,8 +20,6 @@ from weft.relay.transform.shape_func import ShapeFunction, with_scalar_buffers
 from weft.relay.types import TupleType, unit_type
 from weft.target import Target
 
-__all__ = ["ManifestAlloc"]
-
 
 def ManifestAlloc(target: Target | str | None = None) -> Pass:
     """Make the pass that allocates the results of ``vm.call_kernel`` and computes shapes that are not constant.

@@ -20,8 +20,6 @@ from weft.relay.op.memory import ALIGNMENT, STORAGE
 from weft.relay.scalars import scalar_operation
 from weft.relay.transform.nested import VariablesIn, with_bodies
 
-__all__ = ["MemoryPlan"]
-
 _READS = frozenset({"vm.invoke_tvm_op", "vm.shape_of", "memory.kill", "memory.alloc_tensor"})
 _ALIASES = frozenset({"vm.reshape_tensor", "device_copy"})
 

@@ -11,8 +11,6 @@ from weft.relay.dataflow_pattern.rewrite import partition
 from weft.relay.expr import Function
 from weft.relay.infer import infer_module
 
-__all__ = ["merge_composite"]
-
 Entry = tuple[str, DFPattern] | tuple[str, DFPattern, Callable[[Any], bool]]
 
 

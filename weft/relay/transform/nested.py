@@ -10,8 +10,6 @@ from weft.relay.adt import Clause, Match
 from weft.relay.expr import Function, If, Var, let_chain
 from weft.relay.walk import pattern_vars
 
-__all__ = ["VariablesIn", "with_bodies"]
-
 
 class VariablesIn:
     """The variables that an operation mentions or binds, in order; what holds chains of lets is looked at once."""

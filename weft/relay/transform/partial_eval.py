@@ -49,8 +49,6 @@ from weft.relay.transform.to_a_normal_form import is_primitive, to_a_normal_form
 from weft.relay.types import FuncType, TypeCall, TypeVar
 from weft.relay.walk import pattern_vars, subexpressions
 
-__all__ = ["partial_evaluate"]
-
 
 @module_pass
 def partial_evaluate(mod: IRModule, max_steps: int = 8_000) -> IRModule:

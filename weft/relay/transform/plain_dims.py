@@ -11,8 +11,6 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 
-__all__ = ["with_plain_dims"]
-
 Derived = list[tuple[ir.Var, ir.PrimExpr]]
 
 

@@ -32,8 +32,6 @@ from weft.relay.transform.device_constraints import PARAM_DEVICES, RESULT_DEVICE
 from weft.relay.transform.device_domains import device_of, leaves
 from weft.relay.transform.nested import with_bodies
 
-__all__ = ["KERNEL_DEVICE", "plan_devices"]
-
 KERNEL_DEVICE = "device_index"
 """The attribute of a TIR function that runs on devices of another kind than the first."""
 

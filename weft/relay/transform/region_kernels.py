@@ -14,8 +14,6 @@ from weft.relay.transform.kernels import KernelTable
 from weft.relay.transform.plain_dims import with_plain_dims
 from weft.relay.transform.regions import Region
 
-__all__ = ["Kernels"]
-
 _LARGE = 1024
 """Elements from which a constant is known by its memory rather than by its contents."""
 

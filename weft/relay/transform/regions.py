@@ -18,8 +18,6 @@ from weft.relay.op.annotation import BARRIERS
 from weft.relay.op.registry import get, has
 from weft.relay.to_relax import RelaxBuilder
 
-__all__ = ["Region", "is_glue", "is_operator"]
-
 
 def is_operator(value: Any) -> bool:
     """Whether an operation is a call of tensor operators: one that Relax knows, or of a group of them."""

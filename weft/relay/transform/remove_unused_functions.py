@@ -8,8 +8,6 @@ from weft.ir import IRModule, module_pass, walk
 from weft.relay.expr import Function, GlobalVar
 from weft.relay.walk import subexpressions
 
-__all__ = ["reached_from", "remove_unused_functions"]
-
 
 @module_pass
 def remove_unused_functions(mod: IRModule, entry_functions: Iterable[str] = ("main",)) -> IRModule:

@@ -17,18 +17,6 @@ from weft.relay.adt import Constructor
 from weft.relay.expr import Constant, Function, Var, lets
 from weft.relay.types import TypeVar
 
-__all__ = [
-    "Binding",
-    "Environment",
-    "KnownCall",
-    "KnownClosure",
-    "KnownRef",
-    "Scope",
-    "Value",
-    "arrays_of",
-    "signature",
-]
-
 _SMALL = 64  # bytes of constants whose elements tell calls apart
 
 

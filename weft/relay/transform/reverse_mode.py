@@ -33,8 +33,6 @@ from weft.relay.scope_builder import ScopeBuilder
 from weft.relay.types import FuncType, IncompleteType, RefType, TupleType, unit_type
 from weft.relay.walk import map_parts
 
-__all__ = ["reverse_mode"]
-
 _BACK = RefType(FuncType((), unit_type()))
 
 

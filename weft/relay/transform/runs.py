@@ -13,8 +13,6 @@ from weft.relay.scalars import scalar_operation
 from weft.relay.transform.nested import VariablesIn, with_bodies
 from weft.relay.transform.regions import Region, is_glue, is_operator
 
-__all__ = ["Runs"]
-
 
 class Runs:
     """Rewrites chains of lets, and those inside their values.

@@ -13,8 +13,6 @@ from weft.arith import Analyzer
 from weft.tir import AssertStmt, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Stmt, decl_buffer, seq
 from weft.tir.intrin import message
 
-__all__ = ["ShapeFunction", "with_scalar_buffers"]
-
 
 class ShapeFunction:
     """A shape function under construction.

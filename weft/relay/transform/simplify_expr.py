@@ -14,8 +14,6 @@ from weft.relay.op.registry import op_call
 from weft.relay.transform.typed_pass import typed_function_pass
 from weft.relay.walk import rewrite
 
-__all__ = ["simplify_expr"]
-
 Rule = Callable[[Any, Callable[[Any], Any]], Any]
 _RULES: dict[str, list[Rule]] = {}
 

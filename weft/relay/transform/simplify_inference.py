@@ -12,8 +12,6 @@ from weft.relay.op.registry import get, op_call
 from weft.relay.transform.typed_pass import typed_function_pass
 from weft.relay.walk import rewrite
 
-__all__ = ["expand_to_axis", "simplify_inference"]
-
 
 @typed_function_pass
 def simplify_inference(func: Function) -> Function:

@@ -14,8 +14,6 @@ from weft.relay.op.registry import get, has
 from weft.relay.transform.free import Captures
 from weft.relay.walk import ATOMS, map_parts
 
-__all__ = ["is_primitive", "name_values", "to_a_normal_form", "to_a_normal_form_expr"]
-
 
 @function_pass(kind=Function)
 def to_a_normal_form(func: Function, mod: IRModule, *, bind_constants: bool = True) -> Function:

@@ -10,8 +10,6 @@ from weft.relay.expr import Call, Constant, Function, RefCreate, RefRead, RefWri
 from weft.relay.transform.to_a_normal_form import is_primitive, name_values
 from weft.relay.walk import subexpressions
 
-__all__ = ["to_basic_block_normal_form"]
-
 
 @function_pass(kind=Function)
 def to_basic_block_normal_form(func: Function, mod: IRModule) -> Function:

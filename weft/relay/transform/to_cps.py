@@ -35,8 +35,6 @@ from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.types import FuncType, IncompleteType, TypeVar
 from weft.relay.walk import parts
 
-__all__ = ["ToCPS", "UnCPS", "to_cps", "un_cps"]
-
 Continuation = Callable[[Any], Any]
 
 

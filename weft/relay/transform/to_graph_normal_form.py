@@ -11,8 +11,6 @@ from weft.relay.transform.free import Captures
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import ATOMS, rewrite, subexpressions
 
-__all__ = ["to_graph_normal_form"]
-
 
 @module_pass
 def to_graph_normal_form(mod: IRModule) -> IRModule:

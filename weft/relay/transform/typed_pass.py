@@ -12,8 +12,6 @@ from weft.relay.expr import Function
 from weft.relay.infer import infer_module
 from weft.relay.transform.to_a_normal_form import is_primitive
 
-__all__ = ["over_typed_functions", "typed_function_pass", "with_types"]
-
 
 def typed_function_pass(fn: Callable[[Function], Function]) -> Any:
     """Turn ``fn(func)`` into a pass over the functions of a module, which have their types."""

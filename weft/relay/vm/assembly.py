@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from weft.runtime.relay_instruction import RELAY_OPCODES
 from weft.runtime.relay_vm import Instruction
 
-__all__ = ["Assembly", "Label", "definition", "jumps", "renamed", "uses"]
-
 _OPERANDS = {
     row.name: [(f, kind) for f, kind in zip(row.fields, row.operands, strict=True) if kind not in "ns"]
     for row in RELAY_OPCODES.values()

@@ -24,8 +24,6 @@ from weft.relay.vm.match_tree import Fail, Leaf, Place, Switch, Tree, decision_t
 from weft.relay.vm.values import value_code
 from weft.runtime.relay_vm import Instruction, VMFunction
 
-__all__ = ["CLOSURE", "CodeUnit", "FunctionCode"]
-
 CLOSURE = "Closure"
 """The attribute of a function whose body is a function: it makes closures of what it takes."""
 

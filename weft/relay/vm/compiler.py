@@ -20,8 +20,6 @@ from weft.runtime import Module
 from weft.runtime.relay_vm import Executable, VMFunction
 from weft.tir import PrimFunc
 
-__all__ = ["VMCompiler", "bind_params", "compile"]
-
 
 @dumped
 def compile(

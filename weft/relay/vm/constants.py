@@ -8,8 +8,6 @@ from typing import Any
 from weft.runtime import Tensor
 from weft.runtime.relay_vm import Instruction
 
-__all__ = ["ConstantPool"]
-
 _FIELDS = {"LoadConst": "const_index", "Fatal": "message"}
 
 

@@ -7,8 +7,6 @@ from collections import Counter
 from weft.relay.vm.assembly import Row, uses
 from weft.runtime.relay_vm import Instruction
 
-__all__ = ["fuse_tests"]
-
 
 def fuse_tests(rows: list[Row]) -> list[Row]:
     """Turn ``t = x == y; if t == 1`` into ``if x == y``, and likewise for ``!=``; numbers may be loaded between."""

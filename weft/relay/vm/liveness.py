@@ -12,8 +12,6 @@ from weft.relay.vm.assembly import Assembly, Label, Row, definition, falls_throu
 from weft.relay.vm.fuse_tests import fuse_tests
 from weft.runtime.relay_vm import Instruction
 
-__all__ = ["assemble", "drop_unused", "last_uses", "linear_scan"]
-
 _PURE = frozenset(
     ("Move", "AllocADT", "AllocClosure", "GetField", "GetTag", "LoadConst", "LoadConsti", "ShapeOf", "AllocRef",
      "ReadRef", "ReshapeTensor", "AllocTensor", "AllocTensorReg", "AllocStorage")

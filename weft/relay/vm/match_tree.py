@@ -15,8 +15,6 @@ from typing import Any
 from weft.relay.adt import Clause, Constructor, Pattern, PatternConstructor, PatternTuple, PatternVar
 from weft.relay.expr import Var
 
-__all__ = ["Fail", "Leaf", "Place", "Switch", "Tree", "decision_tree"]
-
 Place = tuple[int, ...]
 
 

@@ -13,8 +13,6 @@ from weft.runtime.relay_vm import Instruction
 if TYPE_CHECKING:
     from weft.relay.vm.codegen import FunctionCode
 
-__all__ = ["OPERATORS"]
-
 I = Instruction  # noqa: E741 - what the code is written in
 Rule = Callable[[Call, "FunctionCode", "int | None"], "int | None"]
 

@@ -16,8 +16,6 @@ from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
 from weft.relay.vm.targets import Targets
 
-__all__ = ["vm_pipeline"]
-
 
 def vm_pipeline(targets: Targets) -> Pass:
     """Make the pass that lowers a module for targets.

@@ -11,8 +11,6 @@ from weft.error import InvalidArgument
 from weft.relay.op.annotation import device_name
 from weft.target import Target
 
-__all__ = ["Targets"]
-
 
 @dataclass(frozen=True)
 class Targets:

@@ -33,8 +33,6 @@ from weft.runtime.relay_vm import Instruction
 if TYPE_CHECKING:
     from weft.relay.vm.codegen import FunctionCode
 
-__all__ = ["value_code"]
-
 I = Instruction  # noqa: E741 - what the code is written in
 
 value_code = Dispatch("code of the Relay machine", (Operators,), leaves_out=(Operators, Let))  # lets are bound before

@@ -11,32 +11,16 @@ import numpy as np
 
 from weft.error import InvalidArgument
 from weft.ffi import as_opaque
-from weft.runtime.host import (  # importing a family registers it
-    image as image,
-)  # fmt: skip
-from weft.runtime.host import (
-    ml as ml,
-)
-from weft.runtime.host import (
-    numbers as numbers,
-)
-from weft.runtime.host import (
-    random as random,
-)
-from weft.runtime.host import (
-    reference as reference,
-)
-from weft.runtime.host import (
-    sequences as sequences,
-)
-from weft.runtime.host import (
-    strings as strings,
-)
+from weft.runtime.host import image as image  # importing a family registers it  # fmt: skip
+from weft.runtime.host import ml as ml
+from weft.runtime.host import numbers as numbers
+from weft.runtime.host import random as random
+from weft.runtime.host import reference as reference
+from weft.runtime.host import sequences as sequences
+from weft.runtime.host import strings as strings
 from weft.runtime.host.kind import numbers_of, texts_of
 from weft.runtime.host.registry import OPERATORS
 from weft.runtime.tensor import Tensor, tensor
-
-__all__ = ["call_host", "host", "host_operators"]
 
 
 def host_operators() -> list[str]:

@@ -15,8 +15,6 @@ import numpy as np
 from weft.error import InvalidArgument, require
 from weft.runtime.host.registry import host_operator
 
-__all__: list[str] = []
-
 
 @host_operator("ImageDecoder")
 def _decode(data: Any, *, pixel_format: str) -> Any:

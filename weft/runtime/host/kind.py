@@ -13,8 +13,6 @@ import numpy as np
 
 from weft.error import DTypeMismatch, InvalidArgument
 
-__all__ = ["STORED", "Kind", "from_machine", "known_texts", "numbers_of", "texts_of", "to_machine"]
-
 STORED = {
     "string": "int64", "int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8",
     "float4_e2m1fn": "float8_e4m3fn", "float6_e2m3fn": "float8_e4m3fn", "float6_e3m2fn": "float8_e5m2",

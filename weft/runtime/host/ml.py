@@ -11,8 +11,6 @@ import numpy as np
 from weft.error import InvalidArgument
 from weft.runtime.host.registry import host_operator
 
-__all__: list[str] = []
-
 
 def _key(value: Any) -> Any:
     """What stands for a value in a table; NaN, which equals nothing, is one key."""

@@ -9,8 +9,6 @@ import numpy as np
 from weft.error import InvalidArgument
 from weft.runtime.host.registry import host_operator
 
-__all__: list[str] = []
-
 
 @host_operator("Unique")
 def _unique(x: Any, *, axis: int | None, ordered: int) -> Any:

@@ -9,8 +9,6 @@ import numpy as np
 from weft.error import InvalidArgument
 from weft.runtime.host.registry import host_operator
 
-__all__: list[str] = []
-
 
 def _generator(seed: float | None) -> np.random.RandomState:
     """Make a generator; a seed is a float in ONNX, whose bits count where it is no small whole number."""

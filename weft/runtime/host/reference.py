@@ -12,8 +12,6 @@ import numpy as np
 from weft.error import InvalidArgument, require
 from weft.runtime.host.registry import host_operator
 
-__all__ = ["find_operator", "register_operator"]
-
 _FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {}
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["HOST_FUNCTION", "OPERATORS", "host_operator"]
-
 HOST_FUNCTION = "weft.host"
 """Called with a description, JSON of ``op``, ``attrs``, element types ``in`` and ``out``, and the operands."""
 OPERATORS: dict[str, Callable[..., Any]] = {}

@@ -9,8 +9,6 @@ import numpy as np
 from weft.error import IndexOutOfRange, ShapeMismatch
 from weft.runtime.host.registry import host_operator
 
-__all__: list[str] = []
-
 
 def _copy(x: Any) -> Any:
     return list(x) if isinstance(x, list) else x if isinstance(x, dict) else np.array(x)

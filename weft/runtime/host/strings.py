@@ -11,8 +11,6 @@ import numpy as np
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.runtime.host.registry import host_operator
 
-__all__: list[str] = []
-
 
 def _each(fn: Any, *arrays: Any, dtype: Any = object) -> np.ndarray:
     operands = np.broadcast_arrays(*arrays)

@@ -9,13 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, unique
 from typing import Any
 
-__all__ = [
-    "AssertDoc", "AssignDoc", "AttrAccessDoc", "CallDoc", "ClassDoc", "CommentDoc", "DictDoc", "Doc", "DocStringDoc",
-    "ExprDoc", "ExprStmtDoc", "ForDoc", "FunctionDoc", "IdDoc", "IfDoc", "IndexDoc", "LambdaDoc", "ListDoc",
-    "LiteralDoc", "OperationDoc", "OperationKind", "ReturnDoc", "ScopeDoc", "SliceDoc", "StmtBlockDoc", "StmtDoc",
-    "TupleDoc", "WhileDoc",
-]  # fmt: skip
-
 
 class Doc:
     """A part of a program; equal to itself only."""

@@ -37,8 +37,6 @@ from weft.script.printer.doc import (
     WhileDoc,
 )
 
-__all__ = ["to_python_script"]
-
 _K = OperationKind
 _TOKENS: dict[OperationKind, tuple[str, int]] = {  # text, and how tightly it binds
     _K.IfThenElse: ("if", 2), _K.Or: ("or", 3), _K.And: ("and", 4), _K.Not: ("not ", 5), _K.Lt: ("<", 6),

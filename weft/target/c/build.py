@@ -15,8 +15,6 @@ from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
-__all__ = ["build_c", "compile_c", "source_c"]
-
 _FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
           "-fno-math-errno")  # fmt: skip
 

@@ -11,8 +11,6 @@ from weft.target.c.expr import EXPR, SPECIAL
 from weft.target.c.source import STMT
 from weft.target.clike import string
 
-__all__ = ["TYPES", "Emitter"]
-
 TYPES = {
     "bool": "bool", "float32": "float", "float64": "double", "handle": "void*",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},

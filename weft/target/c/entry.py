@@ -20,8 +20,6 @@ from weft.tir import Buffer, PrimFunc
 from weft.tir import transform as t
 from weft.tir.pipeline import custom_types, is_lowered, requested_checks, with_own_passes
 
-__all__ = ["emit_c", "lower_c"]
-
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 
 

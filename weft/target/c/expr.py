@@ -13,8 +13,6 @@ from weft.tir import BufferLoad
 if TYPE_CHECKING:
     from weft.target.c.emitter import Emitter
 
-__all__ = ["EXPR", "SPECIAL"]
-
 EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 
 

@@ -6,8 +6,6 @@ from weft.target.c.build import build_c, source_c
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.llvm.kind import compile_llvm
 
-__all__ = ["C"]
-
 C = register_target_kind(
     TargetKind(
         "c",

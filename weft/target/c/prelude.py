@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.target.c.emitter import TYPES
 from weft.target.clike import arithmetic
 
-__all__ = ["CALLS", "PRELUDE"]
-
 _STRUCTURES = r"""#define _GNU_SOURCE
 #include <math.h>
 #include <stdarg.h>

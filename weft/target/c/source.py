@@ -16,8 +16,6 @@ from weft.target import clike
 if TYPE_CHECKING:
     from weft.target.c.emitter import Emitter
 
-__all__ = ["STMT"]
-
 STMT = Dispatch("C statement", (tir.Stmt,), default=clike.STMT.default, extends=clike.STMT)
 
 

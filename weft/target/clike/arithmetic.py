@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["arithmetic"]
-
 _INTEGER = r"""#define WEFT_INT(N, T, U, BITS, LOW, HIGH) \
   FN T weft_div_##N(T a, T b) { return b == 0 ? 0 : (T)-1 < 0 && b == (T)-1 ? (T)(0 - (U)a) : (T)(a / b); } \
   FN T weft_mod_##N(T a, T b) { return b == 0 || ((T)-1 < 0 && b == (T)-1) ? 0 : (T)(a % b); } \

@@ -13,8 +13,6 @@ from weft.target.clike.emitter import Emitter
 from weft.target.clike.stmt import STMT
 from weft.target.gpu import AXES, dynamic_bytes, launch_extents
 
-__all__ = ["DEVICE_STMT", "DeviceEmitter", "address", "external"]
-
 
 class DeviceEmitter(Emitter):
     """The state of emission of a kernel, and the thread axes around."""

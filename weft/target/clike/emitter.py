@@ -10,8 +10,6 @@ from weft import ir
 from weft.error import CodegenError
 from weft.tir import Buffer, Stmt
 
-__all__ = ["Emitter", "string"]
-
 
 class Emitter:
     """Lines, names of variables and element types of pointers; what a language calls things is in class variables."""

@@ -12,8 +12,6 @@ from weft.error import CodegenError
 from weft.target.clike.emitter import Emitter
 from weft.tir import BufferLoad
 
-__all__ = ["EXPR", "refused"]
-
 _INFIX = {
     ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.EQ: "==", ir.NE: "!=", ir.LT: "<", ir.LE: "<=", ir.GT: ">", ir.GE: ">=",
     ir.And: "&&", ir.Or: "||",

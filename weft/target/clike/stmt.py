@@ -6,8 +6,6 @@ from weft import ir, tir
 from weft.target.clike.emitter import Emitter
 from weft.target.clike.expr import refused
 
-__all__ = ["STMT"]
-
 STMT = ir.Dispatch("statement like C's", (tir.Stmt,), default=refused)
 
 

@@ -15,8 +15,6 @@ from weft.target.gpu import DeviceCode
 from weft.target.target import Target
 from weft.tir import PrimFunc
 
-__all__ = ["cuda_code", "gpu_arch", "nvptx_code"]
-
 _OLDEST = "sm_75"  # the oldest that every NVRTC from 12 on knows
 
 

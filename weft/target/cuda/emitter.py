@@ -11,8 +11,6 @@ from weft import ir
 from weft.target import clike
 from weft.target.gpu import AXES
 
-__all__ = ["EXPR", "TYPES", "Emitter"]
-
 TYPES = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
     "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",

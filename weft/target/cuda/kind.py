@@ -10,8 +10,6 @@ from weft.target.gpu import DEVICE_CODE, build_gpu, source_gpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.target import Target, option_text
 
-__all__ = ["CUDA", "NVPTX"]
-
 _ARCHITECTURES = {
     **dict.fromkeys(("sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75"), 63),
     "sm_80": 70, "sm_86": 71, "sm_87": 74, "sm_89": 78, "sm_90": 78, "sm_90a": 80,

@@ -25,8 +25,6 @@ from weft.target.target import Target
 from weft.tir import BufferStore, PrimFunc
 from weft.tir import transform as t
 
-__all__ = ["emit_nvvm", "emit_ptx"]
-
 
 class _DeviceModule(ModuleEmitter):
     """An LLVM module of device code."""

@@ -10,8 +10,6 @@ from weft.target.cuda.nvptx_trig import trigonometric
 from weft.target.llvm.emitter import FunctionEmitter, suffix
 from weft.target.llvm.types import llvm_type
 
-__all__ = ["MATH", "float_remainder"]
-
 
 def float_remainder(s: FunctionEmitter, dtype: str, a: str, b: str) -> str:
     """Emit the exact remainder of a truncating division, lane by lane."""

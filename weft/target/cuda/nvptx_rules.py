@@ -16,8 +16,6 @@ from weft.target.llvm.stmt import STMT
 from weft.target.llvm.types import llvm_type, memory_type
 from weft.tir import AllocBuffer, AssertStmt, For, ForKind, Prefetch
 
-__all__ = ["INTRINSICS", "STATEMENTS", "KernelEmitter"]
-
 INTRINSICS: dict[str, Callable[[CallIntrin, Any], str]] = {}
 """Intrinsic to the rule that comes before that of target llvm."""
 STATEMENTS: dict[type, Callable[[Any, Any], None]] = {}

@@ -14,8 +14,6 @@ from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import lanewise
 from weft.target.llvm.types import float_constant
 
-__all__ = ["trigonometric"]
-
 _WORDS = 21  # of which the first is 0, for arguments with digits behind the point
 
 

@@ -7,8 +7,6 @@ computed with as float32 and rounded to nearest after each operation.
 from weft.target.clike import arithmetic
 from weft.target.cuda.emitter import TYPES
 
-__all__ = ["HALF", "PRELUDE"]
-
 PRELUDE = f"""\
 {arithmetic(TYPES, "__device__ inline", popcount="__popcll", clz="__clzll")}
 template <class T, class F> __device__ inline T weft_reinterpret(F from) {{

@@ -14,8 +14,6 @@ from weft.target.cuda.prelude import HALF, PRELUDE
 from weft.target.gpu import AXES, lower_for_gpu
 from weft.target.target import Target
 
-__all__ = ["Kernel", "emit_cuda", "emit_function", "emit_kernel"]
-
 
 class Kernel(NamedTuple):
     """A kernel: its text, the host's variables that it takes in order (pointers and scalars), and its launch."""

@@ -22,8 +22,6 @@ from weft.tir import PrimFunc
 
 _device_module = tvm_ffi.get_global_func("weft.device_module")
 
-__all__ = ["DEVICE_CODE", "DeviceCode", "build_gpu", "device_module", "source_gpu"]
-
 
 class DeviceCode(NamedTuple):
     """Code of device functions, made when asked for.

@@ -20,8 +20,6 @@ from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
 from weft.tir.transform import lower_intrin, split_host_device, thread_sync
 
-__all__ = ["SplitModule", "dynamic_bytes", "dynamic_shared", "lower_for_gpu"]
-
 _DYNAMIC = "tir.use_dyn_shared_memory"
 _ON_CHIP = ("local", "shared", "warp", "shared.dyn", "wmma")
 

@@ -13,8 +13,6 @@ from weft import tir
 from weft.error import CodegenError
 from weft.ir import EQ, LT, And, CallIntrin, Node, PrimExpr, Var, as_int, children, structural_equal, walk
 
-__all__ = ["AXES", "launch_extents"]
-
 AXES = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
 """The thread axes, in the order in which a launch takes their extents."""
 

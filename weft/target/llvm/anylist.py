@@ -13,8 +13,6 @@ from weft.ir import CallIntrin, IntImm, Op, as_int
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import on
 
-__all__ = ["item_pointer", "leave_marked"]
-
 _ANY = "{ i32, i32, i64 }"
 _FIRST_OBJECT = 64
 _CELL = 24  # bytes of the header before a function's cell, which begins with the address to call

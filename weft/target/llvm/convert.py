@@ -11,8 +11,6 @@ from weft.ir import CallIntrin, Cast, DataType, Op, with_lanes
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.types import float_constant, llvm_type
 
-__all__ = ["convert", "shorten"]
-
 _ROUND = (Op.get("tir.round"), Op.get("tir.nearbyint"))
 
 

@@ -26,8 +26,6 @@ _MOVABLE = re.compile(
 )
 """Scalar integer and address arithmetic, which cannot trap and may be done ahead of a loop."""
 
-__all__ = ["EXPR", "FunctionEmitter", "ModuleEmitter", "condition_type", "suffix"]
-
 # Text is an argument of calls only, which read it themselves; tensor expressions are gone.
 EXPR = ir.Dispatch("LLVM expression", (ir.PrimExpr,), leaves_out=(*TENSOR_EXPRS, ir.StringImm))
 """Node class to ``fn(expr, emitter) -> value``; the rules stand in ``expr``, ``convert``, ``memory`` and ``intrin``."""

@@ -22,8 +22,6 @@ from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import called_intrinsics, origins, returns_value, signature
 from weft.tir import Buffer, PrimFunc
 
-__all__ = ["Entry", "dimension_vars", "emit_body", "emit_function"]
-
 (_WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC,
  _RANGE, _DEVICE_ID) = range(13)  # fmt: skip
 _ANY = "{ i32, i32, i64 }"

@@ -15,8 +15,6 @@ from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suff
 from weft.target.llvm.types import float_constant, llvm_type
 from weft.tir import BufferLoad
 
-__all__ = ["guarded"]
-
 
 @EXPR.on(ir.Var)
 def _var(e: ir.Var, s: FunctionEmitter) -> str:

@@ -21,8 +21,6 @@ from weft.target.llvm.trial import check_intrinsic
 from weft.target.llvm.types import float_constant, llvm_type, memory_type
 from weft.tir import INTRINSICS, BufferLoad
 
-__all__ = ["CALLS", "lanewise", "llvm_intrinsic", "on"]
-
 _LLVM = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven",
     "fabs": "fabs", "copysign": "copysign",

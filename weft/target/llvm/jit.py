@@ -14,8 +14,6 @@ from weft.runtime import Module, is_foreign, jit_module, placed_module
 from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 from weft.target.llvm.object import initialise
 
-__all__ = ["load_objects"]
-
 _PREFIX = "__tvm_ffi_"
 _CONTEXT = "__tvm_ffi__library_ctx"
 _COUNT = itertools.count()

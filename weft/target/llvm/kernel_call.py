@@ -19,8 +19,6 @@ from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import returns_value
 from weft.tir import PrimFunc
 
-__all__ = ["Kernel"]
-
 _HEADER_BYTES = 24  # before a tensor object's DLTensor
 
 

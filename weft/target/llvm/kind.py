@@ -14,8 +14,6 @@ from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
-__all__ = ["LLVM", "compile_llvm"]
-
 _FORMATS = {"": emit_ir, "ll": emit_ir, "asm": emit_assembly, "s": emit_assembly, "bc": emit_bitcode}
 
 

@@ -28,8 +28,6 @@ from weft.target.llvm.stream import is_streamed
 from weft.target.llvm.types import memory_type
 from weft.tir import Buffer, BufferLoad
 
-__all__ = ["alignment", "element_pointer", "store"]
-
 
 def pointer_of(s: FunctionEmitter, buffer: Buffer) -> str:
     """Return the address of a buffer's first element."""

@@ -21,24 +21,12 @@ from llvmlite.binding import ffi
 
 from weft.error import CodegenError, InternalError
 from weft.ir import show_text
-from weft.target.llvm import (  # noqa: F401 - rules of the tables
-    anylist,
-    expr,
-    intrin,
-    kernel_call,
-    packed,
-    parallel,
-    scale,
-    struct,
-    subroutine,
-)
+from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale, struct, subroutine  # noqa: F401 - rules of the tables
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
 from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
-
-__all__ = ["assemble", "compile_ir", "emit_assembly", "emit_bitcode", "emit_ir", "emit_object", "initialise"]
 
 _LOCK = threading.Lock()
 _READY: list[bool] = []
@@ -59,10 +47,7 @@ def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
 
 
 def _emitted(
-    functions: Sequence[PrimFunc],
-    target: Target,
-    linkage: str = "internal",
-    kernels: Mapping[str, Any] | None = None,
+    functions: Sequence[PrimFunc], target: Target, linkage: str = "internal", kernels: Mapping[str, Any] | None = None
 ) -> ModuleEmitter:
     module = ModuleEmitter(target)
     if kernels is not None:

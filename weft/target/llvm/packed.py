@@ -14,8 +14,6 @@ from weft.target.llvm.support import raise_error
 from weft.target.llvm.types import llvm_type
 from weft.tir import Buffer
 
-__all__ = ["DTYPE_CODES", "result_of"]
-
 DTYPE_CODES = {
     "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11,
     "float8_e5m2": 12, "float8_e5m2fnuz": 13,

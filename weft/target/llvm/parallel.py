@@ -17,8 +17,6 @@ from weft.target.llvm.stream import fence
 from weft.target.llvm.support import parallel_for
 from weft.target.llvm.types import llvm_type
 
-__all__: list[str] = []
-
 
 def _parallel(node: tir.For, s: FunctionEmitter) -> bool:
     if s.is_task:

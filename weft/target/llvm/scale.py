@@ -11,8 +11,6 @@ from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import lanewise, on
 from weft.target.llvm.types import llvm_type
 
-__all__: list[str] = []
-
 
 @on("ldexp")
 def _ldexp(e: CallIntrin, s: FunctionEmitter) -> str:

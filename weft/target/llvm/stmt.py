@@ -13,8 +13,6 @@ from weft.target.llvm.stream import fence, streamed_buffers, versions
 from weft.target.llvm.support import allocate_workspace, raise_error
 from weft.target.llvm.types import llvm_type, memory_type
 
-__all__ = ["LOOPS", "STMT", "emit_loop", "finish"]
-
 
 class _Statements(Dispatch):
     """A table in which a module's own rules come first; an error without a place gets that of its statement."""

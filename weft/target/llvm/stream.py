@@ -12,8 +12,6 @@ from weft.ir import DataType, PrimExpr, Var, as_int, walk
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.tir import Buffer, BufferStore, For
 
-__all__ = ["fence", "is_streamed", "streamed_buffers", "versions"]
-
 
 def streamed_buffers(node: For, s: FunctionEmitter) -> list[Var]:
     """List the memory that a loop shall stream to; nothing where the target has no such stores."""

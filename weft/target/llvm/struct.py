@@ -8,8 +8,6 @@ from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import on
 from weft.target.llvm.types import TENSOR, llvm_type
 
-__all__: list[str] = []
-
 _VALUE = "{ i32, i32, i64 }"  # TVMFFIAny
 # Field, as Apache TVM numbers it, to the structure and its member; None: an element of an array.
 _FIELDS: dict[int, tuple[str, int] | None] = {

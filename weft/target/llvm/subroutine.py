@@ -13,8 +13,6 @@ from weft.target.llvm.types import llvm_type
 from weft.target.signature import returns_value
 from weft.tir import PrimFunc
 
-__all__ = ["calls_functions"]
-
 
 def calls_functions(func: PrimFunc) -> bool:
     """Whether a function calls another of its module."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 
-__all__ = ["allocate_workspace", "argument_error", "parallel_for", "raise_error", "request_tiles"]
-
 
 def _weak(module: ModuleEmitter, result: str, name: str, params: str) -> None:
     module.declare(name, f"declare extern_weak {result} @{name}({params})")

@@ -8,8 +8,6 @@ from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import on
 from weft.tir import TILE_BYTES, TILE_COUNT, TILE_ROWS
 
-__all__: list[str] = []
-
 _PRODUCTS = {
     "bf16": ("tdpbf16ps", "amx-bf16"),
     "uint8int8": ("tdpbusd", "amx-int8"),

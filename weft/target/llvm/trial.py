@@ -13,8 +13,6 @@ from weft.runtime.process import command
 from weft.target.cpu import ASK_LLVM
 from weft.target.target import Target
 
-__all__ = ["check_intrinsic"]
-
 
 def check_intrinsic(name: str, result: str, args: list[tuple[str, str]], target: Target) -> None:
     """Refuse an intrinsic that LLVM does not know, not with these types, or that the target lacks.

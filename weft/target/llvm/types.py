@@ -11,8 +11,6 @@ import numpy as np
 from weft.error import CodegenError
 from weft.ir import DataType, numpy_dtype
 
-__all__ = ["TENSOR", "float_constant", "llvm_type", "memory_type", "tensor_member"]
-
 _FLOATS = {32: "float", 64: "double"}
 
 TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"

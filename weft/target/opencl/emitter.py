@@ -12,8 +12,6 @@ from weft import ir
 from weft.target import clike
 from weft.target.gpu import AXES
 
-__all__ = ["EXPR", "TYPES", "Emitter"]
-
 TYPES = {
     "bool": "bool", "int8": "char", "int16": "short", "int32": "int", "int64": "long",
     "uint8": "uchar", "uint16": "ushort", "uint32": "uint", "uint64": "ulong",

@@ -6,8 +6,6 @@ from weft.target.gpu import DEVICE_CODE, build_gpu, source_gpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.opencl.source import opencl_code
 
-__all__ = ["OPENCL"]
-
 OPENCL = register_target_kind(
     TargetKind(
         "opencl",

@@ -13,8 +13,6 @@ from weft.target.gpu import DeviceCode
 from weft.target.opencl.emitter import TYPES, Emitter
 from weft.target.target import Target
 
-__all__ = ["emit_opencl", "opencl_code"]
-
 _HALF = """\
 static inline float weft_from_float16(ushort bits) { return vload_half(0, (const half*)&bits); }
 static inline ushort weft_to_float16(float v) {

@@ -11,11 +11,6 @@ from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
-__all__ = [
-    "Interval", "access_regions", "accessed_buffers", "block_regions", "evaluate_interval", "loads_of", "point_region",
-    "region_extents", "relax_region", "stores_of", "union_regions",
-]  # fmt: skip
-
 Interval = tuple[ir.PrimExpr, ir.PrimExpr]
 """The smallest and the largest value of an integer expression."""
 
@@ -301,11 +296,7 @@ class _Accesses:
         self.visit(s.body, domain)
 
     def note(
-        self,
-        table: dict[Buffer, _Box],
-        buffer: Buffer,
-        ranges: tuple[ir.Range, ...],
-        domain: dict[ir.Var, ir.Range],
+        self, table: dict[Buffer, _Box], buffer: Buffer, ranges: tuple[ir.Range, ...], domain: dict[ir.Var, ir.Range]
     ) -> None:
         """Widen the box of a buffer by ranges, relaxed over the loops of `domain`."""
         if buffer in self.hidden:

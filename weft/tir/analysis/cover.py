@@ -7,8 +7,6 @@ from weft.ir import PrimExpr, Range, Var, is_const_int, logical_not
 from weft.tir.analysis.structure import conjuncts, used_vars
 from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, Stmt
 
-__all__ = ["covers", "covers_domain"]
-
 
 def covers_domain(path: list[Stmt], analyzer: Analyzer) -> bool:
     """Whether a block runs for all values of its iteration variables, and depends on nothing else around it.

@@ -9,11 +9,6 @@ from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import Block, BlockRealize, BufferStore
 
-__all__ = [
-    "blocks_from_to", "consumers_of", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction",
-    "plain_indices", "producers_of", "reads_buffer", "reduce_vars", "spatial_vars", "touches", "writes_buffer",
-]  # fmt: skip
-
 
 def writes_buffer(block: Block, buffer: Buffer) -> bool:
     """Whether the block writes `buffer`."""

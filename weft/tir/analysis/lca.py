@@ -10,8 +10,6 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, Stmt
 
-__all__ = ["buffer_access_lca"]
-
 _Path = tuple[Stmt, ...]
 
 

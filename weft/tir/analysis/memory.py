@@ -13,8 +13,6 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BlockRealize, BufferStore, For, IfThenElse, LetStmt
 
-__all__ = ["OOBChecker", "calculate_allocated_bytes", "verify_vtcm_limit"]
-
 
 def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, dict[str, int]]:
     """Return the most bytes that a function's allocations take at one time, by function and storage scope.

@@ -10,15 +10,6 @@ from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = [
-    "Contraction",
-    "contraction_of",
-    "element_cost",
-    "has_vector_axis",
-    "same_point",
-    "stride_along",
-]
-
 _COSTLY = {
     "exp": 12, "exp2": 12, "log": 14, "tanh": 24, "erf": 36, "sigmoid": 20, "sin": 16, "cos": 16, "tan": 30, "sqrt": 4,
     "rsqrt": 5, "pow": 30, "atan": 20, "asin": 20, "acos": 20, "sinh": 30, "cosh": 30, "log1p": 20, "log2": 14,

@@ -11,11 +11,6 @@ from weft import ir
 from weft.tir.buffer import BufferRegion
 from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, SeqStmt, Stmt, seq
 
-__all__ = [
-    "blocks_in", "child_realizes", "clone_fresh", "conjuncts", "empty_inits", "init_nest", "map_children", "path_to",
-    "remove_stmt", "replace_node", "replace_stmt", "statements", "stmt_children", "subst_stmt", "used_vars",
-]  # fmt: skip
-
 replace_node = msgspec.structs.replace
 """Return a copy of a node with some fields changed."""
 

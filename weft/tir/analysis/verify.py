@@ -9,8 +9,6 @@ from weft.ir import BaseFunc, IRModule, IterVar, Let, Node, Var, children, struc
 from weft.ir.spec import verify
 from weft.tir.stmt import AllocBuffer, DeclBuffer, For, LetStmt
 
-__all__ = ["expr_deep_equal", "undefined_vars", "verify_ssa", "verify_well_formed"]
-
 
 def expr_deep_equal(lhs: Node, rhs: Node) -> bool:
     """Whether two expressions are written alike, of the same variables."""

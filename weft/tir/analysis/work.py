@@ -15,8 +15,6 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, SeqStmt, Stmt
 
-__all__ = ["Work", "block_steps", "estimate_tir_flops", "nominal_shapes", "work_of"]
-
 _COUNTED = (
     ir.Add, ir.Sub, ir.Mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max,
 )  # fmt: skip

@@ -12,8 +12,6 @@ from weft.tir.analysis.structure import child_realizes, replace_node, statements
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind
 
-__all__ = ["annotate", "bind", "check_data_parallel", "parallel", "unannotate", "unroll", "vectorize"]
-
 
 def parallel(state: ScheduleState, var: Var) -> None:
     """Run the iterations of a loop on the thread pool."""

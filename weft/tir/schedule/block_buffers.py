@@ -6,8 +6,6 @@ from weft.tir.buffer import Buffer
 from weft.tir.schedule.state import refuse
 from weft.tir.stmt import Block
 
-__all__ = ["BufferName", "buffer_at", "index_of", "place_of"]
-
 BufferName = tuple[str, int] | str | Buffer
 """A buffer of a block: ``("read" or "write", index)``, its name, or itself."""
 

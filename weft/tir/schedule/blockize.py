@@ -11,8 +11,6 @@ from weft.tir.buffer import BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
-__all__ = ["blockize"]
-
 
 def blockize(state: ScheduleState, var: ir.Var) -> str:
     """Make one block of a loop and all inside it; returns the new block's name.

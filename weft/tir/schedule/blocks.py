@@ -22,8 +22,6 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
-__all__ = ["compute_inline", "refresh_accesses", "reverse_compute_inline", "split_consumers"]
-
 
 def compute_inline(state: ScheduleState, name: str) -> None:
     """Compute the elements of a block where they are read, and drop its buffer."""

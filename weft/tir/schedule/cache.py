@@ -16,8 +16,6 @@ from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 
-__all__ = ["cache_read", "cache_write", "hide_accesses", "set_dtype", "set_scope", "state_access", "top_child"]
-
 
 def cache_write(
     state: ScheduleState,

@@ -31,8 +31,6 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, seq
 
-__all__ = ["compute_at", "replace_buffer", "reverse_compute_at"]
-
 
 def compute_at(
     state: ScheduleState, name: str, var: ir.Var, preserve_unit_loops: bool = False, index: int = -1

@@ -16,8 +16,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.schedule.rules import ScheduleRecord, noting_schedules, schedule_func
 from weft.tir.stmt import Block, BlockRealize
 
-__all__ = ["Estimate", "KernelReport", "ScheduleReport", "explain_schedule", "report_of"]
-
 GENERIC_OPERATIONS_A_CYCLE = 0.4
 """What one core does where no rule of its own fits a block. Measured at some 3 GHz: grouped convolutions whose vectors
 are gathered 0.3 to 1.2 Gop/s, a running sum 1.05."""

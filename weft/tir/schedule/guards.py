@@ -11,8 +11,6 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import BufferStore, IfThenElse
 
-__all__ = ["guard_of", "skip_zeros"]
-
 
 def guard_of(value: PrimExpr) -> tuple[PrimExpr, PrimExpr] | None:
     """Split ``if_then_else(condition, x, 0)`` into the condition and `x`; None for anything else."""

@@ -33,8 +33,6 @@ from weft.ir import (
 )  # fmt: skip
 from weft.runtime import Tensor, tensor
 
-__all__ = ["IndexMap"]
-
 
 class IndexMap(Node):
     """``final_indices`` in terms of the variables ``initial_indices``."""

@@ -14,8 +14,6 @@ from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
 
-__all__ = ["reorder_block_iter_var", "transform_block_layout"]
-
 
 def reorder_block_iter_var(state: ScheduleState, name: str, new_order: Sequence[int]) -> None:
     """List the iteration variables of a block in another order; the loops stay."""

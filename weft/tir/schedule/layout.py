@@ -21,8 +21,6 @@ from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
 
-__all__ = ["storage_align", "transform_layout"]
-
 
 def transform_layout(
     state: ScheduleState,

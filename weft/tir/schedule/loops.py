@@ -23,8 +23,6 @@ from weft.tir.schedule.annotate import check_data_parallel
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 
-__all__ = ["add_unit_loop", "fuse", "loop_partition", "reorder", "specialize", "split"]
-
 
 def split(
     state: ScheduleState,

@@ -13,8 +13,6 @@ from weft.tir.buffer import BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import For, ForKind, SeqStmt, Stmt, seq
 
-__all__ = ["merge"]
-
 
 def merge(state: ScheduleState, loops: Sequence[Var]) -> Var:
     """Run the nests down to the loops given as one nest: each iteration runs what all of them did in it.

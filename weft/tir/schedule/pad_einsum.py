@@ -13,8 +13,6 @@ from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
 
-__all__ = ["pad_einsum"]
-
 
 def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     """Round the extent of each iteration variable up to a multiple of its number in `padding`.

@@ -13,8 +13,6 @@ from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
-__all__ = ["can_decompose_padding", "decompose_padding"]
-
 
 def can_decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> bool:
     """Whether :func:`decompose_padding` would take the block apart."""

@@ -20,8 +20,6 @@ from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from weft.tir.spec import SCHEDULED
 from weft.tir.stmt import Block, For
 
-__all__ = ["Recorder", "primitive"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

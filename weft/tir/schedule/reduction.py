@@ -26,8 +26,6 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
 
-__all__ = ["COMBINERS", "combiner_of", "decompose_reduction", "rfactor"]
-
 COMBINERS = {ir.Add: "sum", ir.Mul: "prod", ir.Max: "max", ir.Min: "min"}
 """Binary nodes that are commutative and associative, and the name of the reduction each makes."""
 

@@ -16,8 +16,6 @@ from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt, seq
 
-__all__ = ["reindex"]
-
 
 def reindex(
     state: ScheduleState,

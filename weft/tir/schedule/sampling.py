@@ -12,8 +12,6 @@ from weft.tir.analysis.dependence import consumers_of
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import For
 
-__all__ = ["INLINE", "ROOT", "categorical", "compute_locations", "location", "partitioned_tile", "perfect_tile"]
-
 INLINE, ROOT = "inline", "root"
 """Places of a block that are no loop: where its elements are read, and where it is."""
 

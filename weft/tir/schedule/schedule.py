@@ -34,8 +34,6 @@ from weft.tir.schedule.recording import Recorder, primitive
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
-__all__ = ["Schedule"]
-
 Factor = int | PrimExpr | None
 
 

@@ -13,8 +13,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind
 
-__all__ = ["TensorIntrin", "tensorize"]
-
 
 class TensorIntrin:
     """What an instruction or a routine computes, and how it is called.

@@ -12,8 +12,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import Trace
 
-__all__ = ["assert_structural_equal_ignore_global_symbol", "verify_trace_roundtrip"]
-
 
 def assert_structural_equal_ignore_global_symbol(func1: PrimFunc, func2: PrimFunc, *args: Any, **kwargs: Any) -> None:
     """Assert that two functions are structurally equal, whatever they are called.

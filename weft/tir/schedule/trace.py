@@ -14,9 +14,6 @@ from weft.tir.buffer import Buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.tensorize import TensorIntrin
 
-__all__ = ["BlockRV", "Instruction", "LoopRV", "Trace"]
-
-
 _LOOK_UPS = frozenset({"get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers"})
 
 

@@ -12,22 +12,6 @@ from weft.ir import IntImm, IterVar, PrimExpr, Range
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import ForKind, Stmt
 
-__all__ = [
-    "AllocBlockBuffer",
-    "Axis",
-    "BlockFact",
-    "BlockScope",
-    "Branch",
-    "IfScope",
-    "InitScope",
-    "LetAnnotation",
-    "Loops",
-    "MatchBuffer",
-    "Remap",
-    "Scope",
-    "WhileScope",
-]
-
 
 class Loops(NamedTuple):
     """Loops, outermost first: what follows ``in`` of a ``for``."""

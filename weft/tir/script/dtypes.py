@@ -7,8 +7,6 @@ from typing import Any
 from weft import ir
 from weft.ir import DataType, PrimExpr, Var, const
 
-__all__ = ["DTypeMaker", "HandleMaker"]
-
 
 class DTypeMaker:
     """A data type: an annotation, a constant (``T.float32(1)``), a conversion, or a new variable (``T.int32()``)."""

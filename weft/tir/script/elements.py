@@ -11,8 +11,6 @@ from weft.ir.text.evaluate import BINARY, SUBSCRIPT, Evaluator, operator_of
 from weft.ir.text.scalar import slice_of
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 
-__all__ = ["as_lanes"]
-
 
 @BINARY.on(BufferRegion)
 def _slices(a: Any, b: Any, name: str, p: Evaluator) -> Any:

@@ -9,8 +9,6 @@ from weft.ir import DataType, Var, as_expr, as_int, const, with_lanes
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.stmt import BufferStore, Stmt
 
-__all__ = ["load", "store"]
-
 _FLAT: WeakKeyDictionary[Var, dict[str, Buffer]] = WeakKeyDictionary()
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from weft.ir import CallIntrin, DataType, Op, PrimExpr, as_expr, const
 from weft.tir.buffer import Buffer
 
-__all__ = ["CALLS", "typed"]
-
 
 def _call(name: str, dtype: str, args: tuple[Any, ...]) -> PrimExpr:
     nodes = tuple(a.data if isinstance(a, Buffer) else as_expr(a) for a in args)

@@ -13,8 +13,6 @@ from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from weft.tir.script.commands import AllocBlockBuffer, Axis, MatchBuffer, Remap, Scope
 from weft.tir.stmt import LetStmt, Stmt
 
-__all__ = ["BlockUnderWay", "FunctionUnderWay", "assign", "emit", "let", "name_scope", "named_buffer"]
-
 _BLOCK_WORDS = {"sblock", "block"}
 
 

@@ -38,8 +38,6 @@ from weft.tir.stmt import (
     While,
 )
 
-__all__ = ["AXIS_KINDS", "LOOP_KINDS"]
-
 LOOP_KINDS = {
     ForKind.SERIAL: "serial",
     ForKind.PARALLEL: "parallel",

@@ -14,8 +14,6 @@ from weft.tir import intrin
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
 
-__all__ = ["buffer_args", "introduce", "new_buffer", "range_index"]
-
 
 def buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
     """Return shape, data type and what differs from a plain buffer.

@@ -11,8 +11,6 @@ from weft.tir.buffer import Buffer
 from weft.tir.script.language import DTypeMaker
 from weft.tir.script.names import FunctionUnderWay, named_buffer
 
-__all__ = ["annotation", "signature"]
-
 
 def signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> FunctionUnderWay:
     """Begin a function: read its parameters."""

@@ -11,12 +11,7 @@ from weft.tir.transform.default_gpu_schedule import default_gpu_schedule
 from weft.tir.transform.dot_product import DOT_GROUPS, dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer, storage_flatten
 from weft.tir.transform.function_passes import Apply, BindTarget, Filter, annotate_entry_func
-from weft.tir.transform.hoist_expression import (
-    HoistedConditionals,
-    HoistedLetBindings,
-    hoist_expression,
-    hoist_tests,
-)
+from weft.tir.transform.hoist_expression import HoistedConditionals, HoistedLetBindings, hoist_expression, hoist_tests
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch

@@ -12,8 +12,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.intrin import message
 from weft.tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, While, seq
 
-__all__ = ["instrument_bound_checkers"]
-
 
 @ir.function_pass(kind=PrimFunc)
 def instrument_bound_checkers(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:

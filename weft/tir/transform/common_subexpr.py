@@ -10,8 +10,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While
 from weft.tir.transform.remove_no_op import is_pure
 
-__all__ = ["common_subexpr_elim"]
-
 
 @ir.function_pass(kind=PrimFunc)
 def common_subexpr_elim(func: PrimFunc, mod: ir.IRModule, *, enable_cse_tir: bool = True) -> PrimFunc:

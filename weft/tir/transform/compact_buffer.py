@@ -17,8 +17,6 @@ from weft.tir.stmt import AllocBuffer, BufferStore, For, LetStmt, Stmt
 from weft.tir.transform.dim_align import DIM_ALIGN, aligned
 from weft.tir.transform.extent import bound_over
 
-__all__ = ["compact_buffer"]
-
 
 @function_pass(kind=PrimFunc)
 def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:

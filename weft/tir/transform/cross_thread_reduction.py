@@ -15,8 +15,6 @@ from weft.tir.intrin import max_value, min_value
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from weft.tir.transform.thread_allreduce import all_reduce_threads, has_blocks
 
-__all__ = ["lower_cross_thread_reduction"]
-
 _IDENTITY: dict[type, Callable[[str], ir.PrimExpr]] = {
     ir.Add: lambda dtype: ir.const(0, dtype),
     ir.Mul: lambda dtype: ir.const(1, dtype),

@@ -12,8 +12,6 @@ from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, For, ForKind
 
-__all__ = ["default_gpu_schedule"]
-
 
 @ir.function_pass(kind=PrimFunc, name="DefaultGPUSchedule", opt_level=0)
 def default_gpu_schedule(func: PrimFunc, mod: ir.IRModule, *, max_threads: int = 1024) -> PrimFunc:

@@ -9,8 +9,6 @@ from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import AllocBuffer, BufferStore
 
-__all__ = ["DIM_ALIGN", "aligned", "behind_new_axis"]
-
 DIM_ALIGN = "buffer_dim_align"
 """The annotation of an allocation: (axis, factor, offset) for each axis whose stride is ``factor * n + offset``."""
 

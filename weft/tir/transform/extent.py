@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from weft import ir
 from weft.tir.buffer import BufferLoad
 
-__all__ = ["bound_over"]
-
 Domains = Mapping[ir.Var, tuple[ir.PrimExpr, ir.PrimExpr] | None]
 Interval = tuple[ir.PrimExpr, ir.PrimExpr]
 

@@ -11,8 +11,6 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
 
-__all__ = ["flatten_buffer", "storage_flatten"]
-
 
 @ir.function_pass(kind=PrimFunc)
 def flatten_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:

@@ -10,8 +10,6 @@ from weft.ir import CallIntrin, GlobalVar, IRModule, Pass, function_pass, module
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AssertStmt, Evaluate, SeqStmt, seq
 
-__all__ = ["Apply", "BindTarget", "Filter", "annotate_entry_func", "remove_assume", "skip_assert"]
-
 
 def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:
     """Make a pass of a function of one TIR function."""

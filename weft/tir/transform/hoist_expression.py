@@ -26,8 +26,6 @@ from weft.tir.stmt import (
 )
 from weft.tir.transform.remove_no_op import is_pure
 
-__all__ = ["HoistedConditionals", "HoistedLetBindings", "hoist_expression", "hoist_tests"]
-
 
 class HoistedConditionals(IntFlag):
     """Which conditions leave loops; ``BooleanExpression`` are parts of one, ``UsingBlockVar`` those of threads."""

@@ -10,8 +10,6 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import For, IfThenElse, Stmt
 
-__all__ = ["hoist_if_then_else"]
-
 
 @function_pass(kind=PrimFunc)
 def hoist_if_then_else(func: PrimFunc, mod: IRModule) -> PrimFunc:

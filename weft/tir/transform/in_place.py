@@ -8,8 +8,6 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.stmt import BufferStore, For, Stmt, While
 from weft.tir.transform.remove_no_op import is_pure
 
-__all__ = ["in_place"]
-
 
 def in_place(stmt: Stmt, old: Buffer, new: Buffer) -> bool:
     """Whether `new`, which `stmt` starts to write, may lie in the memory of `old`, which nothing reads afterwards.

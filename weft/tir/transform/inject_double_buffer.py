@@ -12,8 +12,6 @@ from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Se
 from weft.tir.transform.dim_align import behind_new_axis
 from weft.tir.transform.remove_no_op import is_pure
 
-__all__ = ["inject_double_buffer"]
-
 _MARK = "double_buffer_scope"
 
 

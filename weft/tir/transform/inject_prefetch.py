@@ -12,8 +12,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
 from weft.tir.stmt import Evaluate, For, ForKind, Prefetch, SeqStmt, Stmt, seq
 
-__all__ = ["inject_prefetch"]
-
 
 @function_pass(kind=PrimFunc)
 def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = UNKNOWN.cache_line_bytes) -> PrimFunc:

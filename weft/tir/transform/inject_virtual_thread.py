@@ -33,8 +33,6 @@ from weft.tir.stmt import (
 from weft.tir.transform.dim_align import behind_new_axis
 from weft.tir.transform.remove_no_op import is_pure
 
-__all__ = ["inject_virtual_thread", "is_virtual"]
-
 _MAX_UNROLLED = 16
 _ONCE = ("tir.tvm_storage_sync", "tir.prefetch")  # what threads do together, or need not do
 

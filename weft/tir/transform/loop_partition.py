@@ -18,8 +18,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt
 from weft.tir.transform.extent import bound_over
 
-__all__ = ["loop_partition"]
-
 _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 

@@ -13,8 +13,6 @@ from weft.tir.match_buffer import lower_match_buffers
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
 from weft.tir.transform.dim_align import DIM_ALIGN
 
-__all__ = ["lower_blocks"]
-
 
 @ir.function_pass(kind=PrimFunc)
 def lower_blocks(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:

@@ -11,8 +11,6 @@ from weft.tir.buffer import Buffer
 from weft.tir.custom_datatype import lowering_of, stored_as
 from weft.tir.function import PrimFunc
 
-__all__ = ["lower_custom_datatypes"]
-
 _SHAPES = frozenset(("tir.if_then_else", "tir.reinterpret", "tir.likely"))
 
 

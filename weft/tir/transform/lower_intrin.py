@@ -9,8 +9,6 @@ from weft.error import LoweringError
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 
-__all__ = ["lower_intrin"]
-
 _ROUNDS = 16
 
 

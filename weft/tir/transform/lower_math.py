@@ -10,8 +10,6 @@ from weft.tir.transform.math_float32 import POLYNOMIALS
 from weft.tir.transform.math_float64 import POLYNOMIALS64
 from weft.tir.transform.math_scaled import SCALED
 
-__all__ = ["lower_math"]
-
 
 @function_pass(kind=PrimFunc)
 def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] = (), library: bool = True) -> PrimFunc:

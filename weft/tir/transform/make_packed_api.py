@@ -13,8 +13,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin, message
 from weft.tir.stmt import AssertStmt, LetStmt, Stmt
 
-__all__ = ["PREFIX", "make_packed_api"]
-
 PREFIX = "__tvm_ffi_"
 """What the names of functions in the convention of tvm-ffi begin with."""
 

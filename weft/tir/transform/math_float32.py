@@ -45,8 +45,6 @@ from weft.tir.transform.math_terms import (
 )
 from weft.tir.transform.math_trig import acos, asin, atan, atan2, cos, sin, tan
 
-__all__ = ["EXP_COEFFICIENTS", "LN2_HI", "LN2_LO", "MAGIC", "POLYNOMIALS"]
-
 EXP_COEFFICIENTS = (
     1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368716575205326, 0.0013814597623422742,
 )  # fmt: skip

@@ -36,8 +36,6 @@ from weft.tir.transform.math_terms import (
     with_sign_of,
 )
 
-__all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]
-
 _SIN = (-0.16666655242443085, 0.008332177996635437, -0.00019517327018547803)
 _COS = (0.04166664555668831, -0.0013887368841096759, 2.443855191813782e-05)
 _ATAN = (

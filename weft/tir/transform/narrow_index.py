@@ -10,8 +10,6 @@ from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 
-__all__ = ["force_narrow_index_to_int32"]
-
 
 @ir.function_pass(kind=PrimFunc)
 def force_narrow_index_to_int32(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:

@@ -13,8 +13,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.match_buffer import lower_match_buffers
 from weft.tir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, ForKind, IfThenElse, seq
 
-__all__ = ["convert_blocks_to_opaque", "lower_init_block", "lower_match_buffer", "lower_opaque_block"]
-
 
 def _over(func: PrimFunc, rule: Any) -> PrimFunc:
     body = ir.rewrite(func.body, rule)

@@ -14,8 +14,6 @@ from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, For
 
-__all__ = ["plan_and_update_buffer_allocation_location"]
-
 
 @function_pass(kind=PrimFunc)
 def plan_and_update_buffer_allocation_location(func: PrimFunc, mod: IRModule) -> PrimFunc:

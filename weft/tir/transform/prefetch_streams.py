@@ -15,8 +15,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
 from weft.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, Stmt, seq
 
-__all__ = ["PANEL_MARK", "PREFETCH_MARK", "prefetch_streams"]
-
 PREFETCH_MARK = "pragma_prefetch"
 """The annotation of a loop; its value is how many bytes ahead to ask."""
 

@@ -17,8 +17,6 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
 
-__all__ = ["relax_guards"]
-
 
 @ir.function_pass(kind=PrimFunc)
 def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:

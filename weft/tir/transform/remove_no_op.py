@@ -24,8 +24,6 @@ from weft.tir.stmt import (
     seq,
 )
 
-__all__ = ["is_pure", "remove_no_op"]
-
 _PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.call_llvm_pure_intrin",
                    "tir.address_of")) | {f"tir.{name}" for name in INTRINSICS}  # fmt: skip
 

@@ -13,8 +13,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 
-__all__ = ["scalarize"]
-
 _ELEMENTWISE = frozenset(("tir.if_then_else", "tir.likely")) | {f"tir.{name}" for name in INTRINSICS}
 
 

@@ -25,8 +25,6 @@ from weft.tir.stmt import (
     seq,
 )
 
-__all__ = ["simplify"]
-
 
 @ir.function_pass(kind=PrimFunc)
 def simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:

@@ -13,8 +13,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_packed
 from weft.tir.stmt import BufferStore, Evaluate, For, ForKind, Stmt
 
-__all__ = ["split_host_device"]
-
 _TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 

@@ -45,8 +45,6 @@ from weft.tir.stmt import (
 )
 from weft.tir.transform.split_host_device import split_host_device
 
-__all__ = ["split_target_regions"]
-
 _REGIONS = ("thread_extent", "device_scope")
 _FAILED = "Error executing compute kernel"
 

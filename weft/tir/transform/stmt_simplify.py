@@ -24,8 +24,6 @@ from weft.tir.stmt import (
 )
 from weft.tir.transform.remove_no_op import is_pure
 
-__all__ = ["stmt_simplify"]
-
 
 @function_pass(kind=PrimFunc)
 def stmt_simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:

@@ -11,8 +11,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, DeclBuffer, For, ForKind, LetStmt, SeqStmt, Stmt, While
 from weft.tir.transform.in_place import in_place
 
-__all__ = ["storage_rewrite"]
-
 _TEAM = (ForKind.PARALLEL, ForKind.THREAD_BINDING)
 
 

@@ -20,20 +20,7 @@ from weft.tir.analysis.structure import (
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.function import PrimFunc
 from weft.tir.reduce import CommReducer
-from weft.tir.stmt import (
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferStore,
-    Evaluate,
-    For,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-    seq,
-)
-
-__all__ = ["all_reduce_threads", "has_blocks"]
+from weft.tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, seq
 
 _ZERO = ir.const(0, "int32")
 

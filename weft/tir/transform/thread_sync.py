@@ -11,8 +11,6 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, While, seq
 
-__all__ = ["thread_sync"]
-
 
 @function_pass(kind=PrimFunc, name="ThreadSync")
 def thread_sync(func: PrimFunc, mod: IRModule, storage_scope: str = "shared") -> PrimFunc:

@@ -17,8 +17,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 from weft.tir.transform.vectorize import lanes_of
 
-__all__ = ["TILE_MARK", "transpose_network", "transpose_tiles"]
-
 TILE_MARK = "pragma_transpose"
 """The annotation of the outer loop of a tile; its body is a vectorised loop of the same extent."""
 

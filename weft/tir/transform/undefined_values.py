@@ -10,8 +10,6 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import BufferStore, Evaluate, LetStmt
 
-__all__ = ["remove_store_undef", "rewrite_unsafe_select"]
-
 
 @ir.function_pass(kind=PrimFunc)
 def remove_store_undef(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:

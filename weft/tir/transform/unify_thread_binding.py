@@ -12,8 +12,6 @@ from weft.tir.analysis.structure import replace_node
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AttrStmt, For, ForKind, Stmt
 
-__all__ = ["unify_thread_binding"]
-
 
 @function_pass(kind=PrimFunc)
 def unify_thread_binding(func: PrimFunc, mod: IRModule) -> PrimFunc:

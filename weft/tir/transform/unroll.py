@@ -11,8 +11,6 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, For, ForKind, Stmt, seq
 
-__all__ = ["unroll_loop"]
-
 
 @function_pass(kind=PrimFunc, name="UnrollLoop")
 def unroll_loop(

@@ -15,8 +15,6 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 
-__all__ = ["NoVector", "Vectorizer", "broadcast", "lanes_of", "vectorize_loop"]
-
 
 @ir.function_pass(kind=PrimFunc, name="VectorizeLoop")
 def vectorize_loop(func: PrimFunc, mod: ir.IRModule, *, enable_vectorize: bool = True) -> PrimFunc:

@@ -15,8 +15,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.stmt import AttrStmt, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, While
 from weft.tir.transform.vectorize import NoVector, Vectorizer
 
-__all__ = ["vectorize_statements"]
-
 _OF_VECTORS = "Creating scalable vectors from existing vectors is not supported."
 _OVER_SCALABLE = "Vectorizing over existing scalable vectors is not supported."
 _OF_ELEMENTS = "Vectorizing over scalable buffer elements is not supported in vectorizer."

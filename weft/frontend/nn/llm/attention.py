@@ -20,11 +20,6 @@ from weft.tir import PrimFunc, Select, all, any, exp, if_then_else, log
 from weft.tir import max as max_
 from weft.tir import min as min_
 
-__all__ = [
-    "Attention", "Heads", "Keys", "attention_decode", "attention_prefill", "attention_prefill_ragged",
-    "merge_state_inplace", "tree_attention", "tree_attention_paged",
-]  # fmt: skip
-
 _COLUMNS = 16  # keys of a tile
 _ROWS = 16  # of a tile of several tokens
 _BLOCK = 4  # rows whose sums wait in registers together

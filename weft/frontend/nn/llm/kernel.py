@@ -13,8 +13,6 @@ from weft.tir import BufferStore, For, ForKind, PrimFunc, decl_buffer
 from weft.tir.ir_builder import BufferVar, create
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
-__all__ = ["KernelBuilder", "check_target", "vector_width"]
-
 
 def check_target(target: Any) -> None:
     """Raise InvalidArgument for a target that these kernels are not for: their threads are those of a CPU."""

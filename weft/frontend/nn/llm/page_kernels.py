@@ -7,11 +7,6 @@ from typing import Any
 from weft.frontend.nn.llm.kernel import KernelBuilder, vector_width
 from weft.tir import PrimFunc
 
-__all__ = [
-    "compact_kv_copy", "copy_single_page", "kv_cache_debug_get_kv", "kv_cache_debug_get_kv_mla",
-    "kv_cache_transpose_append", "kv_cache_transpose_append_mla",
-]  # fmt: skip
-
 
 class _Pages:
     """The pages of a kernel: of keys and values by head, or, without heads, of one vector a token."""

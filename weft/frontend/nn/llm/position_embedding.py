@@ -19,12 +19,6 @@ from weft.tir import PrimFunc, const, cos, if_then_else, power, sin
 from weft.tir import max as max_
 from weft.tir import min as min_
 
-__all__ = [
-    "llama4_rope_with_position_map", "llama_rope", "llama_rope_with_position_map", "rope_freq_default",
-    "rope_freq_gptj", "rope_freq_llama3", "rope_freq_llama4", "rope_freq_longrope", "rope_freq_yarn",
-    "switch_rope_freq_func", "yarn_find_correction_dim", "yarn_find_correction_range",
-]  # fmt: skip
-
 Angle = tuple[Any, Any, dict[Any, Any]]
 """Cosine, sine, and what the variables in them stand for, the innermost first."""
 

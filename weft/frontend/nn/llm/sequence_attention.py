@@ -11,8 +11,6 @@ from weft.ir import const
 from weft.tir import PrimFunc, all
 from weft.tir import min as min_
 
-__all__ = ["attention_sequence_prefill", "attention_sequence_prefill_with_mask"]
-
 
 class _Rows:
     """A buffer (batch, n, ...) as one (batch * n, ...)."""

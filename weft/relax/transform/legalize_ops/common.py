@@ -11,8 +11,6 @@ from weft.op import OpDef, get_op_def, list_ops
 from weft.relax.block_builder import BlockBuilder
 from weft.te import Tensor
 
-__all__ = ["LegalizeFunc", "TEFunc", "legalized", "register_legalize"]
-
 TEFunc = Callable[..., Tensor]
 """A function of te tensors."""
 LegalizeFunc = Callable[[BlockBuilder, ir.Call], ir.Expr]

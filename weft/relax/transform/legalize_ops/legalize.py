@@ -12,8 +12,6 @@ from weft.relax.infer import function_type
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.legalize_ops.common import LegalizeFunc
 
-__all__ = ["LegalizeOps", "known_shapes"]
-
 _UNSHAPED = frozenset({"relax.shape_of", "relax.tensor_to_shape"})
 
 

@@ -21,8 +21,6 @@ from weft.tir.function import PrimFunc
 from weft.tir.schedule.reduction import combiner_of, numeric_max
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = ["AttentionParts", "attention_of"]
-
 
 @dataclass(frozen=True)
 class AttentionParts:

@@ -11,8 +11,6 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.rules.attention import AttentionParts
 from weft.tir.stmt import For, ForKind, LetStmt, Stmt
 
-__all__ = ["LOWEST", "AttentionLoops", "Stretch"]
-
 LOWEST = -3.4028234663852886e38
 """The maximum of scores before there are any: below all others, and no infinity, whose differences are no numbers."""
 

@@ -16,8 +16,6 @@ from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops, Stre
 from weft.tir.stmt import AllocBuffer, BufferStore, ForKind, LetStmt, Stmt, seq
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
-__all__ = ["rows_of_queries", "suits_rows"]
-
 _BLOCK = 256
 """Keys of a block."""
 

@@ -18,8 +18,6 @@ from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.stmt import Block, BlockRealize, IfThenElse, Stmt
 
-__all__ = ["schedule_attention"]
-
 _FEW = 4
 """Queries up to this number are computed one by one: more fill enough lanes of a tile."""
 

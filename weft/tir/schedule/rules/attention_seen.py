@@ -16,8 +16,6 @@ from weft.tir.buffer import decl_buffer
 from weft.tir.schedule.rules.attention_loops import AttentionLoops
 from weft.tir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
 
-__all__ = ["NOTHING", "SeenKeys"]
-
 NOTHING = -1e30
 """What is added below this leaves a score no weight beside one above a tenth of it."""
 

@@ -23,8 +23,6 @@ from weft.tir.schedule.rules.tile import tallest_tile
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, Stmt, seq
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
-__all__ = ["tiles_of_queries"]
-
 _SHORT = 4
 """Keys of the tiles behind the last whole one."""
 

@@ -16,8 +16,6 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 
-__all__ = ["collapse_dims"]
-
 Nest = tuple[list[For], BlockRealize]
 
 

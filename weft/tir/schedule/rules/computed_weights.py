@@ -20,8 +20,6 @@ from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 from weft.tir.transform.prefetch_streams import PREFETCH_MARK
 
-__all__ = ["computed_weights", "schedule_computed_weights"]
-
 _MOST_ROWS = 4
 """Rows that share what is computed, up to which nothing is gained by keeping it."""
 

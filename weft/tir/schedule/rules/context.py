@@ -17,8 +17,6 @@ from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, For
 
-__all__ = ["RuleContext"]
-
 _TASK_SCALES = (0.25, 1, 4, 0)
 """Sizes of tasks to try, in multiples of the machine's ``task_work``; 0 keeps everything on one thread."""
 
@@ -33,11 +31,7 @@ class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
     def __init__(
-        self,
-        sch: Schedule,
-        target: TargetLike | None,
-        knobs: Knobs | None = None,
-        record: ScheduleRecord | None = None,
+        self, sch: Schedule, target: TargetLike | None, knobs: Knobs | None = None, record: ScheduleRecord | None = None
     ) -> None:
         self.sch = sch
         self.knobs = knobs if knobs is not None else Knobs()

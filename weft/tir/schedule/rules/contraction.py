@@ -26,8 +26,6 @@ from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
 from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK
 
-__all__ = ["schedule_contraction"]
-
 _UNROLLED_COST = 12
 """Work of an element of the epilogue up to which it is written out for the whole tile."""
 

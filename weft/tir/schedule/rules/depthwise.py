@@ -20,8 +20,6 @@ from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
-__all__ = ["order_sum", "row_stretches", "schedule_depthwise"]
-
 _ROWS_TOGETHER = 8
 """Output rows a task: their padded input rows are copied once."""
 

@@ -13,8 +13,6 @@ from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
-__all__ = ["flat_suffix", "schedule_spatial", "vectorize_spatial"]
-
 _TILE_ROWS = 16
 """Rows of a tile that is transposed in registers: half of 32 registers."""
 

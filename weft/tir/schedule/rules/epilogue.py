@@ -11,8 +11,6 @@ from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
-__all__ = ["attach_epilogue", "loop_over"]
-
 
 def attach_epilogue(ctx: RuleContext, rv: BlockRV) -> tuple[BlockRV, dict[Var, LoopRV]]:
     """Find the element-wise block that takes the result, or add a copy.

@@ -17,8 +17,6 @@ from weft.tir.schedule.rules.record import AS_WRITTEN, GENERIC
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = ["schedule_generic"]
-
 
 def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
     """Schedule one block at the root by itself; one whose loops cannot be changed is left as it is.

@@ -27,8 +27,6 @@ from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
 
-__all__ = ["is_grouped", "schedule_grouped"]
-
 _MOST_ROWS = 16
 _WIDTH = 64
 """What a row of unknown length is taken to be."""

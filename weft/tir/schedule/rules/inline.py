@@ -19,8 +19,6 @@ from weft.tir.schedule.rules.selecting import is_selecting
 from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = ["inline_elementwise", "is_window"]
-
 
 def inline_elementwise(ctx: RuleContext) -> None:
     """Inline, in order, each block that costs less to compute again than to store."""

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["Knob", "Knobs"]
-
 
 class Knob(NamedTuple):
     """A choice that a rule asked for: candidates (numbers, strings, or tuples of them) and what was chosen."""

@@ -34,8 +34,6 @@ from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 from weft.tir.tiles import TILE_BYTES, TILE_ROWS, tile_intrinsic
 
-__all__ = ["SPLIT_LARGEST", "SPLIT_SMALLEST", "schedule_matrix_tiles"]
-
 SPLIT_SMALLEST, SPLIT_LARGEST = 2.0**-102, 2.0**50
 """Magnitudes, other than zero, that split into three normal parts whose products do not overflow."""
 
@@ -557,9 +555,7 @@ class _Tiles:
 
         four = 4
         return _loop(
-            "r",
-            _SIDE // four,
-            lambda r: _loop("u", four, lambda u: row(r * int64(four) + u), ForKind.UNROLLED),
+            "r", _SIDE // four, lambda r: _loop("u", four, lambda u: row(r * int64(four) + u), ForKind.UNROLLED)
         )
 
 

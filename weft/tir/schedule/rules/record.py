@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from weft.error import InternalError, ScheduleError
 
-__all__ = ["AS_WRITTEN", "GENERIC", "Refusal", "ScheduleRecord", "applying", "note_schedule", "noting_schedules"]
-
 GENERIC = "generic"
 """The rule for reductions and other blocks that no rule of their own fits."""
 

@@ -22,8 +22,6 @@ from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vecto
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = ["schedule_rows"]
-
 _UNROLL = 4
 """Vectors of an iteration of an element-wise stage."""
 

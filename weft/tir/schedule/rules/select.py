@@ -31,8 +31,6 @@ from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, BlockRealize
 
-__all__ = ["schedule_choices", "schedule_func", "schedule_of"]
-
 
 def schedule_func(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None) -> PrimFunc:
     """Give a function the loop structure that the rules choose for a target.

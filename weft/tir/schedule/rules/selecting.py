@@ -15,8 +15,6 @@ from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
-__all__ = ["is_selecting", "schedule_selecting"]
-
 _LONGEST = 8
 """Values of a dimension that is unrolled."""
 

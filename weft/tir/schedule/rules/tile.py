@@ -8,8 +8,6 @@ from typing import NamedTuple
 from weft.ir import PrimExpr, as_int
 from weft.machine import Machine
 
-__all__ = ["RowPart", "Tile", "choose_tile", "row_parts", "tallest_tile", "tile_choices"]
-
 
 class Tile(NamedTuple):
     """`rows` times `vectors` accumulators, each of `lanes` elements."""

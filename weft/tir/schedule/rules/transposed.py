@@ -17,8 +17,6 @@ from weft.tir.schedule.rules.epilogue import attach_epilogue
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = ["guarded_product", "schedule_transposed"]
-
 _CHANNELS_TOGETHER = 8
 _MOST_TAPS = 25
 

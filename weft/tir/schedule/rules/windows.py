@@ -20,8 +20,6 @@ from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = ["ends_inside", "schedule_windows"]
-
 _STRIP = 4
 """Vectors of results that are under way at once, as long as an operation takes."""
 
