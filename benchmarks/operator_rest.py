@@ -119,7 +119,19 @@ def _images_more() -> list[Case]:
     rows = np.array([[0, 0, 0, 13, 13], [0, 5, 5, 27, 20]] * 8, np.float32)
     spots = _RNG.permutation(32 * 28 * 28)[: 32 * 14 * 14].astype(np.int64).reshape(1, 32, 14, 14)
     wave, frame = (1, 4096, 1), np.hanning(256).astype(np.float32)
+
+    def folded(name: str, columns: tuple[int, int], image: int, kernel: int, **more: Any) -> Case:
+        sizes = (ints(image, image), ints(kernel, kernel))
+        return Case("image more", name, "Col2Im", ((1, *columns),), sizes, more, free=())
+
     return [
+        folded("Col2Im 5x5", (25 * 16, 28 * 28), 28, 5, pads=[2] * 4),
+        folded("Col2Im 4x4 stride 2", (16 * 16, 14 * 14), 28, 4, strides=[2, 2], pads=[1] * 4),
+        folded("Col2Im of patches", (16 * 48, 14 * 14), 56, 4, strides=[4, 4]),
+        *(
+            Case("move", f"channels last of {n}", "Transpose", ((1, n, 112, 112),), (), {"perm": [0, 2, 3, 1]})
+            for n in (2, 3, 4, 6)
+        ),
         Case("image more", "Col2Im", "Col2Im", ((1, 9 * 16, 26 * 26),), (ints(28, 28), ints(3, 3)), free=()),
         Case("image more", "MaxRoiPool", "MaxRoiPool", (x, rows), (), {"pooled_shape": [7, 7]}, free=()),
         Case("image more", "MaxUnpool", "MaxUnpool", ((1, 32, 14, 14), spots), (),

@@ -84,21 +84,28 @@ class Machine:
 
     @property
     def dot_forms(self) -> tuple[tuple[str, str, str, int], ...]:
-        """Instructions that add groups of narrow products: types of the factors and of the sum, and lanes."""
+        """Sums of groups of narrow products that instructions give: types of the factors and of the sum, and lanes.
+
+        One does it, or a few: AVX2 and AVX-512 multiply pairs of 16 bits, to which bytes widen.
+        """
         f, wide = self.features, self.vector_bits >= 512
         forms: list[tuple[str, str, str, int]] = []
-        if "avx512vnni" in f and wide:
-            forms.append(("uint8", "int8", "int32", 16))
-        elif "avxvnni" in f or {"avx512vnni", "avx512vl"} <= f:
-            forms.append(("uint8", "int8", "int32", 8))
+        if self.adds_four_bytes or (("avx512bw" if wide else "avx2") in f and self.vector_bits >= 256):
+            forms.append(("uint8", "int8", "int32", 16 if wide and f & {"avx512vnni", "avx512bw"} else 8))
         if "avx512bf16" in f and wide:
             forms.append(("bfloat16", "bfloat16", "float32", 16))
         return tuple(forms)
 
     @property
     def byte_lanes(self) -> int:
-        """Lanes of the widest dot product of bytes, 0 without one."""
-        return max((form[3] for form in self.dot_forms if form[0] == "uint8"), default=0)
+        """Lanes of the widest instruction for dot products of bytes, 0 without one."""
+        return max((form[3] for form in self.dot_forms if form[0] == "uint8" and self.adds_four_bytes), default=0)
+
+    @property
+    def adds_four_bytes(self) -> bool:
+        """Whether one instruction multiplies bytes and adds four products."""
+        f = self.features
+        return "avxvnni" in f or ("avx512vnni" in f and ("avx512vl" in f or self.vector_bits >= 512))
 
     @property
     def tile_forms(self) -> tuple[tuple[str, str, str], ...]:

@@ -34,7 +34,7 @@ def compare(proto, feeds, step=0.0):
 
 
 def uses_dots(proto):
-    """Whether the kernels multiply groups of bytes by one instruction."""
+    """Whether the kernels multiply groups of bytes by the machine's instructions for them."""
     target = Target("llvm")
     mod = weft.relax.get_pipeline("default", target)(from_onnx(proto))
     texts = [
@@ -42,15 +42,15 @@ def uses_dots(proto):
         for _, f in mod.items()
         if isinstance(f, PrimFunc)
     ]
-    return any("vpdpbusd" in t for t in texts)
+    return any(("vpdpbusd" if target.machine.adds_four_bytes else "vpmaddwd") in t for t in texts)
 
 
 def has_dots():
     return any(f[0] == "uint8" for f in Target("llvm").dot_forms)
 
 
-# Without instructions for dot products ONNX Runtime adds two products in 16 bits, which saturate for greater weights.
-GREATEST = 127 if has_dots() else 63
+# Without an instruction for dot products ONNX Runtime adds two products in 16 bits, which saturate for greater weights.
+GREATEST = 127 if Target("llvm").machine.adds_four_bytes else 63
 
 
 def qlinear_conv(dtype, x_zero, w_zero=0):

@@ -85,7 +85,8 @@ def test_weights_lie_in_groups(form):
 @pytest.mark.skipif(not Target("llvm").dot_forms, reason="the machine has no dot products of narrow numbers")
 def test_one_instruction_adds_a_group():
     group = {f[:3]: f for f in Target("llvm").dot_forms}
-    for form, name in ((BFLOAT16, "vdpbf16ps"), (INTEGERS, "vpdpbusd")):
+    bytes_ = "vpdpbusd" if Target("llvm").machine.adds_four_bytes else "vpmaddwd"
+    for form, name in ((BFLOAT16, "vdpbf16ps"), (INTEGERS, bytes_)):
         if form[:3] not in group:
             continue
         data, weight, out, _ = form

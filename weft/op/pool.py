@@ -8,13 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, TensorType, TupleType, int64, min_
+from weft.ir import Expr, TensorType, TupleType, int64, max_, min_
 from weft.op.attributes import Attribute, data_layout, flag, integer, padding, sizes
 from weft.op.infer import demand_same_layout, tensor_arg
 from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least
 from weft.topi.conv import channels_last, conv_shape, spatial
-from weft.topi.pool import adaptive_pool, adaptive_sizes, max_pool_with_indices, pool, pool_shape, pool_size_of, window
+from weft.topi.pool import (
+    adaptive_pool,
+    adaptive_sizes,
+    max_pool_with_indices,
+    overlap_add,
+    pool,
+    pool_shape,
+    pool_size_of,
+    window,
+)  # fmt: skip
+from weft.topi.shape import simplify
 
 
 def _windows_of(rank: int | None) -> dict[str, Attribute]:
@@ -200,4 +210,27 @@ declare(
     infer=_indices_infer, lower=max_pool_with_indices, reference=_indices_ref, fusion=Fusion.OPAQUE,
     doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) "
     "columns first.",
+)  # fmt: skip
+
+
+def _overlap_infer(data: Expr, hop: int) -> TensorType:
+    ty = tensor_arg("nn.overlap_add", "data", data, ndim=5)
+    if ty.shape is None:
+        return TensorType(None, ty.dtype, 4)
+    rows, parts, middle, length, inner = ty.shape
+    return TensorType((rows, middle, simplify(max_(length + (parts - 1) * hop, 0)), inner), ty.dtype, 4)
+
+
+def _overlap_ref(x: Any, hop: int) -> Any:
+    rows, parts, middle, length, inner = x.shape
+    out = np.zeros((rows, middle, max(length + (parts - 1) * hop, 0), inner), x.dtype)
+    for a in range(parts):
+        out[:, :, a * hop : a * hop + length] += x[:, a]
+    return out
+
+
+declare(
+    "nn.overlap_add", "data", {"hop": integer(1, at_least=0)},
+    infer=_overlap_infer, lower=overlap_add, reference=_overlap_ref, fusion=Fusion.INJECTIVE,
+    doc="The sum over the second of five axes, each term `hop` places further along the fourth than the one before.",
 )  # fmt: skip

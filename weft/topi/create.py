@@ -79,9 +79,12 @@ def trilu(x: Tensor, k: Extent = 0, upper: bool = False) -> Any:
 
 def eye(rows: Operand, columns: Any, k: Extent = 0, dtype: str = "float32") -> Any:
     """Ones on the k-th diagonal of a matrix."""
-    offset = ir.as_shape((prim(k),))[0]
-    return te.compute(
-        ir.as_shape((prim(rows), prim(columns))),
-        lambda i, j: ir.select((i + offset).equal(j), ir.const(1, dtype), ir.const(0, dtype)),
-        name="T_eye",
-    )
+    offset, shape = ir.as_shape((prim(k),))[0], ir.as_shape((prim(rows), prim(columns)))
+    sizes = [ir.as_int(n) for n in (offset, *shape)]
+    near = all(n is not None and abs(n) < 1 << 30 for n in sizes)  # numbers of as many bits as elements are as fast
+
+    def element(i: Any, j: Any) -> Any:
+        place, j = (ir.cast("int32", x) if near else x for x in (i + offset, j))
+        return ir.select(place.equal(j), ir.const(1, dtype), ir.const(0, dtype))
+
+    return te.compute(shape, element, name="T_eye")

@@ -228,3 +228,38 @@ def max_pool_with_indices(
 
     index, value = te.compute(shape, element, name="max_pool_indices")
     return value, index
+
+
+_TERMS = 16
+"""Tensors up to which their sum is one expression, not a loop."""
+
+
+def overlap_add(x: Any, hop: int) -> Any:
+    """Add tensors, each `hop` places further along an axis than the one before.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(rows, parts, middle, length, inner)``: `parts` are added, shifted along `length`.
+    hop : int
+
+    Returns
+    -------
+    Tensor
+        ``(rows, middle, length + (parts - 1) * hop, inner)``; there is nothing where there are no parts.
+    """
+    rows, parts, middle, length, inner = x.shape
+    zero, count = const(0, x.dtype), as_int(parts)
+
+    def term(r: Any, a: Any, m: Any, y: Any, i: Any) -> Any:
+        inside = tir.all(y >= a * hop, y < a * hop + length)
+        return if_then_else(inside, x[r, a, m, y - a * hop, i], zero)
+
+    def element(r: Any, m: Any, y: Any, i: Any) -> Any:
+        if count is None or count > _TERMS:
+            a = te.reduce_axis((0, parts), name="a")
+            return te.sum(term(r, a, m, y, i), a)
+        return sum((term(r, int64(a), m, y, i) for a in range(count)), zero)
+
+    whole = simplify(tir.max(length + (parts - 1) * hop, 0))
+    return te.compute((rows, middle, whole, inner), element, name="T_overlap_add")

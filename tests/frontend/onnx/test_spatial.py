@@ -52,6 +52,9 @@ def test_columns_are_put_together() -> None:
         ([5, 6], [2, 3], {}),
         ([5, 6], [2, 2], {"strides": [2, 1], "pads": [1, 0, 0, 1]}),
         ([7, 6], [2, 3], {"dilations": [2, 1]}),
+        ([9, 8], [3, 2], {"dilations": [2, 3], "strides": [2, 2]}),
+        ([24, 6], [20, 2], {"strides": [1, 2], "pads": [0, 1, 1, 1]}),
+        ([8, 9], [4, 3], {"strides": [4, 3]}),
     ):
         pads, strides, dilations = (
             attrs.get("pads", [0] * 4),

@@ -113,3 +113,18 @@ def _indices_columns(s: Sizes) -> Case | None:
     if s.b < 2:
         return None
     return call(s.real(s.a, 2, s.b, 4), pool_size=2, strides=2, storage_order=1, ceil_mode=True)
+
+
+@cases("nn.overlap_add")
+def _overlap_add(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 3, s.b, s.c, 1), hop=2)
+
+
+@cases("nn.overlap_add")
+def _overlap_add_many(s: Sizes) -> Case | None:
+    return call(s.integer(s.a, 19, 2, s.b, s.c), hop=1)
+
+
+@cases("nn.overlap_add")
+def _overlap_add_unknown(s: Sizes) -> Case | None:
+    return call(s.real(2, s.a, s.b, s.c, 3), hop=3, **NEAR)

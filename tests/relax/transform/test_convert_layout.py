@@ -203,3 +203,25 @@ def check_values(mod, shapes):
     for shape in shapes:
         x = weft.runtime.tensor(RNG.standard_normal(shape).astype(np.float32))
         np.testing.assert_allclose(*(vm["main"](x).numpy() for vm in machines), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("outs", "ins"), [(128, 5), (64, 16), (128, 3)])
+def test_groups_as_wide_as_panels_are_packed(outs, ins):
+    height = weft.tir.Var("h", "int64")
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 2 * ins, height, 9), "float32"))
+    weight = relax.const(RNG.standard_normal((outs, ins, 3, 2)).astype(np.float32))
+    with bb.function("main", [x]), bb.dataflow():
+        y = bb.emit(relax.op.nn.conv2d(x, weight, groups=2, padding=1, strides=(1, 2)))
+        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.relu(y))))
+    mod = bb.get()
+    data = weft.runtime.tensor(RNG.standard_normal((2, 2 * ins, 7, 9)).astype(np.float32))
+    found, expected = (
+        relax.VirtualMachine(relax.build(mod, "llvm", relax_pipeline=relax.get_pipeline(name)), weft.cpu())["main"](
+            data
+        )
+        for name in ("default", "zero")
+    )
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+    after = transform.convert_layout(panel=32, winograd=False)(transform.normalize()(mod))["main"]
+    (conv,) = (n for n in walk(after) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d"))
+    assert conv.attrs["kernel_layout"] == "OHWI32o"

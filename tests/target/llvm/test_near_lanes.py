@@ -20,6 +20,8 @@ PLACES = {
     "backwards": (lambda i, n: int64(n - 1) - i, 1),
     "around": (lambda i, n: floormod(i, int64(4)) + floordiv(i, int64(4)) * int64(4), 1),
     "every third": (lambda i, n: i * int64(3), 1 / 3),
+    "every eleventh": (lambda i, n: i * int64(11), 1 / 11),
+    "of two halves": (lambda i, n: floormod(i, int64(2)) * int64(n // 2) + floordiv(i, int64(2)), 1),
 }
 
 
@@ -27,7 +29,7 @@ PLACES = {
 @pytest.mark.parametrize("name", PLACES)
 def test_lanes_are_picked(name, dtype):
     place, times = PLACES[name]
-    for n in (48, 51):
+    for n in (48, 50):
         x = (np.random.default_rng(n).random((3, n)) * 100 % 7).astype(dtype)
         size = min(int(n * times), 117)
         t = te.placeholder((3, n), dtype, "x")
@@ -37,6 +39,23 @@ def test_lanes_are_picked(name, dtype):
         build(default_schedule(te.create_prim_func([t, y]), target), target)["main"](x, out)
         at = [as_int(Analyzer().simplify(place(int64(i), n))) for i in range(size)]
         np.testing.assert_array_equal(out, x[:, at])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool", "float16"])
+@pytest.mark.parametrize("channels", [2, 3, 4, 5, 7])
+def test_few_channels_are_interleaved(channels, dtype):
+    """Lanes that come from several rows are loaded row by row, also where rows are no whole vectors."""
+    target = Target("llvm -mcpu=x86-64-v3")
+    for columns in (1, 5, 16, 51):
+        x = (np.random.default_rng(columns).random((3, channels, columns)) * 100 % 7).astype(dtype)
+        t = te.placeholder(x.shape, dtype, "x")
+        y = te.compute((3, columns, channels), lambda b, i, c, t=t: t(b, c, i), "y")
+        out = np.zeros((3, columns, channels), dtype)
+        module = build(default_schedule(te.create_prim_func([t, y]), target), target)
+        module["main"](x, out)
+        np.testing.assert_array_equal(out, x.transpose(0, 2, 1))
+        if dtype == "float32" and columns == 16 and channels <= 4:
+            assert not re.search(r"masked\.gather", module.inspect_source("ll"))
 
 
 @pytest.mark.parametrize("name", ["twice each", "backwards"])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir, topi
-from weft.ir import CallIntrin, FloorMod, Var, as_int, int64, walk
+from weft.ir import CallIntrin, DataType, FloorMod, Var, as_int, int64, walk
 from weft.machine import Machine
 from weft.target import Target, build
 from weft.tir import BlockRealize, BufferLoad, ForKind
@@ -552,3 +552,31 @@ def test_the_last_strip_of_columns(width):
     data = rand(3, 29, width)
     found = native(te.create_prim_func([x, topi.nn.softmax(x, 1)]), data.shape, data)
     np.testing.assert_allclose(found, softmax_of(data, 1), rtol=1e-5)
+
+
+def vectors_of(func) -> set[int]:
+    return {DataType(s.value.dtype).lanes for s in statements(lower(func, AVX2).body) if isinstance(s, tir.BufferStore)}
+
+
+@pytest.mark.parametrize("columns", [16, 21])
+def test_an_index_of_a_row_does_not_shorten_its_vectors(columns):
+    x, at = te.placeholder((9, columns), name="x"), te.placeholder((5,), "int64", name="at")
+    func = te.create_prim_func([x, at, te.compute((5, columns), lambda i, j: x[at[i], j], name="y")])
+    places = np.array([8, 0, 3, 3, 1])
+    compare(func, rand(9, columns), places, np.zeros((5, columns), np.float32), target=AVX2)
+    assert max(vectors_of(schedule_of(func, AVX2).func)) == 8
+
+
+@pytest.mark.parametrize("shape", [(4, 32), (3, 13), (1, 1)])
+def test_places_that_are_numbers_need_no_division(shape):
+    x = te.placeholder(shape, name="x")
+    func = te.create_prim_func([x, topi.trilu(x, 0, True)])
+    compare(func, rand(*shape), np.zeros(shape, np.float32), target=AVX2)
+    assert not any(isinstance(n, FloorMod) for n in walk(lower(schedule_of(func, AVX2).func, AVX2).body))
+
+
+def test_loops_of_one_iteration_are_no_vectors():
+    x = te.placeholder((6, 32, 1), name="x")
+    func = te.create_prim_func([x, te.compute((6, 30, 1), lambda i, j, k: x[i, j + 2, k] + 1.0, name="y")])
+    compare(func, rand(6, 32, 1), np.zeros((6, 30, 1), np.float32), target=AVX2)
+    assert max(vectors_of(schedule_of(func, AVX2).func)) == 8

@@ -68,12 +68,29 @@ def test_products(group, m, n, k):
 @pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("group", [4, 2])
 def test_instruction_is_used(group):
-    text = get_source(default_schedule(product(16, 64, 64, group), needs(group)), needs(group), "asm")
-    assert ("vpdpbusd" if group == 4 else "vdpbf16ps") in text
+    target = needs(group)
+    text = get_source(default_schedule(product(16, 64, 64, group), target), target, "asm")
+    bytes_ = "vpdpbusd" if target.machine.adds_four_bytes else "vpmaddwd"
+    assert (bytes_ if group == 4 else "vdpbf16ps") in text
+
+
+def test_bytes_widen_where_no_instruction_adds_four():
+    """Sums are exact where pairs of products leave 16 bits, and no register goes to the stack."""
+    target = Target("llvm -mcpu=x86-64-v3")
+    func = default_schedule(product(16, 32, 64, 4), target)
+    a, w, _ = operands(16, 32, 64, 4)
+    a[:], w[:] = 255, -128
+    result = weft.runtime.tensor(np.zeros((16, 32), np.int32))
+    weft.build(func, target=target)["main"](weft.runtime.tensor(a), weft.runtime.tensor(w), result)
+    np.testing.assert_array_equal(result.numpy(), -128 * 255 * 64)
+    wide = Target("llvm -mcpu=skylake-avx512 -num-cores=2 -vector-width=512")
+    for t, register in ((target, "ymm"), (wide, "zmm")):
+        text = get_source(default_schedule(product(16, 32, 64, 4), t), t, "asm")
+        assert "vpmaddwd" in text and "vpmulld" not in text and f"(%rsp), %{register}" not in text
 
 
 def test_without_the_instruction_the_loop_stays():
-    target = Target("llvm -mcpu=x86-64-v3")
+    target = Target("llvm -mcpu=x86-64-v2")
     func = lower(default_schedule(product(8, 32, 16, 4), target), target)
     assert not any(getattr(getattr(n, "op", None), "name", "") == "tir.dot_accumulate" for n in walk(func.body))
 

@@ -174,10 +174,4 @@ def _trilu(node: Node) -> Any:
 def _eye_like(node: Node) -> Any:
     to = node.attr("dtype")
     dtype = dtype_name(to, "EyeLike: attribute 'dtype'") if to is not None else node.dtype()
-    rows, columns = node.shape()
-    row = node.reshape(node.op("arange", 0, s.to_expr(rows), 1, dtype="int64"), [rows, 1])
-    column = node.reshape(node.op("arange", 0, s.to_expr(columns), 1, dtype="int64"), [1, columns])
-    return node.astype(
-        node.op("equal", column, node.op("add", row, node.scalar(s.clamp(node.attr("k", 0), -_FAR, _FAR), "int64"))),
-        dtype,
-    )
+    return node.op("eye_like", node.x(), k=s.clamp(node.attr("k", 0), -_FAR, _FAR), dtype=dtype)

@@ -119,8 +119,12 @@ def _matmul_integer(node: Node) -> Any:
 
     if a_zero is not None and len(a_zero.ty.shape) == 1:  # one for each row
         a_zero = node.reshape(a_zero, [*node.dims(a_zero), 1])
+
+    def row_sums(x: Any) -> Any:
+        return node.op("sum", node.astype(x, "int32"), axis=[-1], keepdims=node.ndim(1) > 1)
+
     rows, columns = (None if node.ndim(i) < 2 else axis for i, axis in ((0, -2), (1, -1)))
-    return _without_zero_points(node, product, (a, a_zero, rows), (b, b_zero, columns))
+    return _without_zero_points(node, product, row_sums, (a, a_zero, rows), (b, b_zero, columns))
 
 
 @converter("ConvInteger")
@@ -136,7 +140,15 @@ def _conv_integer(node: Node) -> Any:
     def product(a: Any, b: Any) -> Any:
         return convolution(node, a, b, 1, out_dtype="int32")
 
-    return _without_zero_points(node, product, (x, x_zero, 0), (w, w_zero, 0 if node.attr("group", 1) == 1 else None))
+    def window_sums(a: Any) -> Any:
+        one = _ones(node, w, 0 if whole else None)
+        if not whole:
+            return product(a, one)
+        channels = node.op("sum", node.astype(a, "int32"), axis=[1], keepdims=True)
+        return product(channels, node.full([1, 1, *node.dims(one)[2:]], 1, "int32"))
+
+    whole = node.attr("group", 1) == 1
+    return _without_zero_points(node, product, window_sums, (x, x_zero, 0), (w, w_zero, 0 if whole else None))
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
@@ -248,11 +260,13 @@ def _moved_zero(node: Node, zero: Any, by: int) -> Any:
 
 
 def _without_zero_points(
-    node: Node, product: Callable[[Any, Any], Any], a: tuple[Any, Any, int | None], b: tuple[Any, Any, int | None]
-) -> Any:
+    node: Node, product: Callable[[Any, Any], Any], sums_of: Callable[[Any], Any],
+    a: tuple[Any, Any, int | None], b: tuple[Any, Any, int | None],
+) -> Any:  # fmt: skip
     """Multiply ``a - p`` by ``b - q`` as ``ab - p (1 b) - q (a 1 - p (1 1))``, where 1 is a tensor of ones.
 
-    With each operand comes the axis along which the sums of ones are alike: it has one element there.
+    With each operand comes the axis along which the sums of ones are alike: it has one element there. `sums_of` gives
+    ``a 1``.
     """
     (x, x_zero, x_axis), (y, y_zero, y_axis) = a, b
     out = product(x, y)
@@ -261,7 +275,7 @@ def _without_zero_points(
         out = node.op("subtract", out, node.op("multiply", node.astype(x_zero, "int32"), sums))
     if y_zero is not None:
         one = _ones(node, y, y_axis)
-        rest = product(x, one)
+        rest = sums_of(x)
         if x_zero is not None:
             both = node.op("multiply", node.astype(x_zero, "int32"), product(_ones(node, x, x_axis), one))
             rest = node.op("subtract", rest, both)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.frontend.fold import FoldedAxis, folded
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
@@ -87,6 +88,10 @@ def _col2im(node: Node) -> Any:
     node.require_equal("the number of blocks", length, s.product(starts))
     channels = node.graph.named([s.divide(columns, s.maximum(cells, 1))])[0]
     node.require_equal("the elements of blocks", columns, s.multiply(channels, cells))
+    rows = s.multiply(batch, channels)
+    if node.is_static(block) and cells:
+        axes = [FoldedAxis(*a) for a in zip(block, starts, strides, dilations, pads[:rank], image, strict=True)]
+        return node.reshape(folded(node, node.x(), rows, axes), [batch, channels, *image])
     places: Any = node.scalar(0, "int64")
     for i in range(rank):  # axes of the block, then those of the places where blocks start
         inside, start = (
@@ -97,10 +102,10 @@ def _col2im(node: Node) -> Any:
             for n, step, at in ((block[i], dilations[i], i), (starts[i], strides[i], rank + i))
         )
         places = node.emit(places * node.number(whole[i], "int64") + inside + start)
-    rows = node.reshape(node.x(), [s.multiply(batch, channels), s.multiply(cells, length)])
-    base = node.full([s.product(whole), s.multiply(batch, channels)], 0, node.dtype())
+    values = node.reshape(node.x(), [rows, s.multiply(cells, length)])
+    base = node.full([s.product(whole), rows], 0, node.dtype())
     places = node.reshape(places, [s.multiply(cells, length), 1])
-    spread = node.op("scatter_nd", base, places, node.permute(rows, [1, 0]), reduction="add")
+    spread = node.op("scatter_nd", base, places, node.permute(values, [1, 0]), reduction="add")
     out = node.reshape(node.permute(spread, [1, 0]), [batch, channels, *whole])
     begin = pads[:rank]
     end = [s.add(n, b) for b, n in zip(begin, image, strict=True)]

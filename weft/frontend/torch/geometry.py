@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.frontend.fold import FoldedAxis, folded
 from weft.frontend.torch.index import columns
 from weft.frontend.torch.linear import each
 from weft.frontend.torch.node import Node
@@ -111,24 +112,7 @@ def _folded(node: Node) -> Any:
     """Windows that `im2col` cut out, added where they overlap."""
     x, size = node["self"], list(node["output_size"])
     kernel, dilation, padding, stride = (each(node[k], 2) for k in ("kernel_size", "dilation", "padding", "stride"))
-    wide = [n + 2 * p for n, p in zip(size, padding, strict=True)]
-    counts = [(w - d * (k - 1) - 1) // s + 1 for w, d, k, s in zip(wide, dilation, kernel, stride, strict=True)]
-    rows, cols = (_window_places(node, *given) for given in zip(counts, kernel, dilation, stride, strict=True))
-    lines = node.op("multiply", node.reshape(rows, [kernel[0], 1, counts[0], 1]), node.tensor(wide[1], "int64"))
-    places = node.op("add", lines, node.reshape(cols, [1, kernel[1], 1, counts[1]]))
-    lead = node.product(node.shape[:-2])
-    flat = node.product([*kernel, *counts])
-    room = node.full([wide[0] * wide[1], lead], 0, node.dtype)
-    found = node.op("index_put", room, ir.Tuple((node.reshape(places, [flat]),)),
-                    node.permute(node.reshape(x, [lead, flat]), [1, 0]), accumulate=True)  # fmt: skip
-    found = node.reshape(node.permute(found, [1, 0]), [lead, *wide])
-    ends = tuple(p + n for p, n in zip(padding, size, strict=True))
-    found = node.op("strided_slice", found, axes=(1, 2), begin=tuple(padding), end=ends, assume_inbound=True)
-    return node.reshape(found, node.shape)
-
-
-def _window_places(node: Node, count: Dim, kernel: int, dilation: int, stride: int) -> Any:
-    """(kernel, count): where each element of each window lies along an axis."""
-    starts = node.op("multiply", node.arange(count), node.scalar(stride, "int64"))
-    inside = node.op("multiply", node.arange(kernel), node.scalar(dilation, "int64"))
-    return node.op("add", node.reshape(inside, [kernel, 1]), starts)
+    axes = []
+    for n, p, k, d, t in zip(size, padding, kernel, dilation, stride, strict=True):
+        axes.append(FoldedAxis(k, (n + 2 * p - d * (k - 1) - 1) // t + 1, t, d, p, n))
+    return node.reshape(folded(node, x, node.product(node.shape[:-2]), axes), node.shape)

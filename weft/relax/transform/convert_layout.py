@@ -321,7 +321,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return None
     if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups):
         return _each_group(s, call, bb)
-    if groups == 1:
+    if groups == 1 or channels // groups % panel == 0:
         packed = weight_panels(weight, panel, group, bb)
         layout = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
     elif shape[1] == 1 and groups == channels:

@@ -301,11 +301,25 @@ def _dot_accumulate(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     if found is None:
         raise CodegenError(f"this target has no dot product of {factor} into {dt}", where=e.span)
     name, wanted = found
+    if factor.bits == 8 and not s.module.target.machine.adds_four_bytes:
+        return _widened_dot(dt.lanes, [s.expr(a) for a in e.args], s)
     args = [(llvm_type(dt), s.expr(e.args[0]))]
     for a in e.args[1:]:
         value, given = s.expr(a), llvm_type(a.dtype)
         args.append((wanted, value if given == wanted else s.value(f"bitcast {given} {value} to {wanted}")))
     return s.intrinsic(name, llvm_type(dt), args)
+
+
+def _widened_dot(lanes: int, operands: list[str], s: FunctionEmitter) -> str:
+    """Add the products of four bytes to each lane, exactly: even and odd ones are pairs of 16 bits."""
+    t, wide, eight = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", "splat (i16 8)"
+    total, *factors = operands
+    a, b = (s.value(f"bitcast <{4 * lanes} x i8> {x} to {wide}") for x in factors)
+    even = f"and {wide} {a}, splat (i16 255)", f"ashr {wide} {s.value(f'shl {wide} {b}, {eight}')}, {eight}"
+    odd = f"lshr {wide} {a}, {eight}", f"ashr {wide} {b}, {eight}"
+    name = "llvm.x86.avx2.pmadd.wd" if lanes == 8 else "llvm.x86.avx512.pmaddw.d.512"
+    sums = [s.intrinsic(name, t, [(wide, s.value(x)) for x in pair]) for pair in (even, odd)]
+    return s.value(f"add {t} {total}, {s.value(f'add {t} {sums[0]}, {sums[1]}')}")
 
 
 _PAIRS = {8: ("llvm.x86.avx2.pmadd.ub.sw", 32), 16: ("llvm.x86.avx2.pmadd.wd", 16)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.arith import Analyzer
 from weft.error import CodegenError
 from weft.ir import (
     Add,
     Broadcast,
+    Cast,
     DataType,
     FloorDiv,
     FloorMod,
@@ -17,6 +18,7 @@ from weft.ir import (
     Ramp,
     Sub,
     as_int,
+    cast,
     const,
     floordiv,
     floormod,
@@ -75,7 +77,7 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
     elif isinstance(index, Ramp) and as_int(index.stride) == 2 and dt.lanes >= 4 and e.buffer.scope != "local":
         return _from_memory(_alternate(e, index, s), dt, s)
     elif e.predicate is None and e.buffer.scope != "local" and (near := _near_lanes(index)) is not None:
-        return _from_memory(_picked(e, *near, s), dt, s)
+        return _from_memory(_picked(e, near, s), dt, s)
     else:
         return _from_memory(_gather(e, s), dt, s)
     return _from_memory(s.call(name, m, [*args, (m, "zeroinitializer")]), dt, s)
@@ -118,15 +120,27 @@ def _alternate(e: BufferLoad, index: Ramp, s: FunctionEmitter) -> str:
 _Lanes = tuple[PrimExpr, list[int]]
 
 
-def _near_lanes(index: PrimExpr) -> _Lanes | None:
-    """Return the least index and how far each lane is from it, where that is known and no more than two vectors."""
+class _Window(NamedTuple):
+    """Lanes that lie within two vectors: the least index, and by lane how far it is from there."""
+
+    least: PrimExpr
+    steps: dict[int, int]
+
+
+def _near_lanes(index: PrimExpr) -> list[_Window] | None:
+    """Return the windows in which all lanes lie, where it is known how far they are apart, and windows are few."""
     found = _lanes(index)
     if found is None:
         return None
     base, steps = found
-    least = min(steps)
-    near = max(steps) - least < 2 * len(steps)
-    return (base + const(least, base.dtype), [n - least for n in steps]) if near else None
+    n, windows = len(steps), []
+    for lane in sorted(range(n), key=steps.__getitem__):
+        if not windows or steps[lane] - windows[-1][0] >= 2 * n:
+            windows.append((steps[lane], {}))
+        windows[-1][1][lane] = steps[lane] - windows[-1][0]
+    if len(windows) > max(1, n // 2):
+        return None
+    return [_Window(base + const(least, base.dtype), near) for least, near in windows]
 
 
 def _lanes(index: PrimExpr) -> _Lanes | None:
@@ -136,6 +150,9 @@ def _lanes(index: PrimExpr) -> _Lanes | None:
     if isinstance(index, Ramp):
         stride = as_int(index.stride)
         return None if stride is None else (index.base, [stride * i for i in range(index.lanes)])
+    if isinstance(index, Cast):
+        a = _lanes(index.value)
+        return None if a is None else (cast(DataType(index.dtype).element, a[0]), a[1])
     if isinstance(index, (Add, Sub)):
         a, b = _lanes(index.a), _lanes(index.b)
         if a is None or b is None:
@@ -158,15 +175,23 @@ def _lanes(index: PrimExpr) -> _Lanes | None:
     return None
 
 
-def _picked(e: BufferLoad, least: PrimExpr, steps: list[int], s: FunctionEmitter) -> str:
-    """Load all elements from the first lane's to the last one's at once, and pick the lanes."""
-    element, n = DataType(e.buffer.dtype), max(steps) + 1
-    m = memory_type(f"{element}x{n}" if n > 1 else element)
-    whole = s.effect(f"load {m}, ptr {element_pointer(s, e.buffer, least)}, align {alignment(e.buffer)}")
-    if n == 1:
-        return s.splat(whole, "uint8" if element.code == "bool" else element, len(steps))
-    order = ", ".join(f"i32 {n}" for n in steps)
-    return s.value(f"shufflevector {m} {whole}, {m} poison, <{len(steps)} x i32> <{order}>")
+def _picked(e: BufferLoad, windows: list[_Window], s: FunctionEmitter) -> str:
+    """Load each window from its first lane to its last at once, pick the lanes, and put those of windows together."""
+    lanes, element, result = DataType(e.dtype).lanes, DataType(e.buffer.dtype), ""
+    for least, steps in windows:
+        n = max(steps.values()) + 1
+        m = memory_type(f"{element}x{n}" if n > 1 else element)
+        part = s.effect(f"load {m}, ptr {element_pointer(s, e.buffer, least)}, align {alignment(e.buffer)}")
+        if n == 1:
+            part = s.splat(part, "uint8" if element.code == "bool" else element, lanes)
+        else:
+            order = ", ".join(f"i32 {steps[i]}" if i in steps else "i32 poison" for i in range(lanes))
+            part = s.value(f"shufflevector {m} {part}, {m} poison, <{lanes} x i32> <{order}>")
+        if result:
+            order, m = ", ".join(f"i32 {lanes + i if i in steps else i}" for i in range(lanes)), memory_type(e.dtype)
+            part = s.value(f"shufflevector {m} {result}, {m} {part}, <{lanes} x i32> <{order}>")
+        result = part
+    return result
 
 
 def _whole(buffer: Buffer, index: Ramp) -> bool:

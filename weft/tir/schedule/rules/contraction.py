@@ -11,6 +11,7 @@ divide into tiles, is packed by a stage of its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, prod
 
 from weft.error import ScheduleError
@@ -72,7 +73,9 @@ class _Product:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
             width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
-            tiles = tile_choices(rows, columns, self.lanes, ctx.machine, width, c.group, panels, far)
+            registers = ctx.machine.vector_registers * (3 if self._widens() else 4) // 4
+            machine = replace(ctx.machine, vector_registers=registers)
+            tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
             tile = Tile(shape[0], shape[1], self.lanes)
         if c.group is not None and c.group % tile.width:
@@ -315,6 +318,10 @@ class _Product:
             and self._packed_bytes() >= self.ctx.machine.single_stream_bytes
         )
 
+    def _widens(self) -> bool:
+        """Whether factors are widened in registers before they are multiplied, which takes some of these."""
+        return self.group == 4 and not self.ctx.machine.adds_four_bytes
+
     def _is_far(self) -> bool:
         """Whether panels come from memory, each for one summed variable."""
         c = self.c
@@ -445,6 +452,7 @@ class _Product:
         if order:
             n = ctx.constant(order[-1])
             step = next((s for s in (4, 3, 2) if n is not None and n % s == 0 and n > s), 1)
+            step = 1 if self._widens() else step
             step = ctx.choose("steps", [s for s in (1, 2, 3, 4, 6, 8) if n is not None and n % s == 0 and n > s], step)
             if step > 1:
                 k_outer, k_inner = sch.split(order[-1], [None, step])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import GE, GT, LE, LT, CallIntrin, PrimExpr, Var, as_int, const, substitute, walk
+from weft.ir import GE, GT, LE, LT, CallIntrin, PrimExpr, Var, as_int, const, rewrite, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.pattern import element_cost, stride_along
 from weft.tir.analysis.structure import conjuncts, used_vars
+from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
@@ -16,15 +17,25 @@ _TILE_ROWS = 16
 """Rows of a tile that is transposed in registers: half of 32 registers."""
 
 
+_NARROW = 8
+"""Elements side by side from which on a tile that is transposed is better than vectors that run over several rows."""
+
+
 def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     """Schedule a data-parallel block that stands alone at the root."""
     sch = ctx.sch
     loops = sch.get_loops(rv)
+    while len(loops) > 1 and ctx.constant(loops[-1]) == 1:
+        loops[-2:] = [sch.fuse(*loops[-2:])]
     if not loops:
         return
     block = ctx.block(rv)
     tile = _transposed_axis(ctx, rv, block, loops)
-    if tile is not None:
+    few = ctx.constant(loops[-1]) if tile == len(loops) - 2 and _is_static(block) else None
+    few = few if few and few < _NARROW and few % vector_lanes(ctx, block) else None
+    if few:
+        loops[-2:] = [sch.fuse(*loops[-2:])]
+    elif tile is not None:
         _tile_transpose(ctx, rv, loops, tile)
         return
     outer, inner = split_nest(ctx, rv, loops)
@@ -32,7 +43,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     lanes = vector_lanes(ctx, block)
     row = ctx.fuse(outer)
     n = ctx.constant(inner)
-    unroll = ctx.choose("unroll", (1, 2, 4), 1)
+    unroll = few if few and lanes % few else ctx.choose("unroll", (1, 2, 4), 1)
     lengths = _stretches(ctx, rv, inner)
     if row is not None:
         ctx.stream(row, rv)
@@ -49,7 +60,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
             ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
 
 
-_MOST_STRETCHES = 8
+_MOST_STRETCHES = 16
 """Pieces that a row is cut into at most: each is code of its own."""
 
 
@@ -103,7 +114,10 @@ def split_nest(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> tuple[list
 
 
 def flat_suffix(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> int:
-    """Count the innermost loops along which each access stays, or walks whole trailing dimensions of its buffer."""
+    """Count the innermost loops along which each access stays, or walks whole trailing dimensions of its buffer.
+
+    Places that are numbers, too, would be found by division along loops that are one.
+    """
     realize = ctx.sch.state.realize(rv.name)
     block = realize.block
     of_loop = {v: iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if isinstance(v, Var)}
@@ -114,12 +128,17 @@ def flat_suffix(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> int:
     analyzer = Analyzer()
     best = 1
     accesses = [*loads_of(block.body), *stores_of(block.body)]
+    numbers = used_vars(*(rewrite(s.value, _without_load) for s in stores_of(block.body)))
     for count in range(2, len(loops) + 1):
         tail = ordered[len(loops) - count :]
-        if not all(_walks(a, tail, extents, analyzer) for a in accesses):  # type: ignore[arg-type]
+        if not numbers.isdisjoint(tail) or not all(_walks(a, tail, extents, analyzer) for a in accesses):  # type: ignore[arg-type]
             break
         best = count
     return best
+
+
+def _without_load(node: object) -> object:
+    return const(0, node.buffer.dtype) if isinstance(node, BufferLoad) else node
 
 
 def _walks(access: object, tail: list[Var], extents: dict[Var, object], analyzer: Analyzer) -> bool:
@@ -134,8 +153,11 @@ def _walks(access: object, tail: list[Var], extents: dict[Var, object], analyzer
 
 
 def vector_lanes(ctx: RuleContext, block: Block) -> int:
-    """Choose the number of lanes by the widest type that a block computes with."""
-    return min(ctx.lanes(a.buffer.dtype) for a in [*loads_of(block.body), *stores_of(block.body)])
+    """Choose the number of lanes by the widest type that differs between lanes: not by that of a row's index."""
+    stores = stores_of(block.body)
+    column = used_vars(*(s.indices[-1:] for s in stores))
+    loads = [x for x in loads_of(block.body) if not column or not column.isdisjoint(used_vars(x.indices))]
+    return min(ctx.lanes(a.buffer.dtype) for a in [*loads, *stores])
 
 
 def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int, unroll: int = 1) -> None:
@@ -163,6 +185,11 @@ def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[Lo
             if p < len(loops) - 1 and stride_along(load, iv) == 1 and (ctx.constant(loops[p]) or 16) > 1:
                 return p
     return None
+
+
+def _is_static(block: Block) -> bool:
+    """Whether it is known how far the elements of each buffer are apart, so that no lane is gathered."""
+    return all(as_int(d) is not None for x in loads_of(block.body) for d in x.buffer.shape)
 
 
 def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int) -> None:
