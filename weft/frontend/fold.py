@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["FoldedAxis", "folded"]
-
 
 class FoldedAxis(NamedTuple):
     """One axis of an image and the windows along it; `size` and `starts` may be symbolic."""
