@@ -109,7 +109,9 @@ def _relay() -> list[object]:
     body = relay.Let(y, relay.RefWrite(cell, relay.RefRead(cell)), relay.Match(full, clauses, complete=False))
     func = relay.Function([x], relay.TupleGetItem(relay.Tuple([body]), 0), relay.IncompleteType(), [a])
     of_box = relay.FuncType([relay.TypeCall(box, [a])], relay.RefType(relay.TupleType([relay.scalar_type("bool")])))
-    return [func, data, of_box]
+    relation = relay.TypeRelation("f", (relay.scalar_type("bool"), a), 1)
+    affine = ir.TupleAffineType((ir.TensorAffineType(relay.const(0.5), relay.const(3), "int8", 1),))
+    return [func, data, of_box, relation, affine]
 
 
 @functools.cache

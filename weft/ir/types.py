@@ -183,6 +183,21 @@ def _dimension(d: Any) -> PrimExpr:
     return as_expr(d, "int64")
 
 
+class TensorAffineType(Node):
+    """The real numbers that integers stand for: ``(x - zero_point) * scale``, along `axis` where those are vectors."""
+
+    scale: Any
+    zero_point: Any
+    dtype: str
+    axis: int = -1
+
+
+class TupleAffineType(Node):
+    """The numbers that the fields of a tuple stand for."""
+
+    types: tuple[Any, ...]
+
+
 def tensor_type(
     shape: Iterable[Any] | None, dtype: str = "", ndim: int | None = None, vdevice: VDevice | None = None
 ) -> TensorType:

@@ -23,21 +23,6 @@ from weft.relay.walk import rewrite
 _KEY = "FTVMFakeQuantizationToInteger"
 
 
-class TensorAffineType(ir.Node):
-    """The real numbers that integers stand for: ``(x - zero_point) * scale``, along `axis` where those are vectors."""
-
-    scale: Any
-    zero_point: Any
-    dtype: str
-    axis: int = -1
-
-
-class TupleAffineType(ir.Node):
-    """The numbers that the fields of a tuple stand for."""
-
-    types: tuple[Any, ...]
-
-
 class _Refused(Exception):
     """A region has something that integers do not compute."""
 
@@ -88,7 +73,7 @@ def fake_quantization_to_integer(mod: IRModule, hard_fail: bool = False) -> IRMo
         if type(e) is not Call or e.op is not quantize:
             return e
         try:
-            return _Region(TensorAffineType(e.args[1], e.args[2], e.attrs["out_dtype"], e.attrs["axis"])).result(e)
+            return _Region(ir.TensorAffineType(e.args[1], e.args[2], e.attrs["out_dtype"], e.attrs["axis"])).result(e)
         except _Refused as refusal:
             if hard_fail:
                 raise UnsupportedOperator(f"FakeQuantizationToInteger: {refusal}", where=e.span) from None
@@ -102,7 +87,7 @@ def fake_quantization_to_integer(mod: IRModule, hard_fail: bool = False) -> IRMo
 class _Region:
     """What one quantize asks for, and what has been converted for it."""
 
-    def __init__(self, out: TensorAffineType) -> None:
+    def __init__(self, out: ir.TensorAffineType) -> None:
         self.out = out
         self.types: dict[Any, Any] = {}
         self.memo: dict[Any, Any] = {}
@@ -125,7 +110,7 @@ class _Region:
             return e, None
         if isinstance(e, Tuple):
             fields = tuple(self.convert(f) for f in e.fields)
-            return Tuple(fields, span=e.span), TupleAffineType(tuple(self.types.get(f) for f in fields))
+            return Tuple(fields, span=e.span), ir.TupleAffineType(tuple(self.types.get(f) for f in fields))
         if isinstance(e, TupleGetItem):
             whole = self.convert(e.tuple_value)
             return TupleGetItem(whole, e.index, span=e.span), self.types[whole].types[e.index]
@@ -133,7 +118,7 @@ class _Region:
         if name == "qnn.dequantize":
             x, scale, zero = e.args
             ty: Any = x.ty or inferred_type(x)  # what another region became has no type yet
-            return x, TensorAffineType(scale, zero, ty.dtype, e.attrs["axis"])
+            return x, ir.TensorAffineType(scale, zero, ty.dtype, e.attrs["axis"])
         rule = e.op.get_attr(_KEY) if isinstance(e, Call) and isinstance(e.op, Op) else None
         if rule is None:
             _refuse(f"there is no rule for {name}")
@@ -207,7 +192,7 @@ def _rearranged(call: Any, types: Any) -> list[Any]:
     if call.op.name != "split":
         return [call, t]
     parts = call.attrs["indices_or_sections"]
-    return [call, TupleAffineType((t,) * (parts if isinstance(parts, int) else len(parts) + 1))]
+    return [call, ir.TupleAffineType((t,) * (parts if isinstance(parts, int) else len(parts) + 1))]
 
 
 @_rule("nn.avg_pool2d", "nn.global_avg_pool2d", "nn.adaptive_avg_pool2d", "mean")
@@ -219,7 +204,7 @@ def _averaged(call: Any, types: Any) -> list[Any]:
     wide = op_call("cast", op_call("subtract", op_call("cast", x, dtype="int32"), shift), dtype="float32")
     made = op_call("round", Call(call.op, (wide,), call.attrs))
     whole = op_call("add", op_call("cast", made, dtype="int32"), shift)
-    return [whole, TensorAffineType(t.scale, t.zero_point, "int32")]
+    return [whole, ir.TensorAffineType(t.scale, t.zero_point, "int32")]
 
 
 @_rule("nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.batch_matmul")
@@ -234,7 +219,7 @@ def _product(call: Any, types: Any) -> list[Any]:
     layout = attrs.get("out_layout") or attrs.get("data_layout")
     scale = const((scales[0] * scales[1]).astype("float32"))
     axis = layout.index("C") if layout else -1
-    return [made, TensorAffineType(scale, const(np.zeros(np.shape(_number(scale)), "int32")), "int32", axis)]
+    return [made, ir.TensorAffineType(scale, const(np.zeros(np.shape(_number(scale)), "int32")), "int32", axis)]
 
 
 @_rule("nn.bias_add", "add", "subtract", "multiply", "minimum", "maximum")
@@ -249,7 +234,7 @@ def _of_two(call: Any, types: Any) -> list[Any]:
         x, y, t, u = _as(x, t, whole), _as(y, u, whole), whole, whole
     if name == "nn.bias_add" or (name in ("add", "subtract") and t.dtype == "int32"):
         axis = 0 if name == "nn.bias_add" else u.axis
-        aside = TensorAffineType(u.scale, u.zero_point, u.dtype, axis)
+        aside = ir.TensorAffineType(u.scale, u.zero_point, u.dtype, axis)
         if np.any(_number(t.zero_point)):
             _refuse(f"{name} of 32 bits around a zero point")
         return [Call(call.op, (x, _as(y, aside, t)), call.attrs), t]
