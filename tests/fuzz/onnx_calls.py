@@ -52,14 +52,18 @@ LAXER: dict[str, tuple[str, str]] = {
     ),
     "Col2Im": ("must be a positive multiple", "no channels make no image"),
     "QLinearMatMul|MatMulInteger": ("IsScalarOr1ElementVector", "ONNX has scales and zero points by row"),
+    "TfIdfVectorizer": ("B > 0", "a batch of nothing has no counts"),
     "Range": ("Maximum allowed size exceeded", "NumPy has no range that counts up from infinity: it is empty"),
     "Scan": (
-        "dim0_offset < dim0_size|zero scan-input length|computed output shape for this run",
+        "dim0_offset < dim0_size|zero scan-input length|computed output shape for this run|inconsistent batch size",
         "a scan of nothing leaves its state as it was, and puts out nothing; what a body says of its shapes is a hint",
     ),
 }
 """Operators (patterns) that answer what the oracle refuses: its refusal, and why that is accidental."""
-MEAN_OF_NOTHING = "the mean of no losses: 0 in ONNX Runtime, NaN in PyTorch and Weft, and where all are ignored"
+OF_NOTHING = {
+    ".*Loss": "the mean of no losses: 0 in ONNX Runtime, NaN in PyTorch and Weft, and where all are ignored",
+    "Scan": "a scan of nothing leaves its state; ONNX Runtime gives what its memory holds",
+}
 OVERFLOWS = re.compile(".*Normalization|Ada(grad|m)|LpPool|MatMul|Gemm|Conv.*|Einsum")
 """Operators that sum products: near the greatest float it hangs on their order what becomes infinite."""
 LEFT_OPEN = {
@@ -76,6 +80,7 @@ LEFT_OPEN = {
     "LpPool": "powers that overflow, or do not in wider numbers",
     "MaxPool": "ONNX Runtime keeps or drops NaN by its place in the window; Weft keeps it",
     "QuantizeLinear": "the integer of NaN, which oracles convert as the machine happens to",
+    "ReduceLogSumExp": "exponentials that vanish where the greatest is not taken out first",
     "Resize": "a region of which an end is out of any image's reach",
     "RoiAlign": "the greatest of numbers and NaN, which the oracle takes by their order",
     "Range": "ranges with an infinite end or step, which NumPy and ONNX Runtime count differently",
@@ -282,8 +287,9 @@ class OnnxCall:
         op = self.node.op_type
         if op in LEFT_OPEN and is_extreme(feeds):
             return Outcome("skipped", LEFT_OPEN[op])
-        if op.endswith("Loss") and any(a.size == 0 for a in feeds.values()):
-            return Outcome("skipped", MEAN_OF_NOTHING)
+        for pattern, reason in OF_NOTHING.items():
+            if re.fullmatch(pattern, op) and any(a.size == 0 for a in feeds.values()):
+                return Outcome("skipped", reason)
         return Outcome("overflow") if OVERFLOWS.fullmatch(op) and is_great(feeds) else worst
 
     def mismatch(self, leaves: list[Leaf]) -> str:
