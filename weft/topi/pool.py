@@ -234,7 +234,7 @@ _TERMS = 16
 """Tensors up to which their sum is one expression, not a loop."""
 
 
-def overlap_add(x: Any, hop: int) -> Any:
+def overlap_add(x: te.Tensor, hop: int) -> te.Tensor:
     """Add tensors, each `hop` places further along an axis than the one before.
 
     Parameters

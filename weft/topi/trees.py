@@ -36,9 +36,9 @@ def tree_leaves(x: Tensor, features: Any, splits: Any, modes: Any, missing: Any,
         ib = ir_builder.create()
         data, feature, split, mode, absent, then, other, root = (ib.buffer_ptr(b) for b in ins)
         leaf = ib.buffer_ptr(outs[0])
-        node = ib.allocate("int32", (1,), name="node", scope="local")
-        left = ib.allocate("int32", (1,), name="left", scope="local")
         with ib.for_range(0, rows, kind="parallel") as row, ib.for_range(0, trees) as tree:
+            node = ib.allocate("int32", (1,), name="node", scope="local")  # inside: each thread has its own
+            left = ib.allocate("int32", (1,), name="left", scope="local")
             node[0] = cast("int32", root[tree])
             left[0] = cast("int32", features.shape[0])
             split_ahead = cast("int32", mode[node[0]]) < const(6, "int32")

@@ -74,6 +74,7 @@ def test_instruction_is_used(group):
     assert (bytes_ if group == 4 else "vdpbf16ps") in text
 
 
+@pytest.mark.usefixtures("optimised")
 def test_bytes_widen_where_no_instruction_adds_four():
     """Sums are exact where pairs of products leave 16 bits, and no register goes to the stack."""
     target = Target("llvm -mcpu=x86-64-v3")
