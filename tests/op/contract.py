@@ -21,6 +21,7 @@ from weft.op import get_op_def, list_ops, make_call
 from weft.relax.te_bridge import undefined_vars
 from weft.runtime import tensor
 from weft.target import Target, build
+from weft.tir import PrimFunc
 from weft.tir.schedule import default_schedule
 
 # Odd sizes, ones, empty dimensions, sizes around a vector's length.
@@ -232,8 +233,8 @@ def make(name: str, case: Case, symbolic: bool) -> tuple[Any, Values]:
     return make_call(name)(*exprs, **case.attrs), values
 
 
-def compile_call(name: str, case: Case, symbolic: bool, scheduled: bool) -> Program:
-    """Infer and lower a call to native code."""
+def prim_func(name: str, case: Case, symbolic: bool) -> tuple[PrimFunc, Any, Any, Values]:
+    """Infer and lower a call: its kernel, type, further variables and values."""
     node, values = make(name, case, symbolic)
     definition = get_op_def(name)
     attrs = dict(node.attrs.items)
@@ -246,7 +247,12 @@ def compile_call(name: str, case: Case, symbolic: bool, scheduled: bool) -> Prog
     ]
     func = te.create_prim_func([*tensors, *outs])
     extra = undefined_vars(func)
-    func = func.replace(params=(*func.params, *extra))
+    return func.replace(params=(*func.params, *extra)), ty, extra, values
+
+
+def compile_call(name: str, case: Case, symbolic: bool, scheduled: bool) -> Program:
+    """Infer and lower a call to native code."""
+    func, ty, extra, values = prim_func(name, case, symbolic)
     func = default_schedule(func, TARGET) if scheduled else func
     return Program(ty, build(func, TARGET)["main"], extra, values)
 
