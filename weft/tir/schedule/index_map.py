@@ -8,37 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
 from weft.error import InvalidArgument
-from weft.ir import (
-    Add,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Node,
-    PrimExpr,
-    Range,
-    Sub,
-    Var,
-    as_expr,
-    as_int,
-    cast,
-    const,
-    rebuild,
-    substitute,
-)
 from weft.runtime import Tensor, tensor
+from weft.tir.analysis.apart import values_at
 
 
-class IndexMap(Node):
+class IndexMap(ir.Node):
     """``final_indices`` in terms of the variables ``initial_indices``."""
 
-    initial_indices: tuple[Var, ...]
-    final_indices: tuple[PrimExpr, ...]
+    initial_indices: tuple[ir.Var, ...]
+    final_indices: tuple[ir.PrimExpr, ...]
 
     @staticmethod
     def from_func(func: Callable[..., Any], ndim: int | None = None, index_dtype: str = "int64") -> IndexMap:
@@ -51,16 +32,16 @@ class IndexMap(Node):
                 "the index map takes another number of indices", expected=str(count), found=str(len(names))
             )
         names += [f"i{n}" for n in range(len(names), count)]
-        variables = tuple(Var(n, index_dtype) for n in names[:count])
+        variables = tuple(ir.Var(n, index_dtype) for n in names[:count])
         image = func(*variables)
         image = image if isinstance(image, (list, tuple)) else [image]
-        return IndexMap(variables, tuple(as_expr(e, index_dtype) for e in image))
+        return IndexMap(variables, tuple(ir.as_expr(e, index_dtype) for e in image))
 
     @staticmethod
     def from_ranges(func: Callable[..., Any], ndim: int, rank: int, index_dtype: str = "int64") -> IndexMap:
         """Make a map of a function to `rank` points or (begin, end) pairs: the ends of each one after another."""
 
-        def ends(*variables: Var) -> list[Any]:
+        def ends(*variables: ir.Var) -> list[Any]:
             found = func(*variables)
             found = list(found) if isinstance(found, (list, tuple)) else [found]
             if len(found) == 2 * rank and not any(isinstance(r, (list, tuple)) for r in found):
@@ -70,7 +51,7 @@ class IndexMap(Node):
 
         return IndexMap.from_func(ends, ndim, index_dtype)
 
-    def map_indices(self, indices: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[PrimExpr, ...]:
+    def map_indices(self, indices: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[ir.PrimExpr, ...]:
         """Return where an index goes, in the type of its parts; an analyzer knows more than the map says."""
         if len(indices) != len(self.initial_indices):
             raise InvalidArgument(
@@ -78,31 +59,31 @@ class IndexMap(Node):
                 expected=str(len(self.initial_indices)),
                 found=str(len(indices)),
             )
-        values = {v: as_expr(i, v.dtype) for v, i in zip(self.initial_indices, indices, strict=True)}
+        values = {v: ir.as_expr(i, v.dtype) for v, i in zip(self.initial_indices, indices, strict=True)}
         kinds = {i.dtype for i in values.values()}
         own = kinds.pop() if len(kinds) == 1 else ""
         if own not in ("int32", "int64"):
-            values = {v: cast(v.dtype, i) for v, i in values.items()}
+            values = {v: ir.cast(v.dtype, i) for v, i in values.items()}
         analyzer = analyzer or Analyzer()
         return tuple(
-            analyzer.simplify(_typed(e, values, own) if own in ("int32", "int64") else substitute(e, values))
+            analyzer.simplify(_typed(e, values, own) if own in ("int32", "int64") else ir.substitute(e, values))
             for e in self.final_indices
         )
 
-    def __call__(self, *indices: Any) -> tuple[PrimExpr, ...]:
+    def __call__(self, *indices: Any) -> tuple[ir.PrimExpr, ...]:
         """Return where an index goes."""
         return self.map_indices(indices)
 
-    def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[PrimExpr, ...]:
+    def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[ir.PrimExpr, ...]:
         """Return the shape that holds the image of a box of the given shape."""
         analyzer = analyzer or Analyzer()
         for v, d in zip(self.initial_indices, shape, strict=True):
-            analyzer.bind(v, Range.from_min_extent(const(0, v.dtype), as_expr(d, v.dtype)))
-        last = {v: as_expr(d, v.dtype) - 1 for v, d in zip(self.initial_indices, shape, strict=True)}
+            analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), ir.as_expr(d, v.dtype)))
+        last = {v: ir.as_expr(d, v.dtype) - 1 for v, d in zip(self.initial_indices, shape, strict=True)}
         out = []
         for e in self.final_indices:
             bound = analyzer.const_int_bound(analyzer.simplify(e))
-            top = const(bound.max_value + 1, e.dtype) if bound.max_value < 2**62 else substitute(e, last) + 1
+            top = ir.const(bound.max_value + 1, e.dtype) if bound.max_value < 2**62 else ir.substitute(e, last) + 1
             out.append(analyzer.simplify(top))
         return tuple(out)
 
@@ -125,8 +106,10 @@ class IndexMap(Node):
             When the map is not known to be one to one between the box and the shape of its image.
         """
         analyzer = analyzer or Analyzer()
-        box = {v: d if isinstance(d, Range) else Range.from_min_extent(const(0, v.dtype), as_expr(d, v.dtype))
-               for v, d in zip(self.initial_indices, shape, strict=True)}  # fmt: skip
+        box = {
+            v: d if isinstance(d, ir.Range) else ir.Range.from_min_extent(ir.const(0, v.dtype), ir.as_expr(d, v.dtype))
+            for v, d in zip(self.initial_indices, shape, strict=True)
+        }
         image = [analyzer.simplify(e) for e in self.final_indices]
         found = detect_iter_map(image, box, check_level="bijective", analyzer=analyzer)
         if len(found.indices) != len(image):
@@ -134,7 +117,7 @@ class IndexMap(Node):
                 f"{self.as_python()} has no inverse on the box", found=f"({', '.join(str(d) for d in shape)})",
                 help="; ".join(("each place must come from one index", *found.errors)),
             )  # fmt: skip
-        outs = [Var(e.name if isinstance(e, Var) else f"axis{n}", e.dtype) for n, e in enumerate(image)]
+        outs = [ir.Var(e.name if isinstance(e, ir.Var) else f"axis{n}", e.dtype) for n, e in enumerate(image)]
         back = inverse_affine_iter_map(found.indices, outs)
         units = {v: r.min for v, r in box.items() if v not in back}
         return IndexMap(tuple(outs), tuple(analyzer.simplify({**units, **back}[v]) for v in self.initial_indices))
@@ -142,13 +125,14 @@ class IndexMap(Node):
     def map_tensor(self, arr_src: Tensor) -> Tensor:
         """Return a tensor whose element at ``self(i)`` is that of `arr_src` at ``i``; where nothing goes is 0."""
         source = arr_src.numpy()
-        image = [as_int(d) or 0 for d in self.map_shape(source.shape)]
+        image = [ir.as_int(d) or 0 for d in self.map_shape(source.shape)]
         out = np.zeros(image, source.dtype)
         places = np.indices(source.shape).reshape(source.ndim, -1)
         env = dict(zip(self.initial_indices, places, strict=True))
-        out[tuple(np.broadcast_to(_evaluated(e, env), places.shape[1:]) for e in self.final_indices)] = source.reshape(
-            -1
-        )
+        found = [values_at(e, env) for e in self.final_indices]
+        if any(f is None for f in found):
+            raise InvalidArgument("an index is not made of sums, products and quotients", found=self.as_python())
+        out[tuple(np.broadcast_to(f, places.shape[1:]) for f in found)] = source.reshape(-1)  # type: ignore[arg-type]
         return tensor(out)
 
     map_ndarray = map_tensor
@@ -158,29 +142,10 @@ class IndexMap(Node):
         return f"lambda {', '.join(v.name for v in self.initial_indices)}: ({', '.join(map(str, self.final_indices))},)"
 
 
-def _typed(expr: PrimExpr, values: Mapping[Var, PrimExpr], dtype: str) -> PrimExpr:
+def _typed(expr: ir.PrimExpr, values: Mapping[ir.Var, ir.PrimExpr], dtype: str) -> ir.PrimExpr:
     """Replace variables by values, and let what was computed in the variables' type be computed in `dtype`."""
-    if isinstance(expr, Var):
+    if isinstance(expr, ir.Var):
         return values.get(expr, expr)
-    if isinstance(expr, IntImm):
-        return const(expr.value, dtype) if expr.dtype in ("int32", "int64") else expr
-    return rebuild(expr, lambda e: _typed(e, values, dtype) if isinstance(e, PrimExpr) else e)
-
-
-_OPERATIONS: dict[type, Callable[..., Any]] = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod, Min: np.minimum,
-    Max: np.maximum,
-}  # fmt: skip
-
-
-def _evaluated(expr: PrimExpr, env: Mapping[Any, Any]) -> Any:
-    """Compute an index for many values of the variables at once."""
-    if isinstance(expr, IntImm):
-        return np.int64(expr.value)
-    if isinstance(expr, Var):
-        return env[expr]
-    if isinstance(expr, Cast):
-        return _evaluated(expr.value, env)
-    if type(expr) not in _OPERATIONS:
-        raise InvalidArgument("an index is not made of sums, products and quotients", found=str(expr))
-    return _OPERATIONS[type(expr)](_evaluated(expr.a, env), _evaluated(expr.b, env))  # type: ignore[attr-defined]
+    if isinstance(expr, ir.IntImm):
+        return ir.const(expr.value, dtype) if expr.dtype in ("int32", "int64") else expr
+    return ir.rebuild(expr, lambda e: _typed(e, values, dtype) if isinstance(e, ir.PrimExpr) else e)

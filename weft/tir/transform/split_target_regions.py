@@ -7,26 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Attrs,
-    CallIntrin,
-    GlobalVar,
-    IRModule,
-    IterVar,
-    Let,
-    Op,
-    PrimExpr,
-    PrimType,
-    StringImm,
-    Var,
-    const,
-    equal,
-    module_pass,
-    rebuild,
-    rewrite,
-    substitute,
-    walk,
-)
+from weft import ir
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -49,8 +30,8 @@ _REGIONS = ("thread_extent", "device_scope")
 _FAILED = "Error executing compute kernel"
 
 
-@module_pass(name="SplitHostDevice")
-def split_target_regions(mod: IRModule) -> IRModule:
+@ir.module_pass(name="SplitHostDevice")
+def split_target_regions(mod: ir.IRModule) -> ir.IRModule:
     """Put regions of other targets into functions of their own, and write how each is called.
 
     A region is what an attribute ``target`` says so of, or what is bound to threads. Its function takes pointers and
@@ -92,7 +73,7 @@ def split_target_regions(mod: IRModule) -> IRModule:
     if plain:
         split = split_host_device()(mod.with_functions(plain))
         mod = mod.with_functions({**dict(mod.items()), **dict(split.items())})
-    functions: dict[GlobalVar, Any] = dict(mod.items())
+    functions: dict[ir.GlobalVar, Any] = dict(mod.items())
     for var, func in mod.items():
         if isinstance(func, PrimFunc) and func.attrs.get("target") is not None:
             splitter = _Splitter(functions, var.name_hint, func)
@@ -111,7 +92,7 @@ def _bare(target: Any) -> Any:
 class _Splitter:
     """Takes the regions out of one function."""
 
-    def __init__(self, functions: dict[GlobalVar, Any], name: str, func: PrimFunc) -> None:
+    def __init__(self, functions: dict[ir.GlobalVar, Any], name: str, func: PrimFunc) -> None:
         self.functions, self.func = functions, func
         self.base = f"{func.attrs.get('global_symbol') or name}_kernel"
         self.target = func.attrs["target"]
@@ -130,7 +111,7 @@ class _Splitter:
             if self.func.attrs.get("tir.is_global_func") or not self.is_split:
                 return node
             return self.call(node, _bare(self.target))
-        return rebuild(node, self.visit)
+        return ir.rebuild(node, self.visit)
 
     @property
     def is_split(self) -> bool:
@@ -144,26 +125,26 @@ class _Splitter:
         body = region
         for data in reversed([v for v in free if v in self.buffers]):
             buffer = self.buffers[data]
-            fresh[buffer] = substitute(replace_node(buffer, data=fresh[data]), fresh)
+            fresh[buffer] = ir.substitute(replace_node(buffer, data=fresh[data]), fresh)
             body = DeclBuffer(buffer, body)
-        body = substitute(body, fresh)
+        body = ir.substitute(body, fresh)
         attrs: dict[str, Any] = {"target": target, "tir.noalias": True, "tir.is_global_func": True}
         if self.func.attrs.get("tir.kernel_launch_params") is not None:
             attrs["tir.kernel_launch_params"] = self.func.attrs["tir.kernel_launch_params"]
         on_cpu = target.kind.device == "cpu"
         if on_cpu:
-            zero = const(0, "int32")
-            body = seq(body, Evaluate(CallIntrin("int32", Op.get("tir.ret"), (zero,))))
-        var = GlobalVar(self._name())
+            zero = ir.const(0, "int32")
+            body = seq(body, Evaluate(ir.CallIntrin("int32", ir.Op.get("tir.ret"), (zero,))))
+        var = ir.GlobalVar(self._name())
         if not _same(_host(self.target), target):
             attrs["global_symbol"] = var.name_hint
         params = tuple(fresh[v] for v in free)
-        self.functions[var] = PrimFunc(params, body, _INT32 if on_cpu else None, (), Attrs.of(attrs))
-        call = CallIntrin("int32" if on_cpu else "void", var, tuple(free))
+        self.functions[var] = PrimFunc(params, body, _INT32 if on_cpu else None, (), ir.Attrs.of(attrs))
+        call = ir.CallIntrin("int32" if on_cpu else "void", var, tuple(free))
         if not on_cpu:
             return Evaluate(call)
-        code = Var("kernel_error_code", "int32")
-        check = AssertStmt(equal(code, 0), StringImm(_FAILED), Evaluate(const(0)))
+        code = ir.Var("kernel_error_code", "int32")
+        check = AssertStmt(ir.equal(code, 0), ir.StringImm(_FAILED), Evaluate(ir.const(0)))
         return LetStmt(code, call, check)
 
     def _name(self) -> str:
@@ -175,21 +156,21 @@ class _Splitter:
         return name
 
 
-_INT32 = PrimType("int32")
+_INT32 = ir.PrimType("int32")
 
 
-def _free(region: Stmt) -> list[Var]:
+def _free(region: Stmt) -> list[ir.Var]:
     """List the variables that a region takes from outside."""
     known: set[Any] = set()
-    for n in walk(region):
+    for n in ir.walk(region):
         if isinstance(n, For):
             known.add(n.loop_var)
-        elif isinstance(n, (LetStmt, Let, IterVar)):
+        elif isinstance(n, (LetStmt, ir.Let, ir.IterVar)):
             known.add(n.var)
         elif isinstance(n, AllocBuffer):
             known.add(n.buffer.data)
-    used = dict.fromkeys(n for n in walk(region) if isinstance(n, Var) and n not in known)
-    for n in walk(region):
+    used = dict.fromkeys(n for n in ir.walk(region) if isinstance(n, ir.Var) and n not in known)
+    for n in ir.walk(region):
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer.data not in known:
             used.setdefault(n.buffer.data)
     return list(used)
@@ -206,7 +187,7 @@ def _same(a: Any, b: Any) -> bool:
     return _bare(a) == _bare(b)
 
 
-def _launched(functions: dict[GlobalVar, Any]) -> dict[GlobalVar, Any]:
+def _launched(functions: dict[ir.GlobalVar, Any]) -> dict[ir.GlobalVar, Any]:
     """Write calls of functions of other targets as launches, and note in these what a launch needs."""
     by_name = {v.name_hint: (v, f) for v, f in functions.items() if isinstance(f, PrimFunc)}
     result = dict(functions)
@@ -222,24 +203,26 @@ def _launched(functions: dict[GlobalVar, Any]) -> dict[GlobalVar, Any]:
                 return node
             extents = _extents(callee[1])
             result[callee[0]] = kernel = _kernel(*callee, caller, extents)
-            symbol = StringImm(kernel.attrs["global_symbol"])
+            symbol = ir.StringImm(kernel.attrs["global_symbol"])
             if target.kind.device == caller.kind.device:
-                return CallIntrin(node.dtype, Op.get("tir.call_extern"), (symbol, *node.args))
+                return ir.CallIntrin(node.dtype, ir.Op.get("tir.call_extern"), (symbol, *node.args))
             values: dict[Any, Any] = dict(zip(callee[1].params, node.args, strict=True))
-            sizes = [substitute(extents[t], values) for t in kernel.attrs["tir.kernel_launch_params"] if t in extents]
-            return CallIntrin("int32", Op.get("tir.tvm_call_packed"), (symbol, *node.args, *sizes))
+            sizes = [
+                ir.substitute(extents[t], values) for t in kernel.attrs["tir.kernel_launch_params"] if t in extents
+            ]
+            return ir.CallIntrin("int32", ir.Op.get("tir.tvm_call_packed"), (symbol, *node.args, *sizes))
 
-        body = rewrite(func.body, launch)
+        body = ir.rewrite(func.body, launch)
         if body is not func.body:
             result[var] = result[var].replace(body=body)
     return result
 
 
 def _is_call(node: Any) -> bool:
-    return isinstance(node, CallIntrin) and isinstance(node.op, GlobalVar)
+    return isinstance(node, ir.CallIntrin) and isinstance(node.op, ir.GlobalVar)
 
 
-def _kernel(var: GlobalVar, func: PrimFunc, caller: Any, extents: dict[str, PrimExpr]) -> PrimFunc:
+def _kernel(var: ir.GlobalVar, func: PrimFunc, caller: Any, extents: dict[str, ir.PrimExpr]) -> PrimFunc:
     """Give a function that is launched its name, and the order of the launch's extents."""
     attrs: dict[str, Any] = {"tir.is_global_func": True}
     if func.attrs.get("global_symbol") is None:
@@ -251,11 +234,11 @@ def _kernel(var: GlobalVar, func: PrimFunc, caller: Any, extents: dict[str, Prim
     return func.with_attr(attrs)
 
 
-def _extents(func: PrimFunc) -> dict[str, PrimExpr]:
+def _extents(func: PrimFunc) -> dict[str, ir.PrimExpr]:
     """Return the extent of each thread axis in terms of the parameters, in order of appearance."""
     values: dict[Any, Any] = {}
-    extents: dict[str, PrimExpr] = {}
-    for n in walk(func.body):
+    extents: dict[str, ir.PrimExpr] = {}
+    for n in ir.walk(func.body):
         if isinstance(n, LetStmt):
             values[n.var] = n.value
         elif isinstance(n, AttrStmt) and n.attr_key == "thread_extent":
@@ -263,5 +246,5 @@ def _extents(func: PrimFunc) -> dict[str, PrimExpr]:
         elif isinstance(n, For) and n.thread_binding is not None:
             extents.setdefault(n.thread_binding.thread_tag, n.extent)
     for _ in values:  # a value may stand for what another one stands for
-        extents = {t: substitute(e, values) for t, e in extents.items()}
+        extents = {t: ir.substitute(e, values) for t, e in extents.items()}
     return extents
