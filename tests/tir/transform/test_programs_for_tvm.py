@@ -142,3 +142,21 @@ def test_calls_of_other_targets():
     assert launch.args[0].value == "other" and str(launch.args[-1]) == "n + 1"
     assert extern.op is ir.Op.get("tir.call_extern") and extern.args[0].value == "beside"
     assert made["on_device"].attrs["calling_conv"] == 2 and not made["beside"].attrs.get("calling_conv")
+
+
+def test_a_call_of_another_function_is_no_dead_code():
+    @I.ir_module
+    class Module:
+        @T.prim_func
+        def main(A: T.Buffer((1,), "float32")):
+            Module.subroutine(A.data)
+
+        @T.prim_func
+        def subroutine(A_data: T.handle("float32")):
+            T.func_attr({"calling_conv": -1})
+            A = T.decl_buffer(1, dtype="float32", data=A_data)
+            A[0] = 42.0
+
+    made = weft.runtime.tensor(np.zeros(1, "float32"))
+    weft.compile(Module, "llvm")["main"](made)
+    assert made.numpy() == 42

@@ -10,26 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.ir import CallIntrin, IntImm, IRModule, Var, function_pass, rebuild, rewrite, substitute, walk
+from weft.tir import stmt as stmts
 from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Prefetch,
-    SeqStmt,
-    Stmt,
-    While,
-    seq,
-)
 from weft.tir.transform.dim_align import behind_new_axis
 from weft.tir.transform.remove_no_op import is_pure
 
@@ -39,7 +23,7 @@ _ONCE = ("tir.tvm_storage_sync", "tir.prefetch")  # what threads do together, or
 
 def is_virtual(node: Any) -> bool:
     """Whether a node is a loop over virtual threads (``vthread``, ``vthread.x``, ..., ``cthread``)."""
-    return isinstance(node, For) and node.thread_binding is not None and (
+    return isinstance(node, stmts.For) and node.thread_binding is not None and (
         node.thread_binding.thread_tag.split(".")[0] in ("vthread", "cthread"))  # fmt: skip
 
 
@@ -84,7 +68,7 @@ def inject_virtual_thread(func: PrimFunc, mod: IRModule) -> PrimFunc:
 
 
 def _visit(node: Any) -> Any:
-    if not isinstance(node, Stmt):
+    if not isinstance(node, stmts.Stmt):
         return node
     node = rebuild(node, _visit)
     if not is_virtual(node):
@@ -93,49 +77,51 @@ def _visit(node: Any) -> Any:
     return _Injector(node).run() if known else _one_by_one(node)
 
 
-def _one_by_one(loop: For, kind: ForKind = ForKind.SERIAL, body: Stmt | None = None) -> For:
+def _one_by_one(
+    loop: stmts.For, kind: stmts.ForKind = stmts.ForKind.SERIAL, body: stmts.Stmt | None = None
+) -> stmts.For:
     """Return a plain loop over the threads, with a variable of its own."""
     var = Var(loop.loop_var.name, loop.loop_var.dtype)
     body = substitute(loop.body if body is None else body, {loop.loop_var: var})
-    return For(var, loop.min, loop.extent, kind, body, None, loop.annotations, span=loop.span)
+    return stmts.For(var, loop.min, loop.extent, kind, body, None, loop.annotations, span=loop.span)
 
 
-def _opaque(loop: For) -> bool:
+def _opaque(loop: stmts.For) -> bool:
     """Whether memory that is allocated inside is used by its pointer or another name, or has strides."""
-    inside = [n.buffer for n in walk(loop.body) if isinstance(n, AllocBuffer)]
+    inside = [n.buffer for n in walk(loop.body) if isinstance(n, stmts.AllocBuffer)]
     if any(b.strides for b in inside):
         return True
     mine = {x for b in inside for x in (b, b.data)}
     calls = [n for n in walk(loop.body) if isinstance(n, CallIntrin) and n.op.name not in _ONCE and not is_pure(n)]
-    views = [n.buffer.data for n in walk(loop.body) if isinstance(n, DeclBuffer)]
+    views = [n.buffer.data for n in walk(loop.body) if isinstance(n, stmts.DeclBuffer)]
     return any(n in mine for n in walk((tuple(calls), tuple(views)))) or any(
-        isinstance(n, LetStmt) and n.var.dtype == "handle" for n in walk(loop.body))  # fmt: skip
+        isinstance(n, stmts.LetStmt) and n.var.dtype == "handle" for n in walk(loop.body))  # fmt: skip
 
 
 class _Injector:
     """Places the loops of one nest."""
 
-    def __init__(self, loop: For) -> None:
+    def __init__(self, loop: stmts.For) -> None:
         self.loop, self.thread = loop, loop.loop_var
-        self.inside = {n.buffer for n in walk(loop.body) if isinstance(n, AllocBuffer)}
+        self.inside = {n.buffer for n in walk(loop.body) if isinstance(n, stmts.AllocBuffer)}
         self.differs: set[Any] = {self.thread}  # variables and buffers that are not the same for all threads
 
-    def run(self) -> Stmt:
+    def run(self) -> stmts.Stmt:
         """Find what differs, and place the loops."""
         before = -1
         while before != len(self.differs):
             before = len(self.differs)
             self.search(self.loop.body, False)
         copies = {n.buffer: self.copied(n.buffer) for n in walk(self.loop.body)
-                  if isinstance(n, AllocBuffer) and n.buffer in self.differs}  # fmt: skip
+                  if isinstance(n, stmts.AllocBuffer) and n.buffer in self.differs}  # fmt: skip
         at = self.thread - self.loop.min
 
         def rule(n: Any) -> Any:
-            if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in copies:
+            if isinstance(n, (BufferLoad, stmts.BufferStore)) and n.buffer in copies:
                 return replace_node(n, buffer=copies[n.buffer], indices=(at, *n.indices))
-            if isinstance(n, Prefetch) and n.buffer in copies:
-                return seq()
-            if isinstance(n, AllocBuffer) and n.buffer in copies:
+            if isinstance(n, stmts.Prefetch) and n.buffer in copies:
+                return stmts.seq()
+            if isinstance(n, stmts.AllocBuffer) and n.buffer in copies:
                 return replace_node(n, buffer=copies[n.buffer], annotations=behind_new_axis(n.annotations))
             return n
 
@@ -150,54 +136,54 @@ class _Injector:
         """Whether an expression, or part of a statement, differs between threads."""
         return any(n in self.differs for n in walk(value))
 
-    def search(self, node: Stmt, inside: bool) -> None:
+    def search(self, node: stmts.Stmt, inside: bool) -> None:
         """Note what a statement makes different; `inside` a test or loop that is."""
-        if isinstance(node, BufferStore):
+        if isinstance(node, stmts.BufferStore):
             if inside or self.depends((node.value, node.indices, node.predicate)):
                 self.differs.add(node.buffer)
             return
-        if isinstance(node, LetStmt) and (inside or self.depends(node.value)):
+        if isinstance(node, stmts.LetStmt) and (inside or self.depends(node.value)):
             self.differs.add(node.var)
-        if isinstance(node, For):
+        if isinstance(node, stmts.For):
             own = self.depends((node.min, node.extent))
             if own:
                 self.differs.add(node.loop_var)
             inside = inside or own
-        elif isinstance(node, (IfThenElse, While, AssertStmt)):
+        elif isinstance(node, (stmts.IfThenElse, stmts.While, stmts.AssertStmt)):
             inside = inside or self.depends(node.condition)
         for child in stmt_children(node):
             self.search(child, inside)
 
-    def place(self, node: Stmt) -> Stmt:
+    def place(self, node: stmts.Stmt) -> stmts.Stmt:
         """Return a statement with the loops over threads where they belong."""
         if not self.repeats(node):
             return node
-        if isinstance(node, SeqStmt):
-            return seq(*[self.place(s) for s in node.seq])
+        if isinstance(node, stmts.SeqStmt):
+            return stmts.seq(*[self.place(s) for s in node.seq])
         heads: Sequence[Any] | None = None
-        if isinstance(node, For):
+        if isinstance(node, stmts.For):
             heads = (node.min, node.extent)
-        elif isinstance(node, (LetStmt, AttrStmt)):
+        elif isinstance(node, (stmts.LetStmt, stmts.AttrStmt)):
             heads = (node.value,)
-        elif isinstance(node, (IfThenElse, AssertStmt)):
+        elif isinstance(node, (stmts.IfThenElse, stmts.AssertStmt)):
             heads = (node.condition,)
-        elif isinstance(node, AllocBuffer):
+        elif isinstance(node, stmts.AllocBuffer):
             heads = ()
         if heads is None or self.depends(heads):
             short = isinstance(self.loop.extent, IntImm) and self.loop.extent.value < _MAX_UNROLLED
-            return _one_by_one(self.loop, ForKind.UNROLLED if short else ForKind.SERIAL, node)
-        return rebuild(node, lambda n: self.place(n) if isinstance(n, Stmt) else n)
+            return _one_by_one(self.loop, stmts.ForKind.UNROLLED if short else stmts.ForKind.SERIAL, node)
+        return rebuild(node, lambda n: self.place(n) if isinstance(n, stmts.Stmt) else n)
 
-    def repeats(self, node: Stmt) -> bool:
+    def repeats(self, node: stmts.Stmt) -> bool:
         """Whether running a statement once is not the same as each thread running it."""
         for n in walk(node):
             if n in self.differs:
                 return True
-            if isinstance(n, BufferStore) and n.buffer not in self.inside and any(
+            if isinstance(n, stmts.BufferStore) and n.buffer not in self.inside and any(
                 isinstance(x, BufferLoad) and x.buffer.data is n.buffer.data for x in walk(n.value)
             ):  # fmt: skip
                 return True
-            if isinstance(n, Evaluate) and not is_pure(n.value) and not (
+            if isinstance(n, stmts.Evaluate) and not is_pure(n.value) and not (
                 isinstance(n.value, CallIntrin) and n.value.op.name in _ONCE
             ):  # fmt: skip
                 return True

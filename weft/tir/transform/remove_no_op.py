@@ -6,23 +6,11 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.ir import CallIntrin, IntImm, IRModule, Op, PrimExpr, as_int, function_pass, rebuild, structural_equal, walk
+from weft.tir import stmt as stmts
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS, CallEffectKind
-from weft.tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-    seq,
-)
 
 _PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.call_llvm_pure_intrin",
                    "tir.address_of")) | {f"tir.{name}" for name in INTRINSICS}  # fmt: skip
@@ -33,9 +21,9 @@ def is_pure(expr: Any) -> bool:
     return all(n.op.name in _PURE or _is_said_pure(n.op) for n in walk(expr) if isinstance(n, CallIntrin))
 
 
-def _is_said_pure(op: Op) -> bool:
-    """Whether a program registered an operator of its own as one without effect."""
-    kind = as_int(op.get_attr("TCallEffectKind"))
+def _is_said_pure(op: Any) -> bool:
+    """Whether a program registered an operator of its own as one without effect; a function's call may have any."""
+    kind = as_int(op.get_attr("TCallEffectKind")) if isinstance(op, Op) else None
     return kind is not None and kind <= CallEffectKind.Pure
 
 
@@ -71,31 +59,31 @@ def remove_no_op(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """
     analyzer = Analyzer()
     body = _visit(func.body, analyzer)
-    return func if body is func.body else func.replace(body=seq() if body is None else body)
+    return func if body is func.body else func.replace(body=stmts.seq() if body is None else body)
 
 
-def _visit(node: Stmt, analyzer: Analyzer) -> Stmt | None:
+def _visit(node: stmts.Stmt, analyzer: Analyzer) -> stmts.Stmt | None:
     """Return the statement without its useless parts; None where nothing is left."""
-    if isinstance(node, SeqStmt):
+    if isinstance(node, stmts.SeqStmt):
         parts = [_visit(s, analyzer) for s in node.seq]
         if all(a is b for a, b in zip(parts, node.seq, strict=True)):
             return node
         kept = [p for p in parts if p is not None]
-        return seq(*kept) if kept else None
-    if isinstance(node, Evaluate):
+        return stmts.seq(*kept) if kept else None
+    if isinstance(node, stmts.Evaluate):
         return None if is_pure(node.value) else node
-    if isinstance(node, BufferStore):
+    if isinstance(node, stmts.BufferStore):
         same = isinstance(node.value, BufferLoad) and node.value.buffer is node.buffer and is_pure(node.indices)
         return None if same and structural_equal(node.value.indices, node.indices) else node  # type: ignore[union-attr]
-    if isinstance(node, IfThenElse):
+    if isinstance(node, stmts.IfThenElse):
         return _test(node, analyzer)
-    if isinstance(node, For) and isinstance(node.extent, IntImm) and node.extent.value <= 0:
+    if isinstance(node, stmts.For) and isinstance(node.extent, IntImm) and node.extent.value <= 0:
         return None
     removed = False
 
     def child(n: Any) -> Any:
         nonlocal removed
-        if not isinstance(n, Stmt):
+        if not isinstance(n, stmts.Stmt):
             return n
         new = _visit(n, analyzer)
         removed = removed or new is None
@@ -104,31 +92,31 @@ def _visit(node: Stmt, analyzer: Analyzer) -> Stmt | None:
     new = rebuild(node, child)
     if removed:
         return _without_body(node)
-    if isinstance(new, LetStmt) and is_pure(new.value) and not _mentions(new.body, new.var):
+    if isinstance(new, stmts.LetStmt) and is_pure(new.value) and not _mentions(new.body, new.var):
         return new.body
-    if isinstance(new, (AllocBuffer, DeclBuffer)) and not _mentions(new.body, new.buffer, new.buffer.data):
+    if isinstance(new, (stmts.AllocBuffer, stmts.DeclBuffer)) and not _mentions(new.body, new.buffer, new.buffer.data):
         return new.body
     return new
 
 
-def _without_body(node: Stmt) -> Stmt | None:
-    if isinstance(node, AssertStmt):  # also one with nothing to protect may fail
-        return replace_node(node, body=seq())
-    return Evaluate(node.value) if isinstance(node, LetStmt) and not is_pure(node.value) else None
+def _without_body(node: stmts.Stmt) -> stmts.Stmt | None:
+    if isinstance(node, stmts.AssertStmt):  # also one with nothing to protect may fail
+        return replace_node(node, body=stmts.seq())
+    return stmts.Evaluate(node.value) if isinstance(node, stmts.LetStmt) and not is_pure(node.value) else None
 
 
-def _test(node: IfThenElse, analyzer: Analyzer) -> Stmt | None:
+def _test(node: stmts.IfThenElse, analyzer: Analyzer) -> stmts.Stmt | None:
     then_case = _visit(node.then_case, analyzer)
     else_case = _visit(node.else_case, analyzer) if node.else_case is not None else None
     condition: PrimExpr = node.condition
     if then_case is node.then_case and else_case is node.else_case:
         return node
     if then_case is None and else_case is None:
-        return None if is_pure(condition) else Evaluate(condition)
+        return None if is_pure(condition) else stmts.Evaluate(condition)
     if then_case is None:
         assert else_case is not None
-        return IfThenElse(analyzer.simplify(~condition), else_case, span=node.span)
-    return IfThenElse(condition, then_case, else_case, span=node.span)
+        return stmts.IfThenElse(analyzer.simplify(~condition), else_case, span=node.span)
+    return stmts.IfThenElse(condition, then_case, else_case, span=node.span)
 
 
 def _mentions(node: Any, *wanted: Any) -> bool:
