@@ -102,3 +102,49 @@ def test_resizes_by_a_factor_of_open_dimensions():
     function = Called(lambda x: F.interpolate(x, scale_factor=(0.7, 1.3), mode="bilinear"))
     check(function, (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 10, 30),),
           dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resizes_that_cover_what_they_shrink(mode):
+    def function(x):
+        return (F.interpolate(x, (5, 17), mode=mode, antialias=True),
+                F.interpolate(x, scale_factor=(0.4, 1.3), mode=mode, antialias=True),
+                F.interpolate(x.double(), (3, x.shape[3] // 2), mode=mode, antialias=True))  # fmt: skip
+
+    check(Called(function), (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 20, 9),),
+          dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
+
+
+def test_regions_of_images():
+    define_regions()
+    boxes = torch.tensor([[0, 1, 2, 9, 7.5], [1, 0, 0, 3, 3], [0, 4, 4, 4, 4]])
+    call = Called(lambda x, b: torch.ops.torchvision.roi_align(x, b, 0.5, 3, 2, 2, True))
+    check(call, (torch.randn(2, 3, 8, 9), boxes), dynamic=({0: Dim("images")}, ({0: Dim("boxes")},)))
+
+
+def define_regions():
+    """Define ``torchvision::roi_align`` where the package that brings it is not loaded."""
+    if hasattr(torch.ops.torchvision, "roi_align"):
+        return
+    LIBRARY.define("roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+                   "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor")  # fmt: skip
+    LIBRARY.impl("roi_align", _region_means, "CPU")
+    torch.library.register_fake("torchvision::roi_align", lambda x, rois, scale, height, width, *_: x.new_empty(
+        rois.shape[0], x.shape[1], height, width), lib=LIBRARY)  # fmt: skip
+
+
+LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
+
+
+def _region_means(x, rois, scale, height, width, samples, aligned):
+    """Each part of a region is the mean of samples between four pixels, by grid_sample."""
+    assert aligned
+    found = []
+    for image, *corners in rois.tolist():
+        left, top, right, bottom = (c * scale - 0.5 for c in corners)
+        lines = [a + (b - a) * (torch.arange(n * samples) + 0.5) / (n * samples)
+                 for a, b, n in ((top, bottom, height), (left, right, width))]  # fmt: skip
+        lines = [p.clamp(0, n - 1) / (n - 1) * 2 - 1 for p, n in zip(lines, x.shape[2:], strict=True)]
+        grid = torch.stack(torch.meshgrid(lines[1], lines[0], indexing="xy"), -1)[None]
+        found.append(F.avg_pool2d(F.grid_sample(x[int(image)][None], grid, align_corners=True), samples)[0])
+    return torch.stack(found)

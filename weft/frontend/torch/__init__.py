@@ -12,6 +12,7 @@ from weft.frontend.torch import (  # importing a family registers its converters
     elementwise,
     geometry,
     index,
+    linalg,
     linear,
     manipulate,
     norm,

@@ -126,7 +126,7 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     if not hasattr(value, "dtype"):
-        return value is None or isinstance(value, (bool, int, float, torch.SymInt, torch.SymBool))
+        return value is None or isinstance(value, (bool, int, float, torch.SymInt, torch.SymBool, torch.SymFloat))
     try:
         dtype_name(value.dtype)
     except WeftError:
@@ -174,17 +174,13 @@ def _pass_sizes(made: Any, call: Any) -> None:
 def _reader(node: Any) -> Callable[[Any], Any]:
     """What makes of a result of Weft what PyTorch waits for."""
     if is_size(node):
-        return int
-    return torch.view_as_complex if node.meta["val"].dtype.is_complex else _same
+        return lambda x: x.item()
+    return torch.view_as_complex if node.meta["val"].dtype.is_complex else lambda x: x
 
 
 def _given(x: Any) -> Any:
     """A tensor or a size as Weft takes it."""
     return ShapeTuple((x,)) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
-
-
-def _same(x: Any) -> Any:
-    return x
 
 
 class _Compiled(torch.nn.Module):

@@ -125,7 +125,28 @@ def _results(node: Any, count: int) -> list[Any]:
     return list(node.meta["val"]) if "val" in node.meta else [known[i] for i in range(count)]
 
 
+def _flex_attention(graph: Graph, node: Any) -> list[Any]:
+    """PyTorch's own formula for all scores at once, traced for the types of the call's operands."""
+    from torch._guards import detect_fake_mode
+    from torch._higher_order_ops.flex_attention import math_attention
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.node import map_arg
+
+    tensors = [n for n in node.all_input_nodes if hasattr(n.meta.get("val"), "dtype")]
+
+    def formula(*given: Any) -> Any:
+        return math_attention(*map_arg(node.args, (fixed | dict(zip(tensors, given, strict=True))).__getitem__))
+
+    fixed = {n: n.meta["val"] if "val" in n.meta else graph.value(n) for n in node.all_input_nodes}
+    values = _values(tensors)
+    mode: Any = detect_fake_mode(values)
+    with mode:
+        traced = make_fx(formula)(*values)
+    graph.refuse_unsupported(traced.graph.nodes)
+    return graph.inlined(traced, [graph.value(n) for n in tensors])
+
+
 HIGHER_ORDER: dict[str, Callable[[Any, Any], list[Any]]] = {
-    "cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map,
+    "cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map, "flex_attention": _flex_attention,
 }  # fmt: skip
 """Converters of operators that take graphs, by name."""

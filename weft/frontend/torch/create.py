@@ -18,18 +18,12 @@ def _full(node: Node) -> Any:
     return node.full(node.shape, value, node.dtype)
 
 
-@aten("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided",
-      "empty_permuted")  # fmt: skip
-def _zeros(node: Node) -> Any:
+@aten("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "empty", "empty_like", "new_empty",
+      "empty_strided", "new_empty_strided", "empty_permuted")  # fmt: skip
+def _constant(node: Node) -> Any:
     for name in ("self", "stride", "physical_layout"):  # where elements lie is Weft's choice
         node.get(name)
-    return node.full(node.shape, 0, node.dtype)
-
-
-@aten("ones", "ones_like", "new_ones")
-def _ones(node: Node) -> Any:
-    node.get("self")
-    return node.full(node.shape, 1, node.dtype)
+    return node.full(node.shape, int("ones" in node.name), node.dtype)
 
 
 @aten("scalar_tensor")

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import ir
 from weft.frontend.torch.node import Node, dtype_name
-from weft.frontend.torch.registry import aten
+from weft.frontend.torch.registry import aten, operators
 
 _UNARY = {
     "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
@@ -116,7 +116,8 @@ def _promoted(node: Node) -> str:
     import torch
 
     a, b = node.metas["self"], node.metas["other"]
-    plain = [v if isinstance(v, (bool, int, float)) or hasattr(v, "dtype") else 1 for v in (a, b)]
+    plain = [v if isinstance(v, (bool, int, float)) or hasattr(v, "dtype")
+             else 1.0 if type(v).__name__ == "SymFloat" else 1 for v in (a, b)]  # fmt: skip
     return dtype_name(torch.result_type(*plain))
 
 
@@ -147,16 +148,10 @@ def _add(node: Node) -> Any:
     name = node.name.split(".")[1]
     if name == "rsub":
         a, b = b, a
-    alpha = node.get("alpha", 1)
     if node.dtype == "bool":
         return node.op("logical_or", a, b)
-    if alpha != 1:
-        scaled = a if name == "rsub" else b
-        scaled = node.op("multiply", scaled, node.tensor(alpha))
-        a, b = (a, scaled) if name != "rsub" else (b, a)
-        if name == "rsub":  # other - alpha * self
-            return node.op("subtract", node.tensor(node["other"]), node.op("multiply", node.tensor(node["self"]),
-                                                                            node.tensor(alpha)))  # fmt: skip
+    if node.get("alpha", 1) != 1:
+        b = node.op("multiply", b, node.tensor(node["alpha"]))
     return node.op("add" if name == "add" else "subtract", a, b)
 
 
@@ -253,24 +248,22 @@ def _identity(node: Node) -> Any:
     return node["self"]
 
 
+@operators("prims.convert_element_type")
 @aten("_to_copy", "to", "copy", "type_as")
 def _convert(node: Node) -> Any:
     node.get("other")  # whose type is the result's
-    x = node.get("src", node["self"])
+    x = next(node[k] for k in ("src", "a", "self") if k in node.args)
+    node.get("self")
     if node.dtype == "bool":
         return _truth(node, x)
     return node.expand(node.astype(x, node.dtype), node.shape)
 
 
-@aten("native_dropout")
+@aten("native_dropout", "dropout")
 def _dropout(node: Node) -> Any:
     if node["train"] and node["p"] > 0:
         node.error("dropout in training mode", help="export the module after .eval()")
-    return [node["self"], node.full(node.dims(node["self"]), True, "bool") if 1 in node.used else None]
-
-
-@aten("dropout")
-def _plain_dropout(node: Node) -> Any:
-    if node["train"] and node["p"] > 0:
-        node.error("dropout in training mode", help="export the module after .eval()")
-    return node["input"]
+    x = node["input"]
+    if not isinstance(node.value, (tuple, list)):
+        return x
+    return [x, node.full(node.dims(x), True, "bool") if 1 in node.used else None]

@@ -10,7 +10,6 @@ from weft.error import ModelImportError
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
 from weft.frontend.torch.graph import Converter, Graph, as_real, calls, constant, find_custom, mutates
-from weft.relax import core_ops
 
 __all__ = ["ExportedProgramImporter", "from_exported_program"]
 
@@ -156,9 +155,9 @@ class ExportedProgramImporter(Graph):
             x = self.values[node]
             if isinstance(x, ir.Constant):  # behind a call, which nothing folds
                 ty: Any = x.ty
-                x = core_ops.call_pure_packed("vm.builtin.reshape", x, ir.shape_expr(ty.shape), ty_args=ty)
+                x = relax.core_ops.call_pure_packed("vm.builtin.reshape", x, ir.shape_expr(ty.shape), ty_args=ty)
             self.places[name] = place = self.bb.emit(x)
-            self.values[node] = self.bb.emit(core_ops.call_builtin("vm.builtin.fresh_tensor", [place], place.ty))
+            self.values[node] = self.bb.emit(relax.core_ops.call_builtin("vm.builtin.fresh_tensor", [place], place.ty))
         for node, value in list(self.values.items()):
             self.values[node] = self.opened(value, node.meta["val"])
 
@@ -167,7 +166,7 @@ class ExportedProgramImporter(Graph):
         place = self.places[name]
         call: Any = self.bb.call_te(lambda x: te.compute(x.shape, lambda *i: x[i], name="written"), value)
         kernel, (given,) = call.args[0], call.args[1].fields
-        self.bb.emit(core_ops.call_tir_inplace(kernel, (given, place), 1, place.ty))
+        self.bb.emit(relax.core_ops.call_tir_inplace(kernel, (given, place), 1, place.ty))
 
     def _input(self, node: Any) -> Any:
         value = node.meta["val"]

@@ -13,10 +13,8 @@ import weft
 from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator
 from weft.frontend.torch import complex_numbers, control, registry
-from weft.frontend.torch.complex_numbers import Complex
-from weft.frontend.torch.node import Node, dtype_name
+from weft.frontend.torch.node import Node, dtype_name, number
 from weft.frontend.torch.symbols import Symbols, as_expr
-from weft.relax import BlockBuilder, core_ops
 
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
@@ -65,7 +63,7 @@ class Graph:
 
     def __init__(self, root: Any, custom: Mapping[str, Converter]) -> None:
         self.root, self.custom = root, custom
-        self.bb, self.symbols = BlockBuilder(), Symbols()
+        self.bb, self.symbols = relax.BlockBuilder(), Symbols()
         self.values: dict[Any, Any] = {}
 
     def define_sizes(self, values: list[Any]) -> None:
@@ -109,15 +107,12 @@ class Graph:
 
     def as_tensor(self, found: Any, value: Any = None) -> Any:
         """A value as a tensor: numbers and sizes become one, parts of a complex one lie side by side."""
-        if isinstance(found, Complex):
+        if isinstance(found, complex_numbers.Complex):
             return complex_numbers.joined(self.bb, found)
         if isinstance(found, (bool, int, float)):
             return ir.constant(np.asarray(found, "float32" if isinstance(found, float) else None))
         if isinstance(found, ir.PrimExpr):
-            whole = ir.Select(found, as_expr(1), as_expr(0)) if found.dtype == "bool" else found
-            size = self.bb.emit(core_ops.shape_to_tensor(ir.shape_expr([whole])))
-            size = self.bb.emit(relax.op.reshape(size, ir.shape_expr([])))
-            return self.bb.emit(relax.op.astype(size, "bool")) if found.dtype == "bool" else size
+            return self.bb.emit(number(self.bb, found, found.dtype))
         return found
 
     def refuse_unsupported(self, nodes: Any) -> None:
@@ -150,7 +145,7 @@ class Graph:
         return self.values
 
     @property
-    def block_builder(self) -> BlockBuilder:
+    def block_builder(self) -> relax.BlockBuilder:
         """Where bindings go."""
         return self.bb
 
@@ -167,7 +162,8 @@ class Graph:
         if node.target is operator.getitem:
             self.values[node] = self._item(self.value(node.args[0]), node.args[1])
         elif is_size(node):
-            self.values[node] = self._size(node)
+            found = self._size(node)
+            self.values |= {} if found is None else {node: found}
         elif str(node.target) in control.HIGHER_ORDER:
             self.values[node] = control.HIGHER_ORDER[str(node.target)](self, node)
         else:
@@ -177,16 +173,19 @@ class Graph:
         return value[i] if isinstance(value, (list, tuple)) else self.bb.emit(ir.TupleGetItem(value, i))
 
     def _size(self, node: Any) -> Any:
-        """A size or a condition on sizes, from what PyTorch knows about it; one out of data gets a variable."""
+        """A size or a condition on sizes, from what PyTorch knows about it; one out of data gets a variable.
+
+        Nothing, for what is computed from places in PyTorch's memory: often only its own checks read that.
+        """
         value = node.meta["val"]
         if isinstance(value, (bool, int, float)):
             return value
         for symbol in self.symbols.unknown(value):
             if str(node.target) not in ("aten._local_scalar_dense.default", "aten.item.default"):
-                raise ModelImportError(f"{node.name}: size '{symbol}' is used before anything defines it")
+                return None
             x = relax.op.reshape(relax.op.astype(self.value(node.args[0]), "int64"), ir.shape_expr([1]))
             var = self.symbols.define(symbol, is_size=False)
-            self.bb.match_cast(self.bb.emit(core_ops.tensor_to_shape(self.bb.emit(x))), ir.ShapeType((var,), 1))
+            self.bb.match_cast(self.bb.emit(relax.core_ops.tensor_to_shape(self.bb.emit(x))), ir.ShapeType((var,), 1))
         return self.symbols.dim(value)
 
     def _call(self, node: Any) -> Any:
@@ -228,8 +227,8 @@ class Graph:
 
     def settled(self, x: Any, value: Any) -> Any:
         """A result with the element type and the shape that PyTorch says it has; new sizes get their variables."""
-        if isinstance(x, Complex):
-            return Complex(self.settled(x.re, value), self.settled(x.im, value))
+        if isinstance(x, complex_numbers.Complex):
+            return complex_numbers.Complex(self.settled(x.re, value), self.settled(x.im, value))
         if x is None or not isinstance(x, ir.Expr) or not hasattr(value, "dtype"):
             return x
         if not isinstance(x, (ir.ExprVar, ir.Constant)):
@@ -255,6 +254,8 @@ class Graph:
         if type(v).__name__ == "Node":
             if v.op == "get_attr" and v not in self.values:
                 self.values[v] = self._attribute(v)
+            if v not in self.values:
+                raise ModelImportError(f"{v.name}: size '{v.meta.get('val')}' is used before anything defines it")
             return self.values[v]
         return v
 
@@ -283,6 +284,8 @@ def mutates(node: Any) -> bool:
 def is_size(node: Any) -> bool:
     """Whether a call's result is a number: a size, a condition on sizes."""
     value = node.meta.get("val")
+    if type(value).__name__ == "SymFloat":  # out of sizes, not out of data
+        return all(s.is_integer for s in value.node.expr.free_symbols)
     return isinstance(value, (bool, int, float)) or type(value).__name__ in ("SymInt", "SymBool")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.frontend.torch.node import Node
+from weft.frontend.torch.norm import masked_softmax
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
@@ -132,20 +133,18 @@ def _written_out(node: Node, q: Any, k: Any, v: Any, mask: Any) -> Any:
     """Attention by its formula, for operands whose leading dimensions broadcast."""
     rank = len(k.ty.shape)
     scale = node.get("scale")
-    size = node.dims(q)[-1]
     if scale is None:
-        if not isinstance(size, int):
-            node.error("attention over heads of a size that is not known")
-        scale = size**-0.5
+        scale = node.op("rsqrt", node.tensor(node.dims(q)[-1], node.dtype))
     scores = node.op("matmul", q, node.permute(k, [*range(rank - 2), rank - 1, rank - 2]))
-    scores = node.op("multiply", scores, node.scalar(scale, node.dtype))
+    scores = node.op("multiply", scores, node.tensor(scale))
     if node.get("is_causal", False):
         rows, columns = node.dims(q)[-2], node.dims(k)[-2]
         mask = node.op("less_equal", node.arange(columns), node.reshape(node.arange(rows), [rows, 1]))
     if mask is not None and mask.ty.dtype == "bool":
         mask = node.op("where", mask, node.scalar(0, node.dtype), node.scalar(float("-inf"), node.dtype))
-    scores = scores if mask is None else node.op("add", scores, mask)
-    return node.op("matmul", node.op("nn.softmax", scores, axis=-1), v)
+    if mask is None:
+        return node.op("matmul", node.op("nn.softmax", scores, axis=-1), v)
+    return node.op("matmul", masked_softmax(node, node.op("add", scores, mask), rank - 1), v)
 
 
 @operators("aten._grouped_mm", "transformers.grouped_mm_fallback")

@@ -75,16 +75,25 @@ def _cut(node: Node, x: Any, axis: int, start: Dim, length: Dim, step: int = 1) 
                    assume_inbound=True)  # fmt: skip
 
 
+def _within(node: Node, place: Dim, size: Dim) -> Dim:
+    """A place as a slice takes it: counted from the end if negative, no further than the ends."""
+    place, size = as_expr(place), as_expr(size)
+    place = ir.Select(place < 0, place + size, place)
+    return node.symbols.analyzer.simplify(ir.min_(ir.max_(place, as_expr(0)), size))
+
+
 @aten("slice.Tensor", "slice_copy")
 def _slice(node: Node) -> Any:
     x = node["self"]
     axis = node.axis(node["dim"], len(x.ty.shape))
-    start, _ = _bounds(node, x, axis)
+    start, size = _bounds(node, x, axis)
+    for symbol in node.symbols.unknown(node.first.shape[axis]):  # PyTorch leaves it to the run how ends are cut off
+        start = _within(node, node.get("start", 0), size)
+        end = size if node["end"] is None else _within(node, node["end"], size)
+        length = ir.floordiv(as_expr(end) - start + (node["step"] - 1), node["step"])
+        node.symbols.equate(symbol, node.symbols.analyzer.simplify(ir.max_(length, as_expr(0))))
     if node.same(node.dims(x), node.shape) and node["step"] == 1:
         return x
-    for d in node.first.shape:
-        if node.symbols.unknown(d):
-            node.error("a slice whose length depends on data")
     return _cut(node, x, axis, start, node.shape[axis], node["step"])
 
 
@@ -273,7 +282,7 @@ def _as_strided(node: Node) -> Any:
     return node.op("take", x, place, axis=0)
 
 
-def _widths(pad: Sequence[int], rank: int) -> tuple[int, ...]:
+def _widths(pad: Sequence[Any], rank: int) -> tuple[Any, ...]:
     """PyTorch counts from the last axis; Weft has all, from the first."""
     pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)]
     pairs = [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
@@ -285,23 +294,42 @@ def _widths(pad: Sequence[int], rank: int) -> tuple[int, ...]:
 def _pad(node: Node) -> Any:
     x = node["self"]
     pad = node.get("pad", node.get("padding"))
-    if not all(isinstance(n, int) for n in pad):
-        node.error("padding by a size that is not known")
     mode = next((m for key, m in (("reflection", "reflect"), ("replication", "edge")) if key in node.name), "constant")
     widths = list(_widths(pad, len(x.ty.shape)))
     for axis in range(len(x.ty.shape)):  # less than nothing is cut off
         low, high = widths[2 * axis], widths[2 * axis + 1]
-        if low < 0 or high < 0:
-            start = max(-low, 0)
-            x = _cut(node, x, axis, start, node.dims(x)[axis] - start - max(-high, 0))
+        cut = [_positive(node, -w) for w in (low, high)]
+        if cut != [0, 0]:
+            x = _cut(node, x, axis, cut[0], node.dims(x)[axis] - cut[0] - cut[1])
+        if not (isinstance(low, int) and isinstance(high, int)):
+            x = _padded(node, x, axis, _positive(node, low), _positive(node, high), mode)
+            widths[2 * axis : 2 * axis + 2] = [0, 0]
     widths = [max(w, 0) for w in widths]
     if not any(widths):
         return x
-    if x.ty.dtype == "bool":
-        padded = node.op("nn.pad", node.astype(x, "uint8"), pad_width=tuple(widths), pad_mode=mode,
-                         pad_value=float(node.get("value", 0)))  # fmt: skip
-        return node.astype(padded, "bool")
+    x = node.astype(x, "uint8") if x.ty.dtype == "bool" else x
     return node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=float(node.get("value", 0)))
+
+
+def _positive(node: Node, d: Dim) -> Dim:
+    """A size, or 0 where it is negative."""
+    if isinstance(d, int):
+        return max(d, 0)
+    found = node.symbols.analyzer.simplify(ir.max_(d, as_expr(0)))
+    return found.value if isinstance(found, ir.IntImm) else found
+
+
+def _padded(node: Node, x: Any, axis: int, low: Dim, high: Dim, mode: str) -> Any:
+    """Padding by sizes that only the run tells: tensors of one value beside `x`, or its own elements by index."""
+    dims = node.dims(x)
+    if mode == "constant":
+        ends = [node.full([*dims[:axis], w, *dims[axis + 1 :]], node.get("value", 0), node.dtype) for w in (low, high)]
+        return node.op("concat", ir.Tuple((ends[0], x, ends[1])), axis=axis)
+    places = node.op("subtract", node.arange(dims[axis] + low + high), node.tensor(low, "int64"))
+    if mode == "reflect":
+        last = node.tensor(dims[axis] - 1, "int64")
+        places = node.op("subtract", last, node.op("abs", node.op("subtract", last, node.op("abs", places))))
+    return node.op("take", x, places, axis=axis, mode="clip")
 
 
 @aten("pixel_shuffle")

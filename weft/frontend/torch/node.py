@@ -6,13 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
-from weft import ir
+from weft import ir, te
 from weft.error import ModelImportError
+from weft.frontend.building import Emitter
 from weft.frontend.torch.symbols import Dim, Symbols, as_expr
-from weft.op import make_call
-from weft.relax import core_ops
 
 if TYPE_CHECKING:
     from weft.relax import BlockBuilder
@@ -35,7 +32,12 @@ def dtype_name(dtype: Any) -> str:
     return _DTYPES.get(name, name)
 
 
-class Node:
+def number(bb: BlockBuilder, value: ir.PrimExpr, dtype: str) -> Any:
+    """A scalar expression of sizes as a 0-dimensional tensor."""
+    return bb.call_te(lambda v: te.compute((), lambda: ir.cast(dtype, v), name="number"), value)
+
+
+class Node(Emitter):
     """One call of an operator.
 
     Attributes
@@ -118,10 +120,6 @@ class Node:
 
     # --- building -----------------------------------------------------------------------------------------------------
 
-    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
-        """Bind a call of an operator."""
-        return self.emit(make_call(name)(*args, **attrs))
-
     def emit(self, expr: Any) -> Any:
         """Bind an expression."""
         return self.bb.emit(expr)
@@ -134,17 +132,13 @@ class Node:
             return self.scalar(x.data.numpy(), dtype)
         return self.op("astype", x, dtype=dtype)
 
-    def scalar(self, value: Any, dtype: str) -> ir.Constant:
-        """A 0-dimensional constant."""
-        return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
-
     def tensor(self, x: Any, dtype: str | None = None) -> Any:
         """A tensor, a number or a size as a tensor of an element type."""
         dtype = dtype or self.dtype
         if isinstance(x, (bool, int, float)):
             return self.scalar(x, dtype)
         if isinstance(x, ir.PrimExpr):
-            return self.astype(self.reshape(self.emit(core_ops.shape_to_tensor(ir.shape_expr([x]))), []), dtype)
+            return self.emit(number(self.bb, x, dtype))
         return self.astype(x, dtype)
 
     def shape_expr(self, dims: Sequence[Dim]) -> ir.ShapeExpr:
@@ -162,10 +156,6 @@ class Node:
     def expand(self, x: Any, dims: Sequence[Dim]) -> Any:
         """Repeat along dimensions of 1, unless `x` has the shape."""
         return x if self.same(self.dims(x), dims) else self.op("broadcast_to", x, self.shape_expr(dims))
-
-    def permute(self, x: Any, axes: Sequence[int]) -> Any:
-        """Transpose, unless the order is the identity."""
-        return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
 
     def full(self, dims: Sequence[Dim], value: Any, dtype: str) -> Any:
         """A tensor of one value."""

@@ -9,7 +9,19 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
 
-@aten("softmax.int", "_softmax", "log_softmax.int", "_log_softmax", "_safe_softmax")
+@aten("_safe_softmax")
+def _safe_softmax(node: Node) -> Any:
+    x = node.astype(node["self"], node.dtype)
+    return masked_softmax(node, x, node.axis(node["dim"], len(x.ty.shape))) if x.ty.shape else _softmax(node)
+
+
+def masked_softmax(node: Node, x: Any, axis: int) -> Any:
+    """Softmax, and zeros where all along the axis is minus infinity."""
+    nothing = node.op("equal", node.op("max", x, axis=(axis,), keepdims=True), node.scalar(float("-inf"), node.dtype))
+    return node.op("where", nothing, node.scalar(0, node.dtype), node.op("nn.softmax", x, axis=axis))
+
+
+@aten("softmax.int", "_softmax", "log_softmax.int", "_log_softmax")
 def _softmax(node: Node) -> Any:
     x = node.astype(node["self"], node.dtype)
     name = "nn.log_softmax" if "log_softmax" in node.name else "nn.softmax"

@@ -18,10 +18,6 @@ def as_expr(d: Dim) -> ir.PrimExpr:
     return ir.const(d, "int64") if isinstance(d, int) else d
 
 
-def _floordiv(a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr:
-    return ir.FloorDiv(a, b)
-
-
 def _float(x: ir.PrimExpr) -> ir.PrimExpr:
     return x if x.dtype == "float64" else ir.Cast("float64", x)
 
@@ -33,8 +29,8 @@ def _whole(rounded: Callable[[ir.PrimExpr], ir.PrimExpr]) -> Callable[..., ir.Pr
 _FUNCTIONS: dict[str, Callable[..., ir.PrimExpr]] = {
     "Add": lambda *args: _fold(ir.Add, args),
     "Mul": lambda *args: _fold(ir.Mul, args),
-    "FloorDiv": _floordiv,
-    "CleanDiv": _floordiv,
+    "FloorDiv": ir.FloorDiv,
+    "CleanDiv": ir.FloorDiv,
     "Mod": ir.FloorMod,
     "PythonMod": ir.FloorMod,
     "Max": lambda *args: _fold(ir.Max, args),
@@ -53,6 +49,8 @@ _FUNCTIONS: dict[str, Callable[..., ir.PrimExpr]] = {
     "ToFloat": _float,
     "IntTrueDiv": lambda a, b: ir.Div(_float(a), _float(b)),
     "FloatTrueDiv": lambda a, b: ir.Div(_float(a), _float(b)),
+    "Pow": lambda a, b: tir.power(_float(a), _float(b)),
+    "FloatPow": lambda a, b: tir.power(_float(a), _float(b)),
     "TruncToInt": _whole(lambda x: x),
     "FloorToInt": _whole(tir.floor),
     "CeilToInt": _whole(tir.ceil),
@@ -73,16 +71,20 @@ class Symbols:
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
-        self._vars: dict[Any, ir.Var] = {}
+        self._vars: dict[Any, ir.PrimExpr] = {}
 
     def define(self, symbol: Any, *, is_size: bool = True) -> ir.Var:
         """Make the variable of a symbol that has none."""
-        make = ir.SizeVar if is_size else ir.Var
-        self._vars[symbol] = make(str(symbol), INT64)
-        return self._vars[symbol]
+        var = (ir.SizeVar if is_size else ir.Var)(str(symbol), INT64)
+        self._vars[symbol] = var
+        return var
+
+    def equate(self, symbol: Any, value: Dim) -> None:
+        """Let a symbol that has no variable stand for an expression of those that have one."""
+        self._vars[symbol] = as_expr(value)
 
     @property
-    def defined(self) -> Mapping[Any, ir.Var]:
+    def defined(self) -> Mapping[Any, ir.PrimExpr]:
         """The variables, by PyTorch's symbol."""
         return self._vars
 
@@ -125,13 +127,15 @@ class Symbols:
             return self._vars[e]
         if e.is_Integer:
             return ir.const(int(e), "int64")
-        if e.is_Float:
+        if e.is_Float or e.is_Rational:
             return ir.const(float(e), "float64")
         if e.is_Boolean and e.is_Atom:
             return ir.const(bool(e), "bool")
         name = type(e).__name__
         if name in ("Pow", "PowByNatural") and e.args[1].is_Integer and e.args[1] > 0:
             return _fold(ir.Mul, [self._convert(e.args[0])] * int(e.args[1]))
+        if name.startswith("OpaqueUnaryFn_") and hasattr(tir, name[14:]):
+            return getattr(tir, name[14:])(_float(self._convert(e.args[0])))
         if name not in _FUNCTIONS:
             raise ModelImportError(f"a size is computed by {name}", expected=", ".join(_FUNCTIONS), found=str(e))
         return _FUNCTIONS[name](*(self._convert(arg) for arg in e.args))
