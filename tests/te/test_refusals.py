@@ -93,6 +93,7 @@ REDUCTIONS = [
     (lambda s: s[P].bind(K, te.thread_axis("vthread")), "is a reduction"),
     (lambda s: (s[P].fuse(P.op.axis[1], K), s.cache_write(P, "local")), "was fused with a reduction"),
     (lambda s: s.rfactor(P, P.op.axis[0]), "no reduction loop"),
+    (lambda s: s.rfactor(P, s[P].fuse(P.op.axis[1], K)), "fused of axes of both kinds"),
     (lambda s: s.rfactor(P, K, 3), "no axis 3.*expected -3 to 2"),
     (lambda s: s.rfactor(P, K, -4), "no axis -4"),
 ]

@@ -11,7 +11,7 @@ from weft.ir import floordiv as indexdiv
 from weft.ir import floormod as indexmod
 from weft.ir import mul as multiply
 from weft.ir import sub as subtract
-from weft.te import schedule
+from weft.te import hybrid, schedule
 from weft.te.compute import (
     comm_reducer,
     compute,
@@ -98,8 +98,9 @@ __all__ = [
     "ScheduleOps", "Stage", "Tensor", "TensorSlice", "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh",
     "atan", "atan2", "atanh", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp10", "exp2", "extern",
-    "extern_primfunc", "floor", "floordiv", "floormod", "fmod", "gradient", "highest", "hypot", "if_then_else",
-    "indexdiv", "indexmod", "infinity", "install_tensor_arithmetic", "isfinite", "isinf", "isnan", "kernel_of_stages",
+    "extern_primfunc", "floor", "floordiv", "floormod", "fmod", "gradient", "highest", "hybrid", "hypot",
+    "if_then_else", "indexdiv", "indexmod", "infinity", "install_tensor_arithmetic", "isfinite", "isinf", "isnan",
+    "kernel_of_stages",
     "log", "log10", "log1p", "log2", "lowest", "max", "max_value", "min", "min_value", "multiply", "nearbyint",
     "nextafter", "placeholder", "popcount", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "scan",
     "schedule", "schedule_to_prim_func", "sigmoid", "sin", "sinh", "size_var", "sqrt", "subtract", "sum", "tag_scope",

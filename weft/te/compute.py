@@ -8,22 +8,9 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
-from weft import ir
+from weft import ir, tir
 from weft.error import InvalidArgument
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, TensorSlice
-from weft.tir import (
-    AllocBuffer,
-    BlockRealize,
-    BufferLoad,
-    BufferStore,
-    CommReducer,
-    Evaluate,
-    IntrinCall,
-    PrimFunc,
-    Reduce,
-    Stmt,
-    decl_buffer,
-)
 
 _TAG: ir.Ambient[str] = ir.Ambient("tag_scope")
 
@@ -98,7 +85,7 @@ def compute(
         for n, d in zip(names, dims, strict=True)
     )
     body = fcompute(*[iv.var for iv in axis[:taken]])
-    called = isinstance(body, tuple) and body and isinstance(body[0], IntrinCall)
+    called = isinstance(body, tuple) and body and isinstance(body[0], tir.IntrinCall)
     if called:
         body = tuple(_called_over(call, len(dims) - taken) for call in body)
     elif taken < len(dims):
@@ -125,8 +112,8 @@ def _check_outputs(name: str, exprs: tuple[ir.PrimExpr, ...]) -> None:
     if not exprs:
         raise InvalidArgument(f"compute '{name}' has no outputs", found="()")
     first = exprs[0]
-    reductions = [e for e in exprs if isinstance(e, Reduce)]
-    if reductions and not (isinstance(first, Reduce) and len(reductions) == len(exprs) and all(
+    reductions = [e for e in exprs if isinstance(e, tir.Reduce)]
+    if reductions and not (isinstance(first, tir.Reduce) and len(reductions) == len(exprs) and all(
         e.combiner is first.combiner and e.source == first.source and e.axis == first.axis and e.value_index == i
         for i, e in enumerate(reductions)
     )):  # fmt: skip
@@ -158,8 +145,8 @@ def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) ->
     return names + [f"ax{i}" for i in range(len(names), ndim)], len(names)
 
 
-def _called_over(call: IntrinCall, own_axes: int) -> IntrinCall:
-    return IntrinCall(call.intrin, call.reads, call.scalars, call.axis, own_axes, call.value_index)
+def _called_over(call: tir.IntrinCall, own_axes: int) -> tir.IntrinCall:
+    return tir.IntrinCall(call.intrin, call.reads, call.scalars, call.axis, own_axes, call.value_index)
 
 
 def _other_rank(ndim: int, found: int) -> InvalidArgument:
@@ -228,14 +215,14 @@ def comm_reducer(
             if len(got) != len(source):
                 raise InvalidArgument(f"the {what} of {name} has another number of components than what it reduces",
                                       expected=str(len(source)), found=str(len(got)))  # fmt: skip
-        combiner = CommReducer(lhs, rhs, tuple(map(ir.as_expr, result)), tuple(map(ir.as_expr, identity)))
+        combiner = tir.CommReducer(lhs, rhs, tuple(map(ir.as_expr, result)), tuple(map(ir.as_expr, identity)))
         axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
         wrong = next((a for a in axes if not isinstance(a, ir.IterVar) or a.iter_type != "reduce"), None)
         if wrong is not None or not axes:
             raise InvalidArgument(f"{name} runs over axes of te.reduce_axis", found=repr(wrong) if axes else "none")
         inits = () if init is None else tuple(ir.as_expr(i) for i in _listed(init))
         parts = tuple(
-            Reduce(combiner, source, axes, ir.TRUE if where is None else ir.as_expr(where), i, inits)
+            tir.Reduce(combiner, source, axes, ir.TRUE if where is None else ir.as_expr(where), i, inits)
             for i in range(len(source))
         )
         return parts if several else parts[0]
@@ -265,8 +252,10 @@ def _called(function: Callable[..., Any], what: str, *args: Any) -> Any:
 
 
 def lowest(dtype: str) -> ir.PrimExpr:
-    """The identity of max: minus infinity, or the least integer."""
+    """The identity of max: minus infinity, the least integer, or what ``register_min_func`` says of a type."""
     dt = ir.DataType(dtype)
+    if dt.is_custom:
+        return tir.min_value(dt)
     if dt.is_float:
         return ir.FloatImm(dt, float("-inf"))
     return ir.const(0 if dt.code in ("uint", "bool") else -(1 << (dt.bits - 1)), dt)
@@ -275,6 +264,8 @@ def lowest(dtype: str) -> ir.PrimExpr:
 def highest(dtype: str) -> ir.PrimExpr:
     """The identity of min: infinity, or the greatest integer."""
     dt = ir.DataType(dtype)
+    if dt.is_custom:
+        raise InvalidArgument(f"the greatest value of '{dt}' is not known", help="reduce negated values by max")
     if dt.is_float:
         return ir.FloatImm(dt, float("inf"))
     return ir.const(1 if dt == "bool" else (1 << dt.bits) - 1 if dt.code == "uint" else (1 << (dt.bits - 1)) - 1, dt)
@@ -373,20 +364,20 @@ def extern(
         if len({t.dtype for t in inputs}) != 1:
             raise InvalidArgument("extern cannot tell the data type of its outputs", help="give dtype=")
         dtypes = [inputs[0].dtype] * len(shapes)
-    ins = list(in_buffers or [decl_buffer(t.shape, t.dtype, t.name) for t in inputs])
+    ins = list(in_buffers or [tir.decl_buffer(t.shape, t.dtype, t.name) for t in inputs])
     outs = list(
         out_buffers
         or [
-            decl_buffer(x, d, name if len(shapes) == 1 else f"{name}_{i}")
+            tir.decl_buffer(x, d, name if len(shapes) == 1 else f"{name}_{i}")
             for i, (x, d) in enumerate(zip(shapes, dtypes, strict=True))
         ]
     )
     body = fcompute(ins, outs)
-    if not isinstance(body, (Stmt, ir.PrimExpr)):
+    if not isinstance(body, (tir.Stmt, ir.PrimExpr)):
         raise InvalidArgument(f"the function of extern '{name}' gives no statement", found=repr(body),
                               help="return ib.get(), or a call such as tir.call_packed(...)")  # fmt: skip
-    if not isinstance(body, Stmt):
-        body = Evaluate(body)
+    if not isinstance(body, tir.Stmt):
+        body = tir.Evaluate(body)
     op = ExternOp(
         name,
         _tagged(tag),
@@ -400,7 +391,7 @@ def extern(
     return tensors[0] if len(tensors) == 1 else tensors
 
 
-def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwargs: Any) -> Any:
+def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: tir.PrimFunc, **kwargs: Any) -> Any:
     """Make tensors of what a TIR function writes.
 
     Parameters
@@ -414,8 +405,8 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwarg
         Those of :func:`extern`, such as ``name``.
     """
     buffers = [b for _, b in primfunc.buffer_map]
-    read = {n.buffer for n in ir.walk(primfunc.body) if isinstance(n, BufferLoad)}
-    written = {n.buffer for n in ir.walk(primfunc.body) if isinstance(n, BufferStore)}
+    read = {n.buffer for n in ir.walk(primfunc.body) if isinstance(n, tir.BufferLoad)}
+    written = {n.buffer for n in ir.walk(primfunc.body) if isinstance(n, tir.BufferStore)}
     outs = [b for b in buffers if b in written and b not in read] or [b for b in buffers if b in written][-1:]
     ins = [b for b in buffers if b in read and b not in outs]
     if not outs or len(ins) != len(input_tensors):
@@ -428,10 +419,10 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwarg
                                   expected=f"{buffer.shape} {buffer.dtype}",
                                   found=f"{tensor.shape} {tensor.dtype}")  # fmt: skip
     body = primfunc.body
-    if isinstance(body, BlockRealize) and body.block.name_hint == "root":
+    if isinstance(body, tir.BlockRealize) and body.block.name_hint == "root":
         inner = body.block
         body = inner.body
         for buffer in reversed(inner.alloc_buffers):
-            body = AllocBuffer(buffer, body)
+            body = tir.AllocBuffer(buffer, body)
     return extern([b.shape for b in outs], input_tensors, lambda *_: body, in_buffers=ins, out_buffers=outs,
                   dtype=[b.dtype for b in outs], **kwargs)  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any
 
 from weft import ir, tir
 from weft.error import UnsupportedForm
-from weft.tir import ProducerLoad
 
 
 def derivative(expr: Any, element: Any) -> Any:
@@ -32,7 +31,7 @@ def derivative(expr: Any, element: Any) -> Any:
     """
     if isinstance(expr, type(element)) and ir.structural_equal(expr, element):
         return ir.const(1, expr.dtype)
-    if not ir.DataType(expr.dtype).is_float or isinstance(expr, ProducerLoad):
+    if not ir.DataType(expr.dtype).is_float or isinstance(expr, tir.ProducerLoad):
         return None
     return _DERIVATIVE(expr, element)
 

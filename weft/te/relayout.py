@@ -4,56 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import (
-    IterVar,
-    PrimExpr,
-    Range,
-    Var,
-    cast,
-    const,
-    floordiv,
-    floormod,
-    if_then_else,
-    logical_and,
-    substitute,
-)
 from weft.te.stage import Fuse, Split, Stage
 from weft.tir import Reduce
 
 
-def relaid_out(stage: Stage) -> tuple[tuple[IterVar, ...], tuple[PrimExpr, ...], tuple[PrimExpr, ...]]:
+def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr, ...], tuple[ir.PrimExpr, ...]]:
     """Return the axes of a cache, what each of its elements is, and where an element of the stage lies in it.
 
     The axes are the data-parallel loops of the stage from the outside; reductions keep their whole axes.
     """
     an = Analyzer()
-    extents: dict[IterVar, PrimExpr] = {iv: iv.dom.extent for iv in stage.axis}  # type: ignore[union-attr]
-    place: dict[IterVar, PrimExpr] = {iv: iv.var for iv in stage.axis}
+    extents: dict[ir.IterVar, ir.PrimExpr] = {iv: iv.dom.extent for iv in stage.axis}  # type: ignore[union-attr]
+    place: dict[ir.IterVar, ir.PrimExpr] = {iv: iv.var for iv in stage.axis}
     for r in stage.relations:
         if isinstance(r, Split) and r.parent in extents:
             whole = extents[r.parent]
-            amount = cast(whole.dtype, r.factor if r.factor is not None else r.nparts)
-            rest = an.simplify(floordiv(whole + amount - 1, amount))
+            amount = ir.cast(whole.dtype, r.factor if r.factor is not None else r.nparts)
+            rest = an.simplify(ir.floordiv(whole + amount - 1, amount))
             extents[r.outer], extents[r.inner] = (rest, amount) if r.factor is not None else (amount, rest)
-            place[r.outer] = floordiv(place[r.parent], extents[r.inner])
-            place[r.inner] = floormod(place[r.parent], extents[r.inner])
+            place[r.outer] = ir.floordiv(place[r.parent], extents[r.inner])
+            place[r.inner] = ir.floormod(place[r.parent], extents[r.inner])
         elif isinstance(r, Fuse) and r.outer in extents and r.inner in extents:
             extents[r.fused] = an.simplify(extents[r.outer] * extents[r.inner])
             place[r.fused] = place[r.outer] * extents[r.inner] + place[r.inner]
     leaves = [iv for iv in stage.leaf_iter_vars if iv in extents]
     axis = tuple(
-        IterVar(Range.from_min_extent(const(0, iv.var.dtype), extents[iv]), Var(f"{iv.var.name}_c", iv.var.dtype))
+        ir.IterVar(
+            ir.Range.from_min_extent(ir.const(0, iv.var.dtype), extents[iv]), ir.Var(f"{iv.var.name}_c", iv.var.dtype)
+        )
         for iv in leaves
     )
-    values: dict[IterVar, PrimExpr] = {iv: new.var for iv, new in zip(leaves, axis, strict=True)}
+    values: dict[ir.IterVar, ir.PrimExpr] = {iv: new.var for iv, new in zip(leaves, axis, strict=True)}
     for r in reversed(stage.relations):
         if isinstance(r, Split) and r.inner in values:
             values[r.parent] = values[r.outer] * extents[r.inner] + values[r.inner]
         elif isinstance(r, Fuse) and r.fused in values:
-            values[r.outer] = floordiv(values[r.fused], extents[r.inner])
-            values[r.inner] = floormod(values[r.fused], extents[r.inner])
+            values[r.outer] = ir.floordiv(values[r.fused], extents[r.inner])
+            values[r.inner] = ir.floormod(values[r.fused], extents[r.inner])
     if any(iv not in values for iv in stage.axis):
         raise ScheduleError(f"cache_write: an axis of '{stage.name}' was fused with a reduction",
                             help="call cache_write before fuse")  # fmt: skip
@@ -62,25 +52,25 @@ def relaid_out(stage: Stage) -> tuple[tuple[IterVar, ...], tuple[PrimExpr, ...],
 
 
 def _where(
-    stage: Stage, values: dict[IterVar, PrimExpr], axis: tuple[IterVar, ...], an: Analyzer
-) -> tuple[PrimExpr, ...]:
+    stage: Stage, values: dict[ir.IterVar, ir.PrimExpr], axis: tuple[ir.IterVar, ...], an: Analyzer
+) -> tuple[ir.PrimExpr, ...]:
     """Return the stage's body over the new axes, which is computed only where they are inside of the old ones."""
     for iv in axis:
         assert iv.dom is not None
         an.bind(iv.var, iv.dom)
     checks = [an.simplify(values[iv] < iv.dom.extent) for iv in stage.axis]  # type: ignore[union-attr]
     checks = [c for c in checks if not getattr(c, "value", 0)]
-    at: dict[Any, PrimExpr] = {iv.var: an.simplify(values[iv] + iv.dom.min) for iv in stage.axis}  # type: ignore[union-attr]
-    body = substitute(stage.body, at)
+    at: dict[Any, ir.PrimExpr] = {iv.var: an.simplify(values[iv] + iv.dom.min) for iv in stage.axis}  # type: ignore[union-attr]
+    body = ir.substitute(stage.body, at)
     if not checks:
         return body
     inside = checks[0]
     for c in checks[1:]:
-        inside = logical_and(inside, c)
+        inside = ir.logical_and(inside, c)
 
-    def guarded(e: PrimExpr) -> PrimExpr:
+    def guarded(e: ir.PrimExpr) -> ir.PrimExpr:
         if isinstance(e, Reduce):
-            return Reduce(e.combiner, e.source, e.axis, logical_and(inside, e.condition), e.value_index, e.init)
-        return if_then_else(inside, e, const(0, e.dtype))
+            return Reduce(e.combiner, e.source, e.axis, ir.logical_and(inside, e.condition), e.value_index, e.init)
+        return ir.if_then_else(inside, e, ir.const(0, e.dtype))
 
     return tuple(guarded(e) for e in body)

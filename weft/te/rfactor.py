@@ -42,6 +42,8 @@ def _parts(
     """Return the axis of the parts, all axes of them, and what each part is."""
     values, extents, guards = _reduce_loops(stage)
     leaves = [iv for iv in stage.leaf_iter_vars if iv.iter_type == "reduce"]
+    if mixed := [iv.var.name for iv in leaves if iv not in extents]:
+        raise ScheduleError(f"rfactor: '{mixed[0]}' is fused of axes of both kinds", expected="reduction axes alone")
     part = IterVar(
         Range.from_min_extent(const(0, axis.var.dtype), extents[axis]), Var(axis.var.name + "_rf", axis.var.dtype)
     )

@@ -503,8 +503,11 @@ def _check_arguments(sch: Schedule, given: set[tir.Buffer]) -> None:
                 tensor = stage.origin_op.output(i)
                 if sch.state_of(tensor) is not None:
                     continue  # a state is memory of its scan
-                if sch.buffer(tensor) not in given and (
-                    sch.consumers(stage) or any(stage.origin_op is op for op in sch.outputs)
-                ):
-                    kind = "input" if isinstance(stage.origin_op, PlaceholderOp) else "output"
+                if sch.buffer(tensor) in given:
+                    continue
+                is_input = isinstance(stage.origin_op, PlaceholderOp)
+                if not is_input and sch.consumers(stage):
+                    stage.is_output = False  # only others of the schedule read it
+                elif is_input == bool(sch.consumers(stage)):
+                    kind = "input" if is_input else "output"
                     raise InvalidArgument(f"{kind} '{tensor.name}' is not among the arguments", help="pass it in args")

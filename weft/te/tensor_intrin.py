@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import tir
+from weft import ir, tir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
-from weft.ir import (
-    TRUE,
-    Cast,
-    IntImm,
-    IterVar,
-    PrimExpr,
-    Range,
-    Var,
-    as_expr,
-    is_const_int,
-    rewrite,
-    structural_equal,
-    substitute,
-    walk,
-)
 from weft.te.tensor import ComputeOp, Operation, Tensor, TensorSlice
 
 
@@ -48,7 +33,7 @@ class TensorIntrin:
         inputs: Sequence[Tensor],
         buffers: Sequence[tir.Buffer],
         parts: Sequence[tir.Stmt | None],
-        scalar_params: Sequence[Var] = (),
+        scalar_params: Sequence[ir.Var] = (),
     ) -> None:
         self.name, self.op, self.inputs, self.buffers = name, op, tuple(inputs), tuple(buffers)
         self.scalar_params = tuple(scalar_params)
@@ -80,7 +65,7 @@ class TensorIntrin:
             What is reduced over around the intrinsic.
         """
         reads = tuple(_region(a) for a in args if _is_region(a))
-        scalars = tuple(as_expr(a) for a in args if not _is_region(a))
+        scalars = tuple(ir.as_expr(a) for a in args if not _is_region(a))
         for what, wanted, given in (("tensors", self.inputs, reads), ("scalars", self.scalar_params, scalars)):
             if len(wanted) != len(given):
                 raise InvalidArgument(f"'{self.name}' takes another number of {what}", expected=str(len(wanted)),
@@ -101,14 +86,14 @@ def _region(value: Any) -> tir.RegionRead:
         tensor, indices = value.tensor, value.indices
     else:
         tensor, indices = value.producer, value.indices
-    mins: list[PrimExpr] = []
-    extents: list[PrimExpr] = []
+    mins: list[ir.PrimExpr] = []
+    extents: list[ir.PrimExpr] = []
     for n, dim in enumerate(tensor.shape):
         given = indices[n] if n < len(indices) else slice(None)
         if not isinstance(given, slice):
-            given = slice(as_expr(given), as_expr(given) + 1)
-        low = as_expr(0 if given.start is None else given.start)
-        high = dim if given.stop is None else as_expr(given.stop)
+            given = slice(ir.as_expr(given), ir.as_expr(given) + 1)
+        low = ir.as_expr(0 if given.start is None else given.start)
+        high = dim if given.stop is None else ir.as_expr(given.stop)
         mins.append(low)
         extents.append(Analyzer().simplify(high - low))
     return tir.RegionRead(tir.ProducerLoad(tensor, tuple(mins)), tuple(extents))
@@ -152,17 +137,17 @@ def decl_tensor_intrin(
     scalars = list(scalar_params or [])
     made = fcompute(ins, outs, scalars) if scalars else fcompute(ins, outs)
     parts = list(made) if isinstance(made, (list, tuple)) else [made, None, None]
-    parts = [tir.Evaluate(p) if isinstance(p, PrimExpr) else p for p in [*parts, None, None][:3]]
+    parts = [tir.Evaluate(p) if isinstance(p, ir.PrimExpr) else p for p in [*parts, None, None][:3]]
     return TensorIntrin(name, op, inputs, [*ins, *outs], parts, scalars)
 
 
 def matched(
     intrin: TensorIntrin,
     name: str,
-    axes: Sequence[tuple[IterVar, Range]],
-    reduce_axes: Sequence[tuple[IterVar, Range]],
-    bodies: Sequence[PrimExpr],
-    regions: Mapping[Tensor, tuple[Range, ...]],
+    axes: Sequence[tuple[ir.IterVar, ir.Range]],
+    reduce_axes: Sequence[tuple[ir.IterVar, ir.Range]],
+    bodies: Sequence[ir.PrimExpr],
+    regions: Mapping[Tensor, tuple[ir.Range, ...]],
     an: Analyzer,
 ) -> dict[Tensor, Tensor]:
     """Check that a region of a stage is what an intrinsic describes; return the tensor behind each of its inputs.
@@ -174,12 +159,12 @@ def matched(
     regions : mapping of Tensor to ranges
         What they read of each input.
     """
-    values: dict[Any, PrimExpr] = {}
+    values: dict[Any, ir.PrimExpr] = {}
     for ours, theirs, kind in ((axes, intrin.op.axis, "axes"), (reduce_axes, intrin.op.reduce_axis, "reduction axes")):
         lead = len(ours) - len(theirs)
         sizes = [an.simplify(r.extent) for _, r in ours]
         wanted = [iv.dom.extent for iv in theirs if iv.dom is not None]
-        if lead < 0 or not all(is_const_int(s, 1) for s in sizes[: max(lead, 0)]) or not all(
+        if lead < 0 or not all(ir.is_const_int(s, 1) for s in sizes[: max(lead, 0)]) or not all(
             an.can_prove_equal(s, w) for s, w in zip(sizes[max(lead, 0) :], wanted, strict=True)
         ):  # fmt: skip
             raise ScheduleError(
@@ -206,16 +191,16 @@ def matched(
         return tir.ProducerLoad(described, tuple(local[lead:]))
 
     def simple(node: Any) -> Any:
-        return rewrite(node, lambda n: _narrow(an.simplify(n)) if isinstance(n, PrimExpr) and _is_index(n) else n)
+        return ir.rewrite(node, lambda n: _narrow(an.simplify(n)) if isinstance(n, ir.PrimExpr) and _is_index(n) else n)
 
     for ours, theirs in zip(bodies, intrin.op.body, strict=True):
         pairs = [(ours, theirs)]
         if isinstance(theirs, tir.Reduce):
-            if not isinstance(ours, tir.Reduce) or not structural_equal(ours.combiner, theirs.combiner):
+            if not isinstance(ours, tir.Reduce) or not ir.structural_equal(ours.combiner, theirs.combiner):
                 pairs = []
             else:
                 pairs = list(zip((*ours.source, ours.condition), (*theirs.source, theirs.condition), strict=True))
-        if not pairs or not all(structural_equal(simple(rewrite(substitute(a, values), rule)), simple(b))
+        if not pairs or not all(ir.structural_equal(simple(ir.rewrite(ir.substitute(a, values), rule)), simple(b))
                                 for a, b in pairs):  # fmt: skip
             raise ScheduleError(
                 f"tensorize: '{name}' does not compute what '{intrin.name}' describes",
@@ -229,30 +214,32 @@ def _narrow(index: Any) -> Any:
     """Write an index, which is compared only, in int32: shapes of either width describe one computation."""
 
     def narrow(node: Any) -> Any:
-        if isinstance(node, Cast) and node.dtype == "int64" and node.value.dtype == "int32":
+        if isinstance(node, ir.Cast) and node.dtype == "int64" and node.value.dtype == "int32":
             return node.value
-        return IntImm("int32", node.value) if isinstance(node, IntImm) and node.dtype == "int64" else node
+        return ir.IntImm("int32", node.value) if isinstance(node, ir.IntImm) and node.dtype == "int64" else node
 
-    return rewrite(index, narrow)
+    return ir.rewrite(index, narrow)
 
 
-def _is_index(expr: PrimExpr) -> bool:
-    return expr.dtype.startswith("int") and not any(isinstance(n, tir.ProducerLoad) for n in walk(expr))
+def _is_index(expr: ir.PrimExpr) -> bool:
+    return expr.dtype.startswith("int") and not any(isinstance(n, tir.ProducerLoad) for n in ir.walk(expr))
 
 
 def call_intrin(
     intrin: TensorIntrin,
     part: tir.Stmt,
-    places: Sequence[tuple[tir.Buffer, tuple[Range, ...]]],
-    scalars: Sequence[PrimExpr] = (),
+    places: Sequence[tuple[tir.Buffer, tuple[ir.Range, ...]]],
+    scalars: Sequence[ir.PrimExpr] = (),
 ) -> tir.Stmt:
     """Write one use: a block in which the intrinsic's buffers name regions of real ones."""
-    fresh: dict[Any, Any] = {n: Var(n.name, n.dtype) for b in intrin.buffers for n in walk(b) if isinstance(n, Var)}
+    fresh: dict[Any, Any] = {
+        n: ir.Var(n.name, n.dtype) for b in intrin.buffers for n in ir.walk(b) if isinstance(n, ir.Var)
+    }
     fresh.update(zip(intrin.scalar_params, scalars, strict=True) if scalars else ())
-    copies = [substitute(b, fresh) for b in intrin.buffers]
+    copies = [ir.substitute(b, fresh) for b in intrin.buffers]
     fresh.update(zip(intrin.buffers, copies, strict=True))
-    body = substitute(part, fresh)
-    used = set(walk(body))
+    body = ir.substitute(part, fresh)
+    used = set(ir.walk(body))
     matches = [
         tir.MatchBufferRegion(copy, tir.BufferRegion(buffer, ranges))
         for copy, (buffer, ranges) in zip(copies, places, strict=True)
@@ -267,4 +254,4 @@ def call_intrin(
         body,
         match_buffers=tuple(matches),
     )
-    return tir.BlockRealize((), TRUE, block)
+    return tir.BlockRealize((), ir.TRUE, block)
