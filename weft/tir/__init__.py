@@ -4,6 +4,8 @@ Read in this order: ``buffer``, ``stmt``, ``function``, ``reduce``, ``intrin``, 
 ``pipeline``; ``script/`` is the text form.
 """
 
+from typing import TYPE_CHECKING
+
 from weft._aliases import names_of
 from weft.ir import *  # noqa: F403 - TIR's scalar language is ir's
 from weft.ir import AnyDim as Any
@@ -52,6 +54,9 @@ from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_i
 PrimFunc.specialize = specialize_params  # type: ignore[attr-defined] - what it calls stands on PrimFunc
 Allocate = AllocBuffer
 ProducerRealize = BufferRealize
+
+if TYPE_CHECKING:  # the others are found when they are asked for
+    from weft.tir import ir_builder as ir_builder
 
 _LATER = {  # packages above this face, loaded when asked for
     "BlockRV": "weft.tir.schedule",

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.error import CodegenError, InvalidArgument
+from weft.ffi import register_global_func
 from weft.ir import CallIntrin, Cast, DataType, FloatImm, PrimExpr, with_lanes
-from weft.tir.intrin import LEAST, call_extern
+from weft.tir.intrin import LEAST, call_pure_extern
 
 __all__ = [
-    "create_lower_func", "get_type_code", "get_type_name", "get_type_registered", "has_lowerings", "lowering_of",
-    "register", "register_min_func", "register_op", "registered", "registered_types", "stored_as",
+    "create_lower_func", "create_min_lower_func", "get_type_code", "get_type_name", "get_type_registered",
+    "has_lowering", "has_lowerings", "lower_call_pure_extern", "lower_ite", "lowering_of", "register",
+    "register_min_func", "register_op", "registered", "registered_types", "stored_as",
 ]  # fmt: skip
 
 Lowering = Callable[[Any], PrimExpr]
@@ -37,6 +39,8 @@ def register(type_name: str, type_code: int) -> None:
     if _CODES.get(type_name, type_code) != type_code:
         raise InvalidArgument(f"type '{type_name}' has the code {_CODES[type_name]}", found=str(type_code))
     _NAMES[type_code], _CODES[type_name] = type_name, type_code
+    register_global_func("dtype.get_custom_type_code", get_type_code, override=True)  # tensors ask for these
+    register_global_func("dtype.get_custom_type_name", get_type_name, override=True)
 
 
 def registered() -> bool:
@@ -106,6 +110,11 @@ def register_op(
     _OPS[op_name, target, src_type_name, dest_type_name or intrinsic_name or ""] = lower_func
 
 
+def has_lowering(op: Any, target: str, src: str) -> bool:
+    """Whether something was registered for a call of an intrinsic."""
+    return ("Call", target, _key(src), op.op.name) in _OPS
+
+
 def lowering_of(op: Any, target: str, src: str, extra: str = "") -> Lowering:
     """Return what was registered for an operation.
 
@@ -162,6 +171,26 @@ def create_lower_func(extern_func_map: Mapping[Any, str]) -> Lowering:
         if key not in extern_func_map:
             raise CodegenError(f"there is no function for {type(op).__name__} of {key} bits",
                                expected=", ".join(map(str, extern_func_map)))  # fmt: skip
-        return call_extern(result, extern_func_map[key], *args)
+        return call_pure_extern(result, extern_func_map[key], *args)
 
     return lower
+
+
+def lower_call_pure_extern(op: Any) -> PrimExpr:
+    """Return a call of an intrinsic that only moves bits: a choice, or a C function of them."""
+    return CallIntrin(stored_as(op.dtype), op.op, op.args)
+
+
+lower_ite = lower_call_pure_extern
+
+
+def create_min_lower_func(extern_func_map: Mapping[int, str], type_name: str) -> Callable[[int], PrimExpr]:
+    """Make what :func:`register_min_func` takes, from C functions without arguments by the number of bits."""
+
+    def least(bits: int) -> PrimExpr:
+        if bits not in extern_func_map:
+            raise CodegenError(f"there is no least value of {bits} bits of '{type_name}'",
+                               expected=", ".join(map(str, extern_func_map)))  # fmt: skip
+        return call_pure_extern(f"custom[{type_name}]{bits}", extern_func_map[bits])
+
+    return least

@@ -27,6 +27,36 @@ from weft.tir.buffer import Buffer
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, DeclBuffer, Evaluate, Stmt
 
 
+class BufferMap(tuple[tuple[Var, Buffer], ...]):
+    """Parameters and their buffers, in pairs; also a mapping: ``func.buffer_map[param]``, ``.items()``."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, Var):
+            return tuple.__getitem__(self, key)
+        found = next((b for p, b in self if p is key), None)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def keys(self) -> list[Var]:
+        """List the parameters that have buffers."""
+        return [p for p, _ in self]
+
+    def values(self) -> list[Buffer]:
+        """List the buffers."""
+        return [b for _, b in self]
+
+    def items(self) -> list[tuple[Var, Buffer]]:
+        """List both."""
+        return list(self)
+
+    def get(self, key: Var, default: Any = None) -> Any:
+        """Return the buffer of a parameter, or `default`."""
+        return next((b for p, b in self if p is key), default)
+
+
 class PrimFunc(BaseFunc):
     """A TIR function.
 
@@ -41,7 +71,7 @@ class PrimFunc(BaseFunc):
     params: tuple[Var, ...]
     body: Stmt
     ret_type: Any = None
-    buffer_map: tuple[tuple[Var, Buffer], ...] = ()
+    buffer_map: tuple[tuple[Var, Buffer], ...] = BufferMap()
     attrs: Attrs = NO_ATTRS
 
     @property
@@ -60,7 +90,7 @@ class PrimFunc(BaseFunc):
     def __post_init__(self) -> None:
         if (
             type(self.params) is tuple
-            and type(self.buffer_map) is tuple
+            and type(self.buffer_map) is BufferMap
             and {Var, SizeVar}.issuperset(map(type, self.params))
         ):
             return
@@ -74,14 +104,11 @@ class PrimFunc(BaseFunc):
             if isinstance(p, Buffer):
                 buffers.append((handle, p))
         force_setattr(self, "params", tuple(params))
-        force_setattr(self, "buffer_map", tuple(buffers))
+        force_setattr(self, "buffer_map", BufferMap(buffers))
 
     def buffer_of(self, param: Var) -> Buffer | None:
         """Return the buffer of a parameter, or None for a scalar."""
-        for p, b in self.buffer_map:
-            if p is param:
-                return b
-        return None
+        return self.buffer_map.get(param)  # type: ignore[attr-defined]
 
     def with_body(self, new_body: Stmt, span: Any = None) -> PrimFunc:
         """Return the function with another body."""

@@ -14,30 +14,13 @@ import numpy as np
 
 from weft import ir
 from weft.error import InvalidArgument, LoweringError, ShapeMismatch
+from weft.tir import stmt as stmts
 from weft.tir.analysis.structure import empty_inits
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS
 from weft.tir.match_buffer import lower_match_buffers
 from weft.tir.reduce import TENSOR_EXPRS
-from weft.tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferRealize,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    IfThenElse,
-    LetStmt,
-    Prefetch,
-    SeqStmt,
-    Stmt,
-    While,
-)
 from weft.tir.tiles import TileRegisters
 
 _TILE = 64
@@ -106,10 +89,10 @@ class _State:
         self.env: dict[ir.Var, Any] = {}
         self.memory: dict[ir.Var, np.ndarray] = {}
         self.padded: dict[Buffer, list[int]] = {}
-        self.inits: dict[For, list[tuple[list[ir.PrimExpr], Stmt]]] = {}
+        self.inits: dict[stmts.For, list[tuple[list[ir.PrimExpr], stmts.Stmt]]] = {}
         self.tiles = TileRegisters()
 
-    def note_inits(self, body: Stmt) -> None:
+    def note_inits(self, body: stmts.Stmt) -> None:
         """Note by loop which reductions below it may be empty, and what stores their identities before it."""
         for extents, loop, nest in empty_inits(body):
             self.inits.setdefault(loop, []).append((extents, nest))
@@ -149,7 +132,7 @@ class _State:
 
 # Tensor expressions are gone when they are run; a block runs where it is realized, with its variables bound.
 _EXPR = ir.Dispatch("interpret an expression", (ir.PrimExpr,), leaves_out=TENSOR_EXPRS)
-_STMT = ir.Dispatch("interpret a statement", (Stmt,), leaves_out=(Block, BufferRealize))
+_STMT = ir.Dispatch("interpret a statement", (stmts.Stmt,), leaves_out=(stmts.Block, stmts.BufferRealize))
 
 
 @_EXPR.on(ir.IntImm, ir.FloatImm)
@@ -342,19 +325,19 @@ def _tile(name: str, e: ir.CallIntrin, s: _State) -> int:
     return 0
 
 
-@_STMT.on(Prefetch)
-def _prefetch(node: Prefetch, s: _State) -> None:
+@_STMT.on(stmts.Prefetch)
+def _prefetch(node: stmts.Prefetch, s: _State) -> None:
     """A hint, which computes nothing."""
 
 
-@_STMT.on(SeqStmt)
-def _seq(node: SeqStmt, s: _State) -> None:
+@_STMT.on(stmts.SeqStmt)
+def _seq(node: stmts.SeqStmt, s: _State) -> None:
     for x in node.seq:
         s.stmt(x)
 
 
-@_STMT.on(BufferStore)
-def _store(node: BufferStore, s: _State) -> None:
+@_STMT.on(stmts.BufferStore)
+def _store(node: stmts.BufferStore, s: _State) -> None:
     memory, offset, value = s.memory[node.buffer.data], s.offset(node.buffer, node.indices), s.expr(node.value)
     if node.predicate is not None:
         mask = np.broadcast_to(s.expr(node.predicate), np.shape(offset))
@@ -363,8 +346,8 @@ def _store(node: BufferStore, s: _State) -> None:
     memory[offset] = value
 
 
-@_STMT.on(For)
-def _for(node: For, s: _State) -> None:
+@_STMT.on(stmts.For)
+def _for(node: stmts.For, s: _State) -> None:
     low, dtype = int(s.expr(node.min)), ir.numpy_dtype(node.loop_var.dtype).type
     for extents, init in s.inits.get(node, ()):
         if any(s.expr(e) == 0 for e in extents):
@@ -374,51 +357,51 @@ def _for(node: For, s: _State) -> None:
         s.stmt(node.body)
 
 
-@_STMT.on(While)
-def _while(node: While, s: _State) -> None:
+@_STMT.on(stmts.While)
+def _while(node: stmts.While, s: _State) -> None:
     while s.expr(node.condition):
         s.stmt(node.body)
 
 
-@_STMT.on(IfThenElse)
-def _if(node: IfThenElse, s: _State) -> None:
+@_STMT.on(stmts.IfThenElse)
+def _if(node: stmts.IfThenElse, s: _State) -> None:
     if s.expr(node.condition):
         s.stmt(node.then_case)
     elif node.else_case is not None:
         s.stmt(node.else_case)
 
 
-@_STMT.on(LetStmt)
-def _let_stmt(node: LetStmt, s: _State) -> None:
+@_STMT.on(stmts.LetStmt)
+def _let_stmt(node: stmts.LetStmt, s: _State) -> None:
     s.env[node.var] = s.expr(node.value)
     s.stmt(node.body)
 
 
-@_STMT.on(AllocBuffer)
-def _alloc(node: AllocBuffer, s: _State) -> None:
+@_STMT.on(stmts.AllocBuffer)
+def _alloc(node: stmts.AllocBuffer, s: _State) -> None:
     s.allocate(node.buffer)
     s.stmt(node.body)
 
 
-@_STMT.on(AttrStmt, DeclBuffer)
+@_STMT.on(stmts.AttrStmt, stmts.DeclBuffer)
 def _wrapper(node: Any, s: _State) -> None:
     s.stmt(node.body)
 
 
-@_STMT.on(AssertStmt)
-def _assert(node: AssertStmt, s: _State) -> None:
+@_STMT.on(stmts.AssertStmt)
+def _assert(node: stmts.AssertStmt, s: _State) -> None:
     if not s.expr(node.condition):
         raise (IndexError if node.error_kind == "IndexError" else InvalidArgument)(str(s.expr(node.message)))
     s.stmt(node.body)
 
 
-@_STMT.on(Evaluate)
-def _evaluate(node: Evaluate, s: _State) -> None:
+@_STMT.on(stmts.Evaluate)
+def _evaluate(node: stmts.Evaluate, s: _State) -> None:
     s.expr(node.value)
 
 
-@_STMT.on(BlockRealize)
-def _block(node: BlockRealize, s: _State) -> None:
+@_STMT.on(stmts.BlockRealize)
+def _block(node: stmts.BlockRealize, s: _State) -> None:
     block = node.block
     body, init = (
         part if part is None else lower_match_buffers(part, block.match_buffers, block.span)

@@ -293,7 +293,10 @@ def call_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
     return Call(DataType(dtype or "void"), Op.get("tir.call_extern"), (StringImm(name), *(as_expr(a) for a in args)))
 
 
-call_pure_extern = call_extern
+def call_pure_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
+    """Call a C function that only gives a value, so that it may be called as often as that is needed."""
+    result, values = DataType(dtype or "void"), (as_expr(a) for a in args)
+    return Call(result, Op.get("tir.call_pure_extern"), (StringImm(name), *values))
 
 
 def call_llvm_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:

@@ -8,30 +8,18 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import DataType, IterVar, PrimExpr, Range, StringImm, Var, as_expr, const, is_const_int
+from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.intrin import likely
-from weft.tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    Stmt,
-    While,
-    seq,
-)
 
 _KINDS = {
-    "serial": ForKind.SERIAL,
-    "for": ForKind.SERIAL,
-    "parallel": ForKind.PARALLEL,
-    "vectorize": ForKind.VECTORIZED,
-    "vectorized": ForKind.VECTORIZED,
-    "unroll": ForKind.UNROLLED,
-    "unrolled": ForKind.UNROLLED,
+    "serial": stmts.ForKind.SERIAL,
+    "for": stmts.ForKind.SERIAL,
+    "parallel": stmts.ForKind.PARALLEL,
+    "vectorize": stmts.ForKind.VECTORIZED,
+    "vectorized": stmts.ForKind.VECTORIZED,
+    "unroll": stmts.ForKind.UNROLLED,
+    "unrolled": stmts.ForKind.UNROLLED,
 }
 
 
@@ -71,7 +59,7 @@ class BufferVar:
         return BufferLoad(self.buffer, self._indices(index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        store = BufferStore(self.buffer, as_expr(value, self.buffer.dtype), self._indices(index))
+        store = stmts.BufferStore(self.buffer, as_expr(value, self.buffer.dtype), self._indices(index))
         self._builder.emit(store)
 
 
@@ -79,26 +67,26 @@ class IRBuilder:
     """Collects statements. What wraps the rest of a scope (allocations, attributes) closes with the scope."""
 
     def __init__(self) -> None:
-        self._scopes: list[list[Stmt | Callable[[Stmt], Stmt]]] = [[]]
+        self._scopes: list[list[stmts.Stmt | Callable[[stmts.Stmt], stmts.Stmt]]] = [[]]
 
     # --- scopes ---
 
-    def _close(self) -> Stmt:
+    def _close(self) -> stmts.Stmt:
         items = self._scopes.pop()
-        body: list[Stmt] = []
+        body: list[stmts.Stmt] = []
         for item in reversed(items):
-            body = [item, *body] if isinstance(item, Stmt) else [item(seq(*body))]
-        return seq(*body)
+            body = [item, *body] if isinstance(item, stmts.Stmt) else [item(stmts.seq(*body))]
+        return stmts.seq(*body)
 
     @contextmanager
-    def _scope(self, wrap: Callable[[Stmt], Stmt]) -> Generator[Any]:
+    def _scope(self, wrap: Callable[[stmts.Stmt], stmts.Stmt]) -> Generator[Any]:
         self._scopes.append([])
         yield None
         self.emit(wrap(self._close()))
 
     def emit(self, stmt: Any) -> None:
         """Add a statement, an expression to evaluate, or a function from the rest of the scope to a statement."""
-        self._scopes[-1].append(Evaluate(stmt) if isinstance(stmt, PrimExpr) else stmt)
+        self._scopes[-1].append(stmts.Evaluate(stmt) if isinstance(stmt, PrimExpr) else stmt)
 
     @contextmanager
     def for_range(
@@ -114,26 +102,26 @@ class IRBuilder:
         yield var
         extent = high if is_const_int(low, 0) else high - low
         body = self._close()
-        self.emit(For(var, low.astype(var.dtype), extent.astype(var.dtype), _KINDS[kind], body))
+        self.emit(stmts.For(var, low.astype(var.dtype), extent.astype(var.dtype), _KINDS[kind], body))
 
     def while_loop(self, condition: Any) -> Any:
         """Loop as long as a condition holds."""
         test = as_expr(condition)
-        return self._scope(lambda body: While(test, body))
+        return self._scope(lambda body: stmts.While(test, body))
 
     def if_scope(self, cond: Any) -> Any:
         """Run the scope where a condition holds."""
         test = as_expr(cond)
-        return self._scope(lambda body: IfThenElse(test, body))
+        return self._scope(lambda body: stmts.IfThenElse(test, body))
 
     def else_scope(self) -> Any:
         """Run the scope where the condition of the ``if_scope`` right before does not hold."""
         before = self._scopes[-1]
-        if not before or not isinstance(before[-1], IfThenElse) or before[-1].else_case is not None:
+        if not before or not isinstance(before[-1], stmts.IfThenElse) or before[-1].else_case is not None:
             raise InvalidArgument("else_scope has no if_scope", help="open it right after the scope of an if_scope")
         branch = before.pop()
-        assert isinstance(branch, IfThenElse)
-        return self._scope(lambda body: IfThenElse(branch.condition, branch.then_case, body))
+        assert isinstance(branch, stmts.IfThenElse)
+        return self._scope(lambda body: stmts.IfThenElse(branch.condition, branch.then_case, body))
 
     def new_scope(self) -> Any:
         """Open a scope that ends allocations and attributes made in it."""
@@ -145,10 +133,10 @@ class IRBuilder:
             var, extent = node.var, as_expr(value).astype(node.var.dtype)
             zero = const(0, var.dtype)
             bound = IterVar(Range.from_min_extent(zero, extent), var, "thread", node.thread_tag)
-            self.emit(lambda body: For(var, zero, extent, ForKind.THREAD_BINDING, body, bound))
+            self.emit(lambda body: stmts.For(var, zero, extent, stmts.ForKind.THREAD_BINDING, body, bound))
             return
         data = as_expr(value)
-        self.emit(lambda body: AttrStmt(node, attr_key, data, body))
+        self.emit(lambda body: stmts.AttrStmt(node, attr_key, data, body))
 
     # --- buffers ---
 
@@ -156,7 +144,7 @@ class IRBuilder:
         """Allocate a buffer that lives until the scope ends."""
         extents = shape if isinstance(shape, (list, tuple)) else (shape,)
         buffer = decl_buffer(tuple(as_expr(e) for e in extents), dtype, name, scope=scope)
-        self.emit(lambda body: AllocBuffer(buffer, body))
+        self.emit(lambda body: stmts.AllocBuffer(buffer, body))
         return BufferVar(self, buffer)
 
     def pointer(self, content_type: str, name: str = "ptr", scope: str = "global") -> BufferVar:
@@ -172,13 +160,13 @@ class IRBuilder:
     def assert_stmt(self, condition: Any, message: str) -> None:
         """Check a condition before the rest of the scope."""
         test = as_expr(condition)
-        self.emit(lambda body: AssertStmt(test, StringImm(message), body))
+        self.emit(lambda body: stmts.AssertStmt(test, StringImm(message), body))
 
     def likely(self, expr: Any) -> PrimExpr:
         """Mark a condition as nearly always true."""
         return likely(expr)
 
-    def get(self) -> Stmt:
+    def get(self) -> stmts.Stmt:
         """Return what was built; every scope has to be closed."""
         if len(self._scopes) != 1:
             raise InvalidArgument("a scope is open", help="call get() outside of all with blocks")

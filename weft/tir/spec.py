@@ -13,25 +13,10 @@ from typing import Any
 
 from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Ramp, Var, walk
 from weft.ir.spec import Spec
+from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
-from weft.tir.stmt import (
-    AllocBuffer,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferRealize,
-    BufferStore,
-    DeclBuffer,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Prefetch,
-    Stmt,
-    While,
-)
 
 
 def _form(name: str, includes: Iterable[Spec], doc: str) -> Spec:
@@ -85,7 +70,7 @@ class _Names:
         stack: list[Any] = [root]
         while stack:
             value = stack.pop()
-            if type(value) is tuple:
+            if isinstance(value, tuple):
                 stack.extend(reversed(value))
             elif type(value) is _Learn:
                 self.known |= value.names
@@ -110,7 +95,7 @@ class _Names:
             self._buffer(node, stack)
             return
         outer = self.statement
-        if isinstance(node, Stmt):
+        if isinstance(node, stmts.Stmt):
             self.statement = node
         elif node in self.done:
             return
@@ -145,7 +130,9 @@ class _Names:
 def _operands_of(kind: type) -> tuple[str, ...] | None:
     """The fields, last first, of expressions that introduce no names and are none."""
     fields = CHILD_FIELDS[kind]
-    return None if fields is None or issubclass(kind, (Var, Buffer, Stmt)) or kind in _INTRODUCES else fields[::-1]
+    return (
+        None if fields is None or issubclass(kind, (Var, Buffer, stmts.Stmt)) or kind in _INTRODUCES else fields[::-1]
+    )
 
 
 def _free_of(b: Buffer) -> set[Var]:
@@ -157,7 +144,7 @@ def _layout(b: Buffer) -> tuple[Any, ...]:
     return (b.shape, b.strides, b.elem_offset)
 
 
-def _block_names(node: Block) -> tuple[Any, set[Any], Any]:
+def _block_names(node: stmts.Block) -> tuple[Any, set[Any], Any]:
     new = {iv.var for iv in node.iter_vars}
     for b in node.alloc_buffers:
         new |= {b, b.data}
@@ -169,7 +156,7 @@ def _block_names(node: Block) -> tuple[Any, set[Any], Any]:
     return doms, new, (layouts, sources, node.reads, node.writes, node.init, node.body, node.annotations)
 
 
-def _attr_names(node: AttrStmt) -> tuple[Any, set[Any], Any]:
+def _attr_names(node: stmts.AttrStmt) -> tuple[Any, set[Any], Any]:
     is_axis = isinstance(node.node, IterVar)
     new = {node.node.var} if is_axis and node.attr_key in ("thread_extent", "virtual_thread") else set[Any]()
     return (node.value, node.node if not is_axis else node.node.dom), new, node.body
@@ -177,14 +164,14 @@ def _attr_names(node: AttrStmt) -> tuple[Any, set[Any], Any]:
 
 # Node class → what is seen before its names are, the names, what is seen with them.
 _INTRODUCES: dict[type, Any] = {
-    For: lambda n: ((n.min, n.extent, n.annotations), {n.loop_var}, n.body),
-    LetStmt: lambda n: (n.value, {n.var}, n.body),
+    stmts.For: lambda n: ((n.min, n.extent, n.annotations), {n.loop_var}, n.body),
+    stmts.LetStmt: lambda n: (n.value, {n.var}, n.body),
     Let: lambda n: (n.value, {n.var}, n.body),
-    AllocBuffer: lambda n: (_layout(n.buffer), {n.buffer, n.buffer.data}, n.body),
-    DeclBuffer: lambda n: ((n.buffer.data, _layout(n.buffer)), {n.buffer}, n.body),
-    BufferRealize: lambda n: ((n.bounds, n.condition), {n.buffer, n.buffer.data}, n.body),
-    Block: _block_names,
-    AttrStmt: _attr_names,
+    stmts.AllocBuffer: lambda n: (_layout(n.buffer), {n.buffer, n.buffer.data}, n.body),
+    stmts.DeclBuffer: lambda n: ((n.buffer.data, _layout(n.buffer)), {n.buffer}, n.body),
+    stmts.BufferRealize: lambda n: ((n.bounds, n.condition), {n.buffer, n.buffer.data}, n.body),
+    stmts.Block: _block_names,
+    stmts.AttrStmt: _attr_names,
     CommReducer: lambda n: (n.identity_element, {*n.lhs, *n.rhs}, n.result),
 }
 
@@ -217,8 +204,8 @@ def _load(node: BufferLoad, func: PrimFunc, mod: IRModule) -> str | None:
     return _access(node.buffer, node.indices)
 
 
-@WELL_FORMED.on(BufferStore)
-def _store(node: BufferStore, func: PrimFunc, mod: IRModule) -> str | None:
+@WELL_FORMED.on(stmts.BufferStore)
+def _store(node: stmts.BufferStore, func: PrimFunc, mod: IRModule) -> str | None:
     wrong = _access(node.buffer, node.indices)
     if wrong is not None:
         return wrong
@@ -236,21 +223,21 @@ def _access(buffer: Buffer, indices: tuple[Any, ...]) -> str | None:
     return None if bad is None else f"the index `{bad}` of '{buffer.name}' is no integer but {bad.dtype}"
 
 
-@WELL_FORMED.on(IfThenElse, While)
+@WELL_FORMED.on(stmts.IfThenElse, stmts.While)
 def _condition(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
     return None if node.condition.dtype == "bool" else f"the condition is no bool but {node.condition.dtype}"
 
 
-@WELL_FORMED.on(For)
-def _loop(node: For, func: PrimFunc, mod: IRModule) -> str | None:
+@WELL_FORMED.on(stmts.For)
+def _loop(node: stmts.For, func: PrimFunc, mod: IRModule) -> str | None:
     types = {str(node.loop_var.dtype), str(node.min.dtype), str(node.extent.dtype)}
     return (
         None if len(types) == 1 else f"loop variable, start and extent have different types: {', '.join(sorted(types))}"
     )
 
 
-@WELL_FORMED.on(BlockRealize)
-def _block_values(node: BlockRealize, func: PrimFunc, mod: IRModule) -> str | None:
+@WELL_FORMED.on(stmts.BlockRealize)
+def _block_values(node: stmts.BlockRealize, func: PrimFunc, mod: IRModule) -> str | None:
     names, values = len(node.block.iter_vars), len(node.iter_values)
     return (
         None
@@ -276,16 +263,16 @@ def _ramp(node: Ramp, func: PrimFunc, mod: IRModule) -> str | None:
 
 @SCHEDULED.on_function
 def _root(func: PrimFunc, mod: IRModule) -> Iterator[tuple[Any, str]]:
-    if not isinstance(func.body, BlockRealize):
-        if any(isinstance(n, BlockRealize) for n in walk(func.body)):
+    if not isinstance(func.body, stmts.BlockRealize):
+        if any(isinstance(n, stmts.BlockRealize) for n in walk(func.body)):
             yield func, "the body is no root block"
     elif func.body.block.iter_vars:
         yield func, "the root block has iteration variables"
 
 
-@SCHEDULED.on(AllocBuffer, DeclBuffer, BufferRealize, LetStmt)
+@SCHEDULED.on(stmts.AllocBuffer, stmts.DeclBuffer, stmts.BufferRealize, stmts.LetStmt)
 def _around_blocks(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
-    if not any(isinstance(n, BlockRealize) for n in walk(node.body)):
+    if not any(isinstance(n, stmts.BlockRealize) for n in walk(node.body)):
         return None
     return f"{type(node).__name__} stands around blocks; buffers and variables belong inside them"
 
@@ -293,31 +280,31 @@ def _around_blocks(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
 # --- lowered ----------------------------------------------------------------------------------------------------------
 
 
-@LOWERED.on(Block, BlockRealize, BufferRealize, Prefetch, ProducerLoad, Reduce)
+@LOWERED.on(stmts.Block, stmts.BlockRealize, stmts.BufferRealize, stmts.Prefetch, ProducerLoad, Reduce)
 def _no_blocks(node: Any, func: PrimFunc, mod: IRModule) -> str:
     return f"{type(node).__name__} is left in a lowered function"
 
 
-@LOWERED.on(For)
-def _kind(node: For, func: PrimFunc, mod: IRModule) -> str | None:
-    left = {ForKind.VECTORIZED: "vectorize", ForKind.UNROLLED: "unroll"}.get(node.kind)
+@LOWERED.on(stmts.For)
+def _kind(node: stmts.For, func: PrimFunc, mod: IRModule) -> str | None:
+    left = {stmts.ForKind.VECTORIZED: "vectorize", stmts.ForKind.UNROLLED: "unroll"}.get(node.kind)
     return None if left is None else f"a loop to {left} is left"
 
 
-@LOWERED.on(BufferLoad, BufferStore)
+@LOWERED.on(BufferLoad, stmts.BufferStore)
 def _flat(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
     n = len(node.indices)
     return None if n == 1 else f"'{node.buffer.name}' is not flat: {n} indices"
 
 
-@HOST.on(For)
-def _no_threads(node: For, func: PrimFunc, mod: IRModule) -> str | None:
-    return "a thread axis on the CPU" if node.kind == ForKind.THREAD_BINDING else None
+@HOST.on(stmts.For)
+def _no_threads(node: stmts.For, func: PrimFunc, mod: IRModule) -> str | None:
+    return "a thread axis on the CPU" if node.kind == stmts.ForKind.THREAD_BINDING else None
 
 
-@DEVICE.on(For)
-def _no_parallel(node: For, func: PrimFunc, mod: IRModule) -> str | None:
-    return "a parallel loop on a device" if node.kind == ForKind.PARALLEL else None
+@DEVICE.on(stmts.For)
+def _no_parallel(node: stmts.For, func: PrimFunc, mod: IRModule) -> str | None:
+    return "a parallel loop on a device" if node.kind == stmts.ForKind.PARALLEL else None
 
 
 @DEVICE.on(CallIntrin)

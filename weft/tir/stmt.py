@@ -11,21 +11,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from weft.ir import (
-    NO_ATTRS,
-    TRUE,
-    Attrs,
-    DataType,
-    IterVar,
-    Node,
-    PrimExpr,
-    Ramp,
-    Range,
-    Var,
-    as_expr,
-    const,
-    make_exprs,
-)
+from weft import ir
 from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, index_exprs
 
 
@@ -39,7 +25,7 @@ class ForKind(IntEnum):
     THREAD_BINDING = 4
 
 
-class Stmt(Node, abstract=True):
+class Stmt(ir.Node, abstract=True):
     """A statement."""
 
 
@@ -47,24 +33,24 @@ class BufferStore(Stmt):
     """``buffer[indices] = value``; a Ramp as last index stores a vector, `predicate` masks its lanes."""
 
     buffer: Buffer
-    value: PrimExpr
-    indices: tuple[PrimExpr, ...]
-    predicate: PrimExpr | None = None
+    value: ir.PrimExpr
+    indices: tuple[ir.PrimExpr, ...]
+    predicate: ir.PrimExpr | None = None
 
     def __post_init__(self) -> None:
         """Make expressions of numbers."""
-        if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
-            make_exprs(self, self.buffer.dtype, "value")
+        if not isinstance(self.value, ir.PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            ir.make_exprs(self, self.buffer.dtype, "value")
         index_exprs(self)
 
 
-def _vstore(self: Buffer, begin: Any, value: Any, predicate: PrimExpr | None = None) -> BufferStore:
+def _vstore(self: Buffer, begin: Any, value: Any, predicate: ir.PrimExpr | None = None) -> BufferStore:
     """Make the statement that stores a value, or the lanes of a vector, from `begin` on."""
-    stored = value if isinstance(value, PrimExpr) else const(value, self.dtype)
-    lanes = DataType(stored.dtype).lanes // DataType(self.dtype).lanes
-    given = tuple(as_expr(i) for i in (begin if isinstance(begin, (list, tuple)) else (begin,)))
-    if lanes != 1 and DataType(given[-1].dtype).lanes == 1:
-        given = (*given[:-1], Ramp(given[-1], const(1, given[-1].dtype), lanes))
+    stored = value if isinstance(value, ir.PrimExpr) else ir.const(value, self.dtype)
+    lanes = ir.DataType(stored.dtype).lanes // ir.DataType(self.dtype).lanes
+    given = tuple(ir.as_expr(i) for i in (begin if isinstance(begin, (list, tuple)) else (begin,)))
+    if lanes != 1 and ir.DataType(given[-1].dtype).lanes == 1:
+        given = (*given[:-1], ir.Ramp(given[-1], ir.const(1, given[-1].dtype), lanes))
     return BufferStore(self, stored, given, predicate)
 
 
@@ -74,14 +60,14 @@ Buffer.vstore = _vstore  # type: ignore[attr-defined] - statements are made of b
 class LetStmt(Stmt):
     """``var = value`` in `body`."""
 
-    var: Var
-    value: PrimExpr
+    var: ir.Var
+    value: ir.PrimExpr
     body: Stmt
 
     def __post_init__(self) -> None:
         """Make an expression of a number."""
-        if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
-            make_exprs(self, self.var.dtype, "value")
+        if not isinstance(self.value, ir.PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            ir.make_exprs(self, self.var.dtype, "value")
 
 
 class AttrStmt(Stmt):
@@ -96,8 +82,8 @@ class AttrStmt(Stmt):
 class AssertStmt(Stmt):
     """Raise an error of kind ``error_kind`` with `message` unless `condition` holds, then run `body`."""
 
-    condition: PrimExpr
-    message: PrimExpr
+    condition: ir.PrimExpr
+    message: ir.PrimExpr
     body: Stmt
     error_kind: str = "RuntimeError"
 
@@ -107,10 +93,10 @@ class AllocBuffer(Stmt):
 
     buffer: Buffer
     body: Stmt
-    annotations: Attrs = NO_ATTRS
+    annotations: ir.Attrs = ir.NO_ATTRS
 
     @property
-    def buffer_var(self) -> Var:
+    def buffer_var(self) -> ir.Var:
         """The pointer to the memory."""
         return self.buffer.data
 
@@ -120,14 +106,14 @@ class AllocBuffer(Stmt):
         return self.buffer.dtype
 
     @property
-    def extents(self) -> tuple[PrimExpr, ...]:
+    def extents(self) -> tuple[ir.PrimExpr, ...]:
         """How many elements each dimension has."""
         return self.buffer.shape
 
     @property
-    def condition(self) -> PrimExpr:
+    def condition(self) -> ir.PrimExpr:
         """Where memory is allocated: always."""
-        return TRUE
+        return ir.TRUE
 
 
 class DeclBuffer(Stmt):
@@ -158,7 +144,7 @@ class SeqStmt(Stmt):
 class IfThenElse(Stmt):
     """A condition."""
 
-    condition: PrimExpr
+    condition: ir.PrimExpr
     then_case: Stmt
     else_case: Stmt | None = None
 
@@ -166,41 +152,41 @@ class IfThenElse(Stmt):
 class Evaluate(Stmt):
     """An expression for its effect."""
 
-    value: PrimExpr
+    value: ir.PrimExpr
 
     def __post_init__(self) -> None:
         """Make an expression of a number."""
-        if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
-            make_exprs(self, None, "value")
+        if not isinstance(self.value, ir.PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            ir.make_exprs(self, None, "value")
 
 
 class For(Stmt):
     """A loop of `loop_var` from `min` over `extent` values."""
 
-    loop_var: Var
-    min: PrimExpr
-    extent: PrimExpr
+    loop_var: ir.Var
+    min: ir.PrimExpr
+    extent: ir.PrimExpr
     kind: ForKind
     body: Stmt
-    thread_binding: IterVar | None = None
-    annotations: Attrs = NO_ATTRS
+    thread_binding: ir.IterVar | None = None
+    annotations: ir.Attrs = ir.NO_ATTRS
 
     def __post_init__(self) -> None:
         """Make expressions of numbers, and of what TVM's For takes as kind and annotations."""
         given: Any = self
-        if not (isinstance(given.min, PrimExpr) and isinstance(given.extent, PrimExpr)):
+        if not (isinstance(given.min, ir.PrimExpr) and isinstance(given.extent, ir.PrimExpr)):
             like = getattr(given.extent, "dtype", None) or getattr(given.min, "dtype", None) or given.loop_var.dtype
-            make_exprs(self, like, "min", "extent")
+            ir.make_exprs(self, like, "min", "extent")
         if type(given.kind) is not ForKind:
             force_setattr(self, "kind", ForKind(given.kind))
-        if type(given.annotations) is not Attrs:
-            force_setattr(self, "annotations", Attrs.of(given.annotations))
+        if type(given.annotations) is not ir.Attrs:
+            force_setattr(self, "annotations", ir.Attrs.of(given.annotations))
 
 
 class While(Stmt):
     """Run `body` while `condition` holds."""
 
-    condition: PrimExpr
+    condition: ir.PrimExpr
     body: Stmt
 
 
@@ -208,15 +194,15 @@ class Prefetch(Stmt):
     """Hint that a region will be read soon."""
 
     buffer: Buffer
-    bounds: tuple[Range, ...]
+    bounds: tuple[ir.Range, ...]
 
 
 class BufferRealize(Stmt):
     """Within `body`, the `bounds` of `buffer` exist (the te schedule's allocation)."""
 
     buffer: Buffer
-    bounds: tuple[Range, ...]
-    condition: PrimExpr
+    bounds: tuple[ir.Range, ...]
+    condition: ir.PrimExpr
     body: Stmt
 
 
@@ -227,7 +213,7 @@ class Block(Stmt):
     terms of them; ``init`` runs at the first iteration of the reduction.
     """
 
-    iter_vars: tuple[IterVar, ...]
+    iter_vars: tuple[ir.IterVar, ...]
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
     name_hint: str
@@ -235,14 +221,14 @@ class Block(Stmt):
     init: Stmt | None = None
     alloc_buffers: tuple[Buffer, ...] = ()
     match_buffers: tuple[MatchBufferRegion, ...] = ()
-    annotations: Attrs = NO_ATTRS
+    annotations: ir.Attrs = ir.NO_ATTRS
 
 
 class BlockRealize(Stmt):
     """Run a block with values for its iteration variables, where `predicate` holds."""
 
-    iter_values: tuple[PrimExpr, ...]
-    predicate: PrimExpr
+    iter_values: tuple[ir.PrimExpr, ...]
+    predicate: ir.PrimExpr
     block: Block
 
 

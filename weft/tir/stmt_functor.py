@@ -13,7 +13,6 @@ from weft.tir import stmt as _stmt
 from weft.tir.analysis.structure import replace_node
 from weft.tir.function import PrimFunc
 from weft.tir.functor import StmtExprMutator, StmtExprVisitor, StmtFunctor, StmtMutator, StmtVisitor
-from weft.tir.stmt import Stmt
 
 __all__ = [
     "StmtExprMutator", "StmtExprVisitor", "StmtFunctor", "StmtMutator", "StmtVisitor", "ir_transform",
@@ -55,11 +54,11 @@ def renew_defs(func: PrimFunc) -> PrimFunc:
 
 
 def ir_transform(
-    stmt: Stmt,
+    stmt: _stmt.Stmt,
     preorder: Callable[[Any], Any] | None,
     postorder: Callable[[Any], Any] | None,
     only_enable: Sequence[str] | None = None,
-) -> Stmt:
+) -> _stmt.Stmt:
     """Rewrite a statement.
 
     Parameters
@@ -78,7 +77,7 @@ def ir_transform(
         kinds = tuple(getattr(_stmt, n, None) or _expression(n) for n in names)
 
     def seen(node: Any) -> bool:
-        return isinstance(node, (Stmt, PrimExpr)) and (kinds is None or isinstance(node, kinds))
+        return isinstance(node, (_stmt.Stmt, PrimExpr)) and (kinds is None or isinstance(node, kinds))
 
     def before(node: Any) -> Any:
         return preorder(node) if preorder is not None and seen(node) else None

@@ -108,6 +108,17 @@ def test_blockize_elementwise_interprets_too():
     np.testing.assert_array_equal(out, (a * 2 + 1).T)
 
 
+def test_what_is_inlined_leaves_the_regions_of_inner_blocks():
+    sch = Schedule(chain(6, 4))
+    copy = sch.cache_read("B", 0, "global")
+    i, _ = sch.get_loops("B")
+    outer = sch.blockize(i)
+    sch.compute_inline(copy)
+    copied = {r.buffer.name for block in (outer, sch.get_block("B")) for r in sch.get(block).reads}
+    assert copied == {"A"}
+    check_chain(sch.func, 6, 4)
+
+
 def test_blockize_refusals():
     sch = Schedule(matmul(7, 6, 16, relu=False))
     i, _, _ = sch.get_loops("C")

@@ -217,3 +217,20 @@ def test_symbolic_layouts():
         sch.transform_layout("C", "C", lambda i, j: (j,))
     sch.transform_layout("C", "C", lambda i, j: (j // 4, i, j % 4))
     check_matmul(sch.func, 9, 10, 7)
+
+
+def test_values_with_effects_are_computed_once():
+    """A call that may do more than give a value is not moved to where it would run twice, or never."""
+
+    def calling(name, call):
+        x = te.placeholder((9,), name="X")
+        p = te.compute((9,), lambda i: call("float32", name, x[i]), name="P")
+        return te.create_prim_func([x, te.compute((9,), lambda i: p[i] * p[i], name="Y")])
+
+    impure = calling("next_number", tir.call_extern)
+    for primitive in ("compute_inline", "reverse_compute_inline"):
+        with pytest.raises(ScheduleError, match=f"{primitive}: '.*next_number.*' may do more than give a value"):
+            getattr(Schedule(impure), primitive)("P" if primitive == "compute_inline" else "Y")
+    sch = Schedule(calling("sqrtf", tir.call_pure_extern))
+    sch.compute_inline("P")
+    assert "P" not in sch.state.block_names()

@@ -13,7 +13,7 @@ from weft.error import InvalidArgument, ScheduleError
 from weft.ir import assert_structural_equal
 from weft.script import tir as T
 from weft.tir import Schedule
-from weft.tir.schedule import Trace
+from weft.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace
 
 SHAPE = (12, 10, 8)
 
@@ -25,7 +25,7 @@ def every_way(sch, source):
     saved = Schedule(source)
     Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), saved)
     written = Schedule(source)
-    exec(str(sch.trace), {"sch": written, "T": T})
+    exec("\n".join(sch.trace.as_python()), {"sch": written, "T": T})
     for other in (direct, saved, written):
         assert_structural_equal(other.func, sch.func)
         assert str(other.trace) == str(sch.trace)
@@ -116,7 +116,7 @@ def test_simplified_leaves_out_what_nothing_uses():
     sch.get_loops("D")
     sch.split(sch.get_loops("C")[0], [None, 5])
     short = sch.trace.simplified()
-    assert [i.kind for i in short.insts] == ["get_block", "get_loops", "split"]
+    assert [i.kind.name for i in short.insts] == ["GetSBlock", "GetLoops", "Split"]
     other = Schedule(matmul(*SHAPE))
     short.apply_to_schedule(other, remove_postproc=True)
     assert_structural_equal(other.func, sch.func)
@@ -127,7 +127,7 @@ def test_simplified_leaves_out_what_nothing_uses():
 def test_simplified_replays(seed):
     sch = random_schedule(seed)
     other = Schedule(matmul(*SHAPE))
-    exec(str(sch.trace.simplified()), {"sch": other})
+    exec("\n".join(sch.trace.simplified().as_python()), {"sch": other})
     assert_structural_equal(other.func, sch.func)
 
 
@@ -179,3 +179,60 @@ def test_options_of_a_schedule():
     other.parallel(other.get_loops("D")[0])
     assert len(other.trace) == len(sch.trace) + 3
     check_matmul(other.func, *SHAPE)
+
+
+def test_what_was_drawn_can_be_decided_otherwise():
+    """Factors reach the split that uses them, by a provider and in a changed trace, and the function follows."""
+    sch = Schedule(matmul(*SHAPE), seed=3)
+    i, *_ = sch.get_loops("C")
+    sch.split(i, sch.sample_perfect_tile(i, 2))
+    drew = sch.trace.insts[2]
+    assert [drew.kind.name, drew.kind.is_pure, len(drew.inputs), drew.attrs] == ["SamplePerfectTile", True, 1, [2, 16]]
+    provided, changed, fresh = (Schedule(matmul(*SHAPE), seed=5) for _ in range(3))
+    sch.trace.apply_to_schedule(provided, decision_provider=lambda inst, inputs, attrs, d: [6, 2] if d else None)
+    sch.trace.with_decision(drew, [6, 2]).apply_to_schedule(changed)
+    for other in (provided, changed):
+        assert [other.get(loop).extent.value for loop in other.get_loops("C")[:2]] == [6, 2]
+        check_matmul(other.func, *SHAPE)
+    Trace(sch.trace.insts).apply_to_schedule(fresh)
+    assert fresh.trace.decisions and sch.trace.get_decision(drew) == sch.trace.decisions[drew]
+    check_matmul(fresh.func, *SHAPE)
+
+
+def test_a_trace_made_by_hand():
+    block, loops = BlockRV(), [LoopRV() for _ in range(3)]
+    split = Instruction(
+        InstructionKind.get("Split"), [loops[0], None, tir.const(4)], [tir.const(True)], [LoopRV(), LoopRV()]
+    )
+    assert (
+        str(split) == "_, _ = sch.split(loop=_, factors=[None, 4], preserve_unit_iters=True, disable_predication=False)"
+    )
+    trace = Trace([Instruction(InstructionKind.get("GetBlock"), [], ["C", "main"], [block])])
+    trace.append(Instruction(InstructionKind.get("GetLoops"), [block], [], loops))
+    trace.append(split)
+    assert (
+        trace.insts[1].inputs[0].same_as(block)
+        and trace.as_python()[0] == 'b0 = sch.get_sblock(name="C", func_name="main")'
+    )
+    assert (
+        trace.as_json()[0][2] == ["Split", ["l1", "None", 4], [True, False], ["l4", "l5"]] and trace.as_json()[1] == []
+    )
+    sch, other = Schedule(matmul(*SHAPE)), Schedule(matmul(*SHAPE))
+    trace.apply_to_schedule(sch)
+    other.split(other.get_loops("C")[0], [None, 4])
+    assert_structural_equal(sch.func, other.func)
+    assert trace.pop() is split and len(trace) == 2 and str(Trace()).endswith("  pass") and Trace().pop() is None
+
+
+def test_instructions_that_are_none():
+    with pytest.raises(InvalidArgument, match="no primitive is called 'Sort'"):
+        InstructionKind.get("Sort")
+    with pytest.raises(ScheduleError, match="ComputeInline takes other arguments"):
+        Instruction(InstructionKind.get("ComputeInline"), [BlockRV(), 1], [], [])
+    with pytest.raises(ScheduleError, match="Bind lacks arguments"):
+        Instruction(InstructionKind.get("Bind"), [LoopRV()], [], [])
+    sch = Schedule(matmul(*SHAPE))
+    with pytest.raises(ScheduleError, match="saved in another form"):
+        Trace.apply_json_to_schedule([["get_block", ["C"], {}, 1, None]], sch)
+    with pytest.raises(ScheduleError, match="nothing in it returned"):
+        Trace.apply_json_to_schedule([[["GetLoops", ["b0"], [], ["l1"]]], []], sch)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
+from weft import relay, te, tir
 from weft.error import CodegenError, InvalidArgument
 from weft.ir import DataType, walk
 from weft.support import cc
@@ -26,6 +26,10 @@ uint16_t t_from(float x) {
 float t_to(uint16_t h) { uint32_t u = (uint32_t)h << 16; float x; memcpy(&x, &u, 4); return x; }
 uint16_t t_add(uint16_t a, uint16_t b) { return t_from(t_to(a) + t_to(b)); }
 uint16_t t_mul(uint16_t a, uint16_t b) { return t_from(t_to(a) * t_to(b)); }
+uint16_t t_sub(uint16_t a, uint16_t b) { return t_from(t_to(a) - t_to(b)); }
+uint16_t t_div(uint16_t a, uint16_t b) { return t_from(t_to(a) / t_to(b)); }
+uint16_t t_sqrt(uint16_t a) { return t_from(sqrtf(t_to(a))); }
+uint16_t t_least(void) { return 0xff7f; }
 uint16_t t_max(uint16_t a, uint16_t b) { return t_to(a) > t_to(b) ? a : b; }
 uint16_t t_exp(uint16_t a) { return t_from(expf(t_to(a))); }
 """
@@ -131,3 +135,63 @@ def test_registration_errors(mybf):
         datatype.register_op(lambda e: e, "Cast", "llvm", "float")
     with pytest.raises(InvalidArgument, match="least value of 'custom\\[none\\]8'"):
         tir.min_value("custom[none]8")
+
+
+@pytest.fixture
+def arithmetic(mybf):
+    one = datatype.create_lower_func
+    for op, name in (("Sub", "t_sub"), ("Div", "t_div")):
+        datatype.register_op(one({16: name}), op, "llvm", "mybf")
+    datatype.register_op(one({16: "t_sqrt"}), "Call", "llvm", "mybf", intrinsic_name="tir.sqrt")
+
+
+WEIGHT = relay.const(np.random.default_rng(5).standard_normal((2, 4, 2, 2)).astype("float32"))
+OPERATORS = {
+    "softmax": relay.nn.softmax,
+    "rsqrt": lambda x: relay.rsqrt(relay.exp(x)),
+    "max_pool2d": lambda x: relay.nn.max_pool2d(relay.reshape(x, (1, 1, 6, 6)) - relay.const(9.0), (3, 3)),
+    "global_avg_pool2d": lambda x: relay.nn.global_avg_pool2d(relay.reshape(x, (1, 4, 3, 3))),
+    "conv2d": lambda x: relay.nn.conv2d(relay.reshape(x, (1, 4, 3, 3)), WEIGHT),
+    "divide": lambda x: x / (relay.sqrt(relay.exp(x)) + relay.const(2.0)),
+}
+
+
+def converted(dtype, array):
+    x = relay.var("x", shape=array.shape, dtype=str(array.dtype))
+    return relay.create_executor("graph").evaluate(relay.Function([x], x.astype(dtype)))(array)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_relay_programs_change_their_types(arithmetic, name):
+    data = np.random.default_rng(3).standard_normal((6, 6)).astype("float32")
+    x = relay.var("x", shape=(6, 6), dtype="float32")
+    mod = relay.transform.InferType()(weft.IRModule.from_expr(relay.Function([x], OPERATORS[name](x))))
+    want = relay.create_executor("debug", mod=mod).evaluate()(data).numpy()
+    change = weft.relay.frontend.ChangeDatatype("float32", T)
+    mod = relay.transform.InferType()(change(mod))
+    assert [p.ty.dtype for p in mod["main"].params] == [T]
+    given = converted(T, data)
+    assert given.dtype == T
+    for kind in ("graph", "vm", "debug"):
+        out = relay.create_executor(kind, mod=mod).evaluate()(given)
+        assert out.dtype == T
+        np.testing.assert_allclose(converted("float32", out).numpy(), want, rtol=0.05, atol=0.05)
+
+
+def test_what_changes_types_is_a_visitor_too(mybf):
+    x = relay.var("x", shape=(2,), dtype="float32")
+    changed = weft.relay.frontend.ChangeDatatype("float32", T).visit(relay.Function([x], x + relay.const(1.0)))
+    assert changed.params[0].type_annotation.dtype == T
+
+
+def test_the_least_value_is_a_function_of_the_library(arithmetic):
+    datatype.register_min_func(datatype.create_min_lower_func({16: "t_least"}, "mybf"), "mybf")
+    data = np.full((1, 1, 4, 4), -3e38, "float32")
+    x = relay.var("x", shape=data.shape, dtype=T)
+    pool = relay.Function([x], relay.nn.max_pool2d(x, (2, 2)))
+    out = converted("float32", relay.create_executor("graph").evaluate(pool)(converted(T, data)))
+    np.testing.assert_allclose(out.numpy(), data[:, :, :3, :3], rtol=0.01)
+    with pytest.raises(CodegenError, match="no least value of 32 bits"):
+        te.lowest("custom[mybf]32")
+    with pytest.raises(InvalidArgument, match="greatest value"):
+        te.highest(T)

@@ -9,10 +9,25 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.intrin import INTRINSICS, CallEffectKind
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 Interval = tuple[ir.PrimExpr, ir.PrimExpr]
 """The smallest and the largest value of an integer expression."""
+
+_PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.call_llvm_pure_intrin",
+                   "tir.call_pure_extern", "tir.address_of")) | {f"tir.{name}" for name in INTRINSICS}  # fmt: skip
+
+
+def is_pure(expr: Any) -> bool:
+    """Whether evaluating an expression does nothing but give a value."""
+    return all(n.op.name in _PURE or _is_said_pure(n.op) for n in ir.walk(expr) if isinstance(n, ir.CallIntrin))
+
+
+def _is_said_pure(op: Any) -> bool:
+    """Whether a program registered an operator of its own as one without effect; a function's call may have any."""
+    kind = ir.as_int(op.get_attr("TCallEffectKind")) if isinstance(op, ir.Op) else None
+    return kind is not None and kind <= CallEffectKind.Pure
 
 
 def loads_of(node: Any, buffer: Buffer | None = None) -> list[BufferLoad]:

@@ -1,14 +1,15 @@
 """Schedules: transformations that change how a function computes and never what.
 
-Read in this order: ``trace``, ``state``, ``recording``, ``schedule``; the primitives by kind in ``loops``, ``merge``,
-``annotate``, ``blocks``, ``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``, ``pad_einsum``,
-``padding``, ``iteration``, ``blockize``, ``tensorize``; then ``rules/``, which apply them by analysis, and
-``explain``, which says what they decided. ``stmt_refs`` is for programs that rewrite functions by hand.
+Read in this order: ``instruction``, ``trace``, ``state``, ``recording``, ``schedule``; the primitives by kind in
+``loops``, ``merge``, ``annotate``, ``blocks``, ``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``,
+``pad_einsum``, ``padding``, ``iteration``, ``blockize``, ``tensorize``; then ``rules/``, which apply them by
+analysis, and ``explain``, which says what they decided. ``stmt_refs`` is for functions rewritten by hand.
 """
 
 from weft.error import ScheduleError
 from weft.tir.schedule.explain import Estimate, KernelReport, ScheduleReport, explain_schedule, report_of
 from weft.tir.schedule.index_map import IndexMap
+from weft.tir.schedule.instruction import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV
 from weft.tir.schedule.rules import (
     Knob,
     Knobs,
@@ -23,11 +24,12 @@ from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.stmt_refs import BlockScope, CachedFlags, Dependency, DepKind, ScheduleDebugMask, StmtSRef
 from weft.tir.schedule.stmt_refs import StmtRefs as ScheduleState
 from weft.tir.schedule.tensorize import TensorIntrin
-from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
+from weft.tir.schedule.trace import Trace
 
 __all__ = [
-    "BlockRV", "BlockScope", "CachedFlags", "DepKind", "Dependency", "Estimate", "IndexMap", "Instruction",
-    "KernelReport", "Knob", "Knobs", "LoopRV", "Refusal", "Schedule", "ScheduleError", "ScheduleRecord",
+    "BlockRV", "BlockScope", "CachedFlags", "DepKind", "Dependency", "Estimate", "ExprRV",
+    "IndexMap", "Instruction", "InstructionKind", "KernelReport", "Knob", "Knobs", "LoopRV", "Refusal",
+    "Schedule", "ScheduleError", "ScheduleRecord",
     "ScheduleDebugMask", "ScheduleReport", "ScheduleState", "StmtSRef", "TensorIntrin", "Trace", "default_schedule",
     "explain_schedule", "noting_schedules", "report_of", "schedule_choices", "schedule_func",
 ]  # fmt: skip

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from weft.arith import Analyzer
 from weft.ir import PrimExpr, Range, Var, cast, const, is_const_int, rewrite, substitute
-from weft.tir.analysis.access import access_regions, addressed, loads_of
+from weft.tir.analysis import dependence
+from weft.tir.analysis.access import access_regions, addressed, is_pure, loads_of
 from weft.tir.analysis.cover import covers, covers_domain
-from weft.tir.analysis.dependence import (
-    blocks_from_to,
-    consumers_of,
-    has_trivial_predicate,
-    is_complete,
-    is_data_parallel,
-    is_plain_store,
-    is_reduction,
-    producers_of,
-    touches,
-)
 from weft.tir.analysis.structure import child_realizes, clone_fresh, iter_values_of, replace_node, used_vars
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
@@ -32,13 +22,13 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     store = _inlinable_store(state, realize, scope, "compute_inline")
     state.check_loaded("compute_inline", store.buffer)
     index_vars = _index_vars(store, realize, "compute_inline")
-    consumers = consumers_of(realize.block, scope)
+    consumers = dependence.consumers_of(realize.block, scope)
     if not consumers:
         raise refuse(
             "compute_inline", f"nothing reads '{store.buffer.name}'", block=name, help="an output cannot be inlined"
         )
 
-    _check_inputs(realize, [*blocks_from_to(scope, realize, consumers[-1]), consumers[-1]], "compute_inline")
+    _check_inputs(realize, [*dependence.blocks_from_to(scope, realize, consumers[-1]), consumers[-1]], "compute_inline")
 
     for consumer in consumers:
         _check_reads(store, index_vars, realize.block, consumer.block)
@@ -48,6 +38,8 @@ def compute_inline(state: ScheduleState, name: str) -> None:
         if isinstance(node, BufferLoad) and node.buffer is store.buffer:
             places = zip(index_vars, node.indices, strict=True)
             return substitute(store.value, only | {v: cast(v.dtype, i) for v, i in places if v is not None})
+        if isinstance(node, Block) and any(r.buffer is store.buffer for r in node.reads):  # inside of a consumer
+            return refresh_accesses(state, node, node.name_hint)
         return node
 
     for consumer in consumers:
@@ -67,9 +59,9 @@ def _check_inputs(realize: BlockRealize, others: list[BlockRealize], primitive: 
     block = realize.block
     inputs = [r.buffer for r in block.reads]
     for other in others:
-        if touches(other.block, inputs, writes_only=True):
+        if dependence.touches(other.block, inputs, writes_only=True):
             raise refuse(primitive, f"'{other.block.name_hint}' overwrites what the block reads", block=block.name_hint)
-        if outputs and touches(other.block, [w.buffer for w in block.writes]):
+        if outputs and dependence.touches(other.block, [w.buffer for w in block.writes]):
             raise refuse(primitive, f"'{other.block.name_hint}' uses what the block overwrites", block=block.name_hint)
 
 
@@ -94,8 +86,8 @@ def _check_reads(store: BufferStore, index_vars: list[Var | None], block: Block,
 def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, primitive: str) -> BufferStore:
     """Return the single store of a block that writes each element of an intermediate buffer once."""
     block = realize.block
-    store = is_plain_store(block)
-    if store is None or not is_data_parallel(block):
+    store = dependence.is_plain_store(block)
+    if store is None or not dependence.is_data_parallel(block):
         raise refuse(
             primitive,
             "the block is not one element-wise store",
@@ -104,13 +96,21 @@ def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, 
         )
     if state.is_argument(store.buffer):
         raise refuse(primitive, f"'{store.buffer.name}' is an output of the function", block=block.name_hint)
-    if not is_complete(realize, scope):
+    if not dependence.is_complete(realize, scope):
         raise refuse(
             primitive, "another block writes the same buffer, or the block reads what it writes", block=block.name_hint
         )
-    if not has_trivial_predicate(realize):
+    if not dependence.has_trivial_predicate(realize):
         raise refuse(primitive, f"the block runs only where {realize.predicate}", block=block.name_hint)
+    _check_effects(store, block, primitive)
     return store
+
+
+def _check_effects(store: BufferStore, block: Block, primitive: str) -> None:
+    """Refuse to compute a value with an effect as often as it is read."""
+    if not is_pure((store.value, store.indices)):
+        raise refuse(primitive, f"'{store.value}' may do more than give a value", block=block.name_hint,
+                     help="use call_pure_extern, or register the operator with TCallEffectKind")  # fmt: skip
 
 
 def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> list[Var | None]:
@@ -152,30 +152,32 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
     block = realize.block
-    store = is_plain_store(block)
-    if store is None or not is_complete(realize, scope):
+    store = dependence.is_plain_store(block)
+    if store is None or not dependence.is_complete(realize, scope):
         raise refuse("reverse_compute_inline", "the block is not one element-wise store", block=name)
-    producers = producers_of(block, scope)
+    producers = dependence.producers_of(block, scope)
     if len(producers) != 1:
         raise refuse("reverse_compute_inline", f"the block has {len(producers)} producers, one is needed", block=name)
     producer = producers[0]
-    target = is_plain_store(producer.block)
-    if target is None or not is_complete(producer, scope):
+    target = dependence.is_plain_store(producer.block)
+    if target is None or not dependence.is_complete(producer, scope):
         raise refuse(
             "reverse_compute_inline",
             "the producer is not one element-wise store",
             block=producer.block.name_hint,
             help="decompose a reduction first, or use reverse_compute_at",
         )
-    if len(consumers_of(producer.block, scope)) != 1 or state.is_argument(target.buffer):
+    if len(dependence.consumers_of(producer.block, scope)) != 1 or state.is_argument(target.buffer):
         raise refuse(
             "reverse_compute_inline", f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint
         )
-    if not has_trivial_predicate(producer) or not has_trivial_predicate(realize):
+    if not dependence.has_trivial_predicate(producer) or not dependence.has_trivial_predicate(realize):
         raise refuse("reverse_compute_inline", "producer or consumer runs under a predicate", block=name)
     state.check_loaded("reverse_compute_inline", target.buffer)
-    _check_inputs(realize, blocks_from_to(scope, producer, realize), "reverse_compute_inline", outputs=True)
+    _check_inputs(realize, dependence.blocks_from_to(scope, producer, realize), "reverse_compute_inline", outputs=True)
     _check_all(state, path, producer, target)
+    _check_effects(target, producer.block, "reverse_compute_inline")
+    _check_effects(store, block, "reverse_compute_inline")
     mapping = _inverse(store, target, realize, state)
     value = substitute(store.value, mapping)
 
@@ -264,9 +266,9 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
     block = realize.block
     if len(block.writes) != 1 or state.is_argument(block.writes[0].buffer):
         raise refuse("split_consumers", "the block does not write one intermediate buffer", block=name)
-    if not is_complete(realize, scope) and not is_reduction(realize, scope):
+    if not dependence.is_complete(realize, scope) and not dependence.is_reduction(realize, scope):
         raise refuse("split_consumers", "the block is neither complete nor a whole reduction", block=name)
-    actual = {c.block.name_hint for c in consumers_of(block, scope)}
+    actual = {c.block.name_hint for c in dependence.consumers_of(block, scope)}
     if actual != set(consumers):
         raise refuse(
             "split_consumers",
@@ -284,9 +286,9 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
         new_name = state.fresh_name(f"{name}_{n}")
         new = replace_node(old, data=Var(f"{old.name}_{n}", "handle"), name=f"{old.name}_{n}")
         copy, _, _ = clone_fresh(nest, lambda _, new_name=new_name: new_name)
-        copies.append(_rename_buffer(copy, old, new))
+        copies.append(substitute(copy, {old: new}))
         current = state.realize(consumer).block
-        state.replace(current, _rename_buffer(current, old, new))
+        state.replace(current, substitute(current, {old: new}))
         names.append(new_name)
         buffers.append(new)
     state.replace(nest, seq(*copies))
@@ -294,12 +296,3 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
     assert owner is not None
     state.alloc(owner, *buffers)
     return names
-
-
-def _rename_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
-    def rule(node: object) -> object:
-        if isinstance(node, (BufferLoad, BufferStore, BufferRegion)) and node.buffer is old:
-            return replace_node(node, buffer=new)
-        return node
-
-    return rewrite(stmt, rule)

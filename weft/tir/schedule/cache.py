@@ -60,13 +60,13 @@ def cache_write(
     copy = _copy_nest(cache, old, box, copy_name)
     state.replace(top, seq(top, copy))
     current = state.realize(name).block
-    state.replace(current, _use(current, old, cache))
+    state.replace(current, substitute(current, {old: cache}))
     state.alloc(state.scope_of_block(name), cache)
     for consumer in consumers or ():
         reader = state.realize(consumer).block
         if not any(r.buffer is old for r in reader.reads):
             raise refuse("cache_write", f"'{consumer}' does not read '{old.name}'", block=name, help="list its readers")
-        state.replace(reader, _use(reader, old, cache))
+        state.replace(reader, substitute(reader, {old: cache}))
     return copy_name
 
 
@@ -114,7 +114,7 @@ def cache_read(
     state.replace(top, seq(_copy_nest(old, cache, box, copy_name), top))
     for user in users:
         current = state.realize(user).block
-        state.replace(current, _use(current, old, cache))
+        state.replace(current, substitute(current, {old: cache}))
     state.alloc(state.scope_of_block(name), cache)
     return copy_name
 
@@ -204,17 +204,6 @@ def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str
     for v, r in reversed(list(zip(loops, box, strict=True))):
         body = For(v, const(0, v.dtype), r.extent, ForKind.SERIAL, body)
     return body
-
-
-def _use(block: Block, old: Buffer, new: Buffer) -> Block:
-    """Let a block load and store `new` instead of `old`."""
-
-    def rule(node: object) -> object:
-        if isinstance(node, (BufferLoad, BufferStore, BufferRegion)) and node.buffer is old:
-            return replace_node(node, buffer=new)
-        return node
-
-    return rewrite(block, rule)
 
 
 def set_scope(state: ScheduleState, name: str, buffer_index: int | str | Buffer, storage_scope: str) -> None:

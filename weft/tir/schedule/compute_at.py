@@ -7,26 +7,9 @@ from __future__ import annotations
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.tir.analysis import dependence, structure
 from weft.tir.analysis.access import addressed, evaluate_interval, relax_region, substitute_ranges, union_regions
 from weft.tir.analysis.cover import covers, covers_domain
-from weft.tir.analysis.dependence import (
-    blocks_from_to,
-    consumers_of,
-    is_complete,
-    is_reduction,
-    producers_of,
-    reduce_vars,
-    touches,
-)
-from weft.tir.analysis.structure import (
-    child_realizes,
-    conjuncts,
-    iter_values_of,
-    path_to,
-    replace_node,
-    subst_stmt,
-    used_vars,
-)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, seq
@@ -45,8 +28,8 @@ def compute_at(
         raise refuse(
             "compute_at", "the block writes an output of the function, all of which must be computed", block=name
         )
-    consumers = consumers_of(block, scope)
-    inside = child_realizes(loop.body)
+    consumers = dependence.consumers_of(block, scope)
+    inside = structure.child_realizes(loop.body)
     outside = [c.block.name_hint for c in consumers if not any(c is r for r in inside)]
     if not consumers or outside:
         raise refuse(
@@ -64,7 +47,9 @@ def compute_at(
                 _add_region(regions, r, c, loop, analyzer)
     domain = _solve_domain(block, block.writes, regions, analyzer)
     positions = [
-        i for i, s in enumerate(_items(loop.body)) if any(any(c is r for r in child_realizes(s)) for c in consumers)
+        i
+        for i, s in enumerate(_items(loop.body))
+        if any(any(c is r for r in structure.child_realizes(s)) for c in consumers)
     ]
     position = positions[0] if index == -1 else 0 if index == -2 else min(index, positions[0])
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=True)
@@ -79,8 +64,8 @@ def reverse_compute_at(
     """
     scope, realize, loop = _common_scope(state, name, var, "reverse_compute_at")
     block = realize.block
-    inside = child_realizes(loop.body)
-    producers = [p for p in producers_of(block, scope)]
+    inside = structure.child_realizes(loop.body)
+    producers = [p for p in dependence.producers_of(block, scope)]
     under = [p for p in producers if any(p is r for r in inside)]
     if not under:
         raise refuse("reverse_compute_at", "no producer of the block is under the loop", loops=loop, block=name)
@@ -88,7 +73,8 @@ def reverse_compute_at(
     regions: dict[Buffer, tuple[ir.Range | None, ...]] = {}
     for p in under:
         if any(
-            iv.iter_type == "reduce" and not used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var))
+            iv.iter_type == "reduce"
+            and not structure.used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var))
             for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True)
         ):
             raise refuse(
@@ -106,7 +92,9 @@ def reverse_compute_at(
     _check_earlier(realize, [p for p in producers if not any(p is r for r in under)], inside, loop, scope)
     _check_reached(state, block, domain, loop, analyzer)
     items = _items(loop.body)
-    last = max(i for i, s in enumerate(items) if any(any(p is r for r in child_realizes(s)) for p in under)) + 1
+    last = (
+        max(i for i, s in enumerate(items) if any(any(p is r for r in structure.child_realizes(s)) for p in under)) + 1
+    )
     position = last if index == -2 else len(items) if index == -1 else max(index, last)
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=False)
 
@@ -116,8 +104,8 @@ def _check_partition(
 ) -> None:
     """Refuse a reduction whose reduction range would be cut by the loops around it."""
     around = {f.loop_var for f in _loops_outside(state, var)}
-    for v in reduce_vars(block):
-        if v in domain and not used_vars(domain[v].min, domain[v].extent).isdisjoint(around):
+    for v in dependence.reduce_vars(block):
+        if v in domain and not structure.used_vars(domain[v].min, domain[v].extent).isdisjoint(around):
             raise refuse(
                 "reverse_compute_at",
                 f"each iteration would see only a part of the reduction '{v.name}'",
@@ -142,7 +130,7 @@ def _check_made(
         if made is None:
             continue
         for read, box in zip(relax_region(access.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
-            if box is None or used_vars(box.min, box.extent).isdisjoint(around):
+            if box is None or structure.used_vars(box.min, box.extent).isdisjoint(around):
                 continue
             if (
                 read is None
@@ -172,7 +160,7 @@ def _check_reached(
     values = tuple(r.min + f.loop_var for (r, _), f in zip(cut, inner, strict=True))
     if cut and not covers(path, values, tuple(dom for _, dom in cut), analyzer):
         loops = _loops_outside(state, loop.loop_var)
-        walked = [[f for f in loops if f.loop_var in used_vars(r.min, r.extent)] for r, _ in cut]
+        walked = [[f for f in loops if f.loop_var in structure.used_vars(r.min, r.extent)] for r, _ in cut]
         apart = sum(map(len, walked)) == len({f.loop_var for fs in walked for f in fs})
         if not (apart and all(_slides_over(r, d, fs, analyzer) for (r, d), fs in zip(cut, walked, strict=True))):
             raise refuse("reverse_compute_at", "the loops around do not reach all that the block runs for: they reach "
@@ -194,12 +182,12 @@ def _slides_over(window: ir.Range, whole: ir.Range, loops: list[For], analyzer: 
 def _check_later(realize: BlockRealize, inside: list[BlockRealize], scope: Block, loop: For) -> None:
     """Refuse to run a block in a later loop where its inputs are other values by then."""
     name = realize.block.name_hint
-    order = child_realizes(scope)
+    order = structure.child_realizes(scope)
     if order.index(inside[0]) < order.index(realize):
         raise refuse("compute_at", "the loop runs before the block", loops=loop, block=name)
     inputs = [r.buffer for r in realize.block.reads]
-    for other in (*blocks_from_to(scope, realize, inside[0]), *inside):
-        if touches(other.block, inputs, writes_only=True):
+    for other in (*dependence.blocks_from_to(scope, realize, inside[0]), *inside):
+        if dependence.touches(other.block, inputs, writes_only=True):
             raise refuse("compute_at", f"'{other.block.name_hint}' overwrites what the block reads", loops=loop,
                          block=name)  # fmt: skip
 
@@ -209,7 +197,7 @@ def _check_earlier(
 ) -> None:
     """Refuse to run a block in an earlier loop before one of its other producers, or before what reads older values."""
     name = realize.block.name_hint
-    order = child_realizes(scope)
+    order = structure.child_realizes(scope)
     first, last = order.index(inside[0]), order.index(inside[-1])
     if order.index(realize) < first:
         raise refuse("reverse_compute_at", "the loop runs after the block", loops=loop, block=name)
@@ -228,7 +216,7 @@ def _check_earlier(
             raise refuse("reverse_compute_at", f"the block also reads what '{p.block.name_hint}' makes outside of the "
                          "loop", loops=loop, block=name)  # fmt: skip
     for r in (*inside, *order[last + 1 : order.index(realize)]):
-        if touches(r.block, outputs):
+        if dependence.touches(r.block, outputs):
             raise refuse("reverse_compute_at", f"'{r.block.name_hint}' reads what the block overwrites", loops=loop,
                          block=name)  # fmt: skip
 
@@ -252,7 +240,7 @@ def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         parts = _summands(value)
         walked = [loops[v] for v in parts if v in loops]
-        if len(walked) != 1 or sum(v in every for part in parts for v in used_vars(part)) != 1:
+        if len(walked) != 1 or sum(v in every for part in parts for v in structure.used_vars(part)) != 1:
             return False
         loop = loops.pop(walked[0].loop_var)
         if iv.iter_type not in ("data_par", "spatial") and not (
@@ -276,7 +264,7 @@ def _common_scope(state: ScheduleState, name: str, var: ir.Var, primitive: str) 
         raise refuse(primitive, "block and loop are in different scopes", loops=loop, block=name)
     if any(s is loop for s in path):
         raise refuse(primitive, "the block is already under the loop", loops=loop, block=name)
-    if not is_complete(realize, scope) and not is_reduction(realize, scope):
+    if not dependence.is_complete(realize, scope) and not dependence.is_reduction(realize, scope):
         raise refuse(
             primitive,
             "the block is neither complete nor a whole reduction",
@@ -302,12 +290,12 @@ def _add_region(
     analyzer: Analyzer,
 ) -> None:
     """Add to `table` what a block touches while the loops between `loop` and the block run."""
-    path = path_to(loop, lambda s: s is realize)
+    path = structure.path_to(loop, lambda s: s is realize)
     assert path is not None
     inner = {s.loop_var: ir.Range.from_min_extent(s.min, s.extent) for s in path[1:] if isinstance(s, For)}
     for v, r in inner.items():
         analyzer.bind(v, r)
-    box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), inner, analyzer)
+    box = relax_region(substitute_ranges(region.region, structure.iter_values_of(realize)), inner, analyzer)
     old = table.get(region.buffer)
     table[region.buffer] = box if old is None else union_regions(old, box, analyzer)
 
@@ -342,7 +330,7 @@ def _solve_domain(
         if access.buffer in regions:
             for r in access.region:
                 if not isinstance(r.min, ir.Var):
-                    for v in used_vars(r.min, r.extent) & own:
+                    for v in structure.used_vars(r.min, r.extent) & own:
                         domain.pop(v, None)
     return domain
 
@@ -397,7 +385,9 @@ def _move(
         if (
             needed is not dom
             and not isinstance(needed.extent, ir.IntImm)
-            and not used_vars(needed.extent).isdisjoint(f.loop_var for f in _loops_outside(state, loop.loop_var))
+            and not structure.used_vars(needed.extent).isdisjoint(
+                f.loop_var for f in _loops_outside(state, loop.loop_var)
+            )
         ):
             needed = dom  # the box grows with a loop: cover everything rather than guess
         if (
@@ -441,7 +431,7 @@ def _move(
     for v, extent in reversed(new_loops):
         body = For(v, ir.const(0, v.dtype), extent, ForKind.SERIAL, body)
     items = _items(loop.body)
-    state.replace(loop, replace_node(loop, body=seq(*items[:position], body, *items[position:])))
+    state.replace(loop, structure.replace_node(loop, body=seq(*items[:position], body, *items[position:])))
     state.remove(realize)
     if padded:
         _grow(state, block.name_hint, padded)
@@ -465,11 +455,11 @@ def _carry_predicate(
     """
     plain = {old: new for old, new in zip(realize.iter_values, values, strict=True) if isinstance(old, ir.Var)}
     result: ir.PrimExpr = ir.TRUE
-    for c in conjuncts(realize.predicate):
+    for c in structure.conjuncts(realize.predicate):
         if _is_domain_guard(c, realize):
             continue
-        free = {v for v in used_vars(c) if v not in plain}
-        used = free & used_vars(*realize.iter_values)
+        free = {v for v in structure.used_vars(c) if v not in plain}
+        used = free & structure.used_vars(*realize.iter_values)
         if (
             not used
             and free & left.keys()
@@ -480,7 +470,7 @@ def _carry_predicate(
             raise refuse(
                 "compute_at", f"the predicate {c} cannot be expressed in the new loops", block=realize.block.name_hint
             )
-        result = ir.logical_and(result, analyzer.simplify(subst_stmt(c, plain)))
+        result = ir.logical_and(result, analyzer.simplify(structure.subst_stmt(c, plain)))
     return result
 
 
@@ -532,7 +522,7 @@ def _loads_inside(node: object, var: ir.Var, own: Buffer, analyzer: Analyzer) ->
         return _loads_inside(node.args[0], var, own, analyzer) and _loads_inside(node.args[2], var, own, analyzer)
     if isinstance(node, BufferLoad) and node.buffer is not own:
         for i, size in zip(node.indices, node.buffer.shape, strict=True):
-            if var in used_vars(i) and not analyzer.can_prove(i < size):
+            if var in structure.used_vars(i) and not analyzer.can_prove(i < size):
                 return False
     return all(_loads_inside(c, var, own, analyzer) for c in ir.children(node) if isinstance(c, (ir.PrimExpr, Stmt)))
 
@@ -541,18 +531,18 @@ def _grow(state: ScheduleState, name: str, larger: dict[ir.Var, ir.PrimExpr]) ->
     """Enlarge the domains of block variables and the buffer that they index."""
     block = state.realize(name).block
     iter_vars = tuple(
-        replace_node(iv, dom=ir.Range.from_min_extent(iv.dom.min, larger[iv.var]))
+        structure.replace_node(iv, dom=ir.Range.from_min_extent(iv.dom.min, larger[iv.var]))
         if iv.var in larger and iv.dom is not None
         else iv
         for iv in block.iter_vars
     )
-    state.replace(block, replace_node(block, iter_vars=iter_vars))
+    state.replace(block, structure.replace_node(block, iter_vars=iter_vars))
     write = block.writes[0]
     shape = tuple(
         ir.cast(d.dtype, larger[r.min]) if isinstance(r.min, ir.Var) and r.min in larger else d
         for r, d in zip(write.region, write.buffer.shape, strict=True)
     )
-    replace_buffer(state, write.buffer, replace_node(write.buffer, shape=shape))
+    replace_buffer(state, write.buffer, structure.replace_node(write.buffer, shape=shape))
 
 
 def replace_buffer(state: ScheduleState, old: Buffer, new: Buffer) -> None:

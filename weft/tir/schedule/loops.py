@@ -9,18 +9,9 @@ from collections.abc import Sequence
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.tir.analysis import structure
 from weft.tir.analysis.apart import accumulates, initialises, instances_apart, tied_iterations, writes_apart
 from weft.tir.analysis.dependence import reduce_vars
-from weft.tir.analysis.structure import (
-    child_realizes,
-    clone_fresh,
-    conjuncts,
-    map_children,
-    path_to,
-    replace_node,
-    subst_stmt,
-    used_vars,
-)
 from weft.tir.schedule.annotate import check_data_parallel
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, LetStmt, Stmt, seq
@@ -58,15 +49,15 @@ def split(
         product = product * s
     unit = {v: ir.const(0, dtype) for v, s in zip(new_vars, sizes, strict=True) if ir.is_const_int(s, 1)}
     if not preserve_unit_iters:
-        index = subst_stmt(index, unit)
+        index = structure.subst_stmt(index, unit)
     for v, s in zip(new_vars, sizes, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), s))
     index = analyzer.simplify(index)
     exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
-    body = subst_stmt(loop.body, {var: index})
+    body = structure.subst_stmt(loop.body, {var: index})
     if not exact and not disable_predication:
         condition = index < loop.extent
-        body = _guard(body, condition) if child_realizes(body) else IfThenElse(condition, body)
+        body = _guard(body, condition) if structure.child_realizes(body) else IfThenElse(condition, body)
     kept = [(v, s) for v, s in zip(new_vars, sizes, strict=True) if preserve_unit_iters or v not in unit]
     kept = kept or [(new_vars[-1], sizes[-1])]
     for n, (v, s) in reversed(list(enumerate(kept))):
@@ -124,11 +115,11 @@ def _open_places(primitive: str, word: str, loop: For, numbers: Sequence[ir.Prim
 
 def _check_known(state: ScheduleState, primitive: str, path: list[Stmt], expressions: Sequence[object]) -> None:
     """Refuse expressions with variables that have no value where the loop at the end of `path` starts."""
-    known = {v for _, b in state.func.buffer_map for v in used_vars(b.shape)} | set(state.func.params)
+    known = {v for _, b in state.func.buffer_map for v in structure.used_vars(b.shape)} | set(state.func.params)
     for s in path[:-1]:
         known |= {s.loop_var} if isinstance(s, For) else {s.var} if isinstance(s, LetStmt) else set()
         known |= {iv.var for iv in s.iter_vars} if isinstance(s, Block) else set()
-    unknown = used_vars(*[e for e in expressions if isinstance(e, ir.PrimExpr)]) - known
+    unknown = structure.used_vars(*[e for e in expressions if isinstance(e, ir.PrimExpr)]) - known
     if unknown:
         names = ", ".join(sorted(v.name for v in unknown))
         raise refuse(
@@ -142,8 +133,8 @@ def _check_known(state: ScheduleState, primitive: str, path: list[Stmt], express
 def _guard(body: Stmt, condition: ir.PrimExpr) -> Stmt:
     """Add a condition to the outermost blocks in `body`."""
     if isinstance(body, BlockRealize):
-        return replace_node(body, predicate=ir.logical_and(body.predicate, condition))
-    return map_children(body, lambda s: _guard(s, condition))
+        return structure.replace_node(body, predicate=ir.logical_and(body.predicate, condition))
+    return structure.map_children(body, lambda s: _guard(s, condition))
 
 
 def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: bool = True) -> ir.Var:
@@ -186,7 +177,7 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     mapping[outer.loop_var] = rest
     analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
     mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
-    body = subst_stmt(chain[-1].body, mapping)
+    body = structure.subst_stmt(chain[-1].body, mapping)
     new = For(fused, ir.const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
     if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
         check_data_parallel(new, "fuse", analyzer)
@@ -203,7 +194,7 @@ def _check_fusible(chain: list[For], loops: Sequence[ir.Var]) -> None:
         if f.annotations and f is not chain[0]:
             raise refuse("fuse", f"the notes {', '.join(f.annotations.keys())} of an inner loop would be lost", loops=f,
                          help="unannotate it first, and annotate the fused loop")  # fmt: skip
-        if not used_vars(f.extent).isdisjoint(loops):
+        if not structure.used_vars(f.extent).isdisjoint(loops):
             raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
 
 
@@ -230,7 +221,7 @@ def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
                 help="a loop with several children cannot move past them",
             )
     inner_body = chain[-1].body  # type: ignore[union-attr]
-    for r in child_realizes(inner_body):
+    for r in structure.child_realizes(inner_body):
         if any(iv.iter_type not in ("data_par", "reduce") for iv in r.block.iter_vars):
             raise refuse(
                 "reorder", "the block has ordered or opaque iterations", block=r.block.name_hint, loops=list(loops)
@@ -239,12 +230,12 @@ def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
     order = [state.loop(queue.pop(0)) if s.loop_var in wanted else s for s in chain]  # type: ignore[union-attr]
     for i, f in enumerate(order):
         later = {g.loop_var for g in order[i + 1 :]}  # type: ignore[union-attr]
-        if not used_vars(f.min, f.extent).isdisjoint(later):  # type: ignore[union-attr]
+        if not structure.used_vars(f.min, f.extent).isdisjoint(later):  # type: ignore[union-attr]
             raise refuse("reorder", "the extent of a loop depends on a loop that would come inside it", loops=f)
     _check_order(state, deepest, chain, order, loops)  # type: ignore[arg-type]
     body = inner_body
     for f in reversed(order):
-        body = replace_node(f, body=body)
+        body = structure.replace_node(f, body=body)
     state.replace(chain[0], body)
 
 
@@ -256,9 +247,9 @@ def _check_order(
     if not moved:
         return
     inner = chain[chain.index(next(g for f, g in zip(order, chain, strict=True) if f is not g)) :]
-    realizes = child_realizes(chain[-1].body)
+    realizes = structure.child_realizes(chain[-1].body)
     for r in realizes:
-        below = [f for f in path_to(chain[-1].body, lambda s, r=r: s is r) or () if isinstance(f, For)]
+        below = [f for f in structure.path_to(chain[-1].body, lambda s, r=r: s is r) or () if isinstance(f, For)]
         _check_free_order(r, inner, below, loops)
         if len(realizes) > 1 and reduce_vars(r.block):
             raise refuse(
@@ -278,10 +269,10 @@ def _check_free_order(realize: BlockRealize, nest: list[For], below: list[For], 
     block = realize.block
     if not block.writes or sum(not ir.is_const_int(f.extent, 1) for f in nest) < 2:
         return
-    used = used_vars(realize.iter_values)
+    used = structure.used_vars(realize.iter_values)
     again = [f for f in nest if f.loop_var not in used and not ir.is_const_int(f.extent, 1)]
     reducing = set(reduce_vars(block))
-    fixed = all(used_vars(r.min, r.extent).isdisjoint(reducing) for w in block.writes for r in w.region)
+    fixed = all(structure.used_vars(r.min, r.extent).isdisjoint(reducing) for w in block.writes for r in w.region)
     free = True
     if accumulates(block):
         free = instances_apart([*nest, *below], realize, ("data_par", "reduce")) and not (again and reducing)
@@ -302,11 +293,11 @@ def loop_partition(
     if any(
         r.block.init is not None
         and any(
-            var in used_vars(v)
+            var in structure.used_vars(v)
             for iv, v in zip(r.block.iter_vars, r.iter_values, strict=True)
             if iv.iter_type == "reduce"
         )
-        for r in child_realizes(loop.body)
+        for r in structure.child_realizes(loop.body)
     ):
         raise refuse(
             "loop_partition",
@@ -324,17 +315,17 @@ def loop_partition(
     parts: list[Stmt] = []
     new_vars: list[ir.Var] = []
     for n, length in enumerate(lengths):
-        piece: Stmt = loop if n == 0 else clone_fresh(loop, _namer(state, n))[0]
+        piece: Stmt = loop if n == 0 else structure.clone_fresh(loop, _namer(state, n))[0]
         assert isinstance(piece, For)
         new = ir.Var(f"{var.name}_p{n}", dtype)
         if ir.is_const_int(length, 0):
             continue
         inner_analyzer = state.analyzer_at(path[:-1])
         inner_analyzer.bind(new, ir.Range.from_min_extent(ir.const(0, dtype), length))
-        body = subst_stmt(piece.body, {piece.loop_var: inner_analyzer.simplify(start + new)})
+        body = structure.subst_stmt(piece.body, {piece.loop_var: inner_analyzer.simplify(start + new)})
         body = _drop_proven(body, inner_analyzer)
         if ir.is_const_int(length, 1) and not preserve_unit_iters:
-            body = subst_stmt(body, {new: ir.const(0, dtype)})
+            body = structure.subst_stmt(body, {new: ir.const(0, dtype)})
             parts.append(body)
         else:
             parts.append(For(new, ir.const(0, dtype), length, loop.kind, body, annotations=loop.annotations))
@@ -388,11 +379,11 @@ def _drop_proven(body: Stmt, analyzer: Analyzer) -> Stmt:
             if isinstance(s.predicate, ir.IntImm):
                 return s
             kept: ir.PrimExpr = ir.TRUE
-            for c in conjuncts(s.predicate):
+            for c in structure.conjuncts(s.predicate):
                 if not analyzer.can_prove(c):
                     kept = ir.logical_and(kept, c)
-            return s if kept is s.predicate else replace_node(s, predicate=kept)
-        return map_children(s, go)
+            return s if kept is s.predicate else structure.replace_node(s, predicate=kept)
+        return structure.map_children(s, go)
 
     return go(body)
 
@@ -413,9 +404,9 @@ def specialize(
     loop = path[-1]
     assert isinstance(loop, For)
     _check_known(state, "specialize", path, [condition])
-    copy, variables, names = clone_fresh(loop, _namer(state, 1))
+    copy, variables, names = structure.clone_fresh(loop, _namer(state, 1))
     state.replace(loop, IfThenElse(condition, loop, copy))
-    return [s.block.name_hint for s in child_realizes(copy)], variables, names
+    return [s.block.name_hint for s in structure.child_realizes(copy)], variables, names
 
 
 def add_unit_loop(state: ScheduleState, target: ir.Var | str) -> ir.Var:

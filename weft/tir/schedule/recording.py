@@ -14,9 +14,10 @@ from weft.tir.analysis.structure import child_realizes, path_to, used_vars
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.block_buffers import buffer_at
 from weft.tir.schedule.index_map import IndexMap
+from weft.tir.schedule.instruction import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV
 from weft.tir.schedule.state import ScheduleState
 from weft.tir.schedule.stmt_refs import StmtSRef
-from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
+from weft.tir.schedule.trace import Trace
 from weft.tir.spec import SCHEDULED
 from weft.tir.stmt import Block, For
 
@@ -25,10 +26,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def primitive(fn: F) -> F:
     """Record the call in the trace; primitives that it calls itself are not recorded."""
+    kind = InstructionKind(fn)
 
     @functools.wraps(fn)
     def wrapper(self: Recorder, *args: Any, **kwargs: Any) -> Any:
-        return self.record(fn, args, kwargs)
+        return self.record(kind, fn, args, kwargs)
 
     return wrapper  # type: ignore[return-value]
 
@@ -109,7 +111,7 @@ class Recorder:
         new._name, new._verify, new._render = self._name, self._verify, self._render
         new._undecided = self._undecided
         new.state.func, new.state.renamed = self.state.func, dict(self.state.renamed)
-        new.trace, new._handles = Trace(self.trace.insts), dict(self._handles)
+        new.trace, new._handles = self.trace.copy(), dict(self._handles)
         return new
 
     def seed(self, seed: int) -> None:
@@ -127,7 +129,8 @@ class Recorder:
     def rollback(self, saved: tuple[Any, ...]) -> None:
         """Return to a state remembered by :meth:`checkpoint`."""
         self.state.func, length, self._handles = saved[0], saved[1], dict(saved[2])
-        del self.trace.insts[length:]
+        while len(self.trace) > length:
+            self.trace.pop()
 
     def show(self) -> None:
         """Print the function and the trace."""
@@ -136,7 +139,9 @@ class Recorder:
 
     # --- handles in the trace ---
 
-    def record(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def record(
+        self, kind: InstructionKind, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run a primitive and add it to the trace; a refused one leaves the function as it was."""
         if self._depth == 0:
             args, kwargs = self._plain(fn, args, kwargs)
@@ -145,7 +150,7 @@ class Recorder:
         self._depth += 1
         before = self.state.func
         try:
-            result = fn(self, *args, **kwargs)
+            result = fn(self, *_numbers(args), **{k: _numbers(v) for k, v in kwargs.items()})
         except Exception as error:
             self.state.func = before
             if isinstance(error, ScheduleError) and self._depth == 1:
@@ -161,7 +166,7 @@ class Recorder:
             kwargs.pop("decision", None)
             if self._verify:
                 verify(self.mod, SCHEDULED, after=fn.__name__)
-            self._note(Instruction(fn.__name__, args, kwargs, result, decision))
+            self._note(Instruction.of_call(kind, args, kwargs, result), decision)
         return result
 
     def _block_named(self, name: str) -> Any:
@@ -208,7 +213,7 @@ class Recorder:
             return rv.stmt
         if isinstance(rv, BlockRV):
             return self.state.realize(rv.name).block
-        return self.state.loop(rv.var) if isinstance(rv, LoopRV) else rv
+        return self.state.loop(rv.var) if isinstance(rv, LoopRV) else _numbers(rv)
 
     def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | Block | For) -> StmtSRef | None:
         """Return a reference to a block or loop that also knows what is around it; None where it is gone."""
@@ -233,11 +238,14 @@ class Recorder:
     def enter_postproc(self) -> None:
         """Mark in the trace that what follows is postprocessing, which a replay can leave out."""
 
-    def _note(self, inst: Instruction) -> None:
+    def _note(self, inst: Instruction, decision: Any = None) -> None:
         """Add an instruction to the trace and remember which handles it returned."""
-        self.trace.insts.append(inst)
-        for h in inst.handles:
-            self._handles[_handle_key(h)] = h
+        if inst.kind.name == "GetSBlock":
+            inst.arguments["func_name"] = self._name
+        self.trace.append(inst, decision)
+        for h in inst.outputs:
+            if not isinstance(h, ExprRV):
+                self._handles[_handle_key(h)] = h
 
     def _known(self, value: Any) -> Any:
         """Replace handles by those that the trace returned for the same block or loop.
@@ -257,12 +265,12 @@ class Recorder:
             return known
         if isinstance(value, BlockRV):
             if value.name in self.state.block_names():
-                self._note(Instruction("get_block", (value.name,), {}, value))
+                self._note(Instruction.of_call(InstructionKind.get("GetSBlock"), (value.name,), {}, value))
             return value
         inside = child_realizes(self.state.loop(value.var).body)
         block = self._known(BlockRV(inside[0].block.name_hint))
         loops_ = [LoopRV(f.loop_var) for f in self.state.loops_of(block.name)]
-        self._note(Instruction("get_loops", (block,), {}, loops_))
+        self._note(Instruction.of_call(InstructionKind.get("GetLoops"), (block,), {}, loops_))
         return self._handles[_handle_key(value)]
 
 
@@ -284,6 +292,13 @@ def _say_where(error: ScheduleError, primitive: str, args: list[Any]) -> None:
         error.where = f"block '{blocks_[0]}'"
     if error.found is None and loops_:
         error.found = f"loops {', '.join(loops_)}"
+
+
+def _numbers(value: Any) -> Any:
+    """Make ordinary numbers of those that were drawn, which only the trace tells apart."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_numbers(v) for v in value)
+    return int(value) if isinstance(value, ExprRV) else value
 
 
 def _handle_key(handle: BlockRV | LoopRV) -> Any:

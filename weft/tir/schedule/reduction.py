@@ -10,19 +10,10 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer, detect_iter_map
+from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.apart import instances_apart
 from weft.tir.analysis.dependence import is_reduction
-from weft.tir.analysis.structure import (
-    child_realizes,
-    conjuncts,
-    fresh_iter_var,
-    init_nest,
-    replace_node,
-    replace_stmt,
-    subst_stmt,
-    used_vars,
-)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
@@ -64,7 +55,7 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
     reducing: set[ir.Var] = set()
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.iter_type == "reduce":
-            reducing |= used_vars(value)
+            reducing |= structure.used_vars(value)
     outer = [f for f in loops[:at] if f.loop_var in reducing]
     if outer:
         raise refuse(
@@ -76,10 +67,10 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
         )
     _check_once(realize, loops[at:])
     init_name, update_name = state.fresh_name(f"{name}_init"), state.fresh_name(f"{name}_update")
-    nest = init_nest(realize, loops[at:], init_name)
-    update = replace_node(block, init=None, name_hint=update_name, reads=_with_self_reads(block))
+    nest = structure.init_nest(realize, loops[at:], init_name)
+    update = structure.replace_node(block, init=None, name_hint=update_name, reads=_with_self_reads(block))
     loop = loops[at]
-    new_loop = replace_stmt(loop, realize, replace_node(realize, block=update))
+    new_loop = structure.replace_stmt(loop, realize, structure.replace_node(realize, block=update))
     state.replace(loop, seq(nest, new_loop))
     return init_name, update_name
 
@@ -87,7 +78,7 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
 def _check_once(realize: BlockRealize, loops: list[For]) -> None:
     """Refuse loops in which an element is computed again: its first result would be added to."""
     name = realize.block.name_hint
-    used = used_vars(realize.iter_values)
+    used = structure.used_vars(realize.iter_values)
     again = [f for f in loops if f.loop_var not in used and not ir.is_const_int(f.extent, 1)]
     if again:
         raise refuse("decompose_reduction", "the loops compute the same elements several times", loops=again,
@@ -95,7 +86,7 @@ def _check_once(realize: BlockRealize, loops: list[For]) -> None:
     if all(isinstance(v, ir.Var) for v in realize.iter_values):
         return
     ranges = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in loops}
-    moving = [v for v in realize.iter_values if not used_vars(v).isdisjoint(ranges)]
+    moving = [v for v in realize.iter_values if not structure.used_vars(v).isdisjoint(ranges)]
     if not detect_iter_map(moving, ranges, ir.TRUE, "bijective").indices and moving:
         raise refuse("decompose_reduction", "the loops are not known to compute each element once", loops=loops,
                      block=name, help="give a loop inside of those that overlap")  # fmt: skip
@@ -150,7 +141,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     path = state.path_to_loop(var)
     loop = path[-1]
     assert isinstance(loop, For)
-    realizes = child_realizes(loop.body)
+    realizes = structure.child_realizes(loop.body)
     if len(realizes) != 1:
         raise refuse("rfactor", f"{len(realizes)} blocks stand under the loop, one is needed", loops=loop)
     realize = realizes[0]
@@ -176,7 +167,9 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
             block=name,
         )
     analyzer = state.analyzer_at(path)
-    reduce_value = [iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in used_vars(v)]
+    reduce_value = [
+        iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in structure.used_vars(v)
+    ]
     if not reduce_value or any(iv.iter_type != "reduce" for iv in reduce_value):
         raise refuse("rfactor", "the loop is not a reduction loop of the block", loops=loop, block=name)
     axis = factor_axis if factor_axis >= 0 else factor_axis + len(store.buffer.shape) + 1
@@ -201,7 +194,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     final = _final_nest(realize, loops, loop, axis, partial, combine, store)
     rf_nest: Stmt = rf
     for f in reversed(loops):
-        rf_nest = replace_node(f, body=rf_nest)
+        rf_nest = structure.replace_node(f, body=rf_nest)
     state.replace(loops[0], seq(rf_nest, final))
     state.alloc(state.scope_of_block(name), partial)
     return rf.block.name_hint
@@ -218,20 +211,20 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, i
     if inside is not realize:
         raise refuse("rfactor", "the block does not stand alone in its loops", loops=loops, block=name)
     own = {f.loop_var for f in loops}
-    if any(not used_vars(f.min, f.extent).isdisjoint(own) for f in loops):
+    if any(not structure.used_vars(f.min, f.extent).isdisjoint(own) for f in loops):
         raise refuse("rfactor", "the range of a loop depends on another loop", loops=loops, block=name)
     reducing: set[ir.Var] = set()
     spatial: set[ir.Var] = set()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        (reducing if iv.iter_type == "reduce" else spatial).update(used_vars(value) & own)
+        (reducing if iv.iter_type == "reduce" else spatial).update(structure.used_vars(value) & own)
     if reducing & spatial:
         raise refuse("rfactor", "a loop feeds both the reduction and the elements", loops=list(reducing & spatial),
                      block=name, help="fuse reduction loops among themselves only")  # fmt: skip
     elements, running = ir.TRUE, ir.TRUE
-    for c in conjuncts(realize.predicate):
-        if used_vars(c).isdisjoint(reducing):
+    for c in structure.conjuncts(realize.predicate):
+        if structure.used_vars(c).isdisjoint(reducing):
             elements = ir.logical_and(elements, c)
-        elif used_vars(c).isdisjoint(spatial):
+        elif structure.used_vars(c).isdisjoint(spatial):
             running = ir.logical_and(running, c)
         else:
             raise refuse("rfactor", f"the condition {c} holds of the reduction and the elements together", loops=loops,
@@ -263,13 +256,13 @@ def _partial_block(
     inner: dict[ir.Var, ir.PrimExpr] = {var: factored.var}
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.iter_type == "data_par":
-            new = fresh_iter_var(iv)
+            new = structure.fresh_iter_var(iv)
             iter_vars.append(new)
             values.append(value)
             mapping[iv.var] = new.var
             continue
         for v in sorted(
-            (v for v in used_vars(value) if v in extents and v not in inner),
+            (v for v in structure.used_vars(value) if v in extents and v not in inner),
             key=lambda v: [f.loop_var for f in loops].index(v),
         ):
             new = ir.IterVar(
@@ -280,22 +273,22 @@ def _partial_block(
             iter_vars.append(new)
             values.append(v)
             inner[v] = new.var
-        mapping[iv.var] = analyzer.simplify(subst_stmt(value, inner))
+        mapping[iv.var] = analyzer.simplify(structure.subst_stmt(value, inner))
     iter_vars.append(factored)
     values.append(var)
     store = block.body
     assert isinstance(store, BufferStore) and isinstance(block.init, BufferStore)
-    indices = tuple(subst_stmt(i, mapping) for i in store.indices)
+    indices = tuple(structure.subst_stmt(i, mapping) for i in store.indices)
     indices = (*indices[:axis], factored.var, *indices[axis:])
     own = BufferLoad(partial, indices)
-    identity = subst_stmt(block.init.value, mapping)
-    condition = subst_stmt(
+    identity = structure.subst_stmt(block.init.value, mapping)
+    condition = structure.subst_stmt(
         conditions[1],
         {**inner, **{v: iv.var for iv, v in zip(iter_vars, values, strict=True) if isinstance(v, ir.Var)}},
     )
     # a surplus iteration adds the identity, so that the partial results of each element are stored and read alike
     body = BufferStore(
-        partial, combine(own, ir.if_then_else(condition, subst_stmt(source, mapping), identity)), indices
+        partial, combine(own, ir.if_then_else(condition, structure.subst_stmt(source, mapping), identity)), indices
     )
     init = BufferStore(partial, identity, indices)
     reads, writes = access_regions([body], Analyzer())
@@ -323,7 +316,7 @@ def _final_nest(
     ]
     over = ir.IterVar(
         ir.Range.from_min_extent(ir.const(0, loop.loop_var.dtype), loop.extent),
-        replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"),
+        structure.replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"),
         "reduce",
     )
     indices = (*store.indices[:axis], over.var, *store.indices[axis:])
@@ -332,19 +325,23 @@ def _final_nest(
     )
     reads, writes = access_regions([body], Analyzer())
     reads = tuple(r for r in reads if r.buffer is partial)
-    new_block = replace_node(block, iter_vars=(*[iv for iv, _ in spatial], over), reads=reads, writes=writes, body=body)
+    new_block = structure.replace_node(
+        block, iter_vars=(*[iv for iv, _ in spatial], over), reads=reads, writes=writes, body=body
+    )
     needed: set[ir.Var] = set()
     for _, v in spatial:
-        needed |= used_vars(v)
+        needed |= structure.used_vars(v)
     kept = [f for f in loops if f.loop_var in needed]
-    fresh = {f.loop_var: replace_node(f.loop_var) for f in [*kept, loop]}
+    fresh = {f.loop_var: structure.replace_node(f.loop_var) for f in [*kept, loop]}
     known = set(fresh) - {loop.loop_var}
     predicate: ir.PrimExpr = ir.TRUE
-    for c in conjuncts(realize.predicate):
-        if {v for v in used_vars(c) if any(v is f.loop_var for f in loops)} <= known:
-            predicate = ir.logical_and(predicate, subst_stmt(c, fresh))
-    stmt: Stmt = BlockRealize((*[subst_stmt(v, fresh) for _, v in spatial], fresh[loop.loop_var]), predicate, new_block)
+    for c in structure.conjuncts(realize.predicate):
+        if {v for v in structure.used_vars(c) if any(v is f.loop_var for f in loops)} <= known:
+            predicate = ir.logical_and(predicate, structure.subst_stmt(c, fresh))
+    stmt: Stmt = BlockRealize(
+        (*[structure.subst_stmt(v, fresh) for _, v in spatial], fresh[loop.loop_var]), predicate, new_block
+    )
     stmt = For(fresh[loop.loop_var], loop.min, loop.extent, ForKind.SERIAL, stmt)
     for f in reversed(kept):
-        stmt = replace_node(f, loop_var=fresh[f.loop_var], body=stmt)
+        stmt = structure.replace_node(f, loop_var=fresh[f.loop_var], body=stmt)
     return stmt

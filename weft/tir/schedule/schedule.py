@@ -30,8 +30,8 @@ from weft.tir.schedule import (
 )
 from weft.tir.schedule.block_buffers import BufferName
 from weft.tir.schedule.index_map import IndexMap
+from weft.tir.schedule.instruction import BlockRV, ExprRV, LoopRV
 from weft.tir.schedule.recording import Recorder, primitive
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
 Factor = int | PrimExpr | None
@@ -398,7 +398,7 @@ class Schedule(Recorder):
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> int:
         """Draw one of `candidates`; `decision` is the index to take instead."""
         self._drawn = sampling.categorical(self._random, candidates, probs, decision)
-        return candidates[self._drawn]
+        return ExprRV(candidates[self._drawn])
 
     @primitive
     def sample_perfect_tile(
@@ -406,7 +406,7 @@ class Schedule(Recorder):
     ) -> list[int]:
         """Draw `n` factors whose product is the extent of a loop."""
         self._drawn = sampling.perfect_tile(self._random, self.state.loop(loop.var), n, max_innermost_factor, decision)
-        return list(self._drawn)
+        return [ExprRV(f) for f in self._drawn]
 
     @primitive
     def sample_partitioned_tile(
@@ -420,7 +420,7 @@ class Schedule(Recorder):
         """Draw `n` factors of a loop; those from `partition_pos` on multiply to a multiple of `innerpart_factor`."""
         found = self.state.loop(loop.var)
         self._drawn = sampling.partitioned_tile(self._random, found, n, partition_pos, innerpart_factor, decision)
-        return list(self._drawn)
+        return [ExprRV(f) for f in self._drawn]
 
     @primitive
     def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:

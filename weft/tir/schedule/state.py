@@ -12,16 +12,8 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
+from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions, addressed
-from weft.tir.analysis.structure import (
-    map_children,
-    path_to,
-    remove_stmt,
-    replace_node,
-    replace_stmt,
-    statements,
-    subst_stmt,
-)
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.stmt_refs import CachedFlags, ScheduleDebugMask
@@ -100,8 +92,8 @@ class ScheduleState:
                     [x for x in (s.init, s.body) if x is not None], analyzer, s.alloc_buffers
                 )
                 own = {w.buffer for w in writes} if s.init is not None else set()
-                s = replace_node(s, reads=tuple(r for r in reads if r.buffer not in own), writes=writes)
-            return map_children(s, exact)
+                s = structure.replace_node(s, reads=tuple(r for r in reads if r.buffer not in own), writes=writes)
+            return structure.map_children(s, exact)
 
         self.rewrite_body(exact)
 
@@ -120,15 +112,15 @@ class ScheduleState:
 
     def block_names(self) -> list[str]:
         """List the names of all blocks, outer ones first."""
-        return [s.name_hint for s in statements(self.body) if type(s) is Block]
+        return [s.name_hint for s in structure.statements(self.body) if type(s) is Block]
 
     def all_loops(self) -> list[For]:
         """List all loops, outer ones first."""
-        return [s for s in statements(self.body) if type(s) is For]
+        return [s for s in structure.statements(self.body) if type(s) is For]
 
     def path_to_block(self, name: str) -> list[Stmt]:
         """Return the statements from the root realization down to the realization of a block."""
-        path = path_to(self.body, lambda s: type(s) is BlockRealize and s.block.name_hint == name)
+        path = structure.path_to(self.body, lambda s: type(s) is BlockRealize and s.block.name_hint == name)
         if path is None and name in self.renamed:
             return self.path_to_block(self.renamed[name])
         if path is None:
@@ -137,7 +129,7 @@ class ScheduleState:
 
     def path_to_loop(self, var: ir.Var) -> list[Stmt]:
         """Return the statements from the root realization down to a loop."""
-        path = path_to(self.body, lambda s: type(s) is For and s.loop_var is var)
+        path = structure.path_to(self.body, lambda s: type(s) is For and s.loop_var is var)
         if path is None:
             raise ScheduleError(
                 f"the loop '{var.name}' is no longer in the function",
@@ -190,7 +182,7 @@ class ScheduleState:
 
     def allocating_block(self, buffer: Buffer) -> Block | None:
         """Return the block that allocates a buffer, or None for a parameter."""
-        for s in statements(self.body):
+        for s in structure.statements(self.body):
             if type(s) is Block and any(b is buffer for b in s.alloc_buffers):
                 return s
         return None
@@ -237,26 +229,27 @@ class ScheduleState:
     def replace(self, old: Stmt, new: Stmt) -> None:
         """Replace a statement by another."""
         if old is not new:
-            self.func = replace_node(self.func, body=replace_stmt(self.body, old, new))
+            self.func = structure.replace_node(self.func, body=structure.replace_stmt(self.body, old, new))
 
     def remove(self, old: Stmt) -> None:
         """Remove a statement, with the loops that it leaves empty."""
-        self.func = replace_node(self.func, body=remove_stmt(self.body, old))
+        self.func = structure.replace_node(self.func, body=structure.remove_stmt(self.body, old))
 
     def rewrite_body(self, f: Callable[[Stmt], Stmt]) -> None:
         """Replace the whole body by what `f` makes of it."""
-        self.func = replace_node(self.func, body=f(self.body))
+        self.func = structure.replace_node(self.func, body=f(self.body))
 
     def alloc(self, scope: Block, *buffers: Buffer) -> None:
         """Allocate buffers in a block."""
-        self.replace(scope, replace_node(scope, alloc_buffers=scope.alloc_buffers + buffers))
+        self.replace(scope, structure.replace_node(scope, alloc_buffers=scope.alloc_buffers + buffers))
 
     def dealloc(self, buffer: Buffer) -> None:
         """Drop the allocation of a buffer."""
         owner = self.allocating_block(buffer)
         if owner is not None:
             self.replace(
-                owner, replace_node(owner, alloc_buffers=tuple(b for b in owner.alloc_buffers if b is not buffer))
+                owner,
+                structure.replace_node(owner, alloc_buffers=tuple(b for b in owner.alloc_buffers if b is not buffer)),
             )
 
 
@@ -270,7 +263,7 @@ def _plain_indices(body: Stmt) -> Stmt:
     def rule(node: object) -> object:
         if isinstance(node, (BufferLoad, BufferStore)) and any(_has_cast(i) for i in node.indices):
             wide = [_widened(i) for i in node.indices]
-            return replace_node(
+            return structure.replace_node(
                 node, indices=tuple(i if w is None else w for i, w in zip(node.indices, wide, strict=True))
             )
         return node
@@ -311,17 +304,17 @@ def make_unique(func: PrimFunc) -> PrimFunc:
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
             if s.loop_var in seen:
-                var = replace_node(s.loop_var)
-                s = replace_node(s, loop_var=var, body=subst_stmt(s.body, {s.loop_var: var}))
+                var = structure.replace_node(s.loop_var)
+                s = structure.replace_node(s, loop_var=var, body=structure.subst_stmt(s.body, {s.loop_var: var}))
             seen.add(s.loop_var)
         elif isinstance(s, Block):
-            repeated = {iv.var: replace_node(iv.var) for iv in s.iter_vars if iv.var in seen}
-            s = subst_stmt(s, repeated)
+            repeated = {iv.var: structure.replace_node(iv.var) for iv in s.iter_vars if iv.var in seen}
+            s = structure.subst_stmt(s, repeated)
             assert isinstance(s, Block)
             seen.update(iv.var for iv in s.iter_vars)
             name = unique_name(s.name_hint)
-            s = s if name == s.name_hint else replace_node(s, name_hint=name)
-        return map_children(s, go)
+            s = s if name == s.name_hint else structure.replace_node(s, name_hint=name)
+        return structure.map_children(s, go)
 
     body = go(func.body)
-    return func if body is func.body else replace_node(func, body=body)
+    return func if body is func.body else structure.replace_node(func, body=body)

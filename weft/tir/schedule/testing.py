@@ -7,7 +7,6 @@ from typing import Any
 
 from weft import ir, tir
 from weft.error import InvalidArgument
-from weft.ir import IRModule, assert_structural_equal
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import Trace
@@ -22,12 +21,12 @@ def assert_structural_equal_ignore_global_symbol(func1: PrimFunc, func2: PrimFun
         When they differ; the message says where.
     """
     first, second = (f.with_attr("global_symbol", "main") for f in (func1, func2))
-    assert_structural_equal(first, second, *args, **kwargs)
+    ir.assert_structural_equal(first, second, *args, **kwargs)
 
 
 def verify_trace_roundtrip(
     sch: Schedule,
-    mod: PrimFunc | IRModule,
+    mod: PrimFunc | ir.IRModule,
     *,
     debug_mask: str | int = "all",
     text_format: str | Sequence[str] = ("python", "json"),
@@ -65,7 +64,7 @@ def verify_trace_roundtrip(
         exec(written, {"T": tir, "inf": float("inf"), **vars(ir), **vars(tir)}, {"sch": new})
     else:
         raise InvalidArgument("a trace has no such form", expected="'python' or 'json'", found=repr(text_format))
-    assert_structural_equal(new.mod, sch.mod)
+    ir.assert_structural_equal(new.mod, sch.mod)
     again = "\n".join(new.trace.as_python())
     assert again == written, f"the trace differs when it is run again:\n{written}\n---\n{again}"
     return new

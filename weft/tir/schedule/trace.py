@@ -5,74 +5,52 @@ A list of primitives that prints as Python, saves as JSON and runs again on anot
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.error import ScheduleError
-from weft.ir import FloatImm, IntImm, Node, PrimExpr, Var, load_json, save_json, substitute, walk
+from weft.ir import FloatImm, IntImm, Node, PrimExpr, Var, as_expr, load_json, save_json, substitute
 from weft.tir.buffer import Buffer
-from weft.tir.schedule.index_map import IndexMap
+from weft.tir.schedule.instruction import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, flat, variables
 from weft.tir.schedule.tensorize import TensorIntrin
-
-_LOOK_UPS = frozenset({"get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers"})
-
-
-class BlockRV:
-    """A handle of a block, good as long as the block exists."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"BlockRV({self.name})"
-
-
-class LoopRV:
-    """A handle of a loop, good as long as the loop exists."""
-
-    __slots__ = ("var",)
-
-    def __init__(self, var: Any) -> None:
-        self.var = var
-
-    def __repr__(self) -> str:
-        return f"LoopRV({getattr(self.var, 'name', self.var)})"
-
-
-class Instruction:
-    """One primitive: its name, arguments, results, and for a sampling primitive what was drawn."""
-
-    __slots__ = ("args", "decision", "kind", "kwargs", "outputs")
-
-    def __init__(
-        self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any, decision: Any = None
-    ) -> None:
-        self.kind, self.args, self.kwargs, self.outputs, self.decision = kind, args, kwargs, outputs, decision
-
-    @property
-    def handles(self) -> list[Any]:
-        """The handles that the primitive returned, flat."""
-        return _flat(self.outputs)
 
 
 class Trace:
-    """Primitives in the order in which they were applied."""
+    """Primitives in the order in which they were applied, and what the sampling ones drew.
 
-    def __init__(self, insts: list[Instruction] | None = None) -> None:
-        self.insts: list[Instruction] = list(insts or [])
+    Parameters
+    ----------
+    insts : sequence of Instruction
+        The primitives.
+    decisions : dict of Instruction to Any
+        What was drawn: the index of a candidate, factors, the index of a place; a replay draws the others.
+    """
 
-    @property
-    def decisions(self) -> dict[Instruction, Any]:
-        """What the sampling primitives drew."""
-        return {inst: inst.decision for inst in self.insts if inst.decision is not None}
+    def __init__(self, insts: Sequence[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None) -> None:
+        self.insts: list[Instruction] = list(insts)
+        self.decisions: dict[Instruction, Any] = dict(decisions or {})
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """Return what an instruction drew, or None."""
+        return self.decisions.get(inst)
+
+    def append(self, inst: Instruction, decision: Any = None) -> None:
+        """Add a primitive, and what it drew."""
+        self.insts.append(inst)
+        if decision is not None:
+            self.decisions[inst] = decision
 
     def pop(self) -> Instruction | None:
         """Take the last primitive away; the schedule keeps what it did."""
-        return self.insts.pop() if self.insts else None
+        inst = self.insts.pop() if self.insts else None
+        self.decisions.pop(inst, None)  # type: ignore[arg-type]
+        return inst
 
-    def show(self) -> None:
+    def copy(self) -> Trace:
+        """Return a trace of the same primitives that grows on its own."""
+        return Trace(self.insts, self.decisions)
+
+    def show(self, style: str | None = None, black_format: bool = False) -> None:
         """Print the trace."""
         print(self)
 
@@ -80,180 +58,167 @@ class Trace:
         return len(self.insts)
 
     def __str__(self) -> str:
-        return "\n".join(self.as_python())
+        lines = ["# from tvm import s_tir", "def apply_trace(sch: s_tir.Schedule) -> None:"]
+        return "\n".join([*lines, *(f"  {line}" for line in self.as_python() or ["pass"])])
 
     __repr__ = __str__
 
-    def as_python(self) -> list[str]:
-        """Return one line of Python a primitive."""
-        names: dict[Any, str] = {}
+    def as_python(self, remove_postproc: bool = False) -> list[str]:
+        """Return one line of Python a primitive, of a schedule that is called ``sch``."""
+        names: dict[int, str] = {}
         lines, count = [], 0
-        for inst in self.insts:
-            parts = [_text(a, names) for a in inst.args] + [f"{k}={_text(v, names)}" for k, v in inst.kwargs.items()]
-            if inst.decision is not None:
-                parts.append(f"decision={_text(inst.decision, names)}")
-            results = []
-            for h in inst.handles:
-                prefix = "b" if isinstance(h, BlockRV) else "l"
-                names[h] = f"{prefix}{count}"
-                if isinstance(h, LoopRV):
-                    names[h.var] = f"{names[h]}.var"
-                results.append(names[h])
-                count += 1
-            alone = "," if len(results) == 1 and isinstance(inst.outputs, (list, tuple)) else ""
-            left = f"{', '.join(results)}{alone} = " if results else ""
-            lines.append(f"{left}sch.{inst.kind}({', '.join(parts)})")
+        for inst in self._part(remove_postproc):
+            count = _name_outputs(inst, names, count)
+            lines.append(inst.line(names, self.decisions.get(inst)))
         return lines
 
-    def as_json(self) -> list[Any]:
-        """Return the trace as lists, strings and numbers.
+    def as_json(self, remove_postproc: bool = False) -> list[Any]:
+        """Return the trace as JSON: ``[[[kind, inputs, attrs, outputs], …], [[index, decision], …]]``.
 
         Raises
         ------
         ScheduleError
-            When an argument is a function, which JSON cannot hold.
+            When an argument is a function, which JSON cannot hold, or a handle that no primitive returned.
         """
-        numbers: dict[Any, int] = {}
-        result: list[Any] = []
-        count = 0
-        for inst in self.insts:
-            args = [_pack(a, numbers) for a in inst.args]
-            kwargs = {k: _pack(v, numbers) for k, v in inst.kwargs.items()}
-            for h in inst.handles:
-                numbers[h] = count
-                if isinstance(h, LoopRV):
-                    numbers[h.var] = count
-                count += 1
-            result.append([inst.kind, args, kwargs, len(inst.handles), inst.decision])
-        return result
+        names: dict[int, str] = {}
+        insts, decisions, count = [], [], 0
+        for i, inst in enumerate(self._part(remove_postproc)):
+            inputs, attrs = [_pack(a, names) for a in inst.inputs], [_pack(a) for a in inst.attrs]
+            count = _name_outputs(inst, names, count)
+            insts.append([inst.kind.name, inputs, attrs, [names[id(h)] for h in inst.outputs]])
+            if inst in self.decisions:
+                decisions.append([i, self.decisions[inst]])
+        return [insts, decisions]
 
     @staticmethod
-    def apply_json_to_schedule(data: list[Any], sch: Any) -> None:
-        """Run a saved trace on a schedule."""
-        handles: list[Any] = []
-        for kind, args, kwargs, count, decision in data:
-            extra = {"decision": decision} if decision is not None else {}
-            out = _flat(
-                getattr(sch, kind)(
-                    *[_unpack(a, handles) for a in args], **{k: _unpack(v, handles) for k, v in kwargs.items()}, **extra
-                )
-            )
-            _check_count(kind, count, out)
-            handles += out
+    def apply_json_to_schedule(json_obj: Sequence[Any], sch: Any) -> None:
+        """Run a saved trace on a schedule.
+
+        Raises
+        ------
+        ScheduleError
+            When it was not made by :meth:`as_json`, or belongs to a function of another form.
+        """
+        if len(json_obj) != 2 or any(len(row) != 4 for row in json_obj[0]):
+            raise ScheduleError("the trace was saved in another form", expected="what Trace.as_json returns",
+                                help="make the record again")  # fmt: skip
+        handles: dict[str, Any] = {}
+        decisions = dict(json_obj[1])
+        for i, (name, inputs, attrs, outputs) in enumerate(json_obj[0]):
+            inputs, attrs = [_unpack(v, handles) for v in inputs], [_unpack(v) for v in attrs]
+            inst = Instruction(InstructionKind.get(name), inputs, attrs, [])
+            handles.update(_paired(inst.kind, outputs, inst.kind.call(sch, inst.arguments, decisions.get(i))))
+
+    def _part(self, remove_postproc: bool) -> list[Instruction]:
+        if not remove_postproc:
+            return self.insts
+        return self.insts[: next((i for i, s in enumerate(self.insts) if s.kind.name == "EnterPostproc"), len(self))]
+
+    def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool = False) -> Trace:
+        """Return the trace with one thing decided otherwise."""
+        return Trace(self._part(remove_postproc), {**self.decisions, inst: decision})
 
     def without_postproc(self) -> Trace:
         """Return the part before ``enter_postproc``."""
-        at = next((i for i, inst in enumerate(self.insts) if inst.kind == "enter_postproc"), len(self.insts))
-        return Trace(self.insts[:at])
+        return Trace(self._part(True), self.decisions)
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """Return the trace without look-ups whose results nothing uses."""
+        """Return the trace without primitives that only found or drew what nothing uses."""
         kept: list[Instruction] = []
-        used: set[BlockRV | LoopRV] = set()
-        for inst in reversed(self.without_postproc().insts if remove_postproc else self.insts):
-            if inst.kind not in _LOOK_UPS or any(h in used for h in inst.handles):
+        used: set[int] = set()
+        for inst in reversed(self._part(remove_postproc)):
+            if not inst.kind.is_pure or any(id(h) in used for h in inst.outputs):
                 kept.append(inst)
-                used |= set(_flat([*inst.args, *inst.kwargs.values()]))
-        return Trace(kept[::-1])
+                used |= {id(h) for h in flat(list(inst.arguments.values()))}
+        return Trace(kept[::-1], {inst: self.decisions[inst] for inst in kept if inst in self.decisions})
 
-    def apply_to_schedule(self, sch: Any, remove_postproc: bool = False) -> None:
-        """Run the same primitives on another schedule, without those behind ``enter_postproc`` if asked."""
-        table: dict[Any, Any] = {}
-        for inst in self.insts:
-            if remove_postproc and inst.kind == "enter_postproc":
-                return
-            extra = {"decision": inst.decision} if inst.decision is not None else {}
-            out = getattr(sch, inst.kind)(
-                *[_translate(a, table) for a in inst.args],
-                **{k: _translate(v, table) for k, v in inst.kwargs.items()},
-                **extra,
-            )
-            new = _flat(out)
-            _check_count(inst.kind, len(inst.handles), new)
-            for old, n in zip(inst.handles, new, strict=True):
-                table[old] = n
-                if isinstance(old, LoopRV):
-                    table[old.var] = n.var
+    def apply_to_schedule(
+        self, sch: Any, remove_postproc: bool = False, decision_provider: Callable[..., Any] | None = None
+    ) -> None:
+        """Run the same primitives on another schedule, without those behind ``enter_postproc`` if asked.
+
+        ``decision_provider(inst, inputs, attrs, decision)`` may decide otherwise.
+        """
+        table: dict[int, Any] = {}
+        for inst in self._part(remove_postproc):
+            arguments = {n: _translate(a, table) for n, a in inst.arguments.items()}
+            decision = self.decisions.get(inst)
+            if decision_provider is not None:
+                inputs = [_translate(a, table) for a in inst.inputs]
+                decision = decision_provider(inst, inputs, inst.attrs, decision)
+            for old, new in _paired(inst.kind, inst.outputs, inst.kind.call(sch, arguments, decision)):
+                table[id(old)] = new
+                if isinstance(old, LoopRV) and isinstance(old.var, Var):
+                    table[id(old.var)] = new.var
 
 
-def _check_count(kind: str, expected: int, found: list[Any]) -> None:
-    if len(found) != expected:
+def _paired(kind: InstructionKind, old: Sequence[Any], new: Sequence[Any]) -> list[tuple[Any, Any]]:
+    if len(old) != len(new):
         raise ScheduleError(
-            f"replay: {kind} returned another number of blocks or loops",
-            expected=str(expected),
-            found=str(len(found)),
+            f"replay: {kind.method} returned another number of blocks or loops",
+            expected=str(len(old)),
+            found=str(len(new)),
             help="the trace belongs to a function of another form",
         )
+    return list(zip(old, new, strict=True))
 
 
-def _flat(value: Any) -> list[Any]:
-    if isinstance(value, (BlockRV, LoopRV)):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [h for v in value for h in _flat(v)]
-    return []
+def _name_outputs(inst: Instruction, names: dict[int, str], count: int) -> int:
+    """Name the handles that a primitive returned, ``b0``, ``l1``, ``v2``, and return the next number."""
+    for i, h in enumerate(inst.outputs, count):
+        names[id(h)] = f"{'b' if isinstance(h, BlockRV) else 'l' if isinstance(h, LoopRV) else 'v'}{i}"
+        if isinstance(h, LoopRV) and isinstance(h.var, Var):
+            names[id(h.var)] = f"{names[id(h)]}.var"
+    return count + len(inst.outputs)
 
 
-def _text(value: Any, names: dict[Any, str]) -> str:
-    if isinstance(value, (BlockRV, LoopRV)):
-        return names.get(value, repr(value))
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_text(v, names) for v in value) + "]"
-    if isinstance(value, IndexMap):
-        return value.as_python()
-    if isinstance(value, (IntImm, FloatImm)):
-        return repr(value.value)
-    if isinstance(value, PrimExpr):
-        return _expression_text(value, names)
-    return f"{value.name!r}" if isinstance(value, (Buffer, TensorIntrin)) else repr(value)
-
-
-def _expression_text(value: PrimExpr, names: dict[Any, str]) -> str:
-    """Print an expression of loop variables with the handles' names: ``l3.var < 2``."""
-    found = {v: names[v] for v in _variables(value) if v in names}
-    text = str(substitute(value, {v: Var(n.removesuffix(".var"), v.dtype) for v, n in found.items()}))
-    for n in found.values():
-        text = re.sub(rf"\b{n.removesuffix('.var')}\b", n, text)
-    return text
-
-
-def _variables(value: PrimExpr) -> list[Var]:
-    return list(dict.fromkeys(n for n in walk(value) if isinstance(n, Var)))
-
-
-def _translate(value: Any, table: dict[Any, Any]) -> Any:
+def _translate(value: Any, table: Mapping[int, Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_translate(v, table) for v in value)
+    if id(value) in table:
+        return table[id(value)]
     if isinstance(value, PrimExpr):
-        return substitute(value, {v: table[v] for v in _variables(value) if v in table})
-    return table.get(value, value) if isinstance(value, (BlockRV, LoopRV)) else value
+        return substitute(value, {v: as_expr(table[id(v)]) for v in variables(value) if id(v) in table})
+    return value
 
 
-def _pack(value: Any, numbers: dict[Any, int]) -> Any:
-    if isinstance(value, (BlockRV, LoopRV)):
-        return {"rv": numbers[value]}
+def _pack(value: Any, names: Mapping[int, str] | None = None) -> Any:
+    """Write an argument down: an input, whose strings are names unless they are quoted, where `names` are given."""
     if isinstance(value, (list, tuple)):
-        return [_pack(v, numbers) for v in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
+        return [_pack(v, names) for v in value]
+    if names is not None and id(value) in names:
+        return names[id(value)]
     if isinstance(value, (IntImm, FloatImm)):
         return value.value
     if isinstance(value, (Buffer, TensorIntrin)):
-        return value.name
+        value = value.name
+    if isinstance(value, str) and names is not None:
+        return f'"{value}"'
+    if value is None and names is not None:
+        return "None"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return int(value) if isinstance(value, ExprRV) else value
     if isinstance(value, PrimExpr):
-        loops = [v for v in _variables(value) if v in numbers]
-        return {"node": save_json((value, *loops)), "loops": [numbers[v] for v in loops]}
+        loops = [v for v in variables(value) if id(v) in (names or {})]
+        return {"node": save_json((value, *loops)), "loops": [(names or {})[id(v)] for v in loops]}
     if isinstance(value, Node):
         return {"node": save_json(value)}
     raise ScheduleError("the trace holds an argument that JSON cannot", found=repr(value))
 
 
-def _unpack(value: Any, handles: list[Any]) -> Any:
+def _unpack(value: Any, handles: Mapping[str, Any] | None = None) -> Any:
+    if isinstance(value, list):
+        return [_unpack(v, handles) for v in value]
     if isinstance(value, dict):
-        if "rv" in value:
-            return handles[value["rv"]]
         node = load_json(value["node"])
         if "loops" not in value:
             return node
-        return substitute(node[0], {v: handles[n].var for v, n in zip(node[1:], value["loops"], strict=True)})
-    return [_unpack(v, handles) for v in value] if isinstance(value, list) else value
+        loops = [(handles or {})[n.removesuffix(".var")].var for n in value["loops"]]
+        return substitute(node[0], dict(zip(node[1:], loops, strict=True)))
+    if handles is None or not isinstance(value, str) or value == "None":
+        return None if value == "None" and handles is not None else value
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        return value[1:-1]
+    if value not in handles:
+        raise ScheduleError("the trace uses a handle that nothing in it returned", found=value)
+    return handles[value]

@@ -17,42 +17,15 @@ from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_exp
 from weft.ir import CallIntrin as CallNode
 from weft.ir.text.parser import MacroDecorator, meta_var  # noqa: F401 - a name of T
 from weft.ir.text.scalar import slice_of
+from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer as BufferNode
 from weft.tir.buffer import BufferLoad as BufferLoadNode
 from weft.tir.buffer import BufferRegion
 from weft.tir.buffer import decl_buffer as declare
 from weft.tir.reduce import reducer_of
-from weft.tir.script import flat_access
-from weft.tir.script.commands import (
-    AllocBlockBuffer,
-    Axis,
-    BlockFact,
-    BlockScope,
-    Branch,
-    IfScope,
-    InitScope,
-    LetAnnotation,
-    Loops,
-    MatchBuffer,
-    Remap,
-    Scope,
-    WhileScope,
-)
+from weft.tir.script import commands, flat_access
 from weft.tir.script.dtypes import DTypeMaker, HandleMaker
 from weft.tir.script.low_level import CALLS, typed
-from weft.tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    BufferRealize,
-    DeclBuffer,
-    Evaluate,
-    ForKind,
-    Prefetch,
-    Stmt,
-)
-from weft.tir.stmt import BufferStore as BufferStoreNode
-from weft.tir.stmt import LetStmt as LetStmtNode
 
 macro = inline = MacroDecorator()
 abs = ir.abs_
@@ -77,10 +50,10 @@ def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False, *, ty:
 class _LetMaker:
     """``T.let[T.int32]`` as an annotation, ``T.let(var, value)`` as a scope."""
 
-    def __getitem__(self, item: Any) -> LetAnnotation:
-        return LetAnnotation(item.dtype)
+    def __getitem__(self, item: Any) -> commands.LetAnnotation:
+        return commands.LetAnnotation(item.dtype)
 
-    def __call__(self, var: Any, value: Any) -> Scope:
+    def __call__(self, var: Any, value: Any) -> commands.Scope:
         return LetStmt(value, var=var)
 
 
@@ -242,7 +215,7 @@ def match_buffer(
     param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None,
     elem_offset: Any = None, scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
     axis_separators: Any = None,
-) -> MatchBuffer:  # fmt: skip
+) -> commands.MatchBuffer:  # fmt: skip
     """Name the memory of a handle parameter, or a region of another buffer."""
     if shape is None:
         if not isinstance(param, BufferRegion):
@@ -251,42 +224,42 @@ def match_buffer(
     if isinstance(param, BufferLoadNode):
         one = [Range.from_min_extent(i, const(1, i.dtype)) for i in param.indices]
         param = BufferRegion(param.buffer, tuple(one))
-    return MatchBuffer(param, _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
+    return commands.MatchBuffer(param, _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
 
 
 def sblock_alloc_buffer(
     shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
     scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
-) -> AllocBlockBuffer:  # fmt: skip
+) -> commands.AllocBlockBuffer:  # fmt: skip
     """Allocate a buffer in the block under way."""
-    return AllocBlockBuffer(_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
+    return commands.AllocBlockBuffer(_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
 
 
 def alloc_buffer(
     shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
     scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
     annotations: Any = None,
-) -> Scope:  # fmt: skip
+) -> commands.Scope:  # fmt: skip
     """Allocate a buffer for the rest of the sequence; among the first statements of a block, in that block."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
     notes = Attrs.of(annotations)
-    return Scope(b, lambda value, body, _: AllocBuffer(value, body, notes), "alloc", notes)
+    return commands.Scope(b, lambda value, body, _: stmts.AllocBuffer(value, body, notes), "alloc", notes)
 
 
 def decl_buffer(
     shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
     scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
-) -> Scope:  # fmt: skip
+) -> commands.Scope:  # fmt: skip
     """Declare a buffer as a view of the memory that `data` points to; without it, allocate the memory."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
     if data is None:
-        return Scope(b, lambda value, body, _: AllocBuffer(value, body))
-    return Scope(b, lambda value, body, _: DeclBuffer(value, body))
+        return commands.Scope(b, lambda value, body, _: stmts.AllocBuffer(value, body))
+    return commands.Scope(b, lambda value, body, _: stmts.DeclBuffer(value, body))
 
 
 def allocate(
     extents: Any, dtype: Any = "float32", scope: str = "global", condition: Any = True, annotations: Any = None
-) -> Scope:
+) -> commands.Scope:
     """Allocate memory for the rest of the sequence; the name that this is bound to is a pointer to it."""
     if condition is not True and as_int(condition) != 1:
         raise InvalidArgument("allocate: memory is allocated without conditions", found=str(condition))
@@ -294,55 +267,55 @@ def allocate(
     element = DataType(getattr(dtype, "dtype", dtype))
     notes = Attrs.of(annotations)
 
-    def make(pointer: Any, body: Stmt, _: Any) -> Stmt:
-        return AllocBuffer(declare(shape, element, pointer.name, pointer, scope=scope), body, notes)
+    def make(pointer: Any, body: stmts.Stmt, _: Any) -> stmts.Stmt:
+        return stmts.AllocBuffer(declare(shape, element, pointer.name, pointer, scope=scope), body, notes)
 
-    return Scope(Var("", DataType("handle")), make)
+    return commands.Scope(Var("", DataType("handle")), make)
 
 
 # --- functions and blocks ---------------------------------------------------------------------------------------------
 
 
-def func_attr(attrs: dict[str, Any]) -> BlockFact:
+def func_attr(attrs: dict[str, Any]) -> commands.BlockFact:
     """Set attributes of the function."""
-    return BlockFact("func_attr", {ir.own_name(k): v for k, v in attrs.items()})
+    return commands.BlockFact("func_attr", {ir.own_name(k): v for k, v in attrs.items()})
 
 
-def sblock(name: str = "", no_realize: bool = False) -> BlockScope:
+def sblock(name: str = "", no_realize: bool = False) -> commands.BlockScope:
     """Open a block."""
-    return BlockScope(name)
+    return commands.BlockScope(name)
 
 
 block = sblock
 
 
-def init() -> InitScope:
+def init() -> commands.InitScope:
     """Open the part of a block that runs at the first step of its reduction."""
-    return InitScope()
+    return commands.InitScope()
 
 
-def where(predicate: Any) -> BlockFact:
+def where(predicate: Any) -> commands.BlockFact:
     """Run the block only where a condition holds."""
-    return BlockFact("where", as_expr(predicate))
+    return commands.BlockFact("where", as_expr(predicate))
 
 
 def _regions(slices: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(slices[0]) if len(slices) == 1 and isinstance(slices[0], (list, tuple)) else slices
 
 
-def reads(*slices: Any) -> BlockFact:
+def reads(*slices: Any) -> commands.BlockFact:
     """State what the block reads."""
-    return BlockFact("reads", _regions(slices))
+    return commands.BlockFact("reads", _regions(slices))
 
 
-def writes(*slices: Any) -> BlockFact:
+def writes(*slices: Any) -> commands.BlockFact:
     """State what the block writes."""
-    return BlockFact("writes", _regions(slices))
+    return commands.BlockFact("writes", _regions(slices))
 
 
-def sblock_attr(attrs: dict[str, Any]) -> BlockFact:
+def sblock_attr(attrs: dict[str, Any]) -> commands.BlockFact:
     """Annotate the block."""
-    return BlockFact("annotations", attrs)
+    return commands.BlockFact("annotations", attrs)
 
 
 block_attr = sblock_attr
@@ -352,38 +325,40 @@ class axis:
     """Iteration variables of a block."""
 
     @staticmethod
-    def spatial(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+    def spatial(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
         """Make an axis whose iterations are independent."""
-        return Axis("data_par", dom, as_expr(binding), dtype, thread_tag)
+        return commands.Axis("data_par", dom, as_expr(binding), dtype, thread_tag)
 
     S = spatial
 
     @staticmethod
-    def reduce(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+    def reduce(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
         """Make an axis that is reduced over."""
-        return Axis("reduce", dom, as_expr(binding), dtype, thread_tag)
+        return commands.Axis("reduce", dom, as_expr(binding), dtype, thread_tag)
 
     R = reduce
 
     @staticmethod
-    def scan(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+    def scan(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
         """Make an axis whose iterations run in order."""
-        return Axis("ordered", dom, as_expr(binding), dtype, thread_tag)
+        return commands.Axis("ordered", dom, as_expr(binding), dtype, thread_tag)
 
     @staticmethod
-    def opaque(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+    def opaque(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
         """Make an axis of which nothing is known."""
-        return Axis("opaque", dom, as_expr(binding), dtype, thread_tag)
+        return commands.Axis("opaque", dom, as_expr(binding), dtype, thread_tag)
 
     @staticmethod
-    def of_kind(kind: str, dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+    def of_kind(
+        kind: str, dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = ""
+    ) -> commands.Axis:
         """Make an axis of any kind."""
-        return Axis(kind, dom, as_expr(binding), dtype, thread_tag)
+        return commands.Axis(kind, dom, as_expr(binding), dtype, thread_tag)
 
     @staticmethod
-    def remap(kinds: str, bindings: Any) -> Remap:
+    def remap(kinds: str, bindings: Any) -> commands.Remap:
         """Make one axis for each loop variable: ``S`` spatial, ``R`` reduced."""
-        return Remap(kinds, tuple(bindings))
+        return commands.Remap(kinds, tuple(bindings))
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
@@ -399,23 +374,23 @@ def _loop_range(start: Any, stop: Any) -> Range:
     return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
-def _loop(kind: ForKind) -> Any:
+def _loop(kind: stmts.ForKind) -> Any:
     def loop(
         start: Any, stop: Any = None, *, annotations: Any = None, var: Any = None, binding: Any = None, step: Any = None
-    ) -> Loops:
+    ) -> commands.Loops:
         r, stride = _loop_range(start, stop), 1 if step is None else as_int(step)
         if stride is None or stride < 1:
             raise InvalidArgument("loops count up in constant steps", found=f"step={step}")
-        return Loops(kind, (r,), annotations, None, binding, var, stride)
+        return commands.Loops(kind, (r,), annotations, None, binding, var, stride)
 
     loop.__doc__ = f"Make a {kind.name.lower()} loop over ``start .. stop``, or ``0 .. start``."
     return loop
 
 
-serial = _loop(ForKind.SERIAL)
-parallel = _loop(ForKind.PARALLEL)
-vectorized = _loop(ForKind.VECTORIZED)
-unroll = _loop(ForKind.UNROLLED)
+serial = _loop(stmts.ForKind.SERIAL)
+parallel = _loop(stmts.ForKind.PARALLEL)
+vectorized = _loop(stmts.ForKind.VECTORIZED)
+unroll = _loop(stmts.ForKind.UNROLLED)
 
 
 def thread_binding(
@@ -426,77 +401,81 @@ def thread_binding(
     annotations: Any = None,
     var: Any = None,
     binding: Any = None,
-) -> Loops:
+) -> commands.Loops:
     """Make a loop each of whose iterations runs on a thread."""
     if isinstance(stop, str):
         stop, thread = None, stop
-    return Loops(ForKind.THREAD_BINDING, (_loop_range(start, stop),), annotations, thread, binding, var)
+    return commands.Loops(stmts.ForKind.THREAD_BINDING, (_loop_range(start, stop),), annotations, thread, binding, var)
 
 
-def grid(*extents: Any) -> Loops:
+def grid(*extents: Any) -> commands.Loops:
     """Make nested loops from zero."""
-    return Loops(ForKind.SERIAL, tuple(_loop_range(*(e if isinstance(e, tuple) else (e, None))) for e in extents))
+    return commands.Loops(
+        stmts.ForKind.SERIAL, tuple(_loop_range(*(e if isinstance(e, tuple) else (e, None))) for e in extents)
+    )
 
 
 # --- other statements -------------------------------------------------------------------------------------------------
 
 
-def evaluate(value: Any) -> Stmt:
+def evaluate(value: Any) -> stmts.Stmt:
     """Evaluate an expression for its effect."""
-    return Evaluate(as_expr(value))
+    return stmts.Evaluate(as_expr(value))
 
 
-def LetStmt(value: Any, dtype: str | None = None, var: Any = None) -> Scope:
+def LetStmt(value: Any, dtype: str | None = None, var: Any = None) -> commands.Scope:
     """Bind a variable within a scope."""
     v = as_expr(value)
     target = var if var is not None else Var("", DataType(dtype or v.dtype))
-    return Scope(target, lambda x, body, _: LetStmtNode(x, v, body))
+    return commands.Scope(target, lambda x, body, _: stmts.LetStmt(x, v, body))
 
 
-def Assert(condition: Any, message: Any, kind: str = "RuntimeError") -> Scope:
+def Assert(condition: Any, message: Any, kind: str = "RuntimeError") -> commands.Scope:
     """Check a condition when the program runs."""
-    return Scope(None, lambda _, body, __: AssertStmt(as_expr(condition), as_expr(message), body, kind))
+    return commands.Scope(None, lambda _, body, __: stmts.AssertStmt(as_expr(condition), as_expr(message), body, kind))
 
 
-def attr(node: Any, attr_key: str, value: Any) -> Scope:
+def attr(node: Any, attr_key: str, value: Any) -> commands.Scope:
     """Leave a note for later passes on the statements that follow."""
-    return Scope(None, lambda _, body, __: AttrStmt(node, attr_key, value, body))
+    return commands.Scope(None, lambda _, body, __: stmts.AttrStmt(node, attr_key, value, body))
 
 
-def launch_thread(thread: Any, extent: Any) -> Scope:
+def launch_thread(thread: Any, extent: Any) -> commands.Scope:
     """Bind a thread axis for the statements that follow."""
     e = as_expr(extent)
     var = thread if isinstance(thread, Var) else Var("", e.dtype)
 
-    def make(value: Any, body: Stmt, p: Any) -> Stmt:
+    def make(value: Any, body: stmts.Stmt, p: Any) -> stmts.Stmt:
         tag = thread if isinstance(thread, str) else p.state.threads[thread]
         key = "virtual_thread" if tag.split(".")[0] == "vthread" else "thread_extent"
-        return AttrStmt(ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), key, e, body)
+        return stmts.AttrStmt(
+            ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), key, e, body
+        )
 
-    return Scope(var, make, "thread", thread)
+    return commands.Scope(var, make, "thread", thread)
 
 
-def If(condition: Any) -> IfScope:
+def If(condition: Any) -> commands.IfScope:
     """Open ``with T.Then():`` and ``with T.Else():`` under a condition."""
-    return IfScope(as_expr(condition))
+    return commands.IfScope(as_expr(condition))
 
 
-def Then() -> Branch:
+def Then() -> commands.Branch:
     """Open what runs where the condition around holds."""
-    return Branch(True)
+    return commands.Branch(True)
 
 
-def Else() -> Branch:
+def Else() -> commands.Branch:
     """Open what runs where the condition around does not hold."""
-    return Branch(False)
+    return commands.Branch(False)
 
 
-def While(condition: Any) -> WhileScope:
+def While(condition: Any) -> commands.WhileScope:
     """Repeat what follows while a condition holds."""
-    return WhileScope(as_expr(condition))
+    return commands.WhileScope(as_expr(condition))
 
 
-def realize(region: Any, storage_scope: Any = "", condition: Any = True) -> Scope:
+def realize(region: Any, storage_scope: Any = "", condition: Any = True) -> commands.Scope:
     """Let a region of a buffer exist for the statements that follow."""
     if not isinstance(storage_scope, str):
         storage_scope, condition = "", storage_scope
@@ -508,24 +487,24 @@ def realize(region: Any, storage_scope: Any = "", condition: Any = True) -> Scop
         if isinstance(region, BufferRegion)
         else BufferRegion(region.buffer, tuple(Range.from_min_extent(i, const(1, i.dtype)) for i in region.indices))
     )
-    return Scope(None, lambda _, body, __: BufferRealize(r.buffer, r.region, as_expr(condition), body))
+    return commands.Scope(None, lambda _, body, __: stmts.BufferRealize(r.buffer, r.region, as_expr(condition), body))
 
 
-def prefetch(region: BufferRegion) -> Stmt:
+def prefetch(region: BufferRegion) -> stmts.Stmt:
     """Hint that a region will be read soon."""
-    return Prefetch(region.buffer, region.region)
+    return stmts.Prefetch(region.buffer, region.region)
 
 
-def BufferStore(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> Stmt:
+def BufferStore(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> stmts.Stmt:
     """Store with a mask, or a value of another type."""
-    return BufferStoreNode(buffer, as_expr(value), tuple(as_expr(i) for i in indices), predicate)
+    return stmts.BufferStore(buffer, as_expr(value), tuple(as_expr(i) for i in indices), predicate)
 
 
-def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> Stmt:
+def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> stmts.Stmt:
     """Store a value, converted to what the buffer holds."""
     v = value if isinstance(value, PrimExpr) else const(value, buffer.dtype)
     places = indices if isinstance(indices, (list, tuple)) else (indices,)
-    return BufferStoreNode(buffer, v, tuple(as_expr(i) for i in places), predicate)
+    return stmts.BufferStore(buffer, v, tuple(as_expr(i) for i in places), predicate)
 
 
 _RENAMED: dict[str, Any] = {

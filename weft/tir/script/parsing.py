@@ -13,6 +13,7 @@ from typing import Any
 from weft import ir
 from weft.error import DTypeMismatch, ParseError
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
+from weft.tir import stmt as stmts
 from weft.tir.analysis.access import block_regions
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc, signature_type
@@ -35,19 +36,6 @@ from weft.tir.script.elements import as_lanes
 from weft.tir.script.language import DTypeMaker, serial
 from weft.tir.script.names import BlockUnderWay, FunctionUnderWay, assign, emit, let, name_scope
 from weft.tir.script.signature import annotation, signature
-from weft.tir.stmt import (
-    AssertStmt,
-    Block,
-    BlockRealize,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    Stmt,
-    While,
-    seq,
-)
 
 # --- functions --------------------------------------------------------------------------------------------------------
 
@@ -59,7 +47,7 @@ def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
     wants_root = state.wants_root and (state.has_blocks or root.allocs)
     if root.allocs or (wants_root and not _is_root(body)):
         facts = root.facts
-        block = Block(
+        block = stmts.Block(
             (),
             facts.get("reads", ()),
             facts.get("writes", ()),
@@ -70,7 +58,7 @@ def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
             (),
             ir.Attrs.of(facts.get("annotations")),
         )
-        body = BlockRealize((), ir.TRUE, block, span=p.span(node))
+        body = stmts.BlockRealize((), ir.TRUE, block, span=p.span(node))
     attrs = dict(state.attrs)
     if options.get("private") and "global_symbol" in attrs:
         raise p.fail(node, "a private function has no global symbol", found=str(attrs["global_symbol"]))
@@ -84,14 +72,14 @@ def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
     return func.replace(ty=signature_type(func))
 
 
-def _is_root(body: Stmt) -> bool:
-    return isinstance(body, BlockRealize) and not body.iter_values
+def _is_root(body: stmts.Stmt) -> bool:
+    return isinstance(body, stmts.BlockRealize) and not body.iter_values
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------
 
 
-def _sequence(p: Parser, nodes: list[ast.stmt]) -> Stmt:
+def _sequence(p: Parser, nodes: list[ast.stmt]) -> stmts.Stmt:
     """Read statements in a scope of their own."""
     state: FunctionUnderWay = p.state
     state.depth += 1
@@ -107,16 +95,18 @@ def _sequence(p: Parser, nodes: list[ast.stmt]) -> Stmt:
         p.scopes.pop()
 
 
-def _fold(p: Parser, entries: list[Any]) -> Stmt:
-    rest: list[Stmt] = []
+def _fold(p: Parser, entries: list[Any]) -> stmts.Stmt:
+    rest: list[stmts.Stmt] = []
     for e in reversed(entries):
-        if isinstance(e, Stmt):
+        if isinstance(e, stmts.Stmt):
             rest.append(e)
         else:
             scope, value = e
-            body = seq(*reversed(rest)) if rest else Evaluate(ir.const(0))  # what a name is bound for may be nothing
+            body = (
+                stmts.seq(*reversed(rest)) if rest else stmts.Evaluate(ir.const(0))
+            )  # what a name is bound for may be nothing
             rest = [scope.make(value, body, p)]
-    return seq(*reversed(rest))
+    return stmts.seq(*reversed(rest))
 
 
 def _statement(p: Parser, node: ast.stmt) -> None:
@@ -176,7 +166,7 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
             expected=str(dtype),
             found=str(getattr(value, "dtype", value)),
         ) from e
-    emit(p, BufferStore(buffer, stored, indices, span=p.span(target)))
+    emit(p, stmts.BufferStore(buffer, stored, indices, span=p.span(target)))
 
 
 def _annotated(p: Parser, node: ast.AnnAssign) -> None:
@@ -213,7 +203,7 @@ def _loaded(target: Any) -> Any:
 
 def _expression(p: Parser, node: ast.Expr) -> None:
     value = p.evaluate(node.value)
-    if isinstance(value, Stmt):
+    if isinstance(value, stmts.Stmt):
         emit(p, _with_span(value, p, node))
     elif isinstance(value, Scope):
         _launch_named(p, value)
@@ -221,7 +211,7 @@ def _expression(p: Parser, node: ast.Expr) -> None:
     elif isinstance(value, BlockFact):
         _fact(p, node, value)
     elif isinstance(value, ir.PrimExpr):
-        emit(p, Evaluate(value, span=p.span(node)))
+        emit(p, stmts.Evaluate(value, span=p.span(node)))
     elif isinstance(value, (AllocBlockBuffer, MatchBuffer, Axis, Remap, Loops, BlockScope)):
         said = node.value.func if isinstance(node.value, ast.Call) else node
         raise p.fail(node, f"the result of '{ast.unparse(said)}' is not used")
@@ -229,7 +219,7 @@ def _expression(p: Parser, node: ast.Expr) -> None:
         raise p.fail(node, "the statement has no effect", found=repr(value))
 
 
-def _with_span(stmt: Stmt, p: Parser, node: ast.AST) -> Stmt:
+def _with_span(stmt: stmts.Stmt, p: Parser, node: ast.AST) -> stmts.Stmt:
     fields = {f: getattr(stmt, f) for f in stmt.__struct_fields__}
     return type(stmt)(**{**fields, "span": p.span(node)}) if stmt.span is None else stmt
 
@@ -294,11 +284,11 @@ def _if(p: Parser, node: ast.If) -> None:
         return
     then_case = _sequence(p, node.body)
     else_case = _sequence(p, node.orelse) if node.orelse else None
-    emit(p, IfThenElse(condition, then_case, else_case, span=p.span(node.test)))
+    emit(p, stmts.IfThenElse(condition, then_case, else_case, span=p.span(node.test)))
 
 
 def _while(p: Parser, node: ast.While) -> None:
-    emit(p, While(ir.as_expr(p.evaluate(node.test)), _sequence(p, node.body), span=p.span(node.test)))
+    emit(p, stmts.While(ir.as_expr(p.evaluate(node.test)), _sequence(p, node.body), span=p.span(node.test)))
 
 
 def _for(p: Parser, node: ast.For) -> None:
@@ -335,7 +325,7 @@ def _for(p: Parser, node: ast.For) -> None:
         if loops.step != 1:  # loops count in steps of one: the name stands for where the step is
             count = ir.ceildiv(r.extent, ir.const(loops.step, r.extent.dtype))
             r = ir.Range.from_min_extent(ir.const(0, var.dtype), count)
-        body = For(
+        body = stmts.For(
             var,
             r.min,
             r.extent,
@@ -366,7 +356,7 @@ def _loop_targets(target: ast.expr, n_loops: int) -> tuple[list[ast.expr], dict[
 
 
 def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
-    if loops.binding is not None or loops.kind != ForKind.THREAD_BINDING or loops.thread is None:
+    if loops.binding is not None or loops.kind != stmts.ForKind.THREAD_BINDING or loops.thread is None:
         return loops.binding
     return ir.IterVar(
         ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent),
@@ -428,7 +418,7 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
     elif isinstance(command, IfScope):
         _if_scope(p, node, command.condition, inner)
     elif isinstance(command, WhileScope):
-        emit(p, While(command.condition, _sequence(p, inner), span=p.span(item.context_expr)))
+        emit(p, stmts.While(command.condition, _sequence(p, inner), span=p.span(item.context_expr)))
     elif isinstance(command, Loops):
         raise p.fail(item.context_expr, "a loop is written with 'for'")
     else:
@@ -437,7 +427,7 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
 
 def _if_scope(p: Parser, node: ast.With, condition: ir.PrimExpr, inner: list[ast.stmt]) -> None:
     """Read ``with T.Then():`` and, if there is one, ``with T.Else():``."""
-    cases: dict[bool, Stmt] = {}
+    cases: dict[bool, stmts.Stmt] = {}
     for n in inner:
         command = p.evaluate(n.items[0].context_expr) if isinstance(n, ast.With) and len(n.items) == 1 else None
         if not isinstance(command, Branch) or command.holds in cases or (not command.holds and True not in cases):
@@ -445,7 +435,7 @@ def _if_scope(p: Parser, node: ast.With, condition: ir.PrimExpr, inner: list[ast
         cases[command.holds] = _sequence(p, n.body)  # type: ignore[attr-defined]
     if True not in cases:
         raise p.fail(node, "T.If holds no T.Then")
-    emit(p, IfThenElse(condition, cases[True], cases.get(False), span=p.span(node.items[0].context_expr)))
+    emit(p, stmts.IfThenElse(condition, cases[True], cases.get(False), span=p.span(node.items[0].context_expr)))
 
 
 def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]) -> None:
@@ -459,14 +449,14 @@ def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]
     finally:
         state.blocks.pop()
     reads, writes = _regions(block, body)
-    result = Block(
+    result = stmts.Block(
         tuple(block.iter_vars), reads, writes, command.name, body, block.init, tuple(block.allocs),
         tuple(block.matches), ir.Attrs.of(block.facts.get("annotations")), span=p.span(node.items[0].context_expr),
     )  # fmt: skip
-    emit(p, BlockRealize(tuple(block.values), block.facts.get("where", ir.TRUE), result, span=result.span))
+    emit(p, stmts.BlockRealize(tuple(block.values), block.facts.get("where", ir.TRUE), result, span=result.span))
 
 
-def _regions(block: BlockUnderWay, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+def _regions(block: BlockUnderWay, body: stmts.Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Return what the block states to read and write, and what its statements show where it does not."""
     facts = block.facts
     if "reads" in facts and "writes" in facts:
@@ -479,7 +469,7 @@ def _assert(p: Parser, node: ast.Assert) -> None:
     condition = ir.as_expr(p.evaluate(node.test))
     message = ir.as_expr(p.evaluate(node.msg)) if node.msg is not None else ir.as_expr(ast.unparse(node.test))
     span = p.span(node)
-    emit(p, (Scope(None, lambda _, body, __: AssertStmt(condition, message, body, span=span)), None))
+    emit(p, (Scope(None, lambda _, body, __: stmts.AssertStmt(condition, message, body, span=span)), None))
 
 
 def _return(p: Parser, node: ast.Return) -> None:
@@ -487,7 +477,7 @@ def _return(p: Parser, node: ast.Return) -> None:
         raise p.fail(node, "a function returns by writing its buffers; 'return' needs a value")
     found = p.evaluate(node.value)
     value = found.data if isinstance(found, Buffer) else ir.as_expr(found)
-    emit(p, Evaluate(ir.CallIntrin(value.dtype, ir.Op.get("tir.ret"), (value,)), span=p.span(node)))
+    emit(p, stmts.Evaluate(ir.CallIntrin(value.dtype, ir.Op.get("tir.ret"), (value,)), span=p.span(node)))
 
 
 def _nested_function(p: Parser, node: ast.FunctionDef) -> None:

@@ -15,35 +15,17 @@ from weft.ir import DataType, Var, structural_equal, walk
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
 from weft.ir.text.printer import FUNCTION, STMT, Printer, any_literal, quote
 from weft.ir.text.scalar import argument, number, same, slice_docs, var_declaration
+from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.script.printing_exprs import buffer_args, introduce, new_buffer, range_index
-from weft.tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferRealize,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Prefetch,
-    SeqStmt,
-    Stmt,
-    While,
-)
 
 LOOP_KINDS = {
-    ForKind.SERIAL: "serial",
-    ForKind.PARALLEL: "parallel",
-    ForKind.VECTORIZED: "vectorized",
-    ForKind.UNROLLED: "unroll",
-    ForKind.THREAD_BINDING: "thread_binding",
+    stmts.ForKind.SERIAL: "serial",
+    stmts.ForKind.PARALLEL: "parallel",
+    stmts.ForKind.VECTORIZED: "vectorized",
+    stmts.ForKind.UNROLLED: "unroll",
+    stmts.ForKind.THREAD_BINDING: "thread_binding",
 }
 AXIS_KINDS = {"data_par": "spatial", "reduce": "reduce", "ordered": "scan", "opaque": "opaque"}
 
@@ -54,18 +36,18 @@ AXIS_KINDS = {"data_par": "spatial", "reduce": "reduce", "ordered": "scan", "opa
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
-def _body(stmt: Stmt, p: Printer, *, in_block: bool = False) -> None:
+def _body(stmt: stmts.Stmt, p: Printer, *, in_block: bool = False) -> None:
     """Write a statement and all that it holds as a sequence of lines, in a loop.
 
     At a block's own level an allocation in one line would belong to the block, so a statement is written with ``with``.
     """
-    if isinstance(stmt, SeqStmt) and not stmt.seq:
+    if isinstance(stmt, stmts.SeqStmt) and not stmt.seq:
         p.lines.add("pass")
         return
-    todo: list[Stmt] = [stmt]
+    todo: list[stmts.Stmt] = [stmt]
     while todo:
         node = todo.pop()
-        if isinstance(node, SeqStmt):
+        if isinstance(node, stmts.SeqStmt):
             todo.extend(reversed(node.seq))
             continue
         scope = _SCOPES.get(type(node))
@@ -73,7 +55,7 @@ def _body(stmt: Stmt, p: Printer, *, in_block: bool = False) -> None:
             p.stmt(node)
             continue
         line, alone = scope(node, p)
-        if not todo and alone is not None and not (in_block and type(node) is AllocBuffer):
+        if not todo and alone is not None and not (in_block and type(node) is stmts.AllocBuffer):
             p.lines.add(alone)
             p.note(node)
             _open_views(node, p)
@@ -86,15 +68,15 @@ def _body(stmt: Stmt, p: Printer, *, in_block: bool = False) -> None:
                 _body(node.body, p)  # type: ignore[attr-defined]
 
 
-def _open_views(node: Stmt, p: Printer) -> None:
+def _open_views(node: stmts.Stmt, p: Printer) -> None:
     """Let views of the memory that a statement introduces be declared behind it."""
-    if isinstance(node, (AllocBuffer, DeclBuffer)):
+    if isinstance(node, (stmts.AllocBuffer, stmts.DeclBuffer)):
         p.open_views(node.buffer.data)
-    elif isinstance(node, LetStmt) and node.var.dtype == "handle":
+    elif isinstance(node, stmts.LetStmt) and node.var.dtype == "handle":
         p.open_views(node.var)
 
 
-def _suite(stmt: Stmt, p: Printer, owner: Any = None) -> None:
+def _suite(stmt: stmts.Stmt, p: Printer, owner: Any = None) -> None:
     with p.scope():
         p.note(owner)
         _body(stmt, p)
@@ -108,7 +90,7 @@ def _assign(name: str, value: Doc) -> Doc:
     return Seq(TERNARY, (name, " = ", value))
 
 
-def _let_scope(node: LetStmt, p: Printer) -> tuple[Doc, Doc | None]:
+def _let_scope(node: stmts.LetStmt, p: Printer) -> tuple[Doc, Doc | None]:
     value = p.expr(node.value)
     if p.is_defined(node.var):
         return call("T.LetStmt", [value], [("var", p.expr(node.var))]), None
@@ -119,7 +101,7 @@ def _let_scope(node: LetStmt, p: Printer) -> tuple[Doc, Doc | None]:
     return _as(call("T.LetStmt", [value], [("dtype", quote(node.var.dtype))]), name), alone
 
 
-def _alloc_scope(node: AllocBuffer, p: Printer) -> tuple[Doc, Doc | None]:
+def _alloc_scope(node: stmts.AllocBuffer, p: Printer) -> tuple[Doc, Doc | None]:
     args, kwargs = buffer_args(node.buffer, p)
     name = introduce(node.buffer, p)
     if node.annotations:
@@ -128,12 +110,12 @@ def _alloc_scope(node: AllocBuffer, p: Printer) -> tuple[Doc, Doc | None]:
     return _as(value, name), _assign(name, value)
 
 
-def _decl_scope(node: DeclBuffer, p: Printer) -> tuple[Doc, Doc | None]:
+def _decl_scope(node: stmts.DeclBuffer, p: Printer) -> tuple[Doc, Doc | None]:
     name, value = new_buffer("T.decl_buffer", node.buffer, p)
     return _as(value, name), _assign(name, value)
 
 
-def _attr_scope(node: AttrStmt, p: Printer) -> tuple[Doc, Doc | None]:
+def _attr_scope(node: stmts.AttrStmt, p: Printer) -> tuple[Doc, Doc | None]:
     if _is_launch(node, p):
         value = call("T.launch_thread", [quote(node.node.thread_tag), argument(node.value, p)])
         name = p.define(node.node.var, node.node.var.name)
@@ -142,7 +124,7 @@ def _attr_scope(node: AttrStmt, p: Printer) -> tuple[Doc, Doc | None]:
     return doc, doc
 
 
-def _is_launch(node: AttrStmt, p: Printer) -> bool:
+def _is_launch(node: stmts.AttrStmt, p: Printer) -> bool:
     iv = node.node
     if node.attr_key != "thread_extent" or not isinstance(iv, ir.IterVar) or not isinstance(node.value, ir.PrimExpr):
         return False
@@ -157,7 +139,7 @@ def _is_launch(node: AttrStmt, p: Printer) -> bool:
     return same(iv.dom.extent, node.value) and same(iv.dom.min, ir.const(0, node.value.dtype)) and type(iv.var) is Var
 
 
-def _assert_scope(node: AssertStmt, p: Printer) -> tuple[Doc, Doc | None]:
+def _assert_scope(node: stmts.AssertStmt, p: Printer) -> tuple[Doc, Doc | None]:
     condition = p.expr(node.condition)
     kwargs = [("kind", quote(node.error_kind))] if node.error_kind != "RuntimeError" else []
     doc = call("T.Assert", [condition, argument(node.message, p)], kwargs)
@@ -166,32 +148,32 @@ def _assert_scope(node: AssertStmt, p: Printer) -> tuple[Doc, Doc | None]:
     return doc, Seq(TERNARY, ("assert ", condition, ", ", argument(node.message, p)))
 
 
-def _realize_scope(node: BufferRealize, p: Printer) -> tuple[Doc, Doc | None]:
+def _realize_scope(node: stmts.BufferRealize, p: Printer) -> tuple[Doc, Doc | None]:
     region = index(p.expr(node.buffer), [range_index(r, p) for r in node.bounds])
     doc = call("T.realize", [region, p.expr(node.condition)])
     return doc, doc
 
 
 _SCOPES: dict[type, Any] = {
-    LetStmt: _let_scope,
-    AllocBuffer: _alloc_scope,
-    DeclBuffer: _decl_scope,
-    AttrStmt: _attr_scope,
-    AssertStmt: _assert_scope,
-    BufferRealize: _realize_scope,
+    stmts.LetStmt: _let_scope,
+    stmts.AllocBuffer: _alloc_scope,
+    stmts.DeclBuffer: _decl_scope,
+    stmts.AttrStmt: _attr_scope,
+    stmts.AssertStmt: _assert_scope,
+    stmts.BufferRealize: _realize_scope,
 }
 
 
-STMT.covers += (Stmt,)
+STMT.covers += (stmts.Stmt,)
 
 
-@STMT.on(SeqStmt, *_SCOPES)
-def _several(node: Stmt, p: Printer) -> None:
+@STMT.on(stmts.SeqStmt, *_SCOPES)
+def _several(node: stmts.Stmt, p: Printer) -> None:
     _body(node, p)
 
 
-@STMT.on(BufferStore)
-def _store(node: BufferStore, p: Printer) -> None:
+@STMT.on(stmts.BufferStore)
+def _store(node: stmts.BufferStore, p: Printer) -> None:
     buffer = p.expr(node.buffer)
     lanes = DataType(node.indices[-1].dtype).lanes if node.indices else 1
     dtype = node.buffer.dtype if lanes == 1 else f"{node.buffer.dtype}x{lanes}"
@@ -202,23 +184,23 @@ def _store(node: BufferStore, p: Printer) -> None:
     p.lines.add(index(buffer, [argument(i, p) for i in node.indices]), " = ", p.expr(node.value))
 
 
-@STMT.on(Evaluate)
-def _evaluate(node: Evaluate, p: Printer) -> None:
+@STMT.on(stmts.Evaluate)
+def _evaluate(node: stmts.Evaluate, p: Printer) -> None:
     p.lines.add(p.expr(node.value) if isinstance(node.value, Call) else call("T.evaluate", [argument(node.value, p)]))
 
 
-@STMT.on(Prefetch)
-def _prefetch(node: Prefetch, p: Printer) -> None:
+@STMT.on(stmts.Prefetch)
+def _prefetch(node: stmts.Prefetch, p: Printer) -> None:
     p.lines.add(call("T.prefetch", [index(p.expr(node.buffer), [range_index(r, p) for r in node.bounds])]))
 
 
-@STMT.on(IfThenElse)
-def _if(node: IfThenElse, p: Printer) -> None:
+@STMT.on(stmts.IfThenElse)
+def _if(node: stmts.IfThenElse, p: Printer) -> None:
     word = "if "
     while True:
         p.lines.add(word, p.expr(node.condition), ":")
         _suite(node.then_case, p, node)
-        if not isinstance(node.else_case, IfThenElse):
+        if not isinstance(node.else_case, stmts.IfThenElse):
             break
         node, word = node.else_case, "elif "
     if node.else_case is not None:
@@ -226,14 +208,14 @@ def _if(node: IfThenElse, p: Printer) -> None:
         _suite(node.else_case, p)
 
 
-@STMT.on(While)
-def _while(node: While, p: Printer) -> None:
+@STMT.on(stmts.While)
+def _while(node: stmts.While, p: Printer) -> None:
     p.lines.add("while ", p.expr(node.condition), ":")
     _suite(node.body, p, node)
 
 
-@STMT.on(For)
-def _for(node: For, p: Printer) -> None:
+@STMT.on(stmts.For)
+def _for(node: stmts.For, p: Printer) -> None:
     nest = _plain_nest(node)
     loops = p.frames[-1].loops
     if nest:
@@ -253,19 +235,19 @@ def _for(node: For, p: Printer) -> None:
     _suite(node.body, p, node)
 
 
-def _starts_at_zero(node: For) -> bool:
+def _starts_at_zero(node: stmts.For) -> bool:
     """Whether the loop counts from a zero of its extent's type, with a variable of that type."""
     plain = isinstance(node.min, ir.IntImm) and node.min.value == 0 and type(node.loop_var) is Var
     return plain and node.min.dtype == node.extent.dtype == node.loop_var.dtype
 
 
-def _plain_nest(node: Stmt) -> list[For]:
+def _plain_nest(node: stmts.Stmt) -> list[stmts.For]:
     """Return the loops from `node` inwards that one ``T.grid`` writes."""
-    nest: list[For] = []
+    nest: list[stmts.For] = []
     inner: set[Any] = set()
     while (
-        type(node) is For
-        and node.kind == ForKind.SERIAL
+        type(node) is stmts.For
+        and node.kind == stmts.ForKind.SERIAL
         and node.thread_binding is None
         and not node.annotations
         and _starts_at_zero(node)
@@ -278,7 +260,7 @@ def _plain_nest(node: Stmt) -> list[For]:
     return nest
 
 
-def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
+def _loop_args(node: stmts.For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
     kwargs: list[tuple[str, Doc]] = []
     r = ir.Range.from_min_extent(node.min, node.extent)
     docs = None if _starts_at_zero(node) else slice_docs(r, p)
@@ -289,7 +271,7 @@ def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]
         kwargs.append(("var", var_declaration(node.loop_var, p)))
     else:
         args = list(docs)
-    if node.kind == ForKind.THREAD_BINDING:
+    if node.kind == stmts.ForKind.THREAD_BINDING:
         thread = node.thread_binding
         if thread is not None and _is_plain_thread(thread, node):
             kwargs.append(("thread", quote(thread.thread_tag)))
@@ -302,7 +284,7 @@ def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]
     return args, kwargs
 
 
-def _is_plain_thread(iv: ir.IterVar, loop: For) -> bool:
+def _is_plain_thread(iv: ir.IterVar, loop: stmts.For) -> bool:
     """Whether the thread axis is the one that ``T.thread_binding(..., thread=tag)`` makes."""
     if (
         iv.dom is None
@@ -318,8 +300,8 @@ def _is_plain_thread(iv: ir.IterVar, loop: For) -> bool:
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
 
-@STMT.on(BlockRealize)
-def _block_realize(node: BlockRealize, p: Printer) -> None:
+@STMT.on(stmts.BlockRealize)
+def _block_realize(node: stmts.BlockRealize, p: Printer) -> None:
     p.lines.add("with ", call("T.sblock", [quote(node.block.name_hint)]), ":")
     with p.scope():
         p.note(node)
@@ -330,12 +312,12 @@ def _block_realize(node: BlockRealize, p: Printer) -> None:
         _block_content(node.block, p, signature=True)
 
 
-@STMT.on(Block)
-def _block(node: Block, p: Printer) -> None:
-    _block_realize(BlockRealize(tuple(iv.var for iv in node.iter_vars), ir.TRUE, node), p)
+@STMT.on(stmts.Block)
+def _block(node: stmts.Block, p: Printer) -> None:
+    _block_realize(stmts.BlockRealize(tuple(iv.var for iv in node.iter_vars), ir.TRUE, node), p)
 
 
-def _axes(block: Block, values: tuple[Any, ...], p: Printer) -> None:
+def _axes(block: stmts.Block, values: tuple[Any, ...], p: Printer) -> None:
     """Write the iteration variables; neighbours that run over a whole loop each are grouped."""
     run: list[tuple[ir.IterVar, Any]] = []
     loops = p.frames[-1].loops
@@ -360,7 +342,7 @@ def _axes(block: Block, values: tuple[Any, ...], p: Printer) -> None:
     flush()
 
 
-def _is_remap(iv: ir.IterVar, value: Any, loop: For) -> bool:
+def _is_remap(iv: ir.IterVar, value: Any, loop: stmts.For) -> bool:
     if (
         iv.iter_type not in ("data_par", "reduce")
         or iv.thread_tag
@@ -404,7 +386,7 @@ def _domain(dom: ir.Range, value: Any, p: Printer) -> Doc:
     return docs[1] if isinstance(low, ir.IntImm) and low.value == 0 else tuple_doc(docs)
 
 
-def _block_content(block: Block, p: Printer, *, signature: bool) -> None:
+def _block_content(block: stmts.Block, p: Printer, *, signature: bool) -> None:
     own = set(block.alloc_buffers) | {m.buffer for m in block.match_buffers}
     if any(r.buffer in own for r in (*block.reads, *block.writes)):
         _block_buffers(block, p)
@@ -422,7 +404,7 @@ def _block_content(block: Block, p: Printer, *, signature: bool) -> None:
     _body(block.body, p, in_block=True)
 
 
-def _block_buffers(block: Block, p: Printer) -> None:
+def _block_buffers(block: stmts.Block, p: Printer) -> None:
     for b in block.alloc_buffers:
         name, value = new_buffer("T.sblock_alloc_buffer", b, p)
         p.lines.add(_assign(name, value))
@@ -461,7 +443,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     if symbol == name:
         del attrs["global_symbol"]
     bare = _is_plain_root(func.body)
-    if not bare and _holds_block(func.body) and not isinstance(func.body, BlockRealize):
+    if not bare and _holds_block(func.body) and not isinstance(func.body, stmts.BlockRealize):
         options.append(("root_block", "False"))
     p.lines.add("@", call("T.prim_func", (), options) if options else "T.prim_func")
     returns = [] if func.ret_type is None else [" -> ", _return_type(func.ret_type, p)]
@@ -504,10 +486,10 @@ def _inline_params(func: PrimFunc) -> dict[Var, Buffer]:
     return inline
 
 
-def _is_plain_root(body: Stmt) -> bool:
+def _is_plain_root(body: stmts.Stmt) -> bool:
     """Whether the body is the root block that reading a function with blocks puts around them."""
     if (
-        not isinstance(body, BlockRealize)
+        not isinstance(body, stmts.BlockRealize)
         or body.iter_values
         or not (isinstance(body.predicate, ir.IntImm) and body.predicate.value)
     ):
@@ -521,10 +503,10 @@ def _is_plain_root(body: Stmt) -> bool:
     return plain and (bool(b.alloc_buffers) or _holds_block(b.body)) and not _reads_as_root(b)
 
 
-def _reads_as_root(root: Block) -> bool:
+def _reads_as_root(root: stmts.Block) -> bool:
     """Whether the content alone would be taken for a root block itself."""
-    return isinstance(root.body, BlockRealize) and not root.alloc_buffers and not root.body.iter_values
+    return isinstance(root.body, stmts.BlockRealize) and not root.alloc_buffers and not root.body.iter_values
 
 
-def _holds_block(stmt: Stmt) -> bool:
-    return any(isinstance(n, BlockRealize) for n in walk(stmt))
+def _holds_block(stmt: stmts.Stmt) -> bool:
+    return any(isinstance(n, stmts.BlockRealize) for n in walk(stmt))

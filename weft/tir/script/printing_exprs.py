@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import CallIntrin as Call
-from weft.ir import Op, StringImm, Var
 from weft.ir.text.doc import TERNARY, Doc, Seq, call, index, tuple_doc
 from weft.ir.text.printer import EXPR, Printer, any_literal, quote
 from weft.ir.text.scalar import argument, is_unit, same, slice_docs
@@ -22,7 +20,7 @@ def buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]
     """
     args: list[Doc] = [tuple_doc([argument(d, p) for d in b.shape]), quote(b.dtype)]
     kwargs: list[tuple[str, Doc]] = []
-    if p.is_defined(b.data) or b.data.dtype != "handle" or type(b.data) is not Var:
+    if p.is_defined(b.data) or b.data.dtype != "handle" or type(b.data) is not ir.Var:
         kwargs.append(("data", p.expr(b.data)))
     if b.strides:
         kwargs.append(("strides", tuple_doc([argument(d, p) for d in b.strides])))
@@ -40,7 +38,7 @@ def buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]
 def introduce(b: Buffer, p: Printer) -> str:
     """Name a buffer; its pointer becomes ``name.data`` where nothing has introduced it."""
     name = p.define(b, b.name)
-    if not p.is_defined(b.data) and b.data.dtype == "handle" and type(b.data) is Var:
+    if not p.is_defined(b.data) and b.data.dtype == "handle" and type(b.data) is ir.Var:
         p.alias(b.data, name + ".data")
     return name
 
@@ -84,10 +82,10 @@ def range_index(r: ir.Range, p: Printer) -> Doc:
     return p.expr(r) if docs is None else Seq(TERNARY, (docs[0], ":", docs[1]))
 
 
-@EXPR.on(Call)
-def _call(node: Call, p: Printer) -> Doc:
+@EXPR.on(ir.CallIntrin)
+def _call(node: ir.CallIntrin, p: Printer) -> Doc:
     op = node.op
-    if not isinstance(op, Op) or node.attrs:
+    if not isinstance(op, ir.Op) or node.attrs:
         kwargs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
         return call(
             "T.Call", [quote(node.dtype), any_literal(op, p), tuple_doc([any_literal(a, p) for a in node.args])], kwargs
@@ -101,7 +99,7 @@ def _call(node: Call, p: Printer) -> Doc:
     return call("T.call_intrin", [quote(node.dtype), quote(op.name), *args])
 
 
-def _is_intrinsic(node: Call, short: str) -> bool:
+def _is_intrinsic(node: ir.CallIntrin, short: str) -> bool:
     """Whether the intrinsic's constructor, given the arguments, makes this call."""
     rule = intrin.INTRINSICS.get(short)
     if rule is None or len(node.args) != rule.n_args or not all(isinstance(a, ir.PrimExpr) for a in node.args):
@@ -110,7 +108,7 @@ def _is_intrinsic(node: Call, short: str) -> bool:
         made = _constructor(short)(*node.args)
     except Exception:  # arguments that the constructor refuses: written by operator name
         return False
-    same_args = type(made) is Call and all(same(a, b) for a, b in zip(made.args, node.args, strict=True))
+    same_args = type(made) is ir.CallIntrin and all(same(a, b) for a, b in zip(made.args, node.args, strict=True))
     return same_args and made.dtype == node.dtype and made.op is node.op
 
 
@@ -118,29 +116,29 @@ def _constructor(short: str) -> Any:
     return ir.abs_ if short == "abs" else getattr(intrin, short)
 
 
-def _spell_if(node: Call, p: Printer) -> Doc | None:
+def _spell_if(node: ir.CallIntrin, p: Printer) -> Doc | None:
     c, a, b = node.args
     if isinstance(c, ir.IntImm) or a.dtype != node.dtype or b.dtype != a.dtype:
         return None
     return call("T.if_then_else", [p.expr(c), p.expr(a), p.expr(b)])
 
 
-def _spell_packed(node: Call, p: Printer) -> Doc | None:
-    if node.dtype != "int32" or not node.args or not isinstance(node.args[0], StringImm):
+def _spell_packed(node: ir.CallIntrin, p: Printer) -> Doc | None:
+    if node.dtype != "int32" or not node.args or not isinstance(node.args[0], ir.StringImm):
         return None
     return call("T.call_packed", [argument(a, p) for a in node.args])
 
 
 def _spell_typed(name: str) -> Any:
-    def spell(node: Call, p: Printer) -> Doc | None:
-        if not node.args or not isinstance(node.args[0], StringImm):
+    def spell(node: ir.CallIntrin, p: Printer) -> Doc | None:
+        if not node.args or not isinstance(node.args[0], ir.StringImm):
             return None
         return call(f"T.{name}", [quote(node.dtype), *[argument(a, p) for a in node.args]])
 
     return spell
 
 
-def _spell_likely(node: Call, p: Printer) -> Doc | None:
+def _spell_likely(node: ir.CallIntrin, p: Printer) -> Doc | None:
     return (
         call("T.likely", [p.expr(node.args[0])])
         if node.dtype == "bool" and not isinstance(node.args[0], ir.IntImm)
@@ -148,7 +146,7 @@ def _spell_likely(node: Call, p: Printer) -> Doc | None:
     )
 
 
-def _spell_reinterpret(node: Call, p: Printer) -> Doc | None:
+def _spell_reinterpret(node: ir.CallIntrin, p: Printer) -> Doc | None:
     value = node.args[0]
     return call("T.reinterpret", [quote(node.dtype), p.expr(value)]) if value.dtype != node.dtype else None
 
@@ -157,6 +155,7 @@ _SPELLED: dict[str, Any] = {
     "if_then_else": _spell_if,
     "tvm_call_packed": _spell_packed,
     "call_extern": _spell_typed("call_extern"),
+    "call_pure_extern": _spell_typed("call_pure_extern"),
     "call_llvm_intrin": _spell_typed("call_llvm_intrin"),
     "call_llvm_pure_intrin": _spell_typed("call_llvm_pure_intrin"),
     "likely": _spell_likely,

@@ -19,40 +19,34 @@ def instrument_bound_checkers(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 
     ``PassContext(config={"tir.instrument_bound_checkers": True})`` puts it into the pipeline.
 
-    Requires
-        No blocks; buffers as they were declared, not flattened.
-    Ensures
-        The same form. An access outside of its buffer raises an IndexError that names the buffer, the axis, the index
-        and the extent, and nothing is read or written there. Loops that hold a check are serial or parallel: none is
-        vectorized or written out.
-    Example
-        Before::
+    Requires: No blocks; buffers as they were declared, not flattened.
+    Ensures: The same form. An access outside of its buffer raises an IndexError that names the buffer, the axis, the
+        index and the extent, and nothing is read or written there. Loops that hold a check are serial or parallel: none
+        is vectorized or written out.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
-                for i in range(n):
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+            for i in range(n):
+                B[i] = A[15]
+
+    After::
+
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+            for i in range(n):
+                with T.Assert(i < 8, T.message("B: index %lld of axis 0 is outside of 0...%lld", i, 8),
+                              "IndexError"):
                     B[i] = A[15]
-
-        After::
-
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
-                for i in range(n):
-                    with T.Assert(i < 8, T.message("B: index %lld of axis 0 is outside of 0...%lld", i, 8),
-                                  "IndexError"):
-                        B[i] = A[15]
-    Cost
-        Linear in accesses, each with a proof.
-    Source
-        TVM's ``InstrumentBoundCheckers``, which checks flat indices.
+    Cost: Linear in accesses, each with a proof.
+    Source: TVM's ``InstrumentBoundCheckers``, which checks flat indices.
     """
     analyzer = Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             if isinstance(d, ir.Var):
                 analyzer.mark_global_non_neg(d)
-    body = _stmt(func.body, analyzer)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_stmt(func.body, analyzer))
 
 
 class _Check:

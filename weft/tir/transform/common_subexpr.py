@@ -18,35 +18,29 @@ def common_subexpr_elim(func: PrimFunc, mod: ir.IRModule, *, enable_cse_tir: boo
     Arithmetic without reads is shared by all statements below one; reads of buffers only within one store, which
     happens after them.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form. What runs in one case only (a side of ``if_then_else``) is not moved out of it.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form. What runs in one case only (a side of ``if_then_else``) is not moved out of it.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.int32):
-                for i in range(8):
-                    B[i * n + 3] = A[i * n + 3] * A[i * n + 3]
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.int32):
+            for i in range(8):
+                B[i * n + 3] = A[i * n + 3] * A[i * n + 3]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.int32):
-                for i in range(8):
-                    cse_v2: T.let[T.int32] = i * n + 3
-                    cse_v1: T.let[T.float32] = A[cse_v2]
-                    B[cse_v2] = cse_v1 * cse_v1
-    Cost
-        Quadratic in the depth of statements, times expressions.
-    Source
-        TVM's ``CommonSubexprElimTIR``.
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.int32):
+            for i in range(8):
+                cse_v2: T.let[T.int32] = i * n + 3
+                cse_v1: T.let[T.float32] = A[cse_v2]
+                B[cse_v2] = cse_v1 * cse_v1
+    Cost: Quadratic in the depth of statements, times expressions.
+    Source: TVM's ``CommonSubexprElimTIR``.
     """
     if not enable_cse_tir:
         return func
-    body = _Eliminator().visit(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Eliminator().visit(func.body))
 
 
 class _Eliminator:

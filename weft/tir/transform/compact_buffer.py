@@ -1,85 +1,64 @@
 """CompactBuffer: an intermediate buffer shrinks to the part that is used where it lives.
 
-A tile that is computed inside loops touches a small box of the intermediate tensor; the box is found by bounding
-every index over the
-loops inside the allocation, and the buffer is declared with the box's extents.
+A tile that is computed inside loops touches a small box of the intermediate tensor; the box is found by bounding every
+index over the loops inside the allocation, and the buffer is declared with the box's extents.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    CallIntrin,
-    IntImm,
-    IRModule,
-    Op,
-    PrimExpr,
-    Range,
-    Var,
-    as_int,
-    const,
-    function_pass,
-    rebuild,
-    rewrite,
-    walk,
-)
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, LetStmt, Stmt
 from weft.tir.transform.dim_align import DIM_ALIGN, aligned
 from weft.tir.transform.extent import bound_over
 
-_ADDRESS = Op.get("tir.address_of")
+_ADDRESS = ir.Op.get("tir.address_of")
 
 
-@function_pass(kind=PrimFunc)
-def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def compact_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Shrink each allocated buffer to the bounding box of its uses.
 
-    Requires
-        No blocks; buffers with their dimensions.
-    Ensures
-        The same form; strides that ``storage_align`` asked for. What the threads of a block share holds
+    Requires: No blocks; buffers with their dimensions.
+    Ensures: The same form; strides that ``storage_align`` asked for. What the threads of a block share holds
         what all of them use; dynamic shared memory of a constant size stays as it is.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    t = T.alloc_buffer((16,), "float32", scope="local")
-                    t[i] = A[i] * T.float32(2)
-                    B[i] = t[i] + T.float32(1)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                t = T.alloc_buffer((16,), "float32", scope="local")
+                t[i] = A[i] * T.float32(2)
+                B[i] = t[i] + T.float32(1)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    t = T.alloc_buffer((1,), "float32", scope="local")
-                    t[0] = A[i] * 2.0
-                    B[i] = t[0] + 1.0
-    Cost
-        Linear in uses times loop depth.
-    Source
-        TVM's ``CompactBufferAllocation``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                t = T.alloc_buffer((1,), "float32", scope="local")
+                t[0] = A[i] * 2.0
+                B[i] = t[0] + 1.0
+    Cost: Linear in uses times loop depth.
+    Source: TVM's ``CompactBufferAllocation``.
     """
     analyzer = Analyzer()
-    body = _walk(func.body, analyzer, ())
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_walk(func.body, analyzer, ()))
 
 
 def _walk(node: Any, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
     """Rewrite a statement inside loops over the threads of a block."""
     inside = threads
     if isinstance(node, For):
-        analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
+        analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
         if node.thread_binding is not None and not node.thread_binding.thread_tag.startswith("blockIdx"):
             inside = (*threads, node)
     if isinstance(node, Stmt):
-        node = rebuild(node, lambda n: _walk(n, analyzer, inside) if isinstance(n, Stmt) else n)
+        node = ir.rebuild(node, lambda n: _walk(n, analyzer, inside) if isinstance(n, Stmt) else n)
     if isinstance(node, AllocBuffer) and not node.buffer.strides and not _is_given(node.buffer):
         node = _compact(node, analyzer, threads if node.buffer.scope.startswith("shared") else ())
     return aligned(node) if isinstance(node, AllocBuffer) and DIM_ALIGN in node.annotations else node
@@ -87,28 +66,30 @@ def _walk(node: Any, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
 
 def _is_given(buffer: Buffer) -> bool:
     """Whether a buffer is dynamic shared memory of a size that the program says."""
-    return buffer.scope == "shared.dyn" and all(as_int(d) is not None for d in buffer.shape)
+    return buffer.scope == "shared.dyn" and all(ir.as_int(d) is not None for d in buffer.shape)
 
 
 def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -> AllocBuffer:
     """Shrink a buffer that the threads of some loops around use together."""
     buffer = alloc.buffer
-    loops = [*sharing, *(n for n in walk(alloc.body) if isinstance(n, For))]
-    domains: dict[Var, tuple[PrimExpr, PrimExpr] | None] = {f.loop_var: (f.min, f.min + f.extent - 1) for f in loops}
-    domains |= {n.var: None for n in walk(alloc.body) if isinstance(n, LetStmt)}
+    loops = [*sharing, *(n for n in ir.walk(alloc.body) if isinstance(n, For))]
+    domains: dict[ir.Var, tuple[ir.PrimExpr, ir.PrimExpr] | None] = {
+        f.loop_var: (f.min, f.min + f.extent - 1) for f in loops
+    }
+    domains |= {n.var: None for n in ir.walk(alloc.body) if isinstance(n, LetStmt)}
     uses = []
-    for n in walk(alloc.body):
+    for n in ir.walk(alloc.body):
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
             uses.append(n.indices)
         elif _by_address(n, buffer):
             return alloc  # whoever has the address decides which elements it reaches
     if not uses:
         return alloc
-    box: list[tuple[PrimExpr, PrimExpr]] = []
+    box: list[tuple[ir.PrimExpr, ir.PrimExpr]] = []
     for d, extent in enumerate(buffer.shape):
         box.append(_bounds([u[d] for u in uses], extent, domains, analyzer, buffer.scope == "local"))
     if all(
-        as_int(low) == 0 and (n is e or analyzer.can_prove_equal(n, e))
+        ir.as_int(low) == 0 and (n is e or analyzer.can_prove_equal(n, e))
         for (low, n), e in zip(box, buffer.shape, strict=True)
     ):
         return alloc
@@ -125,9 +106,9 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -
     )
     lows = [low for low, _ in box]
 
-    def shift(indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    def shift(indices: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
         return tuple(
-            i if as_int(low) == 0 else analyzer.simplify(i - low) for i, low in zip(indices, lows, strict=True)
+            i if ir.as_int(low) == 0 else analyzer.simplify(i - low) for i, low in zip(indices, lows, strict=True)
         )
 
     def rule(node: Any) -> Any:
@@ -137,29 +118,29 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -
             return BufferStore(new, node.value, shift(node.indices), node.predicate, span=node.span)
         return node
 
-    return AllocBuffer(new, rewrite(alloc.body, rule), alloc.annotations, span=alloc.span)
+    return AllocBuffer(new, ir.rewrite(alloc.body, rule), alloc.annotations, span=alloc.span)
 
 
 def _by_address(node: Any, buffer: Buffer) -> bool:
     """Whether a node takes the address of a buffer, or is another buffer on its memory."""
     if isinstance(node, Buffer):
         return node is not buffer and node.data is buffer.data
-    if not isinstance(node, CallIntrin):
+    if not isinstance(node, ir.CallIntrin):
         return False
     return any(a is buffer.data or (isinstance(a, BufferLoad) and a.buffer is buffer and _ADDRESS is node.op)
                for a in node.args)  # fmt: skip
 
 
 def _bounds(
-    indices: list[PrimExpr], extent: PrimExpr, domains: Any, analyzer: Analyzer, may_grow: bool
-) -> tuple[PrimExpr, PrimExpr]:
+    indices: list[ir.PrimExpr], extent: ir.PrimExpr, domains: Any, analyzer: Analyzer, may_grow: bool
+) -> tuple[ir.PrimExpr, ir.PrimExpr]:
     """The start and extent of one dimension of the box, or the whole dimension where bounds are not simple.
 
     A local buffer may grow past its declared extent, for tiles that end behind the tensor.
     """
-    whole = (const(0, extent.dtype), extent)
-    low: PrimExpr | None = None
-    high: PrimExpr | None = None
+    whole = (ir.const(0, extent.dtype), extent)
+    low: ir.PrimExpr | None = None
+    high: ir.PrimExpr | None = None
     for index in indices:
         bounds = bound_over(index, domains)
         if bounds is None:
@@ -171,14 +152,16 @@ def _bounds(
             return whole
     assert low is not None and high is not None
     size = analyzer.simplify(high - low + 1)
-    if isinstance(size, IntImm) and size.value >= 0:
-        if isinstance(extent, IntImm) and (size.value == extent.value or (size.value > extent.value and not may_grow)):
+    if isinstance(size, ir.IntImm) and size.value >= 0:
+        if isinstance(extent, ir.IntImm) and (
+            size.value == extent.value or (size.value > extent.value and not may_grow)
+        ):
             return whole
-        return low, const(max(size.value, 1), extent.dtype)
+        return low, ir.const(max(size.value, 1), extent.dtype)
     return whole
 
 
-def _choose(a: PrimExpr, b: PrimExpr, analyzer: Analyzer, *, smaller: bool) -> PrimExpr | None:
+def _choose(a: ir.PrimExpr, b: ir.PrimExpr, analyzer: Analyzer, *, smaller: bool) -> ir.PrimExpr | None:
     if a is b:
         return a
     if analyzer.can_prove(a <= b):

@@ -30,46 +30,39 @@ def lower_cross_thread_reduction(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     It applies to ``B[i] = B[i] op x`` (sum, product, minimum, maximum) inside a loop that is bound to ``threadIdx`` and
     that ``i`` does not depend on. Extents of the block's axes have to be constant.
 
-    Requires
-        Any form; reductions in blocks become calls of ``tvm_thread_allreduce`` (``thread_allreduce``).
-    Ensures
-        The same form, without such updates but those of one thread alone. A store of the initial value right before the
-        loop, or inside it, becomes part of the final one.
-        Barriers are not there yet (``ThreadSync``).
-    Example
-        Before::
+    Requires: Any form; reductions in blocks become calls of ``tvm_thread_allreduce`` (``thread_allreduce``).
+    Ensures: The same form, without such updates but those of one thread alone. A store of the initial value right
+        before the loop, or inside it, becomes part of the final one. Barriers are not there yet (``ThreadSync``).
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((4, 2), "float32"), B: T.Buffer((4,), "float32")):
-                for b in T.thread_binding(4, thread="blockIdx.x"):
-                    B[b] = 0.0
-                    for t in T.thread_binding(2, thread="threadIdx.x"):
-                        B[b] = B[b] + A[b, t]
+        @T.prim_func
+        def f(A: T.Buffer((4, 2), "float32"), B: T.Buffer((4,), "float32")):
+            for b in T.thread_binding(4, thread="blockIdx.x"):
+                B[b] = 0.0
+                for t in T.thread_binding(2, thread="threadIdx.x"):
+                    B[b] = B[b] + A[b, t]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((4, 2), "float32"), B: T.Buffer((4,), "float32")):
-                for b in T.thread_binding(4, thread="blockIdx.x"):
-                    for t in T.thread_binding(2, thread="threadIdx.x"):
-                        B_parts = T.alloc_buffer((2,), scope="shared")
-                        B_part = T.alloc_buffer((1,), scope="local")
-                        B_part[0] = 0.0
-                        B_part[0] = B_part[0] + A[b, t]
-                        B_parts[t] = B_part[0]
-                        if t < 1:
-                            B_parts[t] = B_parts[t] + B_parts[t + 1]
-                        if t == 0:
-                            B[b] = B_parts[0]
-    Cost
-        Linear for each nest of loops.
-    Source
-        TVM's ``LowerCrossThreadReduction`` and ``LowerThreadAllreduce``.
+        @T.prim_func
+        def f(A: T.Buffer((4, 2), "float32"), B: T.Buffer((4,), "float32")):
+            for b in T.thread_binding(4, thread="blockIdx.x"):
+                for t in T.thread_binding(2, thread="threadIdx.x"):
+                    B_parts = T.alloc_buffer((2,), scope="shared")
+                    B_part = T.alloc_buffer((1,), scope="local")
+                    B_part[0] = 0.0
+                    B_part[0] = B_part[0] + A[b, t]
+                    B_parts[t] = B_part[0]
+                    if t < 1:
+                        B_parts[t] = B_parts[t] + B_parts[t + 1]
+                    if t == 0:
+                        B[b] = B_parts[0]
+    Cost: Linear for each nest of loops.
+    Source: TVM's ``LowerCrossThreadReduction`` and ``LowerThreadAllreduce``.
     """
     if has_blocks(func):
         return all_reduce_threads(func)
-    body = _Lower().visit(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Lower().visit(func.body))
 
 
 class _Combiner(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 from weft import ir
 from weft.tir.analysis.structure import child_realizes
 from weft.tir.function import PrimFunc
+from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.schedule import Schedule
-from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, For, ForKind
 
 
@@ -17,41 +17,36 @@ from weft.tir.stmt import Block, For, ForKind
 def default_gpu_schedule(func: PrimFunc, mod: ir.IRModule, *, max_threads: int = 1024) -> PrimFunc:
     """Bind the spatial loops of each block to blocks of threads, where the function's target is a GPU.
 
-    Requires
-        Functions of blocks. Those without a target, for another one, or with threads of their own stay as they are.
-    Ensures
-        The same; the loops of a block that are no reductions are one, split between ``blockIdx.x`` and
+    Requires: Functions of blocks. Those without a target, for another one, or with threads of their own stay as they
+        are.
+    Ensures: The same; the loops of a block that are no reductions are one, split between ``blockIdx.x`` and
         ``threadIdx.x``.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
-                T.func_attr({"target": T.target({"kind": "cuda"})})
-                for i, j in T.grid(4, 3):
+        @T.prim_func
+        def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+            T.func_attr({"target": T.target({"kind": "cuda"})})
+            for i, j in T.grid(4, 3):
+                with T.sblock("b"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    After::
+
+        @T.prim_func
+        def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+            T.func_attr({"target": T.target({"kind": "cuda"})})
+            for _ in T.thread_binding(1, thread="blockIdx.x"):
+                for t in T.thread_binding(12, thread="threadIdx.x"):
                     with T.sblock("b"):
-                        vi, vj = T.axis.remap("SS", [i, j])
+                        vi = T.axis.spatial(4, t // 3)
+                        vj = T.axis.spatial(3, t % 3)
                         B[vi, vj] = A[vi, vj] + T.float32(1)
 
-        After::
-
-            @T.prim_func
-            def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
-                T.func_attr({"target": T.target({"kind": "cuda"})})
-                for _ in T.thread_binding(1, thread="blockIdx.x"):
-                    for t in T.thread_binding(12, thread="threadIdx.x"):
-                        with T.sblock("b"):
-                            vi = T.axis.spatial(4, t // 3)
-                            vj = T.axis.spatial(3, t % 3)
-                            B[vi, vj] = A[vi, vj] + T.float32(1)
-
-    Parameters
-    ----------
+    Options:
         ``max_threads``: of a block of threads, at most.
-    Cost
-        Linear.
-    Source
-        TVM's ``DefaultGPUSchedule``.
+    Cost: Linear.
+    Source: TVM's ``DefaultGPUSchedule``.
     """
     kind = getattr(func.attrs.get("target"), "kind", None)
     if "gpu" not in getattr(kind, "keys", ()) or _has_threads(func):

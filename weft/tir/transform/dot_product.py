@@ -28,52 +28,46 @@ class _Access(NamedTuple):
 def dot_product(func: PrimFunc, mod: ir.IRModule, *, forms: Sequence[tuple[str, str, str, int]] = ()) -> PrimFunc:
     """Write vectorised sums of groups of narrow products as ``tir.dot_accumulate``.
 
-    Requires
-        Flat buffers; before VectorizeLoop.
-    Ensures
-        Flat buffers.
-    Example
-        With ``forms=[("uint8", "int8", "int32", 16)]``, before::
+    Requires: Flat buffers; before VectorizeLoop.
+    Ensures: Flat buffers.
+    With ``forms=[("uint8", "int8", "int32", 16)]``, before::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "uint8"), B: T.Buffer((64,), "int8"), C: T.Buffer((16,), "int32")):
-                for j in T.vectorized(16):
-                    for k in range(4):
-                        C[j] = C[j] + T.Cast("int32", A[k]) * T.Cast("int32", B[j * 4 + k])
+        @T.prim_func
+        def f(A: T.Buffer((4,), "uint8"), B: T.Buffer((64,), "int8"), C: T.Buffer((16,), "int32")):
+            for j in T.vectorized(16):
+                for k in range(4):
+                    C[j] = C[j] + T.Cast("int32", A[k]) * T.Cast("int32", B[j * 4 + k])
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "uint8"), B: T.Buffer((64,), "int8"), C: T.Buffer((16,), "int32")):
-                C[T.Ramp(0, 1, 16)] = T.call_intrin(
-                    "int32x16",
-                    "tir.dot_accumulate",
-                    C[T.Ramp(0, 1, 16)],
-                    T.reinterpret(
-                        "uint8x64",
-                        T.Broadcast(
-                            T.reinterpret(
-                                "int32",
-                                A[T.Ramp(0, 1, 4)],
-                            ),
-                            16,
+        @T.prim_func
+        def f(A: T.Buffer((4,), "uint8"), B: T.Buffer((64,), "int8"), C: T.Buffer((16,), "int32")):
+            C[T.Ramp(0, 1, 16)] = T.call_intrin(
+                "int32x16",
+                "tir.dot_accumulate",
+                C[T.Ramp(0, 1, 16)],
+                T.reinterpret(
+                    "uint8x64",
+                    T.Broadcast(
+                        T.reinterpret(
+                            "int32",
+                            A[T.Ramp(0, 1, 4)],
                         ),
+                        16,
                     ),
-                    B[T.Ramp(0, 1, 64)],
-                )
+                ),
+                B[T.Ramp(0, 1, 64)],
+            )
 
-    Parameters
-    ----------
+    Options:
         ``forms``: types of the factors and of the sum, and how many lanes the machine's instruction has.
-    Cost
-        Linear.
-    Source
-        The dot products of x86 (``VPDPBUSD``, ``VDPBF16PS``) and Arm (``UDOT``); TVM reaches them by tensor intrinsics.
+    Cost: Linear.
+    Source: The dot products of x86 (``VPDPBUSD``, ``VDPBF16PS``) and Arm (``UDOT``); TVM reaches them by tensor
+        intrinsics.
     """
     if not forms:
         return func
-    body = _visit(func.body, frozenset(forms))
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_visit(func.body, frozenset(forms)))
 
 
 def _visit(node: Any, forms: frozenset[tuple[str, str, str, int]]) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.ir import int64
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
@@ -16,30 +15,25 @@ from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
 def flatten_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Replace indices of several dimensions by one offset in elements, simplified under the bounds of the loops around.
 
-    Requires
-        No blocks.
-    Ensures
-        Every load and store has one index of type int64; ``buffer_map`` keeps the declared shapes.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: Every load and store has one index of type int64; ``buffer_map`` keeps the declared shapes.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((4, 8), "float32")):
-                for i, j in T.grid(4, 8):
-                    B[i, j] = A[j, i]
+        @T.prim_func
+        def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((4, 8), "float32")):
+            for i, j in T.grid(4, 8):
+                B[i, j] = A[j, i]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((4, 8), "float32")):
-                B_1 = T.Buffer((T.int64(32),), "float32", data=B.data)
-                A_1 = T.Buffer((T.int64(32),), "float32", data=A.data)
-                for i, j in T.grid(4, 8):
-                    B_1[T.Cast("int64", i) * 8 + T.Cast("int64", j)] = A_1[T.Cast("int64", j) * 4 + T.Cast("int64", i)]
-    Cost
-        Linear, one simplification a use.
-    Source
-        TVM's ``FlattenBuffer``.
+        @T.prim_func
+        def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((4, 8), "float32")):
+            B_1 = T.Buffer((T.int64(32),), "float32", data=B.data)
+            A_1 = T.Buffer((T.int64(32),), "float32", data=A.data)
+            for i, j in T.grid(4, 8):
+                B_1[T.Cast("int64", i) * 8 + T.Cast("int64", j)] = A_1[T.Cast("int64", j) * 4 + T.Cast("int64", i)]
+    Cost: Linear, one simplification a use.
+    Source: TVM's ``FlattenBuffer``.
     """
     state = _Flatten()
     for _, buffer in func.buffer_map:
@@ -69,7 +63,7 @@ class _Flatten:
         """Return the one-dimensional twin of a buffer; one that is allocated holds all that its strides reach."""
         twin = self.flat.get(buffer)
         if twin is None:
-            size: ir.PrimExpr = int64(1)
+            size: ir.PrimExpr = ir.int64(1)
             if allocated and buffer.strides:
                 for d, s in zip(buffer.shape, buffer.strides, strict=True):
                     size = size + ir.cast("int64", ir.max_(d - 1, 0)) * ir.cast("int64", s)

@@ -102,27 +102,22 @@ def _redirected(func: PrimFunc, copies: dict[GlobalVar, GlobalVar]) -> PrimFunc:
 def annotate_entry_func(mod: IRModule) -> IRModule:
     """Mark the only function of a module, or the only one with a global symbol, as its entry.
 
-    Requires
-        Any module.
-    Ensures
-        The same; ``tir.is_entry_func`` is on one TIR function where there is one to choose.
-    Example
-        Before::
+    Requires: Any module.
+    Ensures: The same; ``tir.is_entry_func`` is on one TIR function where there is one to choose.
+    Before::
 
-            @T.prim_func(private=True)
-            def f(A: T.Buffer((16,), "float32")):
-                A[0] = 1.0
+        @T.prim_func(private=True)
+        def f(A: T.Buffer((16,), "float32")):
+            A[0] = 1.0
 
-        After::
+    After::
 
-            @T.prim_func(private=True)
-            def f(A: T.Buffer((16,), "float32")):
-                T.func_attr({"tir.is_entry_func": True})
-                A[0] = 1.0
-    Cost
-        Constant.
-    Source
-        TVM's ``AnnotateEntryFunc``.
+        @T.prim_func(private=True)
+        def f(A: T.Buffer((16,), "float32")):
+            T.func_attr({"tir.is_entry_func": True})
+            A[0] = 1.0
+    Cost: Constant.
+    Source: TVM's ``AnnotateEntryFunc``.
     """
     functions = [(v, f) for v, f in mod.items() if isinstance(f, PrimFunc)]
     public = [(v, f) for v, f in functions if f.attrs.get("global_symbol") is not None]
@@ -137,57 +132,46 @@ def annotate_entry_func(mod: IRModule) -> IRModule:
 def skip_assert(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Remove assertions.
 
-    Requires
-        Any form.
-    Ensures
-        The same form without assertions.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form without assertions.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                assert n > 0, "n is positive"
-                A[0] = 1.0
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            assert n > 0, "n is positive"
+            A[0] = 1.0
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                A[0] = 1.0
-    Cost
-        Linear.
-    Source
-        TVM's ``SkipAssert``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            A[0] = 1.0
+    Cost: Linear.
+    Source: TVM's ``SkipAssert``.
     """
-    body = rewrite(func.body, lambda n: n.body if isinstance(n, AssertStmt) else n)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=rewrite(func.body, lambda n: n.body if isinstance(n, AssertStmt) else n))
 
 
 @function_pass(kind=PrimFunc)
 def remove_assume(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Remove assumptions (``T.assume``).
 
-    Requires
-        Any form.
-    Ensures
-        The same form without assumptions.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form without assumptions.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                T.evaluate(T.assume(n > 0))
-                A[0] = 1.0
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            T.evaluate(T.assume(n > 0))
+            A[0] = 1.0
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                A[0] = 1.0
-    Cost
-        Linear.
-    Source
-        TVM's ``RemoveAssume``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            A[0] = 1.0
+    Cost: Linear.
+    Source: TVM's ``RemoveAssume``.
     """
 
     def rule(node: Any) -> Any:
@@ -196,8 +180,7 @@ def remove_assume(func: PrimFunc, mod: IRModule) -> PrimFunc:
             return node if len(kept) == len(node.seq) else seq(*kept)
         return node
 
-    body = rewrite(func.body, rule)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=rewrite(func.body, rule))
 
 
 def _is_assumption(stmt: Any) -> bool:

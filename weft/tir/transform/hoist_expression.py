@@ -9,6 +9,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
+from weft.tir.analysis.access import is_pure
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import (
@@ -24,7 +25,6 @@ from weft.tir.stmt import (
     Stmt,
     seq,
 )
-from weft.tir.transform.remove_no_op import is_pure
 
 
 class HoistedConditionals(IntFlag):
@@ -55,34 +55,29 @@ def hoist_expression(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Those that follow other statements of a loop stay. ``PassContext(config={"tir.HoistExpression": {...}})`` says
     which, by ``hoisted_conditionals`` and ``hoisted_let_bindings``.
 
-    Requires
-        Any form.
-    Ensures
-        The same form.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((4, 4), "float32")):
-                for i in range(4):
+        @T.prim_func
+        def f(A: T.Buffer((4, 4), "float32")):
+            for i in range(4):
+                for j in range(4):
+                    A[i, j] = T.if_then_else(i < 2, T.float32(1), T.float32(2))
+
+    After::
+
+        @T.prim_func
+        def f(A: T.Buffer((4, 4), "float32")):
+            for i in range(4):
+                if i < 2:
                     for j in range(4):
-                        A[i, j] = T.if_then_else(i < 2, T.float32(1), T.float32(2))
-
-        After::
-
-            @T.prim_func
-            def f(A: T.Buffer((4, 4), "float32")):
-                for i in range(4):
-                    if i < 2:
-                        for j in range(4):
-                            A[i, j] = T.float32(1)
-                    else:
-                        for j in range(4):
-                            A[i, j] = T.float32(2)
-    Cost
-        Linear in statements for each condition that leaves a loop; conditions of both branches double the code.
-    Source
-        TVM's ``HoistExpression``.
+                        A[i, j] = T.float32(1)
+                else:
+                    for j in range(4):
+                        A[i, j] = T.float32(2)
+    Cost: Linear in statements for each condition that leaves a loop; conditions of both branches double the code.
+    Source: TVM's ``HoistExpression``.
     """
     given = ir.PassContext.current().config.get("tir.HoistExpression", {})
     conditionals = HoistedConditionals(int(given.get("hoisted_conditionals", HoistedConditionals.All)))
@@ -115,8 +110,7 @@ def hoist_tests(variant: str | None = None) -> ir.Pass:
 
 
 def _hoisted(func: PrimFunc, conditionals: HoistedConditionals, lets: HoistedLetBindings) -> PrimFunc:
-    body = _Hoister(conditionals, lets).visit(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Hoister(conditionals, lets).visit(func.body))
 
 
 class _Hoister:

@@ -15,36 +15,30 @@ from weft.tir.stmt import For, IfThenElse, Stmt
 def hoist_if_then_else(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Move tests out of loops whose whole body they guard.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form; a loop's body is not guarded by a test of integers that is the same in each iteration.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form; a loop's body is not guarded by a test of integers that is the same in each iteration.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), n: T.int32, m: T.int32):
-                for i in range(16):
+        @T.prim_func
+        def f(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), n: T.int32, m: T.int32):
+            for i in range(16):
+                for j in range(16):
+                    if i < n and j < m:
+                        B[i, j] = A[i, j]
+
+    After::
+
+        @T.prim_func
+        def f(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), n: T.int32, m: T.int32):
+            for i in range(16):
+                if i < n:
                     for j in range(16):
-                        if i < n and j < m:
+                        if j < m:
                             B[i, j] = A[i, j]
-
-        After::
-
-            @T.prim_func
-            def f(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), n: T.int32, m: T.int32):
-                for i in range(16):
-                    if i < n:
-                        for j in range(16):
-                            if j < m:
-                                B[i, j] = A[i, j]
-    Cost
-        Linear in statements, times the depth of the tests.
-    Source
-        TVM's ``HoistIfThenElse``.
+    Cost: Linear in statements, times the depth of the tests.
+    Source: TVM's ``HoistIfThenElse``.
     """
-    body = _hoist(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_hoist(func.body))
 
 
 def _hoist(node: Any) -> Any:

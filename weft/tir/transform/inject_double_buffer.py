@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
 from weft.tir.transform.dim_align import behind_new_axis
-from weft.tir.transform.remove_no_op import is_pure
 
 _MARK = "double_buffer_scope"
 
@@ -19,47 +19,40 @@ _MARK = "double_buffer_scope"
 def inject_double_buffer(func: PrimFunc, mod: ir.IRModule, *, split_loop: int | None = None) -> PrimFunc:
     """Let the statements that fill a buffer marked ``double_buffer_scope`` run for the next iteration.
 
-    Requires
-        No blocks; a marked allocation stands in the body of a serial loop, behind statements that do not use it.
-    Ensures
-        The same form without the mark. Where the buffer is not filled by statements of its own, or they read what the
-        rest of the loop writes, or a call gets its pointer, only the mark goes.
-    Example
-        Before::
+    Requires: No blocks; a marked allocation stands in the body of a serial loop, behind statements that do not use it.
+    Ensures: The same form without the mark. Where the buffer is not filled by statements of its own, or they read what
+        the rest of the loop writes, or a call gets its pointer, only the mark goes.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
-                for i in range(8):
-                    C = T.alloc_buffer((4,), annotations={"double_buffer_scope": 1})
-                    for j in range(4):
-                        C[j] = A[i, j]
-                    B[i] = C[0] + C[3]
-
-        After::
-
-            @T.prim_func
-            def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
-                C = T.alloc_buffer((2, 4))
+        @T.prim_func
+        def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+            for i in range(8):
+                C = T.alloc_buffer((4,), annotations={"double_buffer_scope": 1})
                 for j in range(4):
-                    C[0, j] = A[0, j]
-                for i in range(8):
-                    if i < 7:
-                        for j in range(4):
-                            C[(i + 1) % 2, j] = A[i + 1, j]
-                    B[i] = C[i % 2, 0] + C[i % 2, 3]
+                    C[j] = A[i, j]
+                B[i] = C[0] + C[3]
 
-    Parameters
-    ----------
+    After::
+
+        @T.prim_func
+        def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+            C = T.alloc_buffer((2, 4))
+            for j in range(4):
+                C[0, j] = A[0, j]
+            for i in range(8):
+                if i < 7:
+                    for j in range(4):
+                        C[(i + 1) % 2, j] = A[i + 1, j]
+                B[i] = C[i % 2, 0] + C[i % 2, 3]
+
+    Options:
         ``split_loop``: how many iterations an unrolled inner loop takes, so that the halves have constant places (an
         even number); 1 keeps the loop. By default from ``PassContext(config={"tir.InjectDoubleBuffer": {...}})``.
-    Cost
-        Linear in statements, for each marked buffer.
-    Source
-        TVM's ``InjectDoubleBuffer``.
+    Cost: Linear in statements, for each marked buffer.
+    Source: TVM's ``InjectDoubleBuffer``.
     """
     config = ir.PassContext.current().config.get("tir.InjectDoubleBuffer", {})
-    body = _visit(func.body, config.get("split_loop", 1) if split_loop is None else split_loop)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_visit(func.body, config.get("split_loop", 1) if split_loop is None else split_loop))
 
 
 def _visit(node: Any, split: int) -> Any:

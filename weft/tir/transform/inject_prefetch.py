@@ -17,35 +17,29 @@ from weft.tir.stmt import Evaluate, For, ForKind, Prefetch, SeqStmt, Stmt, seq
 def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = UNKNOWN.cache_line_bytes) -> PrimFunc:
     """Ask for each cache line of a region that a :class:`~weft.tir.Prefetch` names.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form, without Prefetch.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form, without Prefetch.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    T.prefetch(A[i:i + 1, 0:32])
-                    B[i] = A[i, 0]
+        @T.prim_func
+        def f(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                T.prefetch(A[i:i + 1, 0:32])
+                B[i] = A[i, 0]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    for p1 in range(2):
-                        T.call_intrin("void", "tir.prefetch", T.address_of(A[i, p1 * 16]), 0, 3, 1)
-                    B[i] = A[i, 0]
+        @T.prim_func
+        def f(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                for p1 in range(2):
+                    T.call_intrin("void", "tir.prefetch", T.address_of(A[i, p1 * 16]), 0, 3, 1)
+                B[i] = A[i, 0]
 
-    Parameters
-    ----------
+    Options:
         ``line_bytes``: the size of a cache line; 0 for devices that have no prefetches, where they go.
-    Cost
-        Linear in statements.
-    Source
-        TVM's ``InjectPrefetch``.
+    Cost: Linear in statements.
+    Source: TVM's ``InjectPrefetch``.
     """
 
     def rule(node: Any) -> Any:
@@ -53,8 +47,7 @@ def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = UNKNOWN.
             return seq(*node.seq)
         return _lines(node, line_bytes) if isinstance(node, Prefetch) else node
 
-    body = rewrite(func.body, rule)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=rewrite(func.body, rule))
 
 
 def _lines(node: Prefetch, line_bytes: int) -> Stmt:

@@ -11,11 +11,11 @@ from typing import Any
 
 from weft.ir import CallIntrin, IntImm, IRModule, Var, function_pass, rebuild, rewrite, substitute, walk
 from weft.tir import stmt as stmts
+from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.transform.dim_align import behind_new_axis
-from weft.tir.transform.remove_no_op import is_pure
 
 _MAX_UNROLLED = 16
 _ONCE = ("tir.tvm_storage_sync", "tir.prefetch")  # what threads do together, or need not do
@@ -31,40 +31,34 @@ def is_virtual(node: Any) -> bool:
 def inject_virtual_thread(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Replace each loop over virtual threads by loops around the statements that differ between them.
 
-    Requires
-        No blocks; buffers with their dimensions.
-    Ensures
-        The same form, without loops bound to ``vthread``. Memory allocated inside that threads fill differently has a
-        new first dimension, the thread. Below 16 threads their statements are to be unrolled. Where the number of
+    Requires: No blocks; buffers with their dimensions.
+    Ensures: The same form, without loops bound to ``vthread``. Memory allocated inside that threads fill differently
+        has a new first dimension, the thread. Below 16 threads their statements are to be unrolled. Where the number of
         threads is not constant, or a call with effects gets memory that is allocated inside, threads run one by one.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
-                for v in T.thread_binding(2, thread="vthread"):
-                    S = T.alloc_buffer((1,))
-                    for i in range(8):
-                        S[0] = A[v, i] * 2.0
-                        B[v, i] = S[0] + 1.0
-
-        After::
-
-            @T.prim_func
-            def f(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
-                S = T.alloc_buffer((2, 1))
+        @T.prim_func
+        def f(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
+            for v in T.thread_binding(2, thread="vthread"):
+                S = T.alloc_buffer((1,))
                 for i in range(8):
-                    for v in T.unroll(2):
-                        S[v, 0] = A[v, i] * 2.0
-                    for v in T.unroll(2):
-                        B[v, i] = S[v, 0] + 1.0
-    Cost
-        Linear in statements, for each round of the search for what differs.
-    Source
-        TVM's ``InjectVirtualThread``.
+                    S[0] = A[v, i] * 2.0
+                    B[v, i] = S[0] + 1.0
+
+    After::
+
+        @T.prim_func
+        def f(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
+            S = T.alloc_buffer((2, 1))
+            for i in range(8):
+                for v in T.unroll(2):
+                    S[v, 0] = A[v, i] * 2.0
+                for v in T.unroll(2):
+                    B[v, i] = S[v, 0] + 1.0
+    Cost: Linear in statements, for each round of the search for what differs.
+    Source: TVM's ``InjectVirtualThread``.
     """
-    body = _visit(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_visit(func.body))
 
 
 def _visit(node: Any) -> Any:

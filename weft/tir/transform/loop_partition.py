@@ -25,49 +25,43 @@ _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
 def loop_partition(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Version tile bodies on whether their boundary conditions can fail.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form; conditions that hold everywhere are gone. ``PassContext(config={"tir.LoopPartition":
+    Requires: No blocks.
+    Ensures: The same form; conditions that hold everywhere are gone. ``PassContext(config={"tir.LoopPartition":
         {"partition_const_loop": False}})`` leaves those alone that only constants and loops of constant extent decide.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def f(a: T.handle, b: T.handle, n: T.int32):
-                A = T.match_buffer(a, (n,), "float32")
-                B = T.match_buffer(b, (n,), "float32")
-                for i in range((n + 3) // 4):
+        @T.prim_func
+        def f(a: T.handle, b: T.handle, n: T.int32):
+            A = T.match_buffer(a, (n,), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            for i in range((n + 3) // 4):
+                for j in T.vectorized(4):
+                    if i * 4 + j < n:
+                        B[i * 4 + j] = A[i * 4 + j]
+
+    After::
+
+        @T.prim_func
+        def f(a: T.handle, b: T.handle, n: T.int32):
+            A = T.match_buffer(a, (n,), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            for i in range((n + 3) // 4):
+                if i * 4 + 3 < n:
+                    for j in T.vectorized(4):
+                        B[i * 4 + j] = A[i * 4 + j]
+                else:
                     for j in T.vectorized(4):
                         if i * 4 + j < n:
                             B[i * 4 + j] = A[i * 4 + j]
-
-        After::
-
-            @T.prim_func
-            def f(a: T.handle, b: T.handle, n: T.int32):
-                A = T.match_buffer(a, (n,), "float32")
-                B = T.match_buffer(b, (n,), "float32")
-                for i in range((n + 3) // 4):
-                    if i * 4 + 3 < n:
-                        for j in T.vectorized(4):
-                            B[i * 4 + j] = A[i * 4 + j]
-                    else:
-                        for j in T.vectorized(4):
-                            if i * 4 + j < n:
-                                B[i * 4 + j] = A[i * 4 + j]
-    Cost
-        Linear; each versioned body is copied once for each group of conditions decided at the same place.
-    Source
-        TVM's ``LoopPartition``, decided at run time.
+    Cost: Linear; each versioned body is copied once for each group of conditions decided at the same place.
+    Source: TVM's ``LoopPartition``, decided at run time.
     """
     config = ir.PassContext.current().config.get("tir.LoopPartition", {})
     analyzer = Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
-    body = _Partition(analyzer, config.get("partition_const_loop", True)).visit(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Partition(analyzer, config.get("partition_const_loop", True)).visit(func.body))
 
 
 class _Partition:

@@ -18,33 +18,28 @@ from weft.tir.transform.dim_align import DIM_ALIGN
 def lower_blocks(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Replace blocks by their bodies, with iteration values, predicates and initialisations made explicit.
 
-    Requires
-        ``tir.scheduled``.
-    Ensures
-        No Block; every buffer of a block's ``alloc_buffers`` is an AllocBuffer around the smallest statement in which
-        it lives. A reduction that may be empty is initialised before its loops, so that it leaves its identity.
-    Example
-        Before::
+    Requires: ``tir.scheduled``.
+    Ensures: No Block; every buffer of a block's ``alloc_buffers`` is an AllocBuffer around the smallest statement in
+        which it lives. A reduction that may be empty is initialised before its loops, so that it leaves its identity.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    with T.block("B"):
-                        v = T.axis.spatial(16, i)
-                        T.reads(A[v])
-                        T.writes(B[v])
-                        B[v] = A[v] + T.float32(1)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                with T.block("B"):
+                    v = T.axis.spatial(16, i)
+                    T.reads(A[v])
+                    T.writes(B[v])
+                    B[v] = A[v] + T.float32(1)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    B[i] = A[i] + 1.0
-    Cost
-        Linear in statements, times nesting depth for the placement.
-    Source
-        TVM's ``LowerInitBlock``, ``PlanAndUpdateBufferAllocationLocation`` and ``ConvertBlocksToOpaque``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                B[i] = A[i] + 1.0
+    Cost: Linear in statements, times nesting depth for the placement.
+    Source: TVM's ``LowerInitBlock``, ``PlanAndUpdateBufferAllocationLocation`` and ``ConvertBlocksToOpaque``.
     """
     if not any(isinstance(n, BlockRealize) for n in ir.walk(func.body)):
         return func

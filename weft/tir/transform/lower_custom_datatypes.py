@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import BinaryOp, CallIntrin, Cast, CmpOp, DataType, FloatImm, IRModule, Node, Var, function_pass
+from weft.ir import BinaryOp, CallIntrin, Cast, CmpOp, DataType, Div, FloatImm, IRModule, Node, Var, function_pass
 from weft.ir import rebuild as rebuild_node
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer
-from weft.tir.custom_datatype import lowering_of, stored_as
+from weft.tir.custom_datatype import has_lowering, lowering_of, stored_as
 from weft.tir.function import PrimFunc
 
 _SHAPES = frozenset(("tir.if_then_else", "tir.reinterpret", "tir.likely"))
@@ -18,33 +18,27 @@ _SHAPES = frozenset(("tir.if_then_else", "tir.reinterpret", "tir.likely"))
 def lower_custom_datatypes(func: PrimFunc, mod: IRModule, *, target: str = "llvm") -> PrimFunc:
     """Replace values of ``custom[...]`` types by unsigned integers of as many bits.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form, without custom types; a parameter of such a type takes the bits. An operation without a
+    Requires: No blocks.
+    Ensures: The same form, without custom types; a parameter of such a type takes the bits. An operation without a
         registered meaning is an error.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "custom[half]16"), B: T.Buffer((4,), "custom[half]16")):
-                for i in range(4):
-                    B[i] = A[i]
+        @T.prim_func
+        def f(A: T.Buffer((4,), "custom[half]16"), B: T.Buffer((4,), "custom[half]16")):
+            for i in range(4):
+                B[i] = A[i]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "uint16"), B: T.Buffer((4,), "uint16")):
-                for i in range(4):
-                    B[i] = A[i]
+        @T.prim_func
+        def f(A: T.Buffer((4,), "uint16"), B: T.Buffer((4,), "uint16")):
+            for i in range(4):
+                B[i] = A[i]
 
-    Parameters
-    ----------
+    Options:
         ``target``: the kind of target whose operations are meant.
-    Cost
-        Linear.
-    Source
-        TVM's ``LowerCustomDatatypes``.
+    Cost: Linear.
+    Source: TVM's ``LowerCustomDatatypes``.
     """
     lower = _Lower(target)
     body = lower.visit(func.body)
@@ -93,6 +87,9 @@ class _Lower:
             if node.op.name in _SHAPES or node.op.name.startswith("tir.call_"):
                 self.found = True
                 return replace_node(new, dtype=stored_as(node.dtype))
+            if node.op.name == "tir.rsqrt" and not has_lowering(node, self.target, custom):
+                root = CallIntrin(custom, "tir.sqrt", node.args)
+                return self.visit(Div(FloatImm(custom, 1.0), root))
             return self.apply(new, custom, node.op.name)
         return new
 

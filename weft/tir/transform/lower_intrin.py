@@ -26,37 +26,30 @@ def _access_ptr(call: ir.CallIntrin) -> ir.PrimExpr:
 def lower_intrin(func: PrimFunc, mod: ir.IRModule, *, target: str = "") -> PrimFunc:
     """Apply the rules that were registered for a kind of target (``weft.ir.register_intrin_lowering``).
 
-    Parameters
-    ----------
+    Options:
         ``target``: the kind; by default that of the function's attribute ``target``, else ``"llvm"``.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form. What a rule makes is looked at again; one that never ends is an error.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form. What a rule makes is looked at again; one that never ends is an error.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32")):
-                T.evaluate(T.call_extern("int32", "g", T.call_intrin(
-                    "handle", "tir.tvm_access_ptr", T.call_intrin("float32", "tir.type_annotation"), A.data, 4, 8, 1)))
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32")):
+            T.evaluate(T.call_extern("int32", "g", T.call_intrin(
+                "handle", "tir.tvm_access_ptr", T.call_intrin("float32", "tir.type_annotation"), A.data, 4, 8, 1)))
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32")):
-                A_1 = T.Buffer((1,), "float32", data=A.data)
-                T.evaluate(T.call_extern("int32", "g", T.address_of(A_1[4])))
-    Cost
-        Linear in expressions.
-    Source
-        TVM's ``LowerIntrin``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32")):
+            A_1 = T.Buffer((1,), "float32", data=A.data)
+            T.evaluate(T.call_extern("int32", "g", T.address_of(A_1[4])))
+    Cost: Linear in expressions.
+    Source: TVM's ``LowerIntrin``.
     """
     of = getattr(func.attrs.get("target"), "kind", None)
     kind = target or str(getattr(of, "name", of) or "llvm")
-    body = ir.rewrite(func.body, lambda n: _apply(n, kind, 0) if isinstance(n, ir.CallIntrin) else n)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=ir.rewrite(func.body, lambda n: _apply(n, kind, 0) if isinstance(n, ir.CallIntrin) else n))
 
 
 def _apply(call: ir.CallIntrin, kind: str, depth: int) -> ir.PrimExpr:

@@ -15,55 +15,48 @@ from weft.tir.transform.math_scaled import SCALED
 def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] = (), library: bool = True) -> PrimFunc:
     """Write out exp, log, tanh, erf, ... of float32, scalar or vector; of 16-bit floats through float32.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form; those intrinsics remain on numbers of float64 only, which are no vectors.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form; those intrinsics remain on numbers of float64 only, which are no vectors.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                B[0] = T.hypot(A[0], A[1])
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            B[0] = T.hypot(A[0], A[1])
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                x = T.float32()
-                x_1 = T.float32()
-                a = T.float64()
-                b = T.float64()
-                B[0] = T.Let(
-                    T.Let(
-                        T.Select(
-                            T.fabs(x) == T.float32("inf") or T.fabs(x_1) == T.float32("inf"),
-                            T.float32("inf"),
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            x = T.float32()
+            x_1 = T.float32()
+            a = T.float64()
+            b = T.float64()
+            B[0] = T.Let(
+                T.Let(
+                    T.Select(
+                        T.fabs(x) == T.float32("inf") or T.fabs(x_1) == T.float32("inf"),
+                        T.float32("inf"),
+                        T.Let(
                             T.Let(
-                                T.Let(
-                                    T.Cast("float32", T.sqrt(T.fma(a, a, b * b))),
-                                    where={b: T.Cast("float64", x_1)},
-                                ),
-                                where={a: T.Cast("float64", x)},
+                                T.Cast("float32", T.sqrt(T.fma(a, a, b * b))),
+                                where={b: T.Cast("float64", x_1)},
                             ),
+                            where={a: T.Cast("float64", x)},
                         ),
-                        where={x_1: A[1]},
                     ),
-                    where={x: A[0]},
-                )
+                    where={x_1: A[1]},
+                ),
+                where={x: A[0]},
+            )
 
-    Parameters
-    ----------
+    Options:
         ``scaled_lanes``: lengths of float32 vectors that the target multiplies by powers of two in one instruction.
         ``library``: whether the target has a C library; without it, functions of single numbers of float64 are written
         out as those of vectors are, but for sin, cos and tan.
-    Cost
-        Linear; some 20 to 60 nodes for each call.
-    Source
-        Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
+    Cost: Linear; some 20 to 60 nodes for each call.
+    Source: Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
-    body = rewrite(func.body, lambda node: _rule(node, scaled_lanes, library))
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=rewrite(func.body, lambda node: _rule(node, scaled_lanes, library)))
 
 
 def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool) -> Any:

@@ -31,36 +31,31 @@ def make_packed_api(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Code generators that have no entry of their own take such functions as they are: ``examples/c_source`` does. Those
     of targets llvm and c write their entries from the buffers, in registers, and take both forms.
 
-    Requires
-        A ``global_symbol``, and no blocks.
-    Ensures
-        The same form, without parameter buffers; ``calling_conv`` is 1, and the name begins with ``__tvm_ffi_``.
+    Requires: A ``global_symbol``, and no blocks.
+    Ensures: The same form, without parameter buffers; ``calling_conv`` is 1, and the name begins with ``__tvm_ffi_``.
         Functions that have a ``calling_conv`` stay as they are.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def f(n: T.int64):
-                T.func_attr({"global_symbol": "f"})
-                T.evaluate(T.call_packed("print_number", n))
+        @T.prim_func
+        def f(n: T.int64):
+            T.func_attr({"global_symbol": "f"})
+            T.evaluate(T.call_packed("print_number", n))
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(self_handle: T.handle, args: T.handle, num_args: T.int32, result: T.handle):
-                T.func_attr({"global_symbol": "__tvm_ffi_f", "calling_conv": 1})
-                T.Assert(num_args == 1, T.call_intrin("handle", "tir.message",
-                         "f(n: int64): expected 1 arguments, found %lld", T.Cast("int64", num_args)), kind="TypeError")
-                kind: T.let[T.int32] = T.call_intrin("int32", "tir.tvm_struct_get", args, 0, 13)
-                T.Assert(kind == 1 or kind == 2, T.call_intrin("handle", "tir.message",
-                         "f: argument 0 (n: int64): expected an int, found a value of type index %lld",
-                         T.Cast("int64", kind)), kind="TypeError")
-                n: T.let[T.int64] = T.call_intrin("int64", "tir.tvm_struct_get", args, 0, 15)
-                T.evaluate(T.call_packed("print_number", n))
-    Cost
-        Linear in the arguments and their dimensions.
-    Source
-        TVM's ``MakePackedAPI`` and ``ArgBinder``.
+        @T.prim_func
+        def f(self_handle: T.handle, args: T.handle, num_args: T.int32, result: T.handle):
+            T.func_attr({"global_symbol": "__tvm_ffi_f", "calling_conv": 1})
+            T.Assert(num_args == 1, T.call_intrin("handle", "tir.message",
+                     "f(n: int64): expected 1 arguments, found %lld", T.Cast("int64", num_args)), kind="TypeError")
+            kind: T.let[T.int32] = T.call_intrin("int32", "tir.tvm_struct_get", args, 0, 13)
+            T.Assert(kind == 1 or kind == 2, T.call_intrin("handle", "tir.message",
+                     "f: argument 0 (n: int64): expected an int, found a value of type index %lld",
+                     T.Cast("int64", kind)), kind="TypeError")
+            n: T.let[T.int64] = T.call_intrin("int64", "tir.tvm_struct_get", args, 0, 15)
+            T.evaluate(T.call_packed("print_number", n))
+    Cost: Linear in the arguments and their dimensions.
+    Source: TVM's ``MakePackedAPI`` and ``ArgBinder``.
     """
     name = func.attrs.get("global_symbol")
     if func.attrs.get("calling_conv") is not None or not name:

@@ -6,32 +6,7 @@ import math
 
 from weft.ir import And, Or, PrimExpr, Var
 from weft.ir.scalar import EQ, NE
-from weft.tir.transform.math_terms import (
-    Add,
-    Div,
-    Max,
-    Min,
-    Mul,
-    Select,
-    Sub,
-    above,
-    absolute,
-    below,
-    bits_of,
-    call,
-    convert,
-    double,
-    equal,
-    float_of,
-    fma,
-    horner,
-    integer,
-    is_nan,
-    let,
-    negated,
-    number,
-    shift_left,
-)
+from weft.tir.transform import math_terms
 
 _LOG2 = (
     2.88539008177785, 0.9617966941139339, 0.5770779421864547, 0.41220927101589794, 0.3199049150369277,
@@ -52,62 +27,81 @@ def _log2(a: PrimExpr) -> PrimExpr:
     def from_bits(bits: Var) -> PrimExpr:
         # 0x3FE6A09E667F3BCD is sqrt(1/2); the difference is positive for every positive float32
         def split(e: Var) -> PrimExpr:
-            exponent = Sub(float_of(call("bitwise_or", e, integer(_TWO_52, e))), number(2.0**52 + 1022, a))
-            upper = call("bitwise_and", shifted, integer(_MANTISSA, bits))
-            m = float_of(Add(upper, integer(0x3FE6A09E667F3BCD, bits)))
+            exponent = math_terms.Sub(
+                math_terms.float_of(math_terms.call("bitwise_or", e, math_terms.integer(_TWO_52, e))),
+                math_terms.number(2.0**52 + 1022, a),
+            )
+            upper = math_terms.call("bitwise_and", shifted, math_terms.integer(_MANTISSA, bits))
+            m = math_terms.float_of(math_terms.Add(upper, math_terms.integer(0x3FE6A09E667F3BCD, bits)))
 
             def series(m: Var) -> PrimExpr:
-                s = Div(Sub(m, number(1.0, a)), Add(m, number(1.0, a)))
-                return let(s, lambda s: fma(s, horner(_LOG2, Mul(s, s)), exponent), "s")
+                s = math_terms.Div(
+                    math_terms.Sub(m, math_terms.number(1.0, a)), math_terms.Add(m, math_terms.number(1.0, a))
+                )
+                return math_terms.let(
+                    s, lambda s: math_terms.fma(s, math_terms.horner(_LOG2, math_terms.Mul(s, s)), exponent), "s"
+                )
 
-            return let(m, series, "m")
+            return math_terms.let(m, series, "m")
 
-        shifted = Sub(bits, integer(0x3FE6A09E667F3BCD - (1022 << 52), bits))
-        return let(_unsigned_shift(shifted), split, "e")
+        shifted = math_terms.Sub(bits, math_terms.integer(0x3FE6A09E667F3BCD - (1022 << 52), bits))
+        return math_terms.let(_unsigned_shift(shifted), split, "e")
 
-    return let(bits_of(a), from_bits, "b")
+    return math_terms.let(math_terms.bits_of(a), from_bits, "b")
 
 
 def _unsigned_shift(x: PrimExpr) -> PrimExpr:
     """The exponent field of some bits that are not negative."""
-    return call("shift_right", x, integer(52, x))
+    return math_terms.call("shift_right", x, math_terms.integer(52, x))
 
 
 def _exp2(t: PrimExpr) -> PrimExpr:
     """2 to the t, in float64, for t within -1000 ... 1000."""
 
     def rounded(m: Var) -> PrimExpr:
-        f = Sub(t, Sub(m, number(_MAGIC, t)))
-        p = let(f, lambda f: horner(_EXP2, f), "f")
-        return float_of(Add(bits_of(p), shift_left(bits_of(m), 52)))
+        f = math_terms.Sub(t, math_terms.Sub(m, math_terms.number(_MAGIC, t)))
+        p = math_terms.let(f, lambda f: math_terms.horner(_EXP2, f), "f")
+        return math_terms.float_of(
+            math_terms.Add(math_terms.bits_of(p), math_terms.shift_left(math_terms.bits_of(m), 52))
+        )
 
-    return let(Add(t, number(_MAGIC, t)), rounded, "m")
+    return math_terms.let(math_terms.Add(t, math_terms.number(_MAGIC, t)), rounded, "m")
 
 
 def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """`x` to the power of `y`, with the special values of C's ``pow``. At most 1 ULP, denormal results included."""
 
     def value(a: Var) -> PrimExpr:
-        log = let(double(a), _log2, "d")
-        log = Select(equal(a, 0.0), number(-math.inf, double(a)), log)
-        log = Select(equal(a, math.inf), number(math.inf, double(a)), log)
-        t = Mul(double(y), log)
-        clamped = let(t, lambda t: let(Max(Min(t, number(1000.0, t)), number(-1000.0, t)), _exp2, "c"), "t")
-        magnitude = convert("float32", clamped)
-        magnitude = Select(equal(a, 1.0), number(1.0, x), magnitude)  # also for an infinite exponent
-        return let(magnitude, lambda m: signed_power(x, y, m), "p")
+        log = math_terms.let(math_terms.double(a), _log2, "d")
+        log = math_terms.Select(math_terms.equal(a, 0.0), math_terms.number(-math.inf, math_terms.double(a)), log)
+        log = math_terms.Select(math_terms.equal(a, math.inf), math_terms.number(math.inf, math_terms.double(a)), log)
+        t = math_terms.Mul(math_terms.double(y), log)
+        clamped = math_terms.let(
+            t,
+            lambda t: math_terms.let(
+                math_terms.Max(math_terms.Min(t, math_terms.number(1000.0, t)), math_terms.number(-1000.0, t)),
+                _exp2,
+                "c",
+            ),
+            "t",
+        )
+        magnitude = math_terms.convert("float32", clamped)
+        magnitude = math_terms.Select(
+            math_terms.equal(a, 1.0), math_terms.number(1.0, x), magnitude
+        )  # also for an infinite exponent
+        return math_terms.let(magnitude, lambda m: signed_power(x, y, m), "p")
 
-    result = let(absolute(x), value, "a")
-    result = Select(is_nan(x), x, Select(is_nan(y), y, result))
-    return Select(Or(equal(y, 0.0), equal(x, 1.0)), number(1.0, x), result)
+    result = math_terms.let(math_terms.absolute(x), value, "a")
+    result = math_terms.Select(math_terms.is_nan(x), x, math_terms.Select(math_terms.is_nan(y), y, result))
+    return math_terms.Select(Or(math_terms.equal(y, 0.0), math_terms.equal(x, 1.0)), math_terms.number(1.0, x), result)
 
 
 def signed_power(x: PrimExpr, y: PrimExpr, magnitude: Var) -> PrimExpr:
     """Give the result the sign that an odd exponent keeps; a negative base with a broken exponent has no power."""
-    half = Mul(y, number(0.5, y))
-    is_whole = EQ(call("floor", y), y)
-    is_odd = And(is_whole, NE(call("floor", half), half))
-    is_negative = bits_of(x) < integer(0, bits_of(x))
-    result = Select(And(is_negative, is_odd), negated(magnitude), magnitude)
-    broken = And(And(below(x, 0.0), NE(call("floor", y), y)), above(x, -math.inf))
-    return Select(broken, number(math.nan, x), result)
+    half = math_terms.Mul(y, math_terms.number(0.5, y))
+    is_whole = EQ(math_terms.call("floor", y), y)
+    is_odd = And(is_whole, NE(math_terms.call("floor", half), half))
+    is_negative = math_terms.bits_of(x) < math_terms.integer(0, math_terms.bits_of(x))
+    result = math_terms.Select(And(is_negative, is_odd), math_terms.negated(magnitude), magnitude)
+    broken = And(And(math_terms.below(x, 0.0), NE(math_terms.call("floor", y), y)), math_terms.above(x, -math.inf))
+    return math_terms.Select(broken, math_terms.number(math.nan, x), result)

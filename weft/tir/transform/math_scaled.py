@@ -12,22 +12,8 @@ import math
 from collections.abc import Callable
 
 from weft.ir import PrimExpr, Var
+from weft.tir.transform import math_terms as terms
 from weft.tir.transform.math_float32 import EXP_COEFFICIENTS, LN2_HI, LN2_LO, MAGIC
-from weft.tir.transform.math_terms import (
-    Add,
-    Div,
-    Min,
-    Mul,
-    Select,
-    Sub,
-    below,
-    call,
-    fma,
-    horner,
-    let,
-    negated,
-    number,
-)
 
 _LOG = (
     0.33333447575569153, -0.2500019371509552, 0.19991116225719452, -0.16643762588500977, 0.14467400312423706,
@@ -39,9 +25,11 @@ def _scaled(x: PrimExpr, r: PrimExpr, n: PrimExpr, low: float) -> PrimExpr:
     """``exp(r) * 2**n``, zero where `x` is below `low`."""
 
     def value(r: Var) -> PrimExpr:
-        return Select(below(x, low), number(0.0, x), call("ldexp", horner(EXP_COEFFICIENTS, r), n))
+        return terms.Select(
+            terms.below(x, low), terms.number(0.0, x), terms.call("ldexp", terms.horner(EXP_COEFFICIENTS, r), n)
+        )
 
-    return let(r, value, "r")
+    return terms.let(r, value, "r")
 
 
 def exp(x: PrimExpr) -> PrimExpr:
@@ -49,11 +37,17 @@ def exp(x: PrimExpr) -> PrimExpr:
 
     def reduced(v: Var) -> PrimExpr:
         def whole(n: Var) -> PrimExpr:
-            return _scaled(x, fma(n, number(-LN2_LO, x), fma(n, number(-LN2_HI, x), v)), n, -87.33654)
+            return _scaled(
+                x, terms.fma(n, terms.number(-LN2_LO, x), terms.fma(n, terms.number(-LN2_HI, x), v)), n, -87.33654
+            )
 
-        return let(Sub(fma(v, number(math.log2(math.e), x), number(MAGIC, x)), number(MAGIC, x)), whole, "n")
+        return terms.let(
+            terms.Sub(terms.fma(v, terms.number(math.log2(math.e), x), terms.number(MAGIC, x)), terms.number(MAGIC, x)),
+            whole,
+            "n",
+        )
 
-    return let(Min(x, number(89.0, x)), reduced, "v")
+    return terms.let(terms.Min(x, terms.number(89.0, x)), reduced, "v")
 
 
 def exp2(x: PrimExpr) -> PrimExpr:
@@ -61,16 +55,16 @@ def exp2(x: PrimExpr) -> PrimExpr:
 
     def reduced(v: Var) -> PrimExpr:
         def whole(n: Var) -> PrimExpr:
-            return _scaled(x, Mul(Sub(v, n), number(math.log(2), x)), n, -126.0)
+            return _scaled(x, terms.Mul(terms.Sub(v, n), terms.number(math.log(2), x)), n, -126.0)
 
-        return let(Sub(Add(v, number(MAGIC, x)), number(MAGIC, x)), whole, "n")
+        return terms.let(terms.Sub(terms.Add(v, terms.number(MAGIC, x)), terms.number(MAGIC, x)), whole, "n")
 
-    return let(Min(x, number(129.0, x)), reduced, "v")
+    return terms.let(terms.Min(x, terms.number(129.0, x)), reduced, "v")
 
 
 def sigmoid(x: PrimExpr) -> PrimExpr:
     """``1 / (1 + exp(-x))``. At most 4 ULP."""
-    return Div(number(1.0, x), Add(number(1.0, x), let(negated(x), exp, "m")))
+    return terms.Div(terms.number(1.0, x), terms.Add(terms.number(1.0, x), terms.let(terms.negated(x), exp, "m")))
 
 
 def log(x: PrimExpr) -> PrimExpr:
@@ -82,18 +76,18 @@ def log(x: PrimExpr) -> PrimExpr:
     def parts(m: Var) -> PrimExpr:
         def value(f: Var) -> PrimExpr:
             def of_square(square: Var) -> PrimExpr:
-                k = Sub(call("logb", x), call("logb", m))
-                return let(k, lambda k: combine(k, f, square), "k")
+                k = terms.Sub(terms.call("logb", x), terms.call("logb", m))
+                return terms.let(k, lambda k: combine(k, f, square), "k")
 
-            return let(Mul(f, f), of_square, "s")
+            return terms.let(terms.Mul(f, f), of_square, "s")
 
-        return let(Sub(m, number(1.0, x)), value, "f")
+        return terms.let(terms.Sub(m, terms.number(1.0, x)), value, "f")
 
     def combine(k: Var, f: Var, square: Var) -> PrimExpr:
-        low = fma(Mul(square, f), horner(_LOG, f), Mul(k, number(LN2_LO, x)))
-        return fma(k, number(LN2_HI, x), Add(f, fma(square, number(-0.5, x), low)))
+        low = terms.fma(terms.Mul(square, f), terms.horner(_LOG, f), terms.Mul(k, terms.number(LN2_LO, x)))
+        return terms.fma(k, terms.number(LN2_HI, x), terms.Add(f, terms.fma(square, terms.number(-0.5, x), low)))
 
-    return let(call("mantissa", x), parts, "m")
+    return terms.let(terms.call("mantissa", x), parts, "m")
 
 
 SCALED: dict[str, Callable[[PrimExpr], PrimExpr]] = {"tir." + f.__name__: f for f in (exp, exp2, log, sigmoid)}

@@ -15,28 +15,23 @@ from weft.tir.function import PrimFunc
 def force_narrow_index_to_int32(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Compute in int32 what is computed in int64; whoever asks for it says that nothing overflows.
 
-    Requires
-        Any form, without buffers of int64.
-    Ensures
-        The same form without int64. A buffer of int64, or a constant that int32 cannot hold, is an error.
-    Example
-        Before::
+    Requires: Any form, without buffers of int64.
+    Ensures: The same form without int64. A buffer of int64, or a constant that int32 cannot hold, is an error.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((T.int64(16),), "float32"), n: T.int64):
-                for i in range(T.int64(8)):
-                    A[i + n] = T.float32(1)
+        @T.prim_func
+        def f(A: T.Buffer((T.int64(16),), "float32"), n: T.int64):
+            for i in range(T.int64(8)):
+                A[i + n] = T.float32(1)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                for i in range(8):
-                    A[i + n] = T.float32(1)
-    Cost
-        Linear.
-    Source
-        TVM's ``ForceNarrowIndexToInt32``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            for i in range(8):
+                A[i + n] = T.float32(1)
+    Cost: Linear.
+    Source: TVM's ``ForceNarrowIndexToInt32``.
     """
     for n in ir.walk(func):
         if isinstance(n, Buffer) and n.dtype == "int64":

@@ -15,48 +15,42 @@ from weft.tir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, ForKi
 
 
 def _over(func: PrimFunc, rule: Any) -> PrimFunc:
-    body = ir.rewrite(func.body, rule)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=ir.rewrite(func.body, rule))
 
 
 @function_pass(kind=PrimFunc)
 def lower_init_block(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Make the initialisation of a reduction a statement that runs in its first step.
 
-    Requires
-        Blocks.
-    Ensures
-        Blocks without ``init``.
-    Example
-        Before::
+    Requires: Blocks.
+    Ensures: Blocks without ``init``.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32")):
-                for i in range(16):
-                    with T.block("sum"):
-                        k = T.axis.reduce(16, i)
-                        T.reads(A[k])
-                        T.writes(B[0])
-                        with T.init():
-                            B[0] = T.float32(0)
-                        B[0] = B[0] + A[k]
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32")):
+            for i in range(16):
+                with T.block("sum"):
+                    k = T.axis.reduce(16, i)
+                    T.reads(A[k])
+                    T.writes(B[0])
+                    with T.init():
+                        B[0] = T.float32(0)
+                    B[0] = B[0] + A[k]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32")):
-                for i in range(16):
-                    with T.block("sum"):
-                        k = T.axis.reduce(16, i)
-                        T.reads(A[k])
-                        T.writes(B[0])
-                        if k == 0:
-                            B[0] = T.float32(0)
-                        B[0] = B[0] + A[k]
-    Cost
-        Linear.
-    Source
-        TVM's ``LowerInitBlock``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32")):
+            for i in range(16):
+                with T.block("sum"):
+                    k = T.axis.reduce(16, i)
+                    T.reads(A[k])
+                    T.writes(B[0])
+                    if k == 0:
+                        B[0] = T.float32(0)
+                    B[0] = B[0] + A[k]
+    Cost: Linear.
+    Source: TVM's ``LowerInitBlock``.
     """
 
     def rule(node: Any) -> Any:
@@ -73,40 +67,35 @@ def lower_init_block(func: PrimFunc, mod: IRModule) -> PrimFunc:
 def convert_blocks_to_opaque(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Replace the variables of blocks by their values.
 
-    Requires
-        Blocks without ``init``; predicates that do not use the variables of their block.
-    Ensures
-        Blocks without variables.
-    Example
-        Before::
+    Requires: Blocks without ``init``; predicates that do not use the variables of their block.
+    Ensures: Blocks without variables.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32")):
-                for i in range(8):
-                    with T.block("A"):
-                        v = T.axis.spatial(16, i * 2)
-                        T.reads()
-                        T.writes(A[v])
-                        A[v] = T.float32(1)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32")):
+            for i in range(8):
+                with T.block("A"):
+                    v = T.axis.spatial(16, i * 2)
+                    T.reads()
+                    T.writes(A[v])
+                    A[v] = T.float32(1)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32")):
-                for i in range(8):
-                    with T.block("A"):
-                        T.reads()
-                        T.writes(A[i * 2])
-                        A[i * 2] = T.float32(1)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32")):
+            for i in range(8):
+                with T.block("A"):
+                    T.reads()
+                    T.writes(A[i * 2])
+                    A[i * 2] = T.float32(1)
 
     Raises
     ------
         LoweringError
             When a block has an ``init``, or its predicate uses its variables.
-    Cost
-        Linear, times the depth of blocks.
-    Source
-        TVM's ``ConvertBlocksToOpaque``.
+    Cost: Linear, times the depth of blocks.
+    Source: TVM's ``ConvertBlocksToOpaque``.
     """
 
     def rule(node: Any) -> Any:
@@ -132,42 +121,37 @@ def convert_blocks_to_opaque(func: PrimFunc, mod: IRModule) -> PrimFunc:
 def lower_match_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Address the regions that matched buffers of blocks stand for.
 
-    Requires
-        Blocks whose matched buffers have the shapes of their regions.
-    Ensures
-        Blocks without matched buffers.
-    Example
-        Before::
+    Requires: Blocks whose matched buffers have the shapes of their regions.
+    Ensures: Blocks without matched buffers.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16, 16), "float32")):
-                for i in range(4):
-                    with T.block("tile"):
-                        T.reads()
-                        T.writes(A[i * 4:i * 4 + 4, 0:4])
-                        tile = T.match_buffer(A[i * 4:i * 4 + 4, 0:4], (4, 4))
-                        for j in range(4):
-                            tile[j, j] = T.float32(1)
+        @T.prim_func
+        def f(A: T.Buffer((16, 16), "float32")):
+            for i in range(4):
+                with T.block("tile"):
+                    T.reads()
+                    T.writes(A[i * 4:i * 4 + 4, 0:4])
+                    tile = T.match_buffer(A[i * 4:i * 4 + 4, 0:4], (4, 4))
+                    for j in range(4):
+                        tile[j, j] = T.float32(1)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16, 16), "float32")):
-                for i in range(4):
-                    with T.block("tile"):
-                        T.reads()
-                        T.writes(A[i * 4:i * 4 + 4, 0:4])
-                        for j in range(4):
-                            A[i * 4 + j, j] = T.float32(1)
+        @T.prim_func
+        def f(A: T.Buffer((16, 16), "float32")):
+            for i in range(4):
+                with T.block("tile"):
+                    T.reads()
+                    T.writes(A[i * 4:i * 4 + 4, 0:4])
+                    for j in range(4):
+                        A[i * 4 + j, j] = T.float32(1)
 
     Raises
     ------
         LoweringError
             When a region does not have the shape, strides or offset that the matched buffer declares.
-    Cost
-        Linear, times the number of matched buffers.
-    Source
-        TVM's ``LowerMatchBuffer``.
+    Cost: Linear, times the number of matched buffers.
+    Source: TVM's ``LowerMatchBuffer``.
     """
 
     def outer_first(node: Any) -> Any:
@@ -178,47 +162,42 @@ def lower_match_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
             node = lower_match_buffers(bare, node.match_buffers, node.span)
         return ir.rebuild(node, lambda child: ir.rewrite(child, lambda n: n, pre=outer_first))
 
-    body = ir.rewrite(func.body, lambda n: n, pre=outer_first)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=ir.rewrite(func.body, lambda n: n, pre=outer_first))
 
 
 @function_pass(kind=PrimFunc)
 def lower_opaque_block(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Replace blocks by their bodies, allocations, predicates and pragmas; loops of one iteration go.
 
-    Requires
-        Blocks without variables, inits and matched buffers.
-    Ensures
-        No block. Threads are attributes; what a loop or a block is told as ``pragma_...`` is an attribute around it.
-    Example
-        Before::
+    Requires: Blocks without variables, inits and matched buffers.
+    Ensures: No block. Threads are attributes; what a loop or a block is told as ``pragma_...`` is an attribute around
+        it.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32")):
-                for i in range(1):
-                    for j in range(16):
-                        with T.block("A"):
-                            T.where(j < 8)
-                            T.reads()
-                            T.writes(A[j])
-                            A[j] = T.float32(1)
-
-        After::
-
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32")):
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32")):
+            for i in range(1):
                 for j in range(16):
-                    if j < 8:
+                    with T.block("A"):
+                        T.where(j < 8)
+                        T.reads()
+                        T.writes(A[j])
                         A[j] = T.float32(1)
+
+    After::
+
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32")):
+            for j in range(16):
+                if j < 8:
+                    A[j] = T.float32(1)
 
     Raises
     ------
         LoweringError
             When a block has variables.
-    Cost
-        Linear.
-    Source
-        TVM's ``LowerOpaqueBlock``.
+    Cost: Linear.
+    Source: TVM's ``LowerOpaqueBlock``.
     """
     state = _Opaque(func)
     return _over(func, state.rule)

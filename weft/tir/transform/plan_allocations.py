@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.ir import IRModule, function_pass, rebuild
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.lca import buffer_access_lca
 from weft.tir.analysis.structure import replace_node
@@ -15,21 +14,36 @@ from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, For
 
 
-@function_pass(kind=PrimFunc)
-def plan_and_update_buffer_allocation_location(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def plan_and_update_buffer_allocation_location(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Allocate each buffer of a block in the innermost block or loop that has all its uses.
 
-    Requires
-        Blocks without ``init``.
-    Ensures
-        The same form. A loop that has all uses of a buffer gets a block for it.
-    Example
-        Before::
+    Requires: Blocks without ``init``.
+    Ensures: The same form. A loop that has all uses of a buffer gets a block for it.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-                B = T.sblock_alloc_buffer((4,), "float32")
-                for i in range(4):
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+            B = T.sblock_alloc_buffer((4,), "float32")
+            for i in range(4):
+                with T.block("B"):
+                    T.reads(A[i])
+                    T.writes(B[i])
+                    B[i] = A[i]
+                with T.block("C"):
+                    T.reads(B[i])
+                    T.writes(C[i])
+                    C[i] = B[i]
+
+    After::
+
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block(""):
+                    T.reads(A[i])
+                    T.writes(C[i])
+                    B = T.sblock_alloc_buffer((4,), "float32")
                     with T.block("B"):
                         T.reads(A[i])
                         T.writes(B[i])
@@ -38,28 +52,8 @@ def plan_and_update_buffer_allocation_location(func: PrimFunc, mod: IRModule) ->
                         T.reads(B[i])
                         T.writes(C[i])
                         C[i] = B[i]
-
-        After::
-
-            @T.prim_func
-            def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    with T.block(""):
-                        T.reads(A[i])
-                        T.writes(C[i])
-                        B = T.sblock_alloc_buffer((4,), "float32")
-                        with T.block("B"):
-                            T.reads(A[i])
-                            T.writes(B[i])
-                            B[i] = A[i]
-                        with T.block("C"):
-                            T.reads(B[i])
-                            T.writes(C[i])
-                            C[i] = B[i]
-    Cost
-        Linear, times nesting depth for the regions of new blocks.
-    Source
-        TVM's ``PlanAndUpdateBufferAllocationLocation``.
+    Cost: Linear, times nesting depth for the regions of new blocks.
+    Source: TVM's ``PlanAndUpdateBufferAllocationLocation``.
     """
     managed = [b for n in ir.walk(func.body) if type(n) is Block for b in n.alloc_buffers]
     places: dict[Any, list[Buffer]] = {}
@@ -84,7 +78,7 @@ class _Planner:
         if isinstance(node, Block):
             return self.block(node, here)
         self.visible |= set(here)
-        new = rebuild(node, self.node)
+        new = ir.rebuild(node, self.node)
         self.visible -= set(here)
         if not here:
             return new
@@ -96,7 +90,7 @@ class _Planner:
         """Rewrite a block: what it allocates, and of its regions those of buffers from outside."""
         inside = {*here, *(m.buffer for m in node.match_buffers)}
         self.visible |= inside
-        new: Any = rebuild(node, self.node)
+        new: Any = ir.rebuild(node, self.node)
         self.visible -= inside
         return replace_node(
             new,

@@ -38,33 +38,28 @@ def prefetch_streams(func: PrimFunc, mod: ir.IRModule, *, line_bytes: int = UNKN
     Loops with ``pragma_prefetch_panel``, and those that stand in each other with them, read a panel of weights once for
     each tile of the loop around all of them. They ask for the next panel, each tile for another part of it.
 
-    Requires
-        Flat buffers, vectors.
-    Ensures
-        The same form, without the annotations. Addresses past the end of a buffer may be asked for, which does nothing.
-    Example
-        Before::
+    Requires: Flat buffers, vectors.
+    Ensures: The same form, without the annotations. Addresses past the end of a buffer may be asked for, which does
+        nothing.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in T.serial(64, annotations={"pragma_prefetch": 1024}):
-                    B[T.Ramp(0, 1, 16)] = B[T.Ramp(0, 1, 16)] + A[T.Ramp(i * 16, 1, 16)]
+        @T.prim_func
+        def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in T.serial(64, annotations={"pragma_prefetch": 1024}):
+                B[T.Ramp(0, 1, 16)] = B[T.Ramp(0, 1, 16)] + A[T.Ramp(i * 16, 1, 16)]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(64):
-                    T.call_intrin("void", "tir.prefetch", T.address_of(A[i * 16 + 256]), 0, 3, 1)
-                    B[T.Ramp(0, 1, 16)] = B[T.Ramp(0, 1, 16)] + A[T.Ramp(i * 16, 1, 16)]
+        @T.prim_func
+        def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(64):
+                T.call_intrin("void", "tir.prefetch", T.address_of(A[i * 16 + 256]), 0, 3, 1)
+                B[T.Ramp(0, 1, 16)] = B[T.Ramp(0, 1, 16)] + A[T.Ramp(i * 16, 1, 16)]
 
-    Parameters
-    ----------
+    Options:
         ``line_bytes``: the size of a cache line.
-    Cost
-        Linear.
-    Source
-        None.
+    Cost: Linear.
+    Source: None.
     """
 
     def mark(node: Any) -> Any:

@@ -1,8 +1,7 @@
 """RelaxGuards: a guard around a store into scratch memory goes where everything the store reads exists anyway.
 
-The last column tile of a product may be wider than the output. Its packed operand is padded and its sums are local,
-so computing the
-columns that nobody writes out costs less than a condition (or a masked load) in the innermost loop.
+The last column tile of a product may be wider than the output. Its packed operand is padded and its sums are local, so
+computing the columns that nobody writes out costs less than a condition (or a masked load) in the innermost loop.
 """
 
 from __future__ import annotations
@@ -27,44 +26,38 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
     loads that follow waiting, and a masked sum could not stay in a register.
 
-    Requires
-        No blocks; buffers with their dimensions, before CompactBuffer, which then makes room for what is stored.
-    Ensures
-        The same form.
-    Example
-        Before::
+    Requires: No blocks; buffers with their dimensions, before CompactBuffer, which then makes room for what is stored.
+    Ensures: The same form.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
-                t = T.alloc_buffer((16,), "float32", scope="local")
-                for i in range(16):
-                    if i < n:
-                        t[i] = A[i]
-                for i in range(16):
-                    if i < n:
-                        B[i] = t[i]
-
-        After::
-
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
-                t = T.alloc_buffer((16,), "float32", scope="local")
-                for i in range(16):
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
+            t = T.alloc_buffer((16,), "float32", scope="local")
+            for i in range(16):
+                if i < n:
                     t[i] = A[i]
-                for i_1 in range(16):
-                    if i_1 < n:
-                        B[i_1] = t[i_1]
-    Cost
-        Linear, two proofs for each index of a guarded store.
-    Source
-        None; TVM keeps such conditions.
+            for i in range(16):
+                if i < n:
+                    B[i] = t[i]
+
+    After::
+
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
+            t = T.alloc_buffer((16,), "float32", scope="local")
+            for i in range(16):
+                t[i] = A[i]
+            for i_1 in range(16):
+                if i_1 < n:
+                    B[i_1] = t[i_1]
+    Cost: Linear, two proofs for each index of a guarded store.
+    Source: None; TVM keeps such conditions.
     """
     analyzer = Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
-    body = _Relax(analyzer).visit(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Relax(analyzer).visit(func.body))
 
 
 class _Relax:

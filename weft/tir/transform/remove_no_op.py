@@ -5,57 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import CallIntrin, IntImm, IRModule, Op, PrimExpr, as_int, function_pass, rebuild, structural_equal, walk
+from weft.ir import IntImm, IRModule, PrimExpr, function_pass, rebuild, structural_equal, walk
 from weft.tir import stmt as stmts
+from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.intrin import INTRINSICS, CallEffectKind
-
-_PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.call_llvm_pure_intrin",
-                   "tir.address_of")) | {f"tir.{name}" for name in INTRINSICS}  # fmt: skip
-
-
-def is_pure(expr: Any) -> bool:
-    """Whether evaluating an expression does nothing but give a value."""
-    return all(n.op.name in _PURE or _is_said_pure(n.op) for n in walk(expr) if isinstance(n, CallIntrin))
-
-
-def _is_said_pure(op: Any) -> bool:
-    """Whether a program registered an operator of its own as one without effect; a function's call may have any."""
-    kind = as_int(op.get_attr("TCallEffectKind")) if isinstance(op, Op) else None
-    return kind is not None and kind <= CallEffectKind.Pure
 
 
 @function_pass(kind=PrimFunc)
 def remove_no_op(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Remove what computes nothing: evaluations of pure expressions, empty loops, tests, lets and allocations.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form. No store of the value that is there, no loop over nothing.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form. No store of the value that is there, no loop over nothing.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                for i in range(n):
-                    if i < 4:
-                        T.evaluate(T.exp(A[i]))
-                for i in range(16):
-                    A[i] = A[i]
-                A[0] = 1.0
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            for i in range(n):
+                if i < 4:
+                    T.evaluate(T.exp(A[i]))
+            for i in range(16):
+                A[i] = A[i]
+            A[0] = 1.0
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                A[0] = 1.0
-    Cost
-        Linear in statements, times the depth of lets.
-    Source
-        TVM's ``RemoveNoOp``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            A[0] = 1.0
+    Cost: Linear in statements, times the depth of lets.
+    Source: TVM's ``RemoveNoOp``.
     """
     analyzer = Analyzer()
     body = _visit(func.body, analyzer)

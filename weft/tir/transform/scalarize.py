@@ -20,30 +20,24 @@ _ELEMENTWISE = frozenset(("tir.if_then_else", "tir.likely")) | {f"tir.{name}" fo
 def scalarize(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Write out operations on vectors lane by lane.
 
-    Requires
-        Flat buffers.
-    Ensures
-        Flat buffers; no vectors. All lanes of a value are read before the first of them is stored.
-    Example
-        Before::
+    Requires: Flat buffers.
+    Ensures: Flat buffers; no vectors. All lanes of a value are read before the first of them is stored.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                B[T.Ramp(4, 1, 8)] = A[T.Ramp(0, 2, 8)] + T.Broadcast(T.float32(1.0), 8)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            B[T.Ramp(4, 1, 8)] = A[T.Ramp(0, 2, 8)] + T.Broadcast(T.float32(1.0), 8)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for lane in range(8):
-                    B[4 + lane] = A[lane * 2] + T.float32(1.0)
-    Cost
-        Linear; statements with a Shuffle are copied for each lane.
-    Source
-        The inverse of VectorizeLoop.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for lane in range(8):
+                B[4 + lane] = A[lane * 2] + T.float32(1.0)
+    Cost: Linear; statements with a Shuffle are copied for each lane.
+    Source: The inverse of VectorizeLoop.
     """
-    body = _stmt(func.body, {})
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_stmt(func.body, {}))
 
 
 Env = Mapping[ir.Var, Any]  # by vector variable: its lanes, as a buffer

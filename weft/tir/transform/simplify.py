@@ -8,95 +8,78 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.tir import stmt as stmts
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import (
-    AssertStmt,
-    Block,
-    BlockRealize,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    SeqStmt,
-    Stmt,
-    seq,
-)
 
 
 @ir.function_pass(kind=PrimFunc)
 def simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Simplify index arithmetic and drop statements without effect.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    B[i * 4 // 4] = A[i + 0]
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                B[i * 4 // 4] = A[i + 0]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    B[i] = A[i]
-    Cost
-        Linear.
-    Source
-        TVM's ``Simplify`` and ``RemoveNoOp``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                B[i] = A[i]
+    Cost: Linear.
+    Source: TVM's ``Simplify`` and ``RemoveNoOp``.
     """
     analyzer = Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
     body = _stmt(func.body, analyzer)
-    return func if body is func.body else func.replace(body=body if body is not None else seq(()))
+    return func if body is func.body else func.replace(body=body if body is not None else stmts.seq(()))
 
 
 def _stmt(node: Any, analyzer: Analyzer) -> Any:
     """Simplify a statement; None when nothing is left of it."""
     if ir.IS_EXPR[type(node)]:
         return _expr(node, analyzer)
-    if isinstance(node, For):
+    if isinstance(node, stmts.For):
         return _loop(node, analyzer)
-    if isinstance(node, IfThenElse):
+    if isinstance(node, stmts.IfThenElse):
         return _condition(node, analyzer)
-    if isinstance(node, SeqStmt):
+    if isinstance(node, stmts.SeqStmt):
         parts = [_stmt(x, analyzer) for x in node.seq]
         if all(a is b for a, b in zip(parts, node.seq, strict=True)):
             return node
         kept = [p for p in parts if p is not None]
-        return seq(*kept) if kept else None
-    if isinstance(node, Evaluate) and isinstance(node.value, ir.IntImm):
+        return stmts.seq(*kept) if kept else None
+    if isinstance(node, stmts.Evaluate) and isinstance(node.value, ir.IntImm):
         return None
-    if isinstance(node, BufferStore):
+    if isinstance(node, stmts.BufferStore):
         new = ir.rebuild(node, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
         lanes = _constant_lanes(new.predicate) if new.predicate is not None else None
         if lanes is None or not (all(lanes) or not any(lanes)):
             return new
-        return BufferStore(new.buffer, new.value, new.indices, None, span=new.span) if all(lanes) else None
-    if isinstance(node, Stmt):
-        new = ir.rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, (Stmt, ir.PrimExpr)) else n)
-        left = new.block if isinstance(new, BlockRealize) else getattr(new, "body", new)
-        if left is None and isinstance(new, AssertStmt):  # also one with nothing to protect may fail
-            return replace_node(new, body=seq())
+        return stmts.BufferStore(new.buffer, new.value, new.indices, None, span=new.span) if all(lanes) else None
+    if isinstance(node, stmts.Stmt):
+        new = ir.rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, (stmts.Stmt, ir.PrimExpr)) else n)
+        left = new.block if isinstance(new, stmts.BlockRealize) else getattr(new, "body", new)
+        if left is None and isinstance(new, stmts.AssertStmt):  # also one with nothing to protect may fail
+            return replace_node(new, body=stmts.seq())
         return None if left is None else new
     return node
 
 
-def _loop(node: For, analyzer: Analyzer) -> Any:
+def _loop(node: stmts.For, analyzer: Analyzer) -> Any:
     low, extent = analyzer.simplify(node.min), analyzer.simplify(node.extent)
     if isinstance(extent, ir.IntImm) and extent.value <= 0:  # the init of an empty reduction still has to run
-        return node if any(isinstance(n, Block) and n.init is not None for n in ir.walk(node.body)) else None
-    if isinstance(extent, ir.IntImm) and extent.value == 1 and node.kind != ForKind.THREAD_BINDING:
+        return node if any(isinstance(n, stmts.Block) and n.init is not None for n in ir.walk(node.body)) else None
+    if isinstance(extent, ir.IntImm) and extent.value == 1 and node.kind != stmts.ForKind.THREAD_BINDING:
         return _stmt(ir.substitute(node.body, {node.loop_var: low}), analyzer)
     analyzer.bind(node.loop_var, ir.Range.from_min_extent(low, extent), allow_override=True)
     body = _stmt(node.body, analyzer)
@@ -104,10 +87,10 @@ def _loop(node: For, analyzer: Analyzer) -> Any:
         return None
     if low is node.min and extent is node.extent and body is node.body:
         return node
-    return For(node.loop_var, low, extent, node.kind, body, node.thread_binding, node.annotations, span=node.span)
+    return stmts.For(node.loop_var, low, extent, node.kind, body, node.thread_binding, node.annotations, span=node.span)
 
 
-def _condition(node: IfThenElse, analyzer: Analyzer) -> Any:
+def _condition(node: stmts.IfThenElse, analyzer: Analyzer) -> Any:
     condition = analyzer.simplify(node.condition)
     if isinstance(condition, ir.IntImm):
         chosen = node.then_case if condition.value else node.else_case
@@ -119,7 +102,7 @@ def _condition(node: IfThenElse, analyzer: Analyzer) -> Any:
         return None
     if condition is node.condition and then_case is node.then_case and else_case is node.else_case:
         return node
-    return IfThenElse(condition, then_case if then_case is not None else seq(()), else_case, span=node.span)
+    return stmts.IfThenElse(condition, then_case if then_case is not None else stmts.seq(()), else_case, span=node.span)
 
 
 def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:

@@ -23,37 +23,32 @@ def split_host_device(mod: IRModule) -> IRModule:
     A device function has the attributes ``tir.is_global_func``, ``calling_conv`` (2, as TVM numbers device kernels)
     and ``tir.kernel_launch_params``, the thread tags whose extents follow the arguments of the call.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form; host functions have no thread-bound loop. Parameters of a device function are the buffers it
+    Requires: No blocks.
+    Ensures: The same form; host functions have no thread-bound loop. Parameters of a device function are the buffers it
         uses, in order of their first use, then the scalars.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
-                for i in T.thread_binding(4, thread="blockIdx.x"):
-                    for j in T.thread_binding(16, thread="threadIdx.x"):
-                        B[i * 16 + j] = A[i * 16 + j] + 1.0
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+            for i in T.thread_binding(4, thread="blockIdx.x"):
+                for j in T.thread_binding(16, thread="threadIdx.x"):
+                    B[i * 16 + j] = A[i * 16 + j] + 1.0
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
-                T.call_packed("f_kernel", B, A, 4, 16)
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+            T.call_packed("f_kernel", B, A, 4, 16)
 
-            @T.prim_func
-            def f_kernel(B: T.Buffer((64,), "float32"), A: T.Buffer((64,), "float32")):
-                T.func_attr({"calling_conv": 2, "tir.is_global_func": True,
-                             "tir.kernel_launch_params": ["blockIdx.x", "threadIdx.x"]})
-                for i in T.thread_binding(4, thread="blockIdx.x"):
-                    for j in T.thread_binding(16, thread="threadIdx.x"):
-                        B[i * 16 + j] = A[i * 16 + j] + 1.0
-    Cost
-        Linear in statements.
-    Source
-        TVM's ``AnnotateDeviceRegions``, ``SplitHostDevice`` and ``LowerDeviceKernelLaunch``.
+        @T.prim_func
+        def f_kernel(B: T.Buffer((64,), "float32"), A: T.Buffer((64,), "float32")):
+            T.func_attr({"calling_conv": 2, "tir.is_global_func": True,
+                         "tir.kernel_launch_params": ["blockIdx.x", "threadIdx.x"]})
+            for i in T.thread_binding(4, thread="blockIdx.x"):
+                for j in T.thread_binding(16, thread="threadIdx.x"):
+                    B[i * 16 + j] = A[i * 16 + j] + 1.0
+    Cost: Linear in statements.
+    Source: TVM's ``AnnotateDeviceRegions``, ``SplitHostDevice`` and ``LowerDeviceKernelLaunch``.
     """
     functions: dict[str, Any] = {}
     kernels: dict[str, PrimFunc] = {}
@@ -62,7 +57,7 @@ def split_host_device(mod: IRModule) -> IRModule:
         if isinstance(func, PrimFunc) and not func.attrs.get("tir.is_global_func"):
             splitter = _Splitter(mod, str(func.attrs.get("global_symbol") or name), func, kernels)
             body = splitter.visit(func.body)
-            func = func if body is func.body else func.replace(body=body)
+            func = func.replace(body=body)
         functions[name] = func
     return mod.with_functions({**functions, **kernels})
 

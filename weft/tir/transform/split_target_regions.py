@@ -8,22 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.tir import stmt as stmts
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    LetStmt,
-    Stmt,
-    seq,
-)
 from weft.tir.transform.split_host_device import split_host_device
 
 _REGIONS = ("thread_extent", "device_scope")
@@ -39,35 +27,30 @@ def split_target_regions(mod: ir.IRModule) -> ir.IRModule:
     another target of the same device, an external one. Functions without a target are split as their loops say
     (:func:`~weft.tir.transform.split_host_device.split_host_device`).
 
-    Requires
-        No blocks.
-    Ensures
-        The same form; no region of another target in a function.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form; no region of another target in a function.
+    Before::
 
-            @T.prim_func
-            def f(n: T.int32):
-                T.func_attr({"target": T.target("cuda", host="llvm")})
-                T.attr(T.target("cuda"), "target", 0)
-                T.evaluate(n)
+        @T.prim_func
+        def f(n: T.int32):
+            T.func_attr({"target": T.target("cuda", host="llvm")})
+            T.attr(T.target("cuda"), "target", 0)
+            T.evaluate(n)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(n: T.int32):
-                T.func_attr({"target": T.target("cuda", host="llvm")})
-                T.call_packed("f_kernel", n)
+        @T.prim_func
+        def f(n: T.int32):
+            T.func_attr({"target": T.target("cuda", host="llvm")})
+            T.call_packed("f_kernel", n)
 
-            @T.prim_func
-            def f_kernel(n: T.int32):
-                T.func_attr({"target": T.target("cuda"), "tir.noalias": True, "tir.is_global_func": True,
-                             "calling_conv": 2, "tir.kernel_launch_params": []})
-                T.evaluate(n)
-    Cost
-        Linear in statements, for each region.
-    Source
-        TVM's ``SplitHostDevice``.
+        @T.prim_func
+        def f_kernel(n: T.int32):
+            T.func_attr({"target": T.target("cuda"), "tir.noalias": True, "tir.is_global_func": True,
+                         "calling_conv": 2, "tir.kernel_launch_params": []})
+            T.evaluate(n)
+    Cost: Linear in statements, for each region.
+    Source: TVM's ``SplitHostDevice``.
     """
     plain = {v: f for v, f in mod.items() if isinstance(f, PrimFunc) and f.attrs.get("target") is None}
     if plain:
@@ -78,7 +61,7 @@ def split_target_regions(mod: ir.IRModule) -> ir.IRModule:
         if isinstance(func, PrimFunc) and func.attrs.get("target") is not None:
             splitter = _Splitter(functions, var.name_hint, func)
             body = splitter.visit(func.body)
-            functions[var] = func if body is func.body else func.replace(body=body)
+            functions[var] = func.replace(body=body)
     split = _launched(functions)
     unchanged = len(split) == len(mod) and all(f is g for f, (_, g) in zip(split.values(), mod.items(), strict=True))
     return mod if unchanged else mod.with_functions(split)
@@ -100,14 +83,14 @@ class _Splitter:
 
     def visit(self, node: Any) -> Any:
         """Replace the outermost regions."""
-        if not isinstance(node, Stmt):
+        if not isinstance(node, stmts.Stmt):
             return node
-        if isinstance(node, (AllocBuffer, DeclBuffer)):
+        if isinstance(node, (stmts.AllocBuffer, stmts.DeclBuffer)):
             self.buffers.setdefault(node.buffer.data, node.buffer)
-        if isinstance(node, AttrStmt) and node.attr_key == "target":
+        if isinstance(node, stmts.AttrStmt) and node.attr_key == "target":
             return self.call(node.body, node.node)
-        bound = isinstance(node, For) and node.kind == ForKind.THREAD_BINDING
-        if bound or (isinstance(node, AttrStmt) and node.attr_key in _REGIONS):
+        bound = isinstance(node, stmts.For) and node.kind == stmts.ForKind.THREAD_BINDING
+        if bound or (isinstance(node, stmts.AttrStmt) and node.attr_key in _REGIONS):
             if self.func.attrs.get("tir.is_global_func") or not self.is_split:
                 return node
             return self.call(node, _bare(self.target))
@@ -118,7 +101,7 @@ class _Splitter:
         """Whether the function has a host that its threads are not on."""
         return self.target.host is not None
 
-    def call(self, region: Stmt, target: Any) -> Stmt:
+    def call(self, region: stmts.Stmt, target: Any) -> stmts.Stmt:
         """Make a function of a region, and return its call."""
         free = sorted(_free(region), key=lambda v: (v.dtype != "handle", v.name))
         fresh: dict[Any, Any] = {v: replace_node(v) for v in free}
@@ -126,7 +109,7 @@ class _Splitter:
         for data in reversed([v for v in free if v in self.buffers]):
             buffer = self.buffers[data]
             fresh[buffer] = ir.substitute(replace_node(buffer, data=fresh[data]), fresh)
-            body = DeclBuffer(buffer, body)
+            body = stmts.DeclBuffer(buffer, body)
         body = ir.substitute(body, fresh)
         attrs: dict[str, Any] = {"target": target, "tir.noalias": True, "tir.is_global_func": True}
         if self.func.attrs.get("tir.kernel_launch_params") is not None:
@@ -134,7 +117,7 @@ class _Splitter:
         on_cpu = target.kind.device == "cpu"
         if on_cpu:
             zero = ir.const(0, "int32")
-            body = seq(body, Evaluate(ir.CallIntrin("int32", ir.Op.get("tir.ret"), (zero,))))
+            body = stmts.seq(body, stmts.Evaluate(ir.CallIntrin("int32", ir.Op.get("tir.ret"), (zero,))))
         var = ir.GlobalVar(self._name())
         if not _same(_host(self.target), target):
             attrs["global_symbol"] = var.name_hint
@@ -142,10 +125,10 @@ class _Splitter:
         self.functions[var] = PrimFunc(params, body, _INT32 if on_cpu else None, (), ir.Attrs.of(attrs))
         call = ir.CallIntrin("int32" if on_cpu else "void", var, tuple(free))
         if not on_cpu:
-            return Evaluate(call)
+            return stmts.Evaluate(call)
         code = ir.Var("kernel_error_code", "int32")
-        check = AssertStmt(ir.equal(code, 0), ir.StringImm(_FAILED), Evaluate(ir.const(0)))
-        return LetStmt(code, call, check)
+        check = stmts.AssertStmt(ir.equal(code, 0), ir.StringImm(_FAILED), stmts.Evaluate(ir.const(0)))
+        return stmts.LetStmt(code, call, check)
 
     def _name(self) -> str:
         taken = {v.name_hint for v in self.functions}
@@ -159,19 +142,19 @@ class _Splitter:
 _INT32 = ir.PrimType("int32")
 
 
-def _free(region: Stmt) -> list[ir.Var]:
+def _free(region: stmts.Stmt) -> list[ir.Var]:
     """List the variables that a region takes from outside."""
     known: set[Any] = set()
     for n in ir.walk(region):
-        if isinstance(n, For):
+        if isinstance(n, stmts.For):
             known.add(n.loop_var)
-        elif isinstance(n, (LetStmt, ir.Let, ir.IterVar)):
+        elif isinstance(n, (stmts.LetStmt, ir.Let, ir.IterVar)):
             known.add(n.var)
-        elif isinstance(n, AllocBuffer):
+        elif isinstance(n, stmts.AllocBuffer):
             known.add(n.buffer.data)
     used = dict.fromkeys(n for n in ir.walk(region) if isinstance(n, ir.Var) and n not in known)
     for n in ir.walk(region):
-        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer.data not in known:
+        if isinstance(n, (BufferLoad, stmts.BufferStore)) and n.buffer.data not in known:
             used.setdefault(n.buffer.data)
     return list(used)
 
@@ -239,11 +222,11 @@ def _extents(func: PrimFunc) -> dict[str, ir.PrimExpr]:
     values: dict[Any, Any] = {}
     extents: dict[str, ir.PrimExpr] = {}
     for n in ir.walk(func.body):
-        if isinstance(n, LetStmt):
+        if isinstance(n, stmts.LetStmt):
             values[n.var] = n.value
-        elif isinstance(n, AttrStmt) and n.attr_key == "thread_extent":
+        elif isinstance(n, stmts.AttrStmt) and n.attr_key == "thread_extent":
             extents.setdefault(n.node.thread_tag, n.value)
-        elif isinstance(n, For) and n.thread_binding is not None:
+        elif isinstance(n, stmts.For) and n.thread_binding is not None:
             extents.setdefault(n.thread_binding.thread_tag, n.extent)
     for _ in values:  # a value may stand for what another one stands for
         extents = {t: ir.substitute(e, values) for t, e in extents.items()}

@@ -7,6 +7,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.ir import IntImm, IRModule, Range, Var, as_expr, function_pass, rebuild
+from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -22,48 +23,41 @@ from weft.tir.stmt import (
     IfThenElse,
     LetStmt,
 )
-from weft.tir.transform.remove_no_op import is_pure
 
 
 @function_pass(kind=PrimFunc)
 def stmt_simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Simplify expressions under what loops, conditions and lets around them say; loops and evaluations stay.
 
-    Requires
-        A well-formed function.
-    Ensures
-        The same form. A test whose condition is decided is the branch that is taken; a store of the value that is
+    Requires: A well-formed function.
+    Ensures: The same form. A test whose condition is decided is the branch that is taken; a store of the value that is
         there is ``T.evaluate(0)``; lets of whole numbers, and of constants, are in the places that use them.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    if i < 16:
-                        B[i * 4 // 4] = A[i + 0]
-                    for j in range(1):
-                        A[i] = A[i + 0]
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                if i < 16:
+                    B[i * 4 // 4] = A[i + 0]
+                for j in range(1):
+                    A[i] = A[i + 0]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in range(16):
-                    B[i] = A[i]
-                    for j in range(1):
-                        T.evaluate(0)
-    Cost
-        Linear.
-    Source
-        TVM's ``StmtSimplify`` (``tir.transform.Simplify`` before 0.26).
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in range(16):
+                B[i] = A[i]
+                for j in range(1):
+                    T.evaluate(0)
+    Cost: Linear.
+    Source: TVM's ``StmtSimplify`` (``tir.transform.Simplify`` before 0.26).
     """
     simplifier = _Simplifier()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             simplifier.analyzer.mark_global_non_neg(d)
-    body = simplifier.node(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=simplifier.node(func.body))
 
 
 class _Simplifier:

@@ -18,58 +18,52 @@ _TEAM = (ForKind.PARALLEL, ForKind.THREAD_BINDING)
 def storage_rewrite(func: PrimFunc, mod: IRModule, *, scopes: tuple[str, ...] = ("global",)) -> PrimFunc:
     """Let an allocation take the place of one around it that is dead, or not yet alive, while it is used.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form. Allocations of `scopes` that share memory have one scope, one type of elements and known sizes,
-        and no parallel loop stands between them; one allocation of the larger size stands where the outer one stood.
-        A result takes the place of what it is made of where each of its elements is made of the element at the same
-        place only, in loops that do nothing else with the two, and what it is made of is dead then.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form. Allocations of `scopes` that share memory have one scope, one type of elements and known
+        sizes, and no parallel loop stands between them; one allocation of the larger size stands where the outer one
+        stood. A result takes the place of what it is made of where each of its elements is made of the element at the
+        same place only, in loops that do nothing else with the two, and what it is made of is dead then.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
-                B = T.alloc_buffer((8,))
-                C = T.alloc_buffer((8,))
-                E = T.alloc_buffer((8,))
-                F = T.alloc_buffer((8,))
-                for i in range(8):
-                    B[i] = A[i] + 1.0
-                for i in range(8):
-                    C[i] = B[i] + 1.0
-                for i in range(8):
-                    E[i] = C[7 - i] + 1.0
-                for i in range(8):
-                    F[i] = E[7 - i] + 1.0
-                for i in range(8):
-                    D[i] = F[7 - i] + 1.0
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+            B = T.alloc_buffer((8,))
+            C = T.alloc_buffer((8,))
+            E = T.alloc_buffer((8,))
+            F = T.alloc_buffer((8,))
+            for i in range(8):
+                B[i] = A[i] + 1.0
+            for i in range(8):
+                C[i] = B[i] + 1.0
+            for i in range(8):
+                E[i] = C[7 - i] + 1.0
+            for i in range(8):
+                F[i] = E[7 - i] + 1.0
+            for i in range(8):
+                D[i] = F[7 - i] + 1.0
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
-                B = T.alloc_buffer((8,))
-                C = T.decl_buffer((8,), data=B.data)
-                E = T.alloc_buffer((8,))
-                F = T.decl_buffer((8,), data=B.data)
-                for i in range(8):
-                    B[i] = A[i] + 1.0
-                for i in range(8):
-                    C[i] = B[i] + 1.0
-                for i in range(8):
-                    E[i] = C[7 - i] + 1.0
-                for i in range(8):
-                    F[i] = E[7 - i] + 1.0
-                for i in range(8):
-                    D[i] = F[7 - i] + 1.0
-    Cost
-        Quadratic in nested allocations, linear in statements for each.
-    Source
-        TVM's ``StorageRewrite``.
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+            B = T.alloc_buffer((8,))
+            C = T.decl_buffer((8,), data=B.data)
+            E = T.alloc_buffer((8,))
+            F = T.decl_buffer((8,), data=B.data)
+            for i in range(8):
+                B[i] = A[i] + 1.0
+            for i in range(8):
+                C[i] = B[i] + 1.0
+            for i in range(8):
+                E[i] = C[7 - i] + 1.0
+            for i in range(8):
+                F[i] = E[7 - i] + 1.0
+            for i in range(8):
+                D[i] = F[7 - i] + 1.0
+    Cost: Quadratic in nested allocations, linear in statements for each.
+    Source: TVM's ``StorageRewrite``.
     """
-    body = _Rewriter(scopes).visit(func.body, [])
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Rewriter(scopes).visit(func.body, []))
 
 
 class _Slot:

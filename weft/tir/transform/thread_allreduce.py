@@ -45,8 +45,7 @@ def all_reduce_threads(func: PrimFunc) -> PrimFunc:
     """
     if not has_blocks(func):
         return func
-    body = _Lower().visit(func.body, (), None)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Lower().visit(func.body, (), None))
 
 
 class _Reduction(NamedTuple):

@@ -19,42 +19,36 @@ def thread_sync(func: PrimFunc, mod: IRModule, storage_scope: str = "shared") ->
     Conservative: any two accesses to one buffer may meet. A loop that would conflict with its own next iteration
     starts with a barrier.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form. Every thread of a block reaches each barrier; where a test that threads decide differently holds
-        both sides of a conflict, the function is refused.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form. Every thread of a block reaches each barrier; where a test that threads decide differently
+        holds both sides of a conflict, the function is refused.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for t in T.thread_binding(16, thread="threadIdx.x"):
-                    S = T.alloc_buffer((16,), scope="shared")
-                    S[t] = A[t]
-                    B[t] = S[15 - t]
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for t in T.thread_binding(16, thread="threadIdx.x"):
+                S = T.alloc_buffer((16,), scope="shared")
+                S[t] = A[t]
+                B[t] = S[15 - t]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for t in T.thread_binding(16, thread="threadIdx.x"):
-                    S = T.alloc_buffer((16,), scope="shared")
-                    S[t] = A[t]
-                    T.call_intrin("void", "tir.tvm_storage_sync", "shared")
-                    B[t] = S[15 - t]
-    Cost
-        Quadratic in the statements of a sequence.
-    Source
-        TVM's ``ThreadSync``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for t in T.thread_binding(16, thread="threadIdx.x"):
+                S = T.alloc_buffer((16,), scope="shared")
+                S[t] = A[t]
+                T.call_intrin("void", "tir.tvm_storage_sync", "shared")
+                B[t] = S[15 - t]
+    Cost: Quadratic in the statements of a sequence.
+    Source: TVM's ``ThreadSync``.
     """
     threads = {
         n.loop_var
         for n in walk(func.body)
         if isinstance(n, For) and n.thread_binding is not None and n.thread_binding.thread_tag.startswith("threadIdx")
     }
-    body = _Planner(storage_scope, threads).visit(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Planner(storage_scope, threads).visit(func.body))
 
 
 Accesses = tuple[frozenset[Var], frozenset[Var]]

@@ -27,46 +27,40 @@ _UNIT = 16  # bytes within which an interleaving is one instruction on every mac
 def transpose_tiles(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Transpose marked tiles in registers.
 
-    Requires
-        Flat buffers.
-    Ensures
-        The same form; a marked tile whose loads are not contiguous along its outer loop becomes a serial loop.
-    Example
-        Before::
+    Requires: Flat buffers.
+    Ensures: The same form; a marked tile whose loads are not contiguous along its outer loop becomes a serial loop.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for i in T.serial(2, annotations={"pragma_transpose": 1}):
-                    for j in T.vectorized(2):
-                        B[i * 2 + j] = A[j * 2 + i]
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for i in T.serial(2, annotations={"pragma_transpose": 1}):
+                for j in T.vectorized(2):
+                    B[i * 2 + j] = A[j * 2 + i]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                A_tile = T.alloc_buffer((T.int64(4),), "float32", scope="local")
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            A_tile = T.alloc_buffer((T.int64(4),), "float32", scope="local")
+            with T.LetStmt(
+                A[T.Ramp(T.Add(T.Mul(T.int32(0), T.int32(2)), T.int32(0)), 1, 2)],
+                var=T.Var("", "float32x2"),
+            ) as t:
                 with T.LetStmt(
-                    A[T.Ramp(T.Add(T.Mul(T.int32(0), T.int32(2)), T.int32(0)), 1, 2)],
+                    A[T.Ramp(T.Add(T.Mul(T.int32(1), T.int32(2)), T.int32(0)), 1, 2)],
                     var=T.Var("", "float32x2"),
-                ) as t:
-                    with T.LetStmt(
-                        A[T.Ramp(T.Add(T.Mul(T.int32(1), T.int32(2)), T.int32(0)), 1, 2)],
-                        var=T.Var("", "float32x2"),
-                    ) as t_1:
-                        with T.LetStmt(T.Shuffle((t, t_1), (0, 2)), var=T.Var("", "float32x2")) as t_2:
-                            with T.LetStmt(T.Shuffle((t, t_1), (1, 3)), var=T.Var("", "float32x2")) as t_3:
-                                A_tile[T.Ramp(T.int64(0), T.int64(1), 2)] = t_2
-                                A_tile[T.Ramp(T.int64(2), T.int64(1), 2)] = t_3
-                                for i in T.unroll(2):
-                                    for j in T.vectorized(2):
-                                        B[i * 2 + j] = A_tile[i * 2 + j]
-    Cost
-        Linear; n log2 n shuffles for a tile of n rows.
-    Source
-        The exchange of halves, quarters, ... of Eklundh, 1972.
+                ) as t_1:
+                    with T.LetStmt(T.Shuffle((t, t_1), (0, 2)), var=T.Var("", "float32x2")) as t_2:
+                        with T.LetStmt(T.Shuffle((t, t_1), (1, 3)), var=T.Var("", "float32x2")) as t_3:
+                            A_tile[T.Ramp(T.int64(0), T.int64(1), 2)] = t_2
+                            A_tile[T.Ramp(T.int64(2), T.int64(1), 2)] = t_3
+                            for i in T.unroll(2):
+                                for j in T.vectorized(2):
+                                    B[i * 2 + j] = A_tile[i * 2 + j]
+    Cost: Linear; n log2 n shuffles for a tile of n rows.
+    Source: The exchange of halves, quarters, ... of Eklundh, 1972.
     """
-    body = _visit(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_visit(func.body))
 
 
 def _visit(node: Any) -> Any:

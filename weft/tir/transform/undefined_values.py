@@ -15,26 +15,21 @@ from weft.tir.stmt import BufferStore, Evaluate, LetStmt
 def remove_store_undef(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Remove stores of values that depend on ``T.undef()``.
 
-    Requires
-        Any form.
-    Ensures
-        The same form without ``T.undef()``. One in an index is an error.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form without ``T.undef()``. One in an index is an error.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((1,), "int32")):
-                A[0] = 1 + T.undef(dtype="int32")
+        @T.prim_func
+        def f(A: T.Buffer((1,), "int32")):
+            A[0] = 1 + T.undef(dtype="int32")
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((1,), "int32")):
-                T.evaluate(0)
-    Cost
-        Linear.
-    Source
-        TVM's ``RemoveStoreUndef``.
+        @T.prim_func
+        def f(A: T.Buffer((1,), "int32")):
+            T.evaluate(0)
+    Cost: Linear.
+    Source: TVM's ``RemoveStoreUndef``.
     """
     unknown: set[ir.Var] = set()
 
@@ -54,34 +49,28 @@ def remove_store_undef(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
             return Evaluate(ir.const(0, "int32"))
         return node.body if isinstance(node, LetStmt) and node.var in unknown else node
 
-    body = ir.rewrite(func.body, rule)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=ir.rewrite(func.body, rule))
 
 
 @ir.function_pass(kind=PrimFunc)
 def rewrite_unsafe_select(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Let only the chosen side of a Select be evaluated where a side reads memory.
 
-    Requires
-        Any form.
-    Ensures
-        The same form; the values of each Select can be evaluated whatever its condition says.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form; the values of each Select can be evaluated whatever its condition says.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32"), i: T.int32):
-                B[0] = T.Select(i > 0, A[i - 1], T.float32(0))
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32"), i: T.int32):
+            B[0] = T.Select(i > 0, A[i - 1], T.float32(0))
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32"), i: T.int32):
-                B[0] = T.if_then_else(i > 0, A[i - 1], T.float32(0))
-    Cost
-        Linear.
-    Source
-        TVM's ``RewriteUnsafeSelect``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32"), i: T.int32):
+            B[0] = T.if_then_else(i > 0, A[i - 1], T.float32(0))
+    Cost: Linear.
+    Source: TVM's ``RewriteUnsafeSelect``.
     """
 
     def rule(node: Any) -> Any:
@@ -89,8 +78,7 @@ def rewrite_unsafe_select(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
             return ir.if_then_else(node.condition, node.true_value, node.false_value)
         return node
 
-    body = ir.rewrite(func.body, rule)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=ir.rewrite(func.body, rule))
 
 
 def _is_unsafe(value: Any) -> bool:

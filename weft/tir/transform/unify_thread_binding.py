@@ -17,42 +17,36 @@ from weft.tir.stmt import AttrStmt, For, ForKind, Stmt
 def unify_thread_binding(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Give all loops that are bound to one kind of thread one variable, bound around the whole kernel.
 
-    Requires
-        Loops that are bound to one kind of thread in one kernel have one extent.
-    Ensures
-        Each kernel begins with one loop for each kind of thread that it uses; inside are no others. What a loop that
-        went was annotated with is on a loop of one iteration.
-    Example
-        Before::
+    Requires: Loops that are bound to one kind of thread in one kernel have one extent.
+    Ensures: Each kernel begins with one loop for each kind of thread that it uses; inside are no others. What a loop
+        that went was annotated with is on a loop of one iteration.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for b in T.thread_binding(1, thread="blockIdx.x"):
-                    for i in T.thread_binding(4, thread="threadIdx.x"):
-                        A[i] = T.float32(1)
-                    for j in T.thread_binding(4, thread="threadIdx.x"):
-                        B[j] = A[j]
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for b in T.thread_binding(1, thread="blockIdx.x"):
+                for i in T.thread_binding(4, thread="threadIdx.x"):
+                    A[i] = T.float32(1)
+                for j in T.thread_binding(4, thread="threadIdx.x"):
+                    B[j] = A[j]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for b in T.thread_binding(1, thread="blockIdx.x"):
-                    for t in T.thread_binding(4, thread="threadIdx.x"):
-                        A[t] = T.float32(1)
-                        B[t] = A[t]
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for b in T.thread_binding(1, thread="blockIdx.x"):
+                for t in T.thread_binding(4, thread="threadIdx.x"):
+                    A[t] = T.float32(1)
+                    B[t] = A[t]
 
     Raises
     ------
         InvalidArgument
             When two loops of one kernel that are bound to one kind of thread have different extents.
-    Cost
-        Linear.
-    Source
-        TVM's ``UnifyThreadBinding``.
+    Cost: Linear.
+    Source: TVM's ``UnifyThreadBinding``.
     """
-    body = _Unifier().stmt(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Unifier().stmt(func.body))
 
 
 class _Unifier:

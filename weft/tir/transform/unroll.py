@@ -26,48 +26,40 @@ def unroll_loop(
 ) -> PrimFunc:
     """Expand loops.
 
-    Requires
-        No blocks.
-    Ensures
-        The same form; no UNROLLED loop of constant extent whose expansion stays within `max_copies` statements.
-    Example
-        Before::
+    Requires: No blocks.
+    Ensures: The same form; no UNROLLED loop of constant extent whose expansion stays within `max_copies` statements.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in T.unroll(2):
-                    B[i] = A[i]
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in T.unroll(2):
+                B[i] = A[i]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                B[0] = A[0]
-                B[1] = A[1]
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            B[0] = A[0]
+            B[1] = A[1]
 
-    Parameters
-    ----------
+    Options:
         ``auto_max_step``: a serial loop is expanded when the stores and calls it makes are no more than this;
-        ``auto_max_depth``: and no more loops than this are inside it;
-        ``auto_max_extent``: or when its extent is no more than this;
-        ``explicit_unroll``: whether loops are expanded here; if not, those that would be are marked, for LLVM, but for
-        those within ``auto_max_extent``;
-        ``unroll_local_access``: whether loops that run over elements of local memory are expanded in any case.
-        Those that are not given come from ``PassContext(config={"tir.UnrollLoop": {...}})``, else they are 0, 8, 0,
-        True and False. The pragmas ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop, or of an AttrStmt under
-        the names ``pragma_...``, hold for what is inside, and for the loop itself; such an AttrStmt is gone afterwards.
-    Cost
-        Linear in the output.
-    Source
-        TVM's ``UnrollLoop``, whose four limits it keeps.
+        ``auto_max_depth``: and no more loops than this are inside it; ``auto_max_extent``: or when its extent is no
+        more than this; ``explicit_unroll``: whether loops are expanded here; if not, those that would be are marked,
+        for LLVM, but for those within ``auto_max_extent``; ``unroll_local_access``: whether loops that run over
+        elements of local memory are expanded in any case. Those that are not given come from
+        ``PassContext(config={"tir.UnrollLoop": {...}})``, else they are 0, 8, 0, True and False. The pragmas
+        ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop, or of an AttrStmt under the names ``pragma_...``,
+        hold for what is inside, and for the loop itself; such an AttrStmt is gone afterwards.
+    Cost: Linear in the output.
+    Source: TVM's ``UnrollLoop``, whose four limits it keeps.
     """
     given = {"auto_max_step": auto_max_step, "auto_max_depth": auto_max_depth, "auto_max_extent": auto_max_extent,
              "explicit_unroll": explicit_unroll, "unroll_local_access": unroll_local_access}  # fmt: skip
     config = PassContext.current().config.get("tir.UnrollLoop", {})
     chosen = {**_DEFAULTS, **config, **{k: v for k, v in given.items() if v is not None}}
     limits = (*(chosen[name] for name in given), max_copies)
-    body = _visit(func.body, limits)[0]
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_visit(func.body, limits)[0])
 
 
 _DEFAULTS: dict[str, Any] = {

@@ -1,9 +1,8 @@
 """VectorizeLoop: a vectorised loop becomes operations on vectors.
 
-The loop variable is replaced by a Ramp. What depends on it becomes a vector; conditions on it become predicates,
-which mask stores and
-loads. A body that cannot be written so (a loop whose extent differs by lane, a reduction into one element) stays a
-serial loop.
+The loop variable is replaced by a Ramp. What depends on it becomes a vector; conditions on it become predicates, which
+mask stores and loads. A body that cannot be written so (a loop whose extent differs by lane, a reduction into one
+element) stays a serial loop.
 """
 
 from __future__ import annotations
@@ -20,34 +19,27 @@ from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfTh
 def vectorize_loop(func: PrimFunc, mod: ir.IRModule, *, enable_vectorize: bool = True) -> PrimFunc:
     """Turn VECTORIZED loops of constant extent into vector operations.
 
-    Requires
-        Flat buffers.
-    Ensures
-        Flat buffers; no VECTORIZED loop.
-    Example
-        Before::
+    Requires: Flat buffers.
+    Ensures: Flat buffers; no VECTORIZED loop.
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                for i in T.vectorized(16):
-                    B[i] = A[i] + T.float32(1)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in T.vectorized(16):
+                B[i] = A[i] + T.float32(1)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                B[T.Ramp(0, 1, 16)] = A[T.Ramp(0, 1, 16)] + T.Broadcast(T.float32(1.0), 16)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            B[T.Ramp(0, 1, 16)] = A[T.Ramp(0, 1, 16)] + T.Broadcast(T.float32(1.0), 16)
 
-    Parameters
-    ----------
+    Options:
         ``enable_vectorize``: when false, such loops become serial.
-    Cost
-        Linear.
-    Source
-        TVM's ``VectorizeLoop``.
+    Cost: Linear.
+    Source: TVM's ``VectorizeLoop``.
     """
-    body = _visit(func.body, enable_vectorize)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_visit(func.body, enable_vectorize))
 
 
 def _visit(node: Any, enable: bool) -> Any:
@@ -270,7 +262,7 @@ def _call(e: ir.CallIntrin, s: Vectorizer, mask: Any) -> ir.PrimExpr:
         return e
     if all(ir.DataType(a.dtype).lanes == 1 for a in args if isinstance(a, ir.PrimExpr)):
         return ir.CallIntrin(e.dtype, e.op, args, e.attrs)
-    if e.op.name in ("tir.call_extern", "tir.tvm_call_packed"):
+    if e.op.name in ("tir.call_extern", "tir.call_pure_extern", "tir.tvm_call_packed"):
         raise NoVector
     wide = tuple(broadcast(a, s.lanes) if isinstance(a, ir.PrimExpr) and a.dtype != "handle" else a for a in args)
     return ir.CallIntrin(ir.with_lanes(e.dtype, s.lanes), e.op, wide, e.attrs)

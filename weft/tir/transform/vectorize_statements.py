@@ -24,41 +24,34 @@ _OF_ELEMENTS = "Vectorizing over scalable buffer elements is not supported in ve
 def vectorize_statements(func: PrimFunc, mod: ir.IRModule, *, enable_vectorize: bool = True) -> PrimFunc:
     """Turn VECTORIZED loops into vector operations; of a body, each statement that has none becomes a serial loop.
 
-    Requires
-        Flat buffers; extents that are constant, or multiples of ``T.vscale()`` on a target that has such vectors.
-    Ensures
-        Flat buffers; no VECTORIZED loop. A condition on the lanes is a predicate of loads and stores where the
+    Requires: Flat buffers; extents that are constant, or multiples of ``T.vscale()`` on a target that has such vectors.
+    Ensures: Flat buffers; no VECTORIZED loop. A condition on the lanes is a predicate of loads and stores where the
         configuration ``tir.enable_buffer_level_predication``, or else the target, says so.
-    Example
-        Before::
+    Before::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                for i in T.vectorized(16):
-                    A[i] = A[i] + T.float32(1)
-                    if i < n:
-                        A[i] = T.float32(2)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            for i in T.vectorized(16):
+                A[i] = A[i] + T.float32(1)
+                if i < n:
+                    A[i] = T.float32(2)
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), n: T.int32):
-                A[T.Ramp(0, 1, 16)] = A[T.Ramp(0, 1, 16)] + T.Broadcast(T.float32(1.0), 16)
-                for i_s in range(16):
-                    if i_s < n:
-                        A[i_s] = T.float32(2.0)
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), n: T.int32):
+            A[T.Ramp(0, 1, 16)] = A[T.Ramp(0, 1, 16)] + T.Broadcast(T.float32(1.0), 16)
+            for i_s in range(16):
+                if i_s < n:
+                    A[i_s] = T.float32(2.0)
 
-    Parameters
-    ----------
+    Options:
         ``enable_vectorize``: when false, such loops become serial.
-    Cost
-        Linear.
-    Source
-        TVM's ``VectorizeLoop``.
+    Cost: Linear.
+    Source: TVM's ``VectorizeLoop``.
     """
     target = func.attrs.get("target") or ir.Ambient.current_of("Target")
-    body = _visit(func.body, enable_vectorize, target)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_visit(func.body, enable_vectorize, target))
 
 
 def _visit(node: Any, enable: bool, target: Any) -> Any:

@@ -14,9 +14,9 @@ from weft.ir import FloorMod, IntImm, Var, as_int, int64, walk
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars
 from weft.tir.analysis.pattern import Contraction, contraction_of
 from weft.tir.analysis.structure import used_vars
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 from weft.tir.transform.prefetch_streams import PREFETCH_MARK
 

@@ -11,10 +11,10 @@ from weft.machine import TargetLike, machine_of
 from weft.tir.analysis.dependence import is_data_parallel, reduce_vars
 from weft.tir.analysis.pattern import element_cost
 from weft.tir.analysis.structure import child_realizes
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.knobs import Knobs
 from weft.tir.schedule.rules.record import ScheduleRecord
 from weft.tir.schedule.schedule import Schedule
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, For
 
 _TASK_SCALES = (0.25, 1, 4, 0)

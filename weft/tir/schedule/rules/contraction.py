@@ -18,10 +18,10 @@ from weft.error import ScheduleError
 from weft.ir import DataType, FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var, as_int, int64, is_const_int, walk
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.rules.tile import RowPart, Tile, row_parts, tile_choices
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
 from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK

@@ -14,10 +14,10 @@ from weft.tir.analysis.pattern import Contraction, contraction_of, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.guards import guard_of
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.elementwise import vectorize_spatial
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
 _ROWS_TOGETHER = 8

@@ -8,8 +8,8 @@ from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.pattern import element_cost, stride_along
 from weft.tir.analysis.structure import conjuncts, used_vars
 from weft.tir.buffer import BufferLoad
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 from weft.tir.transform.transpose_tiles import TILE_MARK
 

@@ -7,8 +7,8 @@ from weft.ir import Var, is_const_int
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_complete, is_data_parallel, is_plain_store
 from weft.tir.buffer import BufferLoad
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
 

@@ -11,10 +11,10 @@ from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import is_plain_store
 from weft.tir.analysis.pattern import stride_along
 from weft.tir.analysis.structure import used_vars
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import schedule_spatial
 from weft.tir.schedule.rules.record import AS_WRITTEN, GENERIC
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
 

@@ -21,10 +21,10 @@ from weft.tir.analysis.structure import replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.depthwise import order_sum, row_stretches
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
 
 _MOST_ROWS = 16

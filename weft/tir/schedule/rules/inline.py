@@ -14,9 +14,9 @@ from weft.tir.analysis.dependence import consumers_of, is_plain_store, reduce_va
 from weft.tir.analysis.pattern import contraction_of, is_costly
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer
+from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.selecting import is_selecting
-from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, BufferStore
 
 

@@ -28,9 +28,9 @@ from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.intrin import bitwise_or, fabs, reinterpret, shift_left
 from weft.tir.schedule.cache import top_child
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 from weft.tir.tiles import TILE_BYTES, TILE_ROWS, tile_intrinsic
 

@@ -16,10 +16,10 @@ from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers
 from weft.tir.analysis.pattern import element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
 _UNROLL = 4

@@ -11,6 +11,7 @@ from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers
 from weft.tir.analysis.pattern import contraction_of
 from weft.tir.analysis.structure import child_realizes
 from weft.tir.function import PrimFunc
+from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.rules.attention_schedule import schedule_attention
 from weft.tir.schedule.rules.collapse import collapse_dims
 from weft.tir.schedule.rules.computed_weights import computed_weights, schedule_computed_weights
@@ -28,7 +29,6 @@ from weft.tir.schedule.rules.selecting import is_selecting, schedule_selecting
 from weft.tir.schedule.rules.transposed import guarded_product, schedule_transposed
 from weft.tir.schedule.rules.windows import ends_inside, schedule_windows
 from weft.tir.schedule.schedule import Schedule
-from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, BlockRealize
 
 

@@ -11,8 +11,8 @@ from weft.error import ScheduleError
 from weft.ir import EQ, FloorMod, IntImm, Var, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_complete, is_data_parallel, is_plain_store, producers_of
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
 _LONGEST = 8

@@ -12,9 +12,9 @@ from weft.ir import Add, CallIntrin, FloorDiv, IntImm, Mul, Var, as_int, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
 _CHANNELS_TOGETHER = 8

@@ -13,11 +13,11 @@ from weft.error import ScheduleError
 from weft.ir import CallIntrin, Select, Var, as_int, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.pattern import stride_along
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.elementwise import vector_lanes
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
-from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
 _STRIP = 4
