@@ -12,7 +12,6 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch, TypeInferenceError
 from weft.ffi import register_global_func
-from weft.ir import as_int, floordiv
 from weft.op import make_call
 from weft.relax.core_ops import call_dps_packed, core_op
 from weft.runtime import Tensor
@@ -55,7 +54,7 @@ def scatter_from_worker0(x: ir.Expr, num_workers: int, axis: int = 0) -> ir.Call
 
 
 def _workers(count: Any) -> int:
-    number = as_int(count)
+    number = ir.as_int(count)
     if number is None or number < 1:
         raise InvalidArgument("num_workers is a positive number", found=repr(count))
     return number
@@ -88,10 +87,10 @@ def _gathered(call: ir.Call) -> ir.TensorType:
 @core_op("ccl.scatter_from_worker0")
 def _scattered(call: ir.Call) -> ir.TensorType:
     def part(dim: Any, workers: int) -> Any:
-        if (as_int(dim) or 0) % workers:
+        if (ir.as_int(dim) or 0) % workers:
             raise ShapeMismatch("scatter_from_worker0: the parts are not equal", expected=f"a multiple of {workers}",
                                 found=str(dim), where=call.span)  # fmt: skip
-        return floordiv(dim, ir.int64(workers))
+        return ir.floordiv(dim, ir.int64(workers))
 
     return _resized(call, call.attrs["axis"], part)
 
@@ -123,7 +122,7 @@ def _scatter(bb: Any, call: ir.Call) -> ir.Expr:
     x, ty, axis, workers = call.args[0], _same(call), call.attrs["axis"] % _same(call).ndim, call.attrs["num_workers"]
     if ty.shape is None:
         return call
-    dims = (*ty.shape[:axis], ir.int64(workers), floordiv(ty.shape[axis], ir.int64(workers)), *ty.shape[axis + 1 :])
+    dims = (*ty.shape[:axis], ir.int64(workers), ir.floordiv(ty.shape[axis], ir.int64(workers)), *ty.shape[axis + 1 :])
     parts = bb.emit(make_call("reshape")(x, ir.shape_expr(dims)))
     if axis:
         order = [axis, *(i for i in range(len(dims)) if i != axis)]

@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import ShapeMismatch, TypeInferenceError
-from weft.ir import as_int
 from weft.relax.core_ops import core_op
 
 
@@ -54,13 +53,13 @@ def _tensor(call: ir.Call) -> ir.TensorType:
 @core_op("unique")
 def _unique_type(call: ir.Call) -> ir.Type:
     ty = _tensor(call)
-    axis = as_int(call.args[5].value) if len(call.args) > 5 else None  # type: ignore[attr-defined]
+    axis = ir.as_int(call.args[5].value) if len(call.args) > 5 else None  # type: ignore[attr-defined]
     if axis is not None and ty.ndim >= 0 and not -ty.ndim <= axis < ty.ndim:
         raise ShapeMismatch("unique: there is no such axis", expected=f"rank {ty.ndim}", found=str(axis))
     one = (ir.int64(1),) if ty.ndim == 0 else None
     rank = ty.ndim if axis is not None and ty.ndim != 0 else 1
     types = [ir.TensorType(one, ty.dtype, rank, ty.vdevice)]
-    types += [ir.TensorType(one, "int64", 1, ty.vdevice) for flag in call.args[2:5] if as_int(flag.value)]  # type: ignore[attr-defined]
+    types += [ir.TensorType(one, "int64", 1, ty.vdevice) for flag in call.args[2:5] if ir.as_int(flag.value)]  # type: ignore[attr-defined]
     return types[0] if len(types) == 1 else ir.TupleType(tuple(types))
 
 

@@ -116,6 +116,11 @@ def result_type(declared: ir.Type | None, found: ir.Type | None) -> ir.Type | No
     return found if implied else declared
 
 
+def typed_call(call: ir.Call) -> ir.Call:
+    """Return a call with the type that it has."""
+    return ir.Call(call.op, call.args, call.attrs, call.ty_args, ty=infer_call(call))
+
+
 def infer_call(call: ir.Call, module: Any = None) -> ir.Type:
     """Infer the type of a call whose arguments have types.
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import ShapeMismatch, TypeInferenceError
-from weft.ir import as_int
 from weft.relax.core_ops import as_relax, core_op, tensor_of
 
 
@@ -133,7 +132,7 @@ def _view_type(call: ir.Call) -> ir.Type:
 
 def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: Any) -> None:
     """Refuse a view that is known to leave the memory of its tensor."""
-    start = 0 if _is_nothing(offset) else as_int(offset.value) if isinstance(offset, ir.PrimValue) else None
+    start = 0 if _is_nothing(offset) else ir.as_int(offset.value) if isinstance(offset, ir.PrimValue) else None
     if start is not None and start < 0:
         raise TypeInferenceError("view: the offset is negative", found=str(start), where=call.span)
     sizes = [_bytes(old), _bytes(new)]
@@ -145,7 +144,7 @@ def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: A
 
 
 def _bytes(ty: ir.TensorType) -> int | None:
-    dims = [as_int(d) for d in ty.shape] if ty.shape is not None else [None]
+    dims = [ir.as_int(d) for d in ty.shape] if ty.shape is not None else [None]
     if not ty.dtype or None in dims:
         return None
     return prod(d for d in dims if d is not None) * ((ir.DataType(ty.dtype).bits + 7) // 8)

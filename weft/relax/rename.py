@@ -87,8 +87,7 @@ def _rename_binding(b: Any, renamed: dict[Expr, Expr]) -> Any:
 
 @_RENAME.on(Function)
 def _rename_function(expr: Function, renamed: dict[Expr, Expr]) -> Any:
-    body = _RENAME(expr.body, renamed)
-    return expr if body is expr.body else expr.replace(body=body)
+    return expr.replace(body=_RENAME(expr.body, renamed))
 
 
 def copy_with_new_vars(func: Function) -> Function:

@@ -33,10 +33,7 @@ def rewrite_bindings(func: Function, mod: IRModule, rule: Rule, bb: BlockBuilder
         `func` itself when nothing changed.
     """
     state = _State(rule, bb or BlockBuilder(mod))
-    body = state.seq(func.body) if isinstance(func.body, SeqExpr) else func.body
-    if body is func.body:
-        return func
-    return func.replace(body=body)
+    return func.replace(body=state.seq(func.body) if isinstance(func.body, SeqExpr) else func.body)
 
 
 class _State:
@@ -85,8 +82,7 @@ class _State:
         return If(value.cond, parts[0], parts[1], span=value.span, ty=value.ty)
 
     def _nested(self, value: Function) -> Function:
-        body = self.seq(value.body) if isinstance(value.body, SeqExpr) else value.body
-        return value if body is value.body else value.replace(body=body)
+        return value.replace(body=self.seq(value.body) if isinstance(value.body, SeqExpr) else value.body)
 
     def _emit(self, binding: Any, replaced: Expr, checked: bool) -> None:
         var = binding.var

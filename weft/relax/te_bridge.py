@@ -120,8 +120,7 @@ def undefined_vars(func: PrimFunc) -> list[ir.Var]:
     """List the scalar variables that a function uses without a definition, in order of first use.
 
     Parameters, loop and block variables, pointers of buffers, and dimensions of parameter buffers that are bare
-    variables count as
-    defined.
+    variables count as defined.
     """
     defined: set[ir.Node] = set(func.params)
     for _, buffer in func.buffer_map:

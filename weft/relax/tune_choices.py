@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import tune
 from weft.ir import IRModule, Sequential, TensorType, constant
 from weft.op import Fusion
 from weft.relax import op
@@ -20,33 +21,21 @@ from weft.runtime import aligned
 from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tir.schedule import default_schedule
-from weft.tune import (
-    CHOICE,
-    Asked,
-    Case,
-    Database,
-    Hardware,
-    Measurer,
-    Trial,
-    TuningRecord,
-    WorkerError,
-    workload_of_choice,
-)
 
 _MARGIN = 0.97
 _ROUNDS = 3
 
 
 def tune_choices(
-    asked: Mapping[str, Asked],
+    asked: Mapping[str, tune.Asked],
     target: Target,
-    database: Database,
+    database: tune.Database,
     seconds: float,
     *,
     cold: bool = False,
-    measurer: Measurer | None = None,
-    report: Callable[[str, Trial], None] | None = None,
-) -> list[TuningRecord]:
+    measurer: tune.Measurer | None = None,
+    report: Callable[[str, tune.Trial], None] | None = None,
+) -> list[tune.TuningRecord]:
     """Measure the candidates of choices about operators, those with most work first, and put the best in a database.
 
     Parameters
@@ -71,16 +60,16 @@ def tune_choices(
     list of TuningRecord
         The records of these choices.
     """
-    hardware = Hardware.of(target)
+    hardware = tune.Hardware.of(target)
     deadline = time.monotonic() + seconds
     owned = measurer is None
-    measurer = measurer if measurer is not None else Measurer(target, hardware.threads)
-    records: list[TuningRecord] = []
+    measurer = measurer if measurer is not None else tune.Measurer(target, hardware.threads)
+    records: list[tune.TuningRecord] = []
     try:
         for subject in sorted(asked, key=lambda s: -_work(s) * asked[s].calls):
             record = _record(subject, asked[subject], hardware, database)
             records.append(record)
-            waiting = [c for c in asked[subject].candidates if record.trial_of({CHOICE: c}) is None]
+            waiting = [c for c in asked[subject].candidates if record.trial_of({tune.CHOICE: c}) is None]
             if waiting and time.monotonic() < deadline:
                 _measure(record, subject, asked[subject].default, waiting, target, measurer, cold, report)
     finally:
@@ -89,26 +78,26 @@ def tune_choices(
     return records
 
 
-def _record(subject: str, asked: Asked, hardware: Hardware, database: Database) -> TuningRecord:
+def _record(subject: str, asked: tune.Asked, hardware: tune.Hardware, database: tune.Database) -> tune.TuningRecord:
     """Take up what is known, unless it was about other candidates."""
     signature = f"{asked.candidates} {asked.default}"
-    record = database.query(workload_of_choice(subject), hardware)
+    record = database.query(tune.workload_of_choice(subject), hardware)
     if record is None or record.signature != signature:
-        record = TuningRecord(workload_of_choice(subject), hardware, subject, signature)
-        record.add(Trial({CHOICE: asked.default}, 1.0, "measured"))
+        record = tune.TuningRecord(tune.workload_of_choice(subject), hardware, subject, signature)
+        record.add(tune.Trial({tune.CHOICE: asked.default}, 1.0, "measured"))
         database.commit(record)
     return record
 
 
 def _measure(
-    record: TuningRecord,
+    record: tune.TuningRecord,
     subject: str,
     default: Any,
     candidates: list[Any],
     target: Target,
-    measurer: Measurer,
+    measurer: tune.Measurer,
     cold: bool,
-    report: Callable[[str, Trial], None] | None,
+    report: Callable[[str, tune.Trial], None] | None,
 ) -> None:
     kernels = {c: _kernel(subject, c, target, record.hardware) for c in (default, *candidates)}
     times: dict[Any, list[float]] = {c: [] for c in kernels}
@@ -119,18 +108,18 @@ def _measure(
                 continue
             arguments = tuple(a._replace(cold=cold and i == 1) for i, a in enumerate(case.arguments))
             try:
-                times[choice].append(measurer.prepare(func, [Case(arguments)]))
-            except WorkerError as e:
+                times[choice].append(measurer.prepare(func, [tune.Case(arguments)]))
+            except tune.WorkerError as e:
                 failed[choice] = e.what
     if default in failed:
         return
     record.default_us = min(times[default])
     for choice in candidates:
-        trial = Trial({CHOICE: choice}, None, "failed")
+        trial = tune.Trial({tune.CHOICE: choice}, None, "failed")
         if choice not in failed:
             taken, plain = times[choice], times[default]
             ratio = max(min(taken) / min(plain), statistics.median(taken) / statistics.median(plain))
-            trial = Trial({CHOICE: choice}, round(ratio, 4), "confirmed" if ratio < _MARGIN else "measured")
+            trial = tune.Trial({tune.CHOICE: choice}, round(ratio, 4), "confirmed" if ratio < _MARGIN else "measured")
         record.add(trial)
         if report is not None:
             report(subject, trial)
@@ -141,13 +130,15 @@ def _work(subject: str) -> float:
     return float(np.prod(about["convolution"]) * np.prod(about["channels"]))
 
 
-def _kernel(subject: str, choice: Any, target: Target, hardware: Hardware) -> tuple[PrimFunc, Case]:
+def _kernel(subject: str, choice: Any, target: Target, hardware: tune.Hardware) -> tuple[PrimFunc, tune.Case]:
     """Compile a convolution by itself, with a choice, to its scheduled kernel."""
-    forced = TuningRecord(workload_of_choice(subject), hardware, trials=[Trial({CHOICE: choice}, 0.0, "confirmed")])
-    with Database([forced]):
+    forced = tune.TuningRecord(
+        tune.workload_of_choice(subject), hardware, trials=[tune.Trial({tune.CHOICE: choice}, 0.0, "confirmed")]
+    )
+    with tune.Database([forced]):
         mod = Sequential(graph_passes(target))(_convolution(json.loads(subject)))
     func = next(f for _, f in mod.items() if isinstance(f, PrimFunc) and f.attrs.get("op_pattern") == Fusion.ANCHOR)
-    case = Case.static(func)
+    case = tune.Case.static(func)
     assert case is not None
     return default_schedule(func, target), case
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import tune
 from weft.error import InvalidArgument
 from weft.ir import Constant, Expr, Function, IRModule, Pass, PassContext, PassInstrument
 from weft.relax.core_ops import is_op
@@ -21,19 +22,6 @@ from weft.relax.vm_build import build
 from weft.runtime import VirtualMachine, VMExecutable
 from weft.target import Target
 from weft.tir import PrimFunc
-from weft.tune import (
-    CHOICE,
-    BudgetError,
-    Case,
-    Database,
-    JSONDatabase,
-    Measurer,
-    Progress,
-    Task,
-    TrackerDevice,
-    TuningRecord,
-    tune_tasks,
-)
 
 _Clock = Callable[[Sequence[Any]], float]
 """Runs a model once; returns seconds."""
@@ -80,7 +68,7 @@ class TuningResult:
         Whether somebody stopped it; what was found until then is kept.
     """
 
-    database: Database
+    database: tune.Database
     before_us: float = float("nan")
     now_us: float = float("nan")
     kernels: list[TunedKernel] = field(default_factory=list)
@@ -95,13 +83,13 @@ def tune_relax(
     mod: IRModule,
     params: Mapping[str, Any] | None = None,
     target: Any = None,
-    database: Database | str | Any = None,
+    database: tune.Database | str | Any = None,
     max_trials_global: int | None = None,
     *,
     inputs: Sequence[Sequence[Any]],
     budget: float = 60.0,
-    report: Callable[[Progress], None] | None = None,
-    measurer: Measurer | None = None,
+    report: Callable[[tune.Progress], None] | None = None,
+    measurer: tune.Measurer | None = None,
 ) -> TuningResult:
     """Tune the kernels of a model by measuring them.
 
@@ -142,31 +130,31 @@ def tune_relax(
         raise InvalidArgument(
             "kernels of this target cannot be tuned", expected="a kind with compile=", found=str(target.kind)
         )
-    if not isinstance(database, Database):
-        database = JSONDatabase(database) if database is not None else Database()
-    if isinstance(database, JSONDatabase):
+    if not isinstance(database, tune.Database):
+        database = tune.JSONDatabase(database) if database is not None else tune.Database()
+    if isinstance(database, tune.JSONDatabase):
         database.save()  # where it cannot be written, tell it now
     if params:
         mod = BindParams("main", params)(mod)
     values = [[np.ascontiguousarray(v) for v in arguments] for arguments in inputs]
     result = TuningResult(database)
 
-    def noted(progress: Progress) -> None:
+    def noted(progress: tune.Progress) -> None:
         result.measured, result.dropped = progress.measured, progress.dropped
         if report is not None:
             report(progress)
 
-    device = measurer.runner if measurer is not None and isinstance(measurer.runner, TrackerDevice) else None
-    plain = _Model(mod, target, Database(), device)
+    device = measurer.runner if measurer is not None and isinstance(measurer.runner, tune.TrackerDevice) else None
+    plain = _Model(mod, target, tune.Database(), device)
     try:
         model, choices = _choose(plain, mod, measurer, database, 0.25 * budget, values, result)
         tasks = model.tasks(values)
         prepared = time.monotonic() - start
         reserve = min(0.2 * budget, prepared)  # for the comparison at the end
-        tune_tasks(tasks, target, database, budget - prepared - reserve, max_trials=max_trials_global,
+        tune.tune_tasks(tasks, target, database, budget - prepared - reserve, max_trials=max_trials_global,
                    measurer=measurer, report=noted)  # fmt: skip
         _check(result, plain, model, choices, tasks, values)
-    except BudgetError as e:
+    except tune.BudgetError as e:
         prepared = time.monotonic() - start
         e.found = f"{budget:.1f} s, of which compiling and running the model took {prepared:.1f} s"
         e.help = f"give at least {1.3 * prepared + 5:.0f} s"
@@ -176,20 +164,20 @@ def tune_relax(
     finally:
         if measurer is not None:
             measurer.__exit__()
-        if isinstance(database, JSONDatabase):
+        if isinstance(database, tune.JSONDatabase):
             database.save()
     return result
 
 
 def extract_tasks(
     mod: IRModule, inputs: Sequence[Sequence[Any]], target: Any = None, params: Mapping[str, Any] | None = None
-) -> list[Task]:
+) -> list[tune.Task]:
     """Compile and run a model, and make a task of each kernel that takes a part of its time, the longest first."""
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:
         mod = BindParams("main", params)(mod)
     values = [[np.ascontiguousarray(v) for v in arguments] for arguments in inputs]
-    return _Model(mod, target, Database()).tasks(values)
+    return _Model(mod, target, tune.Database()).tasks(values)
 
 
 class _Model:
@@ -198,22 +186,24 @@ class _Model:
     It runs on this machine, or on a device of a tracker.
     """
 
-    def __init__(self, mod: IRModule, target: Target, database: Database, device: TrackerDevice | None = None) -> None:
+    def __init__(
+        self, mod: IRModule, target: Target, database: tune.Database, device: tune.TrackerDevice | None = None
+    ) -> None:
         self.target, self.device = target, device
         self.constants = _Constants()
         with PassContext(instruments=[self.constants]), database:
             self.lowered = get_pipeline("default", target)(mod)
         self.asked = dict(database.asked)
-        self.machine = self.compiled(Database(), Target("llvm") if device is not None else target)
+        self.machine = self.compiled(tune.Database(), Target("llvm") if device is not None else target)
 
-    def compiled(self, database: Database, target: Target | None = None) -> VirtualMachine:
+    def compiled(self, database: tune.Database, target: Target | None = None) -> VirtualMachine:
         """Compile the model with a database's records of kernels, for this machine."""
         return VirtualMachine(self._built(database, target or self.target), "cpu", jit=False)
 
-    def _built(self, database: Database, target: Target) -> VMExecutable:
+    def _built(self, database: tune.Database, target: Target) -> VMExecutable:
         return build(self.lowered, target, relax_pipeline=None, tuned=database)
 
-    def clock(self, machine: VirtualMachine, database: Database) -> _Clock:
+    def clock(self, machine: VirtualMachine, database: tune.Database) -> _Clock:
         """What times runs of the model with a database's records: of `machine`, or on the device."""
         if self.device is not None:
             return self.device.program(self._built(database, self.target).export_library)
@@ -224,7 +214,7 @@ class _Model:
         """Whether caches do not keep the constants from one run to the next."""
         return self.constants.bytes > self.target.machine.cold_model_bytes
 
-    def tasks(self, values: Sequence[Sequence[Any]]) -> list[Task]:
+    def tasks(self, values: Sequence[Sequence[Any]]) -> list[tune.Task]:
         """Run the model and make a task of each kernel that takes a part of its time, the longest first."""
         functions = {
             str(f.attrs.get("global_symbol") or v.name_hint): f
@@ -242,7 +232,7 @@ class _Model:
                 times[name] += us
         total = sum(times.values())
         tasks = [
-            Task(functions[name], cases, times[name], name)
+            tune.Task(functions[name], cases, times[name], name)
             for name, cases in calls.cases().items()
             if times[name] >= _LITTLE * total
         ]
@@ -252,19 +242,21 @@ class _Model:
 def _choose(
     plain: _Model,
     mod: IRModule,
-    measurer: Measurer | None,
-    database: Database,
+    measurer: tune.Measurer | None,
+    database: tune.Database,
     seconds: float,
     values: Sequence[Sequence[Any]],
     result: TuningResult,
-) -> tuple[_Model, list[TuningRecord]]:
+) -> tuple[_Model, list[tune.TuningRecord]]:
     """Tune choices about operators, and compile the model with them where that helps it."""
     records = tune_choices(plain.asked, plain.target, database, seconds, cold=plain.is_large, measurer=measurer)
     helped = [r for r in records if r.best is not None]
     if not helped:
         return plain, []
-    model = _Model(mod, plain.target, Database(helped), plain.device)
-    before, now = _totals(plain.clock(plain.machine, Database()), model.clock(model.machine, Database()), values)
+    model = _Model(mod, plain.target, tune.Database(helped), plain.device)
+    before, now = _totals(
+        plain.clock(plain.machine, tune.Database()), model.clock(model.machine, tune.Database()), values
+    )
     if now < _KEPT * before:
         return model, helped
     for record in helped:
@@ -273,9 +265,9 @@ def _choose(
     return plain, []
 
 
-def _distinct(tasks: Sequence[Task]) -> list[Task]:
+def _distinct(tasks: Sequence[tune.Task]) -> list[tune.Task]:
     """Join tasks that are one kernel under several names."""
-    found: dict[str, Task] = {}
+    found: dict[str, tune.Task] = {}
     for task in tasks:
         known = found.setdefault(task.workload, task)
         if known is not task:
@@ -314,20 +306,20 @@ class _Calls:
 
     def __init__(self, functions: Mapping[str, PrimFunc], cold: Mapping[str, set[int]]) -> None:
         self.functions, self.cold = functions, cold
-        self.found: dict[str, dict[Case, int]] = defaultdict(lambda: defaultdict(int))
+        self.found: dict[str, dict[tune.Case, int]] = defaultdict(lambda: defaultdict(int))
         self.unknown: set[str] = set()
 
     def __call__(self, _func: Any, name: str, before_run: bool, _ret: Any, *args: Any) -> int:
         """Note one call."""
         if before_run and name in self.functions:
-            case = Case.of(self.functions[name], args, self.cold.get(name, ()))
+            case = tune.Case.of(self.functions[name], args, self.cold.get(name, ()))
             if case is None:
                 self.unknown.add(name)
             else:
                 self.found[name][case] += 1
         return 0
 
-    def cases(self) -> dict[str, list[Case]]:
+    def cases(self) -> dict[str, list[tune.Case]]:
         """List the calls of each kernel whose arguments can be made."""
         return {name: [c._replace(calls=n) for c, n in cases.items()]
                 for name, cases in self.found.items() if name not in self.unknown}  # fmt: skip
@@ -350,8 +342,8 @@ def _check(
     result: TuningResult,
     plain: _Model,
     model: _Model,
-    choices: Sequence[TuningRecord],
-    tasks: Sequence[Task],
+    choices: Sequence[tune.TuningRecord],
+    tasks: Sequence[tune.Task],
     values: Sequence[Sequence[Any]],
 ) -> None:
     """Compare the tuned model with the untuned one, and take back records that do not help it."""
@@ -366,16 +358,16 @@ def _check(
     _leave_out(result, [(name, helped.pop(name)) for name in useless])
     if useless and model.device is None:
         tuned = model.compiled(result.database)
-    clocks = plain.clock(plain.machine, Database()), model.clock(tuned, result.database)
+    clocks = plain.clock(plain.machine, tune.Database()), model.clock(tuned, result.database)
     result.before_us, result.now_us = _totals(*clocks, values)
     if result.now_us >= result.before_us or not (helped or choices):
         _leave_out(result, [*helped.items(), *((r.name, r) for r in choices)])
         helped, choices, result.now_us = {}, [], result.before_us
     result.kernels = [TunedKernel(name, before[name], now[name]) for name in helped]
-    result.choices = [f"{r.name}: {r.best.decisions[CHOICE]}" for r in choices if r.best is not None]
+    result.choices = [f"{r.name}: {r.best.decisions[tune.CHOICE]}" for r in choices if r.best is not None]
 
 
-def _leave_out(result: TuningResult, records: Sequence[tuple[str, TuningRecord]]) -> None:
+def _leave_out(result: TuningResult, records: Sequence[tuple[str, tune.TuningRecord]]) -> None:
     for name, record in records:
         _take_back(record)
         result.left_out.append(name)
@@ -428,7 +420,7 @@ def _rounds(most: int) -> Iterator[int]:
         yield i
 
 
-def _take_back(record: TuningRecord) -> None:
+def _take_back(record: tune.TuningRecord) -> None:
     """Note that no candidate of a kernel helps the model."""
     for trial in [t for t in record.trials if t.state == "confirmed"]:
         record.add(trial._replace(state="no gain"))

@@ -32,8 +32,7 @@ def remove_all_unused(func: Any, mod: IRModule | None = None) -> Any:
         return _prune(func, dict(Counter(variables(func))), mod)
     if not isinstance(func.body, SeqExpr):
         return func
-    body = _prune(func.body, use_counts(func), mod)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_prune(func.body, use_counts(func), mod))
 
 
 def _prune(seq: SeqExpr, counts: dict[Expr, int], mod: IRModule | None) -> SeqExpr:
@@ -68,5 +67,5 @@ def _inside(binding: Any, counts: dict[Expr, int], mod: IRModule | None) -> Any:
         value = If(value.cond, *new, span=value.span, ty=value.ty) if changed else value
     elif isinstance(value, Function) and isinstance(value.body, SeqExpr):
         body = _prune(value.body, counts, mod)
-        value = value if body is value.body else value.replace(body=body)
+        value = value.replace(body=body)
     return binding if value is binding.value else VarBinding(binding.var, value, span=binding.span)

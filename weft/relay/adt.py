@@ -7,7 +7,6 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft import ir
-from weft.ir import Node, Type
 from weft.ir.structural import BIND
 from weft.relay.expr import Operators, Var
 from weft.relay.types import FuncType, GlobalTypeVar, TypeCall, TypeVar
@@ -21,14 +20,14 @@ class Constructor(Operators, ir.TypedExpr):
     """
 
     name_hint: str
-    inputs: tuple[Type, ...]
+    inputs: tuple[ir.Type, ...]
     belong_to: GlobalTypeVar
     tag: int = -1
 
     __uncompared__ = ("ty", "inputs", "tag")
 
 
-class TypeData(Type):
+class TypeData(ir.Type):
     """The definition of a data type: ``type List[A] { Cons(A, List[A]), Nil, }``."""
 
     header: GlobalTypeVar
@@ -47,7 +46,7 @@ class TypeData(Type):
             force_setattr(c, "ty", FuncType(c.inputs, made, self.type_vars))
 
 
-class Pattern(Node, abstract=True):
+class Pattern(ir.Node, abstract=True):
     """What a value is compared with."""
 
 
@@ -84,7 +83,7 @@ class PatternTuple(Pattern):
             force_setattr(self, "patterns", tuple(self.patterns or ()))
 
 
-class Clause(Node):
+class Clause(ir.Node):
     """``lhs => rhs``: what a match gives for values that match the pattern."""
 
     lhs: Pattern

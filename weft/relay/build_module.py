@@ -22,6 +22,7 @@ from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.partial_eval import partial_evaluate
+from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.vm import bind_params
 from weft.relay.vm.compiler import as_module
 from weft.runtime import Device, Module, Tensor
@@ -219,7 +220,8 @@ def graph_pipeline(name: str = "main") -> list[Pass]:
         infer_type(),
         Pass("MarkForInline", lambda mod: _mark(mod, name), 0, _mark.__doc__),
         inline(),
-        partial_evaluate(),
+        partial_evaluate(entry=name),
+        remove_unused_functions(entry_functions=(name,)),
         fold_constant(),
         dead_code_elimination(),
         infer_type(),

@@ -15,7 +15,9 @@ from weft.relay.machine_values import from_machine, to_machine
 from weft.relay.transform import infer_type, remove_unused_functions
 from weft.relay.vm import VirtualMachine, bind_params
 from weft.relay.vm import compile as compile_for_vm
-from weft.runtime import arguments_in_order
+from weft.relay.walk import subexpressions
+from weft.runtime import Tensor, arguments_in_order
+from weft.tir import custom_datatype
 
 
 class Executor(ABC):
@@ -76,9 +78,12 @@ class Executor(ABC):
         if not isinstance(func, Function):
             raise InvalidArgument(f"'{name}' is no Relay function", found=type(func).__name__)
         run, params = self.prepare(mod, name), [p.name_hint for p in func.params]
+        registered = custom_datatype.registered() and _has_registered_types(func)
+        returned = infer_type(mod)[name].ret_type if registered else None  # type: ignore[attr-defined]
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return run(*arguments_in_order(name, params, args, kwargs))
+            given = arguments_in_order(name, params, args, kwargs)
+            return _as_type(run(*map(_as_bits, given)), returned) if registered else run(*given)
 
         call.__name__, call.__doc__ = name, f"Run {name}({', '.join(params)})."
         return call
@@ -103,11 +108,38 @@ def register_executor(kind: str) -> Callable[[type[Executor]], type[Executor]]:
 
 @register_executor("debug")
 class DebugExecutor(Executor):
-    """Runs programs by the interpreter, which is slow and needs no compilation."""
+    """Runs programs by the interpreter, which is slow and needs no compilation.
+
+    It computes with NumPy, which has no types that a program registered: functions on these are compiled.
+    """
 
     def prepare(self, mod: IRModule, name: str) -> Callable[..., Any]:
         """Return the function as a closure of an interpreter."""
+        if custom_datatype.registered() and any(map(_has_registered_types, mod.functions.values())):
+            return VMExecutor.prepare(self, mod, name)  # type: ignore[arg-type]
         return Interpreter(mod).function(name)
+
+
+def _as_bits(value: Any) -> Any:
+    """View a tensor of a registered type as what it is kept in."""
+    if not isinstance(value, Tensor) or not value.dtype.startswith("custom["):
+        return value
+    return value._create_view(value.shape, custom_datatype.stored_as(value.dtype))
+
+
+def _as_type(value: Any, ty: Any) -> Any:
+    """View bits as the registered type that they are of."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_as_type, value, ty.fields))
+    registered = str(getattr(ty, "dtype", "")).startswith("custom[")
+    return value._create_view(value.shape, ty.dtype) if registered else value
+
+
+def _has_registered_types(func: Any) -> bool:
+    """Whether a parameter or what a call names has a type that a program registered."""
+    named = (e.attrs.get("dtype") if isinstance(e, ir.Call) else getattr(e.type_annotation, "dtype", None)
+             for e in subexpressions(func) if isinstance(e, (ir.Call, Var)))  # fmt: skip
+    return any(str(d).startswith("custom[") for d in named)
 
 
 @register_executor("vm")

@@ -12,6 +12,7 @@ from weft.ir import Op
 from weft.relay import expr as nodes
 from weft.relay.adt import Clause, Constructor, Match
 from weft.relay.transform.copying import renamed_pattern
+from weft.relay.type_functor import add_methods
 from weft.relay.walk import bound_by, map_parts, parts
 
 _METHODS: dict[type, str] = {
@@ -47,17 +48,7 @@ class ExprFunctor:
         return self.visit_parts(expr)
 
 
-def _inherit(name: str, kind: type) -> None:
-    def method(self: ExprFunctor, expr: Any) -> Any:
-        return self.visit_parts(expr)
-
-    method.__name__ = name
-    method.__doc__ = f"Visit a {kind.__name__}."
-    setattr(ExprFunctor, name, method)
-
-
-for _kind, _name in _METHODS.items():
-    _inherit(_name, _kind)
+add_methods(ExprFunctor, _METHODS)
 
 
 class ExprVisitor(ExprFunctor):

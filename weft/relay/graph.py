@@ -13,8 +13,8 @@ from typing import Any
 
 from weft import ir
 from weft.error import LoweringError
-from weft.ir import DataType, Dispatch, IRModule, Op, as_int
 from weft.runtime import Device, Tensor
+from weft.tir.custom_datatype import stored_as
 
 VIEW = "__nop"  # the function of nodes that give their input another shape
 ALIGNMENT = 64
@@ -78,7 +78,7 @@ class KernelGraph:
     def n_bytes(self, entry: Entry) -> int:
         """Size of a tensor."""
         shape, dtype = self.type_of(entry)
-        return prod(shape) * DataType(dtype).itemsize
+        return prod(shape) * ir.DataType(dtype).itemsize
 
     def to_json(self, storage: dict[Entry, int], device_type: int = Device.kDLCPU) -> str:
         """Write the graph.
@@ -121,7 +121,7 @@ def _node_json(node: GraphNode) -> dict[str, Any]:
 # ---- from Relax ------------------------------------------------------------------------------------------------------
 
 
-def graph_of(mod: IRModule, name: str = "main", inputs: Sequence[str] = ()) -> KernelGraph:
+def graph_of(mod: ir.IRModule, name: str = "main", inputs: Sequence[str] = ()) -> KernelGraph:
     """Make the graph of a function.
 
     Parameters
@@ -154,7 +154,7 @@ def graph_of(mod: IRModule, name: str = "main", inputs: Sequence[str] = ()) -> K
 class _Maker:
     """The graph so far, and the tensor, or tuple of them, that each variable is."""
 
-    def __init__(self, graph: KernelGraph, mod: IRModule) -> None:
+    def __init__(self, graph: KernelGraph, mod: ir.IRModule) -> None:
         self.graph, self.mod = graph, mod
         self.values: dict[ir.Expr, Any] = {}
         self.constants: dict[Any, Entry] = {}
@@ -195,13 +195,13 @@ def _outputs(ty: Any, span: Any) -> list[tuple[tuple[int, ...], str]]:
     out: list[tuple[tuple[int, ...], str]] = []
     fields: tuple[Any, ...] = ty.fields if isinstance(ty, ir.TupleType) else (ty,)
     for t in fields:
-        shape = None if getattr(t, "shape", None) is None else [as_int(d) for d in t.shape]
+        shape = None if getattr(t, "shape", None) is None else [ir.as_int(d) for d in t.shape]
         if shape is None or None in shape:
             raise LoweringError(
                 "a graph has tensors of constant shapes only", where=span, found=str(t),
                 help="compile programs with dynamic shapes by relay.vm.compile",
             )  # fmt: skip
-        out.append((tuple(d for d in shape if d is not None), str(t.dtype)))
+        out.append((tuple(d for d in shape if d is not None), stored_as(t.dtype)))
     return out
 
 
@@ -212,12 +212,12 @@ def _no_kernel(value: Any, span: Any) -> LoweringError:
     )  # fmt: skip
 
 
-_VALUE = Dispatch("value of a graph", (ir.Expr,), default=lambda value, made, var: made.atom(value))
+_VALUE = ir.Dispatch("value of a graph", (ir.Expr,), default=lambda value, made, var: made.atom(value))
 
 
 @_VALUE.on(ir.Call)
 def _call(value: Any, made: _Maker, var: Any) -> Any:
-    name = value.op.name if isinstance(value.op, Op) else ""
+    name = value.op.name if isinstance(value.op, ir.Op) else ""
     outputs = _outputs(value.ty, value.span)
     if name == "relax.reshape":
         return made.graph.add(var.name_hint, VIEW, [made.atom(value.args[0])], outputs)[0]

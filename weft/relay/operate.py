@@ -12,14 +12,13 @@ import numpy as np
 
 from weft import ir
 from weft.error import EvaluationError, InternalError, WeftError
-from weft.ir import Attrs, Op, numpy_dtype
 from weft.op import get_op_def
 from weft.relay.expr import Call, Tuple, Var, const
 from weft.relay.op.registry import expand, get
 from weft.relay.types import TensorType, TupleType
 
 
-def operate(op: Op, attrs: Attrs, args: list[Any]) -> Any:
+def operate(op: ir.Op, attrs: ir.Attrs, args: list[Any]) -> Any:
     """Apply an operator to arrays and tuples of arrays.
 
     Raises
@@ -41,7 +40,7 @@ def operate(op: Op, attrs: Attrs, args: list[Any]) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _expansion(
-    op: Op, attrs: Attrs, forms: tuple[Any, ...], elements: Any, known: Any
+    op: ir.Op, attrs: ir.Attrs, forms: tuple[Any, ...], elements: Any, known: Any
 ) -> tuple[tuple[ir.Expr, ...], ir.Expr]:
     """Expand a call with arguments of known form, and known elements where those decide what it expands to."""
     constants = {i: _constant(contents) for i, contents in known}
@@ -124,5 +123,5 @@ def _typed(out: Any, ty: Any) -> Any:
     """Give results the data types that inference promises."""
     if isinstance(ty, ir.TupleType):
         return tuple(_typed(o, t) for o, t in zip(out, ty.fields, strict=True))
-    array = np.asarray(out).astype(numpy_dtype(ty.dtype), copy=False)
+    array = np.asarray(out).astype(ir.numpy_dtype(ty.dtype), copy=False)
     return np.ascontiguousarray(array).reshape(array.shape)

@@ -15,7 +15,6 @@ import numpy as np
 
 from weft import ir
 from weft.error import CodegenError, InvalidArgument, LoweringError
-from weft.ir import DataType, IRModule, Sequential
 from weft.relax import schedule_kernel
 from weft.relax.pipeline import graph_passes
 from weft.relay.aot import tensor_places
@@ -41,7 +40,7 @@ class PlainC(NamedTuple):
         Path(path).with_suffix(".h").write_text(self.header)
 
 
-def plain_c(mod: IRModule, name: str = "model", target: Any = "c") -> PlainC:
+def plain_c(mod: ir.IRModule, name: str = "model", target: Any = "c") -> PlainC:
     """Write the function ``main`` of a module as C.
 
     Parameters
@@ -67,17 +66,17 @@ def plain_c(mod: IRModule, name: str = "model", target: Any = "c") -> PlainC:
     return _Writer(graph, lowered, made, name).files()
 
 
-def _lowered(mod: IRModule, target: Target) -> tuple[IRModule, KernelGraph]:
+def _lowered(mod: ir.IRModule, target: Target) -> tuple[ir.IRModule, KernelGraph]:
     if not isinstance(mod["main"], ir.Function):
         return lower_to_graph(mod, target)
-    lowered = Sequential(graph_passes(target, check_indices=False), name="plain_c")(mod)
+    lowered = ir.Sequential(graph_passes(target, check_indices=False), name="plain_c")(mod)
     return lowered, graph_of(lowered)
 
 
 class _Writer:
     """The text of one model."""
 
-    def __init__(self, graph: KernelGraph, kernels: IRModule, target: Target, name: str) -> None:
+    def __init__(self, graph: KernelGraph, kernels: ir.IRModule, target: Target, name: str) -> None:
         self.graph, self.kernels, self.target, self.name = graph, kernels, target, name
         self.inputs = [Entry(i) for i, n in enumerate(graph.nodes) if n.function is None and n.name not in graph.params]
         constants = [Entry(i) for i, n in enumerate(graph.nodes) if n.name in graph.params and n.function is None]
@@ -163,7 +162,7 @@ class _Writer:
 
     def ctype(self, entry: Entry) -> str:
         """The C type of elements; bits for dtypes that C lacks."""
-        dtype = DataType(self.graph.type_of(entry)[1])
+        dtype = ir.DataType(self.graph.type_of(entry)[1])
         return "uint8_t" if dtype == "bool" else TYPES.get(str(dtype), f"uint{8 * dtype.itemsize}_t")
 
     def declarations(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import DataType
 from weft.relax import BlockBuilder
 from weft.relax.transform import DecomposeOpsForInference
 from weft.relax.transform.gradient import pullback
@@ -20,7 +19,7 @@ from weft.relay.to_relax import RelaxBuilder, relax_type
 
 def is_float(ty: Any) -> bool:
     """Whether a type is that of a tensor of real numbers, which has adjoints."""
-    return isinstance(ty, ir.TensorType) and DataType(ty.dtype).is_float
+    return isinstance(ty, ir.TensorType) and ir.DataType(ty.dtype).is_float
 
 
 def zeros_of(value: Any, ty: Any) -> Any:

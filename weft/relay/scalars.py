@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import Op, TensorType
 
 _ARITHMETIC = ("add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum")
 _COMPARISON = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -20,7 +19,7 @@ _NUMBERS = ("int32", "int64")
 
 def is_scalar(ty: Any) -> bool:
     """Whether values of a type need no memory while they are in registers."""
-    return isinstance(ty, TensorType) and ty.shape == () and ty.dtype in (*_NUMBERS, "bool")
+    return isinstance(ty, ir.TensorType) and ty.shape == () and ty.dtype in (*_NUMBERS, "bool")
 
 
 def scalar_operation(call: ir.Call) -> str | None:
@@ -32,7 +31,7 @@ def scalar_operation(call: ir.Call) -> str | None:
         An operation of the instruction ``Scalar`` for two arguments; ``"not"``, ``"negative"``, ``"to int64"``,
         ``"to bool"`` or ``"same"`` for one; None when the call needs a kernel.
     """
-    if not isinstance(call.op, Op) or not all(is_scalar(a.ty) for a in call.args):
+    if not isinstance(call.op, ir.Op) or not all(is_scalar(a.ty) for a in call.args):
         return None
     name, dtypes = call.op.name, [a.ty.dtype for a in call.args]
     if len(dtypes) == 2 and dtypes[0] == dtypes[1]:

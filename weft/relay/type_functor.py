@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from weft.ir import children, rebuild
@@ -38,17 +39,19 @@ class TypeFunctor:
         raise NotImplementedError(f"{type(self).__name__} has no method for {type(typ).__name__}")
 
 
-def _inherit(name: str, kind: type) -> None:
-    def method(self: TypeFunctor, typ: Any) -> Any:
-        return self.visit_parts(typ)
+def add_methods(functor: type, methods: Mapping[type, str]) -> None:
+    """Give a functor a method of each kind, which says what ``visit_parts`` says."""
+    for kind, name in methods.items():
 
-    method.__name__ = name
-    method.__doc__ = f"Visit a {kind.__name__}."
-    setattr(TypeFunctor, name, method)
+        def method(self: Any, node: Any) -> Any:
+            return self.visit_parts(node)
+
+        method.__name__ = name
+        method.__doc__ = f"Visit a {kind.__name__}."
+        setattr(functor, name, method)
 
 
-for _kind, _name in _METHODS.items():
-    _inherit(_name, _kind)
+add_methods(TypeFunctor, _METHODS)
 
 
 class TypeVisitor(TypeFunctor):

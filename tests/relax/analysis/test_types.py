@@ -7,17 +7,7 @@ import pytest
 import weft
 from weft import relax
 from weft.ir import Var, structural_equal
-from weft.relax.analysis import (
-    BaseCheckResult,
-    definable_tir_vars_in_type,
-    derive_call_ret_type,
-    erase_to_well_defined,
-    get_static_type,
-    tir_vars_in_type,
-    type_base_check,
-    type_lca,
-    used_vars,
-)
+from weft.relax import analysis
 from weft.relax.expr import DataflowBlock
 from weft.relax.transform import dataflowblock_pass
 from weft.script import from_source
@@ -28,17 +18,17 @@ BOTH = relax.TupleType((TENSOR, relax.ShapeType((M,), 1)))
 
 
 def test_symbolic_sizes():
-    assert {v.name for v in tir_vars_in_type(BOTH)} == {"n", "m"}
-    assert [v.name for v in definable_tir_vars_in_type(TENSOR)] == ["n"]
-    assert [v.name for v in definable_tir_vars_in_type(BOTH)] == ["n", "m"]
+    assert {v.name for v in analysis.tir_vars_in_type(BOTH)} == {"n", "m"}
+    assert [v.name for v in analysis.definable_tir_vars_in_type(TENSOR)] == ["n"]
+    assert [v.name for v in analysis.definable_tir_vars_in_type(BOTH)] == ["n", "m"]
 
 
 def test_erasing():
-    assert erase_to_well_defined(TENSOR, [N, M]) is TENSOR
-    assert structural_equal(erase_to_well_defined(TENSOR, [N]), relax.TensorType(None, "float32", 3))
-    erased = erase_to_well_defined(BOTH, [M])
+    assert analysis.erase_to_well_defined(TENSOR, [N, M]) is TENSOR
+    assert structural_equal(analysis.erase_to_well_defined(TENSOR, [N]), relax.TensorType(None, "float32", 3))
+    erased = analysis.erase_to_well_defined(BOTH, [M])
     assert erased.fields[0].shape is None and erased.fields[1].values is not None
-    static = get_static_type(relax.TensorType((3, 4), "int8"))
+    static = analysis.get_static_type(relax.TensorType((3, 4), "int8"))
     assert structural_equal(static, relax.TensorType(None, "int8", 2))
 
 
@@ -57,17 +47,17 @@ def test_erasing():
     ],
 )
 def test_base_check(base, derived, expected):
-    assert type_base_check(base, derived) == BaseCheckResult[expected]
+    assert analysis.type_base_check(base, derived) == analysis.BaseCheckResult[expected]
 
 
 def test_common_types():
-    lca = type_lca(relax.TensorType((2, 3), "float32"), relax.TensorType((2, 4), "float32"))
+    lca = analysis.type_lca(relax.TensorType((2, 3), "float32"), relax.TensorType((2, 4), "float32"))
     assert structural_equal(lca, relax.TensorType(None, "float32", 2))
     func = relax.FuncType((relax.TensorType((N,), "float32"),), relax.TensorType((N, N), "float32"))
     x = relax.Var("x", relax.TensorType((7,), "float32"))
-    ret = derive_call_ret_type(func, relax.Call(relax.Var("f", func), (x,)))
+    ret = analysis.derive_call_ret_type(func, relax.Call(relax.Var("f", func), (x,)))
     assert structural_equal(ret, relax.TensorType((7, 7), "float32"))
-    assert used_vars(relax.Tuple((x, x))) == [x]
+    assert analysis.used_vars(relax.Tuple((x, x))) == [x]
 
 
 MOD = from_source("""@I.ir_module

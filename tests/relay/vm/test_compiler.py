@@ -1,11 +1,10 @@
 """``relay.vm.compile`` on programs with kernels: files, profiles, threads, errors, shapes that run time knows."""
 
-import threading
-
 import numpy as np
 import pytest
 
 import weft
+from tests.threads import at_once
 from weft import relay
 from weft.error import InvalidArgument, WeftError
 from weft.relay.vm import VMCompiler, compile
@@ -153,11 +152,7 @@ def test_many_threads_call_one_machine():
                 failures.append(seed)
 
     cases = [lstm_inputs(n) for n in (3, 5, 8, 13)]
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(work, 4)
     assert not failures
 
 

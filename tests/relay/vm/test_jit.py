@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.threads import at_once
 from weft import relay
 from weft.relay.vm import VirtualMachine
 from weft.runtime import jit
@@ -141,11 +142,7 @@ def test_many_threads(softmax):
             if not np.allclose(vm.run(x).numpy(), expected if x is inputs[i] else reference(x), rtol=1e-4, atol=1e-6):
                 wrong.append((i, k))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(work, 4)
     assert not wrong
     run_until(vm, inputs[0])
 

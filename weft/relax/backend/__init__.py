@@ -1,6 +1,7 @@
 """External code generators: what they take (``pattern_registry``, ``patterns``), and one that makes C (``c_source``).
 
-``libraries`` has the patterns of NVIDIA's and AMD's.
+``libraries`` has the patterns of NVIDIA's and AMD's; ``accelerators``, which programs import, those of TensorRT, NNAPI
+and Core ML.
 Operators are grouped by ``FuseOpsByPattern``, neighbouring groups joined by ``MergeCompositeFunctions``, and compiled
 by ``RunCodegen``, which calls ``relax.ext.<generator>``.
 """

@@ -87,9 +87,28 @@ def _op(p: kinds.OpPattern, e: Any, m: Matcher) -> bool:
 
 @_MATCH.on(kinds.CallPattern)
 def _call(p: kinds.CallPattern, e: Any, m: Matcher) -> bool:
-    if not isinstance(e, ir.Call) or len(e.args) < len(p.args) or (len(e.args) > len(p.args) and not p.more):
+    if not isinstance(e, ir.Call):
         return False
-    return m.match(p.op, e.op) and all(m.match(a, x) for a, x in zip(p.args, e.args, strict=False))
+    args = _operands(e) if len(e.args) < len(p.args) else e.args
+    if len(args) < len(p.args) or (len(args) > len(p.args) and not p.more):
+        return False
+    return m.match(p.op, e.op) and all(m.match(a, x) for a, x in zip(p.args, args, strict=False))
+
+
+_ATTRIBUTES = {
+    "relax.clip": ("min", "max"), "relax.strided_slice": ("axes", "begin", "end", "strides"),
+    "relax.tril": ("k",), "relax.triu": ("k",),
+}  # fmt: skip
+
+
+def _operands(call: ir.Call) -> tuple[Any, ...]:
+    """Return the arguments with the attributes that are arguments to a program of TVM's."""
+    names = _ATTRIBUTES.get(call.op.name, ()) if isinstance(call.op, ir.Op) else ()
+    values = [call.attrs[n] for n in names if call.attrs[n] is not None]
+    return (
+        *call.args,
+        *(ir.Tuple(tuple(map(ir.prim_value, v))) if isinstance(v, tuple) else ir.prim_value(v) for v in values),
+    )
 
 
 @_MATCH.on(kinds.VarPattern)

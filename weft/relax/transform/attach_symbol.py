@@ -10,26 +10,21 @@ from weft.tir import PrimFunc
 def attach_global_symbol(mod: IRModule) -> IRModule:
     """Set ``global_symbol`` on functions that lack it.
 
-    Requires
-        Anything.
-    Ensures
-        Every function has ``global_symbol``.
-    Example
-        Before::
+    Requires: Anything.
+    Ensures: Every function has ``global_symbol``.
+    Before::
 
-            @T.prim_func(private=True)
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                B[0] = A[0]
+        @T.prim_func(private=True)
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            B[0] = A[0]
 
-        After::
+    After::
 
-            @T.prim_func
-            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                B[0] = A[0]
-    Cost
-        Linear.
-    Source
-        TVM's ``AttachGlobalSymbol``.
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            B[0] = A[0]
+    Cost: Linear.
+    Source: TVM's ``AttachGlobalSymbol``.
     """
     functions = {}
     for gvar, func in mod.items():

@@ -13,34 +13,29 @@ from weft.relax.rewriter import rewrite_bindings
 def call_tir_rewrite(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Expand ``call_tir``, ``call_dps_packed`` and ``call_tir_inplace`` into allocations and plain calls.
 
-    Requires
-        ``relax.legalized`` in plain blocks.
-    Ensures
-        Calls of TIR functions take inputs, outputs, then the scalars of ``call_tir``.
-    Example
-        Before::
+    Requires: ``relax.legalized`` in plain blocks.
+    Ensures: Calls of TIR functions take inputs, outputs, then the scalars of ``call_tir``.
+    Before::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 3), "float32")):
-                y = R.call_dps_packed("my.exp", (x,), R.Tensor((2, 3), "float32"))
-                return y
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")):
+            y = R.call_dps_packed("my.exp", (x,), R.Tensor((2, 3), "float32"))
+            return y
 
-        After::
+    After::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                y: R.Tensor((2, 3), "float32") = R.builtin.alloc_tensor(
-                    R.shape([2, 3]),
-                    R.dtype("float32"),
-                    R.prim_value(0),
-                    R.str("global"),
-                )
-                _ = R.call_packed("my.exp", x, y, ty_args=(R.Tuple(),))
-                return y
-    Cost
-        Linear.
-    Source
-        TVM's ``CallTIRRewrite``.
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            y: R.Tensor((2, 3), "float32") = R.builtin.alloc_tensor(
+                R.shape([2, 3]),
+                R.dtype("float32"),
+                R.prim_value(0),
+                R.str("global"),
+            )
+            _ = R.call_packed("my.exp", x, y, ty_args=(R.Tuple(),))
+            return y
+    Cost: Linear.
+    Source: TVM's ``CallTIRRewrite``.
     """
     devices = mod.global_infos.get("vdevice", ())
 

@@ -14,46 +14,40 @@ from weft.relax.rewriter import replace_value
 def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Drop bindings that only give another name, and tuples that are only taken apart; join neighbouring blocks.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    t = (a, y)
-                    b = t[1]
-                    c = b
-                    d = R.add(a, c)
-                    e = d
-                    R.output(e)
-                return e
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                t = (a, y)
+                b = t[1]
+                c = b
+                d = R.add(a, c)
+                e = d
+                R.output(e)
+            return e
 
-        After::
+    After::
 
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")
-            ) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    a: R.Tensor((2, 3), "float32") = R.exp(x)
-                    t: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")) = (a, y)
-                    e: R.Tensor((2, 3), "float32") = R.add(a, y)
-                    R.output(e)
-                return e
-    Cost
-        Linear.
-    Source
-        TVM's ``CanonicalizeBindings``.
+        @R.function
+        def main(
+            x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")
+        ) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                a: R.Tensor((2, 3), "float32") = R.exp(x)
+                t: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")) = (a, y)
+                e: R.Tensor((2, 3), "float32") = R.add(a, y)
+                R.output(e)
+            return e
+    Cost: Linear.
+    Source: TVM's ``CanonicalizeBindings``.
     """
     if not isinstance(func.body, SeqExpr):
         return func
-    body = _Canonical().sequence(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_Canonical().sequence(func.body))
 
 
 class _Canonical:
@@ -139,6 +133,5 @@ class _Canonical:
             same = new[0] is old[0] and new[1] is old[1]
             return value if same else ir.If(value.cond, *new, span=value.span, ty=value.ty)
         if isinstance(value, ir.Function) and isinstance(value.body, SeqExpr):
-            body = self.sequence(value.body)
-            return value if body is value.body else value.replace(body=body)
+            return value.replace(body=self.sequence(value.body))
         return value

@@ -22,46 +22,40 @@ from weft.relax.rewriter import rewrite_bindings
 def check_relations(func: ir.Function, mod: ir.IRModule, *, indices: bool = True) -> ir.Function:
     """Check what operators demand of their operands and types do not say.
 
-    Requires
-        ``relax.normalized``, with the operators that the program was written in.
-    Ensures
-        ``relax.normalized``. A relation between dimensions that cannot be proved is a ``match_cast`` of one scalar
+    Requires: ``relax.normalized``, with the operators that the program was written in.
+    Ensures: ``relax.normalized``. A relation between dimensions that cannot be proved is a ``match_cast`` of one scalar
         against another: at the beginning of the function where the dimensions of its parameters decide it, else
         before the call. Indices are data: their least and greatest are compared with the range that they are for.
         Idempotent: what has been checked is known.
-    Example
-        Before::
+    Before::
 
-            @R.function
-            def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", 4), "float32")):
-                y = R.matmul(x, w)
-                return y
+        @R.function
+        def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", 4), "float32")):
+            y = R.matmul(x, w)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(
-                x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", 4), "float32")
-            ) -> R.Tensor(("n", 4), "float32"):
-                n = T.int64()
-                k = T.int64()
-                m = T.int64()
-                check: R.Shape([k]) = R.match_cast(R.shape([m]), R.Shape([k]))
-                y: R.Tensor((n, 4), "float32") = R.matmul(x, w)
-                return y
+        @R.function
+        def main(
+            x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", 4), "float32")
+        ) -> R.Tensor(("n", 4), "float32"):
+            n = T.int64()
+            k = T.int64()
+            m = T.int64()
+            check: R.Shape([k]) = R.match_cast(R.shape([m]), R.Shape([k]))
+            y: R.Tensor((n, 4), "float32") = R.matmul(x, w)
+            return y
 
-    Parameters
-    ----------
+    Options:
         ``indices``: whether the values of indices are checked, too.
 
     Raises
     ------
         ShapeMismatch, InvalidArgument
             When a relation cannot hold, outside of branches.
-    Cost
-        Linear; one proof for each relation that constants do not decide.
-    Source
-        None: TVM checks the shapes of kernels' arguments only.
+    Cost: Linear; one proof for each relation that constants do not decide.
+    Source: None: TVM checks the shapes of kernels' arguments only.
     """
     with ExitStack() as facts:
         return _Checker(func, mod, facts, indices).run()

@@ -25,48 +25,42 @@ def combine_parallel_matmul(
 ) -> Function:
     """Multiply a tensor with several weights at once, and split the result.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. Weights are matrices with as many rows and a known number of columns each. Where each
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. Weights are matrices with as many rows and a known number of columns each. Where each
         product is only used to add a vector to its rows, the joined vectors are added before the split.
-    Example
-        Before::
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), q: R.Tensor((3, 4), "float32"), k: R.Tensor((3, 5), "float32")):
-                with R.dataflow():
-                    a = R.matmul(x, q)
-                    b = R.matmul(x, k)
-                    R.output(a, b)
-                return (a, b)
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), q: R.Tensor((3, 4), "float32"), k: R.Tensor((3, 5), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, q)
+                b = R.matmul(x, k)
+                R.output(a, b)
+            return (a, b)
 
-        After::
+    After::
 
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"), q: R.Tensor((3, 4), "float32"), k: R.Tensor((3, 5), "float32")
-            ) -> R.Tuple(R.Tensor((2, 4), "float32"), R.Tensor((2, 5), "float32")):
-                with R.dataflow():
-                    lv: R.Tensor((3, 9), "float32") = R.concat((q, k), axis=1)
-                    lv0: R.Tensor((2, 9), "float32") = R.matmul(x, lv)
-                    lv1: R.Tuple(R.Tensor((2, 4), "float32"), R.Tensor((2, 5), "float32")) = R.split(
-                        lv0, indices_or_sections=[4], axis=-1
-                    )
-                    a: R.Tensor((2, 4), "float32") = lv1[0]
-                    b: R.Tensor((2, 5), "float32") = lv1[1]
-                    R.output(a, b)
-                return (a, b)
+        @R.function
+        def main(
+            x: R.Tensor((2, 3), "float32"), q: R.Tensor((3, 4), "float32"), k: R.Tensor((3, 5), "float32")
+        ) -> R.Tuple(R.Tensor((2, 4), "float32"), R.Tensor((2, 5), "float32")):
+            with R.dataflow():
+                lv: R.Tensor((3, 9), "float32") = R.concat((q, k), axis=1)
+                lv0: R.Tensor((2, 9), "float32") = R.matmul(x, lv)
+                lv1: R.Tuple(R.Tensor((2, 4), "float32"), R.Tensor((2, 5), "float32")) = R.split(
+                    lv0, indices_or_sections=[4], axis=-1
+                )
+                a: R.Tensor((2, 4), "float32") = lv1[0]
+                b: R.Tensor((2, 5), "float32") = lv1[1]
+                R.output(a, b)
+            return (a, b)
 
-    Parameters
-    ----------
+    Options:
         ``check``: ``check(x, weights, biases, bindings) -> bool``: whether to join these, where biases are the vectors
         that are added, if any. ``for_attention``: only what :func:`fuse_attention` reads where it lies: products with
         constant weights and biases, each of which becomes heads and nothing else.
-    Cost
-        Linear, and for each group linear in the bindings that its weights follow from.
-    Source
-        TVM's ``CombineParallelMatmul``.
+    Cost: Linear, and for each group linear in the bindings that its weights follow from.
+    Source: TVM's ``CombineParallelMatmul``.
     """
     if not isinstance(func.body, SeqExpr):
         return func

@@ -46,8 +46,7 @@ class _Eliminator:
 
     def function(self, func: ir.Function) -> ir.Function:
         """Return a function with its operations computed once."""
-        body = self.apart(func.body)
-        return func if body is func.body else func.replace(body=body)
+        return func.replace(body=self.apart(func.body))
 
     def apart(self, seq: Any) -> Any:
         """Rewrite a sequence that sees what is known, of which nothing is known behind it."""

@@ -48,62 +48,56 @@ def compress_weights(
 ) -> ir.Function:
     """Store the weights of products with one row in 28 bits each, where the model's weights come from memory.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; the same weights, bit for bit. What also meets more rows stays as it is.
-    Example
-        With ``cached_bytes=0`` and ``matrix_bytes=0``, before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; the same weights, bit for bit. What also meets more rows stays as it is.
+    With ``cached_bytes=0`` and ``matrix_bytes=0``, before::
 
-            @R.function
-            def main(x: R.Tensor((1, 8), "float32")):
-                with R.dataflow():
-                    y = R.nn.matmul_packed(
-                        x, R.const([[[1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [2.0]]], "float32"), n=1
-                    )
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((1, 8), "float32")):
+            with R.dataflow():
+                y = R.nn.matmul_packed(
+                    x, R.const([[[1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [2.0]]], "float32"), n=1
+                )
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((1, 8), "float32")):
-                with R.dataflow():
-                    y = R.nn.matmul_compressed(
-                        x,
-                        R.const(
+        @R.function
+        def main(x: R.Tensor((1, 8), "float32")):
+            with R.dataflow():
+                y = R.nn.matmul_compressed(
+                    x,
+                    R.const(
+                        [
                             [
                                 [
-                                    [
-                                        [117440512],
-                                        [117440512],
-                                        [117440512],
-                                        [117440512],
-                                        [117440512],
-                                        [1191182336],
-                                        [1056964608],
-                                    ]
+                                    [117440512],
+                                    [117440512],
+                                    [117440512],
+                                    [117440512],
+                                    [117440512],
+                                    [1191182336],
+                                    [1056964608],
                                 ]
-                            ],
-                            "int32",
-                        ),
-                        R.const([[947912704]], "int32"),
-                        R.const([[0, 0, 0, 0, 0, 0, 0, 0]], "int32"),
-                        R.const([[-1, -1, -1, -1, -1, -1, -1, -1]], "int32"),
-                        R.const([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]], "float32"),
-                        n=1,
-                    )
-                    R.output(y)
-                return y
+                            ]
+                        ],
+                        "int32",
+                    ),
+                    R.const([[947912704]], "int32"),
+                    R.const([[0, 0, 0, 0, 0, 0, 0, 0]], "int32"),
+                    R.const([[-1, -1, -1, -1, -1, -1, -1, -1]], "int32"),
+                    R.const([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]], "float32"),
+                    n=1,
+                )
+                R.output(y)
+            return y
 
-    Parameters
-    ----------
+    Options:
         ``cached_bytes``: size of the weights of such products together up to which they are left as they are.
         ``matrix_bytes``: the smallest matrix that is worth it.
-    Cost
-        Some passes over the weights, on all cores.
-    Source
-        None.
+    Cost: Some passes over the weights, on all cores.
+    Source: None.
     """
     products = [b.value for b in all_bindings(func) if _is_packed(b.value, matrix_bytes)]
     tried: dict[int, Compressed | None] = {id(c.args[1].data): None for c in products if not _has_one_row(c)}

@@ -21,107 +21,102 @@ from weft.tir import PrimFunc
 def concat_in_place(mod: IRModule) -> IRModule:
     """Let the kernels that make the parts of a concatenation write them into the result.
 
-    Requires
-        ``relax.legalized``, with kernels that are not scheduled.
-    Ensures
-        ``relax.legalized``. A part is written in place when a kernel in the same block makes it, for this concatenation
-        alone, as a single result; parts that are not are copied into the result. Where most of the result would be
-        copied the concatenation stays as it is. Kernels of operators that nothing calls any more are removed.
-    Example
-        Before::
+    Requires: ``relax.legalized``, with kernels that are not scheduled.
+    Ensures: ``relax.legalized``. A part is written in place when a kernel in the same block makes it, for this
+        concatenation alone, as a single result; parts that are not are copied into the result. Where most of the result
+        would be copied the concatenation stays as it is. Kernels of operators that nothing calls any more are removed.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                with R.dataflow():
-                    a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
-                    b = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
-                    y = R.call_tir(cls.concat, (a, b), out_ty=R.Tensor((4,), "float32"))
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            with R.dataflow():
+                a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
+                b = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
+                y = R.call_tir(cls.concat, (a, b), out_ty=R.Tensor((4,), "float32"))
+                R.output(y)
+            return y
 
-            @T.prim_func
-            def concat(p0: T.Buffer((2,), "float32"), p1: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    with T.sblock("out"):
-                        v = T.axis.spatial(4, i)
-                        T.reads(p0[v], p1[v - 2])
-                        T.writes(out[v])
-                        out[v] = T.if_then_else(v < 2, p0[v], p1[v - 2])
+        @T.prim_func
+        def concat(p0: T.Buffer((2,), "float32"), p1: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.sblock("out"):
+                    v = T.axis.spatial(4, i)
+                    T.reads(p0[v], p1[v - 2])
+                    T.writes(out[v])
+                    out[v] = T.if_then_else(v < 2, p0[v], p1[v - 2])
 
-            @T.prim_func
-            def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
-                for i in range(2):
-                    with T.sblock("out"):
-                        v = T.axis.spatial(2, i)
-                        T.reads(p0[v])
-                        T.writes(out[v])
-                        out[v] = T.exp(p0[v])
+        @T.prim_func
+        def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
+            for i in range(2):
+                with T.sblock("out"):
+                    v = T.axis.spatial(2, i)
+                    T.reads(p0[v])
+                    T.writes(out[v])
+                    out[v] = T.exp(p0[v])
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), dtype="float32")) -> R.Tensor((4,), dtype="float32"):
-                with R.dataflow():
-                    lv: R.Tensor((4,), dtype="float32") = R.call_tir(
-                        cls.exp_at,
-                        (x,),
-                        out_ty=R.Tensor((4,), dtype="float32"),
-                    )
-                    lv0: R.Tensor((4,), dtype="float32") = R.call_tir_inplace(
-                        cls.exp_at_1,
-                        (x, lv),
-                        inplace_indices=(1,),
-                        out_ty=R.Tensor((4,), dtype="float32"),
-                    )
-                    y: R.Tensor((4,), dtype="float32") = lv0
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2,), dtype="float32")) -> R.Tensor((4,), dtype="float32"):
+            with R.dataflow():
+                lv: R.Tensor((4,), dtype="float32") = R.call_tir(
+                    cls.exp_at,
+                    (x,),
+                    out_ty=R.Tensor((4,), dtype="float32"),
+                )
+                lv0: R.Tensor((4,), dtype="float32") = R.call_tir_inplace(
+                    cls.exp_at_1,
+                    (x, lv),
+                    inplace_indices=(1,),
+                    out_ty=R.Tensor((4,), dtype="float32"),
+                )
+                y: R.Tensor((4,), dtype="float32") = lv0
+                R.output(y)
+            return y
 
-            @T.prim_func
-            def concat(p0: T.Buffer((2,), "float32"), p1: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
-                # with T.sblock("root"):
-                for i in range(4):
-                    with T.sblock("out"):
-                        v = T.axis.spatial(4, i)
-                        T.reads(p0[v], p1[v - 2])
-                        T.writes(out[v])
-                        out[v] = T.if_then_else(v < 2, p0[v], p1[v - 2])
+        @T.prim_func
+        def concat(p0: T.Buffer((2,), "float32"), p1: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
+            # with T.sblock("root"):
+            for i in range(4):
+                with T.sblock("out"):
+                    v = T.axis.spatial(4, i)
+                    T.reads(p0[v], p1[v - 2])
+                    T.writes(out[v])
+                    out[v] = T.if_then_else(v < 2, p0[v], p1[v - 2])
 
-            @T.prim_func
-            def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
-                # with T.sblock("root"):
-                for i in range(2):
-                    with T.sblock("out"):
-                        v = T.axis.spatial(2, i)
-                        T.reads(p0[v])
-                        T.writes(out[v])
-                        out[v] = T.exp(p0[v])
+        @T.prim_func
+        def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
+            # with T.sblock("root"):
+            for i in range(2):
+                with T.sblock("out"):
+                    v = T.axis.spatial(2, i)
+                    T.reads(p0[v])
+                    T.writes(out[v])
+                    out[v] = T.exp(p0[v])
 
-            @T.prim_func
-            def exp_at(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
-                T.func_attr({"tir.noalias": True})
-                # with T.sblock("root"):
-                for i in range(2):
-                    with T.sblock("out"):
-                        v = T.axis.spatial(2, i)
-                        T.reads(p0[v])
-                        T.writes(out[v])
-                        out[v] = T.exp(p0[v])
+        @T.prim_func
+        def exp_at(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
+            T.func_attr({"tir.noalias": True})
+            # with T.sblock("root"):
+            for i in range(2):
+                with T.sblock("out"):
+                    v = T.axis.spatial(2, i)
+                    T.reads(p0[v])
+                    T.writes(out[v])
+                    out[v] = T.exp(p0[v])
 
-            @T.prim_func
-            def exp_at_1(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
-                T.func_attr({"tir.noalias": True})
-                # with T.sblock("root"):
-                for i in range(2):
-                    with T.sblock("out"):
-                        v = T.axis.spatial(2, i)
-                        T.reads(p0[v])
-                        T.writes(out[v + 2])
-                        out[v + 2] = T.exp(p0[v])
-    Cost
-        Linear.
-    Source
-        None.
+        @T.prim_func
+        def exp_at_1(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
+            T.func_attr({"tir.noalias": True})
+            # with T.sblock("root"):
+            for i in range(2):
+                with T.sblock("out"):
+                    v = T.axis.spatial(2, i)
+                    T.reads(p0[v])
+                    T.writes(out[v + 2])
+                    out[v + 2] = T.exp(p0[v])
+    Cost: Linear.
+    Source: None.
     """
     bb = BlockBuilder(mod)
     made: dict[str, GlobalVar] = {}

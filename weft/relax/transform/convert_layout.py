@@ -73,32 +73,28 @@ def convert_layout(
 ) -> ir.Function:
     """Carry 4-D and 5-D activations channels-last and pack constant weights into panels of `panel` output channels.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; convolutions of images and volumes are channels-last with packed kernels; matmuls with a
-        constant 2-D right operand are ``nn.matmul_packed``.
-    Example
-        With ``panel=2``, before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; convolutions of images and volumes are channels-last with packed kernels; matmuls
+        with a constant 2-D right operand are ``nn.matmul_packed``.
+    With ``panel=2``, before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    y = R.matmul(x, R.const([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "float32"))
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                y = R.matmul(x, R.const([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "float32"))
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    y = R.nn.matmul_packed(x, R.const([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], "float32"), n=2)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                y = R.nn.matmul_packed(x, R.const([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], "float32"), n=2)
+                R.output(y)
+            return y
 
-    Parameters
-    ----------
+    Options:
         ``desired_layouts``: the layouts of an operator's data, kernel and, where it is another, result, such as
         ``{"relax.nn.conv2d": ["NHWC", "OHWI"]}``. Operators of dataflow blocks get those and nothing else is done;
         ``layout_cb(call)`` returns such a mapping for one call, instead. What leaves a block has its own order.
@@ -107,10 +103,8 @@ def convert_layout(
         ``winograd``: whether 3x3 convolutions may become ``nn.conv2d_winograd``.
         ``dot_forms``: dot products of narrow numbers, by default the machine's; weights are packed in groups for them.
         ``tuned``: decides the algorithm of convolutions where a tuning database has records of them.
-    Cost
-        Linear, plus one pass over the weights.
-    Source
-        TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
+    Cost: Linear, plus one pass over the weights.
+    Source: TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
     """
     if desired_layouts is not None:
         return converted(func, mod, desired_layouts, layout_cb)

@@ -15,39 +15,32 @@ from weft.relax.rewriter import replace_value
 def convert_to_dataflow(func: Function, mod: IRModule, min_size: int = 2) -> Function:
     """Turn runs of pure bindings outside of dataflow blocks into dataflow blocks, joined with those beside them.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                a = R.exp(x)
-                b = R.sin(a)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            a = R.exp(x)
+            b = R.sin(a)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    a: R.Tensor((2, 3), "float32") = R.exp(x)
-                    b: R.Tensor((2, 3), "float32") = R.sin(a)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                a: R.Tensor((2, 3), "float32") = R.exp(x)
+                b: R.Tensor((2, 3), "float32") = R.sin(a)
+                R.output(b)
+            return b
 
-    Parameters
-    ----------
+    Options:
         ``min_size``: the shortest run that becomes a block.
-    Cost
-        Linear.
-    Source
-        TVM's ``ConvertToDataflow``.
+    Cost: Linear.
+    Source: TVM's ``ConvertToDataflow``.
     """
-    body = _sequence(func.body, min_size, mod)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_sequence(func.body, min_size, mod))
 
 
 def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:

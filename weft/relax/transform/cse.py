@@ -18,39 +18,33 @@ from weft.tir import PrimFunc
 def eliminate_common_subexpr(func: ir.Function, mod: ir.IRModule, call_only: bool = False) -> ir.Function:
     """Compute equal pure operations once, within each dataflow block or sequence of bindings.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = R.exp(x)
-                    c = R.add(a, b)
-                    R.output(c)
-                return c
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.exp(x)
+                c = R.add(a, b)
+                R.output(c)
+            return c
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    a: R.Tensor((2, 3), "float32") = R.exp(x)
-                    c: R.Tensor((2, 3), "float32") = R.add(a, a)
-                    R.output(c)
-                return c
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                a: R.Tensor((2, 3), "float32") = R.exp(x)
+                c: R.Tensor((2, 3), "float32") = R.add(a, a)
+                R.output(c)
+            return c
 
-    Parameters
-    ----------
+    Options:
         ``call_only``: leave elements of tuples alone.
-    Cost
-        Linear.
-    Source
-        TVM's ``EliminateCommonSubexpr``.
+    Cost: Linear.
+    Source: TVM's ``EliminateCommonSubexpr``.
     """
     known: dict[Any, ir.ExprVar] = {}
     mutable = mutable_variables(func, mod)
@@ -104,37 +98,31 @@ def _plain(value: Any) -> Any:
 def dead_code_elimination(mod: ir.IRModule, entry_functions: Sequence[str] | None = None) -> ir.IRModule:
     """Drop bindings without effects whose variables nothing uses, and private functions that nothing mentions.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = R.sin(x)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.sin(x)
+                R.output(b)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    b: R.Tensor((2, 3), "float32") = R.sin(x)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                b: R.Tensor((2, 3), "float32") = R.sin(x)
+                R.output(b)
+            return b
 
-    Parameters
-    ----------
+    Options:
         ``entry_functions``: only these functions, and what they mention, stay.
-    Cost
-        Linear: one walk backwards.
-    Source
-        TVM's ``DeadCodeElimination``.
+    Cost: Linear: one walk backwards.
+    Source: TVM's ``DeadCodeElimination``.
     """
     names = {v.name_hint for v in mod}
     unknown = [n for n in entry_functions or () if n not in names]

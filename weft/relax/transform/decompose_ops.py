@@ -14,33 +14,27 @@ from weft.relax.rewriter import rewrite_bindings
 def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = False) -> Function:
     """Replace operators by their ``decompose`` declaration.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; no operator with a decomposition that applies.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; no operator with a decomposition that applies.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    y = R.nn.dropout(x)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                y = R.nn.dropout(x)
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                return x
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            return x
 
-    Parameters
-    ----------
+    Options:
         ``whole_attention``: leaves attention of float32 heads of constant size, for targets that have a kernel for it.
-    Cost
-        Linear.
-    Source
-        TVM's ``DecomposeOpsForInference``.
+    Cost: Linear.
+    Source: TVM's ``DecomposeOpsForInference``.
     """
 
     def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:

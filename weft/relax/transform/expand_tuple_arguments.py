@@ -13,39 +13,34 @@ from weft.relax.transform.call_sites import called_only, change_calls, with_para
 def expand_tuple_arguments(mod: IRModule) -> IRModule:
     """Replace parameters of private functions that are tuples by one parameter for each element, nested ones too.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; no private function that is only called takes a tuple.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; no private function that is only called takes a tuple.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
-                a = cls.helper((x, y))
-                return a
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+            a = cls.helper((x, y))
+            return a
 
-            @R.function(private=True)
-            def helper(t: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32"))):
-                a = t[1]
-                return a
+        @R.function(private=True)
+        def helper(t: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32"))):
+            a = t[1]
+            return a
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                a: R.Tensor((2,), "float32") = cls.helper(x, y)
-                return a
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            a: R.Tensor((2,), "float32") = cls.helper(x, y)
+            return a
 
-            @R.function(private=True)
-            def helper(t_0: R.Tensor((2,), "float32"), t_1: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                t: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32")) = (t_0, t_1)
-                a: R.Tensor((2,), "float32") = t[1]
-                return a
-    Cost
-        Linear.
-    Source
-        TVM's ``ExpandTupleArguments``.
+        @R.function(private=True)
+        def helper(t_0: R.Tensor((2,), "float32"), t_1: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            t: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32")) = (t_0, t_1)
+            a: R.Tensor((2,), "float32") = t[1]
+            return a
+    Cost: Linear.
+    Source: TVM's ``ExpandTupleArguments``.
     """
     functions = {name: f for name, f in called_only(mod).items() if any(isinstance(p.ty, TupleType) for p in f.params)}
 

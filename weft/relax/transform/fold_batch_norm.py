@@ -17,50 +17,45 @@ _CONVS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 def fold_batch_norm(func: Function, mod: IRModule) -> Function:
     """Turn ``batch_norm(x)`` of constants into ``x * scale + shift``, and fold both into a convolution before it.
 
-    Requires
-        ``relax.normalized``, layouts with channels second.
-    Ensures
-        ``relax.normalized``; no batch_norm with constant parameters.
-    Example
-        Before::
+    Requires: ``relax.normalized``, layouts with channels second.
+    Ensures: ``relax.normalized``; no batch_norm with constant parameters.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((1, 2, 4, 4), "float32")):
-                with R.dataflow():
-                    y = R.nn.batch_norm(
-                        x,
-                        R.const([2.0, 2.0], "float32"),
-                        R.const([1.0, 1.0], "float32"),
-                        R.const([0.0, 0.0], "float32"),
-                        R.const([1.0, 1.0], "float32"),
-                        epsilon=0.0,
-                    )
-                    z = y[0]
-                    R.output(z)
-                return z
+        @R.function
+        def main(x: R.Tensor((1, 2, 4, 4), "float32")):
+            with R.dataflow():
+                y = R.nn.batch_norm(
+                    x,
+                    R.const([2.0, 2.0], "float32"),
+                    R.const([1.0, 1.0], "float32"),
+                    R.const([0.0, 0.0], "float32"),
+                    R.const([1.0, 1.0], "float32"),
+                    epsilon=0.0,
+                )
+                z = y[0]
+                R.output(z)
+            return z
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((1, 2, 4, 4), "float32")):
-                with R.dataflow():
-                    scaled = R.multiply(x, R.const([[[[2.0]], [[2.0]]]], "float32"))
-                    shifted = R.add(scaled, R.const([[[[1.0]], [[1.0]]]], "float32"))
-                    y = R.nn.batch_norm(
-                        x,
-                        R.const([2.0, 2.0], "float32"),
-                        R.const([1.0, 1.0], "float32"),
-                        R.const([0.0, 0.0], "float32"),
-                        R.const([1.0, 1.0], "float32"),
-                        epsilon=0.0,
-                    )
-                    z = shifted
-                    R.output(z)
-                return z
-    Cost
-        Linear, plus one pass over the folded weights.
-    Source
-        The algebra of Ioffe and Szegedy, 2015, section 3.1; TVM's ``FoldBatchnormToConv2D``.
+        @R.function
+        def main(x: R.Tensor((1, 2, 4, 4), "float32")):
+            with R.dataflow():
+                scaled = R.multiply(x, R.const([[[[2.0]], [[2.0]]]], "float32"))
+                shifted = R.add(scaled, R.const([[[[1.0]], [[1.0]]]], "float32"))
+                y = R.nn.batch_norm(
+                    x,
+                    R.const([2.0, 2.0], "float32"),
+                    R.const([1.0, 1.0], "float32"),
+                    R.const([0.0, 0.0], "float32"),
+                    R.const([1.0, 1.0], "float32"),
+                    epsilon=0.0,
+                )
+                z = shifted
+                R.output(z)
+            return z
+    Cost: Linear, plus one pass over the folded weights.
+    Source: The algebra of Ioffe and Szegedy, 2015, section 3.1; TVM's ``FoldBatchnormToConv2D``.
     """
     values = {b.var: b.value for b in all_bindings(func)}
     firsts = {v.tuple_value for v in values.values() if isinstance(v, TupleGetItem) and v.index == 0}

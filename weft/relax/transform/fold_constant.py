@@ -18,37 +18,31 @@ from weft.runtime import aligned
 def fold_constant(func: ir.Function, mod: ir.IRModule, *, max_bytes: int = 1 << 30) -> ir.Function:
     """Evaluate calls whose arguments are all constants, and whose results somebody uses.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    a = R.add(R.const(1.0, "float32"), R.const(2.0, "float32"))
-                    b = R.multiply(x, a)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.add(R.const(1.0, "float32"), R.const(2.0, "float32"))
+                b = R.multiply(x, a)
+                R.output(b)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    b: R.Tensor((2, 3), "float32") = R.multiply(x, R.const(3.0, "float32"))
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                b: R.Tensor((2, 3), "float32") = R.multiply(x, R.const(3.0, "float32"))
+                R.output(b)
+            return b
 
-    Parameters
-    ----------
+    Options:
         ``max_bytes``: results larger than this are computed at run time.
-    Cost
-        Linear, plus the evaluations.
-    Source
-        TVM's ``FoldConstant``.
+    Cost: Linear, plus the evaluations.
+    Source: TVM's ``FoldConstant``.
     """
     used = {b.var for b in all_bindings(remove_all_unused(func, mod))}
 
@@ -75,7 +69,7 @@ def evaluate(call: ir.Call) -> ir.Expr | None:
         return None
     definition = get_op_def(call.op)
     attrs = dict(call.attrs.items)
-    if definition.reference is None or not definition.pure:
+    if definition.reference is None or not definition.pure or str(attrs.get("dtype")).startswith("custom["):
         return None
     return _to_expr(definition.reference(*args, **attrs), call.ty)
 

@@ -34,42 +34,36 @@ def fold_quantization(
 ) -> Function:
     """Compute products of dequantised tensors with dequantised constants on integers.
 
-    Requires
-        ``relax.normalized``; dequantised weights are not yet folded to floats.
-    Ensures
-        ``relax.normalized``; types of results stay. Results differ by the rounding of float32 sums.
-    Example
-        With ``dot_forms=[("uint8", "int8", "int32", 16)]``, before::
+    Requires: ``relax.normalized``; dequantised weights are not yet folded to floats.
+    Ensures: ``relax.normalized``; types of results stay. Results differ by the rounding of float32 sums.
+    With ``dot_forms=[("uint8", "int8", "int32", 16)]``, before::
 
-            @R.function
-            def main(x: R.Tensor((2, 2), "uint8")):
-                with R.dataflow():
-                    a = R.dequantize(x, R.const(0.5, "float32"), R.const(0, "uint8"))
-                    w = R.dequantize(
-                        R.const([[1, 2], [3, 4]], "int8"), R.const(0.25, "float32"), R.const(0, "int8")
-                    )
-                    y = R.matmul(a, w)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 2), "uint8")):
+            with R.dataflow():
+                a = R.dequantize(x, R.const(0.5, "float32"), R.const(0, "uint8"))
+                w = R.dequantize(
+                    R.const([[1, 2], [3, 4]], "int8"), R.const(0.25, "float32"), R.const(0, "int8")
+                )
+                y = R.matmul(a, w)
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 2), "uint8")) -> R.Tensor((2, 2), "float32"):
-                with R.dataflow():
-                    sums: R.Tensor((2, 2), "int32") = R.matmul(x, R.const([[1, 2], [3, 4]], "int8"), out_dtype="int32")
-                    wide: R.Tensor((2, 2), "float32") = R.astype(sums, dtype="float32")
-                    y: R.Tensor((2, 2), "float32") = R.multiply(wide, R.const(0.125, "float32"))
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 2), "uint8")) -> R.Tensor((2, 2), "float32"):
+            with R.dataflow():
+                sums: R.Tensor((2, 2), "int32") = R.matmul(x, R.const([[1, 2], [3, 4]], "int8"), out_dtype="int32")
+                wide: R.Tensor((2, 2), "float32") = R.astype(sums, dtype="float32")
+                y: R.Tensor((2, 2), "float32") = R.multiply(wide, R.const(0.125, "float32"))
+                R.output(y)
+            return y
 
-    Parameters
-    ----------
+    Options:
         ``dot_forms``: the target's dot products of narrow numbers; without one of bytes the function stays.
-    Cost
-        Linear, plus one pass over the weights.
-    Source
-        Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
+    Cost: Linear, plus one pass over the weights.
+    Source: Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
         2018; TVM's ``FakeQuantizationToInteger`` for Relay.
     """
     if not any(tuple(form[:3]) == _FORM for form in dot_forms):

@@ -22,36 +22,30 @@ Memory = Any
 def fresh_outputs(mod: ir.IRModule) -> ir.IRModule:
     """Copy results of public functions that share memory with an argument, a constant or another result.
 
-    What is not known to be in memory of its own may be in that of its arguments: views, results of packed functions,
-    of private functions and closures. Objects that are no tensors are left as they are, and so are results that the
-    program writes into a parameter (``call_tir_inplace``). A copy stands at the end of
-    the branch that needs it; a private function whose call is a function's end makes its results fresh itself, so that
-    the call remains the end.
+    What is not known to be in memory of its own may be in that of its arguments: views, results of packed functions, of
+    private functions and closures. Objects that are no tensors are left as they are, and so are results that the
+    program writes into a parameter (``call_tir_inplace``). A copy stands at the end of the branch that needs it; a
+    private function whose call is a function's end makes its results fresh itself, so that the call remains the end.
 
-    Requires
-        Plain blocks before CallTIRRewrite.
-    Ensures
-        The same. Each tensor that a function with ``global_symbol`` returns is its caller's alone.
-    Example
-        Before::
+    Requires: Plain blocks before CallTIRRewrite.
+    Ensures: The same. Each tensor that a function with ``global_symbol`` returns is its caller's alone.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.reshape(x, R.shape([2, 2]))
-                return y
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.reshape(x, R.shape([2, 2]))
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((2, 2), "float32"):
-                y: R.Tensor((2, 2), "float32") = R.reshape(x, R.shape([2, 2]))
-                fresh: R.Tensor((2, 2), "float32") = R.call_builtin("vm.builtin.fresh_tensor", (y,),
-                    ty_args=(R.Tensor((2, 2), "float32"),))
-                return fresh
-    Cost
-        Linear.
-    Source
-        The promise of ``docs/session.md``.
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((2, 2), "float32"):
+            y: R.Tensor((2, 2), "float32") = R.reshape(x, R.shape([2, 2]))
+            fresh: R.Tensor((2, 2), "float32") = R.call_builtin("vm.builtin.fresh_tensor", (y,),
+                ty_args=(R.Tensor((2, 2), "float32"),))
+            return fresh
+    Cost: Linear.
+    Source: The promise of ``docs/session.md``.
     """
     functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, ir.Function) and isinstance(f.body, SeqExpr)}
     fresh = _giving_fresh(functions)
@@ -114,8 +108,7 @@ def _with_copies(func: ir.Function, fresh: Collection[str]) -> ir.Function:
     for p in func.params:
         memory.of_var[p] = _FOREIGN
     memory.of_seq(func.body)
-    body = _copied_at_ends(func.body, memory)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_copied_at_ends(func.body, memory))
 
 
 def _copied_at_ends(seq: Any, memory: _Memory) -> Any:

@@ -25,46 +25,41 @@ _NOTHING = -1e30
 def fuse_attention(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Replace ``softmax(q @ k.T * scale + mask) @ v`` by one operator that reads q, k and v where they lie.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. Products of float32 tensors with heads of constant sizes, whose scores nothing else uses,
-        are ``nn.attention_heads``, or ``nn.attention_past`` where keys and values are those of a cache and new ones
-        joined. Transposes, reshapes to heads, slices of a joint product and repeated heads of keys and values that
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. Products of float32 tensors with heads of constant sizes, whose scores nothing else
+        uses, are ``nn.attention_heads``, or ``nn.attention_past`` where keys and values are those of a cache and new
+        ones joined. Transposes, reshapes to heads, slices of a joint product and repeated heads of keys and values that
         only lead there are left without a use.
-    Example
-        Before::
+    Before::
 
-            @R.function
-            def main(q: R.Tensor((1, 2, 3, 4), "float32"), k: R.Tensor((1, 2, 5, 4), "float32"),
-                     v: R.Tensor((1, 2, 5, 4), "float32")):
-                with R.dataflow():
-                    kt = R.permute_dims(k, axes=(0, 1, 3, 2))
-                    s = R.matmul(q, kt)
-                    w = R.nn.softmax(s, axis=-1)
-                    o = R.matmul(w, v)
-                    R.output(o)
-                return o
+        @R.function
+        def main(q: R.Tensor((1, 2, 3, 4), "float32"), k: R.Tensor((1, 2, 5, 4), "float32"),
+                 v: R.Tensor((1, 2, 5, 4), "float32")):
+            with R.dataflow():
+                kt = R.permute_dims(k, axes=(0, 1, 3, 2))
+                s = R.matmul(q, kt)
+                w = R.nn.softmax(s, axis=-1)
+                o = R.matmul(w, v)
+                R.output(o)
+            return o
 
-        After::
+    After::
 
-            @R.function
-            def main(q: R.Tensor((1, 2, 3, 4), "float32"), k: R.Tensor((1, 2, 5, 4), "float32"),
-                     v: R.Tensor((1, 2, 5, 4), "float32")) -> R.Tensor((1, 2, 3, 4), "float32"):
-                with R.dataflow():
-                    kt: R.Tensor((1, 2, 4, 5), "float32") = R.permute_dims(k, axes=(0, 1, 3, 2))
-                    s: R.Tensor((1, 2, 3, 5), "float32") = R.matmul(q, kt)
-                    w: R.Tensor((1, 2, 3, 5), "float32") = R.nn.softmax(s, axis=-1)
-                    lv: R.Tensor((1, 3, 2, 4), "float32") = R.nn.attention_heads(
-                        q, k, v, num_heads=2, num_key_heads=2, size=4, value_size=4, scale=1.0, unseen="nan"
-                    )
-                    o: R.Tensor((1, 2, 3, 4), "float32") = R.permute_dims(lv, axes=(0, 2, 1, 3))
-                    R.output(o)
-                return o
-    Cost
-        Linear.
-    Source
-        Dao et al., 2022, for why scores should never be stored; ONNX Runtime's fusion of the same name.
+        @R.function
+        def main(q: R.Tensor((1, 2, 3, 4), "float32"), k: R.Tensor((1, 2, 5, 4), "float32"),
+                 v: R.Tensor((1, 2, 5, 4), "float32")) -> R.Tensor((1, 2, 3, 4), "float32"):
+            with R.dataflow():
+                kt: R.Tensor((1, 2, 4, 5), "float32") = R.permute_dims(k, axes=(0, 1, 3, 2))
+                s: R.Tensor((1, 2, 3, 5), "float32") = R.matmul(q, kt)
+                w: R.Tensor((1, 2, 3, 5), "float32") = R.nn.softmax(s, axis=-1)
+                lv: R.Tensor((1, 3, 2, 4), "float32") = R.nn.attention_heads(
+                    q, k, v, num_heads=2, num_key_heads=2, size=4, value_size=4, scale=1.0, unseen="nan"
+                )
+                o: R.Tensor((1, 2, 3, 4), "float32") = R.permute_dims(lv, axes=(0, 2, 1, 3))
+                R.output(o)
+            return o
+    Cost: Linear.
+    Source: Dao et al., 2022, for why scores should never be stored; ONNX Runtime's fusion of the same name.
     """
     state = _Fusion(func)
     return rewrite_bindings(func, mod, state.rule)

@@ -1,10 +1,8 @@
 """FuseOps: groups operations whose intermediate values need never reach memory.
 
 Each group becomes a function with attribute ``Primitive``, which LegalizeOps turns into one kernel; groups of calls of
-kernels, which say by ``op_pattern`` what they do, are for FuseTIR. A value joins the
-group of its
-immediate post-dominator when every operation on the way allows it: element-wise work joins element-wise work,
-reductions and the
+kernels, which say by ``op_pattern`` what they do, are for FuseTIR. A value joins the group of its immediate
+post-dominator when every operation on the way allows it: element-wise work joins element-wise work, reductions and the
 end of an anchor (matmul, convolution). Nothing is computed twice: a value joins only where its consumer has as many
 elements.
 """
@@ -32,47 +30,41 @@ _STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "
 def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -> ir.IRModule:
     """Group operations into primitive functions.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; groups are calls of functions with attribute ``Primitive``.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; groups are calls of functions with attribute ``Primitive``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = R.add(a, x)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.add(a, x)
+                R.output(b)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    b: R.Tensor((2, 3), "float32") = cls.fused_exp_add(x)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                b: R.Tensor((2, 3), "float32") = cls.fused_exp_add(x)
+                R.output(b)
+            return b
 
-            @R.function(private=True)
-            def fused_exp_add(p_x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                R.func_attr({"Primitive": 1})
-                with R.dataflow():
-                    a: R.Tensor((2, 3), "float32") = R.exp(p_x)
-                    b: R.Tensor((2, 3), "float32") = R.add(a, p_x)
-                    R.output(b)
-                return b
+        @R.function(private=True)
+        def fused_exp_add(p_x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                a: R.Tensor((2, 3), "float32") = R.exp(p_x)
+                b: R.Tensor((2, 3), "float32") = R.add(a, p_x)
+                R.output(b)
+            return b
 
-    Parameters
-    ----------
+    Options:
         ``fuse_opt_level``: 0 leaves everything as it is; by default the level of the context.
         ``max_ops``: the largest group.
-    Cost
-        Linear in bindings times the depth of the post-dominator tree on the way.
-    Source
-        TVM's ``FuseOps``; post-dominators as in Cooper, Harvey and Kennedy, 2001.
+    Cost: Linear in bindings times the depth of the post-dominator tree on the way.
+    Source: TVM's ``FuseOps``; post-dominators as in Cooper, Harvey and Kennedy, 2001.
     """
     if (ir.PassContext.current().opt_level if fuse_opt_level < 0 else fuse_opt_level) == 0:
         return mod

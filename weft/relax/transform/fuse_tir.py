@@ -21,65 +21,60 @@ from weft.tir.analysis.structure import replace_node
 def fuse_tir(mod: ir.IRModule) -> ir.IRModule:
     """Turn groups (functions with ``Primitive``) of kernels, or of operators, into one kernel each.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. A group of calls of kernels gives its name to the kernel; groups of other things stay.
-        Kernels that only groups called are removed.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. A group of calls of kernels gives its name to the kernel; groups of other things
+        stay. Kernels that only groups called are removed.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                y = cls.fused_exp_exp(x)
-                return y
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            y = cls.fused_exp_exp(x)
+            return y
 
-            @T.prim_func(private=True)
-            def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
-                T.func_attr({"op_pattern": 0})
-                for i in range(2):
-                    with T.sblock("out"):
-                        v = T.axis.spatial(2, i)
-                        T.reads(p0[v])
-                        T.writes(out[v])
-                        out[v] = T.exp(p0[v])
+        @T.prim_func(private=True)
+        def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
+            T.func_attr({"op_pattern": 0})
+            for i in range(2):
+                with T.sblock("out"):
+                    v = T.axis.spatial(2, i)
+                    T.reads(p0[v])
+                    T.writes(out[v])
+                    out[v] = T.exp(p0[v])
 
-            @R.function(private=True)
-            def fused_exp_exp(x: R.Tensor((2,), "float32")):
-                R.func_attr({"Primitive": 1})
-                with R.dataflow():
-                    a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
-                    b = R.call_tir(cls.exp, (a,), out_ty=R.Tensor((2,), "float32"))
-                    R.output(b)
-                return b
+        @R.function(private=True)
+        def fused_exp_exp(x: R.Tensor((2,), "float32")):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
+                b = R.call_tir(cls.exp, (a,), out_ty=R.Tensor((2,), "float32"))
+                R.output(b)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                y: R.Tensor((2,), "float32") = R.call_tir(cls.fused_exp_exp, (x,), out_ty=R.Tensor((2,), "float32"))
-                return y
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            y: R.Tensor((2,), "float32") = R.call_tir(cls.fused_exp_exp, (x,), out_ty=R.Tensor((2,), "float32"))
+            return y
 
-            @T.prim_func
-            def fused_exp_exp(x: T.Buffer((2,), "float32"), b: T.Buffer((2,), "float32")):
-                T.func_attr({"tir.noalias": True})
-                a = T.sblock_alloc_buffer((2,), "float32")
-                for i in range(2):
-                    with T.sblock("out"):
-                        v = T.axis.spatial(2, i)
-                        T.reads(x[v])
-                        T.writes(a[v])
-                        a[v] = T.exp(x[v])
-                for i in range(2):
-                    with T.sblock("out_1"):
-                        v = T.axis.spatial(2, i)
-                        T.reads(a[v])
-                        T.writes(b[v])
-                        b[v] = T.exp(a[v])
-    Cost
-        Linear.
-    Source
-        TVM's ``FuseTIR``.
+        @T.prim_func
+        def fused_exp_exp(x: T.Buffer((2,), "float32"), b: T.Buffer((2,), "float32")):
+            T.func_attr({"tir.noalias": True})
+            a = T.sblock_alloc_buffer((2,), "float32")
+            for i in range(2):
+                with T.sblock("out"):
+                    v = T.axis.spatial(2, i)
+                    T.reads(x[v])
+                    T.writes(a[v])
+                    a[v] = T.exp(x[v])
+            for i in range(2):
+                with T.sblock("out_1"):
+                    v = T.axis.spatial(2, i)
+                    T.reads(a[v])
+                    T.writes(b[v])
+                    b[v] = T.exp(a[v])
+    Cost: Linear.
+    Source: TVM's ``FuseTIR``.
     """
     mod = legalize_groups(mod)
     values = used_as_values(mod)

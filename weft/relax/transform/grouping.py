@@ -30,8 +30,7 @@ def group_functions(
         Whether constants are arguments of a group, rather than part of it.
     """
     state = _Grouping(func, groups, bb, lift_constants)
-    body = state.seq(func.body)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=state.seq(func.body))
 
 
 class _Grouping:

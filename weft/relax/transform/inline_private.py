@@ -21,34 +21,29 @@ _MARKS = ("Primitive", "primitive", "Composite", "Codegen")
 def inline_private_functions(mod: IRModule) -> IRModule:
     """Put the bindings of private functions where the functions are called, and drop the functions.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. Left are recursive functions, groups of operators (``Primitive``, ``Composite``,
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. Left are recursive functions, groups of operators (``Primitive``, ``Composite``,
         ``Codegen``), functions that are used as values, and functions with an if that a dataflow block calls.
-    Example
-        Before::
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                a = cls.helper(x)
-                return a
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            a = cls.helper(x)
+            return a
 
-            @R.function(private=True)
-            def helper(p: R.Tensor(("n",), "float32")):
-                b = R.exp(p)
-                return b
+        @R.function(private=True)
+        def helper(p: R.Tensor(("n",), "float32")):
+            b = R.exp(p)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                b: R.Tensor((2,), "float32") = R.exp(x)
-                return b
-    Cost
-        Linear in what comes out.
-    Source
-        TVM's ``InlinePrivateFunctions``.
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            b: R.Tensor((2,), "float32") = R.exp(x)
+            return b
+    Cost: Linear in what comes out.
+    Source: TVM's ``InlinePrivateFunctions``.
     """
     recursive = {v.name_hint for group in detect_recursion(mod) for v in group}
     inlined = {

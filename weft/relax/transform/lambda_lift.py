@@ -21,39 +21,34 @@ _MAKE_CLOSURE = "vm.builtin.make_closure"
 def lambda_lift(mod: IRModule) -> IRModule:
     """Turn inner functions into functions of the module: calls pass what they capture, other uses become closures.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized`` without inner functions.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized`` without inner functions.
+    Before::
 
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
             @R.function
-            def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
-                @R.function
-                def inner(z: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                    return R.add(z, x)
+            def inner(z: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                return R.add(z, x)
 
-                a = inner(y)
-                return a
+            a = inner(y)
+            return a
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                a: R.Tensor((2,), "float32") = Module.main_inner(y, x)
-                return a
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            a: R.Tensor((2,), "float32") = Module.main_inner(y, x)
+            return a
 
-            @R.function(private=True)
-            def main_inner(
-                z: R.Tensor((2,), "float32"), x: R.Tensor((2,), "float32")
-            ) -> R.Tensor((2,), "float32"):
-                gv: R.Tensor((2,), "float32") = R.add(z, x)
-                return gv
-    Cost
-        Linear in the size of the module for each level of nesting.
-    Source
-        Johnsson, 1985 (lambda lifting); TVM's ``LambdaLift``.
+        @R.function(private=True)
+        def main_inner(
+            z: R.Tensor((2,), "float32"), x: R.Tensor((2,), "float32")
+        ) -> R.Tensor((2,), "float32"):
+            gv: R.Tensor((2,), "float32") = R.add(z, x)
+            return gv
+    Cost: Linear in the size of the module for each level of nesting.
+    Source: Johnsson, 1985 (lambda lifting); TVM's ``LambdaLift``.
     """
     out = mod
     for gvar, func in mod.items():

@@ -23,36 +23,31 @@ from weft.runtime import device
 def lower_alloc_tensor(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Give each tensor that memory planning left alone a storage block of its own.
 
-    Requires
-        ``relax.planned``.
-    Ensures
-        No ``builtin.alloc_tensor``.
-    Example
-        Before::
+    Requires: ``relax.planned``.
+    Ensures: No ``builtin.alloc_tensor``.
+    Before::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 3), "float32")):
-                a = R.builtin.alloc_tensor(R.shape([2, 3]), dtype="float32", runtime_device_index=0)
-                R.call_packed("my.exp", x, a, ty_args=R.Tuple())
-                return a
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")):
+            a = R.builtin.alloc_tensor(R.shape([2, 3]), dtype="float32", runtime_device_index=0)
+            R.call_packed("my.exp", x, a, ty_args=R.Tuple())
+            return a
 
-        After::
+    After::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-                a: R.Tensor((2, 3), "float32") = R.memory.alloc_tensor(
-                    storage,
-                    R.prim_value(0),
-                    R.shape([2, 3]),
-                    R.dtype("float32"),
-                )
-                _ = R.call_packed("my.exp", x, a, ty_args=(R.Tuple(),))
-                return a
-    Cost
-        Linear.
-    Source
-        TVM's ``LowerAllocTensor``.
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+            a: R.Tensor((2, 3), "float32") = R.memory.alloc_tensor(
+                storage,
+                R.prim_value(0),
+                R.shape([2, 3]),
+                R.dtype("float32"),
+            )
+            _ = R.call_packed("my.exp", x, a, ty_args=(R.Tuple(),))
+            return a
+    Cost: Linear.
+    Source: TVM's ``LowerAllocTensor``.
     """
 
     def rule(binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
@@ -70,31 +65,26 @@ def lower_alloc_tensor(func: ir.Function, mod: ir.IRModule) -> ir.Function:
 def kill_after_last_use(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Release objects after their last use, so that memory that was not planned returns to the allocator early.
 
-    Requires
-        Plain blocks after LowerAllocTensor.
-    Ensures
-        The same form, with ``vm.kill_object`` calls.
-    Example
-        Before::
+    Requires: Plain blocks after LowerAllocTensor.
+    Ensures: The same form, with ``vm.kill_object`` calls.
+    Before::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 3), "float32")):
-                a = R.call_packed("my.exp", x, ty_args=R.Tensor((2, 3), "float32"))
-                b = R.call_packed("my.exp", a, ty_args=R.Tensor((2, 3), "float32"))
-                return b
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")):
+            a = R.call_packed("my.exp", x, ty_args=R.Tensor((2, 3), "float32"))
+            b = R.call_packed("my.exp", a, ty_args=R.Tensor((2, 3), "float32"))
+            return b
 
-        After::
+    After::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                a: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
-                b: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", a, ty_args=(R.Tensor((2, 3), "float32"),))
-                _ = R.vm.kill_object(a)
-                return b
-    Cost
-        Linear.
-    Source
-        TVM's ``KillAfterLastUse``.
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            a: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
+            b: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", a, ty_args=(R.Tensor((2, 3), "float32"),))
+            _ = R.vm.kill_object(a)
+            return b
+    Cost: Linear.
+    Source: TVM's ``KillAfterLastUse``.
     """
     if not isinstance(func.body, SeqExpr) or len(func.body.blocks) != 1:
         return func
@@ -149,28 +139,23 @@ def _on(*names: str) -> Callable[[Any], Any]:
 def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Turn the remaining operators into calls of ``vm.builtin.*`` functions.
 
-    Requires
-        ``relax.planned`` after LowerAllocTensor.
-    Ensures
-        Calls of functions only, but for those that the code generator knows (``vm.kill_object``).
-    Example
-        Before::
+    Requires: ``relax.planned`` after LowerAllocTensor.
+    Ensures: Calls of functions only, but for those that the code generator knows (``vm.kill_object``).
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                y = R.shape_of(x)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            y = R.shape_of(x)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), dtype="float32")) -> R.Shape([2, 3]):
-                y: R.Shape([2, 3]) = R.call_builtin("vm.builtin.shape_of", (x,))
-                return y
-    Cost
-        Linear.
-    Source
-        TVM's ``LowerRuntimeBuiltin``.
+        @R.function
+        def main(x: R.Tensor((2, 3), dtype="float32")) -> R.Shape([2, 3]):
+            y: R.Shape([2, 3]) = R.call_builtin("vm.builtin.shape_of", (x,))
+            return y
+    Cost: Linear.
+    Source: TVM's ``LowerRuntimeBuiltin``.
     """
 
     def lower(value: Any) -> Any:
@@ -186,8 +171,7 @@ def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule) -> ir.Function:
             return _typed(call_builtin("vm.builtin.tuple_getitem", [value.tuple_value, value.index], value.ty), value)
         return value
 
-    body = map_values(func.body, lower)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=map_values(func.body, lower))
 
 
 def lower_call(call: ir.Call) -> ir.Call:

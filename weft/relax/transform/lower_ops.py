@@ -31,46 +31,41 @@ _BUILTIN = ("relax.reshape",)
 def lower_ops(mod: ir.IRModule) -> ir.IRModule:
     """Replace operator calls and calls of primitive functions by ``call_tir``.
 
-    Requires
-        ``relax.normalized``; every lowered call has known output shapes and data types.
-    Ensures
-        ``relax.legalized``: the operators left are Relax's own and ``relax.reshape``.
-    Example
-        Before::
+    Requires: ``relax.normalized``; every lowered call has known output shapes and data types.
+    Ensures: ``relax.legalized``: the operators left are Relax's own and ``relax.reshape``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                y = R.exp(x)
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    y: R.Tensor((2, 3), "float32") = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2, 3), "float32"))
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                y: R.Tensor((2, 3), "float32") = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2, 3), "float32"))
+                R.output(y)
+            return y
 
-            @T.prim_func
-            def exp(
-                p0: T.Buffer((T.int64(2), T.int64(3)), "float32"),
-                T_exp: T.Buffer((T.int64(2), T.int64(3)), "float32"),
-            ):
-                T.func_attr({"tir.noalias": False, "op_pattern": 0, "inplace_inputs": (0,)})
-                for i0, i1 in T.grid(T.int64(2), T.int64(3)):
-                    with T.sblock("T_exp"):
-                        v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-                        T.reads(p0[v_i0, v_i1])
-                        T.writes(T_exp[v_i0, v_i1])
-                        T_exp[v_i0, v_i1] = T.exp(p0[v_i0, v_i1])
+        @T.prim_func
+        def exp(
+            p0: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+            T_exp: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+        ):
+            T.func_attr({"tir.noalias": False, "op_pattern": 0, "inplace_inputs": (0,)})
+            for i0, i1 in T.grid(T.int64(2), T.int64(3)):
+                with T.sblock("T_exp"):
+                    v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                    T.reads(p0[v_i0, v_i1])
+                    T.writes(T_exp[v_i0, v_i1])
+                    T_exp[v_i0, v_i1] = T.exp(p0[v_i0, v_i1])
 
-    Cost
-        Linear; one PrimFunc for each distinct computation.
-    Source
-        TVM's ``LegalizeOps`` and ``FuseTIR``.
+    Cost: Linear; one PrimFunc for each distinct computation.
+    Source: TVM's ``LegalizeOps`` and ``FuseTIR``.
     """
     return _legalized(mod)
 
@@ -84,42 +79,37 @@ def legalize_groups(mod: ir.IRModule) -> ir.IRModule:
 def legalize_mutable(mod: ir.IRModule) -> ir.IRModule:
     """Turn the operators that read or make memory that a call changes into kernels, which no pass moves or joins.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. Variables that operators use are values: what they hold stays the same.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. Variables that operators use are values: what they hold stays the same.
+    Before::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2,), "float32")):
-                y = R.exp(x)
-                _ = R.call_packed("my.fill", x, ty_args=R.Tuple())
-                z = R.exp(y)
-                return z
+        @R.function(pure=False)
+        def main(x: R.Tensor((2,), "float32")):
+            y = R.exp(x)
+            _ = R.call_packed("my.fill", x, ty_args=R.Tuple())
+            z = R.exp(y)
+            return z
 
-        After::
+    After::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                y: R.Tensor((2,), "float32") = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
-                _ = R.call_packed("my.fill", x, ty_args=(R.Tuple(),))
-                z: R.Tensor((2,), "float32") = R.exp(y)
-                return z
+        @R.function(pure=False)
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            y: R.Tensor((2,), "float32") = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
+            _ = R.call_packed("my.fill", x, ty_args=(R.Tuple(),))
+            z: R.Tensor((2,), "float32") = R.exp(y)
+            return z
 
-            @T.prim_func
-            def exp(p0: T.Buffer((T.int64(2),), "float32"), T_exp: T.Buffer((T.int64(2),), "float32")):
-                T.func_attr({"tir.noalias": False, "op_pattern": 0, "inplace_inputs": (0,)})
-                for i0 in range(T.int64(2)):
-                    with T.sblock("T_exp"):
-                        v_i0 = T.axis.spatial(T.int64(2), i0)
-                        T.reads(p0[v_i0])
-                        T.writes(T_exp[v_i0])
-                        T_exp[v_i0] = T.exp(p0[v_i0])
-    Cost
-        Linear.
-    Source
-        None.
+        @T.prim_func
+        def exp(p0: T.Buffer((T.int64(2),), "float32"), T_exp: T.Buffer((T.int64(2),), "float32")):
+            T.func_attr({"tir.noalias": False, "op_pattern": 0, "inplace_inputs": (0,)})
+            for i0 in range(T.int64(2)):
+                with T.sblock("T_exp"):
+                    v_i0 = T.axis.spatial(T.int64(2), i0)
+                    T.reads(p0[v_i0])
+                    T.writes(T_exp[v_i0])
+                    T_exp[v_i0] = T.exp(p0[v_i0])
+    Cost: Linear.
+    Source: None.
     """
     return _legalized(mod, mutable_only=True)
 

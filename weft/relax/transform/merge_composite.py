@@ -18,55 +18,51 @@ from weft.relax.transform.call_sites import called_only
 def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
     """Put calls of ``Composite`` functions for one code generator, as far as they hang together, into one function.
 
-    Requires
-        ``relax.normalized``; the name of a composite function is ``generator.what``.
-    Ensures
-        ``relax.normalized``; the new functions have the attributes ``Codegen`` (the generator) and ``global_symbol``.
-    Example
-        Before::
+    Requires: ``relax.normalized``; the name of a composite function is ``generator.what``.
+    Ensures: ``relax.normalized``; the new functions have the attributes ``Codegen`` (the generator) and
+        ``global_symbol``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                with R.dataflow():
-                    y = cls.fused_exp(x)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            with R.dataflow():
+                y = cls.fused_exp(x)
+                R.output(y)
+            return y
+
+        @R.function(private=True)
+        def fused_exp(x: R.Tensor((2,), "float32")):
+            R.func_attr({"Composite": "my.exp", "Primitive": 1})
+            with R.dataflow():
+                y = R.exp(x)
+                R.output(y)
+            return y
+
+    After::
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                y: R.Tensor((2,), "float32") = cls.fused_exp1_my(x)
+                R.output(y)
+            return y
+
+        @R.function
+        def fused_exp1_my(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            R.func_attr({"Codegen": "my"})
 
             @R.function(private=True)
-            def fused_exp(x: R.Tensor((2,), "float32")):
-                R.func_attr({"Composite": "my.exp", "Primitive": 1})
+            def fused_exp(x1: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                R.func_attr({"Composite": "my.exp"})
                 with R.dataflow():
-                    y = R.exp(x)
-                    R.output(y)
-                return y
+                    y1: R.Tensor((2,), "float32") = R.exp(x1)
+                    R.output(y1)
+                return y1
 
-        After::
-
-            @R.function
-            def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                with R.dataflow():
-                    y: R.Tensor((2,), "float32") = cls.fused_exp1_my(x)
-                    R.output(y)
-                return y
-
-            @R.function
-            def fused_exp1_my(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                R.func_attr({"Codegen": "my"})
-
-                @R.function(private=True)
-                def fused_exp(x1: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                    R.func_attr({"Composite": "my.exp"})
-                    with R.dataflow():
-                        y1: R.Tensor((2,), "float32") = R.exp(x1)
-                        R.output(y1)
-                    return y1
-
-                y: R.Tensor((2,), "float32") = fused_exp(x)
-                return y
-    Cost
-        Linear for each binding that is grouped.
-    Source
-        TVM's ``MergeCompositeFunctions``.
+            y: R.Tensor((2,), "float32") = fused_exp(x)
+            return y
+    Cost: Linear for each binding that is grouped.
+    Source: TVM's ``MergeCompositeFunctions``.
     """
     composite = {n: f for n, f in called_only(mod).items() if f.attrs.get("Composite")}
     if not composite:

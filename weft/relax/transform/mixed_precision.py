@@ -34,44 +34,38 @@ def to_mixed_precision(
 ) -> Function:
     """Compute products of float32 tensors on float16 operands, and element-wise work on what is float16 already.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; types of results stay.
-    Example
-        With ``out_dtype="float16"``, before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; types of results stay.
+    With ``out_dtype="float16"``, before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-                with R.dataflow():
-                    a = R.matmul(x, w)
-                    b = R.nn.relu(a)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, w)
+                b = R.nn.relu(a)
+                R.output(b)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")
-            ) -> R.Tensor((2, 4), "float32"):
-                with R.dataflow():
-                    x16: R.Tensor((2, 3), "float16") = R.astype(x, dtype="float16")
-                    w16: R.Tensor((3, 4), "float16") = R.astype(w, dtype="float16")
-                    a16: R.Tensor((2, 4), "float16") = R.matmul(x16, w16, out_dtype="float16")
-                    b16: R.Tensor((2, 4), "float16") = R.nn.relu(a16)
-                    b: R.Tensor((2, 4), "float32") = R.astype(b16, dtype="float32")
-                    R.output(b)
-                return b
+        @R.function
+        def main(
+            x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")
+        ) -> R.Tensor((2, 4), "float32"):
+            with R.dataflow():
+                x16: R.Tensor((2, 3), "float16") = R.astype(x, dtype="float16")
+                w16: R.Tensor((3, 4), "float16") = R.astype(w, dtype="float16")
+                a16: R.Tensor((2, 4), "float16") = R.matmul(x16, w16, out_dtype="float16")
+                b16: R.Tensor((2, 4), "float16") = R.nn.relu(a16)
+                b: R.Tensor((2, 4), "float32") = R.astype(b16, dtype="float32")
+                R.output(b)
+            return b
 
-    Parameters
-    ----------
+    Options:
         ``out_dtype``: the data type of products, ``float16`` or ``float32``.
         ``fp16_input_names``: parameters that become float16.
-    Cost
-        Linear.
-    Source
-        TVM's ``ToMixedPrecision``; Micikevicius et al., Mixed Precision Training, 2018.
+    Cost: Linear.
+    Source: TVM's ``ToMixedPrecision``; Micikevicius et al., Mixed Precision Training, 2018.
     """
     if out_dtype not in (_HALF, _FULL):
         raise InvalidArgument(

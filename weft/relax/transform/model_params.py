@@ -42,43 +42,37 @@ def _items(
 def bundle_model_params(func: ir.Function, mod: ir.IRModule, param_tuple_name: str | None = None) -> ir.Function:
     """Replace the weights, which are the parameters from ``num_input`` on, by one tuple.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; functions without ``num_input`` stay.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; functions without ``num_input`` stay.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    y = R.add(x, w)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                y = R.add(x, w)
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(
-                x: R.Tensor((2,), "float32"), model_params: R.Tuple(R.Tensor((2,), "float32"))
-            ) -> R.Tensor((2,), "float32"):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    w: R.Tensor((2,), "float32") = model_params[0]
-                    R.output(w)
-                with R.dataflow():
-                    y: R.Tensor((2,), "float32") = R.add(x, w)
-                    R.output(y)
-                return y
+        @R.function
+        def main(
+            x: R.Tensor((2,), "float32"), model_params: R.Tuple(R.Tensor((2,), "float32"))
+        ) -> R.Tensor((2,), "float32"):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                w: R.Tensor((2,), "float32") = model_params[0]
+                R.output(w)
+            with R.dataflow():
+                y: R.Tensor((2,), "float32") = R.add(x, w)
+                R.output(y)
+            return y
 
-    Parameters
-    ----------
+    Options:
         ``param_tuple_name``: the name of the tuple.
-    Cost
-        Linear.
-    Source
-        TVM's ``BundleModelParams``.
+    Cost: Linear.
+    Source: TVM's ``BundleModelParams``.
     """
     count = _weights(func)
     weights = () if count is None else func.params[count:]
@@ -98,52 +92,46 @@ def bundle_model_params(func: ir.Function, mod: ir.IRModule, param_tuple_name: s
 def lift_transform_params(mod: ir.IRModule, shared_transform: bool = False) -> ir.IRModule:
     """Move what can be computed from the weights alone into a function of its own, to be run once.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. For each function ``f`` with ``num_input`` there is ``f_transform_params``, which takes
-        the tuple of weights and returns the tuple of what ``f`` takes after its inputs.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. For each function ``f`` with ``num_input`` there is ``f_transform_params``, which
+        takes the tuple of weights and returns the tuple of what ``f`` takes after its inputs.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    v = R.exp(w)
-                    y = R.add(x, v)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                v = R.exp(w)
+                y = R.add(x, v)
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32"), v: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    y: R.Tensor((2,), "float32") = R.add(x, v)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), v: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                y: R.Tensor((2,), "float32") = R.add(x, v)
+                R.output(y)
+            return y
 
-            @R.function
-            def main_transform_params(
-                model_params: R.Tuple(R.Tensor((2,), "float32"))
-            ) -> R.Tuple(R.Tensor((2,), "float32")):
-                R.func_attr({"num_input": 0})
-                with R.dataflow():
-                    w: R.Tensor((2,), "float32") = model_params[0]
-                    v: R.Tensor((2,), "float32") = R.exp(w)
-                    output_tuple: R.Tuple(R.Tensor((2,), "float32")) = (v,)
-                    R.output(output_tuple)
-                return output_tuple
+        @R.function
+        def main_transform_params(
+            model_params: R.Tuple(R.Tensor((2,), "float32"))
+        ) -> R.Tuple(R.Tensor((2,), "float32")):
+            R.func_attr({"num_input": 0})
+            with R.dataflow():
+                w: R.Tensor((2,), "float32") = model_params[0]
+                v: R.Tensor((2,), "float32") = R.exp(w)
+                output_tuple: R.Tuple(R.Tensor((2,), "float32")) = (v,)
+                R.output(output_tuple)
+            return output_tuple
 
-    Parameters
-    ----------
+    Options:
         ``shared_transform``: the function is named ``transform_params``; the module then has one to lift from.
-    Cost
-        Linear.
-    Source
-        TVM's ``LiftTransformParams``.
+    Cost: Linear.
+    Source: TVM's ``LiftTransformParams``.
     """
     found = {
         v: f for v, f in mod.items()
@@ -219,39 +207,33 @@ def lazy_transform_params(
 ) -> ir.Function:
     """Let a function that prepares weights take each when it is needed and hand over each result when it is there.
 
-    Requires
-        ``relax.normalized``; functions whose names end in ``transform_params`` take one tuple and return one.
-    Ensures
-        ``relax.normalized``; these functions take nothing, return the empty tuple, and are impure.
-    Example
-        Before::
+    Requires: ``relax.normalized``; functions whose names end in ``transform_params`` take one tuple and return one.
+    Ensures: ``relax.normalized``; these functions take nothing, return the empty tuple, and are impure.
+    Before::
 
-            @R.function
-            def transform_params(p: R.Tuple(R.Tensor((2,), "float32"))):
-                with R.dataflow():
-                    w = p[0]
-                    v = R.exp(w)
-                    t = (v,)
-                    R.output(t)
-                return t
+        @R.function
+        def transform_params(p: R.Tuple(R.Tensor((2,), "float32"))):
+            with R.dataflow():
+                w = p[0]
+                v = R.exp(w)
+                t = (v,)
+                R.output(t)
+            return t
 
-        After::
+    After::
 
-            @R.function(pure=False)
-            def transform_params() -> R.Tuple():
-                w: R.Object = R.call_packed("get_item", R.prim_value(0), ty_args=(R.Object,))
-                w1: R.Tensor((2,), "float32") = R.match_cast(w, R.Tensor((2,), "float32"))
-                v: R.Tensor((2,), "float32") = R.exp(w1)
-                _ = R.call_packed("set_item", R.prim_value(0), v, ty_args=(R.Object,))
-                return R.tuple()
+        @R.function(pure=False)
+        def transform_params() -> R.Tuple():
+            w: R.Object = R.call_packed("get_item", R.prim_value(0), ty_args=(R.Object,))
+            w1: R.Tensor((2,), "float32") = R.match_cast(w, R.Tensor((2,), "float32"))
+            v: R.Tensor((2,), "float32") = R.exp(w1)
+            _ = R.call_packed("set_item", R.prim_value(0), v, ty_args=(R.Object,))
+            return R.tuple()
 
-    Parameters
-    ----------
+    Options:
         ``fget_item``, ``fset_item``: the packed functions, which take the number of a weight or result.
-    Cost
-        Linear.
-    Source
-        TVM's ``LazyTransformParams``.
+    Cost: Linear.
+    Source: TVM's ``LazyTransformParams``.
     """
     name = str(func.attrs.get("global_symbol") or "")
     seq: Any = func.body

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
-from weft.ir import (
-    Call,
-    Expr,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    IRModule,
-    Op,
-    Tuple,
-    TupleGetItem,
-    rebuild,
-    structural_equal,
-    substitute,
-    walk,
-)
 from weft.relax.analysis.types import BaseCheckResult, type_base_check
 from weft.relax.dpl.pattern import (
     OPERATIONS,
@@ -39,7 +25,7 @@ from weft.relax.rewriter import all_bindings
 from weft.relax.transform.inline_private import expand
 
 
-def rewriter_of(mod: IRModule) -> PatternMatchingRewriter:
+def rewriter_of(mod: ir.IRModule) -> PatternMatchingRewriter:
     """Make a rewriter of a module's ``pattern`` and ``replacement``; other functions, all private, are its subroutines.
 
     Raises
@@ -54,12 +40,12 @@ def rewriter_of(mod: IRModule) -> PatternMatchingRewriter:
         if name not in mod:
             raise MissingPattern(f"a rewriter needs a function '{name}'", expected="pattern and replacement")
         found[name] = mod[name]
-        if not isinstance(found[name], Function):
+        if not isinstance(found[name], ir.Function):
             raise InvalidArgument(f"a rewriter's {name} is a Relax function", found=type(found[name]).__name__)
     pattern, replacement = found.values()
-    if not structural_equal(Tuple(pattern.params), Tuple(replacement.params), True):
+    if not ir.structural_equal(ir.Tuple(pattern.params), ir.Tuple(replacement.params), True):
         raise InvalidArgument("pattern and replacement must have the same signature")
-    own: dict[GlobalVar, Any] = {v: f for v, f in mod.items() if v.name_hint not in found}
+    own: dict[ir.GlobalVar, Any] = {v: f for v, f in mod.items() if v.name_hint not in found}
     public = [v.name_hint for v, f in own.items() if f.attrs.get("global_symbol")]
     if public:
         raise InvalidArgument(f"subroutine '{public[0]}' of a rewriter is publicly exposed", help="make it private")
@@ -68,22 +54,22 @@ def rewriter_of(mod: IRModule) -> PatternMatchingRewriter:
     return PatternMatchingRewriter(made, rule)
 
 
-def _pattern_of(func: Function) -> tuple[DFPattern, list[DFPattern]]:
+def _pattern_of(func: ir.Function) -> tuple[DFPattern, list[DFPattern]]:
     """Return the pattern that a function's result is, and those of its parameters."""
     params: list[DFPattern] = [WildcardPattern() for _ in func.params]
-    known: dict[Expr, DFPattern] = dict(zip(func.params, params, strict=True))
+    known: dict[ir.Expr, DFPattern] = dict(zip(func.params, params, strict=True))
 
     def pattern(e: Any) -> Any:
         if e in known:
             return known[e]
-        if isinstance(e, Call):
+        if isinstance(e, ir.Call):
             made: DFPattern = CallPattern(pattern(e.op), tuple(pattern(a) for a in e.args))
             return made.has_attr(dict(e.attrs.items)) if e.attrs.keys() else made
-        if isinstance(e, Tuple):
+        if isinstance(e, ir.Tuple):
             return TuplePattern(tuple(pattern(f) for f in e.fields))
-        if isinstance(e, TupleGetItem):
+        if isinstance(e, ir.TupleGetItem):
             return TupleItemPattern(pattern(e.tuple_value), e.index)
-        kinds = {Op: OpPattern, GlobalVar: GlobalVarPattern, ExternFunc: ExternFuncPattern}
+        kinds = {ir.Op: OpPattern, ir.GlobalVar: GlobalVarPattern, ir.ExternFunc: ExternFuncPattern}
         if type(e) in kinds:
             return kinds[type(e)](getattr(e, "name", None) or getattr(e, "name_hint", None) or e.global_symbol)
         return ExprPattern(e)
@@ -96,28 +82,30 @@ def _pattern_of(func: Function) -> tuple[DFPattern, list[DFPattern]]:
 class _Replace:
     """What a match becomes: the replacement's bindings, of what its parameters stand for."""
 
-    def __init__(self, pattern: Function, params: list[DFPattern], func: Function, own: dict[GlobalVar, Any]) -> None:
+    def __init__(
+        self, pattern: ir.Function, params: list[DFPattern], func: ir.Function, own: dict[ir.GlobalVar, Any]
+    ) -> None:
         self.pattern, self.params, self.func, self.own = pattern, params, func, own
 
-    def placed(self, mod: IRModule) -> _Replace:
+    def placed(self, mod: ir.IRModule) -> _Replace:
         """Add the subroutines to a module, under names that are free there, and return the rule that calls them."""
-        new: dict[Any, GlobalVar] = {}
+        new: dict[Any, ir.GlobalVar] = {}
         for gvar, func in self.own.items():
             name = mod.fresh_name(gvar.name_hint)
             mod[name] = func
             new[gvar.name_hint] = mod.get_global_var(name)
 
         def renamed(node: Any) -> Any:
-            return new.get(node.name_hint, node) if type(node) is GlobalVar else rebuild(node, renamed)
+            return new.get(node.name_hint, node) if type(node) is ir.GlobalVar else ir.rebuild(node, renamed)
 
         for gvar in new.values():
             mod[gvar] = renamed(mod[gvar])
         return _Replace(self.pattern, self.params, renamed(self.func), {v: mod[v] for v in new.values()})
 
-    def __call__(self, value: Expr, matches: dict[Any, Expr], bb: Any) -> Expr | None:
+    def __call__(self, value: ir.Expr, matches: dict[Any, ir.Expr], bb: Any) -> ir.Expr | None:
         if any(p not in matches for p in self.params):
             return None
-        call = Call(GlobalVar("replacement"), tuple(matches[p] for p in self.params))
+        call = ir.Call(ir.GlobalVar("replacement"), tuple(matches[p] for p in self.params))
         symbols: dict[Any, Any] = {}
         for p, a in zip(self.pattern.params, call.args, strict=True):
             ty: Any = p.ty
@@ -125,18 +113,18 @@ class _Replace:
                 bind_type(ty, type_of(a), symbols, call)
             except TypeInferenceError:
                 return None
-            if type_base_check(substitute(ty, symbols), type_of(a)) != BaseCheckResult.PASS:
+            if type_base_check(ir.substitute(ty, symbols), type_of(a)) != BaseCheckResult.PASS:
                 return None
         return expand(self.func, call, bb)
 
 
-def without_unused(mod: IRModule, names: set[str]) -> IRModule:
+def without_unused(mod: ir.IRModule, names: set[str]) -> ir.IRModule:
     """Drop functions of these names that nothing calls."""
     rest = {v.name_hint: f for v, f in mod.items()}
     todo = [f for n, f in rest.items() if n not in names]
     left: set[str] = set()
     while todo:
-        called = {n.name_hint for n in walk(todo.pop()) if type(n) is GlobalVar} & names - left
+        called = {n.name_hint for n in ir.walk(todo.pop()) if type(n) is ir.GlobalVar} & names - left
         left |= called
         todo += [rest[n] for n in called]
     return mod.with_functions({v: f for v, f in mod.items() if v.name_hint not in names - left})

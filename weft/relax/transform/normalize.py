@@ -14,28 +14,23 @@ from weft.relax.infer import function_type
 def normalize(func: Function, mod: IRModule) -> Function:
     """Bring functions into normal form: nested operations bound to variables, types inferred.
 
-    Requires
-        Well-formed Relax.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: Well-formed Relax.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                return R.exp(R.add(x, x))
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            return R.exp(R.add(x, x))
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                gv: R.Tensor((2, 3), "float32") = R.add(x, x)
-                gv0: R.Tensor((2, 3), "float32") = R.exp(gv)
-                return gv0
-    Cost
-        Linear.
-    Source
-        TVM's ``Normalize``.
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            gv: R.Tensor((2, 3), "float32") = R.add(x, x)
+            gv0: R.Tensor((2, 3), "float32") = R.exp(gv)
+            return gv0
+    Cost: Linear.
+    Source: TVM's ``Normalize``.
     """
     if isinstance(func.body, SeqExpr) and func.ret_ty is not None and _is_normal(func.body):
         return func

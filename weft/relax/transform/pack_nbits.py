@@ -43,49 +43,43 @@ def pack_nbits(
 ) -> ir.Function:
     """Multiply by dequantised constants without writing them out.
 
-    Requires
-        ``relax.normalized``; before constants are folded.
-    Ensures
-        ``relax.normalized``. Rows are rounded to bytes, in the weights' groups, only where `rows_in_bytes` or the
+    Requires: ``relax.normalized``; before constants are folded.
+    Ensures: ``relax.normalized``. Rows are rounded to bytes, in the weights' groups, only where `rows_in_bytes` or the
         weights' ``rows`` allow it. Weights that nothing else reads are gone, and are never written out.
-    Example
-        Before::
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((1, 2), "float32")):
-                with R.dataflow():
-                    w = R.dequantize_groups(
-                        R.const([[1], [-2]], "int8"), R.const([[0.5]], "float32"), R.const([[0]], "int8"), group=2
-                    )
-                    y = R.matmul(x, w)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((1, 2), "float32")):
+            with R.dataflow():
+                w = R.dequantize_groups(
+                    R.const([[1], [-2]], "int8"), R.const([[0.5]], "float32"), R.const([[0]], "int8"), group=2
+                )
+                y = R.matmul(x, w)
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((1, 2), "float32")):
-                with R.dataflow():
-                    y = R.nn.matmul_nbits_packed(
-                        x,
-                        R.const([[[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]], "int32"),
-                        R.const(
-                            [[[0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]],
-                            "float16",
-                        ),
-                        n=1, bits=2, group=16,
-                    )
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((1, 2), "float32")):
+            with R.dataflow():
+                y = R.nn.matmul_nbits_packed(
+                    x,
+                    R.const([[[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]], "int32"),
+                    R.const(
+                        [[[0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]],
+                        "float16",
+                    ),
+                    n=1, bits=2, group=16,
+                )
+                R.output(y)
+            return y
 
-    Parameters
-    ----------
+    Options:
         ``panel``: columns of a panel. ``dot``: lanes of the machine's dot products of bytes, 0 without them.
         ``rows_in_bytes``: whether all rows may be rounded.
-    Cost
-        Some passes over the weights.
-    Source
-        Quantised blocks as GGML and ONNX Runtime's MatMulNBits have them.
+    Cost: Some passes over the weights.
+    Source: Quantised blocks as GGML and ONNX Runtime's MatMulNBits have them.
     """
     values: dict[Any, Any] = {b.var: b.value for b in all_bindings(func)}
     packed: dict[tuple[ir.Call, bool], Panels | None] = {}

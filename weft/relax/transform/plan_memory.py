@@ -2,9 +2,8 @@
 
 Element-wise results take over a dying operand's.
 
-Sizes may be symbolic: storage is reused when the sizes are provably equal. What leaves the function (results,
-arguments of opaque
-calls) is never planned, so it is always fresh.
+Sizes may be symbolic: storage is reused when the sizes are provably equal. What leaves the function (results, arguments
+of opaque calls) is never planned, so it is always fresh.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
-from weft.relax.infer import infer_call
+from weft.relax.infer import typed_call
 from weft.relax.rename import variables
 from weft.tir import PrimFunc
 
@@ -24,74 +23,69 @@ from weft.tir import PrimFunc
 def plan_memory(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Turn ``builtin.alloc_tensor`` of values that stay inside the function into shared ``memory.alloc_storage``.
 
-    Requires
-        Plain blocks after CallTIRRewrite.
-    Ensures
-        ``relax.planned``.
-    Example
-        Before::
+    Requires: Plain blocks after CallTIRRewrite.
+    Ensures: ``relax.planned``.
+    Before::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((4,), "float32")):
-                a = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
-                _ = cls.exp(x, a)
-                b = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
-                _1 = cls.exp(a, b)
-                c = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
-                _2 = cls.exp(b, c)
-                d = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
-                _3 = cls.exp(c, d)
-                return d
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")):
+            a = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
+            _ = cls.exp(x, a)
+            b = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
+            _1 = cls.exp(a, b)
+            c = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
+            _2 = cls.exp(b, c)
+            d = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
+            _3 = cls.exp(c, d)
+            return d
 
-            @T.prim_func
-            def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    B[i] = T.exp(A[i])
+        @T.prim_func
+        def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for i in range(4):
+                B[i] = T.exp(A[i])
 
-        After::
+    After::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-                a: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                    storage,
-                    R.prim_value(0),
-                    R.shape([4]),
-                    R.dtype("float32"),
-                )
-                _ = cls.exp(x, a)
-                storage_1 = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-                b: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                    storage_1,
-                    R.prim_value(0),
-                    R.shape([4]),
-                    R.dtype("float32"),
-                )
-                _1 = cls.exp(a, b)
-                c: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                    storage,
-                    R.prim_value(0),
-                    R.shape([4]),
-                    R.dtype("float32"),
-                )
-                _2 = cls.exp(b, c)
-                d: R.Tensor((4,), "float32") = R.builtin.alloc_tensor(
-                    R.shape([4]),
-                    R.dtype("float32"),
-                    R.prim_value(0),
-                    R.str("global"),
-                )
-                _3 = cls.exp(c, d)
-                return d
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+            a: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
+                storage,
+                R.prim_value(0),
+                R.shape([4]),
+                R.dtype("float32"),
+            )
+            _ = cls.exp(x, a)
+            storage_1 = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+            b: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
+                storage_1,
+                R.prim_value(0),
+                R.shape([4]),
+                R.dtype("float32"),
+            )
+            _1 = cls.exp(a, b)
+            c: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
+                storage,
+                R.prim_value(0),
+                R.shape([4]),
+                R.dtype("float32"),
+            )
+            _2 = cls.exp(b, c)
+            d: R.Tensor((4,), "float32") = R.builtin.alloc_tensor(
+                R.shape([4]),
+                R.dtype("float32"),
+                R.prim_value(0),
+                R.str("global"),
+            )
+            _3 = cls.exp(c, d)
+            return d
 
-            @T.prim_func
-            def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    B[i] = T.exp(A[i])
-    Cost
-        Linear in bindings times live storage blocks.
-    Source
-        TVM's ``StaticPlanBlockMemory``; best fit as in Pisarchyk and Lee, 2020.
+        @T.prim_func
+        def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for i in range(4):
+                B[i] = T.exp(A[i])
+    Cost: Linear in bindings times live storage blocks.
+    Source: TVM's ``StaticPlanBlockMemory``; best fit as in Pisarchyk and Lee, 2020.
     """
     if not isinstance(func.body, SeqExpr) or len(func.body.blocks) != 1:
         return func
@@ -239,14 +233,10 @@ class _Plan:
                 out.append(b)
                 continue
             if token.var is None:
-                call = _typed(alloc_storage(ir.shape_expr((token.size,)), token.device))
+                call = typed_call(alloc_storage(ir.shape_expr((token.size,)), token.device))
                 token.var = Var("storage", call.ty)
                 out.append(VarBinding(token.var, call))
             alloc = self.allocs[b.var]
-            tensor = _typed(storage_tensor(token.var, 0, alloc.args[0], alloc.args[1].value))  # type: ignore[attr-defined]
+            tensor = typed_call(storage_tensor(token.var, 0, alloc.args[0], alloc.args[1].value))  # type: ignore[attr-defined]
             out.append(VarBinding(b.var, tensor, span=b.span))
         return SeqExpr((BindingBlock(tuple(out)),), self.seq.body, span=self.seq.span, ty=self.seq.ty)
-
-
-def _typed(call: ir.Call) -> ir.Call:
-    return ir.Call(call.op, call.args, call.attrs, call.ty_args, ty=infer_call(call))

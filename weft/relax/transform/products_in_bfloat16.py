@@ -29,41 +29,35 @@ def products_in_bfloat16(
 ) -> Function:
     """Compute products and convolutions with constant weights on bfloat16 operands, in float32 sums.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; types of results stay.
-    Example
-        With ``dot_forms=[("bfloat16", "bfloat16", "float32", 16)]``, before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; types of results stay.
+    With ``dot_forms=[("bfloat16", "bfloat16", "float32", 16)]``, before::
 
-            @R.function
-            def main(x: R.Tensor((2, 2), "float32")):
-                with R.dataflow():
-                    a = R.matmul(x, R.const([[1.0, 2.0], [3.0, 4.0]], "float32"))
-                    b = R.nn.relu(a)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 2), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, R.const([[1.0, 2.0], [3.0, 4.0]], "float32"))
+                b = R.nn.relu(a)
+                R.output(b)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
-                with R.dataflow():
-                    x16: R.Tensor((2, 2), "bfloat16") = R.astype(x, dtype="bfloat16")
-                    a: R.Tensor((2, 2), "float32") = R.matmul(
-                        x16, R.const([[1.0, 2.0], [3.0, 4.0]], "bfloat16"), out_dtype="float32"
-                    )
-                    b: R.Tensor((2, 2), "float32") = R.nn.relu(a)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
+            with R.dataflow():
+                x16: R.Tensor((2, 2), "bfloat16") = R.astype(x, dtype="bfloat16")
+                a: R.Tensor((2, 2), "float32") = R.matmul(
+                    x16, R.const([[1.0, 2.0], [3.0, 4.0]], "bfloat16"), out_dtype="float32"
+                )
+                b: R.Tensor((2, 2), "float32") = R.nn.relu(a)
+                R.output(b)
+            return b
 
-    Parameters
-    ----------
+    Options:
         ``dot_forms``: the target's dot products of narrow numbers; without one of bfloat16 the function stays.
-    Cost
-        Linear, plus one pass over the weights.
-    Source
-        Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019.
+    Cost: Linear, plus one pass over the weights.
+    Source: Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019.
     """
     if not any(tuple(form[:3]) == _FORM for form in dot_forms):
         return func

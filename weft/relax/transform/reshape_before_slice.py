@@ -17,38 +17,33 @@ def reshape_before_slice(func: Function, mod: IRModule) -> Function:
 
     A reshape is free, but nothing is fused across it: behind a slice it makes the slice a kernel of its own.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. Where a slice of the last dimension is only split into whole rows of it, the tensor is
-        reshaped first and the slice is one of the new dimension.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. Where a slice of the last dimension is only split into whole rows of it, the tensor
+        is reshaped first and the slice is one of the new dimension.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 12), "float32")):
-                with R.dataflow():
-                    part = R.strided_slice(x, axes=[1], begin=[4], end=[12])
-                    y = R.reshape(part, (2, 4, 2))
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 12), "float32")):
+            with R.dataflow():
+                part = R.strided_slice(x, axes=[1], begin=[4], end=[12])
+                y = R.reshape(part, (2, 4, 2))
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 12), "float32")) -> R.Tensor((2, 4, 2), "float32"):
-                with R.dataflow():
-                    part: R.Tensor((2, 8), "float32") = R.strided_slice(x, axes=[1], begin=[4], end=[12])
-                    lv: R.Tensor((2, 6, 2), "float32") = R.reshape(x, (2, 6, 2))
-                    y: R.Tensor((2, 4, 2), "float32") = R.strided_slice(
-                        lv, axes=[1], begin=[2], end=[6], assume_inbound=True
-                    )
-                    R.output(y)
-                return y
-    Cost
-        Linear.
-    Source
-        None.
+        @R.function
+        def main(x: R.Tensor((2, 12), "float32")) -> R.Tensor((2, 4, 2), "float32"):
+            with R.dataflow():
+                part: R.Tensor((2, 8), "float32") = R.strided_slice(x, axes=[1], begin=[4], end=[12])
+                lv: R.Tensor((2, 6, 2), "float32") = R.reshape(x, (2, 6, 2))
+                y: R.Tensor((2, 4, 2), "float32") = R.strided_slice(
+                    lv, axes=[1], begin=[2], end=[6], assume_inbound=True
+                )
+                R.output(y)
+            return y
+    Cost: Linear.
+    Source: None.
     """
     slices = {b.var: b.value for b in all_bindings(func) if is_op(b.value, "strided_slice")}
     if not slices:

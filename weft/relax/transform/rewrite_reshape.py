@@ -19,34 +19,29 @@ _VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
 def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Turn flatten, expand_dims, squeeze and transposes of unit dimensions into reshape, and join chains of reshapes.
 
-    Requires
-        ``relax.normalized`` with known output shapes where a view is to be made; other calls stay.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: ``relax.normalized`` with known output shapes where a view is to be made; other calls stay.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    a = R.expand_dims(x, axis=[0])
-                    b = R.flatten(a)
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.expand_dims(x, axis=[0])
+                b = R.flatten(a)
+                R.output(b)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((6,), "float32"):
-                with R.dataflow():
-                    a: R.Tensor((1, 2, 3), "float32") = R.reshape(x, R.shape([1, 2, 3]))
-                    b: R.Tensor((6,), "float32") = R.reshape(x, R.shape([6]))
-                    R.output(b)
-                return b
-    Cost
-        Linear.
-    Source
-        TVM's ``RewriteDataflowReshape``.
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((6,), "float32"):
+            with R.dataflow():
+                a: R.Tensor((1, 2, 3), "float32") = R.reshape(x, R.shape([1, 2, 3]))
+                b: R.Tensor((6,), "float32") = R.reshape(x, R.shape([6]))
+                R.output(b)
+            return b
+    Cost: Linear.
+    Source: TVM's ``RewriteDataflowReshape``.
     """
     source: dict[ir.Expr, ir.Expr] = {}
     mutable = mutable_variables(func, mod)

@@ -16,41 +16,37 @@ from weft.relax.transform.fuse_ops import fusion_kind
 def split_to_slices(func: Function, mod: IRModule) -> Function:
     """Replace the parts of a split by slices where that leaves no split behind.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. A split is replaced when all of its parts have constant places and every reader of a part
-        is element-wise, so that FuseOps puts the slices into the readers' kernels. The split itself is then unused.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. A split is replaced when all of its parts have constant places and every reader of a
+        part is element-wise, so that FuseOps puts the slices into the readers' kernels. The split itself is then
+        unused.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 6), "float32")):
-                with R.dataflow():
-                    parts = R.split(x, indices_or_sections=2, axis=1)
-                    a = parts[0]
-                    b = parts[1]
-                    y = R.add(a, b)
-                    R.output(y)
-                return y
+        @R.function
+        def main(x: R.Tensor((2, 6), "float32")):
+            with R.dataflow():
+                parts = R.split(x, indices_or_sections=2, axis=1)
+                a = parts[0]
+                b = parts[1]
+                y = R.add(a, b)
+                R.output(y)
+            return y
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 6), "float32")) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    parts: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")) = R.split(
-                        x, indices_or_sections=2, axis=1
-                    )
-                    a: R.Tensor((2, 3), "float32") = R.strided_slice(x, axes=[1], begin=[0], end=[3])
-                    b: R.Tensor((2, 3), "float32") = R.strided_slice(x, axes=[1], begin=[3], end=[6])
-                    y: R.Tensor((2, 3), "float32") = R.add(a, b)
-                    R.output(y)
-                return y
-    Cost
-        Linear.
-    Source
-        None.
+        @R.function
+        def main(x: R.Tensor((2, 6), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                parts: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")) = R.split(
+                    x, indices_or_sections=2, axis=1
+                )
+                a: R.Tensor((2, 3), "float32") = R.strided_slice(x, axes=[1], begin=[0], end=[3])
+                b: R.Tensor((2, 3), "float32") = R.strided_slice(x, axes=[1], begin=[3], end=[6])
+                y: R.Tensor((2, 3), "float32") = R.add(a, b)
+                R.output(y)
+            return y
+    Cost: Linear.
+    Source: None.
     """
     places = _replaceable(func)
     if not places:

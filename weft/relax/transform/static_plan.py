@@ -16,7 +16,7 @@ from weft.error import InvalidArgument
 from weft.relax.analysis import tir_vars_in_type
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import MatchCast, SeqExpr, Var, VarBinding
-from weft.relax.infer import function_type, infer_call
+from weft.relax.infer import function_type, typed_call
 from weft.tir import PrimFunc
 
 _UPPER, _LOWER, _OUTPUTS = "tir_var_upper_bound", "tir_var_lower_bound", "relax.memory_plan_dynamic_func_output"
@@ -49,7 +49,7 @@ def _planned(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     body = _Rewrite(places.taken, outputs).seq(func.body)
     if outputs is not None:
         return func.replace(body=body).without_attr(_OUTPUTS)
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=body)
 
 
 class KnownSizes:
@@ -322,15 +322,11 @@ class _Rewrite:
 
 def _storage(size: Any, alloc: Any) -> tuple[Any, VarBinding]:
     index, scope, dtype = ir.as_int(alloc.args[2].value) or 0, alloc.args[3].value, alloc.args[1].value
-    call = _typed(alloc_storage(ir.shape_expr((size,)), index, scope, dtype))
+    call = typed_call(alloc_storage(ir.shape_expr((size,)), index, scope, dtype))
     var = Var("storage", call.ty)
     return var, VarBinding(var, call)
 
 
 def _tensor(b: Any, storage: Any) -> VarBinding:
     alloc = b.value
-    return VarBinding(b.var, _typed(storage_tensor(storage, 0, alloc.args[0], alloc.args[1].value)), span=b.span)
-
-
-def _typed(call: ir.Call) -> ir.Call:
-    return ir.Call(call.op, call.args, call.attrs, call.ty_args, ty=infer_call(call))
+    return VarBinding(b.var, typed_call(storage_tensor(storage, 0, alloc.args[0], alloc.args[1].value)), span=b.span)

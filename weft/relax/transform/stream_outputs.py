@@ -27,63 +27,58 @@ def stream_outputs(mod: IRModule, *, after: int = UNKNOWN.flushing_bytes) -> IRM
     after : int
         Bytes of constants that calls read after the one that writes the result.
 
-    Requires
-        ``relax.legalized``.
-    Ensures
-        ``relax.legalized``. Such calls are of functions with the attribute ``tir.stream_outputs``, which says no more
-        than that stores may bypass the caches.
-    Example
-        With ``after=16``, before::
+    Requires: ``relax.legalized``.
+    Ensures: ``relax.legalized``. Such calls are of functions with the attribute ``tir.stream_outputs``, which says no
+        more than that stores may bypass the caches.
+    With ``after=16``, before::
 
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((4,), "float32"))
-                    b = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), out_ty=R.Tensor((4,), "float32"))
-                    gv = (a, b)
-                    R.output(gv)
-                return gv
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((4,), "float32"))
+                b = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), out_ty=R.Tensor((4,), "float32"))
+                gv = (a, b)
+                R.output(gv)
+            return gv
 
-            @T.prim_func
-            def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    B[i] = T.exp(A[i])
+        @T.prim_func
+        def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for i in range(4):
+                B[i] = T.exp(A[i])
 
-            @T.prim_func
-            def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    C[i] = A[i] + B[i]
+        @T.prim_func
+        def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+            for i in range(4):
+                C[i] = A[i] + B[i]
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((4,), "float32")) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    a = R.call_tir(cls.exp_streamed, (x,), out_ty=R.Tensor((4,), "float32"))
-                    b = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), out_ty=R.Tensor((4,), "float32"))
-                    gv: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")) = (a, b)
-                    R.output(gv)
-                return gv
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.call_tir(cls.exp_streamed, (x,), out_ty=R.Tensor((4,), "float32"))
+                b = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), out_ty=R.Tensor((4,), "float32"))
+                gv: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")) = (a, b)
+                R.output(gv)
+            return gv
 
-            @T.prim_func
-            def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    B[i] = T.exp(A[i])
+        @T.prim_func
+        def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for i in range(4):
+                B[i] = T.exp(A[i])
 
-            @T.prim_func
-            def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    C[i] = A[i] + B[i]
+        @T.prim_func
+        def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+            for i in range(4):
+                C[i] = A[i] + B[i]
 
-            @T.prim_func
-            def exp_streamed(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                T.func_attr({"tir.stream_outputs": True})
-                for i in range(4):
-                    B[i] = T.exp(A[i])
-    Cost
-        Linear.
-    Source
-        None.
+        @T.prim_func
+        def exp_streamed(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            T.func_attr({"tir.stream_outputs": True})
+            for i in range(4):
+                B[i] = T.exp(A[i])
+    Cost: Linear.
+    Source: None.
     """
     called = {v for f in mod.functions.values() if isinstance(f, Function) for v in walk(f) if isinstance(v, GlobalVar)}
     results = {g: _cold(f, mod, after) for g, f in mod.functions.items() if isinstance(f, Function) and g not in called}

@@ -16,43 +16,37 @@ _PURE_PACKED = ("relax.call_pure_packed", "relax.call_inplace_packed")
 def to_non_dataflow(func: Function, mod: IRModule) -> Function:
     """Turn dataflow blocks and variables into plain ones, one block a sequence.
 
-    Requires
-        ``relax.legalized``.
-    Ensures
-        No DataflowBlock, no DataflowVar.
-    Example
-        Before::
+    Requires: ``relax.legalized``.
+    Ensures: No DataflowBlock, no DataflowVar.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    a = R.call_dps_packed("my.exp", (x,), R.Tensor((2, 3), "float32"))
-                    b = R.call_dps_packed("my.exp", (a,), R.Tensor((2, 3), "float32"))
-                    R.output(b)
-                return b
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.call_dps_packed("my.exp", (x,), R.Tensor((2, 3), "float32"))
+                b = R.call_dps_packed("my.exp", (a,), R.Tensor((2, 3), "float32"))
+                R.output(b)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                a: R.Tensor((2, 3), "float32") = R.call_dps_packed(
-                    "my.exp",
-                    (x,),
-                    out_ty=R.Tensor((2, 3), "float32"),
-                )
-                b: R.Tensor((2, 3), "float32") = R.call_dps_packed(
-                    "my.exp",
-                    (a,),
-                    out_ty=R.Tensor((2, 3), "float32"),
-                )
-                return b
-    Cost
-        Linear.
-    Source
-        TVM's ``ToNonDataflow``.
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            a: R.Tensor((2, 3), "float32") = R.call_dps_packed(
+                "my.exp",
+                (x,),
+                out_ty=R.Tensor((2, 3), "float32"),
+            )
+            b: R.Tensor((2, 3), "float32") = R.call_dps_packed(
+                "my.exp",
+                (a,),
+                out_ty=R.Tensor((2, 3), "float32"),
+            )
+            return b
+    Cost: Linear.
+    Source: TVM's ``ToNonDataflow``.
     """
-    body = _plain(func.body, {})
-    return func if body is func.body else func.replace(body=body)
+    return func.replace(body=_plain(func.body, {}))
 
 
 def _plain(seq: Any, renamed: dict[Expr, Any]) -> Any:
@@ -92,32 +86,26 @@ def _plain_binding(b: Any, renamed: dict[Expr, Any]) -> Any:
 def remove_purity_checking(func: Function, mod: IRModule, *, keep_indices: bool = False) -> Function:
     """Unwrap ``call_pure_packed`` and mark functions as checked, since later forms are impure by nature.
 
-    Requires
-        Blocks without dataflow.
-    Ensures
-        No ``call_pure_packed``, no ``call_inplace_packed``.
-    Example
-        Before::
+    Requires: Blocks without dataflow.
+    Ensures: No ``call_pure_packed``, no ``call_inplace_packed``.
+    Before::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 3), "float32")):
-                y = R.call_pure_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
-                return y
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")):
+            y = R.call_pure_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
+            return y
 
-        After::
+    After::
 
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                y: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
-                return y
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            y: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
+            return y
 
-    Parameters
-    ----------
+    Options:
         ``keep_indices``: whether calls that worked in place still say which arguments they overwrite.
-    Cost
-        Linear.
-    Source
-        TVM's ``RemovePurityChecking``.
+    Cost: Linear.
+    Source: TVM's ``RemovePurityChecking``.
     """
     destination_passing = False  # such calls become plain ones with their destinations, by CallTIRRewrite
 

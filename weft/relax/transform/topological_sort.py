@@ -17,43 +17,37 @@ def topological_sort(
 ) -> Function:
     """Sort the bindings of each dataflow block.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = R.sin(x)
-                    c = R.cos(a)
-                    d = R.add(b, c)
-                    R.output(d)
-                return d
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.sin(x)
+                c = R.cos(a)
+                d = R.add(b, c)
+                R.output(d)
+            return d
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                with R.dataflow():
-                    a: R.Tensor((2, 3), "float32") = R.exp(x)
-                    c: R.Tensor((2, 3), "float32") = R.cos(a)
-                    b: R.Tensor((2, 3), "float32") = R.sin(x)
-                    d: R.Tensor((2, 3), "float32") = R.add(b, c)
-                    R.output(d)
-                return d
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                a: R.Tensor((2, 3), "float32") = R.exp(x)
+                c: R.Tensor((2, 3), "float32") = R.cos(a)
+                b: R.Tensor((2, 3), "float32") = R.sin(x)
+                d: R.Tensor((2, 3), "float32") = R.add(b, c)
+                R.output(d)
+            return d
 
-    Parameters
-    ----------
+    Options:
         ``order``: ``depth-first`` follows a value to its users, ``breadth-first`` goes level by level.
         ``direction``: ``from-inputs`` binds as early as possible, ``from-outputs`` just before the first use.
-    Cost
-        Linear in bindings and uses, times the logarithm of the bindings.
-    Source
-        TVM's ``TopologicalSort``.
+    Cost: Linear in bindings and uses, times the logarithm of the bindings.
+    Source: TVM's ``TopologicalSort``.
     """
     if order not in ("depth-first", "breadth-first"):
         raise InvalidArgument("unknown order", expected="'depth-first' or 'breadth-first'", found=repr(order))

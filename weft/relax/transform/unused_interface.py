@@ -17,38 +17,33 @@ from weft.relax.transform.call_sites import called_only, change_calls, with_para
 def remove_unused_parameters(mod: ir.IRModule) -> ir.IRModule:
     """Drop parameters of private functions that are not used, and that no symbolic size comes from.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
-                a = cls.helper(x, y)
-                return a
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+            a = cls.helper(x, y)
+            return a
 
-            @R.function(private=True)
-            def helper(p: R.Tensor((2,), "float32"), q: R.Tensor((2,), "float32")):
-                a = R.exp(q)
-                return a
+        @R.function(private=True)
+        def helper(p: R.Tensor((2,), "float32"), q: R.Tensor((2,), "float32")):
+            a = R.exp(q)
+            return a
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                a: R.Tensor((2,), "float32") = cls.helper(y)
-                return a
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            a: R.Tensor((2,), "float32") = cls.helper(y)
+            return a
 
-            @R.function(private=True)
-            def helper(q: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                a: R.Tensor((2,), "float32") = R.exp(q)
-                return a
-    Cost
-        Linear.
-    Source
-        TVM's ``RemoveUnusedParameters``.
+        @R.function(private=True)
+        def helper(q: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            a: R.Tensor((2,), "float32") = R.exp(q)
+            return a
+    Cost: Linear.
+    Source: TVM's ``RemoveUnusedParameters``.
     """
     kept = {name: _needed(f) for name, f in called_only(mod).items()}
     kept = {name: k for name, k in kept.items() if len(k) < len(mod[name].params)}  # type: ignore[attr-defined]
@@ -93,41 +88,36 @@ def _introduced(ty: ir.Type | None) -> set[ir.Var]:
 def remove_unused_outputs(mod: ir.IRModule) -> ir.IRModule:
     """Drop elements of the tuples that private functions return, where no caller takes them.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``; a function of which one element is left returns it without a tuple.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``; a function of which one element is left returns it without a tuple.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                t = cls.helper(x)
-                a = t[1]
-                return a
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            t = cls.helper(x)
+            a = t[1]
+            return a
 
-            @R.function(private=True)
-            def helper(p: R.Tensor((2,), "float32")):
-                a = R.exp(p)
-                b = R.sin(p)
-                return (a, b)
+        @R.function(private=True)
+        def helper(p: R.Tensor((2,), "float32")):
+            a = R.exp(p)
+            b = R.sin(p)
+            return (a, b)
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                t: R.Tensor((2,), "float32") = cls.helper(x)
-                return t
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            t: R.Tensor((2,), "float32") = cls.helper(x)
+            return t
 
-            @R.function(private=True)
-            def helper(p: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                a: R.Tensor((2,), "float32") = R.exp(p)
-                b: R.Tensor((2,), "float32") = R.sin(p)
-                return b
-    Cost
-        Linear.
-    Source
-        TVM's ``RemoveUnusedOutputs``.
+        @R.function(private=True)
+        def helper(p: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            a: R.Tensor((2,), "float32") = R.exp(p)
+            b: R.Tensor((2,), "float32") = R.sin(p)
+            return b
+    Cost: Linear.
+    Source: TVM's ``RemoveUnusedOutputs``.
     """
     functions = {n: f for n, f in called_only(mod).items() if isinstance(f.ret_ty, ir.TupleType)}
     taken: dict[str, set[int]] = {n: set() for n in functions}

@@ -16,29 +16,24 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 def realize_vdevice(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Give every tensor that follows from one on a virtual device, or leads to one, its device.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized`` without ``hint_on_device``: a hint on a value that lives elsewhere is a copy.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized`` without ``hint_on_device``: a hint on a value that lives elsewhere is a copy.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                a = R.hint_on_device(x, "llvm:1")
-                b = R.exp(a)
-                return b
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            a = R.hint_on_device(x, "llvm:1")
+            b = R.exp(a)
+            return b
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((2,), "float32", "llvm:1")) -> R.Tensor((2,), "float32", "llvm:1"):
-                b: R.Tensor((2,), "float32", "llvm:1") = R.exp(x)
-                return b
-    Cost
-        Linear.
-    Source
-        TVM's ``RealizeVDevice``.
+        @R.function
+        def main(x: R.Tensor((2,), "float32", "llvm:1")) -> R.Tensor((2,), "float32", "llvm:1"):
+            b: R.Tensor((2,), "float32", "llvm:1") = R.exp(x)
+            return b
+    Cost: Linear.
+    Source: TVM's ``RealizeVDevice``.
     """
     places = _places(func)
     if not places:

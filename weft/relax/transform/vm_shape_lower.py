@@ -30,52 +30,46 @@ _MOST = 1 << 48
 def vm_shape_lower(mod: ir.IRModule, *, emit_err_ctx: bool = True) -> ir.IRModule:
     """Check parameter types at entry and compute symbolic shapes in a heap.
 
-    Requires
-        Plain blocks, operators lowered to builtin calls.
-    Ensures
-        ``relax.vm_ready``: no symbolic ShapeExpr or PrimValue, no MatchCast. Functions that check their parameters
+    Requires: Plain blocks, operators lowered to builtin calls.
+    Ensures: ``relax.vm_ready``: no symbolic ShapeExpr or PrimValue, no MatchCast. Functions that check their parameters
         already, and have none of these, stay as they are.
-    Example
-        Before::
+    Before::
 
-            @R.function
-            def main(x: R.Tensor(("n", 3), "float32")):
-                return x
+        @R.function
+        def main(x: R.Tensor(("n", 3), "float32")):
+            return x
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor(("n", 3), dtype="float32")) -> R.Tensor(("n", 3), dtype="float32"):
-                n = T.int64()
-                shape_heap: R.Any = R.call_builtin_with_ctx(
-                    "vm.builtin.alloc_shape_heap", (R.prim_value(1),), ty_args=(R.Any,)
-                )
-                _: R.Tuple() = R.call_builtin(
-                    "vm.builtin.check_tensor_info",
-                    (x, R.prim_value(2), R.dtype("float32"), R.str("main: parameter 0 'x'")),
-                )
-                __1: R.Tuple() = R.call_builtin(
-                    "vm.builtin.match_shape",
-                    (
-                        x,
-                        shape_heap,
-                        R.prim_value(2),
-                        R.prim_value(1),
-                        R.prim_value(0),
-                        R.prim_value(0),
-                        R.prim_value(3),
-                        R.str("main: parameter 0 'x'"),
-                    ),
-                )
-                return x
+        @R.function
+        def main(x: R.Tensor(("n", 3), dtype="float32")) -> R.Tensor(("n", 3), dtype="float32"):
+            n = T.int64()
+            shape_heap: R.Any = R.call_builtin_with_ctx(
+                "vm.builtin.alloc_shape_heap", (R.prim_value(1),), ty_args=(R.Any,)
+            )
+            _: R.Tuple() = R.call_builtin(
+                "vm.builtin.check_tensor_info",
+                (x, R.prim_value(2), R.dtype("float32"), R.str("main: parameter 0 'x'")),
+            )
+            __1: R.Tuple() = R.call_builtin(
+                "vm.builtin.match_shape",
+                (
+                    x,
+                    shape_heap,
+                    R.prim_value(2),
+                    R.prim_value(1),
+                    R.prim_value(0),
+                    R.prim_value(0),
+                    R.prim_value(3),
+                    R.str("main: parameter 0 'x'"),
+                ),
+            )
+            return x
 
-    Parameters
-    ----------
+    Options:
         ``emit_err_ctx``: taken for TVM's sake: errors always name the parameter.
-    Cost
-        Linear; one TIR function for each place where new expressions can be computed.
-    Source
-        TVM's ``VMShapeLower``.
+    Cost: Linear; one TIR function for each place where new expressions can be computed.
+    Source: TVM's ``VMShapeLower``.
     """
     out = mod.copy()
     for gvar, func in mod.items():

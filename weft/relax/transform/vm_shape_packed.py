@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import int64
 from weft.relax.core_ops import call_builtin, call_packed, null_value
 from weft.relax.expr import MatchCast, VarBinding
 from weft.relax.expr import Var as RelaxVar
@@ -126,7 +125,7 @@ class _Packed(Lowerer):
 
     def heap_size(self) -> Any:
         """The number of slots."""
-        return int64(len(self.slots))
+        return ir.int64(len(self.slots))
 
     def kernel_attrs(self, name: str) -> ir.Attrs:
         """The attributes of a kernel that computes sizes, which is private."""

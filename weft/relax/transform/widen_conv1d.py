@@ -18,45 +18,40 @@ from weft.runtime import aligned
 def widen_conv1d(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Compute 1-D convolutions, and what lies between them, on images of height 1.
 
-    Requires
-        ``relax.normalized``.
-    Ensures
-        ``relax.normalized``. Values of the shape ``(n, c, w)`` have a twin ``(n, c, 1, w)`` from the first convolution
-        on; whatever else needs them reads a reshape of it. ConvertLayout then treats them as all images.
-    Example
-        Before::
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. Values of the shape ``(n, c, w)`` have a twin ``(n, c, 1, w)`` from the first
+        convolution on; whatever else needs them reads a reshape of it. ConvertLayout then treats them as all images.
+    Before::
 
-            @R.function
-            def main(x: R.Tensor((1, 1, 4), "float32")):
-                with R.dataflow():
-                    y = R.nn.conv1d(x, R.const([[[1.0, 2.0]]], "float32"), padding=[1, 0])
-                    z = R.nn.relu(y)
-                    R.output(z)
-                return z
+        @R.function
+        def main(x: R.Tensor((1, 1, 4), "float32")):
+            with R.dataflow():
+                y = R.nn.conv1d(x, R.const([[[1.0, 2.0]]], "float32"), padding=[1, 0])
+                z = R.nn.relu(y)
+                R.output(z)
+            return z
 
-        After::
+    After::
 
-            @R.function
-            def main(x: R.Tensor((1, 1, 4), "float32")) -> R.Tensor((1, 1, 4), "float32"):
-                with R.dataflow():
-                    lv: R.Tensor((1, 1, 1, 4), "float32") = R.reshape(x, R.shape([1, 1, 1, 4]))
-                    lv0: R.Tensor((1, 1, 1, 4), "float32") = R.nn.conv2d(
-                        lv,
-                        R.const([[[[1.0, 2.0]]]], "float32"),
-                        strides=[1, 1],
-                        padding=[0, 1, 0, 0],
-                        dilation=[1, 1],
-                    )
-                    lv1: R.Tensor((1, 1, 4), "float32") = R.reshape(lv0, R.shape([1, 1, 4]))
-                    lv2: R.Tensor((1, 1, 1, 4), "float32") = R.nn.relu(lv0)
-                    lv3: R.Tensor((1, 1, 4), "float32") = R.reshape(lv2, R.shape([1, 1, 4]))
-                    z: R.Tensor((1, 1, 4), "float32") = lv3
-                    R.output(z)
-                return z
-    Cost
-        Linear.
-    Source
-        None.
+        @R.function
+        def main(x: R.Tensor((1, 1, 4), "float32")) -> R.Tensor((1, 1, 4), "float32"):
+            with R.dataflow():
+                lv: R.Tensor((1, 1, 1, 4), "float32") = R.reshape(x, R.shape([1, 1, 1, 4]))
+                lv0: R.Tensor((1, 1, 1, 4), "float32") = R.nn.conv2d(
+                    lv,
+                    R.const([[[[1.0, 2.0]]]], "float32"),
+                    strides=[1, 1],
+                    padding=[0, 1, 0, 0],
+                    dilation=[1, 1],
+                )
+                lv1: R.Tensor((1, 1, 4), "float32") = R.reshape(lv0, R.shape([1, 1, 4]))
+                lv2: R.Tensor((1, 1, 1, 4), "float32") = R.nn.relu(lv0)
+                lv3: R.Tensor((1, 1, 4), "float32") = R.reshape(lv2, R.shape([1, 1, 4]))
+                z: R.Tensor((1, 1, 4), "float32") = lv3
+                R.output(z)
+            return z
+    Cost: Linear.
+    Source: None.
     """
     wide = _Wide()
     return rewrite_bindings(func, mod, wide.rule)

@@ -15,21 +15,12 @@ from weakref import WeakSet
 
 from weft.error import InvalidArgument, render_where
 from weft.ir import IRModule
-from weft.relay.adt import (
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternWildcard,
-    TypeData,
-    type_data,
-)
+from weft.relay import adt
 from weft.relay.expr import Function
 from weft.relay.walk import subexpressions
 
 _MOST = 64  # patterns that are listed; a match that misses more is no better explained by them
-_Row = tuple[Pattern, ...]
+_Row = tuple[adt.Pattern, ...]
 _WARNED: WeakSet[Any] = WeakSet()  # patterns of the first clauses of matches that were warned of
 
 
@@ -58,7 +49,7 @@ def warn_unmatched(program: Any, mod: IRModule | None = None, *, repeat: bool = 
     elif not isinstance(program, list):
         program = list(subexpressions(program))
     for m in program:
-        if isinstance(m, Match) and m.complete and m.clauses and (repeat or m.clauses[0].lhs not in _WARNED):
+        if isinstance(m, adt.Match) and m.complete and m.clauses and (repeat or m.clauses[0].lhs not in _WARNED):
             try:
                 cases = unmatched_cases(m, mod)
             except InvalidArgument:  # a constructor of no type: type inference says it better
@@ -68,13 +59,13 @@ def warn_unmatched(program: Any, mod: IRModule | None = None, *, repeat: bool = 
                 _warn(m, cases)
 
 
-def keep_warned(old: Pattern, new: Pattern) -> None:
+def keep_warned(old: adt.Pattern, new: adt.Pattern) -> None:
     """Note that a pattern took the place of another."""
     if old in _WARNED:
         _WARNED.add(new)
 
 
-def _warn(m: Match, cases: list[Pattern]) -> None:
+def _warn(m: adt.Match, cases: list[adt.Pattern]) -> None:
     listed = ", ".join(f"`{c}`" for c in cases[:4]) + (" and others" if len(cases) > 4 else "")
     text = f"a match does not cover {listed}"
     where = "" if m.span is None else "\n" + "\n".join(render_where(m.span))
@@ -85,7 +76,7 @@ def _warn(m: Match, cases: list[Pattern]) -> None:
         warnings.warn_explicit(text, UnmatchedWarning, m.span.file, m.span.line, registry=_SHOWN)
 
 
-def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
+def unmatched_cases(match: adt.Match, mod: IRModule | None = None) -> list[adt.Pattern]:
     """List patterns for the values that no clause of a match covers.
 
     Parameters
@@ -113,40 +104,42 @@ def _uncovered(rows: list[_Row], width: int, mod: IRModule | None) -> Iterator[_
     """Yield rows of patterns for what no row covers."""
     if not rows or not width:
         if not rows:
-            yield (PatternWildcard(),) * width
+            yield (adt.PatternWildcard(),) * width
         return
     heads = [r[0] for r in rows]
-    made = next((h for h in heads if isinstance(h, PatternConstructor)), None)
+    made = next((h for h in heads if isinstance(h, adt.PatternConstructor)), None)
     if made is not None:
         for c in _definition(made.constructor, mod).constructors:
             yield from _split(rows, width, len(c.inputs), c, mod)
         return
-    fields = next((h for h in heads if isinstance(h, PatternTuple)), None)
+    fields = next((h for h in heads if isinstance(h, adt.PatternTuple)), None)
     if fields is not None:
         yield from _split(rows, width, len(fields.patterns), None, mod)
         return
     for rest in _uncovered([r[1:] for r in rows], width - 1, mod):
-        yield (PatternWildcard(), *rest)
+        yield (adt.PatternWildcard(), *rest)
 
 
-def _split(rows: list[_Row], width: int, fields: int, c: Constructor | None, mod: IRModule | None) -> Iterator[_Row]:
+def _split(
+    rows: list[_Row], width: int, fields: int, c: adt.Constructor | None, mod: IRModule | None
+) -> Iterator[_Row]:
     """Yield what is not covered of the values that a constructor makes; None makes tuples."""
     fitting = [(*inner, *r[1:]) for r in rows if (inner := _fields(r[0], fields, c)) is not None]
     for row in _uncovered(fitting, fields + width - 1, mod):
-        head = PatternTuple(row[:fields]) if c is None else PatternConstructor(c, row[:fields])
+        head = adt.PatternTuple(row[:fields]) if c is None else adt.PatternConstructor(c, row[:fields])
         yield (head, *row[fields:])
 
 
-def _fields(p: Pattern, count: int, c: Constructor | None) -> _Row | None:
+def _fields(p: adt.Pattern, count: int, c: adt.Constructor | None) -> _Row | None:
     """Return a pattern's fields as far as it covers values of a constructor, else None."""
-    if isinstance(p, PatternConstructor) and (c is None or p.constructor.name_hint != c.name_hint):
+    if isinstance(p, adt.PatternConstructor) and (c is None or p.constructor.name_hint != c.name_hint):
         return None
-    given = p.patterns if isinstance(p, (PatternConstructor, PatternTuple)) else ()
-    return (*given, *(PatternWildcard(),) * count)[:count]
+    given = p.patterns if isinstance(p, (adt.PatternConstructor, adt.PatternTuple)) else ()
+    return (*given, *(adt.PatternWildcard(),) * count)[:count]
 
 
-def _definition(c: Constructor, mod: IRModule | None) -> TypeData:
-    found: Any = type_data(mod, c) if mod is not None else None
+def _definition(c: adt.Constructor, mod: IRModule | None) -> adt.TypeData:
+    found: Any = adt.type_data(mod, c) if mod is not None else None
     if found is None:
         raise InvalidArgument(
             f"there is no data type '{c.belong_to.name_hint}', which constructor '{c.name_hint}' belongs to",

@@ -7,7 +7,6 @@ from weakref import WeakSet
 
 from weft import ir
 from weft.error import WeftError
-from weft.ir import Type
 from weft.relay.expr import Call, Constant, Tuple, Var
 from weft.relay.infer.state import Inference
 from weft.relay.infer.unify import FAILED
@@ -24,12 +23,12 @@ def remember(call: Call) -> None:
     _INFERRED.add(call)
 
 
-def is_inferred(call: Call, args: tuple[Type, ...]) -> bool:
+def is_inferred(call: Call, args: tuple[ir.Type, ...]) -> bool:
     """Whether the ``ty`` of a call was inferred before, from arguments of the same types."""
     return call.ty is not None and all(a.ty is t for a, t in zip(call.args, args, strict=True)) and call in _INFERRED
 
 
-def infer_operator(call: Call, args: tuple[Type, ...], s: Inference) -> Type:
+def infer_operator(call: Call, args: tuple[ir.Type, ...], s: Inference) -> ir.Type:
     """Infer the type of a call whose arguments have these types, or note what is wrong."""
     if any(a is FAILED for a in args):
         return FAILED
@@ -50,7 +49,7 @@ def infer_operator(call: Call, args: tuple[Type, ...], s: Inference) -> Type:
         return s.fail(what, call, expected=e.expected, found=e.found, help=e.help or takes)
 
 
-def _not_tensors(op: RelayOp, args: tuple[Type, ...]) -> tuple[str, str, Type] | None:
+def _not_tensors(op: RelayOp, args: tuple[ir.Type, ...]) -> tuple[str, str, ir.Type] | None:
     """Find an argument that is no tensor where the operator computes with tensors."""
     for spec, ty in zip(op.inputs, args, strict=False):
         if spec.kind == "any":
@@ -63,7 +62,7 @@ def _not_tensors(op: RelayOp, args: tuple[Type, ...]) -> tuple[str, str, Type] |
     return None
 
 
-def _with_type(arg: Any, ty: Type) -> Any:
+def _with_type(arg: Any, ty: ir.Type) -> Any:
     """Return an argument with its type, each unknown dimension of its own; what is no constant is a variable."""
     own = _own_dimensions(ty)
     if isinstance(arg, Tuple) and isinstance(own, TupleType):  # whose fields may have no types yet, or old ones
@@ -75,7 +74,7 @@ def _with_type(arg: Any, ty: Type) -> Any:
     return Var("_", own)
 
 
-def _own_dimensions(ty: Type) -> Type:
+def _own_dimensions(ty: ir.Type) -> ir.Type:
     if isinstance(ty, TensorType):
         if not any(type(d) is AnyDim for d in ty.shape or ()):
             return ty

@@ -7,7 +7,6 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft import ir
-from weft.ir import Op, Type, rebuild
 from weft.relay.adt import Clause, Constructor, Pattern
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Let, Var
 from weft.relay.infer.operators import remember
@@ -47,12 +46,12 @@ class Rebuild:
         if cls is Constant:
             return self._typed(e, self.s.types[e])
         if isinstance(e, (Pattern, Clause)):
-            return rebuild(e, self)
+            return ir.rebuild(e, self)
         if not isinstance(e, ir.Expr):
             return e
         return self._typed(self._children(e), self.type(self.s.types[e], e))
 
-    def type(self, ty: Type, node: Any) -> Type:
+    def type(self, ty: ir.Type, node: Any) -> ir.Type:
         """Return a type with all that was found put in, or note that a part of it was not found."""
         found = self.s.resolve(ty)
         if self.s.unifier.unknown(found) is not None and not self.s.errors:
@@ -78,13 +77,13 @@ class Rebuild:
         return _with(e, **changed) if changed else e
 
     @staticmethod
-    def _typed(e: Any, ty: Type) -> Any:
+    def _typed(e: Any, ty: ir.Type) -> Any:
         if e.ty is ty or (e.ty is not None and type(e.ty) is type(ty) and types_equal(e.ty, ty)):
             return e
         return _with(e, ty=ty)
 
     def _call(self, e: Call) -> Call:
-        op = e.op if isinstance(e.op, Op) else self(e.op)
+        op = e.op if isinstance(e.op, ir.Op) else self(e.op)
         args = tuple([self(a) for a in e.args])
         type_args = tuple([self.type(t, e) for t in self.s.type_args.get(e, e.ty_args)])
         ty = self.type(self.s.types[e], e)
@@ -95,7 +94,7 @@ class Rebuild:
         same = op is e.op and all(a is b for a, b in zip(args, e.args, strict=True))
         if not (same and ty is e.ty and type_args is e.ty_args):
             e = Call(op, args, e.attrs, type_args, ty=ty, span=e.span)
-        if isinstance(op, Op):
+        if isinstance(op, ir.Op):
             remember(e)
         return e
 

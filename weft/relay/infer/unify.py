@@ -153,11 +153,6 @@ class Unifier:
             raise Mismatch(src, dst)
         return rule(self, src, dst)
 
-    def equate(self, a: Type, b: Type) -> None:
-        """Let values go both ways."""
-        self.flow(a, b)
-        self.flow(b, a)
-
     def _root(self, ty: Type) -> tuple[Type, IncompleteType | None]:
         """Return what an unknown type is bound to, or the unbound one that it is linked with."""
         found = self.head(ty)

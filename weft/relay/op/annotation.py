@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import Attrs, Type
 from weft.relay.expr import Call
 from weft.relay.op.construct import constructs
-from weft.relay.op.registry import declare, op_call
+from weft.relay.op.registry import REQUIRED, declare, op_call
 from weft.runtime import Device
 from weft.runtime import device as as_device
 
-__all__ = ["BARRIERS", "device_copy", "device_name", "on_device", "stop_fusion"]
+__all__ = ["BARRIERS", "compiler_begin", "compiler_end", "device_copy", "device_name", "on_device",
+           "stop_fusion"]  # fmt: skip
 
 
 def _identity(data: ir.Expr, **attrs: Any) -> ir.Expr:
     return data
 
 
-def _same(types: tuple[Type, ...], attrs: Attrs) -> Type:
+def _same(types: tuple[ir.Type, ...], attrs: ir.Attrs) -> ir.Type:
     return types[0]
 
 
@@ -37,6 +37,9 @@ declare(
 )  # fmt: skip
 declare("device_copy", "data:any", {"src_device": "cpu:0", "dst_device": "cpu:0"}, expand=_identity, infer=_same,
         doc="A copy of a tensor on another device.")  # fmt: skip
+for _end, _what in (("begin", "is given to"), ("end", "comes from")):
+    declare(f"annotation.compiler_{_end}", "data:any", {"compiler": REQUIRED}, expand=_identity, infer=_same,
+            doc=f"What {_what} an external compiler; regions between are cut out by PartitionGraph.")  # fmt: skip
 declare("annotation.stop_fusion", "data:any", expand=_identity, infer=_same,
         doc="Keep an expression and what uses it in kernels apart.")  # fmt: skip
 
@@ -72,6 +75,18 @@ def on_device(data: Any, device: Any, constrain_result: bool = False, constrain_
 def device_copy(data: Any, src_device: Any, dst_device: Any) -> Call:
     """Copy a tensor from one device to another."""
     return op_call("device_copy", data, src_device=device_name(src_device), dst_device=device_name(dst_device))
+
+
+@constructs("annotation.compiler_begin")
+def compiler_begin(data: Any, compiler: str) -> Call:
+    """Mark an argument of what an external compiler is given."""
+    return op_call("annotation.compiler_begin", data, compiler=compiler)
+
+
+@constructs("annotation.compiler_end")
+def compiler_end(data: Any, compiler: str) -> Call:
+    """Mark a result of what an external compiler is given."""
+    return op_call("annotation.compiler_end", data, compiler=compiler)
 
 
 def stop_fusion(data: Any) -> Call:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.ir import DataType, IntImm, PrimExpr, as_int, numpy_dtype
 from weft.op import product
 from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
@@ -17,15 +16,15 @@ from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_arg
 
 def scalars(values: Any, dtype: str) -> ir.Expr:
     """Make a vector of scalar expressions; a constant where all are known."""
-    known = [as_int(v) for v in values]
+    known = [ir.as_int(v) for v in values]
     if all(v is not None for v in known):
-        return ir.constant(np.array(known, numpy_dtype(dtype)))
+        return ir.constant(np.array(known, ir.numpy_dtype(dtype)))
     return shared("stack", tuple(_scalar(v, dtype) for v in values), axis=0)
 
 
-def _scalar(value: PrimExpr, dtype: str) -> ir.Expr:
-    if isinstance(value, IntImm):
-        return ir.constant(np.array(value.value, numpy_dtype(dtype)))
+def _scalar(value: ir.PrimExpr, dtype: str) -> ir.Expr:
+    if isinstance(value, ir.IntImm):
+        return ir.constant(np.array(value.value, ir.numpy_dtype(dtype)))
     return shared("full", shape_of_dims(()), ir.prim_value(value), dtype=dtype)
 
 
@@ -103,7 +102,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32
     if stop is None:
         start, stop = 0, start
     first, last, by = (as_expr(v, dtype) for v in (start, stop, 1 if step is None else step))
-    if is_computed((first, last, by)) and DataType(dtype).is_float:
+    if is_computed((first, last, by)) and ir.DataType(dtype).is_float:
         return _computed_range(first, last, by, dtype)
     return call("arange", first, last, by, dtype=dtype)
 

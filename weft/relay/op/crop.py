@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import as_int, int64
 from weft.op import tensor_arg
 from weft.relay.op.elementwise import scalar
 from weft.relay.op.reduce import number
@@ -22,7 +21,7 @@ def _crop_and_resize(
     tensor_arg(op, "data", data, ndim=4)
     tensor_arg(op, "boxes", boxes, ndim=2, kind="float")
     tensor_arg(op, "box_indices", box_indices, ndim=1, kind="integer")
-    if as_int(dims(boxes)[1]) not in (4, None):
+    if ir.as_int(dims(boxes)[1]) not in (4, None):
         raise ShapeMismatch(f"{op}: a box has four corners", expected="(boxes, 4)", found=str(boxes.ty))
     if layout not in ("NHWC", "NCHW") or method not in ("bilinear", "nearest_neighbor"):
         raise InvalidArgument(f"{op}: unknown layout or method", expected="NHWC or NCHW; bilinear or nearest_neighbor",
@@ -52,9 +51,9 @@ def _coordinates(boxes: ir.Expr, axis: int, size: int, extent: Any) -> tuple[ir.
     """Return (boxes, size) places along an axis of the image, and which of them lie inside."""
     boxes = shared("astype", boxes, dtype="float32")
     low, high = (shared("strided_slice", boxes, axes=(1,), begin=(c,), end=(c + 1,)) for c in (axis, axis + 2))
-    last = number(extent - int64(1), "float32")
+    last = number(extent - ir.int64(1), "float32")
     if size > 1:
-        steps = shared("arange", int64(0), int64(size), int64(1), dtype="float32")
+        steps = shared("arange", ir.int64(0), ir.int64(size), ir.int64(1), dtype="float32")
         step = shared("divide", shared("subtract", high, low), scalar(size - 1, "float32"))
         place = shared("multiply", shared("add", low, shared("multiply", step, steps)), last)
     else:
@@ -66,7 +65,7 @@ def _coordinates(boxes: ir.Expr, axis: int, size: int, extent: Any) -> tuple[ir.
 
 def _index(place: ir.Expr, extent: Any) -> ir.Expr:
     """Return the nearest index inside of the image."""
-    last = number(extent - int64(1), "int64")
+    last = number(extent - ir.int64(1), "int64")
     whole = shared("astype", place, dtype="int64")
     return shared("maximum", shared("minimum", whole, last), scalar(0, "int64"))
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.ir import DataType, numpy_dtype
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dtype_of
 
@@ -25,7 +24,7 @@ _BINARY = (
 
 def scalar(value: Any, dtype: str) -> ir.Constant:
     """Return a number as a constant of a data type, for use in expansions."""
-    return ir.constant(np.array(value, numpy_dtype(dtype)))
+    return ir.constant(np.array(value, ir.numpy_dtype(dtype)))
 
 
 for _name in _UNARY:
@@ -40,7 +39,7 @@ for _name in ("mod", "trunc_mod"):
 
 def _trunc_divide(lhs: ir.Expr, rhs: ir.Expr) -> ir.Expr:
     out = shared("divide", lhs, rhs)
-    return shared("trunc", out) if DataType(dtype_of(lhs)).is_float else out
+    return shared("trunc", out) if ir.DataType(dtype_of(lhs)).is_float else out
 
 
 declare("trunc_divide", "lhs rhs", expand=_trunc_divide, doc="Division rounded towards zero.")

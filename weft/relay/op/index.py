@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import as_int, int64
 from weft.op import normalize_axis, product, tensor_arg
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims, vector
@@ -38,8 +37,8 @@ def _batched_take(data: ir.Expr, indices: ir.Expr, axis: int, batch: int, mode: 
         index = shared("floor_mod", index, size)
     else:
         index = shared("maximum", shared("minimum", index, shared("subtract", size, _one())), _zero())
-    start = shared("multiply", shared("arange", int64(0), count, int64(1), dtype="int64"), size)
-    first = shared("reshape", start, shape_of_dims((*shape[:batch], *[int64(1)] * (len(wanted) - batch))))
+    start = shared("multiply", shared("arange", ir.int64(0), count, ir.int64(1), dtype="int64"), size)
+    first = shared("reshape", start, shape_of_dims((*shape[:batch], *[ir.int64(1)] * (len(wanted) - batch))))
     got = shared("take", rows, shared("add", first, index), axis=0, mode="clip")
     inner, lead = len(wanted) - batch, axis - batch
     moved = (
@@ -62,7 +61,7 @@ def _zero() -> ir.Expr:
 def _gather_nd(data: ir.Expr, indices: ir.Expr, batch_dims: int = 0, index_rank: Any = None) -> ir.Expr:
     """Gather with the coordinates in the first axis of the indices."""
     n = len(tensor_arg("gather_nd", "indices", indices, min_ndim=1).shape or ())
-    depth = as_int(dims(indices)[0])
+    depth = ir.as_int(dims(indices)[0])
     if depth is None:
         raise ShapeMismatch("gather_nd: the first dimension of 'indices' must be known", found=str(indices.ty))
     if not 0 <= batch_dims < n or batch_dims + depth > rank(data):
@@ -91,8 +90,8 @@ def _sequence_mask(data: ir.Expr, valid_length: ir.Expr, mask_value: float = 0.0
         raise InvalidArgument("sequence_mask: 'axis' must be 0 or 1", found=str(axis))
     shape = dims(data)
     vector("sequence_mask", "valid_length", valid_length, shape[1 - at])
-    column = [int64(1)] * len(shape)
-    steps = shared("arange", int64(0), shape[at], int64(1), dtype="int64")
+    column = [ir.int64(1)] * len(shape)
+    steps = shared("arange", ir.int64(0), shape[at], ir.int64(1), dtype="int64")
     along = shared("reshape", steps, shape_of_dims(shape[i] if i == at else d for i, d in enumerate(column)))
     lengths = shared("astype", valid_length, dtype="int64")
     across = shared("reshape", lengths, shape_of_dims(shape[i] if i == 1 - at else d for i, d in enumerate(column)))

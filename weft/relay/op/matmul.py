@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import ShapeMismatch
-from weft.ir import as_int
 from weft.op import tensor_arg
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import axis_of, dims, rank, vector, vectors
@@ -23,7 +22,7 @@ def _swapped(x: ir.Expr, swap: bool) -> ir.Expr:
 
 
 def _checked_units(op: str, weight: ir.Expr, outputs: Any, units: Any) -> None:
-    if units is not None and as_int(outputs) not in (None, int(units)):
+    if units is not None and ir.as_int(outputs) not in (None, int(units)):
         raise ShapeMismatch(f"{op}: 'units' is not the number of outputs of the weight", expected=str(outputs),
                             found=str(units), where=weight.span)  # fmt: skip
 
@@ -37,7 +36,7 @@ def _dense(data: ir.Expr, weight: ir.Expr, units: Any = None, out_dtype: str = "
 
 def _by_rows(data: ir.Expr, weight: ir.Expr, out_dtype: str) -> ir.Expr:
     """Multiply by the rows of a matrix. For one row of data, transposing would cost more than the product."""
-    if not isinstance(weight, ir.Constant) and all(as_int(d) == 1 for d in dims(data)[:-1]):
+    if not isinstance(weight, ir.Constant) and all(ir.as_int(d) == 1 for d in dims(data)[:-1]):
         return shared("linear", data, weight, out_dtype=out_dtype)
     return shared("matmul", data, _swapped(weight, True), out_dtype=out_dtype)
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.ir import numpy_dtype
 from weft.op import tensor_arg
 from weft.relay.expr import TupleWrapper
 from weft.relay.op.construct import call, constructs
@@ -95,7 +94,7 @@ declare("nn.instance_norm", "data gamma beta", {"axis": 1, **_SCALED}, expand=_i
 
 def _l2_normalize(data: ir.Expr, eps: float, axis: Any = None) -> ir.Expr:
     square = shared("sum", shared("multiply", data, data), axis=excluded("l2", axis, False, rank(data)), keepdims=True)
-    low = ir.constant(np.array(eps, numpy_dtype(dtype_of(data))))
+    low = ir.constant(np.array(eps, ir.numpy_dtype(dtype_of(data))))
     return shared("divide", data, shared("sqrt", shared("maximum", square, low)))
 
 

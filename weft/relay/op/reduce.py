@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.ir import PrimExpr, as_int, numpy_dtype
 from weft.op import normalize_axes, product
 from weft.relay.expr import Tuple, TupleWrapper
 from weft.relay.op.construct import call, constructs
@@ -83,11 +82,11 @@ def _variance(
     return shared("divide", total, number(count - ir.int64(1), dtype_of(data)))
 
 
-def number(value: PrimExpr, dtype: str) -> ir.Expr:
+def number(value: ir.PrimExpr, dtype: str) -> ir.Expr:
     """Return a dimension as a scalar tensor of a data type."""
-    known = as_int(value)
+    known = ir.as_int(value)
     if known is not None:
-        return ir.constant(np.array(known, numpy_dtype(dtype)))
+        return ir.constant(np.array(known, ir.numpy_dtype(dtype)))
     return shared("astype", shared("squeeze", scalars((value,), "int64"), axis=(0,)), dtype=dtype)
 
 

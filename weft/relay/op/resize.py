@@ -8,7 +8,6 @@ import numpy as np
 
 from weft import ir, tir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import PrimExpr, as_int, cast, const, int64, numpy_dtype
 from weft.op import simplify, tensor_arg
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
@@ -111,14 +110,14 @@ for _rank in (1, 2, 3):
 # --- by factors -------------------------------------------------------------------------------------------------------
 
 
-def _scaled(dim: PrimExpr, scale: float) -> PrimExpr:
+def _scaled(dim: ir.PrimExpr, scale: float) -> ir.PrimExpr:
     """Multiply a dimension and round."""
     if float(scale).is_integer():
-        return simplify(dim * int64(int(scale)))
-    known = as_int(dim)
+        return simplify(dim * ir.int64(int(scale)))
+    known = ir.as_int(dim)
     if known is not None:
-        return int64(round(known * scale))
-    return cast("int64", tir.round(cast("float64", dim) * const(float(scale), "float64")))
+        return ir.int64(round(known * scale))
+    return ir.cast("int64", tir.round(ir.cast("float64", dim) * ir.const(float(scale), "float64")))
 
 
 def _upsampled(op: str, rank: int, data: ir.Expr, scales: Any, layout: str, method: str, mode: str) -> ir.Expr:
@@ -155,12 +154,12 @@ def _affine_grid(data: ir.Expr, target_shape: Any) -> ir.Expr:
     """Multiply the matrices with all points (x, y, 1) of -1..1."""
     dtype = tensor_arg("image.affine_grid", "data", data, ndim=3, kind="float").dtype
     shape = dims(data)
-    if as_int(shape[1]) not in (2, None) or as_int(shape[2]) not in (3, None):
+    if ir.as_int(shape[1]) not in (2, None) or ir.as_int(shape[2]) not in (3, None):
         raise ShapeMismatch("image.affine_grid: the matrices are 2 by 3", expected="(batch, 2, 3)",
                             found=str(data.ty), where=data.span)  # fmt: skip
     h, w = (int(v) for v in target_shape)
     y, x = np.meshgrid(np.linspace(-1, 1, h), np.linspace(-1, 1, w), indexing="ij")
-    points = np.stack([x.reshape(-1), y.reshape(-1), np.ones(h * w)]).astype(numpy_dtype(dtype))
+    points = np.stack([x.reshape(-1), y.reshape(-1), np.ones(h * w)]).astype(ir.numpy_dtype(dtype))
     return shared("reshape", shared("matmul", data, ir.constant(points)), shape_of_dims((dims(data)[0], 2, h, w)))
 
 

@@ -8,14 +8,13 @@ import numpy as np
 
 from weft import ir
 from weft.error import ShapeMismatch, TypeInferenceError
-from weft.ir import PrimExpr, as_int
 from weft.op import normalize_axes, normalize_axis, tensor_arg
 from weft.relay.expr import as_expr, const
 from weft.relay.op.registry import op_call
 from weft.relay.types import TensorType
 
 
-def dims(x: ir.Expr, op: str = "", name: str = "data") -> tuple[PrimExpr, ...]:
+def dims(x: ir.Expr, op: str = "", name: str = "data") -> tuple[ir.PrimExpr, ...]:
     """Return the dimensions of a tensor.
 
     Raises
@@ -39,7 +38,7 @@ def dtype_of(x: ir.Expr) -> str:
     return tensor_arg("argument", "data", x).dtype
 
 
-def vector(op: str, name: str, x: ir.Expr, length: PrimExpr) -> ir.Expr:
+def vector(op: str, name: str, x: ir.Expr, length: ir.PrimExpr) -> ir.Expr:
     """Return an argument that is a vector as long as an axis.
 
     Raises
@@ -48,7 +47,7 @@ def vector(op: str, name: str, x: ir.Expr, length: PrimExpr) -> ir.Expr:
         When it has another rank or another length.
     """
     found = tensor_arg(op, name, x, ndim=1).shape[0]  # type: ignore[index]
-    if None not in (as_int(found), as_int(length)) and as_int(found) != as_int(length):
+    if None not in (ir.as_int(found), ir.as_int(length)) and ir.as_int(found) != ir.as_int(length):
         raise ShapeMismatch(f"{op}: '{name}' does not fit the axis", expected=f"{length} elements", found=str(found),
                             where=x.span)  # fmt: skip
     return x
@@ -97,8 +96,8 @@ def numbers(value: Any) -> Any:
         return int(data) if data.ndim == 0 else tuple(int(v) for v in data.reshape(-1))
     if isinstance(value, (list, tuple)):
         return tuple(numbers(v) for v in value)
-    if isinstance(value, PrimExpr):
-        known = as_int(value)
+    if isinstance(value, ir.PrimExpr):
+        known = ir.as_int(value)
         return value if known is None else known
     return None if value is None else int(value)
 

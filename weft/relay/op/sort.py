@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import ShapeMismatch
-from weft.ir import as_int
 from weft.op import normalize_axis
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import declare, shared
@@ -26,7 +25,7 @@ def _topk(
 ) -> ir.Expr:
     count = k[0] if isinstance(k, tuple) else k
     at = normalize_axis("topk", axis, rank(data))
-    known, size = as_int(count), as_int(dims(data)[at]) if rank(data) else None
+    known, size = ir.as_int(count), ir.as_int(dims(data)[at]) if rank(data) else None
     if known is not None and known < 1:
         count = -1  # all of them
     elif None not in (known, size) and known > size:  # type: ignore[operator]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import int64
 from weft.op import tensor_arg
 from weft.relay.expr import TupleWrapper, const
 from weft.relay.op.construct import call, constructs
@@ -25,7 +24,7 @@ def _unique(data: ir.Expr, sorted: bool = True, return_counts: bool = False) -> 
     tensor_arg("unique", "data", data, ndim=1)
     order = shared("argsort", data, axis=0, descending=False, dtype="int32")
     rows = shared("take", data, order, axis=0, mode="clip")
-    place = shared("arange", int64(0), dims(data)[0], int64(1), dtype="int32")
+    place = shared("arange", ir.int64(0), dims(data)[0], ir.int64(1), dtype="int32")
     before = shared("maximum", shared("subtract", place, scalar(1, "int32")), scalar(0, "int32"))
     other = shared("not_equal", rows, shared("take", rows, before, axis=0, mode="clip"))
     new = shared("astype", shared("logical_or", other, shared("equal", place, scalar(0, "int32"))), dtype="int32")

@@ -9,7 +9,6 @@ import numpy as np
 
 from weft import ir
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import DataType, as_int, floordiv, int64, numpy_dtype
 from weft.op import simplify, tensor_arg
 from weft.relay.op.layouts import plain, relaid
 from weft.relay.op.registry import REQUIRED, declare, shared
@@ -25,12 +24,12 @@ def _sliding_window(data: ir.Expr, axis: int, window_shape: Any, strides: Any) -
     before = rank(data)
     for i, (size, step) in reversed(list(enumerate(zip(window_shape, strides, strict=True)))):
         length = dims(data)[at + i]
-        if as_int(length) is not None and as_int(length) < int(size):  # type: ignore[operator]
+        if ir.as_int(length) is not None and ir.as_int(length) < int(size):  # type: ignore[operator]
             raise ShapeMismatch("sliding_window: a window is longer than its axis", expected=f"at most {length}",
                                 found=str(size), where=data.span)  # fmt: skip
-        count = simplify(floordiv(length - int64(int(size)), int64(int(step))) + int64(1))
-        first = shared("arange", int64(0), simplify(count * int64(int(step))), int64(int(step)), dtype="int64")
-        first = shared("reshape", first, shape_of_dims((count, int64(1))))
+        count = simplify(ir.floordiv(length - ir.int64(int(size)), ir.int64(int(step))) + ir.int64(1))
+        first = shared("arange", ir.int64(0), simplify(count * ir.int64(int(step))), ir.int64(int(step)), dtype="int64")
+        first = shared("reshape", first, shape_of_dims((count, ir.int64(1))))
         inner = ir.constant(np.arange(int(size), dtype=np.int64))
         data = shared("take", data, shared("add", first, inner), axis=at + i, mode="clip")
     places = [at + 2 * i for i in range(n)]
@@ -60,16 +59,16 @@ def _dilation2d(
     dtype = dtype_of(x)
     if dtype == "bool":
         raise DTypeMismatch(f"{op}: truth values have no sums", expected="numbers", found=dtype, where=data.span)
-    lowest = -float("inf") if DataType(dtype).is_float else float(np.iinfo(numpy_dtype(dtype)).min)
+    lowest = -float("inf") if ir.DataType(dtype).is_float else float(np.iinfo(ir.numpy_dtype(dtype)).min)
     x = shared("nn.pad", x, pad_width=(0, 0, 0, 0, top, bottom, left, right), pad_value=lowest)
-    kernel = [as_int(d) for d in dims(w)[1:]]
+    kernel = [ir.as_int(d) for d in dims(w)[1:]]
     if None in kernel:
         raise ShapeMismatch(f"{op}: the window must have a known size", found=str(weight.ty), where=weight.span)
     span = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]  # type: ignore[operator]
     out: ir.Expr | None = None
     for at in itertools.product(*map(range, kernel)):  # type: ignore[arg-type]
         begin = tuple(a * d for a, d in zip(at, dilations, strict=True))
-        end = tuple(simplify(n - int64(s - b)) for n, s, b in zip(dims(x)[2:], span, begin, strict=True))
+        end = tuple(simplify(n - ir.int64(s - b)) for n, s, b in zip(dims(x)[2:], span, begin, strict=True))
         seen = shared("strided_slice", x, axes=(2, 3), begin=begin, end=end, strides=tuple(strides))
         stop = tuple(a + 1 for a in at)
         tap = shared("strided_slice", w, axes=(1, 2), begin=at, end=stop)

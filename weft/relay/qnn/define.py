@@ -9,7 +9,6 @@ import numpy as np
 
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
-from weft.ir import DataType, register_op_attr
 from weft.op import tensor_arg
 from weft.relay.expr import const
 from weft.relay.op.registry import declare, expand, get, has, op_call
@@ -48,7 +47,7 @@ def define(
     def canonicalize(values: ir.Attrs, args: Sequence[Any], _types: Sequence[Any]) -> Any:
         return decompose(*args, **{**get(full).attrs, **dict(values.items)})
 
-    register_op_attr(full, "FTVMQnnCanonicalize", canonicalize)
+    ir.register_op_attr(full, "FTVMQnnCanonicalize", canonicalize)
 
 
 def _expanded(expr: Any, memo: dict[Any, Any]) -> Any:
@@ -93,7 +92,7 @@ def along(value: Any, ndim: int, axis: int) -> Any:
 
 def limits(dtype: str) -> tuple[int, int]:
     """Return the least and the greatest integer of a data type."""
-    kind = DataType(dtype)
+    kind = ir.DataType(dtype)
     if kind.is_float or kind.bits > 32:
         raise TypeInferenceError("quantized numbers are integers of up to 32 bits", found=dtype)
     unsigned = dtype.startswith("uint")

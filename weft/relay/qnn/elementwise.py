@@ -12,7 +12,7 @@ from weft.relay.expr import Tuple, TupleGetItem, const
 from weft.relay.op.construct import constructs
 from weft.relay.op.registry import REQUIRED, get, infer_call, op_call
 from weft.relay.qnn.define import clipped, constant, define, is_value, limits, zero
-from weft.relay.qnn.requantize import requantized
+from weft.relay.qnn.requantization import requantized
 
 __all__: list[str] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 from weft.ir import register_op_attr
 from weft.relay.op.construct import namespace
 from weft.relay.qnn import elementwise, products
-from weft.relay.qnn.requantize import requantize_config
+from weft.relay.qnn.requantization import requantize_config
 
 __all__ = ["elementwise", "products", "register_qnn_canonicalize", "register_qnn_legalize", "requantize_config"]
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import numpy_dtype
 from weft.relay.executor import create_executor
 from weft.relay.expr import Call
 from weft.relay.testing.run import run_infer_type
@@ -26,7 +25,7 @@ def count_ops(expr: Any) -> dict[str, int]:
 
 def random_of_type(t: Any, scale: float = 1, mean: float = 0) -> np.ndarray:
     """Draw an array of a tensor type from a normal distribution."""
-    return (mean + scale * np.random.randn(*map(int, t.shape))).astype(numpy_dtype(t.dtype))
+    return (mean + scale * np.random.randn(*map(int, t.shape))).astype(ir.numpy_dtype(t.dtype))
 
 
 def check_grad(

@@ -9,7 +9,6 @@ import numpy as np
 
 from weft import ir, runtime
 from weft.error import InvalidArgument
-from weft.ir import IRModule, numpy_dtype
 from weft.relay.transform import InferType
 
 
@@ -85,7 +84,7 @@ class Constant(Initializer):
 
 def create_workload(
     net: ir.Expr, initializer: Callable[[str, np.ndarray], None] | None = None, seed: int = 0
-) -> tuple[IRModule, dict[str, Any]]:
+) -> tuple[ir.IRModule, dict[str, Any]]:
     """Make a typed module of a network, and values of its parameters.
 
     Parameters
@@ -102,12 +101,12 @@ def create_workload(
     (IRModule, dict)
         The module, and the values of all parameters but ``data`` by name.
     """
-    mod = InferType()(IRModule.from_expr(net))
+    mod = InferType()(ir.IRModule.from_expr(net))
     np.random.seed(seed)
     fill, params = initializer or Xavier(), {}
     for v in mod["main"].params:  # type: ignore[attr-defined]
         if v.name_hint != "data":
-            value = np.zeros(v.ty.concrete_shape).astype(numpy_dtype(v.ty.dtype))
+            value = np.zeros(v.ty.concrete_shape).astype(ir.numpy_dtype(v.ty.dtype))
             fill(v.name_hint, value)
             params[v.name_hint] = runtime.tensor(value)
     return mod, params

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft import ir, runtime
-from weft.ir import IRModule, numpy_dtype
 from weft.relay.expr import Function
 from weft.relay.prelude import Prelude
 from weft.relay.transform import InferType
@@ -25,7 +24,7 @@ def run_opt_pass(expr: ir.Expr, opt_pass: Any, import_prelude: bool = False) -> 
     import_prelude : bool
         Whether the module has the standard definitions.
     """
-    mod = IRModule.from_expr(expr)
+    mod = ir.IRModule.from_expr(expr)
     if import_prelude:
         Prelude(mod)
     entry: Any = opt_pass(InferType()(mod))["main"]
@@ -39,4 +38,4 @@ def run_infer_type(expr: ir.Expr) -> ir.Expr:
 
 def rand(dtype: str, *shape: int) -> Any:
     """Return a tensor of random numbers of 0..1."""
-    return runtime.tensor(np.random.rand(*shape).astype(numpy_dtype(dtype)))
+    return runtime.tensor(np.random.rand(*shape).astype(ir.numpy_dtype(dtype)))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.ir import numpy_dtype
 
 # Suffix -> data type. An int without a suffix is int32, a float without one float32.
 SUFFIXES = {
@@ -39,7 +38,7 @@ def scalar_text(data: Any, dtype: str) -> str | None:
         text = np.format_float_positional(value, trim="-")
     else:
         text = np.format_float_scientific(value, trim="-")
-    if np.array(float(text), numpy_dtype(dtype)).tobytes() != value.tobytes():
+    if np.array(float(text), ir.numpy_dtype(dtype)).tobytes() != value.tobytes():
         return None  # a NaN with a payload
     return text + suffix
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft import ir
-from weft.ir import Dispatch, Op, walk
 from weft.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from weft.relay.expr import Function, Let, RefCreate, RefRead, RefWrite
 from weft.relay.op import registry
@@ -169,7 +168,7 @@ class Printer(TypePrinter):
     def _hangs_on(self, node: Any, at: int) -> bool:
         """Whether a node uses variables that blocks inside of the one with a number introduce, perhaps once more."""
         later = {v for o in self._open[at + 1 :] for v in o.defined}
-        return bool(later) and any(n in later for n in walk(node))
+        return bool(later) and any(n in later for n in ir.walk(node))
 
     def operand(self, node: Any, around: Any) -> str:
         """Write an operand; a constant says its type where the expression around it does."""
@@ -202,11 +201,11 @@ class Printer(TypePrinter):
         return f"{prefix}{types}({params}){result} {self.braces(lines[n:])}"
 
 
-EXPR = Dispatch("print a Relay expression", (ir.Expr, Op), default=lambda node, p: p.foreign(node))
+EXPR = ir.Dispatch("print a Relay expression", (ir.Expr, ir.Op), default=lambda node, p: p.foreign(node))
 
 
-@EXPR.on(Op)
-def _op(node: Op, p: Printer) -> str:
+@EXPR.on(ir.Op)
+def _op(node: ir.Op, p: Printer) -> str:
     return node.name
 
 
@@ -252,7 +251,7 @@ def _call(node: ir.Call, p: Printer) -> str:
     callee = node.op.name_hint if isinstance(node.op, Constructor) else p.expr(node.op)
     if isinstance(node.op, Constructor) and not (node.args or node.op.inputs):
         return callee
-    known = isinstance(node.op, Op) and registry.has(node.op.name)
+    known = isinstance(node.op, ir.Op) and registry.has(node.op.name)
     defaults = registry.get(node.op).attrs if known else None  # type: ignore[arg-type]
     args += attributes(node.attrs, p, defaults)
     return f"{callee}({', '.join(args)})"

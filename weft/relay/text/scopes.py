@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import ir
-from weft.ir import Dispatch, Op
 from weft.relay.adt import Constructor, Match
 from weft.relay.expr import Function, Let, RefCreate, RefRead, RefWrite
 
-_ATOMS = (Op, ir.ExprVar, ir.GlobalVar, ir.Constant, Constructor)
+_ATOMS = (ir.Op, ir.ExprVar, ir.GlobalVar, ir.Constant, Constructor)
 
 
 class Block:
@@ -34,7 +33,7 @@ def is_atom(node: Any) -> bool:
 _INNER = object()  # a position that is a block of its own
 _TAIL = object()  # the position at the end of the block that the let itself stands in
 
-_POSITIONS = Dispatch("positions of operands in Relay", (ir.Expr,), default=lambda node: ())
+_POSITIONS = ir.Dispatch("positions of operands in Relay", (ir.Expr,), default=lambda node: ())
 
 
 @_POSITIONS.on(ir.Call)

@@ -10,6 +10,11 @@ from weft.relay.expr import Function
 from weft.relay.infer import inferred_type
 from weft.relay.transform.annotate_spans import annotate_spans
 from weft.relay.transform.canonicalize import canonicalize_cast, canonicalize_ops
+from weft.relay.transform.combine_parallel import (
+    CombineParallelBatchMatmul,
+    CombineParallelConv2D,
+    CombineParallelDense,
+)
 from weft.relay.transform.convert_layout import AlterOpLayout, ConvertLayout, LayoutConfig
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.dynamic_to_static import dynamic_to_static
@@ -17,6 +22,7 @@ from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subex
 from weft.relay.transform.eta_expand import eta_expand
 from weft.relay.transform.fake_quantization_to_integer import fake_quantization_to_integer
 from weft.relay.transform.fast_math import fast_math
+from weft.relay.transform.flatten_atrous_conv import flatten_atrous_conv
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from weft.relay.transform.fuse_ops import fuse_ops

@@ -13,25 +13,20 @@ def annotate_spans(mod: IRModule) -> IRModule:
 
     Errors of later passes then show the line of that text. The program is printed and parsed, so no node is the same.
 
-    Requires
-        Any form whose types can be inferred.
-    Ensures
-        The same program, with types, whose expressions have spans in a text called ``GeneratedSource``.
-    Example
-        Before::
+    Requires: Any form whose types can be inferred.
+    Ensures: The same program, with types, whose expressions have spans in a text called ``GeneratedSource``.
+    Before::
 
-            def @main(%x: Tensor[(2), float32]) {
-              add(%x, exp(%x))
-            }
+        def @main(%x: Tensor[(2), float32]) {
+          add(%x, exp(%x))
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
-              add(%x, exp(%x))
-            }
-    Cost
-        Linear in the length of the text.
-    Source
-        TVM's ``AnnotateSpans``.
+        def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+          add(%x, exp(%x))
+        }
+    Cost: Linear in the length of the text.
+    Source: TVM's ``AnnotateSpans``.
     """
     return infer_module(parse(mod.astext(), "GeneratedSource"))

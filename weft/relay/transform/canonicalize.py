@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import DataType
 from weft.relay.expr import Call, Function
 from weft.relay.op.registry import op_call
 from weft.relay.transform.simplify_inference import expand_to_axis
@@ -17,24 +16,19 @@ from weft.relay.walk import map_parts, rewrite
 def canonicalize_ops(func: Function) -> Function:
     """Write the addition of a bias as ``expand_dims`` and ``add``.
 
-    Requires
-        Any form; types are inferred where there are none.
-    Ensures
-        No ``nn.bias_add``. New expressions have no types.
-    Example
-        Before::
+    Requires: Any form; types are inferred where there are none.
+    Ensures: No ``nn.bias_add``. New expressions have no types.
+    Before::
 
-            def @main(%x: Tensor[(2, 3, 4), float32], %b: Tensor[(3), float32]) { nn.bias_add(%x, %b) }
+        def @main(%x: Tensor[(2, 3, 4), float32], %b: Tensor[(3), float32]) { nn.bias_add(%x, %b) }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2, 3, 4), float32], %b: Tensor[(3), float32]) {
-              add(%x, expand_dims(%b, axis=1))
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``CanonicalizeOps``.
+        def @main(%x: Tensor[(2, 3, 4), float32], %b: Tensor[(3), float32]) {
+          add(%x, expand_dims(%b, axis=1))
+        }
+    Cost: Linear.
+    Source: TVM's ``CanonicalizeOps``.
     """
 
     def rule(e: Any) -> Any:
@@ -51,27 +45,22 @@ def canonicalize_ops(func: Function) -> Function:
 def canonicalize_cast(func: Function) -> Function:
     """Give each user of a cast to a wider type a cast of its own, so that it fuses with all of them.
 
-    Requires
-        Any form; types are inferred where there are none.
-    Ensures
-        The same form; no cast to a wider type has several users.
-    Example
-        Before::
+    Requires: Any form; types are inferred where there are none.
+    Ensures: The same form; no cast to a wider type has several users.
+    Before::
 
-            def @main(%x: Tensor[(2), float16]) {
-              %0 = cast(%x, dtype="float32");
-              (exp(%0), negative(%0))
-            }
+        def @main(%x: Tensor[(2), float16]) {
+          %0 = cast(%x, dtype="float32");
+          (exp(%0), negative(%0))
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float16]) {
-              (exp(cast(%x, dtype="float32")), negative(cast(%x, dtype="float32")))
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``CanonicalizeCast``.
+        def @main(%x: Tensor[(2), float16]) {
+          (exp(cast(%x, dtype="float32")), negative(cast(%x, dtype="float32")))
+        }
+    Cost: Linear.
+    Source: TVM's ``CanonicalizeCast``.
     """
     taken: set[Call] = set()
 
@@ -92,4 +81,4 @@ def _is_call(e: Any, name: str) -> bool:
 
 def _widens(e: Call) -> bool:
     source = e.args[0].ty
-    return isinstance(source, ir.TensorType) and DataType(e.attrs["dtype"]).bits > DataType(source.dtype).bits
+    return isinstance(source, ir.TensorType) and ir.DataType(e.attrs["dtype"]).bits > ir.DataType(source.dtype).bits

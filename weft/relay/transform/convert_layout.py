@@ -41,8 +41,7 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
         ``{"nn.conv2d": ["NHWC", "default"]}``. A function ``fn(attrs, args, tinfos, layouts)`` that is registered with
         an operator as ``FTVMConvertOpLayout`` is asked instead.
 
-    Source
-        TVM's ``ConvertLayout``.
+    Source: TVM's ``ConvertLayout``.
     """
     wanted = {str(k): [str(v) for v in layouts] for k, layouts in desired_layouts.items()}
 
@@ -66,8 +65,7 @@ def AlterOpLayout() -> Pass:
     A function ``fn(attrs, args, tinfos, out_type)`` that is registered as ``FTVMAlterOpLayout`` returns a call in
     another layout, or None to keep the one there is.
 
-    Source
-        TVM's ``AlterOpLayout``.
+    Source: TVM's ``AlterOpLayout``.
     """
 
     def alter(call: Any, attrs: Attrs, args: list[Any]) -> Any:
@@ -178,8 +176,7 @@ class _Rewriter:
         self.moved: dict[tuple[Any, str, str], Any] = {}
 
     def function(self, func: Function) -> Function:
-        body = ir.with_deep_stack(lambda: self.realized(func.body))
-        return func if body is func.body else func.replace(body=body)
+        return func.replace(body=ir.with_deep_stack(lambda: self.realized(func.body)))
 
     def realized(self, e: Any) -> Any:
         """Return the new expression in the layout that the old one had."""

@@ -23,30 +23,25 @@ def dead_code_elimination(mod: IRModule, inline_once: bool = False, ignore_impur
     ignore_impurity : bool
         Whether effects may be removed, too.
 
-    Requires
-        Any form.
-    Ensures
-        The same form (less A-normal with `inline_once`); every let is used or has effects.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form (less A-normal with `inline_once`); every let is used or has effects.
+    Before::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %a = add(%x, %x);
-              let %b = multiply(%a, %x);
-              let %c = negative(%x);
-              %c
-            }
+        def @main(%x: Tensor[(2), float32]) {
+          let %a = add(%x, %x);
+          let %b = multiply(%a, %x);
+          let %c = negative(%x);
+          %c
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %c = negative(%x);
-              %c
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``DeadCodeElimination``.
+        def @main(%x: Tensor[(2), float32]) {
+          let %c = negative(%x);
+          %c
+        }
+    Cost: Linear.
+    Source: TVM's ``DeadCodeElimination``.
     """
     effects = None if ignore_impurity else Effects(mod)
     return mod.with_functions(

@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import Dispatch, IRModule, Op
 from weft.relay import expr as nodes
 from weft.relay.adt import Constructor, Match
 from weft.relay.op.registry import get, has
@@ -18,7 +17,7 @@ PARAM_DEVICES, RESULT_DEVICES = "param_devices", "result_devices"
 """Attributes of a planned function: for each parameter, and for the result, the devices of the tensors in it."""
 
 # Lets are looped over.
-where_is = Dispatch("device of a Relay expression", (nodes.Operators,), leaves_out=(nodes.Operators, nodes.Let))
+where_is = ir.Dispatch("device of a Relay expression", (nodes.Operators,), leaves_out=(nodes.Operators, nodes.Let))
 
 
 class DeviceConstraints:
@@ -34,7 +33,7 @@ class DeviceConstraints:
         The place of the CPU that holds shapes, and the scalars that decide what runs.
     """
 
-    def __init__(self, mod: IRModule, devices: dict[str, int], host: int) -> None:
+    def __init__(self, mod: ir.IRModule, devices: dict[str, int], host: int) -> None:
         self.devices, self.host = devices, host
         self.wishes = Wishes()
         self.vars: dict[nodes.Var, Any] = {}
@@ -183,7 +182,7 @@ def _ref_write(e: nodes.RefWrite, c: DeviceConstraints) -> Any:
 
 @where_is.on(nodes.Call)
 def _call(e: nodes.Call, c: DeviceConstraints) -> Any:
-    if isinstance(e.op, Op):
+    if isinstance(e.op, ir.Op):
         made = _operator(e, c)
         c.results[e] = made
         return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import IRModule, Pass, module_pass
 from weft.relay.expr import Call, Constant, Function, GlobalVar
 from weft.relay.op.registry import get, has, op_call
 from weft.relay.transform.fold_constant import fold_constant
@@ -15,30 +14,25 @@ from weft.relay.walk import rewrite, subexpressions
 _ROUNDS = 8  # an operator that becomes static may give the shapes of the next
 
 
-@module_pass
-def dynamic_to_static(mod: IRModule) -> IRModule:
+@ir.module_pass
+def dynamic_to_static(mod: ir.IRModule) -> ir.IRModule:
     """Replace operators of ``relay.dyn`` by their namesakes where what they take as tensors is constant.
 
-    Requires
-        Any form.
-    Ensures
-        Constants are folded, and expressions have types.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: Constants are folded, and expressions have types.
+    Before::
 
-            def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(6), int32]) {
-              dyn.reshape(%x, shape_of(%y, dtype="int64"))
-            }
+        def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(6), int32]) {
+          dyn.reshape(%x, shape_of(%y, dtype="int64"))
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(6), int32]) { reshape(%x, newshape=[6]) }
-    Cost
-        That of folding constants and inferring types, a few times.
-    Source
-        TVM's ``DynamicToStatic``.
+        def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(6), int32]) { reshape(%x, newshape=[6]) }
+    Cost: That of folding constants and inferring types, a few times.
+    Source: TVM's ``DynamicToStatic``.
     """
-    steps: list[Pass] = [infer_type(), fold_constant()]
+    steps: list[ir.Pass] = [infer_type(), fold_constant()]
     for _ in range(_ROUNDS):
         for step in steps:
             mod = step(mod)

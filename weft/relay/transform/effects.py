@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft import ir
-from weft.ir import IRModule
 from weft.relay.adt import Constructor, Match
 from weft.relay.analysis.scopes import users_first
 from weft.relay.expr import Call, Function, Let, RefCreate, RefRead, RefWrite, Var
@@ -29,7 +28,7 @@ class Effects:
         Where functions that variables stand for are looked up; by default the module's functions.
     """
 
-    def __init__(self, mod: IRModule, roots: Iterable[Any] | None = None) -> None:
+    def __init__(self, mod: ir.IRModule, roots: Iterable[Any] | None = None) -> None:
         self._globals = {v.name_hint: f for v, f in mod.items()}
         self._bound: dict[Var, Any] = {}
         for root in self._globals.values() if roots is None else roots:

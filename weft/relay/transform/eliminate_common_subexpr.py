@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from weft import ir
-from weft.ir import IRModule, function_pass, structural_equal, structural_hash, with_deep_stack
 from weft.relay.analysis.scopes import Scope, Scopes
 from weft.relay.expr import Call, Constant, Function, Let, TupleGetItem, Var
 from weft.relay.op.registry import get, has
@@ -16,8 +15,8 @@ from weft.relay.walk import map_parts
 _SMALL = 256  # bytes: larger constants are compared by identity
 
 
-@function_pass(kind=Function)
-def eliminate_common_subexpr(func: Function, mod: IRModule, fskip: Callable[[Any], bool] | None = None) -> Function:
+@ir.function_pass(kind=Function)
+def eliminate_common_subexpr(func: Function, mod: ir.IRModule, fskip: Callable[[Any], bool] | None = None) -> Function:
     """Compute calls of operators with equal arguments and attributes once, and equal projections.
 
     Parameters
@@ -25,34 +24,29 @@ def eliminate_common_subexpr(func: Function, mod: IRModule, fskip: Callable[[Any
     fskip : callable, optional
         ``fskip(expr)`` says that an expression stays as it is.
 
-    Requires
-        Any form.
-    Ensures
-        The same form. What a scope computes takes the place of what is equal in it or within it, not beside it.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form. What a scope computes takes the place of what is equal in it or within it, not beside it.
+    Before::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %a = add(%x, 1f);
-              let %b = add(%x, 1f);
-              multiply(%a, %b)
-            }
+        def @main(%x: Tensor[(2), float32]) {
+          let %a = add(%x, 1f);
+          let %b = add(%x, 1f);
+          multiply(%a, %b)
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %a = add(%x, 1f);
-              multiply(%a, %a)
-            }
-    Cost
-        Linear, times the depth of scopes.
-    Source
-        TVM's ``EliminateCommonSubexpr``; value numbering.
+        def @main(%x: Tensor[(2), float32]) {
+          let %a = add(%x, 1f);
+          multiply(%a, %a)
+        }
+    Cost: Linear, times the depth of scopes.
+    Source: TVM's ``EliminateCommonSubexpr``; value numbering.
     """
     if is_primitive(func):
         return func
     scopes = Scopes(func)
-    return with_deep_stack(lambda: _Numbering(scopes, fskip).go(func))
+    return ir.with_deep_stack(lambda: _Numbering(scopes, fskip).go(func))
 
 
 class _Numbering:
@@ -110,7 +104,7 @@ class _Numbering:
         scope = home
         while scope is not None:
             found = self.tables.get(scope, {}).get(key)
-            if found is not None and structural_equal(getattr(found, "attrs", None), getattr(new, "attrs", None)):
+            if found is not None and ir.structural_equal(getattr(found, "attrs", None), getattr(new, "attrs", None)):
                 return found if e in self.scopes.shared else self.names.get(found, found)
             scope = scope.outer
         self.tables.setdefault(home, {})[key] = new  # type: ignore[arg-type]
@@ -122,7 +116,7 @@ class _Numbering:
             return ("item", e.tuple_value, e.index)
         if type(e) is not Call or not isinstance(e.op, ir.Op) or not has(e.op.name) or not get(e.op).pure:
             return None
-        attrs = structural_hash(e.attrs) if e.attrs else 0
+        attrs = ir.structural_hash(e.attrs) if e.attrs else 0
         return (e.op.name, attrs, *map(_argument, e.args))
 
 

@@ -25,28 +25,23 @@ def eta_expand(
     expand_constructor, expand_global_var : bool
         What is replaced.
 
-    Requires
-        Any form; the data types and functions are in the module.
-    Ensures
-        The same form, less A-normal: what is not replaced is called where it stands.
-    Example
-        With ``expand_global_var=True``, before::
+    Requires: Any form; the data types and functions are in the module.
+    Ensures: The same form, less A-normal: what is not replaced is called where it stands.
+    With ``expand_global_var=True``, before::
 
-            def @aux(%x: Tensor[(), int32]) -> Tensor[(), int32] { %x }
+        def @aux(%x: Tensor[(), int32]) -> Tensor[(), int32] { %x }
 
-            def @main() -> fn (Tensor[(), int32]) -> Tensor[(), int32] { @aux }
+        def @main() -> fn (Tensor[(), int32]) -> Tensor[(), int32] { @aux }
 
-        After::
+    After::
 
-            def @aux(%x: Tensor[(), int32]) -> Tensor[(), int32] { %x }
+        def @aux(%x: Tensor[(), int32]) -> Tensor[(), int32] { %x }
 
-            def @main() -> fn (Tensor[(), int32]) -> Tensor[(), int32] {
-              fn (%x: Tensor[(), int32]) -> Tensor[(), int32] { @aux(%x) }
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``EtaExpand``.
+        def @main() -> fn (Tensor[(), int32]) -> Tensor[(), int32] {
+          fn (%x: Tensor[(), int32]) -> Tensor[(), int32] { @aux(%x) }
+        }
+    Cost: Linear.
+    Source: TVM's ``EtaExpand``.
     """
     if is_primitive(func):
         return func
@@ -68,8 +63,7 @@ def eta_expand(
         return Call(e.op, args, e.attrs, e.ty_args, ty=e.ty, span=e.span)
 
     if is_closure(func) and type(func.body) is Function:
-        body = rewrite(func.body, rule)
-        return func if body is func.body else func.replace(body=body)
+        return func.replace(body=rewrite(func.body, rule))
     return rewrite(func, rule)
 
 

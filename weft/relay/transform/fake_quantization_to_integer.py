@@ -47,24 +47,19 @@ def fake_quantization_to_integer(mod: IRModule, hard_fail: bool = False) -> IRMo
     hard_fail : bool
         Whether an operator without a rule is an error; its region stays as it is otherwise.
 
-    Requires
-        Graph form.
-    Ensures
-        The same form, with types.
-    Example
-        Before::
+    Requires: Graph form.
+    Ensures: The same form, with types.
+    Before::
 
-            def @main(%x: Tensor[(2), int8]) {
-              qnn.quantize(nn.relu(qnn.dequantize(%x, 2f, 0)), 2f, 0)
-            }
+        def @main(%x: Tensor[(2), int8]) {
+          qnn.quantize(nn.relu(qnn.dequantize(%x, 2f, 0)), 2f, 0)
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), int8]) { maximum(%x, 0i8) }
-    Cost
-        Linear in the regions, which may overlap.
-    Source
-        TVM's ``FakeQuantizationToInteger``.
+        def @main(%x: Tensor[(2), int8]) { maximum(%x, 0i8) }
+    Cost: Linear in the regions, which may overlap.
+    Source: TVM's ``FakeQuantizationToInteger``.
     """
     typed = infer_type(mod)
     quantize = Op.get("qnn.quantize")

@@ -15,22 +15,17 @@ _FAST = {"exp": "fast_exp", "erf": "fast_erf", "tanh": "fast_tanh", "nn.softmax"
 def fast_math(mod: IRModule) -> IRModule:
     """Call ``fast_exp``, ``fast_erf``, ``fast_tanh`` and ``nn.fast_softmax`` in place of the exact operators.
 
-    Requires
-        Any form.
-    Ensures
-        The same form.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form.
+    Before::
 
-            def @main(%x: Tensor[(2), float32]) { exp(%x) }
+        def @main(%x: Tensor[(2), float32]) { exp(%x) }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) { fast_exp(%x) }
-    Cost
-        Linear.
-    Source
-        TVM's ``FastMath``.
+        def @main(%x: Tensor[(2), float32]) { fast_exp(%x) }
+    Cost: Linear.
+    Source: TVM's ``FastMath``.
     """
 
     def rule(e: Any) -> Any:

@@ -22,26 +22,21 @@ def fold_constant(mod: IRModule, fold_qnn: bool = False) -> IRModule:
     fold_qnn : bool
         Accepted as TVM's; operators on quantized tensors are folded like others.
 
-    Requires
-        Any form; the shapes that ``shape_of`` asks for are known where there are types.
-    Ensures
-        The same form. Operators without arguments and those that fill tensors stay; results above 4 MB stay computed
-        unless their inputs are larger; what fails stays, and fails when it is run.
-    Example
-        Before::
+    Requires: Any form; the shapes that ``shape_of`` asks for are known where there are types.
+    Ensures: The same form. Operators without arguments and those that fill tensors stay; results above 4 MB stay
+        computed unless their inputs are larger; what fails stays, and fails when it is run.
+    Before::
 
-            def @main(%x: Tensor[(), float32]) {
-              let %a = add(1f, 2f);
-              if (less(1f, 2f)) { multiply(%x, %a) } else { %x }
-            }
+        def @main(%x: Tensor[(), float32]) {
+          let %a = add(1f, 2f);
+          if (less(1f, 2f)) { multiply(%x, %a) } else { %x }
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(), float32]) { multiply(%x, 3f) }
-    Cost
-        Linear, and the evaluation.
-    Source
-        TVM's ``FoldConstant``.
+        def @main(%x: Tensor[(), float32]) { multiply(%x, 3f) }
+    Cost: Linear, and the evaluation.
+    Source: TVM's ``FoldConstant``.
     """
     effects = Effects(mod)
     return mod.with_functions(

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from weft import ir
-from weft.ir import Pass, Sequential, as_int
 from weft.relay.expr import Call, Constant, Function
 from weft.relay.op.registry import op_call
 from weft.relay.transform.fold_constant import fold_constant
@@ -41,42 +40,38 @@ _CONVOLUTIONS = ("nn.conv2d", "nn.conv3d")
 _MAY_RESHAPE = ("expand_dims", "reshape", "transpose", "squeeze", "repeat")
 
 
-def FoldScaleAxis() -> Pass:
+def FoldScaleAxis() -> ir.Pass:
     """Make the pass that moves factors of channels into weights, backward, then forward, and folds constants.
 
-    Source
-        TVM's ``FoldScaleAxis``.
+    Source: TVM's ``FoldScaleAxis``.
     """
-    return Sequential([BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), fold_constant()], name="FoldScaleAxis")
+    return ir.Sequential([BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), fold_constant()], name="FoldScaleAxis")
 
 
 @with_types
-def ForwardFoldScaleAxis() -> Pass:
+def ForwardFoldScaleAxis() -> ir.Pass:
     """Make the pass that moves factors of a convolution's data into its weight.
 
-    Source
-        TVM's ``ForwardFoldScaleAxis``.
+    Source: TVM's ``ForwardFoldScaleAxis``.
     """
     return _pass(ForwardFoldScaleAxis, _Forward)
 
 
 @with_types
-def BackwardFoldScaleAxis() -> Pass:
+def BackwardFoldScaleAxis() -> ir.Pass:
     """Make the pass that moves factors of a convolution's result into its weight.
 
-    Source
-        TVM's ``BackwardFoldScaleAxis``.
+    Source: TVM's ``BackwardFoldScaleAxis``.
     """
     return _pass(BackwardFoldScaleAxis, _Backward)
 
 
-def _pass(face: Any, folder: Any) -> Pass:
+def _pass(face: Any, folder: Any) -> ir.Pass:
     def fold(func: Function) -> Function:
         """Move the factors of one function."""
-        body = folder(func.body).run()
-        return func if body is func.body else func.replace(body=body)
+        return func.replace(body=folder(func.body).run())
 
-    return Pass(face.__name__, over_typed_functions(fold), 3, face.__doc__)
+    return ir.Pass(face.__name__, over_typed_functions(fold), 3, face.__doc__)
 
 
 # --- what operators allow ---------------------------------------------------------------------------------------------
@@ -89,7 +84,7 @@ def _name(e: Any) -> str:
 def _shape(e: Any) -> tuple[int, ...] | None:
     """Return a tensor's shape where it is known."""
     ty = e.ty
-    dims = tuple(map(as_int, ty.shape)) if isinstance(ty, ir.TensorType) and ty.shape is not None else (None,)
+    dims = tuple(map(ir.as_int, ty.shape)) if isinstance(ty, ir.TensorType) and ty.shape is not None else (None,)
     return None if None in dims else dims  # type: ignore[return-value]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import Attrs, IRModule, Op, PassContext, TensorType, module_pass
 from weft.ir.deep import with_deep_stack
 from weft.relay.expr import Call, Function, Let, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_module
@@ -18,42 +17,36 @@ _MOST = 256
 _STOP = "annotation.stop_fusion"
 
 
-@module_pass(name="relay.FuseOps")
-def fuse_ops(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
+@ir.module_pass(name="relay.FuseOps")
+def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1) -> ir.IRModule:
     """Make functions with attribute ``Primitive`` of operators that one kernel can compute together.
 
-    Requires
-        Types are inferred; graphs or A-normal form.
-    Ensures
-        Operators are called inside such functions, which are called where they stand.
-        Types are inferred.
-        ``annotation.stop_fusion`` is gone: nothing was fused across it.
-    Example
-        Before::
+    Requires: Types are inferred; graphs or A-normal form.
+    Ensures: Operators are called inside such functions, which are called where they stand.
+        Types are inferred. ``annotation.stop_fusion`` is gone: nothing was fused across it.
+    Before::
 
-            def @main(%x: Tensor[(2, 3), float32]) {
-              tanh(exp(add(%x, 1f)))
-            }
+        def @main(%x: Tensor[(2, 3), float32]) {
+          tanh(exp(add(%x, 1f)))
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2, 3), float32]) {
-              %0 = fn (%p0: Tensor[(2, 3), float32], Primitive=1) -> Tensor[(2, 3), float32] {
-                tanh(exp(add(%p0, 1f)))
-              };
-              %0(%x)
-            }
+        def @main(%x: Tensor[(2, 3), float32]) {
+          %0 = fn (%p0: Tensor[(2, 3), float32], Primitive=1) -> Tensor[(2, 3), float32] {
+            tanh(exp(add(%p0, 1f)))
+          };
+          %0(%x)
+        }
 
     Parameters
     ----------
     fuse_opt_level : int
         0 makes a function of each operator; -1 is the level of the pass context.
-    Cost
-        Linear in operators times the depth of the post-dominator tree on the way.
-    Source
-        TVM's ``FuseOps``.
+    Cost: Linear in operators times the depth of the post-dominator tree on the way.
+    Source: TVM's ``FuseOps``.
     """
-    context = PassContext.current()
+    context = ir.PassContext.current()
     level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
     most = int(context.config.get("relay.FuseOps.max_depth", _MOST))
     linked = bool(context.config.get("relay.FuseOps.link_params", False))
@@ -83,10 +76,10 @@ class _Group:
         """Make the group's function and its call."""
         calls = [e for e in subexpressions(body) if isinstance(e, Call)]
         attrs: dict[str, Any] = {"Primitive": int(bool(calls))}
-        tensors = all(isinstance(p.ty, TensorType) for p in self.params)
-        if calls and tensors and all(isinstance(c.op, Op) and renames_dimensions(c.op) for c in calls):
+        tensors = all(isinstance(p.ty, ir.TensorType) for p in self.params)
+        if calls and tensors and all(isinstance(c.op, ir.Op) and renames_dimensions(c.op) for c in calls):
             attrs["relay.reshape_only"] = 1
-        return Call(Function(tuple(self.params), body, ty, (), Attrs.of(attrs)), tuple(self.args), span=span)
+        return Call(Function(tuple(self.params), body, ty, (), ir.Attrs.of(attrs)), tuple(self.args), span=span)
 
 
 class _Fused:
@@ -116,7 +109,7 @@ class _Fused:
     def _expr(self, expr: Any) -> Any:
         if type(expr) is Function and expr.attrs.get("Primitive"):
             return expr
-        if type(expr) is Call and isinstance(expr.op, Op) and not expr.op.get_attr("TNonComputational"):
+        if type(expr) is Call and isinstance(expr.op, ir.Op) and not expr.op.get_attr("TNonComputational"):
             return self._operator(expr)
         root = self._root.get(expr, expr)
         if type(expr) is Tuple and root is not expr:

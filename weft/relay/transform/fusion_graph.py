@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft import ir
-from weft.ir import Op, TensorType, TupleType, structural_equal
 from weft.relay.adt import Match
 from weft.relay.expr import Call, Constant, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from weft.relay.op.pattern import OpPattern, pattern_of
@@ -105,7 +104,7 @@ class FusionGraph:
 
     def _call(self, call: Any) -> None:
         node, pattern = self.nodes[call], _OPAQUE
-        if isinstance(call.op, Op):
+        if isinstance(call.op, ir.Op):
             pattern = _OPAQUE if _is_dynamic(call.ty) and _reads_elements(call) else pattern_of(call.op)
         else:
             self._use(call.op, node, _OPAQUE)
@@ -122,7 +121,7 @@ class FusionGraph:
         node = self.nodes[expr]
         node.pattern = _TUPLE
         for f in expr.fields:
-            tensor = isinstance(f.ty, TensorType)
+            tensor = isinstance(f.ty, ir.TensorType)
             self._use(f, node if tensor else None, OpPattern.INJECTIVE if tensor else _OPAQUE)
         for f in expr.fields:
             self._visit(f)
@@ -131,7 +130,7 @@ class FusionGraph:
     def _item(self, expr: Any) -> None:
         ty = expr.tuple_value.ty
         node = self.nodes[expr]
-        if isinstance(ty, TupleType) and all(isinstance(f, TensorType) for f in ty.fields):
+        if isinstance(ty, ir.TupleType) and all(isinstance(f, ir.TensorType) for f in ty.fields):
             node.pattern = OpPattern.INJECTIVE
             self._use(expr.tuple_value, node, OpPattern.INJECTIVE)
         else:
@@ -152,9 +151,9 @@ _VISIT: dict[type, Callable[[FusionGraph, Any], None]] = {
 
 
 def _is_dynamic(ty: Any) -> bool:
-    if isinstance(ty, TupleType):
+    if isinstance(ty, ir.TupleType):
         return any(map(_is_dynamic, ty.fields))
-    return isinstance(ty, TensorType) and any(isinstance(d, AnyDim) for d in ty.shape or ())
+    return isinstance(ty, ir.TensorType) and any(isinstance(d, AnyDim) for d in ty.shape or ())
 
 
 def _reads_elements(call: Any) -> bool:
@@ -166,6 +165,6 @@ def _reads_elements(call: Any) -> bool:
 
 
 def _same_shape(a: Any, b: Any) -> bool:
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+    if not isinstance(a, ir.TensorType) or not isinstance(b, ir.TensorType):
         return False
-    return len(a.shape or ()) == len(b.shape or ()) and all(map(structural_equal, a.shape or (), b.shape or ()))
+    return len(a.shape or ()) == len(b.shape or ()) and all(map(ir.structural_equal, a.shape or (), b.shape or ()))

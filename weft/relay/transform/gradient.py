@@ -14,7 +14,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import IRModule
 from weft.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_type
 from weft.relay.op.registry import op_call
@@ -23,7 +22,7 @@ from weft.relay.transform.reverse_mode import reverse_mode
 from weft.relay.walk import parts
 
 
-def gradient(expr: Any, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
+def gradient(expr: Any, mod: ir.IRModule | None = None, mode: str = "higher_order") -> Function:
     """Differentiate a function.
 
     Parameters

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft import ir
-from weft.ir import Attrs
 from weft.relay.op.layouts import blocks
 from weft.relay.op.pattern import OpPattern, pattern_of
 from weft.relay.op.registry import get
@@ -26,7 +25,7 @@ class InferCorrectLayoutOutput:
 
     input_layouts: Sequence[Layout]
     output_layouts: Sequence[Layout]
-    new_attrs: Attrs
+    new_attrs: ir.Attrs
 
 
 Rule = Callable[[dict[str, Any], "list[Layout] | None", "list[Layout]", Sequence[Any]], Any]
@@ -61,7 +60,7 @@ def infer_layouts(
     found = rule(attrs, new, old, types)
     if found is None or None in (*found[0], *found[1]):
         return None
-    return InferCorrectLayoutOutput(tuple(found[0]), tuple(found[1]), Attrs.of(attrs))
+    return InferCorrectLayoutOutput(tuple(found[0]), tuple(found[1]), ir.Attrs.of(attrs))
 
 
 def primal(layout: str) -> str:

@@ -23,28 +23,23 @@ def inline(mod: IRModule, used_once: bool = False) -> IRModule:
     used_once : bool
         Whether unmarked functions that are called from one place are inlined, too.
 
-    Requires
-        Any form.
-    Ensures
-        No calls of functions with ``Inline=1``, but of recursive ones. Arguments that have effects, or that only
+    Requires: Any form.
+    Ensures: No calls of functions with ``Inline=1``, but of recursive ones. Arguments that have effects, or that only
         functions within the body use, get names; others stand where the parameter stood.
-    Example
-        Before::
+    Before::
 
-            def @double(%a: Tensor[(2), float32], Inline=1) { add(%a, %a) }
+        def @double(%a: Tensor[(2), float32], Inline=1) { add(%a, %a) }
 
-            def @main(%x: Tensor[(2), float32]) { @double(negative(%x)) }
+        def @main(%x: Tensor[(2), float32]) { @double(negative(%x)) }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) {
-              %0 = negative(%x);
-              add(%0, %0)
-            }
-    Cost
-        Linear in the result.
-    Source
-        TVM's ``Inline``.
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = negative(%x);
+          add(%0, %0)
+        }
+    Cost: Linear in the result.
+    Source: TVM's ``Inline``.
     """
     uses = {v.name_hint: _uses(f) for v, f in mod.items() if isinstance(f, Function)}
     total: Counter[str] = Counter()

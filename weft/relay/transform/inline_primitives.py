@@ -15,30 +15,25 @@ from weft.relay.walk import parts, rewrite, subexpressions
 def inline_primitives(func: Function, mod: IRModule) -> Function:
     """Put primitive functions, and names of functions, where variables that stand for them are called.
 
-    Requires
-        Any form.
-    Ensures
-        The same form, less A-normal: calls of primitive functions hold the function itself. Lets of such functions
+    Requires: Any form.
+    Ensures: The same form, less A-normal: calls of primitive functions hold the function itself. Lets of such functions
         that nothing else uses are gone.
-    Example
-        Before::
+    Before::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %f = fn (%y: Tensor[(2), float32], Primitive=1) { add(%y, %y) };
-              let %z = %f(%x);
-              %z
-            }
+        def @main(%x: Tensor[(2), float32]) {
+          let %f = fn (%y: Tensor[(2), float32], Primitive=1) { add(%y, %y) };
+          let %z = %f(%x);
+          %z
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %z = fn (%y: Tensor[(2), float32], Primitive=1) { add(%y, %y) }(%x);
-              %z
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``InlinePrimitives``.
+        def @main(%x: Tensor[(2), float32]) {
+          let %z = fn (%y: Tensor[(2), float32], Primitive=1) { add(%y, %y) }(%x);
+          %z
+        }
+    Cost: Linear.
+    Source: TVM's ``InlinePrimitives``.
     """
     if is_primitive(func):
         return func

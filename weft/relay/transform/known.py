@@ -9,7 +9,6 @@ import numpy as np
 
 from weft import ir
 from weft.error import WeftError
-from weft.ir import as_int
 from weft.relay.adt import Constructor, Pattern, PatternConstructor, PatternTuple, PatternVar
 from weft.relay.expr import Call, Constant, Tuple, Var, const
 from weft.relay.op.evaluate import evaluate
@@ -48,7 +47,7 @@ def evaluate_call(call: Call, value: Callable[[Any], Any] = arrays_of) -> Any:
     if not isinstance(call.op, ir.Op) or not call.args or not has(call.op.name) or call.op.name in _LEFT:
         return None
     op = get(call.op)
-    if op.expand is None or not op.pure:
+    if op.expand is None or not op.pure or str(call.attrs.get("dtype")).startswith("custom["):
         return None
     arrays = [_shape_only(a) for a in call.args] if op.name in _OF_SHAPES else [value(a) for a in call.args]
     if any(a is None for a in arrays):
@@ -66,7 +65,7 @@ def evaluate_call(call: Call, value: Callable[[Any], Any] = arrays_of) -> Any:
 def _shape_only(arg: Any) -> Any:
     """Return an array of the shape of an expression, of which nothing else is used."""
     ty = arg.ty
-    shape = [as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
+    shape = [ir.as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
     known = tuple(d for d in shape if d is not None)
     return np.broadcast_to(np.zeros((), ir.numpy_dtype(ty.dtype)), known) if len(known) == len(shape) else None
 

@@ -17,37 +17,32 @@ from weft.relay.walk import map_parts, parts, subexpressions, substitute
 def lambda_lift(mod: IRModule) -> IRModule:
     """Move local functions into the module; what they capture becomes parameters, or is held by closures.
 
-    Requires
-        Any form; in A-normal form it stays A-normal.
-    Ensures
-        No local functions, except as the result of functions with the attribute ``Closure``: their parameters are
+    Requires: Any form; in A-normal form it stays A-normal.
+    Ensures: No local functions, except as the result of functions with the attribute ``Closure``: their parameters are
         what the closure holds. A recursive closure makes itself anew at its start. A function that captures nothing
         goes by its name in the module; one that is only called takes what it captured before its own arguments.
-    Example
-        Before::
+    Before::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %f = fn (%y: Tensor[(2), float32]) { add(%x, %y) };
-              let %g = fn (%y: Tensor[(2), float32]) { multiply(%x, %y) };
-              (%f, %g(%x))
-            }
+        def @main(%x: Tensor[(2), float32]) {
+          let %f = fn (%y: Tensor[(2), float32]) { add(%x, %y) };
+          let %g = fn (%y: Tensor[(2), float32]) { multiply(%x, %y) };
+          (%f, %g(%x))
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %f = @lifted_name1(%x);
-              (%f, @lifted_name2(%x, %x))
-            }
+        def @main(%x: Tensor[(2), float32]) {
+          let %f = @lifted_name1(%x);
+          (%f, @lifted_name2(%x, %x))
+        }
 
-            def @lifted_name1(%c: Tensor[(2), float32], Closure=1) {
-              fn (%y: Tensor[(2), float32]) { add(%c, %y) }
-            }
+        def @lifted_name1(%c: Tensor[(2), float32], Closure=1) {
+          fn (%y: Tensor[(2), float32]) { add(%c, %y) }
+        }
 
-            def @lifted_name2(%c: Tensor[(2), float32], %y: Tensor[(2), float32]) { multiply(%c, %y) }
-    Cost
-        Linear in the size of the functions, plus what each captures.
-    Source
-        Johnsson, Lambda Lifting (1985), the closures of which stay closures; TVM's ``LambdaLift``.
+        def @lifted_name2(%c: Tensor[(2), float32], %y: Tensor[(2), float32]) { multiply(%c, %y) }
+    Cost: Linear in the size of the functions, plus what each captures.
+    Source: Johnsson, Lambda Lifting (1985), the closures of which stay closures; TVM's ``LambdaLift``.
     """
     return with_deep_stack(lambda: _Lifter(mod).module())
 

@@ -7,14 +7,13 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft import ir
-from weft.ir import Pass
 from weft.relay.expr import Call, Function, TupleWrapper
 from weft.relay.transform.typed_pass import over_typed_functions, with_types
 from weft.relay.walk import rewrite
 
 
 @with_types
-def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
+def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> ir.Pass:
     """Make the pass that asks the function registered with each operator for what stands in place of a call.
 
     Parameters
@@ -23,8 +22,7 @@ def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
         The attribute of operators that has the function ``fn(attrs, args, types)``: the call's attributes, its
         arguments, and the types of the arguments and of the call. It returns an expression, or None to keep the call.
 
-    Source
-        TVM's ``Legalize``.
+    Source: TVM's ``Legalize``.
     """
 
     @over_typed_functions
@@ -40,7 +38,7 @@ def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
 
         return rewrite(func, rule)
 
-    return Pass("Legalize", legalize, 1, Legalize.__doc__)
+    return ir.Pass("Legalize", legalize, 1, Legalize.__doc__)
 
 
 def replaced(old: Any, new: Any) -> Any:

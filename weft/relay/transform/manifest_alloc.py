@@ -19,6 +19,7 @@ from weft.relay.transform.nested import with_bodies
 from weft.relay.transform.shape_func import ShapeFunction, with_scalar_buffers
 from weft.relay.types import TupleType, unit_type
 from weft.target import Target
+from weft.tir.custom_datatype import stored_as
 
 
 def ManifestAlloc(target: Target | str | None = None) -> Pass:
@@ -218,7 +219,8 @@ class _Block:
         dtype: str,
         var: Var | None = None,
     ) -> Var:
-        attrs = {"offset": offset, "dtype": dtype, "const_shape": None if -1 in known else known, "assert_shape": known}
+        fixed = None if -1 in known else known
+        attrs = {"offset": offset, "dtype": stored_as(dtype), "const_shape": fixed, "assert_shape": known}
         value = _typed("memory.alloc_tensor", (storage, shape), attrs)
         bound: Var = var if var is not None else Var(hint, value.ty)
         self.bindings.append((bound, value))

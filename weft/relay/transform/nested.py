@@ -53,8 +53,7 @@ def with_bodies(value: Any, rewrite: Callable[[Any], Any]) -> Any:
     Functions that stand for one kernel are left alone.
     """
     if isinstance(value, Function) and not value.attrs.get("Primitive"):
-        body = rewrite(value.body)
-        return value if body is value.body else value.replace(body=body)
+        return value.replace(body=rewrite(value.body))
     if isinstance(value, If):
         yes, no = rewrite(value.true_branch), rewrite(value.false_branch)
         same = yes is value.true_branch and no is value.false_branch

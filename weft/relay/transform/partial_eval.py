@@ -43,7 +43,7 @@ from weft.relay.walk import pattern_vars, subexpressions
 
 
 @module_pass
-def partial_evaluate(mod: IRModule, max_steps: int = 8_000) -> IRModule:
+def partial_evaluate(mod: IRModule, max_steps: int = 8_000, entry: str = "") -> IRModule:
     """Run what constants, constructors and closures decide: branches, matches, calls of known functions, recursion.
 
     Parameters
@@ -51,45 +51,42 @@ def partial_evaluate(mod: IRModule, max_steps: int = 8_000) -> IRModule:
     max_steps : int
         How many bindings may be evaluated for a function beyond four times those of the module; after that calls
         stay calls.
+    entry : str
+        The one function to evaluate; all, where it is empty.
 
-    Requires
-        Any form.
-    Ensures
-        Functions in which something was decided are in A-normal form; others are as they were. All have types.
+    Requires: Any form.
+    Ensures: Functions in which something was decided are in A-normal form; others are as they were. All have types.
         Effects are neither lost nor repeated nor put in another order; what a cell holds is known until something
         unknown may write it. A recursive function is unrolled where what is known of its arguments changes from call
         to call and decides when it ends.
-    Example
-        Before::
+    Before::
 
-            def @power(%x: Tensor[(2), float32], %n: int32) -> Tensor[(2), float32] {
-              if (equal(%n, 0)) { ones_like(%x) } else { multiply(%x, @power(%x, subtract(%n, 1))) }
-            }
+        def @power(%x: Tensor[(2), float32], %n: int32) -> Tensor[(2), float32] {
+          if (equal(%n, 0)) { ones_like(%x) } else { multiply(%x, @power(%x, subtract(%n, 1))) }
+        }
 
-            def @main(%x: Tensor[(2), float32]) { @power(%x, 2) }
+        def @main(%x: Tensor[(2), float32]) { @power(%x, 2) }
 
-        After::
+    After::
 
-            def @power(%x: Tensor[(2), float32], %n: int32) -> Tensor[(2), float32] {
-              if (equal(%n, 0)) { ones_like(%x) } else { multiply(%x, @power(%x, subtract(%n, 1))) }
-            }
+        def @power(%x: Tensor[(2), float32], %n: int32) -> Tensor[(2), float32] {
+          if (equal(%n, 0)) { ones_like(%x) } else { multiply(%x, @power(%x, subtract(%n, 1))) }
+        }
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %a = ones_like(%x);
-              let %b = multiply(%x, %a);
-              let %c = multiply(%x, %b);
-              %c
-            }
-    Cost
-        Linear in the bindings that are evaluated, which are bounded.
-    Source
-        TVM's ``PartialEvaluate``; Jones, Gomard and Sestoft, Partial Evaluation (1993), chapter 7.
+        def @main(%x: Tensor[(2), float32]) {
+          let %a = ones_like(%x);
+          let %b = multiply(%x, %a);
+          let %c = multiply(%x, %b);
+          %c
+        }
+    Cost: Linear in the bindings that are evaluated, which are bounded.
+    Source: TVM's ``PartialEvaluate``; Jones, Gomard and Sestoft, Partial Evaluation (1993), chapter 7.
     """
     named = to_a_normal_form(bind_constants=False)(mod)
     size = sum(1 for f in named.functions.values() if type(f) is Function for _ in subexpressions(f))
 
     def run(v: Any, f: Any) -> Any:
-        if type(f) is not Function or is_primitive(f) or is_closure(f):
+        if type(f) is not Function or is_primitive(f) or is_closure(f) or entry not in ("", v.name_hint):
             return f
         evaluator = Evaluator(named, effects, max_steps + 4 * size)
         made = evaluator.left_of(named[v], Environment())

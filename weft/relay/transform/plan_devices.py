@@ -38,36 +38,31 @@ def plan_devices(mod: IRModule, devices: Sequence[str] = ("cpu:0",), host: int =
     host : int
         The place of the CPU that holds shapes and the scalars that decide what runs.
 
-    Requires
-        A-normal form with types, before LowerRegions or after ManifestAlloc.
-    Ensures
-        No ``on_device``, except around constants of other devices than the first. Operators find their arguments on
-        the device of their result. ``device_copy`` has numbers for devices, as have storages and the attributes
+    Requires: A-normal form with types, before LowerRegions or after ManifestAlloc.
+    Ensures: No ``on_device``, except around constants of other devices than the first. Operators find their arguments
+        on the device of their result. ``device_copy`` has numbers for devices, as have storages and the attributes
         ``param_devices`` and ``result_devices`` of functions.
-    Example
-        With ``devices=["cpu:0", "cpu:1"]``, before::
+    With ``devices=["cpu:0", "cpu:1"]``, before::
 
-            def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
-              let %a: Tensor[(2), float32] = add(%x, %x);
-              let %b: Tensor[(2), float32] = on_device(%a, device="cpu:0", constrain_result=0, constrain_body=1);
-              let %c: Tensor[(2), float32] = exp(%b);
-              let %d: Tensor[(2), float32] = on_device(%c, device="cpu:1", constrain_result=0, constrain_body=1);
-              %d
-            }
+        def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+          let %a: Tensor[(2), float32] = add(%x, %x);
+          let %b: Tensor[(2), float32] = on_device(%a, device="cpu:0", constrain_result=0, constrain_body=1);
+          let %c: Tensor[(2), float32] = exp(%b);
+          let %d: Tensor[(2), float32] = on_device(%c, device="cpu:1", constrain_result=0, constrain_body=1);
+          %d
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32], param_devices=[[0]], result_devices=[1]) -> Tensor[(2), float32] {
-              let %a: Tensor[(2), float32] = add(%x, %x);
-              let %b: Tensor[(2), float32] = device_copy(%a, src_device=0, dst_device=1);
-              let %c: Tensor[(2), float32] = exp(%b);
-              let %d: Tensor[(2), float32] = %c;
-              %d
-            }
-    Cost
-        Nearly linear.
-    Source
-        TVM's ``PlanDevices``.
+        def @main(%x: Tensor[(2), float32], param_devices=[[0]], result_devices=[1]) -> Tensor[(2), float32] {
+          let %a: Tensor[(2), float32] = add(%x, %x);
+          let %b: Tensor[(2), float32] = device_copy(%a, src_device=0, dst_device=1);
+          let %c: Tensor[(2), float32] = exp(%b);
+          let %d: Tensor[(2), float32] = %c;
+          %d
+        }
+    Cost: Nearly linear.
+    Source: TVM's ``PlanDevices``.
     """
     named = {name: i for i, name in enumerate(devices)}
     lonely = mod.with_functions({v: _LonelyConstants(f).function() if isinstance(f, nodes.Function) else f

@@ -6,8 +6,6 @@ from math import prod
 from typing import Any, NamedTuple, cast
 
 from weft import ir
-from weft.ir import Function as RelaxFunction
-from weft.ir import IRModule, Pass, fingerprint
 from weft.relay.expr import Var
 from weft.relay.from_relax import Bindings, from_relax
 from weft.relay.transform.kernels import KernelTable
@@ -29,19 +27,19 @@ class Kernels(KernelTable):
         What takes a region to calls of kernels.
     """
 
-    def __init__(self, mod: IRModule, passes: Pass) -> None:
+    def __init__(self, mod: ir.IRModule, passes: ir.Pass) -> None:
         super().__init__(mod)
         self.passes = passes
         self._lowered: dict[str, _Lowered] = {}
 
-    def lower(self, mod: IRModule) -> _Lowered:
+    def lower(self, mod: ir.IRModule) -> _Lowered:
         """Return the legalized form of a region's function ``main``, or of one of equal structure."""
         key = _key(mod)
         known = self._lowered.get(key)
         if known is None:
             named, derived = with_plain_dims(mod)
             done = self.passes(named)
-            known = self._lowered[key] = _Lowered(cast(RelaxFunction, done["main"]), done, derived, mod)
+            known = self._lowered[key] = _Lowered(cast(ir.Function, done["main"]), done, derived, mod)
         return known
 
     def bindings(self, region: Region, outputs: list[Var]) -> Bindings:
@@ -61,14 +59,14 @@ class Kernels(KernelTable):
 class _Lowered(NamedTuple):
     """What a region became: its function, the module with its kernels, and what the function's named dimensions are."""
 
-    main: RelaxFunction
-    mod: IRModule
+    main: ir.Function
+    mod: ir.IRModule
     derived: list[tuple[ir.Var, ir.PrimExpr]]
-    source: IRModule
+    source: ir.IRModule
     """The region itself, whose constants the key knows by their places in memory."""
 
 
-def _key(mod: IRModule) -> str:
+def _key(mod: ir.IRModule) -> str:
     """Tell a region's structure, in which large constants are the same where their data is."""
     data: list[int] = []
 
@@ -78,7 +76,7 @@ def _key(mod: IRModule) -> str:
         data.append(id(node.data))
         return ir.ExprVar("constant", node.ty)
 
-    functions = [fingerprint(ir.rewrite(f, lambda n: n, pre=placeholder)) for _, f in mod.items()]
+    functions = [ir.fingerprint(ir.rewrite(f, lambda n: n, pre=placeholder)) for _, f in mod.items()]
     return " ".join([*functions, *map(str, data)])
 
 

@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from typing import Any
 
 from weft import ir
-from weft.ir import Op, PrimExpr, TensorType
-from weft.ir import TupleType as IRTupleType
 from weft.relax import BlockBuilder
 from weft.relay.expr import Call, Function, Tuple, TupleGetItem, Var
 from weft.relay.from_relax import Bindings
@@ -25,7 +23,7 @@ def is_operator(value: Any) -> bool:
         return False
     if isinstance(value.op, Function):
         return bool(value.op.attrs.get("Primitive"))
-    if not isinstance(value.op, Op) or not has(value.op.name) or value.op.name in BARRIERS:
+    if not isinstance(value.op, ir.Op) or not has(value.op.name) or value.op.name in BARRIERS:
         return False
     return get(value.op).expand is not None
 
@@ -36,9 +34,9 @@ def is_glue(value: Any) -> bool:
 
 
 def _is_tensors(ty: Any) -> bool:
-    if isinstance(ty, IRTupleType):
+    if isinstance(ty, ir.TupleType):
         return all(map(_is_tensors, ty.fields))
-    return isinstance(ty, TensorType)
+    return isinstance(ty, ir.TensorType)
 
 
 class Region(RelaxBuilder):
@@ -64,7 +62,7 @@ class Region(RelaxBuilder):
 
     def takes(self, value: Any) -> bool:
         """Whether the dimensions that an operation takes from tensors are known before the region runs."""
-        if not isinstance(value, Call) or not isinstance(value.op, Op):
+        if not isinstance(value, Call) or not isinstance(value.op, ir.Op):
             return True
         for spec, arg in zip(get(value.op).inputs, value.args, strict=False):
             made = self.env.get(arg) if spec.kind == "values" else None
@@ -120,7 +118,7 @@ class Region(RelaxBuilder):
         seen = self._looked_through(glue) if glue is not None else None
         if seen is not None:
             return self.convert(seen)
-        if not isinstance(var.ty, IRTupleType):
+        if not isinstance(var.ty, ir.TupleType):
             made = self.param(var)
             self._args.append((var, made))
             return made
@@ -140,7 +138,7 @@ class Region(RelaxBuilder):
             return whole.fields[value.index] if isinstance(whole, Tuple) else None
         return value if isinstance(value, (Tuple, ir.Constant, Var)) else None
 
-    def name_elements(self, tensor: Any, n: int) -> tuple[PrimExpr, ...]:
+    def name_elements(self, tensor: Any, n: int) -> tuple[ir.PrimExpr, ...]:
         """Make a parameter of the elements of a tensor from outside, as a shape."""
         dims = tuple(self.fresh_dim() for _ in range(n))
         source = next(a for a, p in self._args if p is tensor)
@@ -156,14 +154,14 @@ def _leaves(value: Any) -> list[Any]:
     """The tensors in the value of a variable, in order."""
     if isinstance(value, ir.Tuple):
         return [leaf for f in value.fields for leaf in _leaves(f)]
-    if isinstance(value.ty, IRTupleType):
+    if isinstance(value.ty, ir.TupleType):
         return [leaf for i, t in enumerate(value.ty.fields) for leaf in _leaves(ir.TupleGetItem(value, i, ty=t))]
     return [value]
 
 
 def _assembled(value: Any, leaves: Any, ty: Any, made: Bindings) -> Any:
     """Put the tensors of :func:`_leaves` together again; tuples inside of tuples are bound in `made`."""
-    if not isinstance(value.ty, IRTupleType):
+    if not isinstance(value.ty, ir.TupleType):
         return next(leaves)
     fields: list[Any] = []
     for i, t in enumerate(ty.fields):

@@ -18,23 +18,18 @@ def remove_unused_functions(mod: IRModule, entry_functions: Iterable[str] = ("ma
     entry_functions : iterable of str
         The names of functions that are called from outside.
 
-    Requires
-        Any form.
-    Ensures
-        The same form; every function is an entry or reached from one.
-    Example
-        Before::
+    Requires: Any form.
+    Ensures: The same form; every function is an entry or reached from one.
+    Before::
 
-            def @helper(%x: Tensor[(2), float32]) { add(%x, %x) }
-            def @main(%x: Tensor[(2), float32]) { negative(%x) }
+        def @helper(%x: Tensor[(2), float32]) { add(%x, %x) }
+        def @main(%x: Tensor[(2), float32]) { negative(%x) }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) { negative(%x) }
-    Cost
-        Linear.
-    Source
-        TVM's ``RemoveUnusedFunctions``.
+        def @main(%x: Tensor[(2), float32]) { negative(%x) }
+    Cost: Linear.
+    Source: TVM's ``RemoveUnusedFunctions``.
     """
     kept = reached_from(mod, entry_functions)
     return mod.with_functions({v: f for v, f in mod.items() if v.name_hint in kept})

@@ -10,8 +10,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, UnsupportedOperator
-from weft.ir import IRModule
-from weft.ir import rewrite as rewrite_node
 from weft.relay.adt import Clause, Constructor, Match, PatternVar
 from weft.relay.expr import (
     Call,
@@ -36,7 +34,7 @@ from weft.relay.walk import map_parts
 _BACK = RefType(FuncType((), unit_type()))
 
 
-def reverse_mode(func: Function, mod: IRModule | None) -> Function:
+def reverse_mode(func: Function, mod: ir.IRModule | None) -> Function:
     """Make the function that returns adjoints, too; its parameters and its result are tensors or tuples of them."""
     for p in func.params:
         if not isinstance(p.ty, ir.TensorType):
@@ -78,7 +76,7 @@ def _paired(ty: Any) -> Any:
     """Return what a type becomes."""
     if ty is None or isinstance(ty, IncompleteType):
         return None
-    return rewrite_node(ty, _pair_type)
+    return ir.rewrite(ty, _pair_type)
 
 
 def _pair_type(ty: Any) -> Any:
@@ -90,7 +88,7 @@ def _pair_type(ty: Any) -> Any:
 class _Reverse:
     """Converts expressions, once each; `back` is the cell with what is to be done backwards."""
 
-    def __init__(self, mod: IRModule | None, back: Any) -> None:
+    def __init__(self, mod: ir.IRModule | None, back: Any) -> None:
         self.mod, self.back = mod, back
         self.scopes: list[ScopeBuilder] = []
         self.memo: dict[Any, Any] = {}
@@ -167,7 +165,7 @@ class _Reverse:
         def bound(node: Any) -> Any:
             return PatternVar(self.convert(node.var)) if isinstance(node, PatternVar) else node
 
-        clauses = tuple(Clause(rewrite_node(c.lhs, bound), self.body(c.rhs)) for c in e.clauses)
+        clauses = tuple(Clause(ir.rewrite(c.lhs, bound), self.body(c.rhs)) for c in e.clauses)
         return self.let("match", Match(self.convert(e.data), clauses, e.complete))
 
     def stored(self, e: Any) -> Any:

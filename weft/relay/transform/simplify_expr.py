@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.ir import DataType, as_int
 from weft.relay.expr import Call, Constant, Function, Var
 from weft.relay.op.registry import op_call
 from weft.relay.transform.typed_pass import typed_function_pass
@@ -22,24 +21,19 @@ _RULES: dict[str, list[Rule]] = {}
 def simplify_expr(func: Function) -> Function:
     """Remove reshapes, transposes, casts and arithmetic without effect, join those that follow each other.
 
-    Requires
-        Any form; types are inferred where there are none.
-    Ensures
-        The same form and values. ``zeros_like`` and its kin of known shapes are ``zeros`` of that shape.
-    Example
-        Before::
+    Requires: Any form; types are inferred where there are none.
+    Ensures: The same form and values. ``zeros_like`` and its kin of known shapes are ``zeros`` of that shape.
+    Before::
 
-            def @main(%x: Tensor[(2, 3), float32]) {
-              add(transpose(transpose(%x, axes=[1, 0]), axes=[1, 0]), 0f)
-            }
+        def @main(%x: Tensor[(2, 3), float32]) {
+          add(transpose(transpose(%x, axes=[1, 0]), axes=[1, 0]), 0f)
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2, 3), float32]) { %x }
-    Cost
-        Linear.
-    Source
-        TVM's ``SimplifyExpr``.
+        def @main(%x: Tensor[(2, 3), float32]) { %x }
+    Cost: Linear.
+    Source: TVM's ``SimplifyExpr``.
     """
     values: dict[Var, Any] = {}
 
@@ -77,7 +71,7 @@ def _shape(ty: Any) -> tuple[int, ...] | None:
     """Return the dimensions of a tensor type whose dimensions are numbers."""
     if not isinstance(ty, ir.TensorType) or ty.shape is None:
         return None
-    dims = [as_int(d) for d in ty.shape]
+    dims = [ir.as_int(d) for d in ty.shape]
     return None if None in dims else tuple(dims)  # type: ignore[arg-type]
 
 
@@ -138,7 +132,7 @@ def _cast_of_cast(e: Any, meaning: Callable[[Any], Any]) -> Any:
     source = inner.args[0].ty if inner is not None else None
     if inner is None or not isinstance(source, ir.TensorType):
         return None
-    first, middle = DataType(source.dtype), DataType(str(inner.attrs["dtype"]))
+    first, middle = ir.DataType(source.dtype), ir.DataType(str(inner.attrs["dtype"]))
     widens = first.type_code == middle.type_code and middle.bits >= first.bits and str(source.dtype) != "bfloat16"
     return op_call("cast", inner.args[0], dtype=e.attrs["dtype"]) if widens else None
 

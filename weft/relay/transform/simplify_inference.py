@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
-from weft.ir import as_int
 from weft.relay.expr import Call, Function, TupleGetItem, Var, const
 from weft.relay.op.registry import get, op_call
 from weft.relay.transform.typed_pass import typed_function_pass
@@ -17,30 +16,25 @@ from weft.relay.walk import rewrite
 def simplify_inference(func: Function) -> Function:
     """Decompose normalizations of batches, layers, instances, groups and vectors; dropout becomes its input.
 
-    Requires
-        Any form; ranks and element types are read from types, which are inferred where there are none.
-    Ensures
-        No such operators, less batch normalizations whose new statistics are used. New expressions have no types.
-    Example
-        Before::
+    Requires: Any form; ranks and element types are read from types, which are inferred where there are none.
+    Ensures: No such operators, less batch normalizations whose new statistics are used. New expressions have no types.
+    Before::
 
-            def @main(%x: Tensor[(2, 3), float32], %g: Tensor[(3), float32], %b: Tensor[(3), float32],
-                      %m: Tensor[(3), float32], %v: Tensor[(3), float32]) {
-              %0 = nn.batch_norm(%x, %g, %b, %m, %v);
-              %0.0
-            }
+        def @main(%x: Tensor[(2, 3), float32], %g: Tensor[(3), float32], %b: Tensor[(3), float32],
+                  %m: Tensor[(3), float32], %v: Tensor[(3), float32]) {
+          %0 = nn.batch_norm(%x, %g, %b, %m, %v);
+          %0.0
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2, 3), float32], %g: Tensor[(3), float32], %b: Tensor[(3), float32],
-                      %m: Tensor[(3), float32], %v: Tensor[(3), float32]) {
-              %0 = multiply(divide(1f, sqrt(add(%v, 1e-05f))), %g);
-              add(multiply(%x, %0), add(multiply(negative(%m), %0), %b))
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``SimplifyInference``.
+        def @main(%x: Tensor[(2, 3), float32], %g: Tensor[(3), float32], %b: Tensor[(3), float32],
+                  %m: Tensor[(3), float32], %v: Tensor[(3), float32]) {
+          %0 = multiply(divide(1f, sqrt(add(%v, 1e-05f))), %g);
+          add(multiply(%x, %0), add(multiply(negative(%m), %0), %b))
+        }
+    Cost: Linear.
+    Source: TVM's ``SimplifyInference``.
     """
     named: dict[Var, Any] = {}
 
@@ -113,7 +107,7 @@ def _instance_norm(ty: Any, data: Any, gamma: Any, beta: Any, *, axis: int, epsi
 
 def _group_norm(ty: Any, data: Any, gamma: Any, beta: Any, *, num_groups: int, axis: int, epsilon: float,
                 center: bool, scale: bool) -> Any:  # fmt: skip
-    axis, shape = axis % ty.ndim, [as_int(d) for d in ty.shape]
+    axis, shape = axis % ty.ndim, [ir.as_int(d) for d in ty.shape]
     channels = shape[axis]
     if channels is None or None in shape:
         return None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import ir
-from weft.ir import IRModule, function_pass
 from weft.relay.adt import Clause, Match
 from weft.relay.analysis.scopes import Scope, Scopes
 from weft.relay.expr import Call, Constant, Function, If, Let, Var, lets
@@ -15,8 +14,8 @@ from weft.relay.transform.free import Captures
 from weft.relay.walk import ATOMS, map_parts
 
 
-@function_pass(kind=Function)
-def to_a_normal_form(func: Function, mod: IRModule, *, bind_constants: bool = True) -> Function:
+@ir.function_pass(kind=Function)
+def to_a_normal_form(func: Function, mod: ir.IRModule, *, bind_constants: bool = True) -> Function:
     """Turn graphs into nested lets, one operation each; what several places share is computed once.
 
     Parameters
@@ -24,36 +23,31 @@ def to_a_normal_form(func: Function, mod: IRModule, *, bind_constants: bool = Tr
     bind_constants : bool
         Whether constants get names, too. Those whose elements are dimensions never do: types depend on them.
 
-    Requires
-        Any form; a shared expression's variables are bound where all its uses can see them.
-    Ensures
-        Values of lets are single operations on atoms; choices, matches and functions hold lets of their own. What is
-        shared is bound once, in the innermost scope that holds all its uses, before the first of them.
-    Example
-        Before::
+    Requires: Any form; a shared expression's variables are bound where all its uses can see them.
+    Ensures: Values of lets are single operations on atoms; choices, matches and functions hold lets of their own. What
+        is shared is bound once, in the innermost scope that holds all its uses, before the first of them.
+    Before::
 
-            def @main(%x: Tensor[(2), float32], %c: bool) {
-              %0 = add(%x, %x);
-              if (%c) { multiply(%0, %0) } else { negative(%0) }
-            }
+        def @main(%x: Tensor[(2), float32], %c: bool) {
+          %0 = add(%x, %x);
+          if (%c) { multiply(%0, %0) } else { negative(%0) }
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32], %c: bool) {
-              let %a = add(%x, %x);
-              let %b = if (%c) {
-                let %d = multiply(%a, %a);
-                %d
-              } else {
-                let %e = negative(%a);
-                %e
-              };
-              %b
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``ToANormalForm``.
+        def @main(%x: Tensor[(2), float32], %c: bool) {
+          let %a = add(%x, %x);
+          let %b = if (%c) {
+            let %d = multiply(%a, %a);
+            %d
+          } else {
+            let %e = negative(%a);
+            %e
+          };
+          %b
+        }
+    Cost: Linear.
+    Source: TVM's ``ToANormalForm``.
     """
     if is_primitive(func):
         return func
@@ -64,7 +58,7 @@ def to_a_normal_form(func: Function, mod: IRModule, *, bind_constants: bool = Tr
 def to_a_normal_form_expr(expr: Any) -> Any:
     """Turn one expression into nested lets (TVM's ``ToANormalFormExpr``)."""
     func = expr if type(expr) is Function else Function(tuple(Captures().variables(Function((), expr))), expr)
-    made = to_a_normal_form(IRModule({"main": func}))["main"]
+    made = to_a_normal_form(ir.IRModule({"main": func}))["main"]
     return made if func is expr else made.body
 
 

@@ -15,29 +15,24 @@ from weft.relay.walk import subexpressions
 def to_basic_block_normal_form(func: Function, mod: IRModule) -> Function:
     """Bind what is shared across bodies of functions, branches or clauses, where it is computed.
 
-    Requires
-        Any form.
-    Ensures
-        Each body is a graph of its own: it refers to what other bodies compute by name. Functions with references
+    Requires: Any form.
+    Ensures: Each body is a graph of its own: it refers to what other bodies compute by name. Functions with references
         get names for all that may have effects, so that their order stays.
-    Example
-        Before::
+    Before::
 
-            def @main(%x: Tensor[(2), float32], %c: bool) {
-              %0 = add(%x, %x);
-              if (%c) { multiply(%0, %0) } else { negative(%0) }
-            }
+        def @main(%x: Tensor[(2), float32], %c: bool) {
+          %0 = add(%x, %x);
+          if (%c) { multiply(%0, %0) } else { negative(%0) }
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32], %c: bool) {
-              let %a = add(%x, %x);
-              if (%c) { multiply(%a, %a) } else { negative(%a) }
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``ToBasicBlockNormalForm``.
+        def @main(%x: Tensor[(2), float32], %c: bool) {
+          let %a = add(%x, %x);
+          if (%c) { multiply(%a, %a) } else { negative(%a) }
+        }
+    Cost: Linear.
+    Source: TVM's ``ToBasicBlockNormalForm``.
     """
     if is_primitive(func):
         return func

@@ -13,8 +13,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import IRModule, module_pass
-from weft.ir import rewrite as rewrite_node
 from weft.relay.adt import Clause, Constructor, Match, PatternVar
 from weft.relay.expr import (
     Call,
@@ -38,29 +36,24 @@ from weft.relay.walk import parts
 Continuation = Callable[[Any], Any]
 
 
-@module_pass(name="ToCPS", opt_level=1)
-def ToCPS(mod: IRModule) -> IRModule:
+@ir.module_pass(name="ToCPS", opt_level=1)
+def ToCPS(mod: ir.IRModule) -> ir.IRModule:
     """Bring every function into continuation-passing style.
 
-    Requires
-        Types, and no shared expressions (A-normal form).
-    Ensures
-        Each function has a continuation as its last parameter, and the type of the answer as a type parameter.
-    Example
-        Before::
+    Requires: Types, and no shared expressions (A-normal form).
+    Ensures: Each function has a continuation as its last parameter, and the type of the answer as a type parameter.
+    Before::
 
-            def @main(%x: Tensor[(), float32]) -> Tensor[(), float32] { negative(%x) }
+        def @main(%x: Tensor[(), float32]) -> Tensor[(), float32] { negative(%x) }
 
-        After::
+    After::
 
-            def @main[answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
-              let %y = negative(%x);
-              %k(%y)
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``ToCPS``.
+        def @main[answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+          let %y = negative(%x);
+          %k(%y)
+        }
+    Cost: Linear.
+    Source: TVM's ``ToCPS``.
     """
     out = mod.copy()
     for gvar, func in mod.items():
@@ -69,40 +62,35 @@ def ToCPS(mod: IRModule) -> IRModule:
     return out
 
 
-@module_pass(name="UnCPS", opt_level=1)
-def UnCPS(mod: IRModule) -> IRModule:
+@ir.module_pass(name="UnCPS", opt_level=1)
+def UnCPS(mod: ir.IRModule) -> ir.IRModule:
     """Give every function in continuation-passing style the face of one that returns.
 
-    Requires
-        Functions that :func:`ToCPS` made, with types.
-    Ensures
-        Functions without continuations, which call what they were with the identity.
-    Example
-        Before::
+    Requires: Functions that :func:`ToCPS` made, with types.
+    Ensures: Functions without continuations, which call what they were with the identity.
+    Before::
 
-            def @main[answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
-              let %y = negative(%x);
-              %k(%y)
-            }
+        def @main[answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+          let %y = negative(%x);
+          %k(%y)
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(), float32]) -> Tensor[(), float32] {
-              %0 = fn [answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
-                let %y = negative(%x);
-                %k(%y)
-              };
-              %0(%x, fn (%z: Tensor[(), float32]) -> Tensor[(), float32] { %z })
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``UnCPS``.
+        def @main(%x: Tensor[(), float32]) -> Tensor[(), float32] {
+          %0 = fn [answer](%x: Tensor[(), float32], %k: fn (Tensor[(), float32]) -> answer) -> answer {
+            let %y = negative(%x);
+            %k(%y)
+          };
+          %0(%x, fn (%z: Tensor[(), float32]) -> Tensor[(), float32] { %z })
+        }
+    Cost: Linear.
+    Source: TVM's ``UnCPS``.
     """
     return mod.with_functions({v: un_cps(f) if isinstance(f, Function) else f for v, f in mod.items()})
 
 
-def to_cps(func: Function, mod: IRModule | None = None) -> Function:
+def to_cps(func: Function, mod: ir.IRModule | None = None) -> Function:
     """Bring a function into continuation-passing style.
 
     Parameters
@@ -117,7 +105,7 @@ def to_cps(func: Function, mod: IRModule | None = None) -> Function:
     Function
         Its last parameter is what is done with the result; its last type parameter is the type of the answer.
     """
-    return ir.with_deep_stack(lambda: _Converter(mod if mod is not None else IRModule()).whole(func))
+    return ir.with_deep_stack(lambda: _Converter(mod if mod is not None else ir.IRModule()).whole(func))
 
 
 def un_cps(func: Function) -> Function:
@@ -142,7 +130,7 @@ def un_cps(func: Function) -> Function:
 class _Converter:
     """Converts a function and those that it calls; ``answer`` is what the whole computes."""
 
-    def __init__(self, mod: IRModule) -> None:
+    def __init__(self, mod: ir.IRModule) -> None:
         self.mod = mod
         self.globals: dict[str, GlobalVar] = {}
         self.answer = TypeVar("answer")
@@ -169,7 +157,7 @@ class _Converter:
             then = FuncType((node.ret_type,), self.answer)
             return FuncType((*node.arg_types, then), self.answer, node.type_params)
 
-        return rewrite_node(ty, rule)
+        return ir.rewrite(ty, rule)
 
     def var(self, v: Any) -> Var:
         if v not in self.vars:
@@ -244,7 +232,7 @@ class _Converter:
             return PatternVar(self.var(node.var)) if isinstance(node, PatternVar) else node
 
         def clauses(then: Continuation) -> tuple[Clause, ...]:
-            return tuple(Clause(rewrite_node(c.lhs, pattern), self.convert(c.rhs, then)) for c in e.clauses)
+            return tuple(Clause(ir.rewrite(c.lhs, pattern), self.convert(c.rhs, then)) for c in e.clauses)
 
         return self.shared(k, lambda then: self.convert(e.data, lambda d: Match(d, clauses(then), e.complete)))
 

@@ -16,30 +16,25 @@ from weft.relay.walk import ATOMS, rewrite, subexpressions
 def to_graph_normal_form(mod: IRModule) -> IRModule:
     """Put values of lets where their variables stand, as shared expressions.
 
-    Requires
-        Any form.
-    Ensures
-        No lets, but of values that have effects, of recursive functions, and of values that only functions within
+    Requires: Any form.
+    Ensures: No lets, but of values that have effects, of recursive functions, and of values that only functions within
         the body use, who would compute them again at each call.
-    Example
-        Before::
+    Before::
 
-            def @main(%x: Tensor[(2), float32]) {
-              let %a = add(%x, %x);
-              let %b = multiply(%a, %a);
-              %b
-            }
+        def @main(%x: Tensor[(2), float32]) {
+          let %a = add(%x, %x);
+          let %b = multiply(%a, %a);
+          %b
+        }
 
-        After::
+    After::
 
-            def @main(%x: Tensor[(2), float32]) {
-              %0 = add(%x, %x);
-              multiply(%0, %0)
-            }
-    Cost
-        Linear.
-    Source
-        TVM's ``ToGraphNormalForm``.
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = add(%x, %x);
+          multiply(%0, %0)
+        }
+    Cost: Linear.
+    Source: TVM's ``ToGraphNormalForm``.
     """
     effects = Effects(mod)
     return mod.with_functions(

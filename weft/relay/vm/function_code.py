@@ -11,7 +11,6 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, LoweringError
-from weft.ir import IRModule
 from weft.relay.adt import Constructor, Match, type_data
 from weft.relay.expr import Function, Let, Var, let_chain
 from weft.relay.scalars import is_scalar
@@ -38,7 +37,7 @@ class ModuleCode:
         Lowered Relay functions and the TIR functions that they call.
     """
 
-    def __init__(self, mod: IRModule) -> None:
+    def __init__(self, mod: ir.IRModule) -> None:
         self.mod = mod
         self.constants = ConstantPool()
         self.primitives: dict[str, int] = {}

@@ -9,40 +9,28 @@ from typing import Any
 
 from weft.error import InvalidArgument, LoweringError
 from weft.ir import Dispatch, Op
+from weft.relay import expr as exprs
 from weft.relay.adt import Constructor, Match
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    Operators,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from weft.relay.scalars import scalar_operation
 from weft.relay.vm.function_code import FunctionCode, I
 from weft.relay.vm.operators import OPERATORS
 from weft.runtime import Tensor
 
-value_code = Dispatch("code of the Relay machine", (Operators,), leaves_out=(Operators, Let))  # lets are bound before
+value_code = Dispatch(
+    "code of the Relay machine", (exprs.Operators,), leaves_out=(exprs.Operators, exprs.Let)
+)  # lets are bound before
 
 
-@value_code.on(Var)
-def _var(expr: Var, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.Var)
+def _var(expr: exprs.Var, code: FunctionCode, dst: int | None) -> int:
     value = code.env.get(expr)
     if value is None:
         raise InvalidArgument(f"'{code.name}' does not bind the variable '{expr.name_hint}'", where=expr.span)
     return code.into(value, dst)
 
 
-@value_code.on(Constant)
-def _constant(expr: Constant, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.Constant)
+def _constant(expr: exprs.Constant, code: FunctionCode, dst: int | None) -> int:
     data: Tensor = expr.data
     if not data.shape and data.dtype == "int64":
         number = int(data.numpy())
@@ -51,8 +39,8 @@ def _constant(expr: Constant, code: FunctionCode, dst: int | None) -> int:
     return code.load(index, lambda v: I.load_const(index, v), dst)
 
 
-@value_code.on(GlobalVar)
-def _global_var(expr: GlobalVar, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.GlobalVar)
+def _global_var(expr: exprs.GlobalVar, code: FunctionCode, dst: int | None) -> int:
     return _closure(code, code.unit.function(expr)[0], [], dst)
 
 
@@ -61,15 +49,15 @@ def _constructor(expr: Constructor, code: FunctionCode, dst: int | None) -> int:
     return _closure(code, code.unit.constructor_function(expr), [], dst)
 
 
-@value_code.on(Function)
-def _function(expr: Function, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.Function)
+def _function(expr: exprs.Function, code: FunctionCode, dst: int | None) -> int:
     raise LoweringError(
         f"'{code.name}' contains a function, which has no code", where=expr.span, help="run LambdaLift before"
     )
 
 
-@value_code.on(Tuple)
-def _tuple(expr: Tuple, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.Tuple)
+def _tuple(expr: exprs.Tuple, code: FunctionCode, dst: int | None) -> int:
     fields = code.values(expr.fields)
     value = _adt(code, 0, fields, dst)
     if dst is None:
@@ -77,8 +65,8 @@ def _tuple(expr: Tuple, code: FunctionCode, dst: int | None) -> int:
     return value
 
 
-@value_code.on(TupleGetItem)
-def _tuple_get_item(expr: TupleGetItem, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.TupleGetItem)
+def _tuple_get_item(expr: exprs.TupleGetItem, code: FunctionCode, dst: int | None) -> int:
     whole = code.value(expr.tuple_value)
     fields = code.tuples.get(whole)
     if fields is not None:
@@ -88,8 +76,8 @@ def _tuple_get_item(expr: TupleGetItem, code: FunctionCode, dst: int | None) -> 
     return value
 
 
-@value_code.on(If)
-def _if(expr: If, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.If)
+def _if(expr: exprs.If, code: FunctionCode, dst: int | None) -> int:
     value, join = code.new(expr) if dst is None else dst, code.asm.label()
     code.branch(expr, lambda e: code.value(e, value), join)
     code.asm.place(join)
@@ -104,31 +92,31 @@ def _match(expr: Match, code: FunctionCode, dst: int | None) -> int:
     return value
 
 
-@value_code.on(RefCreate)
-def _ref_create(expr: RefCreate, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.RefCreate)
+def _ref_create(expr: exprs.RefCreate, code: FunctionCode, dst: int | None) -> int:
     held = code.value(expr.value)
     value = code.new() if dst is None else dst
     code.emit(I.alloc_ref(held, value))
     return value
 
 
-@value_code.on(RefRead)
-def _ref_read(expr: RefRead, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.RefRead)
+def _ref_read(expr: exprs.RefRead, code: FunctionCode, dst: int | None) -> int:
     ref = code.value(expr.ref)
     value = code.new(expr) if dst is None else dst
     code.emit(I.read_ref(ref, value))
     return value
 
 
-@value_code.on(RefWrite)
-def _ref_write(expr: RefWrite, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.RefWrite)
+def _ref_write(expr: exprs.RefWrite, code: FunctionCode, dst: int | None) -> int:
     ref, held = code.values((expr.ref, expr.value))
     code.emit(I.write_ref(ref, held))
     return _adt(code, 0, [], dst)
 
 
-@value_code.on(Call)
-def _call(expr: Call, code: FunctionCode, dst: int | None) -> int:
+@value_code.on(exprs.Call)
+def _call(expr: exprs.Call, code: FunctionCode, dst: int | None) -> int:
     callee = expr.op
     if isinstance(callee, Op):
         return _operator(expr, code, dst)
@@ -138,7 +126,7 @@ def _call(expr: Call, code: FunctionCode, dst: int | None) -> int:
             raise InvalidArgument(f"the constructor {callee.name_hint} takes {len(callee.inputs)} fields",
                                   found=str(len(args)), where=expr.span)  # fmt: skip
         return _adt(code, callee.tag, args, dst)
-    if isinstance(callee, GlobalVar):
+    if isinstance(callee, exprs.GlobalVar):
         index, func = code.unit.function(callee)
         if func.attrs.get("Closure"):
             return _closure(code, index, args, dst)
@@ -155,7 +143,7 @@ def _call(expr: Call, code: FunctionCode, dst: int | None) -> int:
     return value
 
 
-def _operator(expr: Call, code: FunctionCode, dst: int | None) -> int:
+def _operator(expr: exprs.Call, code: FunctionCode, dst: int | None) -> int:
     op: Any = expr.op
     rule = OPERATORS.get(op.name)
     if rule is not None:

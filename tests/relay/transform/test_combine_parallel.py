@@ -1,0 +1,65 @@
+"""Products of one operand become one product, with the same values; others stay as they are."""
+
+import numpy as np
+import pytest
+
+from weft import IRModule, relay
+from weft.relay.transform import CombineParallelBatchMatmul, CombineParallelConv2D, CombineParallelDense, InferType
+from weft.relay.walk import subexpressions
+
+nn = relay.nn
+
+
+def param(name, *shape):
+    return relay.var(name, shape=shape, dtype="float32")
+
+
+def program(make, data, weights):
+    x, ws = param("x", *data), [param(f"w{i}", *s) for i, s in enumerate(weights)]
+    return InferType()(IRModule.from_expr(relay.Function([x, *ws], relay.Tuple([nn.relu(make(x, w)) for w in ws]))))
+
+
+def count(mod, name):
+    return sum(isinstance(e, relay.Call) and e.op.name == name for e in subexpressions(mod["main"].body))
+
+
+IMAGES = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+
+
+@pytest.mark.parametrize(("combine", "make", "op", "data", "weights", "left"), [
+    (CombineParallelDense(2), nn.dense, "nn.dense", (3, 4), [(5, 4), (5, 4), (6, 4)], 1),
+    (CombineParallelDense(), nn.dense, "nn.dense", (3, 4), [(5, 4), (5, 4)], 2),
+    (CombineParallelDense(2, to_batch=False), nn.dense, "nn.dense", (3, 4), [(5, 4), (1, 4), (6, 4)], 1),
+    (CombineParallelDense(2, to_batch=False), nn.dense, "nn.dense", (0, 4), [(5, 4), (1, 4)], 1),
+    (CombineParallelDense(2), nn.dense, "nn.dense", (2, 3, 4), [(5, 4), (5, 4)], 2),
+    (CombineParallelConv2D(2), nn.conv2d, "nn.conv2d", (1, 3, 6, 6), [(4, 3, 3, 3), (5, 3, 3, 3), (4, 3, 1, 1)], 2),
+    (CombineParallelConv2D(2), lambda x, w: nn.conv2d(x, w, padding=1, **IMAGES), "nn.conv2d", (2, 5, 5, 3),
+     [(3, 3, 3, 4), (3, 3, 3, 2)], 1),
+    (CombineParallelConv2D(2), lambda x, w: nn.conv2d(x, w, groups=3), "nn.conv2d", (1, 3, 6, 6),
+     [(3, 1, 3, 3), (3, 1, 3, 3)], 2),
+    (CombineParallelBatchMatmul(2), nn.batch_matmul, "nn.batch_matmul", (2, 3, 4), [(2, 5, 4), (2, 1, 4)], 1),
+])  # fmt: skip
+def test_values_stay(combine, make, op, data, weights, left):
+    mod = program(make, data, weights)
+    out = combine(mod)
+    assert count(out, op) == left and (left < len(weights) or out["main"] is mod["main"])
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(s).astype("float32") for s in (data, *weights)]
+    run = lambda m: relay.create_executor("debug", mod=InferType()(m)).evaluate()(*args)  # noqa: E731
+    for a, b in zip(run(out), run(mod), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_depends_on_the_others_stays_behind_them():
+    x, w = param("x", 4, 4), param("w", 4, 4)
+    y = nn.dense(x, w)
+    z = nn.dense(nn.dense(x, nn.relu(y)), w)
+    mod = InferType()(IRModule.from_expr(relay.Function([x, w], z)))
+    assert count(CombineParallelDense(2)(mod), "nn.dense") == 3
+
+
+def test_products_behind_products():
+    x, ws = param("x", 4, 4), [param(f"w{i}", 4, 4) for i in range(4)]
+    y = nn.dense(x, ws[0]) + nn.dense(x, ws[1])
+    mod = InferType()(IRModule.from_expr(relay.Function([x, *ws], nn.dense(y, ws[2]) + nn.dense(y, ws[3]))))
+    assert count(CombineParallelDense(2)(mod), "nn.batch_matmul") == 2
