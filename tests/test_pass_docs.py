@@ -25,13 +25,16 @@ SECTIONS = ("Requires", "Ensures", "Example", "Cost", "Source")
 
 
 def sections(doc):
-    """The summary, and text by heading: a heading stands alone on a line that is not indented."""
+    """The summary, and text by heading: ``Heading: text``, or a heading alone on its line; programs are the example."""
     summary, _, rest = inspect.cleandoc(doc).partition("\n")
     found, heading = {}, None
     for line in rest.splitlines():
-        if re.fullmatch(r"[A-Z][a-z]+", line):
-            heading = line
-            found[heading] = []
+        if match := re.fullmatch(r"([A-Z][a-z]+)(?::(?: (.+))?)?", line):
+            heading = match[1]
+            found[heading] = [match[2] or ""]
+        elif re.fullmatch(r"(With .+, b|B)efore::", line):
+            heading = "Example"
+            found[heading] = [line]
         elif heading:
             found[heading].append(line)
     return summary, {h: textwrap.dedent("\n".join(lines)).strip("\n") for h, lines in found.items()}

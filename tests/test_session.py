@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
+from tests.threads import at_once
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ModelImportError, ShapeMismatch
 
 
@@ -235,11 +235,7 @@ def test_many_threads(add):
             if not np.array_equal(add.run({"x": x, "y": y})[0].numpy(), x + y):
                 failures.append(seed)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(work, 8)
     assert not failures
 
 

@@ -2,23 +2,12 @@
 
 import pytest
 
-from weft.arith import (
-    Analyzer,
-    CompareResult,
-    ConstIntBound,
-    IterMapLevel,
-    ProofStrength,
-    detect_iter_map,
-    estimate_region_lower_bound,
-    iter_map_simplify,
-    normalize_iter_map_to_expr,
-    normalize_to_iter_sum,
-)
+from weft import arith
 from weft.ir import Range, Var
 
 
 def test_a_clone_learns_on_its_own():
-    x, y, an = Var("x"), Var("y"), Analyzer()
+    x, y, an = Var("x"), Var("y"), arith.Analyzer()
     an.bind(x, Range(0, 8))
     twin = an.clone()
     twin.bind(y, Range(0, 4))
@@ -29,53 +18,53 @@ def test_a_clone_learns_on_its_own():
 
 
 def test_what_is_bound():
-    x, y, an = Var("x"), Var("y"), Analyzer()
-    an.update(x, ConstIntBound(-3, 5))
+    x, y, an = Var("x"), Var("y"), arith.Analyzer()
+    an.update(x, arith.ConstIntBound(-3, 5))
     assert an.const_int_bound_is_bound(x) and not an.const_int_bound_is_bound(y)
 
 
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
     [
-        (lambda x, y: x + 1, lambda x, y: x + 1, CompareResult.EQ),
-        (lambda x, y: x, lambda x, y: x + 2, CompareResult.LT),
-        (lambda x, y: x + 2, lambda x, y: x, CompareResult.GT),
-        (lambda x, y: x, lambda x, y: y, CompareResult.LE),
-        (lambda x, y: y + 1, lambda x, y: x + 1, CompareResult.GE),
-        (lambda x, y: x * 2, lambda x, y: y * 2 + 1 - 2 * Var("z"), CompareResult.NE),
-        (lambda x, y: x, lambda x, y: Var("z"), CompareResult.UNKNOWN),
+        (lambda x, y: x + 1, lambda x, y: x + 1, arith.CompareResult.EQ),
+        (lambda x, y: x, lambda x, y: x + 2, arith.CompareResult.LT),
+        (lambda x, y: x + 2, lambda x, y: x, arith.CompareResult.GT),
+        (lambda x, y: x, lambda x, y: y, arith.CompareResult.LE),
+        (lambda x, y: y + 1, lambda x, y: x + 1, arith.CompareResult.GE),
+        (lambda x, y: x * 2, lambda x, y: y * 2 + 1 - 2 * Var("z"), arith.CompareResult.NE),
+        (lambda x, y: x, lambda x, y: Var("z"), arith.CompareResult.UNKNOWN),
     ],
 )
 def test_comparisons(left, right, expected):
-    x, y, an = Var("x"), Var("y"), Analyzer()
+    x, y, an = Var("x"), Var("y"), arith.Analyzer()
     with an.constraint_scope(x <= y):
         assert an.try_compare(left(x, y), right(x, y)) is expected
 
 
 def test_proofs_take_a_strength():
     x = Var("x")
-    assert Analyzer().can_prove(x < x + 1, ProofStrength.SYMBOLIC_BOUND)
+    assert arith.Analyzer().can_prove(x < x + 1, arith.ProofStrength.SYMBOLIC_BOUND)
 
 
 def test_iterator_maps_use_what_an_analyzer_knows():
-    x, n, an = Var("x"), Var("n"), Analyzer()
+    x, n, an = Var("x"), Var("n"), arith.Analyzer()
     an.bind(n, Range(16, 1))
-    assert detect_iter_map([x // n], {x: Range(0, 32)}, True, "surjective", True, an).indices
-    assert [str(e) for e in iter_map_simplify([x % n], {x: Range(0, 8)}, analyzer=an)] == ["x"]
-    assert IterMapLevel.from_str("Bijective") is IterMapLevel.Bijective
+    assert arith.detect_iter_map([x // n], {x: Range(0, 32)}, True, "surjective", True, an).indices
+    assert [str(e) for e in arith.iter_map_simplify([x % n], {x: Range(0, 8)}, analyzer=an)] == ["x"]
+    assert arith.IterMapLevel.from_str("Bijective") is arith.IterMapLevel.Bijective
 
 
 def test_sums_keep_in_their_base_what_is_no_iterator():
     x, y, z = Var("x"), Var("y"), Var("z")
-    found = normalize_to_iter_sum(x + y * 16 + z + 3, {x: Range(0, 16), y: Range(0, 4)})
+    found = arith.normalize_to_iter_sum(x + y * 16 + z + 3, {x: Range(0, 16), y: Range(0, 4)})
     assert [int(s.scale) for s in found.args] == [16, 1]
-    assert Analyzer().can_prove_equal(found.base, z + 3)
-    odd = normalize_to_iter_sum(x * x + y, {x: Range(0, 16), y: Range(0, 4)})
+    assert arith.Analyzer().can_prove_equal(found.base, z + 3)
+    odd = arith.normalize_to_iter_sum(x * x + y, {x: Range(0, 16), y: Range(0, 4)})
     assert len(odd.args) == 1
-    assert Analyzer().can_prove_equal(normalize_iter_map_to_expr(odd), x * x + y)
+    assert arith.Analyzer().can_prove_equal(arith.normalize_iter_map_to_expr(odd), x * x + y)
 
 
 def test_regions_without_an_analyzer():
     x = Var("x")
-    (dom,) = estimate_region_lower_bound([Range.from_min_extent(x * 4, 4)], {x: Range(0, 8)}, True)
+    (dom,) = arith.estimate_region_lower_bound([Range.from_min_extent(x * 4, 4)], {x: Range(0, 8)}, True)
     assert (int(dom.min_value), int(dom.max_value)) == (0, 31)

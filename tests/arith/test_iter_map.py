@@ -4,24 +4,12 @@ import itertools
 
 import pytest
 
-from weft.arith import (
-    Analyzer,
-    detect_clip_bound,
-    detect_iter_map,
-    detect_linear_equation,
-    estimate_region_strict_bound,
-    estimate_region_upper_bound,
-    inverse_affine_iter_map,
-    iter_map_simplify,
-    normalize_iter_map_to_expr,
-    solve_linear_equations,
-    solve_linear_inequalities,
-)
+from weft import arith
 from weft.ir import TRUE, IntImm, Range, SizeVar, Var, all_of, as_expr, substitute
 
 x, y, z = (Var(s, "int32") for s in "xyz")
 n = SizeVar("n", "int32")
-an = Analyzer()
+an = arith.Analyzer()
 
 
 def dom(**extents):
@@ -30,7 +18,7 @@ def dom(**extents):
 
 
 def value(e, env):
-    s = Analyzer().simplify(substitute(e, {v: as_expr(c) for v, c in env.items()}))
+    s = arith.Analyzer().simplify(substitute(e, {v: as_expr(c) for v, c in env.items()}))
     assert isinstance(s, IntImm), s
     return s.value
 
@@ -53,61 +41,80 @@ CASES = [
 
 @pytest.mark.parametrize(("indices", "iters", "bijective", "surjective"), CASES)
 def test_detect_and_invert(indices, iters, bijective, surjective):
-    found = detect_iter_map(indices, iters, TRUE, "bijective")
+    found = arith.detect_iter_map(indices, iters, TRUE, "bijective")
     if bijective:
         assert found.indices, found.errors
     if surjective is not None:
-        assert bool(detect_iter_map(indices, iters, TRUE, "surjective").indices) == surjective
+        assert bool(arith.detect_iter_map(indices, iters, TRUE, "surjective").indices) == surjective
     if not found.indices:
         assert found.errors
         return
     outputs = [Var(f"o{i}", "int32") for i in range(len(indices))]
-    inverse = inverse_affine_iter_map(found.indices, outputs)
+    inverse = arith.inverse_affine_iter_map(found.indices, outputs)
     for point in itertools.product(*[range(d.extent.value) for d in iters.values()]):
         env = dict(zip(iters, point, strict=True))
         results = [value(i, env) for i in indices]
-        assert [value(normalize_iter_map_to_expr(s), env) for s in found.indices] == results
+        assert [value(arith.normalize_iter_map_to_expr(s), env) for s in found.indices] == results
         back = dict(zip(outputs, results, strict=True))
         assert {v: value(inverse[v], back) for v in iters} == env
 
 
 def test_symbolic_and_predicated_maps():
     iters = {x: Range.from_min_extent(as_expr(0), n), y: Range.from_min_extent(as_expr(0), as_expr(8))}
-    found = detect_iter_map([x * 8 + y], iters, TRUE, "bijective")
+    found = arith.detect_iter_map([x * 8 + y], iters, TRUE, "bijective")
     assert found.indices
     iters = {x: Range.from_min_extent(as_expr(0), (n + 7) // 8), y: Range.from_min_extent(as_expr(0), as_expr(8))}
-    found = detect_iter_map([x * 8 + y], iters, x * 8 + y < n, "bijective")
+    found = arith.detect_iter_map([x * 8 + y], iters, x * 8 + y < n, "bijective")
     assert found.indices and an.can_prove_equal(found.indices[0].args[0].extent, n)
-    assert iter_map_simplify([(x * 8 + y) // 8, (x * 8 + y) % 8], iters) == [x, y]
+    assert arith.iter_map_simplify([(x * 8 + y) // 8, (x * 8 + y) % 8], iters) == [x, y]
 
 
 def test_regions():
     iters = dom(x=3, y=4)
     region = [Range.from_min_extent(x * 4 + y, as_expr(1))]
-    (s,) = estimate_region_strict_bound(region, iters, TRUE, Analyzer())
+    (s,) = arith.estimate_region_strict_bound(region, iters, TRUE, arith.Analyzer())
     assert (s.min_value.value, s.max_value.value) == (0, 11)
-    assert estimate_region_strict_bound([Range.from_min_extent(x * 5 + y, as_expr(1))], iters, TRUE, Analyzer()) is None
     assert (
-        estimate_region_strict_bound(
-            [Range.from_min_extent(x, as_expr(1)), Range.from_min_extent(x, as_expr(1))], iters, TRUE, Analyzer()
+        arith.estimate_region_strict_bound(
+            [Range.from_min_extent(x * 5 + y, as_expr(1))], iters, TRUE, arith.Analyzer()
         )
         is None
     )
-    (s,) = estimate_region_upper_bound(region, iters, x * 4 + y < 10, Analyzer())
+    assert (
+        arith.estimate_region_strict_bound(
+            [Range.from_min_extent(x, as_expr(1)), Range.from_min_extent(x, as_expr(1))], iters, TRUE, arith.Analyzer()
+        )
+        is None
+    )
+    (s,) = arith.estimate_region_upper_bound(region, iters, x * 4 + y < 10, arith.Analyzer())
     assert s.max_value.value == 9
-    (s,) = estimate_region_upper_bound([Range.from_min_extent(x * 5 + y, as_expr(2))], iters, TRUE, Analyzer())
+    (s,) = arith.estimate_region_upper_bound(
+        [Range.from_min_extent(x * 5 + y, as_expr(2))], iters, TRUE, arith.Analyzer()
+    )
     assert (s.min_value.value, s.max_value.value) == (0, 14)
 
 
 def test_linear():
-    a, b, base = detect_linear_equation(x * 3 + y * n + 7, [x, y])
+    a, b, base = arith.detect_linear_equation(x * 3 + y * n + 7, [x, y])
     assert a.value == 3 and b is n and base.value == 7
-    assert detect_linear_equation(x * y, [x, y]) == []
-    assert detect_linear_equation(x // 2 + y, [x, y]) == []
-    low, high = detect_clip_bound(all_of(x >= 2, x < n), [x])
+    assert arith.detect_linear_equation(x * y, [x, y]) == []
+    assert arith.detect_linear_equation(x // 2 + y, [x, y]) == []
+    low, high = arith.detect_clip_bound(all_of(x >= 2, x < n), [x])
     assert low.value == 2 and an.can_prove_equal(high, n - 1)
-    solution = solve_linear_equations([(x + y).equal(10), (x - y).equal(as_expr(2) + n * 0)], [x, y])
+    solution = arith.solve_linear_equations([(x + y).equal(10), (x - y).equal(as_expr(2) + n * 0)], [x, y])
     assert solution is not None and solution[x].value == 6 and solution[y].value == 4
-    assert solve_linear_equations([(x * 2).equal(n * 2), x.equal(n + 1)], [x]) is None
-    bounds = solve_linear_inequalities([x + y <= 5, x >= 1, y >= 2], [x, y])
+    assert arith.solve_linear_equations([(x * 2).equal(n * 2), x.equal(n + 1)], [x]) is None
+    bounds = arith.solve_linear_inequalities([x + y <= 5, x >= 1, y >= 2], [x, y])
     assert bounds[y][0].value == 2 and bounds[y][1].value == 4
+
+
+def test_a_stride_that_may_be_zero_is_no_bijection():
+    i, j, n = (Var(name, "int32") for name in "ijn")
+
+    def fits(e, level="bijective", **extents):
+        domain = {v: Range(0, extents[v.name]) for v in (i, j) if v.name in extents}
+        return bool(arith.detect_iter_map([e], domain, True, level).indices)
+
+    assert not fits(i * (n - n), i=4) and not fits(i * n, i=4) and not fits(i * n, "surjective", i=4)
+    assert fits(i * 3, i=4) and fits(i * n + j, i=4, j=n) and fits(i * n, i=n) and fits(i * n, "nocheck", i=4)
+    assert not fits(i * (n - n) + j, i=4, j=5) and fits(i * (n - n) + j, i=1, j=5)

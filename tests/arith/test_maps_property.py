@@ -8,17 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.arith.test_simplify_property import evaluate
-from weft.arith import (
-    Analyzer,
-    deduce_bound,
-    detect_clip_bound,
-    detect_iter_map,
-    inverse_affine_iter_map,
-    iter_map_simplify,
-    normalize_iter_map_to_expr,
-    solve_linear_equations,
-    solve_linear_inequalities,
-)
+from weft import arith
 from weft.ir import EQ, GE, LE, LT, NE, TRUE, Range, Var, all_of, as_expr
 
 V = [Var(n, "int64") for n in "xyz"]
@@ -66,8 +56,8 @@ def points(extents):
 def test_index_maps(case, level):
     indices, extents, predicate = case
     ranges = {v: Range(0, as_expr(n, "int64")) for v, n in extents.items()}
-    simple = iter_map_simplify(indices, ranges, predicate)
-    found = detect_iter_map(indices, ranges, predicate, level)
+    simple = arith.iter_map_simplify(indices, ranges, predicate)
+    found = arith.detect_iter_map(indices, ranges, predicate, level)
     inside = [env for env in points(extents) if evaluate(predicate, env)]
     for env in inside:
         assert [evaluate(e, env) for e in simple] == [evaluate(e, env) for e in indices], (indices, env)
@@ -77,11 +67,11 @@ def test_index_maps(case, level):
     images = []
     for env in inside:
         images.append(tuple(evaluate(e, env) for e in indices))
-        assert tuple(evaluate(normalize_iter_map_to_expr(s), env) for s in found.indices) == images[-1]
+        assert tuple(evaluate(arith.normalize_iter_map_to_expr(s), env) for s in found.indices) == images[-1]
     if level == "bijective":
         assert len(set(images)) == len(inside), "two points have one image"
         outputs = [Var(f"o{i}", "int64") for i in range(len(indices))]
-        inverse = inverse_affine_iter_map(found.indices, outputs)
+        inverse = arith.inverse_affine_iter_map(found.indices, outputs)
         for env, image in zip(inside, images, strict=True):
             back = dict(zip(outputs, image, strict=True))
             for v, n in extents.items():
@@ -93,10 +83,10 @@ def test_index_maps(case, level):
 def test_what_is_said_to_cover_a_box_does(case):
     """Without a predicate each index takes, together with the others, every value that its sum of iterators says."""
     indices, extents, _ = case
-    found = detect_iter_map(indices, {v: Range(0, as_expr(n, "int64")) for v, n in extents.items()}).indices
+    found = arith.detect_iter_map(indices, {v: Range(0, as_expr(n, "int64")) for v, n in extents.items()}).indices
     if not found:
         return
-    an = Analyzer()
+    an = arith.Analyzer()
     sets = []
     for total in found:
         values = [0]
@@ -119,7 +109,7 @@ RANGES = {v: Range(as_expr(-3, "int64"), as_expr(4, "int64")) for v in V}
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(linear, linear).map(lambda t: EQ(*t)), min_size=1, max_size=3), st.booleans())
 def test_equations(equations, bounded):
-    solved = solve_linear_equations(equations, V, RANGES if bounded else None)
+    solved = arith.solve_linear_equations(equations, V, RANGES if bounded else None)
     holds = [env for env in BOX if all(evaluate(e, env) for e in equations)]
     if solved is None:
         assert not holds, equations
@@ -137,7 +127,7 @@ def test_equations(equations, bounded):
     st.booleans(),
 )
 def test_inequalities(conditions, bounded):
-    bounds = solve_linear_inequalities(conditions, V, RANGES if bounded else None)
+    bounds = arith.solve_linear_inequalities(conditions, V, RANGES if bounded else None)
     for env in BOX:
         if not all(evaluate(c, env) for c in conditions):
             continue
@@ -149,7 +139,7 @@ def test_inequalities(conditions, bounded):
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([LT, LE, GE, NE]), linear, linear).map(lambda t: t[0](*t[1:])), max_size=3))
 def test_clip_bounds(conditions):
-    found = detect_clip_bound(all_of(*conditions, TRUE), V)
+    found = arith.detect_clip_bound(all_of(*conditions, TRUE), V)
     for v, low, high in zip(V, found[::2], found[1::2], strict=False):
         for env in BOX:
             if all(evaluate(c, env) for c in conditions):
@@ -162,7 +152,7 @@ def test_clip_bounds(conditions):
 def test_deduced_bounds_are_sufficient(kind, a, b):
     condition = kind(a, b)
     others = {v: Range(as_expr(-3, "int64"), as_expr(4, "int64")) for v in V[1:]}
-    found = deduce_bound(V[0], condition, others, others)
+    found = arith.deduce_bound(V[0], condition, others, others)
     if found.is_everything():  # nothing is said
         return
     for env in BOX:

@@ -1,7 +1,6 @@
 """What the pages on devices promise, on every kind of device that this machine has: one test for all of them."""
 
 import os
-import threading
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -12,17 +11,18 @@ from weft.relax.frontend import nn
 
 import weft
 from examples.minilm.network import feeds_of, load_tokenizer, write_onnx
+from tests.threads import at_once
 from weft import relax, relay, runtime, te, tir
 from weft.error import InvalidArgument, WeftError
 from weft.ffi import get_global_func, remove_global_func
 from weft.frontend.onnx import from_onnx
 from weft.script import tir as T
 
-INSTALLABLE = {"opencl"}  # by a package; a CUDA device is hardware
+INSTALLABLE = {"opencl", "vulkan"}  # by a package; a CUDA device is hardware
 RNG = np.random.default_rng(0)
 
 
-@pytest.fixture(params=["cuda", "opencl"])
+@pytest.fixture(params=["cuda", "opencl", "vulkan"])
 def gpu(request):
     """The first device of a kind, its target, and how tensors are put there."""
     dev = runtime.device(request.param, 0)
@@ -86,7 +86,7 @@ def test_a_device_says_what_it_is(gpu):
     assert gpu.dev.max_threads_per_block >= 64
     assert gpu.dev.max_shared_memory_per_block >= 16 << 10
     assert gpu.dev.total_global_memory > 1 << 20
-    assert gpu.dev.multi_processor_count >= 1
+    assert gpu.kind == "vulkan" or gpu.dev.multi_processor_count >= 1  # Vulkan has no word for it
     assert weft.target.Target.from_device(gpu.dev).max_num_threads == gpu.dev.max_threads_per_block
 
 
@@ -232,11 +232,7 @@ def test_threads_share_a_kernel(gpu):
             if not np.array_equal(c.numpy(), x + (x + seed)):
                 wrong.append(seed)
 
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
+    at_once(work, 4)
     assert not wrong
 
 
@@ -397,8 +393,8 @@ def test_threads_of_tvmscript_and_truth_in_memory(gpu):
 
 @pytest.mark.parametrize(("name", "by"), [("", 3), ("_up", 2), ("_down", 5)])
 def test_threads_of_a_warp_exchange_values(gpu, name, by):
-    if gpu.kind == "opencl" and "cl_khr_subgroup_shuffle " not in f"{gpu.dev.extensions} ":
-        pytest.skip(f"{gpu.dev.device_name} has no shuffles")
+    if gpu.kind == "vulkan" or (gpu.kind == "opencl" and "cl_khr_subgroup_shuffle " not in f"{gpu.dev.extensions} "):
+        pytest.skip(f"{gpu.dev.device_name} has no shuffles, or its target none")
 
     @T.prim_func
     def f(A: T.Buffer((3, 64), "float32"), B: T.Buffer((3, 64), "float32")):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import functools
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -29,7 +30,9 @@ TOLERANCE, MAGNIFIED = 1e-4, 20.0
 """Of the largest value of an output: what is allowed where the oracles agree, and how often their difference."""
 ROUNDING, ROUNDINGS = 2.0**-22, 3
 """How far values are moved, and how often that is tried."""
-VARIANTS = 100
+STEPS = 8, 40
+"""The fewest and most steps of a family's graph, drawn by their logarithm: short ones cost least and find as much."""
+VARIANTS = 200
 """Graphs of the same steps."""
 TARGETS = ("llvm", *["llvm -opt-level=0"] * 3)
 """Of families: Weft's code is what is looked at, and LLVM's optimiser takes half of the time."""
@@ -132,7 +135,7 @@ def family_of(number: int) -> tuple[Graph, str]:
     """The graph of which others are variants, and what they are compiled for."""
     rng = np.random.default_rng(number)
     palette, target = PALETTES[int(rng.integers(len(PALETTES)))], TARGETS[int(rng.integers(len(TARGETS)))]
-    return Graph(int(rng.integers(1 << 40)), int(rng.integers(8, 41)), palette), target
+    return Graph(int(rng.integers(1 << 40)), round(math.exp(rng.uniform(*map(math.log, STEPS)))), palette), target
 
 
 def drawn_of(graph: Graph, model: onnx.ModelProto, seed: int) -> Drawn:

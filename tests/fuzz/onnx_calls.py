@@ -54,6 +54,7 @@ LAXER: dict[str, tuple[str, str]] = {
     "QLinearMatMul|MatMulInteger": ("IsScalarOr1ElementVector", "ONNX has scales and zero points by row"),
     "TfIdfVectorizer": ("B > 0", "a batch of nothing has no counts"),
     "Range": ("Maximum allowed size exceeded", "NumPy has no range that counts up from infinity: it is empty"),
+    "RoiAlign": ("cannot convert float NaN to integer", "a region of no numbers has none"),
     "Scan": (
         "dim0_offset < dim0_size|zero scan-input length|computed output shape for this run|inconsistent batch size",
         "a scan of nothing leaves its state as it was, and puts out nothing; what a body says of its shapes is a hint",

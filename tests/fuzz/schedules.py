@@ -14,7 +14,7 @@ from weft.ir import Var, as_int
 from weft.script import from_source
 from weft.tir import Schedule
 from weft.tir.schedule.block_buffers import buffer_at
-from weft.tir.schedule.trace import LoopRV
+from weft.tir.schedule.instruction import LoopRV
 
 __all__ = ["PROGRAMS", "WITH_CALLS", "arrays_of", "random_schedule"]
 

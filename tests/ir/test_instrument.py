@@ -4,14 +4,7 @@ import pytest
 
 import weft
 from weft import ir
-from weft.ir.instrument import (
-    DumpIR,
-    PassInstrument,
-    PassPrintingInstrument,
-    PassTimingInstrument,
-    PrintAfterAll,
-    pass_instrument,
-)
+from weft.ir import instrument
 
 
 @ir.module_pass(name="TestInner")
@@ -24,7 +17,7 @@ def outer(mod):
     return inner()(mod)
 
 
-@pass_instrument
+@instrument.pass_instrument
 class Watching:
     def __init__(self, seen, bad=""):
         self.seen, self.bad = seen, bad
@@ -49,14 +42,14 @@ class Watching:
 
 def test_a_class_becomes_an_instrument():
     seen = []
-    assert isinstance(Watching(seen), PassInstrument)
+    assert isinstance(Watching(seen), instrument.PassInstrument)
     with ir.PassContext(instruments=[Watching(seen)]):
         inner()(weft.IRModule({}))
     assert seen == ["enter", "before", "after", "exit"]
 
 
 def test_a_pass_is_left_out_where_one_instrument_says_so():
-    @pass_instrument
+    @instrument.pass_instrument
     class Skip:
         def should_run(self, mod, info):
             return info.name != "TestInner"
@@ -84,7 +77,7 @@ def test_other_instruments_take_over():
 
 
 def test_times_of_passes_inside_passes():
-    timing = PassTimingInstrument()
+    timing = instrument.PassTimingInstrument()
     with ir.PassContext(instruments=[timing]):
         outer()(weft.IRModule({}))
         lines = timing.render().splitlines()
@@ -94,7 +87,11 @@ def test_times_of_passes_inside_passes():
 
 def test_printing_and_writing(capsys, tmp_path):
     with ir.PassContext(
-        instruments=[PassPrintingInstrument(["TestInner"], []), PrintAfterAll(), DumpIR(tmp_path / "d")]
+        instruments=[
+            instrument.PassPrintingInstrument(["TestInner"], []),
+            instrument.PrintAfterAll(),
+            instrument.DumpIR(tmp_path / "d"),
+        ]
     ):
         outer()(weft.IRModule({}))
     printed = capsys.readouterr().out
@@ -102,4 +99,4 @@ def test_printing_and_writing(capsys, tmp_path):
     assert sorted(p.name for p in (tmp_path / "d").iterdir()) == ["000_TestInner.py", "001_TestOuter.py"]
     (tmp_path / "d" / "mine.txt").touch()
     with pytest.raises(ValueError, match="other files"):
-        DumpIR(tmp_path / "d", refresh=True)
+        instrument.DumpIR(tmp_path / "d", refresh=True)

@@ -176,3 +176,10 @@ def test_buffers_that_nothing_defines_are_equal_over_the_same_memory_only():
     handles = [Var(name, "handle") for name in "ab"]
     func = tir.PrimFunc(tuple(handles), moved, None, tuple(zip(handles, (a, b), strict=True)))
     assert tir.transform.remove_no_op()(ir.IRModule({"f": func}))["f"].body is moved
+
+
+def test_a_function_with_the_same_fields_is_the_same_function():
+    x = relax.Var("x", ir.tensor_type((2,), "float32"))
+    func = ir.Function((x,), x)
+    assert func.replace(body=x, params=func.params) is func
+    assert func.replace(is_pure=False) is not func

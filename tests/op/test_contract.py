@@ -8,20 +8,9 @@ import numpy as np
 import pytest
 
 import weft
-from tests.op import cases  # noqa: F401 - registers the cases
-from tests.op.contract import (
-    CASES,
-    SIZES,
-    Case,
-    Sizes,
-    compare,
-    compile_call,
-    expected_of,
-    make,
-    run,
-    tensor_types,
-    to_numpy,
-    with_cases,
+from tests.op import (
+    cases,  # noqa: F401 - registers the cases
+    contract,
 )
 from weft import relax
 from weft.error import WeftError
@@ -49,13 +38,15 @@ def test_every_operator_is_complete() -> None:
 
 
 def test_every_operator_has_cases() -> None:
-    assert sorted(set(list_ops()) - set(CASES)) == []
-    assert sorted(set(CASES) - set(list_ops())) == []
+    assert sorted(set(list_ops()) - set(contract.CASES)) == []
+    assert sorted(set(contract.CASES) - set(list_ops())) == []
 
 
-def drawn(name: str, index: int) -> list[tuple[dict[str, int], Case]]:
+def drawn(name: str, index: int) -> list[tuple[dict[str, int], contract.Case]]:
     """The sizes that a case takes; a case that takes none is none."""
-    made = [(sizes, CASES[name][index](Sizes(sizes, f"{name}{index}{sizes}"))) for sizes in SIZES]
+    made = [
+        (sizes, contract.CASES[name][index](contract.Sizes(sizes, f"{name}{index}{sizes}"))) for sizes in contract.SIZES
+    ]
     found = [(sizes, case) for sizes, case in made if case is not None]
     assert found, f"case {index} of {name} takes none of the sizes; nothing would be compared"
     return found
@@ -64,15 +55,17 @@ def drawn(name: str, index: int) -> list[tuple[dict[str, int], Case]]:
 @pytest.mark.parametrize("name", list_ops())
 def test_enough_is_compared(name: str) -> None:
     """Three sizes an operator, two results of different values among them that are not empty."""
-    runs = [case for index in range(len(CASES[name])) for _, case in drawn(name, index)]
-    results = [np.concatenate([r.reshape(-1).astype("complex64") for r in expected_of(name, case)]) for case in runs]
+    runs = [case for index in range(len(contract.CASES[name])) for _, case in drawn(name, index)]
+    results = [
+        np.concatenate([r.reshape(-1).astype("complex64") for r in contract.expected_of(name, case)]) for case in runs
+    ]
     assert len(runs) >= 3, f"{name}: {len(runs)} sizes; add cases to tests/op/cases"
     full = {r.tobytes() for r in results if r.size and not np.isnan(r).all()}
     assert len(full) >= 2, f"{name}: all results that are not empty are the same; add cases to tests/op/cases"
 
 
 def test_a_case_that_takes_no_sizes_fails(monkeypatch) -> None:
-    monkeypatch.setitem(CASES, "add", [lambda s: None])
+    monkeypatch.setitem(contract.CASES, "add", [lambda s: None])
     for check in (test_enough_is_compared, test_unknown_types_propagate, test_wrong_kinds_of_arguments_are_errors):
         with pytest.raises(AssertionError, match="case 0 of add takes none"):
             check("add")
@@ -88,7 +81,7 @@ def _optimised_second(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.usefixtures("_optimised_second")
-@pytest.mark.parametrize(("name", "index"), [c for c in with_cases() if c[0] not in WITHOUT_LOWER])
+@pytest.mark.parametrize(("name", "index"), [c for c in contract.with_cases() if c[0] not in WITHOUT_LOWER])
 def test_values_and_types(name: str, index: int) -> None:
     """A scheduled kernel of symbolic dimensions on all sizes.
 
@@ -97,31 +90,31 @@ def test_values_and_types(name: str, index: int) -> None:
     program = None
     for n, (sizes, case) in enumerate(drawn(name, index)):
         if case.symbolic:
-            program = program or compile_call(name, case, symbolic=True, scheduled=True)
-            run(name, case, program, sizes)
+            program = program or contract.compile_call(name, case, symbolic=True, scheduled=True)
+            contract.run(name, case, program, sizes)
         if (n == 0 and index == 0) or not case.symbolic:
-            run(name, case, compile_call(name, case, symbolic=False, scheduled=False), sizes)
+            contract.run(name, case, contract.compile_call(name, case, symbolic=False, scheduled=False), sizes)
         if n == 2 and index == 0:
-            run(name, case, compile_call(name, case, symbolic=False, scheduled=True), sizes)
+            contract.run(name, case, contract.compile_call(name, case, symbolic=False, scheduled=True), sizes)
 
 
 @pytest.mark.parametrize("name", [n for n in list_ops() if get_op_def(n).decompose is not None])
 def test_decomposed_operators(name: str) -> None:
     """Operators that become others are compiled as a whole program."""
-    for index in range(len(CASES[name])):
+    for index in range(len(contract.CASES[name])):
         program = None
         for _, case in drawn(name, index):
             program = program or relax_program(name, case)
-            expected = expected_of(name, case)
-            found = program(*[to_numpy(v) for v in case.inputs])
+            expected = contract.expected_of(name, case)
+            found = program(*[contract.to_numpy(v) for v in case.inputs])
             found = found if len(expected) > 1 else [found]
             for f, e in zip(found, expected, strict=True):
-                compare(f.numpy(), e, case.rtol or 1e-4, case.atol)
+                contract.compare(f.numpy(), e, case.rtol or 1e-4, case.atol)
         assert program is not None
 
 
 def relax_program(name: str, case):
-    node, _ = make(name, case, symbolic=True)
+    node, _ = contract.make(name, case, symbolic=True)
     bb = BlockBuilder()
     params = [a for a in node.args if isinstance(a, ExprVar)]
     with bb.function("main", params):
@@ -146,12 +139,12 @@ def opened(expr, ndim: bool, dtype: bool):
 def test_unknown_types_propagate(name: str) -> None:
     """Where a shape, rank or data type is not known, inference says what it can, or refuses with a clear error."""
     _, case = drawn(name, 0)[0]
-    node, _ = make(name, case, symbolic=False)
+    node, _ = contract.make(name, case, symbolic=False)
     attrs = dict(node.attrs.items)
-    exact = tensor_types(get_op_def(name).infer(*node.args, **attrs))
+    exact = contract.tensor_types(get_op_def(name).infer(*node.args, **attrs))
     for ndim, dtype in ((True, True), (False, True), (False, False)):
         try:
-            found = tensor_types(get_op_def(name).infer(*[opened(a, ndim, dtype) for a in node.args], **attrs))
+            found = contract.tensor_types(get_op_def(name).infer(*[opened(a, ndim, dtype) for a in node.args], **attrs))
         except WeftError:
             assert not ndim, f"{name} refuses a tensor of known rank"
             continue
@@ -167,7 +160,7 @@ def test_unknown_types_propagate(name: str) -> None:
 def test_wrong_kinds_of_arguments_are_errors(name: str) -> None:
     """A shape where a tensor belongs, or nothing at all, is an error that names the operator."""
     _, case = drawn(name, 0)[0]
-    node, _ = make(name, case, symbolic=False)
+    node, _ = contract.make(name, case, symbolic=False)
     for i, (arg, spec) in enumerate(zip(node.args, get_op_def(name).inputs, strict=False)):
         if spec.kind != "tensor":
             continue

@@ -5,16 +5,19 @@ Each row has operands that fit, and changes to one of them with the error that i
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
+from weft import ir, relax
+from weft.arith import Analyzer
 from weft.error import IndexOutOfRange, InvalidArgument, ShapeMismatch, WeftError
 from weft.ir import SizeVar, Tuple, shape_expr, tensor_type
 from weft.op import make_call
+from weft.op.infer import broadcast_dims
 
 SHAPE, VALUE, INDEX = ShapeMismatch, InvalidArgument, IndexOutOfRange
 
@@ -181,3 +184,15 @@ def test_dimensions_that_differ_by_a_number_are_refused_at_once() -> None:
     w = relax.Var("w", tensor_type((12, c - 1, 3), "float32"))
     with pytest.raises(ShapeMismatch, match="nn.conv1d: channels of 'data'"):
         relax.BlockBuilder().normalize(make_call("nn.conv1d")(x, w, groups=6))
+
+
+def test_a_chain_of_sums_chooses_its_size_once():
+    n, m, k = (ir.Var(v, "int64") for v in "nmk")
+    x, y, z = ((d,) for d in (n, m, k))
+    chain = broadcast_dims("add", x, y)
+    for _ in range(20):
+        chain = broadcast_dims("add", chain, y, z, broadcast_dims("add", z, x))
+    assert len(list(ir.walk(chain[0]))) < 30
+    for sizes in itertools.product((1, 4), repeat=3):
+        value = ir.substitute(chain[0], dict(zip((n, m, k), map(ir.int64, sizes), strict=True)))
+        assert ir.as_int(Analyzer().simplify(value)) == max(sizes)

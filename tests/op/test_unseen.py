@@ -11,6 +11,7 @@ from onnx import helper
 import weft
 from tests.frontend.models import model_of
 from weft import ir
+from weft.error import ModelImportError
 from weft.op import make_call
 from weft.relax import BlockBuilder
 from weft.runtime import VirtualMachine
@@ -89,3 +90,10 @@ def test_of_the_operator_of_onnx() -> None:
     out = weft.Session(model).run(feeds)[0].numpy()
     assert (out[:, :, ::2] == 0).all()
     assert (out[:, :, 1::2] != 0).all()
+
+
+def test_lengths_of_keys_are_those_of_the_batch() -> None:
+    given = {"q": f32(1, 2, 6, 8), "k": f32(1, 2, 9, 8), "v": f32(1, 2, 9, 8), "kept": np.array([9, 4, 2], np.int64)}
+    node = helper.make_node("Attention", ["q", "k", "v", "", "", "", "kept"], ["y"])
+    with pytest.raises(ModelImportError, match=r"(?s)input 6.*expected 1.*found 3"):
+        weft.Session(model_of([node], given, ["y"], 24, {}))

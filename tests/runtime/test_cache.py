@@ -1,11 +1,11 @@
 import os
 import stat
-import threading
 import time
 import warnings
 
 import pytest
 
+from tests.threads import at_once
 from weft.runtime import cache
 from weft.runtime.cache import Cache
 
@@ -113,11 +113,7 @@ def test_concurrent_writers(store):
             if store.get("k") not in values:
                 bad.append(i)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(work, 4)
     assert bad == []
     assert store.damaged == 0
 

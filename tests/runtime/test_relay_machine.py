@@ -13,6 +13,7 @@ import pytest
 
 import weft
 from tests.runtime.relay_programs import CONS, NIL, I, counting_loop, executable, function, kernels, list_of, machine
+from tests.threads import at_once
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime.relay_vm import VirtualMachine
 
@@ -247,11 +248,7 @@ def test_many_threads_use_one_machine():
             if not np.array_equal(out[0].numpy(), 2 * x) or int(out[1].numpy()) != n:
                 wrong.append((x, n))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(work, 6)
     assert not wrong
 
 

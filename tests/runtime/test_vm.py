@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import threading
 import traceback
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 import tvm_ffi
 
 from tests.runtime.programs import VM, VOID, Assembler, add_twice, context, imm, kernel_module, r
+from tests.threads import at_once
 from weft import runtime
 from weft.error import ExecutableError, InvalidArgument
 from weft.ffi import register_global_func, remove_global_func
@@ -465,11 +465,7 @@ def test_threads_share_one_vm():
             if not np.array_equal(vm["main"](x).numpy(), x * 4):
                 wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(work, 8)
     assert wrong == []
 
 

@@ -90,13 +90,14 @@ def sample(dtype: str, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def check_native(
-    func: PrimFunc, args: Sequence[np.ndarray], out: np.ndarray, target: Any = "llvm", **close: Any
+    func: PrimFunc, args: Sequence[np.ndarray], *outs: np.ndarray, target: Any = "llvm", **close: Any
 ) -> None:
-    """Run `func` natively and in the interpreter; `out` is the last argument."""
-    expected, found = out.copy(), out.copy()
-    tir.interpret(func, *args, expected)
-    build(func, target if isinstance(target, Target) else Target(target))["main"](*args, found)
-    assert_same(found, expected, **close)
+    """Run `func` natively and in the interpreter; `outs` are the last arguments."""
+    expected, found = [o.copy() for o in outs], [o.copy() for o in outs]
+    tir.interpret(func, *args, *expected)
+    build(func, target if isinstance(target, Target) else Target(target))["main"](*args, *found)
+    for f, e in zip(found, expected, strict=True):
+        assert_same(f, e, **close)
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray, **close: Any) -> None:

@@ -31,35 +31,35 @@ BINARY = [
 COMPARE = [ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE]
 
 
-def run_all(makes, dtypes, out, lanes, target="llvm", args=None):
-    """Check several functions of the same inputs in one kernel, one output each."""
+def run_all(makes, dtypes, outs, lanes, target="llvm", args=None):
+    """Check several functions of the same inputs in one kernel; those with one type of result share an output."""
     rng = np.random.default_rng(len(dtypes) * 7 + lanes)
     args = args or [sample(d, N, rng) for d in dtypes]
     ins = [decl_buffer((ir.int64(N),), d, f"x{n}") for n, d in enumerate(dtypes)]
-    result = decl_buffer((ir.int64(len(makes) * 24),), out, "y")
+    outs = [outs] * len(makes) if isinstance(outs, str) else outs
+    sizes = {out: outs.count(out) * 24 for out in outs}
+    results = {out: decl_buffer((ir.int64(size),), out, f"y_{out}") for out, size in sizes.items()}
     nests = []
-    for k, make in enumerate(makes):
+    for k, (make, out) in enumerate(zip(makes, outs, strict=True)):
         kernel = elementwise(make, dtypes, out, ir.int64(N), lanes)
         buffers = [b for _, b in kernel.buffer_map]
         mapping = dict(zip(buffers[:-1], ins, strict=True))
         body = tir.substitute(kernel.body, mapping)
 
-        def place(n, old=buffers[-1], base=k * 24):
-            if isinstance(n, tir.BufferStore) and n.buffer is old:
-                return tir.BufferStore(result, n.value, (n.indices[0] + ir.int64(base),))
-            return n
+        base = ir.int64(outs[:k].count(out) * 24)
+
+        def place(n, old=buffers[-1], new=results[out], base=base):
+            return tir.BufferStore(new, n.value, (n.indices[0] + base,)) if getattr(n, "buffer", None) is old else n
 
         nests.append(tir.rewrite(body, place))
-    check_native(
-        function([*ins, result], tir.seq(*nests)), args, np.zeros(len(makes) * 24, ir.numpy_dtype(out)), target
-    )
+    found = [np.zeros(size, ir.numpy_dtype(out)) for out, size in sizes.items()]
+    check_native(function([*ins, *results.values()], tir.seq(*nests)), args, *found, target=target)
 
 
 @pytest.mark.parametrize("lanes", [0, 8])
 @pytest.mark.parametrize("dtype", INTS + FLOATS)
 def test_binary(dtype, lanes):
-    run_all(BINARY, [dtype, dtype], dtype, lanes)
-    run_all(COMPARE, [dtype, dtype], "bool", lanes)
+    run_all(BINARY + COMPARE, [dtype, dtype], [dtype] * len(BINARY) + ["bool"] * len(COMPARE), lanes)
 
 
 @pytest.mark.parametrize("lanes", [0, 8])
@@ -78,9 +78,8 @@ def test_bits_and_integer_powers(dtype, lanes):
 @pytest.mark.parametrize("lanes", [0, 8])
 @pytest.mark.parametrize("source", [*INTS, *FLOATS, "bool"])
 def test_casts(source, lanes, target):
-    for out in [*INTS, *FLOATS, "bool"]:
-        if out != source:
-            run_all([lambda x, out=out: ir.Cast(ir.DataType(out), x)], [source], out, lanes, target)
+    outs = [out for out in [*INTS, *FLOATS, "bool"] if out != source]
+    run_all([lambda x, out=out: ir.Cast(ir.DataType(out), x) for out in outs], [source], outs, lanes, target)
 
 
 def test_every_half_converts_exactly():

@@ -84,7 +84,7 @@ DIVISIONS = {"floordiv": floordiv, "floormod": floormod, "truncdiv": truncdiv, "
 def test_integer_division(name, dtype):
     """Negatives, division by zero, the least integer by -1."""
     func = elementwise(DIVISIONS[name], [dtype, dtype], dtype, 200)
-    check_native(func, [sample(dtype, 200, RNG), sample(dtype, 200, RNG)], np.zeros(200, dtype), "c")
+    check_native(func, [sample(dtype, 200, RNG), sample(dtype, 200, RNG)], np.zeros(200, dtype), target="c")
 
 
 @pytest.mark.parametrize("name", ["floordiv", "floormod"])
@@ -92,7 +92,7 @@ def test_integer_division(name, dtype):
 def test_float_division(name, dtype):
     func = elementwise(DIVISIONS[name], [dtype, dtype], dtype, 64)
     a, b = (RNG.normal(size=64).astype(dtype) * 9 for _ in range(2))
-    check_native(func, [a, b], np.zeros(64, dtype), "c")
+    check_native(func, [a, b], np.zeros(64, dtype), target="c")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "float32", "float64"])
@@ -101,7 +101,7 @@ def test_arithmetic(dtype):
         return tir.Max(a * b + a, tir.Min(a - b, b))
 
     check_native(elementwise(body, [dtype, dtype], dtype, 101),
-                 [sample(dtype, 101, RNG), sample(dtype, 101, RNG)], np.zeros(101, dtype), "c",
+                 [sample(dtype, 101, RNG), sample(dtype, 101, RNG)], np.zeros(101, dtype), target="c",
                  rtol=1e-6)  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def test_casts_agree_with_llvm(source, result):
 def test_functions(name, dtype):
     x = np.abs(RNG.normal(size=40)).astype(dtype) + 0.1
     func = elementwise(lambda a: getattr(tir, name)(a), [dtype], dtype, 40)
-    check_native(func, [x], np.zeros(40, dtype), "c", rtol=1e-5)
+    check_native(func, [x], np.zeros(40, dtype), target="c", rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint16", "int64"])
@@ -133,7 +133,7 @@ def test_bits(dtype):
 
     amounts = RNG.integers(0, np.iinfo(dtype).bits, 50).astype(dtype)
     check_native(elementwise(body, [dtype, dtype], dtype, 50), [sample(dtype, 50, RNG), amounts],
-                 np.zeros(50, dtype), "c")  # fmt: skip
+                 np.zeros(50, dtype), target="c")  # fmt: skip
 
 
 def test_if_else_and_select():

@@ -1,0 +1,94 @@
+"""The text of Vulkan's kernels; ``tests/devices`` runs them where a device is."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+import weft
+from weft import te, tir
+from weft.error import CodegenError, WeftError
+from weft.script import tir as T
+from weft.target.gpu import lower_for_gpu
+from weft.target.vulkan import emit_glsl
+
+
+def text_of(func):
+    """The text of a function's kernels, all of it, and what kernels have of their own."""
+    text = emit_glsl(lower_for_gpu(weft.IRModule({"f": func}), weft.target.vulkan()).device)
+    return text, text[text.index("#if WEFT_KERNEL") :]
+
+
+def vector(f, dtype="float32"):
+    a = te.placeholder((te.var("n"),), dtype, name="A")
+    b = te.compute(a.shape, lambda i: f(a[i]), name="B")
+    s = te.create_schedule(b.op)
+    block, thread = s[b].split(b.op.axis[0], factor=64)
+    s[b].bind(block, te.thread_axis("blockIdx.x"))
+    s[b].bind(thread, te.thread_axis("threadIdx.x"))
+    return te.schedule.schedule_to_prim_func(s, [a, b], "f")
+
+
+def test_elements_have_addresses_of_64_bits():
+    text, body = text_of(vector(lambda v: v * 2.0))
+    assert "double" not in text
+    assert re.search(r"weft_at_float\(v_B \+ uint64_t\(int64_t\(.*\)\) \* 4UL\)\.v = ", body)
+    assert "int v_n = int(uint(weft_words[2]));" in body
+    assert "(gl_WorkGroupID.x + weft_base.x)" in body  # grids may be larger than one dispatch
+    assert "coherent" not in body
+
+
+def test_what_a_device_may_lack_is_there_only_where_it_is_needed():
+    assert "double" in text_of(vector(te.sqrt, "float64"))[0]
+    half, body = text_of(vector(te.sqrt, "float16"))
+    assert "double" not in half
+    assert "weft_to_float16(weft_float16(sqrt(weft_from_float16(weft_at_uint16_t" in body
+
+
+def test_more_arguments_than_travel_with_a_launch():
+    tensors = [te.placeholder((8,), name=f"A{i}") for i in range(15)]
+    b = te.compute((8,), lambda i: sum((t[i] for t in tensors[1:]), tensors[0][i]), name="B")
+    s = te.create_schedule(b.op)
+    s[b].bind(b.op.axis[0], te.thread_axis("threadIdx.x"))
+    body = text_of(te.schedule.schedule_to_prim_func(s, [*tensors, b], "f"))[1]
+    assert "weft_at_uint64_t(weft_words[0] + 120UL).v" in body
+
+
+def test_memory_of_a_block_and_truth():
+    @T.prim_func
+    def f(A: T.Buffer((64,), "float32"), M: T.Buffer((64,), "bool"), keep: T.bool):
+        for t in T.thread_binding(64, thread="threadIdx.x"):
+            S = T.alloc_buffer((64,), "float32", scope="shared")
+            D = T.alloc_buffer((64,), "int32", scope="shared.dyn")
+            S[t] = A[t]
+            D[t] = 63 - t
+            A[t] = S[D[t]]
+            M[t] = keep and A[t] > T.float32(0)
+
+    body = text_of(f)[1]
+    assert re.search(r"^  shared float v_S\[64\];", body, re.M)
+    assert re.search(r"^  shared int v_D\[64\];", body, re.M)
+    assert "weft_barrier();" in body
+    assert "coherent buffer weft_at_float" in body  # threads of the block may read what others wrote
+    assert "bool v_keep = (uint8_t(weft_words[2]) != uint8_t(0));" in body
+
+
+def test_what_vulkan_has_no_code_for_is_refused():
+    for f, dtype, name in ((te.sin, "float64", "tir.sin"), (lambda v: tir.nextafter(v, v), "float32", "tir.nextafter")):
+        with pytest.raises(WeftError, match=f"target vulkan has no code for intrinsic '{name}' of {dtype}"):
+            text_of(vector(f, dtype))
+
+
+def test_a_machine_without_the_compiler(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CodegenError, match=r"(?s)expected glslangValidator on the PATH.*apt install glslang-tools"):
+        weft.build(vector(te.exp), target="vulkan")
+
+
+def test_a_machine_without_a_driver():
+    program = "import weft; print(weft.vulkan(0).exist); weft.runtime.empty((1,), 'float32', weft.vulkan(0))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False,
+                          env={"WEFT_VULKAN_DRIVER": "no_such.so", "PYTHONPATH": ":".join(sys.path)})  # fmt: skip
+    assert done.stdout.strip() == "False"
+    assert "no Vulkan device (no_such.so: cannot open shared object file" in done.stderr
