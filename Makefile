@@ -71,8 +71,10 @@ test: venv wheel ## run the test suite
 DEVICE_PACKAGES :=
 DEVICE_PACKAGES += ocl-icd-libopencl1 pocl-opencl-icd
 DEVICE_PACKAGES += ecj
-DEVICE_PACKAGES += nodejs npm chromium
+# Node.js of its makers brings npm and refuses that of Debian.
+DEVICE_PACKAGES += nodejs $(if $(shell command -v npm),,npm) chromium
 DEVICE_PACKAGES += qemu-user
+DEVICE_PACKAGES += glslang-tools libvulkan1 mesa-vulkan-drivers
 DEVICE_TESTS := tests/devices
 
 # The runtime for WebAssembly, which the package in web/ has beside its JavaScript.

@@ -43,7 +43,6 @@ from weft.ir import int64  # noqa: E402
 from weft.support.cc import run_compiler  # noqa: E402
 from weft.target import Target, build  # noqa: E402
 from weft.tir.schedule import default_schedule  # noqa: E402
-from weft.topi import reduce as topi_reduce  # noqa: E402
 from weft.topi.activation import ACTIVATIONS  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -219,7 +218,7 @@ def arg_case(n: int, k: int, axis: int) -> RowCase:
     return RowCase(
         f"argmax {n}x{k} over {axis}",
         [rand(n, k)],
-        lambda x: topi_reduce.arg_reduce("max", x, axis),
+        lambda x: topi.reduce.arg_reduce("max", x, axis),
         [("ArgMax", ["x0"], {"axis": axis, "keepdims": 0})],
         torch_call=lambda torch, i, out: torch.argmax(i[0], axis, out=out),
     )

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from weft import relax, runtime
-from weft.relax import ExecBuilder
 
 MEGABYTES, INSTRUCTIONS = 100, 40_000
 
@@ -29,7 +28,7 @@ def least(call: Callable[[], object], repeats: int) -> float:
 
 def large_executable(path: Path) -> None:
     """Write a library with `MEGABYTES` of constants in ten tensors."""
-    builder = ExecBuilder()
+    builder = relax.ExecBuilder()
     with builder.function("main", 0):
         for i in range(10):
             weights = np.full(MEGABYTES * 100_000, i, np.uint8)
@@ -49,7 +48,7 @@ def load_row() -> tuple[float, float]:
 
 def verify_row() -> float:
     """Seconds to read and verify `INSTRUCTIONS` instructions."""
-    builder = ExecBuilder()
+    builder = relax.ExecBuilder()
     with builder.function("main", 2):
         for _ in range(INSTRUCTIONS - 1):
             builder.emit_call("vm.builtin.copy", [builder.r(0)], builder.r(1))

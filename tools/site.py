@@ -68,7 +68,7 @@ def module_page(name: str, module: ModuleType, own: list[str], lines: list[str])
         value = attrgetter(path.removeprefix(name + "."))(module)
         if " = " not in line and not inspect.ismodule(value):
             parts.append(docstring(value) if callable(value) else "")
-            methods = [m for m in lines if re.match(re.escape(path) + r"\.\w", m)] if inspect.isclass(value) else []
+            methods = [m for m in lines if m.startswith(path + ".")] if inspect.isclass(value) else []
             parts += [method(m, getattr(value, path_of(m).rpartition(".")[2], None)) for m in methods]
     return "\n".join(parts)
 

@@ -59,6 +59,7 @@ _LAZY: dict[str, str] = {
     "device_from_target": "weft.target",
     "get_global_func": "weft.ffi",
     "opencl": "weft.runtime",
+    "vulkan": "weft.runtime",
     "register_func": "weft.ffi",
     "register_global_func": "weft.ffi",
     "TVMError": "weft.error",

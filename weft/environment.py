@@ -150,8 +150,10 @@ NVRTC = _path("WEFT_NVRTC", "a library", "the one of nvidia-cuda-nvrtc, or the s
               "the library that compiles CUDA C", code=True)  # fmt: skip
 OPENCL_DRIVER = _path("WEFT_OPENCL_DRIVER", "a library", "libOpenCL.so.1", "run",
                       "the loader of OpenCL's drivers to use", native=True)  # fmt: skip
+VULKAN_DRIVER = _path("WEFT_VULKAN_DRIVER", "a library", "libvulkan.so.1", "run",
+                      "the loader of Vulkan's drivers to use", native=True)  # fmt: skip
 OPT_LEVEL = _choice("WEFT_OPT_LEVEL", ("3", "2", "1", "0"), "compile", "the effort of LLVM's passes and code "
-                    "generator, for targets that state none", code=True)  # fmt: skip
+                    "generator, and of the C compiler, for targets that state none", code=True)  # fmt: skip
 RUNTIME_LIBRARY = _path("WEFT_RUNTIME_LIBRARY", "a library", "the one inside the package", "import",
                         "the native runtime to load", code=True)  # fmt: skip
 VERIFY = _switch("WEFT_VERIFY", False, "import", "the form that each pass promises is checked after it", code=True)

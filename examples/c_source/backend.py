@@ -21,7 +21,6 @@ import tvm_ffi.libinfo
 import weft
 from weft import ir, tir
 from weft.error import CodegenError
-from weft.ir import DataType, Dispatch
 from weft.runtime import Module, jit_module
 from weft.tir import transform as t
 from weft.tir.pipeline import host_phases, is_lowered
@@ -88,8 +87,8 @@ def missing(node: Any, s: Emitter) -> Any:
     raise CodegenError(f"csource has no code for {type(node).__name__}", where=node.span, found=str(node)[:80])
 
 
-STMT = Dispatch("example: C statement", (tir.Stmt,), default=missing)
-EXPR = Dispatch("example: C expression", (ir.PrimExpr,), default=missing)
+STMT = ir.Dispatch("example: C statement", (tir.Stmt,), default=missing)
+EXPR = ir.Dispatch("example: C expression", (ir.PrimExpr,), default=missing)
 
 
 # --- statements -------------------------------------------------------------------------------------------------------
@@ -186,7 +185,7 @@ INFIX = {ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.Div: "/", ir.Mod: "%", ir.EQ:
 
 @EXPR.on(*INFIX)
 def _infix(e: Any, s: Emitter) -> str:
-    if isinstance(e, ir.Mod) and DataType(e.dtype).is_float:
+    if isinstance(e, ir.Mod) and ir.DataType(e.dtype).is_float:
         return f"fmod({EXPR(e.a, s)}, {EXPR(e.b, s)})"
     return f"({EXPR(e.a, s)} {INFIX[type(e)]} {EXPR(e.b, s)})"
 
@@ -223,7 +222,7 @@ def _call(e: ir.CallIntrin, s: Emitter) -> str:
         return f"((void*)((char*){args[0]} + {args[1]}))"
     if name == "if_then_else":
         return f"({args[0]} ? {args[1]} : {args[2]})"
-    if DataType(e.dtype).is_float and name in tir.intrin.INTRINSICS:
+    if ir.DataType(e.dtype).is_float and name in tir.intrin.INTRINSICS:
         return f"{name}{'f' if str(e.dtype) == 'float32' else ''}({', '.join(args)})"  # as math.h names it
     return missing(e, s)
 

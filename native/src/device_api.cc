@@ -18,8 +18,22 @@ DeviceApi* DeviceApi::find(int32_t type) {
   switch (type) {
     case kDLCUDA: return cuda_api();
     case kDLOpenCL: return opencl_api();
+    case kDLVulkan:
+      if (DeviceApi* api = vulkan_api()) return api;
+      [[fallthrough]];
     default: return packed_api(type);
   }
+}
+
+DeviceApi* vulkan_api() {
+  static DeviceApi* const api = [] {
+    static const char* const kNames[] = {"weft_vulkan_api", nullptr};
+    DeviceApi* (*make)() = nullptr;
+    std::string problem;
+    open_driver(nullptr, "libweft_vulkan.so", kNames, &make, &problem);
+    return make != nullptr ? make() : nullptr;
+  }();
+  return api;
 }
 
 void open_driver(const char* named, const char* path, const char* const* names, void* functions,

@@ -74,6 +74,7 @@ class DeviceApi {
 
 DeviceApi* cuda_api();
 DeviceApi* opencl_api();
+DeviceApi* vulkan_api();  // of libweft_vulkan.so beside the runtime; null where it is missing
 DeviceApi* packed_api(int32_t type);  // what a library outside of the runtime brings; null where there is none
 
 // Opens a driver's library, or the one that is named instead, and looks up its functions: `names` ends in null,

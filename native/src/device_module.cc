@@ -1,4 +1,4 @@
-// Code for devices: an image (cubin, PTX, OpenCL C) with the table of its kernels, loaded on each device at its first
+// Code for devices: an image (cubin, PTX, OpenCL C, SPIR-V) with the table of its kernels, loaded on each device at its first
 // launch. The kind of a module is the name of the kind of device. The saved bytes are laid out as Apache TVM's runtime
 // lays out its modules of these kinds.
 #include <tvm/ffi/any.h>
@@ -262,7 +262,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
              return out;
            })
       .def("ffi.Module.load_from_bytes.cuda", [](const Bytes& b) { return device_module(kDLCUDA, b, std::nullopt); })
-      .def("ffi.Module.load_from_bytes.opencl", [](const Bytes& b) { return device_module(kDLOpenCL, b, std::nullopt); });
+      .def("ffi.Module.load_from_bytes.opencl", [](const Bytes& b) { return device_module(kDLOpenCL, b, std::nullopt); })
+      .def("ffi.Module.load_from_bytes.vulkan", [](const Bytes& b) { return device_module(kDLVulkan, b, std::nullopt); });
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ static std::string device_name(int32_t type) {
     case kDLCUDA: return "cuda";
     case kDLCUDAHost: return "cuda_host";
     case kDLOpenCL: return "opencl";
+    case kDLVulkan: return "vulkan";
     default: return "device type " + std::to_string(type);
   }
 }

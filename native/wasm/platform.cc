@@ -1,5 +1,5 @@
 // What the runtime asks of a platform, where that is WebAssembly: one thread and no other devices.
-#include "cuda_device.h"
+#include "device_api.h"
 #include "error.h"
 #include "weft/runtime.h"
 
@@ -11,16 +11,16 @@ __asm__(
 
 namespace weft {
 
-void* cuda_alloc(int, size_t) {
-  fail("ValueError", "WebAssembly has no CUDA devices");
-  return nullptr;
-}
+DeviceApi* DeviceApi::find(int32_t) { return nullptr; }
 
-void cuda_free(int, void*) {}
-
-int cuda_copy(const void*, DLDevice, void*, DLDevice, size_t) {
-  return fail("ValueError", "WebAssembly has no CUDA devices");
+int device_enter(DLDevice device) {
+  return fail("ValueError", "WebAssembly has the CPU alone; found device type %d", device.device_type);
 }
+int device_copy(const void*, DLDevice from, void*, DLDevice to, size_t) {
+  return device_enter(from.device_type == kDLCPU ? to : from);
+}
+int pooled_alloc(DLDevice device, size_t, void**) { return device_enter(device); }
+bool pooled_free(void*) { return false; }
 
 }  // namespace weft
 

@@ -200,6 +200,17 @@ class _Detector:
             if not self.an.can_prove_equal(outer.scale, inner.scale * inner.extent):
                 raise _NoMap(f"stride {outer.scale} does not follow extent {inner.extent} with stride {inner.scale}")
 
+    def _check_stride(self, total: IterSumExpr) -> None:
+        """Refuse a stride that may be 0, unless it is one of the extents, where 0 means that there is no iteration."""
+        if not total.args or ir.is_const_int(total.args[-1].extent, 1):
+            return
+        stride = total.args[-1].scale
+        extents = [mark.extent for mark, _ in self.inputs.values()]
+        if not self.an.can_prove(ir.NE(stride, ir.const(0, stride.dtype))) and not any(
+            self.an.can_prove_equal(stride, e) for e in extents
+        ):
+            raise _NoMap(f"the stride {stride} may be 0")
+
     def _mark(self, total: IterSumExpr, extent: ir.PrimExpr, dtype: str) -> IterSplitExpr:
         p = poly_of(self.cx, normalize_iter_map_to_expr(total))
         assert p is not None
@@ -213,6 +224,8 @@ class _Detector:
         """Sort splits by falling scale, join neighbours of one mark, and apply a limit from the predicate."""
         ordered: list[IterSplitExpr] = []
         for s in splits:
+            if ir.is_const_int(s.scale, 0):
+                continue
             at = next((i for i, o in enumerate(ordered) if self._larger(s, o)), len(ordered))
             ordered.insert(at, s)
         joined: list[IterSplitExpr] = []
@@ -247,6 +260,7 @@ class _Detector:
         """Raise unless the splits use each part of each mark at most (bijective: exactly) once."""
         for total in sums:
             self._check_compact(total)
+            self._check_stride(total)
         used: dict[IterMark, list[IterSplitExpr]] = {}
         pending = [s for total in sums for s in total.args]
         seen: set[IterMark] = set()

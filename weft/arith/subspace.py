@@ -6,15 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weft import ir
+from weft.arith import iter_map
 from weft.arith.analyzer import Analyzer
-from weft.arith.iter_map import (
-    IterMapLevel,
-    IterMark,
-    IterSplitExpr,
-    IterSumExpr,
-    detect_iter_map,
-    normalize_iter_map_to_expr,
-)
 
 
 class _Mixed(Exception):
@@ -26,10 +19,10 @@ def subspace_divide(
     input_iters: Mapping[ir.Var, ir.Range],
     sub_iters: Sequence[ir.Var],
     predicate: Any = ir.TRUE,
-    check_level: Any = IterMapLevel.SURJECTIVE,
+    check_level: Any = iter_map.IterMapLevel.SURJECTIVE,
     simplify_trivial_iterators: bool = True,
     analyzer: Analyzer | None = None,
-) -> list[list[IterMark]]:
+) -> list[list[iter_map.IterMark]]:
     """Write each index as ``outer * extent of inner + inner``, where the sub-iterators alone decide the inner part.
 
     Parameters
@@ -52,7 +45,7 @@ def subspace_divide(
     an = Analyzer() if analyzer is None else analyzer.clone()
     divided = _Divided(an, set(sub_iters), set(input_iters))
     condition = ir.as_expr(predicate)
-    sums = detect_iter_map(bindings, input_iters, condition, check_level, simplify_trivial_iterators, analyzer)
+    sums = iter_map.detect_iter_map(bindings, input_iters, condition, check_level, simplify_trivial_iterators, analyzer)
     for var, dom in input_iters.items():
         an.bind(var, dom, allow_override=True)
     try:
@@ -67,10 +60,10 @@ class _Divided:
     def __init__(self, an: Analyzer, inside: set[ir.Var], iterators: set[ir.Var]) -> None:
         self.an, self.inside, self.iterators = an, inside, iterators
 
-    def total(self, total: IterSumExpr) -> tuple[IterMark, IterMark]:
+    def total(self, total: iter_map.IterSumExpr) -> tuple[iter_map.IterMark, iter_map.IterMark]:
         """Divide a sum, whose smallest stride has to be 1 and whose strides have to follow one another."""
-        outer: list[IterSplitExpr] = []
-        inner: list[IterSplitExpr] = []
+        outer: list[iter_map.IterSplitExpr] = []
+        inner: list[iter_map.IterSplitExpr] = []
         reach = below = ir.const(1, total.base.dtype)
         for s in reversed(total.args):
             if not self.an.can_prove_equal(s.scale, reach):
@@ -87,31 +80,31 @@ class _Divided:
             reach = self.an.simplify(s.scale * s.extent)
         zero = ir.const(0, total.base.dtype)
         return (
-            IterMark(IterSumExpr(tuple(outer), zero), self.an.simplify(ir.floordiv(reach, below))),
-            IterMark(IterSumExpr(tuple(inner), total.base), below),
+            iter_map.IterMark(iter_map.IterSumExpr(tuple(outer), zero), self.an.simplify(ir.floordiv(reach, below))),
+            iter_map.IterMark(iter_map.IterSumExpr(tuple(inner), total.base), below),
         )
 
-    def split(self, s: IterSplitExpr) -> tuple[IterSplitExpr | None, IterSplitExpr | None]:
+    def split(self, s: iter_map.IterSplitExpr) -> tuple[iter_map.IterSplitExpr | None, iter_map.IterSplitExpr | None]:
         """Divide a part of a mark into what is decided outside and inside."""
-        used = self.used(normalize_iter_map_to_expr(s.source))
+        used = self.used(iter_map.normalize_iter_map_to_expr(s.source))
         if used <= self.inside:
             return None, s
         if used.isdisjoint(self.inside):
             return s, None
-        assert isinstance(s.source.source, IterSumExpr)
+        assert isinstance(s.source.source, iter_map.IterSumExpr)
         high, low = self.total(s.source.source)
         size, low_factor, end = low.extent, s.lower_factor, s.lower_factor * s.extent
         one = ir.const(1, size.dtype)
         if not self.an.can_prove_equal(high.extent * size, s.source.extent):
             raise _Mixed
         if self.an.can_prove(end <= size):
-            return None, IterSplitExpr(low, low_factor, s.extent, one)
+            return None, iter_map.IterSplitExpr(low, low_factor, s.extent, one)
         if self.divides(size, low_factor):
-            return IterSplitExpr(high, self.an.simplify(ir.floordiv(low_factor, size)), s.extent, one), None
+            return iter_map.IterSplitExpr(high, self.an.simplify(ir.floordiv(low_factor, size)), s.extent, one), None
         if self.divides(low_factor, size) and self.divides(size, end):
             return (
-                IterSplitExpr(high, one, self.an.simplify(ir.floordiv(end, size)), one),
-                IterSplitExpr(low, low_factor, self.an.simplify(ir.floordiv(size, low_factor)), one),
+                iter_map.IterSplitExpr(high, one, self.an.simplify(ir.floordiv(end, size)), one),
+                iter_map.IterSplitExpr(low, low_factor, self.an.simplify(ir.floordiv(size, low_factor)), one),
             )
         raise _Mixed
 
@@ -121,7 +114,7 @@ class _Divided:
     def used(self, e: ir.PrimExpr) -> set[ir.PrimExpr]:
         return {n for n in ir.walk(e) if isinstance(n, ir.Var) and n in self.iterators}
 
-    def condition(self, predicate: ir.PrimExpr) -> list[IterMark]:
+    def condition(self, predicate: ir.PrimExpr) -> list[iter_map.IterMark]:
         """Give each of the conditions to the group that decides it."""
         parts: list[ir.PrimExpr] = [ir.TRUE, ir.TRUE]
         pending = [predicate]
@@ -135,9 +128,9 @@ class _Divided:
                 raise _Mixed
             at = int(bool(used & self.inside))
             parts[at] = ir.logical_and(parts[at], c)
-        nothing = IterSumExpr((), ir.const(0, "int32"))
-        return [IterMark(nothing, p) for p in parts]
+        nothing = iter_map.IterSumExpr((), ir.const(0, "int32"))
+        return [iter_map.IterMark(nothing, p) for p in parts]
 
 
-def _scaled(s: IterSplitExpr, scale: ir.PrimExpr) -> IterSplitExpr:
-    return IterSplitExpr(s.source, s.lower_factor, s.extent, scale)
+def _scaled(s: iter_map.IterSplitExpr, scale: ir.PrimExpr) -> iter_map.IterSplitExpr:
+    return iter_map.IterSplitExpr(s.source, s.lower_factor, s.extent, scale)

@@ -13,7 +13,6 @@ from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.workload_registry import workload_key_to_tensors
 from weft.error import InvalidArgument
 from weft.ir import DataType, FloatImm, IntImm, PrimExpr, Var, children
-from weft.tir import Reduce
 
 __all__ = ["ComputeDAG", "LayoutRewriteOption"]
 
@@ -129,7 +128,7 @@ class ComputeDAG:
                 continue
             indices = ", ".join(a.var.name for a in op.axis)
             for body in getattr(op, "body", ()):
-                reduce = isinstance(body, Reduce)
+                reduce = isinstance(body, tir.Reduce)
                 value, sign = (_combined(body), "") if reduce else (str(body), "=")
                 lines.append(f"{op.name}({indices}) {sign}{' ' if sign else ''}{value}")
         return "\n".join(lines) + "\n"
@@ -150,7 +149,7 @@ class ComputeDAG:
 _SIGNS: dict[type[Any], str] = {tir.Add: "+=", tir.Mul: "*=", tir.Max: "max=", tir.Min: "min="}
 
 
-def _combined(body: Reduce) -> str:
+def _combined(body: tir.Reduce) -> str:
     result = body.combiner.result[body.value_index]
     sign = _SIGNS.get(type(result), "reduce=")
     return f"{sign} {body.source[body.value_index]}"
@@ -181,7 +180,7 @@ def _length(axes: Sequence[Any]) -> int:
 
 
 def _count(expr: PrimExpr, floats: bool) -> float:
-    if isinstance(expr, Reduce):
+    if isinstance(expr, tir.Reduce):
         i = expr.value_index
         return _length(expr.axis) * (_count(expr.combiner.result[i], floats) + _count(expr.source[i], floats))
     if isinstance(expr, (tir.ProducerLoad, IntImm, FloatImm, Var)):

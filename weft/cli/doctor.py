@@ -18,7 +18,7 @@ from weft.runtime import cache, device, num_threads
 
 _NEEDED = ("apache-tvm-ffi", "llvmlite", "numpy", "ml_dtypes", "msgspec")
 _OPTIONAL = ("onnx", "torch", "ziglang", "onnxruntime")
-_DEVICES = ("cuda", "opencl")
+_DEVICES = ("cuda", "opencl", "vulkan")
 _FEATURES = ("avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "amx-tile", "amx-bf16", "neon", "sve")
 
 

@@ -38,8 +38,7 @@ def profile(
     model : Path
         An ONNX file.
     input : tuple of str
-        Values: x=@x.npy, @all.npz with an array per input, or x=[[1, 2], [3, 4]]. Inputs that are left out
-        are random.
+        Values: x=@x.npy, @all.npz with an array per input, or x=[[1, 2], [3, 4]]. Inputs that are left out are random.
     shape : tuple of str
         Shapes of random inputs: x=1,3,320,320. By default 1 for a symbolic first dimension and 64 for others.
     repeat : int

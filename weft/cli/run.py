@@ -39,8 +39,7 @@ def run(
     model : Path
         A library that `weft compile` wrote, or an ONNX file.
     input : tuple of str
-        Values: x=@x.npy, @all.npz with an array per input, or x=[[1, 2], [3, 4]]. Inputs that are left out
-        are random.
+        Values: x=@x.npy, @all.npz with an array per input, or x=[[1, 2], [3, 4]]. Inputs that are left out are random.
     output : Path
         Where to write the outputs: an .npz file, or an .npy file when there is one output.
     repeat : int

@@ -62,6 +62,11 @@ def _is_callback(value: Any) -> bool:
     return callable(value) and not isinstance(value, (PackedFunc, tvm_ffi.core.CObject))
 
 
+def _is_of_a_program(value: Any) -> bool:
+    """Whether a value is a node, or what nodes refer to: a tensor of expressions."""
+    return isinstance(value, msgspec.Struct) or hasattr(type(value), "__saved_fields__")
+
+
 def convert(value: Any) -> Any:
     """Convert a Python value to what the runtime would hand back for it.
 
@@ -70,10 +75,10 @@ def convert(value: Any) -> Any:
     """
     if value is None or isinstance(value, (bool, int, float, str, bytes, PackedFunc)):
         return value
-    if isinstance(value, msgspec.Struct):
+    if _is_of_a_program(value):
         return value
     if isinstance(value, (list, tuple)):
-        if any(isinstance(v, msgspec.Struct) for v in value):
+        if any(map(_is_of_a_program, value)):
             return tuple(map(convert, value))
     elif _is_callback(value):
         return convert_func(value)

@@ -35,7 +35,34 @@ class Converters(dict[str, Callable[..., Any]]):
         return register
 
 
-class Builder:
+class Emitter:
+    """The steps that importers of all formats share; what has them says how expressions are bound."""
+
+    __slots__ = ()
+
+    def emit(self, expr: Any) -> Any:
+        """Bind an expression."""
+        raise NotImplementedError
+
+    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
+        """Bind a call of an operator."""
+        return self.emit(make_call(name)(*args, **attrs))
+
+    @staticmethod
+    def scalar(value: Any, dtype: str) -> ir.Constant:
+        """A 0-dimensional constant."""
+        return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
+
+    def permute(self, x: Any, axes: Sequence[int]) -> Any:
+        """Transpose, unless the order is the identity."""
+        return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
+
+    def concat(self, parts: Sequence[Any], axis: int) -> Any:
+        """Join along an axis."""
+        return parts[0] if len(parts) == 1 else self.op("concat", ir.Tuple(tuple(parts)), axis=axis)
+
+
+class Builder(Emitter):
     """Binds calls in a function under construction; all dimensions are numbers."""
 
     def __init__(self) -> None:
@@ -45,19 +72,10 @@ class Builder:
         """Bind an expression."""
         return self.bb.emit(expr)
 
-    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
-        """Bind a call of an operator."""
-        return self.bb.emit(make_call(name)(*args, **attrs))
-
     @staticmethod
     def dims(x: Any) -> list[int]:
         """The shape of an expression."""
         return [int(d.value) for d in x.ty.shape]
-
-    @staticmethod
-    def scalar(value: Any, dtype: str) -> ir.Constant:
-        """A 0-dimensional constant."""
-        return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
 
     def fields(self, var: Any) -> list[Any]:
         """Bind the fields of a tuple."""
@@ -82,14 +100,6 @@ class Builder:
     def expand(self, x: Any, dims: Sequence[int]) -> Any:
         """Repeat along dimensions of 1, unless `x` has the shape."""
         return x if self.dims(x) == list(dims) else self.op("broadcast_to", x, ir.shape_expr(list(dims)))
-
-    def permute(self, x: Any, axes: Sequence[int]) -> Any:
-        """Transpose, unless the order is the identity."""
-        return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
-
-    def concat(self, parts: Sequence[Any], axis: int) -> Any:
-        """Join along an axis."""
-        return parts[0] if len(parts) == 1 else self.op("concat", ir.Tuple(tuple(parts)), axis=axis)
 
     def slice(self, x: Any, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None) -> Any:
         """Take a part by bounds inside of each dimension, unless it is the whole."""

@@ -13,15 +13,17 @@ from typing import Any
 
 from weft.error import InvalidArgument, require
 from weft.frontend.common import detach_params
-from weft.ir import Constant, IRModule, PrimExpr, as_int
+from weft.ir import Constant, IRModule, PrimExpr, TensorType, as_int
 from weft.ir import Var as IRVar
 from weft.relax.transform import BindSymbolicVars
-from weft.relay import Function, Var, transform
+from weft.relay import Function, Var, op, transform
+from weft.relay.expr_functor import ExprMutator
 from weft.relay.import_relax import import_relax
 from weft.relay.walk import subexpressions, substitute
 from weft.runtime import Tensor
 
-__all__ = ["from_onnx", "from_pytorch", "from_tflite"]
+__all__ = ["ChangeDatatype", "from_onnx", "from_pytorch", "from_tflite"]
+__path__: list[str] = []  # TVM has a module of the datatypes inside
 
 Params = dict[str, Tensor]
 
@@ -219,3 +221,35 @@ def _weight_names(program: Any, friendly: bool) -> dict[str, str]:
     specs = program.graph_signature.input_specs
     named = {s.arg.name: s.target for s in specs if s.target is not None}
     return {k: v.replace(".", "_") if friendly else v for k, v in named.items()}
+
+
+@transform.function_pass(opt_level=0, name="ChangeDatatype")
+class ChangeDatatype(ExprMutator):
+    """The pass that gives parameters of one data type another, and casts constants; types are inferred anew after it.
+
+    Parameters
+    ----------
+    src, dst : str
+        Data types, ``"float32"`` or ``"custom[posites2]32"``.
+    """
+
+    def __init__(self, src: str, dst: str) -> None:
+        super().__init__()
+        self.src, self.dst = src, dst
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: Any) -> Function:
+        """Change a function."""
+        return self.visit(func)
+
+    def visit_constant(self, expr: Constant) -> Any:
+        """Cast a constant of the type."""
+        return op.cast(expr, self.dst) if expr.data.dtype == self.src else expr
+
+    def visit_var(self, expr: Var) -> Var:
+        """Make a variable of the other type."""
+        ty: Any = expr.type_annotation
+        return Var(expr.name_hint, TensorType(ty.shape, self.dst)) if getattr(ty, "dtype", "") == self.src else expr
+
+    def visit_function(self, expr: Function) -> Function:
+        """Change parameters and body; the type of the result is found again."""
+        return self.visit_parts(expr).replace(ret_type=None)

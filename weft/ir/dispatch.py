@@ -33,7 +33,7 @@ class Dispatch:
         A table that is complete already, whose rules count where this one has none for the class itself.
     """
 
-    __slots__ = ("__weakref__", "_cache", "covers", "default", "leaves_out", "module", "name", "table")
+    __slots__ = ("__weakref__", "_cache", "_known", "covers", "default", "leaves_out", "module", "name", "table")
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class Dispatch:
         _TABLES.add(self)
         self.table: dict[type, Callable[..., Any]] = dict(extends.table) if extends is not None else {}
         self._cache: dict[type, Callable[..., Any]] = {}
+        self._known: dict[type, Callable[..., Any] | None] = {}
 
     def on(self, *types: type) -> Callable[[F], F]:
         """Register the decorated function for `types`; a subclass without a rule of its own inherits it."""
@@ -57,6 +58,7 @@ class Dispatch:
             for t in types:
                 self.table[t] = fn
             self._cache.clear()
+            self._known.clear()
             return fn
 
         return register
@@ -71,10 +73,11 @@ class Dispatch:
 
     def get(self, cls: type) -> Callable[..., Any] | None:
         """Return the rule for a class (its own or its nearest base's), or None."""
-        for t in cls.__mro__:
-            if t in self.table:
-                return self.table[t]
-        return self.default
+        try:
+            return self._known[cls]
+        except KeyError:
+            found = self._known[cls] = next((self.table[t] for t in cls.__mro__ if t in self.table), self.default)
+            return found
 
     def missing(self) -> list[type]:
         """List the classes of the union that have no rule and are not left out."""

@@ -111,6 +111,11 @@ class DataType(str):
         return self.code in _FLOATS
 
     @property
+    def is_real(self) -> bool:
+        """Whether values are floating-point, or of a type that a program registered."""
+        return self.is_float or self.is_custom
+
+    @property
     def is_custom(self) -> bool:
         """Whether the type is one that a program registered (``custom[name]16``)."""
         return self.code.startswith("custom[")

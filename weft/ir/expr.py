@@ -67,7 +67,9 @@ class BaseFunc(TypedExpr, abstract=True):
         return GlobalVar
 
     def replace(self, **changes: Any) -> Any:
-        """Return a copy with some fields changed."""
+        """Return the function with some fields changed; itself where it has just these."""
+        if all(getattr(self, f) is v for f, v in changes.items()):
+            return self
         fields = {f: getattr(self, f) for f in self.__struct_fields__}
         return type(self)(**{**fields, **changes})
 

@@ -30,6 +30,15 @@ class PassInfo(NamedTuple):
     traceable: bool = False
 
 
+class _ObjectPass(Pass):
+    """A pass of a class of the user's; what a pass has not is asked of the object."""
+
+    of: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of, name)
+
+
 def _decorator(run: Callable[[Callable[..., Any], IRModule], IRModule], method: str) -> Callable[..., Any]:
     def decorate(
         pass_func: Any = None,
@@ -39,15 +48,18 @@ def _decorator(run: Callable[[Callable[..., Any], IRModule], IRModule], method: 
         traceable: bool = False,
     ) -> Any:
         def make(fn: Any) -> Any:
-            def as_pass(body: Callable[..., Any]) -> Pass:
-                return Pass(name or fn.__name__, functools.partial(run, body), opt_level, fn.__doc__)
+            def as_pass(body: Callable[..., Any]) -> _ObjectPass:
+                return _ObjectPass(name or fn.__name__, functools.partial(run, body), opt_level, fn.__doc__)
 
             if not isinstance(fn, type):
                 return as_pass(fn)
 
             @functools.wraps(fn, updated=())
             def construct(*args: Any, **options: Any) -> Pass:
-                return as_pass(getattr(fn(*args, **options), method))
+                of = fn(*args, **options)
+                made = as_pass(getattr(of, method))
+                made.of = of
+                return made
 
             return construct
 

@@ -18,7 +18,7 @@ from weft.ir.module import IRModule
 from weft.ir.node import _PRINTER, Node
 from weft.ir.passes import Pass, on_verify
 from weft.ir.text.printer import STMT
-from weft.ir.walk import CHILD_FIELDS
+from weft.ir.walk import _BELOW_BACKWARDS, CHILD_FIELDS
 
 Rule = Callable[..., Any]
 _CONTEXT_LINES = 3
@@ -78,11 +78,11 @@ class Spec:
         found += [Violation(message, node) for rule in self.function_rules for node, message in rule(func, mod)]
         _alive, known = self._last
         seen: set[int] = set()
-        for node, statement in _with_statements(func, seen, known) if self.rules.table else ():
-            rule = self.rules.get(type(node))
-            message = rule(node, func, mod) if rule is not None else None
-            if message is not None:
-                found.append(Violation(message, statement))
+        rule_of = self.rules.get
+        told = ((n, rule(n, func, mod)) for n in _below(func, seen, known) if (rule := rule_of(type(n))) is not None)
+        bad = {id(n): message for n, message in told if message is not None} if self.rules.table else {}
+        if bad:
+            found += [Violation(bad[id(n)], statement) for n, statement in _with_statements(func) if id(n) in bad]
         if self.alone and not found:
             self._kept_by.add(func)
             self._last = func, frozenset(seen)
@@ -93,22 +93,37 @@ SPECS: dict[str, Spec] = {}
 """All forms by name."""
 
 
-def _with_statements(func: Any, seen: set[int], known: frozenset[int]) -> Iterator[tuple[Node, Any]]:
-    """Yield each node below a function with the statement around it; shared subtrees once, those of `known` never."""
-    stack: list[tuple[Any, Any]] = [(func, func)]
-    children = CHILD_FIELDS
+def _below(func: Any, seen: set[int], known: frozenset[int]) -> Iterator[Node]:
+    """Yield each node below a function, and note it in `seen`; what is in `known` is not looked into."""
+    classes, getters = CHILD_FIELDS, _BELOW_BACKWARDS
+    stack: list[Any] = [func]
     while stack:
-        value, statement = stack.pop()
-        fields = children[type(value)]
-        if fields is None:
-            if type(value) is tuple:
-                stack += [(x, statement) for x in value[::-1]]
+        value = stack.pop()
+        kind = type(value)
+        if classes[kind] is None:
+            if isinstance(value, tuple):
+                stack += value[::-1]
         elif id(value) not in seen:
             seen.add(id(value))
-            if id(value) in known:
-                continue
-            if STMT.get(type(value)) is not STMT.default:
-                statement = value
+            if id(value) not in known:
+                yield value
+                get = getters[kind]
+                if get is not None:
+                    stack += get(value)
+
+
+def _with_statements(func: Any) -> Iterator[tuple[Node, Any]]:
+    """Yield each node below a function with the statement around it; shared subtrees once."""
+    stack: list[tuple[Any, Any]] = [(func, func)]
+    seen: set[int] = set()
+    while stack:
+        value, statement = stack.pop()
+        fields = CHILD_FIELDS[type(value)]
+        if fields is None:
+            stack += [(x, statement) for x in value[::-1]] if isinstance(value, tuple) else ()
+        elif id(value) not in seen:
+            seen.add(id(value))
+            statement = value if STMT.get(type(value)) is not STMT.default else statement
             yield value, statement
             stack += [(getattr(value, f), statement) for f in fields[::-1]]
 

@@ -15,19 +15,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from weft.ir.expr import (
-    Constant,
-    DataTypeImm,
-    ExprStringImm,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-)
-from weft.ir.expr import Var as ExprVar
+from weft.ir import expr as exprs
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node, saved_fields
 from weft.ir.scalar import Op, SizeVar, Var
@@ -61,16 +49,16 @@ _BINDERS: dict[str, tuple[tuple[str, int], ...]] = {
 _DESCRIBED = {b"Buffer(", b"Tensor("}  # numbered by identity, but known by their fields where nothing defines them
 # Classes whose type follows from their other fields.
 _DERIVED_TYPE = (
-    Constant,
-    DataTypeImm,
-    ExprStringImm,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
+    exprs.Constant,
+    exprs.DataTypeImm,
+    exprs.ExprStringImm,
+    exprs.ExternFunc,
+    exprs.Function,
+    exprs.GlobalVar,
+    exprs.PrimValue,
+    exprs.ShapeExpr,
+    exprs.Tuple,
+    exprs.TupleGetItem,
 )
 _DERIVED_NAMES = {"SeqExpr"}
 
@@ -105,15 +93,15 @@ def _kind_of(cls: type) -> int:
         own = getattr(cls, "__compared_as__", None)
         if own is not None:
             return own
-        if issubclass(cls, (Op, GlobalVar)):
+        if issubclass(cls, (Op, exprs.GlobalVar)):
             return _NAMED
         if issubclass(cls, Attrs):
             return _ATTRS
-        if issubclass(cls, (Var, ExprVar)) or cls.__name__ == "Buffer":
+        if issubclass(cls, (Var, exprs.Var)) or cls.__name__ == "Buffer":
             return _NUMBERED
         if cls.__name__ == "SeqStmt":
             return _SEQUENCE
-        return _CONSTANT if issubclass(cls, Constant) else _PLAIN
+        return _CONSTANT if issubclass(cls, exprs.Constant) else _PLAIN
     if issubclass(cls, tuple):
         return _TUPLE
     if saved_fields(cls):
@@ -298,8 +286,8 @@ def _plain(value: Any) -> Any:
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, Any], bool], any_size: bool = False) -> None:
     lhs, rhs = _plain(lhs), _plain(rhs)
-    if isinstance(lhs, ShapeExpr) != isinstance(rhs, ShapeExpr):  # the shape of a type is its dimensions
-        lhs, rhs = (x.values if isinstance(x, ShapeExpr) else x for x in (lhs, rhs))
+    if isinstance(lhs, exprs.ShapeExpr) != isinstance(rhs, exprs.ShapeExpr):  # the shape of a type is its dimensions
+        lhs, rhs = (x.values if isinstance(x, exprs.ShapeExpr) else x for x in (lhs, rhs))
     state = _Equal(map_free_vars, any_size)
     if not (isinstance(lhs, IRModule) or isinstance(rhs, IRModule)):
         state.check(lhs, rhs, (None, "root"))
@@ -395,7 +383,7 @@ def _encode(root: Any, out: list[bytes]) -> None:
         if cls is _New:
             how, v = v.how, v.value
             cls = type(v)
-            if cls is tuple:
+            if issubclass(cls, tuple):
                 write(b"%d:" % len(v))
                 stack.extend([_New(x, how) for x in reversed(v)])
                 continue

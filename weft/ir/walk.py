@@ -63,7 +63,7 @@ def children(node: Any) -> Iterator[Node]:
         value = stack.pop()
         if CHILD_FIELDS[type(value)] is not None:
             yield value
-        elif type(value) is tuple:
+        elif isinstance(value, tuple):
             stack.extend(value[::-1])
 
 
@@ -76,7 +76,7 @@ def walk(node: Any) -> Iterator[Node]:
         value = stack.pop()
         kind = type(value)
         if known[kind] is None:
-            if kind is tuple:
+            if issubclass(kind, tuple):
                 stack += value[::-1]
             continue
         key = id(value)
@@ -102,7 +102,7 @@ def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
             for f in fields:
                 go(getattr(value, f))
             visit(value)
-        elif type(value) is tuple:
+        elif isinstance(value, tuple):
             for x in value:
                 go(x)
 
@@ -110,7 +110,7 @@ def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
 
 
 def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
-    if type(value) is not tuple:
+    if not isinstance(value, tuple):
         return value if CHILD_FIELDS[type(value)] is None else f(value)
     new = [_map_value(x, f) if CHILD_FIELDS[type(x)] is None else f(x) for x in value]
     for a, b in zip(new, value, strict=True):
@@ -129,7 +129,7 @@ def rebuild(node: N, f: Callable[[Any], Any]) -> N:
     for name, old in zip(known[kind] or (), get(node), strict=True):
         if known[type(old)] is not None:
             new = f(old)
-        elif type(old) is tuple and old:
+        elif isinstance(old, tuple) and old:
             new = _map_value(old, f)
         else:
             continue

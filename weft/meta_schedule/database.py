@@ -17,7 +17,7 @@ from weft.meta_schedule.arg_info import ArgInfo, Seconds, entry_of
 from weft.target import Target
 from weft.tir import Block, PrimFunc
 from weft.tir.analysis import blocks_in, replace_node
-from weft.tir.schedule import Instruction, Schedule, Trace
+from weft.tir.schedule import Schedule, Trace
 
 __all__ = [
     "Database", "JSONDatabase", "MemoryDatabase", "OrderedUnionDatabase", "PyDatabase", "ScheduleFnDatabase",
@@ -215,17 +215,20 @@ def apply_record(record: TuningRecord, mod: IRModule | PrimFunc) -> Schedule:
     ours, theirs = _names(entry_of(_module(mod))), _names(entry_of(record.workload.mod))
     names = dict(zip(theirs, ours, strict=True)) if len(ours) == len(theirs) else {}
     changed = {old: new for old, new in names.items() if old != new}
-    trace = Trace([_renamed(i, changed) for i in record.trace.insts]) if changed else record.trace
+    trace = _renamed(record.trace, changed) if changed else record.trace
     trace.apply_to_schedule(sch)
     return sch
 
 
-def _renamed(inst: Instruction, names: dict[str, str]) -> Instruction:
-    if inst.kind != "get_block":
-        return inst
-    args = tuple(names.get(a, a) if isinstance(a, str) else a for a in inst.args)
-    kwargs = {k: names.get(v, v) if k == "name" else v for k, v in inst.kwargs.items()}
-    return Instruction(inst.kind, args, kwargs, inst.outputs, inst.decision)
+def _renamed(trace: Trace, names: dict[str, str]) -> Trace:
+    """Look blocks up by other names."""
+    new = Trace()
+    for inst in trace.insts:
+        decision, name = trace.get_decision(inst), inst.arguments.get("name")
+        if inst.kind.name == "GetSBlock" and name in names:
+            inst = inst.with_arguments({**inst.arguments, "name": names[name]})
+        new.append(inst, decision)
+    return new
 
 
 class MemoryDatabase(Database):

@@ -299,7 +299,7 @@ class EvolutionarySearch(SearchStrategy):
 
 
 def _draws(trace: Trace) -> bool:
-    return any(inst.decision is not None for inst in trace.insts)
+    return bool(trace.decisions)
 
 
 def create(kind: str = "evolutionary", *args: Any, **kwargs: Any) -> SearchStrategy:

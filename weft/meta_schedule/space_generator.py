@@ -11,7 +11,7 @@ from weft.ir import IRModule
 from weft.meta_schedule.arg_info import entry_of
 from weft.meta_schedule.schedule_rule import ScheduleRule
 from weft.tir.analysis import blocks_in
-from weft.tir.schedule import Schedule, Trace, schedule_choices
+from weft.tir.schedule import Schedule, schedule_choices
 
 __all__ = ["PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create"]
 
@@ -155,12 +155,3 @@ def create(kind: Any = "post-order-apply", *args: Any, **kwargs: Any) -> SpaceGe
     if kind not in kinds:
         raise InvalidArgument(f"unknown space generator '{kind}'", expected=", ".join(kinds))
     return kinds[kind](*args, **kwargs)
-
-
-def without_decisions(trace: Trace) -> Trace:
-    """Return a trace whose draws are drawn anew."""
-    fresh = Trace(trace.insts)
-    for i, inst in enumerate(fresh.insts):
-        if inst.decision is not None:
-            fresh.insts[i] = type(inst)(inst.kind, inst.args, inst.kwargs, inst.outputs, None)
-    return fresh

@@ -8,17 +8,10 @@ import numpy as np
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, as_int, as_shape, int64, min_, numpy_dtype
+from weft.op import relations
 from weft.op.attributes import axis, dtype, integer, word
 from weft.op.infer import broadcast_dims, fields_of, index_arg, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.op.relations import (
-    demand_at_least,
-    demand_at_most,
-    demand_equal,
-    demand_index_tuples,
-    demand_indices,
-    demand_same_shape,
-)
 from weft.topi.create import prim
 from weft.topi.index import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence, take
 
@@ -33,7 +26,7 @@ def _take_infer(x: Expr, indices: Expr, axis: int | None, mode: str) -> TensorTy
         return TensorType(None, ty.dtype, ty.ndim - 1 + it.ndim if ty.ndim >= 0 and it.ndim >= 0 else -1)
     a = normalize_axis("take", axis or 0, ty.ndim)
     if mode == "fast":
-        demand_indices("take: 'indices'", indices, -ty.shape[a], ty.shape[a], x.span)
+        relations.demand_indices("take: 'indices'", indices, -ty.shape[a], ty.shape[a], x.span)
     else:
         _demand_some("take", ty.shape[a], it.shape, x)
     dims = (*ty.shape[:a], *it.shape, *ty.shape[a + 1 :])
@@ -42,7 +35,7 @@ def _take_infer(x: Expr, indices: Expr, axis: int | None, mode: str) -> TensorTy
 
 def _demand_some(op: str, extent: Any, picked: Any, where: Expr) -> None:
     """Demand that there is something to take where something is taken."""
-    demand_at_least(f"{op}: elements to take from", extent, min_(product(picked), int64(1)), where.span)
+    relations.demand_at_least(f"{op}: elements to take from", extent, min_(product(picked), int64(1)), where.span)
 
 
 def _take_ref(x: Any, indices: Any, axis: Any, mode: str) -> Any:
@@ -69,8 +62,8 @@ def _gather_elements_infer(data: Expr, indices: Expr, axis: int) -> TensorType:
         a = normalize_axis("gather_elements", axis, ty.ndim)
         for i, (d, e) in enumerate(zip(it.shape, ty.shape, strict=True)):
             if i != a:
-                demand_at_most(f"gather_elements: dimension {i} of 'indices'", d, e, data.span)
-        demand_indices("gather_elements: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
+                relations.demand_at_most(f"gather_elements: dimension {i} of 'indices'", d, e, data.span)
+        relations.demand_indices("gather_elements: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
     return TensorType(it.shape, ty.dtype, it.ndim)
 
 
@@ -100,9 +93,11 @@ def _gather_nd_infer(data: Expr, indices: Expr, batch_dims: int) -> TensorType:
             found=str(depth),
             where=data.span,
         )
-    demand_same_shape("gather_nd: batch of 'indices'", it.shape[:batch_dims], ty.shape[:batch_dims], data.span)
+    relations.demand_same_shape(
+        "gather_nd: batch of 'indices'", it.shape[:batch_dims], ty.shape[:batch_dims], data.span
+    )
     ranges = [(-d, d) for d in ty.shape[batch_dims : batch_dims + depth]]
-    demand_index_tuples("gather_nd: 'indices'", indices, ranges, data.span)
+    relations.demand_index_tuples("gather_nd: 'indices'", indices, ranges, data.span)
     dims = (*it.shape[:-1], *ty.shape[batch_dims + depth :])
     return TensorType(dims, ty.dtype, len(dims))
 
@@ -136,7 +131,7 @@ def _index_tensor_infer(data: Expr, indices: Expr) -> TensorType:
         return TensorType(None, ty.dtype, -1)
     dims = (*broadcast_dims("index_tensor", *(t.shape for t in types)), *ty.shape[len(types) :])  # type: ignore[misc]
     for i, f in enumerate(fields_of("index_tensor", "indices", indices)):
-        demand_indices(f"index_tensor: index tensor {i}", f, -ty.shape[i], ty.shape[i], data.span)
+        relations.demand_indices(f"index_tensor: index tensor {i}", f, -ty.shape[i], ty.shape[i], data.span)
     return TensorType(dims, ty.dtype, len(dims))
 
 
@@ -152,7 +147,7 @@ def _one_hot_infer(indices: Expr, on_value: Any, off_value: Any, depth: Any, axi
     if ty.ndim < 0 or ty.shape is None:
         return TensorType(None, DataType(dtype), ty.ndim + 1 if ty.ndim >= 0 else -1)
     a = normalize_axis("one_hot", axis, ty.ndim + 1)
-    demand_at_least("one_hot: depth", as_shape((depth,))[0], 0, indices.span)
+    relations.demand_at_least("one_hot: depth", as_shape((depth,))[0], 0, indices.span)
     return TensorType((*ty.shape[:a], as_shape((depth,))[0], *ty.shape[a:]), DataType(dtype), ty.ndim + 1)
 
 
@@ -184,8 +179,8 @@ def _reverse_sequence_infer(data: Expr, seq_lengths: Expr, seq_axis: int, batch_
         )
     if ty.shape is not None and lengths.shape is not None:
         s, b = (normalize_axis("reverse_sequence", a, ty.ndim) for a in (seq_axis, batch_axis))
-        demand_equal("reverse_sequence: length of 'seq_lengths'", lengths.shape[0], ty.shape[b], data.span)
-        demand_indices("reverse_sequence: 'seq_lengths'", seq_lengths, 0, ty.shape[s] + 1, data.span)
+        relations.demand_equal("reverse_sequence: length of 'seq_lengths'", lengths.shape[0], ty.shape[b], data.span)
+        relations.demand_indices("reverse_sequence: 'seq_lengths'", seq_lengths, 0, ty.shape[s] + 1, data.span)
     return ty
 
 

@@ -50,7 +50,7 @@ def tensor_arg(
             found=f"{ty.ndim}",
             where=arg.span,
         )
-    if kind and ty.dtype and ir.DataType(ty.dtype).is_float != (kind == "float"):
+    if kind and ty.dtype and ir.DataType(ty.dtype).is_real != (kind == "float"):
         expected = "a floating-point type" if kind == "float" else "an integer type or bool"
         raise DTypeMismatch(
             f"{op}: '{name}' has the wrong data type",
@@ -173,9 +173,27 @@ def broadcast_dims(op: str, *shapes: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimEx
                 if ir.as_int(d) is not None:
                     result = d  # the other side is 1 or this
                 elif ir.as_int(result) is None:
-                    result = ir.select(ir.equal(result, 1), d, result)
+                    result = _wider(result, d)
         out.append(result)
     return tuple(out)
+
+
+def _wider(result: ir.PrimExpr, dim: ir.PrimExpr) -> ir.PrimExpr:
+    """What two dimensions broadcast to. A choice is 1 where all that it chooses from is, so nothing is asked twice."""
+    known = _choices(result)
+    for d in _choices(dim):
+        if not any(equal_dims(d, k) for k in known):
+            result = ir.select(ir.equal(result, 1), d, result)
+    return result
+
+
+def _choices(dim: ir.PrimExpr) -> list[ir.PrimExpr]:
+    """The dimensions that a dimension of broadcast operands is chosen from: of ``select(a == 1, b, a)`` a and b."""
+    if isinstance(dim, ir.Select) and isinstance(dim.condition, ir.EQ) and ir.as_int(dim.condition.b) == 1:
+        first, rest = dim.condition.a, dim.true_value
+        if equal_dims(first, dim.false_value):
+            return [*_choices(first), *_choices(rest)]
+    return [dim]
 
 
 def broadcast(op: str, *args: ir.Expr, dtype: str | None = None) -> ir.TensorType:

@@ -9,18 +9,8 @@ import numpy as np
 
 from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch
+from weft.op import infer
 from weft.op.attributes import Attribute, axes, axis, integer, integers
-from weft.op.infer import (
-    equal_dims,
-    fields_of,
-    normalize_axis,
-    product,
-    same_as,
-    same_dtype,
-    simplify,
-    tensor_arg,
-    values_of,
-)
 from weft.op.registry import Fusion, Layout, declare, make_call
 from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal
 from weft.topi.broadcast import broadcast_to
@@ -56,8 +46,10 @@ def _reshape_dims(ty: ir.TensorType, values: tuple[ir.PrimExpr, ...]) -> tuple[i
     if len(unknown) > 1:
         raise ShapeMismatch("reshape: more than one dimension is -1", found=", ".join(map(str, values)))
     if unknown and ty.shape is not None:
-        rest = product([d for i, d in enumerate(dims) if i != unknown[0]])
-        dims[unknown[0]] = simplify(ir.floordiv(product(ty.shape), rest)) if ir.as_int(rest) != 0 else ir.int64(0)
+        rest = infer.product([d for i, d in enumerate(dims) if i != unknown[0]])
+        dims[unknown[0]] = (
+            infer.simplify(ir.floordiv(infer.product(ty.shape), rest)) if ir.as_int(rest) != 0 else ir.int64(0)
+        )
     return tuple(dims)
 
 
@@ -67,8 +59,8 @@ def _demand_rest(
     """Demand that -1 stands for one size: the other dimensions divide the number of elements, or are not empty."""
     for i, v in enumerate(values):
         if ir.as_int(v) == -1:
-            others = product([d for n, d in enumerate(dims) if n != i])
-            if ir.as_int(others) is None and not equal_dims(dims[i] * others, count):
+            others = infer.product([d for n, d in enumerate(dims) if n != i])
+            if ir.as_int(others) is None and not infer.equal_dims(dims[i] * others, count):
                 demand_at_least("reshape: elements for each of the dimension that is -1", others, 1, x.span)
 
 
@@ -77,13 +69,13 @@ def _has_zero(shape: tuple[ir.PrimExpr, ...]) -> bool:
 
 
 def _reshape_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
-    ty = tensor_arg("reshape", "x", x)
-    values = values_of(shape)
+    ty = infer.tensor_arg("reshape", "x", x)
+    values = infer.values_of(shape)
     if values is None:
         return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
     dims = _reshape_dims(ty, values)
     if ty.shape is not None:
-        old, new = product(ty.shape), product(dims)
+        old, new = infer.product(ty.shape), infer.product(dims)
         shown = ", ".join(map(str, ty.shape))
         demand_equal(f"reshape: number of elements, from ({shown})", new, old, x.span)
         for d in dims:
@@ -101,20 +93,20 @@ declare(
 
 
 def _flatten_infer(x: ir.Expr) -> ir.TensorType:
-    ty = tensor_arg("flatten", "x", x)
-    return ir.TensorType(None if ty.shape is None else (product(ty.shape),), ty.dtype, 1)
+    ty = infer.tensor_arg("flatten", "x", x)
+    return ir.TensorType(None if ty.shape is None else (infer.product(ty.shape),), ty.dtype, 1)
 
 
 declare(
-    "flatten", "x", infer=_flatten_infer, lower=lambda x: view(x, (product(x.shape),)),
+    "flatten", "x", infer=_flatten_infer, lower=lambda x: view(x, (infer.product(x.shape),)),
     reference=lambda x: x.reshape(-1), fusion=Fusion.INJECTIVE,
     doc="All elements in one dimension.",
 )  # fmt: skip
 
 
 def _batch_flatten_infer(x: ir.Expr) -> ir.TensorType:
-    ty = tensor_arg("nn.batch_flatten", "x", x, min_ndim=2)
-    dims = None if ty.shape is None else (ty.shape[0], product(ty.shape[1:]))
+    ty = infer.tensor_arg("nn.batch_flatten", "x", x, min_ndim=2)
+    dims = None if ty.shape is None else (ty.shape[0], infer.product(ty.shape[1:]))
     return ir.TensorType(dims, ty.dtype, 2, ty.vdevice)
 
 
@@ -125,7 +117,7 @@ def _batch_flatten_decompose(x: ir.Expr) -> ir.Expr | None:
 
 declare(
     "nn.batch_flatten", "x", infer=_batch_flatten_infer,
-    lower=lambda x: view(x, (x.shape[0], product(x.shape[1:]))),
+    lower=lambda x: view(x, (x.shape[0], infer.product(x.shape[1:]))),
     decompose=_batch_flatten_decompose,
     reference=lambda x: x.reshape(x.shape[0], math.prod(x.shape[1:])), fusion=Fusion.INJECTIVE,
     doc="All dimensions but the first in one.",
@@ -133,7 +125,7 @@ declare(
 
 
 def _permute_infer(x: ir.Expr, axes: Any) -> ir.TensorType:
-    ty = tensor_arg("permute_dims", "x", x)
+    ty = infer.tensor_arg("permute_dims", "x", x)
     if ty.ndim < 0:
         return ty
     order = permutation(axes, ty.ndim)
@@ -148,7 +140,7 @@ declare(
 
 
 def _expand_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
-    ty = tensor_arg("expand_dims", "x", x)
+    ty = infer.tensor_arg("expand_dims", "x", x)
     if ty.shape is None:
         return ir.TensorType(None, ty.dtype, -1 if ty.ndim < 0 else ty.ndim + len(expanded_axes(axis, ty.ndim)))
     dims = expanded_shape(ty.shape, axis)
@@ -164,7 +156,7 @@ declare(
 
 
 def _squeeze_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
-    ty = tensor_arg("squeeze", "x", x)
+    ty = infer.tensor_arg("squeeze", "x", x)
     if ty.shape is None:
         return ir.TensorType(None, ty.dtype, -1)
     axes = squeezed_axes(ty.shape, axis)
@@ -195,14 +187,14 @@ declare(
 
 def _joined(op: str, tensors: ir.Expr) -> tuple[list[ir.TensorType], str]:
     """The types of the tensors of a tuple, at least one and of one rank, and their data type."""
-    fields = fields_of(op, "tensors", tensors)
-    types = [tensor_arg(op, f"tensor {i}", f) for i, f in enumerate(fields)]
+    fields = infer.fields_of(op, "tensors", tensors)
+    types = [infer.tensor_arg(op, f"tensor {i}", f) for i, f in enumerate(fields)]
     if not types:
         raise InvalidArgument(f"{op}: needs at least one tensor", where=tensors.span)
     ranks = sorted({t.ndim for t in types if t.ndim >= 0})
     if len(ranks) > 1:
         raise ShapeMismatch(f"{op}: ranks differ", expected=str(ranks[0]), found=str(ranks[-1]), where=tensors.span)
-    return types, same_dtype(op, *fields)
+    return types, infer.same_dtype(op, *fields)
 
 
 def _common(op: str, types: list[ir.TensorType], skip: int | None, where: Any) -> list[ir.PrimExpr]:
@@ -226,12 +218,12 @@ def _concat_infer(tensors: ir.Expr, axis: int | None) -> ir.TensorType:
         return ir.TensorType(None, dtype, ndim)
     if ndim == 0:
         raise ShapeMismatch("concat: scalars cannot be joined", help="use stack", where=tensors.span)
-    a = normalize_axis("concat", axis or 0, ndim)
+    a = infer.normalize_axis("concat", axis or 0, ndim)
     dims = _common("concat", types, a, tensors.span)
     dims[a] = ir.int64(0)
     for t in types:
         dims[a] = dims[a] + t.shape[a]  # type: ignore[index]
-    dims[a] = simplify(dims[a])
+    dims[a] = infer.simplify(dims[a])
     return ir.TensorType(tuple(dims), dtype, ndim)
 
 
@@ -252,11 +244,11 @@ _SECTIONS = Attribute(2, f"an integer of at least 1 and at most {_MOST_SECTIONS}
 
 
 def _split_infer(x: ir.Expr, indices_or_sections: Any, axis: int) -> ir.TupleType:
-    ty = tensor_arg("split", "x", x)
+    ty = infer.tensor_arg("split", "x", x)
     if ty.shape is None:
         n = indices_or_sections if isinstance(indices_or_sections, int) else len(indices_or_sections) + 1
         return ir.TupleType((ir.TensorType(None, ty.dtype, ty.ndim),) * n)
-    a = normalize_axis("split", axis, ty.ndim)
+    a = infer.normalize_axis("split", axis, ty.ndim)
     parts = split_points(ty.shape[a], indices_or_sections)
     for i, (_, extent) in enumerate(parts):
         demand_at_least(f"split: size of part {i}", extent, 0, x.span)
@@ -285,7 +277,7 @@ def _stack_infer(tensors: ir.Expr, axis: int) -> ir.TensorType:
     ndim = max(t.ndim for t in types)
     if any(t.shape is None for t in types):
         return ir.TensorType(None, dtype, -1 if ndim < 0 else ndim + 1)
-    a = normalize_axis("stack", axis, ndim + 1)
+    a = infer.normalize_axis("stack", axis, ndim + 1)
     dims = _common("stack", types, None, tensors.span)
     return ir.TensorType((*dims[:a], ir.int64(len(types)), *dims[a:]), dtype, ndim + 1)
 
@@ -301,8 +293,8 @@ declare(
 
 
 def _broadcast_to_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
-    ty = tensor_arg("broadcast_to", "x", x)
-    values = values_of(shape)
+    ty = infer.tensor_arg("broadcast_to", "x", x)
+    values = infer.values_of(shape)
     if values is None:
         return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
     if ty.shape is not None:
@@ -329,13 +321,13 @@ declare(
 
 
 def _tile_infer(x: ir.Expr, repeats: Any) -> ir.TensorType:
-    ty = tensor_arg("tile", "x", x)
+    ty = infer.tensor_arg("tile", "x", x)
     if ty.shape is None:
         return ir.TensorType(None, ty.dtype, -1 if ty.ndim < 0 else max(ty.ndim, len(repeats)))
     dims, reps = tile_dims(ty.shape, repeats)
     for r in reps:
         demand_at_least("tile: a number of repeats", r, 0, x.span, "InvalidArgument")
-    return ir.TensorType(tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)), ty.dtype, len(dims))
+    return ir.TensorType(tuple(infer.simplify(d * r) for d, r in zip(dims, reps, strict=True)), ty.dtype, len(dims))
 
 
 def _tile_decompose(x: ir.Expr, repeats: Any) -> ir.Expr | None:
@@ -347,7 +339,7 @@ def _tile_decompose(x: ir.Expr, repeats: Any) -> ir.Expr | None:
     apart, one = list(zip(dims, reps, strict=True)), ir.int64(1)
     before = [n for d, r in apart for n in ((d,) if ir.as_int(r) == 1 else (one, d))]
     after = [n for d, r in apart for n in ((d,) if ir.as_int(r) == 1 else (r, d))]
-    whole = [simplify(d * r) for d, r in apart]
+    whole = [infer.simplify(d * r) for d, r in apart]
     reshape, broadcast = make_call("reshape"), make_call("broadcast_to")
     copies = broadcast(reshape(x, ir.shape_expr(before)), ir.shape_expr(after))
     return reshape(copies, ir.shape_expr(whole))
@@ -362,15 +354,15 @@ declare(
 
 
 def _repeat_infer(x: ir.Expr, repeats: Any, axis: int | None) -> ir.TensorType:
-    ty = tensor_arg("repeat", "x", x)
+    ty = infer.tensor_arg("repeat", "x", x)
     demand_at_least("repeat: repeats", repeats, 0, x.span, "InvalidArgument")
     if ty.shape is None:
         return ir.TensorType(None, ty.dtype, 1 if axis is None else ty.ndim)
     if axis is None:
-        return ir.TensorType((simplify(product(ty.shape) * repeats),), ty.dtype, 1)
-    a = normalize_axis("repeat", axis, ty.ndim)
+        return ir.TensorType((infer.simplify(infer.product(ty.shape) * repeats),), ty.dtype, 1)
+    a = infer.normalize_axis("repeat", axis, ty.ndim)
     return ir.TensorType(
-        tuple(simplify(d * repeats) if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim
+        tuple(infer.simplify(d * repeats) if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim
     )
 
 
@@ -382,7 +374,7 @@ declare(
 
 
 declare(
-    "flip", "x", {"axis": axis(0)}, infer=same_as("flip"), lower=flip,
+    "flip", "x", {"axis": axis(0)}, infer=infer.same_as("flip"), lower=flip,
     reference=lambda x, axis: np.ascontiguousarray(np.flip(x, axis)), fusion=Fusion.INJECTIVE,
     doc="Reverse along an axis.",
 )  # fmt: skip

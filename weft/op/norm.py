@@ -26,7 +26,7 @@ def _along(op: str) -> Any:
 
 def _floats(op: str, name: str, arg: Expr, **checks: Any) -> TensorType:
     ty = tensor_arg(op, name, arg, **checks)
-    if ty.dtype and not DataType(ty.dtype).is_float:
+    if ty.dtype and not DataType(ty.dtype).is_real:
         raise DTypeMismatch(
             f"{op}: '{name}' must be floating-point",
             expected="a float type",

@@ -66,10 +66,9 @@ class OpDef:
     """One operator.
 
     ``infer(*args, **attrs)`` takes expressions with types and returns a type; ``lower`` takes te tensors (tuples of
-    them, tuples of scalar expressions for shapes) and returns te tensors; ``reference`` takes and returns NumPy
-    arrays; ``decompose`` takes expressions and returns one made of simpler operators, or None. All of them take any of
-    the attributes, in any form that a constructor takes. ``rtol`` is the relative tolerance that the contract test
-    allows.
+    them, tuples of scalar expressions for shapes) and returns te tensors; ``reference`` takes and returns NumPy arrays;
+    ``decompose`` takes expressions and returns one made of simpler operators, or None. All of them take any of the
+    attributes, in any form that a constructor takes. ``rtol`` is the relative tolerance that the contract test allows.
     """
 
     name: str

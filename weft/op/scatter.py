@@ -8,16 +8,10 @@ import numpy as np
 
 from weft.error import DTypeMismatch, ShapeMismatch
 from weft.ir import Expr, TensorType, as_int
+from weft.op import relations
 from weft.op.attributes import axis, flag, word
 from weft.op.infer import broadcast_dims, dims_of, fields_of, index_arg, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.op.relations import (
-    demand_at_most,
-    demand_broadcast_to,
-    demand_index_tuples,
-    demand_indices,
-    demand_same_shape,
-)
 from weft.topi.scatter import index_put, scatter_elements, scatter_nd
 
 _REDUCTION = word("update", "update", "none", "add", "mul", "mean", "max", "min")
@@ -44,9 +38,9 @@ def _scatter_elements_infer(data: Expr, indices: Expr, updates: Expr, axis: int)
         if ty.shape is not None and it.shape is not None:
             for i, (d, e) in enumerate(zip(it.shape, ty.shape, strict=True)):
                 if i != a:
-                    demand_at_most(f"scatter_elements: dimension {i} of 'indices'", d, e, data.span)
-            demand_indices("scatter_elements: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
-    demand_same_shape("scatter_elements: 'updates'", dims_of(updates), it.shape, data.span)
+                    relations.demand_at_most(f"scatter_elements: dimension {i} of 'indices'", d, e, data.span)
+            relations.demand_indices("scatter_elements: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
+    relations.demand_same_shape("scatter_elements: 'updates'", dims_of(updates), it.shape, data.span)
     return ty
 
 
@@ -60,8 +54,8 @@ def _scatter_nd_infer(data: Expr, indices: Expr, updates: Expr) -> TensorType:
         )  # fmt: skip
     if depth is not None and it.shape is not None and ty.shape is not None:
         picked = (*it.shape[:-1], *ty.shape[depth:])
-        demand_same_shape("scatter_nd: 'updates'", dims_of(updates), picked, data.span)
-        demand_index_tuples("scatter_nd: 'indices'", indices, [(-d, d) for d in ty.shape[:depth]], data.span)
+        relations.demand_same_shape("scatter_nd: 'updates'", dims_of(updates), picked, data.span)
+        relations.demand_index_tuples("scatter_nd: 'indices'", indices, [(-d, d) for d in ty.shape[:depth]], data.span)
     return ty
 
 
@@ -116,9 +110,9 @@ def _index_put_infer(data: Expr, indices: Expr, values: Expr) -> TensorType:
             where=data.span,
         )  # fmt: skip
     for i, (d, e) in enumerate(zip(reversed(dims), reversed(full), strict=False)):
-        demand_broadcast_to(f"index_put: dimension {-1 - i} of 'values'", d, e, data.span)
+        relations.demand_broadcast_to(f"index_put: dimension {-1 - i} of 'values'", d, e, data.span)
     for i, f in enumerate(fields):
-        demand_indices(f"index_put: index tensor {i}", f, -ty.shape[i], ty.shape[i], data.span)
+        relations.demand_indices(f"index_put: index tensor {i}", f, -ty.shape[i], ty.shape[i], data.span)
     return ty
 
 

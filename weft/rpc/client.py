@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
-from weft.rpc.base import TrackerCode
 from weft.rpc.channel import Channel, PipeChannel, SocketChannel
 from weft.rpc.endpoint import LocalLink
 from weft.rpc.folder import Folder
@@ -371,13 +370,13 @@ class TrackerSession:
         assert self._sock is not None
         base.sendjson(self._sock, message)
         answer = base.recvjson(self._sock)
-        if not isinstance(answer, list) or not answer or answer[0] != TrackerCode.SUCCESS:
+        if not isinstance(answer, list) or not answer or answer[0] != base.TrackerCode.SUCCESS:
             raise RPCError("the tracker refuses", where=f"{self._addr[0]}:{self._addr[1]}", found=str(answer))
         return answer[1]
 
     def summary(self) -> dict[str, Any]:
         """Return the tracker's queues (``"queue_info"``) and servers (``"server_info"``)."""
-        return self._ask([TrackerCode.SUMMARY])
+        return self._ask([base.TrackerCode.SUMMARY])
 
     def text_summary(self) -> str:
         """Return the summary as a table."""
@@ -432,7 +431,7 @@ class TrackerSession:
         last: Exception | None = None
         for _ in range(max_retry):
             try:
-                url, port, matched = self._ask([TrackerCode.REQUEST, key, "", priority])
+                url, port, matched = self._ask([base.TrackerCode.REQUEST, key, "", priority])
                 return connect(url, port, matched, session_timeout, session_constructor_args, secret=secret, tls=tls)
             except OSError as e:
                 self.close()

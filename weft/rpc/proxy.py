@@ -17,7 +17,6 @@ from typing import Any
 
 from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
-from weft.rpc.base import TrackerCode
 from weft.rpc.loop import Loop, Peer, Talk
 from weft.rpc.process import Served, ServingProcess, configure_logging, standard_input
 
@@ -127,7 +126,7 @@ class _Proxying:
             if self._tracker is None:
                 self._connect()
             else:
-                self._renew(set(self._ask([TrackerCode.GET_PENDING_MATCHKEYS])))
+                self._renew(set(self._ask([base.TrackerCode.GET_PENDING_MATCHKEYS])))
         except (OSError, RPCError) as e:
             self._lost(e)
         self.loop.call_later(_TRACKER_SECONDS, self._tick)
@@ -175,12 +174,12 @@ class _Proxying:
         before = len(self._known)
         for key in list(keys):
             kind = base.split_random_key(key)[0]
-            if self._ask([TrackerCode.PUT, kind, (self.port, key), None]) != TrackerCode.SUCCESS:
+            if self._ask([base.TrackerCode.PUT, kind, (self.port, key), None]) != base.TrackerCode.SUCCESS:
                 raise RPCError("the tracker refuses", found=key)
             self._known.add(kind)
         if len(self._known) > before:
             info = {"key": f"server:proxy[{','.join(sorted(self._known))}]", "addr": [None, self.port]}
-            self._ask([TrackerCode.UPDATE_INFO, info])
+            self._ask([base.TrackerCode.UPDATE_INFO, info])
 
 
 def serve(

@@ -16,19 +16,8 @@ import tvm_ffi
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch, own_errors
 from weft.ffi import PackedFunc, builtin, convert_func
+from weft.rpc import codec
 from weft.rpc.base import RPC_SESS_MASK
-from weft.rpc.codec import (
-    DEVICE_ATTRIBUTES,
-    FunctionHandle,
-    ModuleHandle,
-    ObjectHandle,
-    Opaque,
-    RPCCode,
-    TypeIndex,
-    WireDevice,
-    WireTensor,
-    element_bytes,
-)
 from weft.rpc.endpoint import Endpoint
 from weft.rpc.machine import RemoteVirtualMachine
 from weft.runtime import BenchmarkResult, Device, Module, Tensor, empty, numpy_dtype, tensor
@@ -57,9 +46,9 @@ class RemoteDevice(Device):
         self.endpoint, self._rpc_sess = endpoint, session
 
     @property
-    def there(self) -> WireDevice:
+    def there(self) -> codec.WireDevice:
         """The device as its own machine calls it."""
-        return WireDevice(self.device_type % RPC_SESS_MASK, self.device_id)
+        return codec.WireDevice(self.device_type % RPC_SESS_MASK, self.device_id)
 
     @property
     def type(self) -> str:
@@ -73,34 +62,34 @@ class RemoteDevice(Device):
 
     def sync(self, stream: int | None = None) -> None:
         """Wait until all work on the device, or on one of its streams, is done."""
-        self.endpoint.system(RPCCode.DEV_STREAM_SYNC, self.there, Opaque(stream or 0))
+        self.endpoint.system(codec.RPCCode.DEV_STREAM_SYNC, self.there, codec.Opaque(stream or 0))
 
     def _attribute_there(self, number: int) -> Any:
-        return self.endpoint.system(RPCCode.DEV_GET_ATTR, self.there, number)
+        return self.endpoint.system(codec.RPCCode.DEV_GET_ATTR, self.there, number)
 
     def _attribute(self, what: str) -> Any:
         """What the device says of itself, where the protocol has a number for that."""
-        return self._attribute_there(DEVICE_ATTRIBUTES.index(what)) if what in DEVICE_ATTRIBUTES else None
+        return self._attribute_there(codec.DEVICE_ATTRIBUTES.index(what)) if what in codec.DEVICE_ATTRIBUTES else None
 
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""
-        return int(self.endpoint.system(RPCCode.DEV_CREATE_STREAM, self.there) or 0)
+        return int(self.endpoint.system(codec.RPCCode.DEV_CREATE_STREAM, self.there) or 0)
 
     def free_raw_stream(self, stream: int) -> None:
         """Destroy a stream of :meth:`create_raw_stream`."""
-        self.endpoint.system(RPCCode.DEV_FREE_STREAM, self.there, Opaque(stream))
+        self.endpoint.system(codec.RPCCode.DEV_FREE_STREAM, self.there, codec.Opaque(stream))
 
     def set_raw_stream(self, stream: int) -> None:
         """Make a stream the one that copies and kernels of the session use; 0 is the default."""
-        self.endpoint.system(RPCCode.DEV_SET_STREAM, self.there, Opaque(stream))
+        self.endpoint.system(codec.RPCCode.DEV_SET_STREAM, self.there, codec.Opaque(stream))
 
     def allocate(self, shape: tuple[int, ...], dtype: str, mem_scope: str | None) -> RemoteTensor:
         """Make a tensor there, whose elements are not set."""
         if any(d < 0 for d in shape):
             raise InvalidArgument("a tensor has a negative dimension", found=str(shape))
-        wire = WireTensor(0, self.there, dtype, shape)
-        data = int(self.endpoint.system(RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, wire, mem_scope))
-        owner = _Owner(self.endpoint, RPCCode.DEV_FREE_DATA, self.there, Opaque(data))
+        wire = codec.WireTensor(0, self.there, dtype, shape)
+        data = int(self.endpoint.system(codec.RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, wire, mem_scope))
+        owner = _Owner(self.endpoint, codec.RPCCode.DEV_FREE_DATA, self.there, codec.Opaque(data))
         return RemoteTensor(_RemoteArray(self, wire._replace(data=data), owner))
 
 
@@ -121,7 +110,7 @@ class _RemoteArray:
 
     __slots__ = ("device", "owner", "wire")
 
-    def __init__(self, device: RemoteDevice, wire: WireTensor, owner: _Owner) -> None:
+    def __init__(self, device: RemoteDevice, wire: codec.WireTensor, owner: _Owner) -> None:
         self.device, self.wire, self.owner = device, wire, owner
 
     @property
@@ -139,7 +128,7 @@ class _RemoteArray:
 
     @property
     def n_bytes(self) -> int:
-        return element_bytes(self.wire.dtype, math.prod(self.wire.shape))
+        return codec.element_bytes(self.wire.dtype, math.prod(self.wire.shape))
 
     def is_contiguous(self) -> bool:
         return True
@@ -176,7 +165,7 @@ class _RemoteArray:
             if here is None:
                 whole.copyfrom(into)
         elif source.device.endpoint is target.device.endpoint:
-            source.device.endpoint.system(RPCCode.COPY_AMONG_REMOTE, source.wire, target.wire, Opaque(0))
+            source.device.endpoint.system(codec.RPCCode.COPY_AMONG_REMOTE, source.wire, target.wire, codec.Opaque(0))
         else:
             raise InvalidArgument("tensors of two sessions are copied through this process",
                                   help="target.copyfrom(source.numpy())")  # fmt: skip
@@ -191,7 +180,7 @@ def _contiguous(value: Tensor) -> Tensor:
 
 def _elements(value: Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU."""
-    size = element_bytes(str(value.dtype), math.prod(value.shape))
+    size = codec.element_bytes(str(value.dtype), math.prod(value.shape))
     if not size:
         return memoryview(bytearray())
     # By address: elements of less than a byte, and types that NumPy lacks, have bytes too.
@@ -270,7 +259,7 @@ class RemoteFunction(PackedFunc):
 
 
 def _function(endpoint: Endpoint, handle: int) -> RemoteFunction:
-    owner = _Owner(endpoint, RPCCode.FREE_HANDLE, Opaque(handle))
+    owner = _Owner(endpoint, codec.RPCCode.FREE_HANDLE, codec.Opaque(handle))
 
     def call(*args: Any) -> Any:
         return owner.endpoint.call(handle, [_outgoing(owner.endpoint, a) for a in args])
@@ -309,7 +298,7 @@ class RemoteModule(Module):
 
     def __init__(self, endpoint: Endpoint, handle: int = 0) -> None:
         self.endpoint, self.module_handle = endpoint, handle
-        self._owner = _Owner(endpoint, RPCCode.FREE_HANDLE, Opaque(handle)) if handle else None
+        self._owner = _Owner(endpoint, codec.RPCCode.FREE_HANDLE, codec.Opaque(handle)) if handle else None
         self._entry = None
 
     @property
@@ -437,7 +426,7 @@ class RemoteModule(Module):
 
 def global_function(endpoint: Endpoint, name: str) -> RemoteFunction | None:
     """A global function of the server."""
-    handle = endpoint.system(RPCCode.GET_GLOBAL_FUNC, name)
+    handle = endpoint.system(codec.RPCCode.GET_GLOBAL_FUNC, name)
     return _function(endpoint, int(handle)) if handle else None
 
 
@@ -449,18 +438,18 @@ def _wrap(endpoint: Endpoint, values: Sequence[Any]) -> Any:
     kind, value = values[0], values[1]
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, WireTensor):
-        handle = Opaque(values[2])
+    if isinstance(value, codec.WireTensor):
+        handle = codec.Opaque(values[2])
         device = RemoteDevice(endpoint, *value.device)
-        return RemoteTensor(_RemoteArray(device, value, _Owner(endpoint, RPCCode.FREE_HANDLE, handle)))
-    if kind == TypeIndex.FUNCTION:
+        return RemoteTensor(_RemoteArray(device, value, _Owner(endpoint, codec.RPCCode.FREE_HANDLE, handle)))
+    if kind == codec.TypeIndex.FUNCTION:
         return _function(endpoint, int(value))
-    if kind == TypeIndex.MODULE:
+    if kind == codec.TypeIndex.MODULE:
         return RemoteModule(endpoint, int(value))
-    if isinstance(value, WireDevice):
+    if isinstance(value, codec.WireDevice):
         return RemoteDevice(endpoint, *value)
-    if isinstance(value, Opaque) and kind >= TypeIndex.OBJECT:
-        return RPCObjectRef(_Owner(endpoint, RPCCode.FREE_HANDLE, value), int(value))
+    if isinstance(value, codec.Opaque) and kind >= codec.TypeIndex.OBJECT:
+        return RPCObjectRef(_Owner(endpoint, codec.RPCCode.FREE_HANDLE, value), int(value))
     return value
 
 
@@ -490,13 +479,13 @@ def _outgoing(endpoint: Endpoint, value: Any) -> Any:
         return value.there
     if isinstance(value, RemoteModule):
         _own(endpoint, value.endpoint, "module")
-        return ModuleHandle(value.module_handle)
+        return codec.ModuleHandle(value.module_handle)
     if isinstance(value, RemoteFunction):
         _own(endpoint, value.endpoint, "function")
-        return FunctionHandle(value.handle)
+        return codec.FunctionHandle(value.handle)
     if isinstance(value, RPCObjectRef):
         _own(endpoint, value.endpoint, "object")
-        return ObjectHandle(value.handle)
+        return codec.ObjectHandle(value.handle)
     for cls, convert in _CONVERSIONS:
         if isinstance(value, cls):
             return convert(value)
@@ -504,7 +493,7 @@ def _outgoing(endpoint: Endpoint, value: Any) -> Any:
         raise InvalidArgument("a function of another machine takes what lies there", found=type(value).__name__,
                               help="make tensors with runtime.tensor(array, remote.cpu())")  # fmt: skip
     if callable(value):
-        return FunctionHandle(endpoint.callback(value))
+        return codec.FunctionHandle(endpoint.callback(value))
     raise InvalidArgument("a function of another machine does not take this", found=type(value).__name__)
 
 

@@ -26,7 +26,6 @@ import weft.rpc.functions
 import weft.rpc.testing  # noqa: F401 - and what tests ask for
 from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
-from weft.rpc.base import TrackerCode
 from weft.rpc.channel import SocketChannel
 from weft.rpc.codec import RPCCode, encode, packet
 from weft.rpc.folder import Folder
@@ -331,7 +330,7 @@ class _TrackerLink:
         return base.recvjson(self._sock)
 
     def _told(self, message: list[Any]) -> None:
-        if self._ask(message) != TrackerCode.SUCCESS:
+        if self._ask(message) != base.TrackerCode.SUCCESS:
             raise RPCError("the tracker refuses", found=str(message))
 
     def tick(self) -> None:
@@ -341,7 +340,7 @@ class _TrackerLink:
             if self._sock is None:
                 self._connect()
             elif not serving.n_sessions:
-                pending = self._ask([TrackerCode.GET_PENDING_MATCHKEYS])
+                pending = self._ask([base.TrackerCode.GET_PENDING_MATCHKEYS])
                 self._unused = 0 if serving.match_key in pending else self._unused + 1
                 if self._unused > _UNUSED_PINGS:
                     logger.info("no incoming connections, regenerate key ...")
@@ -373,7 +372,7 @@ class _TrackerLink:
         if base.recvall(self._sock, 4) != base.number(base.RPC_TRACKER_MAGIC):
             raise RPCError("this is no tracker", where=str(self._address))
         info = {"key": f"server:{options.key}", "addr": (options.custom_addr, self._serving.port)}
-        self._told([TrackerCode.UPDATE_INFO, info])
+        self._told([base.TrackerCode.UPDATE_INFO, info])
         if not self._serving.n_sessions:
             self._offer()
 
@@ -383,7 +382,7 @@ class _TrackerLink:
         serving.match_key = base.random_key(serving.options.key, cmap=self._old)
         self._unused = 0
         place = (serving.port, serving.match_key)
-        self._told([TrackerCode.PUT, serving.options.key, place, serving.options.custom_addr])
+        self._told([base.TrackerCode.PUT, serving.options.key, place, serving.options.custom_addr])
 
 
 def _timeout(words: list[str], longest: float | None) -> float:

@@ -13,7 +13,7 @@ from weft.ffi import PackedFunc, convert, register_on_demand
 from weft.runtime import cache, opcodes
 from weft.runtime.bytecode import VMFuncInfo
 from weft.runtime.container import ShapeTuple, String
-from weft.runtime.device import Device, cpu, cuda, device, enabled, opencl
+from weft.runtime.device import Device, cpu, cuda, device, enabled, opencl, vulkan
 from weft.runtime.elf import is_foreign
 from weft.runtime.executable import Executable, VMExecutable, dtype_constant, shape_constant
 from weft.runtime.module import (
@@ -85,6 +85,7 @@ __all__ = [
     "opcodes",
     "object_code",
     "opencl",
+    "vulkan",
     "placed_module",
     "read_regular",
     "register_file_loader",

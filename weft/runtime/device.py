@@ -133,12 +133,12 @@ class Device:
 
     @property
     def api_version(self) -> str | None:
-        """The version of OpenCL that the device has; CUDA does not say."""
+        """The version of OpenCL or Vulkan that the device has; CUDA does not say."""
         return self._attribute("api_version")
 
     @property
     def driver_version(self) -> str | None:
-        """The version of an OpenCL device's driver."""
+        """The version of an OpenCL or Vulkan device's driver."""
         return self._attribute("driver_version")
 
     @property
@@ -204,6 +204,11 @@ def cuda(index: int = 0) -> Device:
 def opencl(index: int = 0) -> Device:
     """An OpenCL device."""
     return Device("opencl", index)
+
+
+def vulkan(index: int = 0) -> Device:
+    """A Vulkan device."""
+    return Device("vulkan", index)
 
 
 def enabled(target: str) -> bool:

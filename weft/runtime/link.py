@@ -6,13 +6,13 @@ container file, which `load_module` opens with the help of a just-in-time linker
 
 from __future__ import annotations
 
+import importlib
 import os
 import shlex
 import shutil
 import struct
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,8 +26,6 @@ from weft.runtime.data_object import write_data_object
 from weft.runtime.elf import find_section, linker_triple
 from weft.runtime.regular_file import open_regular
 from weft.runtime.seal import damaged, seal
-from weft.runtime.wasm_link import link_wasm
-from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 
 CONTAINER_MAGIC, UNSEALED_MAGIC = b"WEFTLIB\x02", b"WEFTLIB\x01"
 _SYMBOL = "__tvm_ffi__library_bin"
@@ -158,8 +156,9 @@ def link_library(
     """
     if not path.parent.is_dir():
         raise InvalidArgument("cannot write the library", where=str(path), found="no such directory")
-    if path.suffix == ".wasm" or any(o.startswith(WASM_MAGIC) for o in objects):
-        return link_wasm(path, objects, names, None if blob is None else (blob.size, blob.append_to))
+    wasm = importlib.import_module("weft.runtime.wasm_link")  # not where a library is loaded
+    if path.suffix == ".wasm" or any(o.startswith(wasm.MAGIC) for o in objects):
+        return wasm.link_wasm(path, objects, names, None if blob is None else (blob.size, blob.append_to))
     if container:
         return _write_container(path, objects, names, blob)
     target = target or (linker_triple(objects[0]) if objects else None)
@@ -233,7 +232,7 @@ class Files:
 
 def archive(path: str, files: Sequence[str]) -> None:
     """Put files into a tar archive, without their folders."""
-    with tarfile.open(path, "w") as out:
+    with importlib.import_module("tarfile").open(path, "w") as out:
         for file in files:
             out.add(file, arcname=Path(file).name)
 

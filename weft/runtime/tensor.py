@@ -117,7 +117,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
     @property
     def dtype(self) -> DType:
         """The dtype, a ``str`` such as ``"float32"``."""
-        return DType(self.handle.dtype)
+        name = self.handle.dtype
+        return DType(f"{name}{name.bits}" if name[-1] == "]" else name)  # registered types lack their bits
 
     @property
     def device(self) -> Device:

@@ -1,13 +1,14 @@
 """Targets and code generation.
 
 Read in this order: ``kind``, ``target``, ``build``, then ``llvm/``; ``c/`` is the smallest code generator,
-``cuda/`` and ``opencl/`` those for GPUs.
+``cuda/``, ``opencl/`` and ``vulkan/`` those for GPUs.
 """
 
 import weft.target.c
 import weft.target.codegen
 import weft.target.cuda
 import weft.target.opencl
+import weft.target.vulkan
 from weft._aliases import names_of
 from weft.ir import register_intrin_rule
 from weft.machine import Machine

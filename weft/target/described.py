@@ -8,7 +8,7 @@ from weft.target.target import Target
 
 _KINDS = {
     "rocm": ("rocm", ("rocm", "gpu")), "metal": ("metal", ("metal", "gpu")),
-    "vulkan": ("vulkan", ("vulkan", "gpu")), "webgpu": ("webgpu", ("webgpu", "gpu")),
+    "webgpu": ("webgpu", ("webgpu", "gpu")),
     "hexagon": ("hexagon", ("hexagon", "cpu")), "ext_dev": ("ext_dev", ()), "hybrid": ("cpu", ("cpu",)),
     "composite": ("cpu", ()), "test": ("cpu", ()),
 }  # fmt: skip

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-import weft.target.cuda as _package
+import weft.target.cuda
+import weft.target.vulkan
 from weft.runtime import Device, device
 from weft.target.kind import kind_named
 from weft.target.tags import ARM_BOARDS
@@ -32,14 +33,20 @@ def cuda(model: str = "unknown", arch: str | None = None, options: Options = Non
     return _made("cuda", options, model=model, **({"arch": arch} if arch else {}))
 
 
+def vulkan(model: str = "unknown", options: Options = None) -> Target:
+    """Make the target of a Vulkan device, such as ``vulkan(options="-max_num_threads=512")``."""
+    return _made("vulkan", options, model=model)
+
+
 class _Callable(ModuleType):
-    """The package of the kind ``cuda``, which is also asked for as the function of that name."""
+    """The package of a kind, which is also asked for as the function of that name."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Target:
-        return cuda(*args, **kwargs)
+        return {"cuda": cuda, "vulkan": vulkan}[self.__name__.rpartition(".")[2]](*args, **kwargs)
 
 
-_package.__class__ = _Callable  # pyright: ignore[reportAttributeAccessIssue] - of every module
+for _package in (weft.target.cuda, weft.target.vulkan):
+    _package.__class__ = _Callable  # pyright: ignore[reportAttributeAccessIssue] - of every module
 
 
 def rocm(model: str = "unknown", options: Options = None) -> Target:

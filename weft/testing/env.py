@@ -160,4 +160,4 @@ def has_hexagon() -> bool:
 def build_flag_enabled(flag: str) -> bool:
     """Whether a feature that TVM knows by a build flag (``"USE_LLVM"``, ``"USE_CUDA"``) is there."""
     name = flag.removeprefix("USE_").lower()
-    return has_target(name) and (name not in ("cuda", "opencl") or has_gpu(name))
+    return has_target(name) and (name not in ("cuda", "opencl", "vulkan") or has_gpu(name))

@@ -76,6 +76,9 @@ requires_multi_gpu = _skip_unless(env.has_multi_gpu, "there are no two GPUs")
 uses_multi_gpu = requires_multi_gpu
 requires_nvptx = _skip_unless(lambda: env.has_target("nvptx") and env.has_gpu("cuda"), "no NVIDIA GPU is there")
 requires_tensorcore = _skip_unless(lambda: env.has_cuda_compute(7), "no GPU with tensor cores is there")
+skip_if_wheel_test = _skip_unless(
+    lambda: os.environ.get("WHEEL_TEST", "").lower() not in ("1", "true", "yes"), "WHEEL_TEST is set"
+)
 requires_rpc = _skip_unless(lambda: True, "remote calls are always there")
 requires_x86_vnni = _skip_unless(env.has_x86_vnni, "no processor with VNNI is there")
 requires_x86_avx512 = _skip_unless(env.has_x86_avx512, "no processor with AVX-512 is there")
@@ -90,7 +93,8 @@ def _absent(name: str) -> Callable[..., Any]:
 
 requires_cudnn, requires_cublas, requires_nccl, requires_cudagraph = map(_absent, ("cudnn", "cublas", "nccl", "graph"))
 requires_opencl = _skip_unless(env.has_opencl, "no OpenCL device is there")
-requires_rocm, requires_metal, requires_vulkan = map(_absent, ("rocm", "metal", "vulkan"))
+requires_vulkan = _skip_unless(env.has_vulkan, "no Vulkan device is there")
+requires_rocm, requires_metal = map(_absent, ("rocm", "metal"))
 requires_hexagon, requires_cutlass, requires_hipblas = map(_absent, ("hexagon", "cutlass", "hipblas"))
 requires_matrixcore, requires_micro, requires_libtorch = map(_absent, ("matrixcore", "micro", "libtorch"))
 requires_ethosn, requires_ethosu, requires_cmsisnn = map(_absent, ("ethosn", "ethosu", "cmsisnn"))
@@ -223,6 +227,7 @@ def main() -> None:
 
 __all__ = [
     "IS_IN_CI", "SKIP_SLOW_TESTS", "device_enabled", "enabled_targets", "exclude_targets", "identity_after",
-    "known_failing_targets", "main", "parametrize_targets", "run_with_gpu_lock", "skip_if_32bit", "slow", "strtobool",
-    "terminate_self", "uses_gpu", "uses_multi_gpu", *(n for n in dir() if n.startswith("requires_")),
+    "known_failing_targets", "main", "parametrize_targets", "run_with_gpu_lock", "skip_if_32bit",
+    "skip_if_wheel_test", "slow", "strtobool", "terminate_self", "uses_gpu", "uses_multi_gpu",
+    *(n for n in dir() if n.startswith("requires_")),
 ]  # fmt: skip # pyright: ignore[reportUnsupportedDunderAll]

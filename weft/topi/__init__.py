@@ -6,7 +6,7 @@ Read in this order: ``shape``, ``broadcast``, ``elementwise``, ``reduce``, ``mat
 
 from weft._aliases import names_of
 from weft.error import ShapeMismatch as InvalidShapeError
-from weft.topi import image, nn, random, sparse, tag, vision
+from weft.topi import image, linalg, nn, random, sparse, tag, vision
 from weft.topi.api import (
     arange,
     argsort,

@@ -8,7 +8,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_int, const, select
-from weft.te import Tensor
 from weft.topi.broadcast import elementwise
 from weft.topi.shape import normalize_axis
 
@@ -73,17 +72,17 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
 """Functions of one value, by operator name without ``nn.``."""
 
 
-def relu(x: Tensor) -> Any:
+def relu(x: te.Tensor) -> Any:
     """``max(x, 0)``."""
     return elementwise(_relu, x, name="T_relu")
 
 
-def leaky_relu(x: Tensor, alpha: float) -> Any:
+def leaky_relu(x: te.Tensor, alpha: float) -> Any:
     """``x`` where positive, else ``alpha * x``."""
     return elementwise(lambda v: ACTIVATIONS["leakyrelu"](v, alpha), x, name="T_leaky_relu")
 
 
-def prelu(x: Tensor, slope: Any, axis: int | None = 1) -> Any:
+def prelu(x: te.Tensor, slope: Any, axis: int | None = 1) -> Any:
     """``x`` where positive, else ``slope * x``.
 
     A vector `slope` has a value for each index along `axis`; another tensor, or any where `axis` is None, broadcasts.

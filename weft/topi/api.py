@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import te
 from weft.ir import as_int, cast, if_then_else, int64
-from weft.te import Tensor
 from weft.topi.create import arange as _arange
 from weft.topi.create import eye as _eye
 from weft.topi.create import full as _full
@@ -62,13 +61,13 @@ def take(a: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, mod
     return _take(a, indices, axis, mode) if axis is not None or a.ndim == 1 else take_flat(a, indices, mode)
 
 
-def gather(data: Tensor, axis: int, indices: Tensor) -> Any:
+def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> Any:
     """One element for each index along an axis."""
     return gather_elements(data, indices, axis)
 
 
 def argsort(
-    data: Tensor, valid_count: Tensor | None = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32"
+    data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32"
 ) -> Any:
     """The positions that sort along an axis."""
     return _argsort(data, axis, bool(is_ascend), dtype)
@@ -85,12 +84,12 @@ def matmul(a: Operand, b: Operand, transp_a: bool = False, transp_b: bool = Fals
     return _matmul(turned(a) if transp_a else a, turned(b) if transp_b else b)
 
 
-def trilu(data: Tensor, k: Extent = 0, upper: Any = True) -> Any:
+def trilu(data: te.Tensor, k: Extent = 0, upper: Any = True) -> Any:
     """The upper or lower triangle of each matrix."""
     return _trilu(data, int64(k) if isinstance(k, int) else k, bool(upper))
 
 
-def clip(x: Tensor, a_min: Scalar, a_max: Scalar) -> Any:
+def clip(x: te.Tensor, a_min: Scalar, a_max: Scalar) -> Any:
     """Limit to ``a_min..a_max``."""
     return _clip(x, a_min, a_max)
 
@@ -105,12 +104,12 @@ def tile(a: Operand, reps: Extents) -> Any:
     return _tile(a, reps)
 
 
-def gather_nd(a: Operand, indices: Tensor, batch_dims: int = 0) -> Any:
+def gather_nd(a: Operand, indices: te.Tensor, batch_dims: int = 0) -> Any:
     """Take slices by tuples of indices, which stand along the first axis of `indices`."""
     return _gather_nd(a, transpose(indices, (*range(1, indices.ndim), 0)), batch_dims)
 
 
-def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "update") -> Any:
+def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> Any:
     """Write slices by tuples of indices, which stand along the first axis of `indices`.
 
     Parameters
@@ -121,7 +120,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
     return _scatter_nd(data, transpose(indices, (*range(1, indices.ndim), 0)), updates, mode)
 
 
-def shape(array: Tensor, dtype: str = "int32") -> Any:
+def shape(array: te.Tensor, dtype: str = "int32") -> Any:
     """The extents as a vector."""
 
     def element(i: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
-from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index
 from weft.topi.norm import softmax
 from weft.topi.precision import accumulator, narrowed
@@ -33,7 +32,7 @@ def visible(i: Any, j: Any, n_queries: Any, n_keys: Any, causal_mask: str | None
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Any, bias: Tensor | None = None, scale: float | None = None,
+    query: te.Tensor, key: te.Tensor, value: Any, bias: te.Tensor | None = None, scale: float | None = None,
     causal_mask: str | None = None, window_size: int | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head.
@@ -60,7 +59,7 @@ def attention(
 
 
 def attention_heads(
-    query: Any, key: Any, value: Any, bias: Tensor | None = None, num_heads: int = 1, num_key_heads: int = 1,
+    query: Any, key: Any, value: Any, bias: te.Tensor | None = None, num_heads: int = 1, num_key_heads: int = 1,
     size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None,
     causal_mask: str | None = None, window_size: int | None = None, fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
@@ -77,7 +76,7 @@ def attention_heads(
 
 
 def attention_past(
-    query: Any, key: Any, value: Any, past_key: Tensor, past_value: Tensor, bias: Tensor | None = None,
+    query: Any, key: Any, value: Any, past_key: te.Tensor, past_value: te.Tensor, bias: te.Tensor | None = None,
     num_heads: int = 1, num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0),
     scale: float | None = None, fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import DataType, as_int, cast, const, floordiv
-from weft.te import Tensor
 from weft.topi.conv import conv_size, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import concatenate
@@ -55,7 +54,7 @@ def bitpack(data: Any, bits: int, pack_axis: int, bit_axis: int, pack_type: str,
     return planes[0] if bits == 1 else concatenate(planes, bit_axis)
 
 
-def binarize_pack(data: Tensor, axis: int | None = None, name: str = "PackedInput") -> Any:
+def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedInput") -> Any:
     """Put the signs of numbers (1: not negative) along an axis together into words of 32 bits."""
     along = data.ndim - 1 if axis is None else axis % data.ndim
     _whole_words(data, along, 32)
@@ -72,7 +71,7 @@ def binarize_pack(data: Tensor, axis: int | None = None, name: str = "PackedInpu
     return te.compute(shape, element, name=name)
 
 
-def binary_dense(data: Tensor, weight: Tensor) -> Any:
+def binary_dense(data: te.Tensor, weight: te.Tensor) -> Any:
     """``data @ weight.T`` of matrices of 1 and -1, packed by :func:`binarize_pack`, as float32."""
     if data.dtype != "uint32" or weight.dtype != "uint32" or data.ndim != 2 or weight.ndim != 2:
         raise InvalidArgument("binary_dense: two matrices of uint32", found=f"{data.dtype}, {weight.dtype}")
@@ -98,7 +97,7 @@ def _shared(x: Any, w: Any, bits: Any, out_dtype: str, unipolar: bool) -> Any:
 
 
 def bitserial_dense(
-    data: Tensor, weight: Tensor, data_bits: int, weight_bits: int, pack_dtype: str = "uint32",
+    data: te.Tensor, weight: te.Tensor, data_bits: int, weight_bits: int, pack_dtype: str = "uint32",
     out_dtype: str = "int16", unipolar: bool = True,
 ) -> Any:  # fmt: skip
     """``data @ weight.T`` of numbers of a few bits.
@@ -122,7 +121,7 @@ def bitserial_dense(
 
 
 def bitserial_conv2d_nchw(
-    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, activation_bits: int, weight_bits: int,
+    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, activation_bits: int, weight_bits: int,
     pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True,
 ) -> Any:  # fmt: skip
     """2-D convolution of numbers of a few bits, channels first.
@@ -147,7 +146,7 @@ def bitserial_conv2d_nchw(
 
 
 def bitserial_conv2d_nhwc(
-    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, activation_bits: int, weight_bits: int,
+    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, activation_bits: int, weight_bits: int,
     pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True,
 ) -> Any:  # fmt: skip
     """2-D convolution of numbers of a few bits, channels last.

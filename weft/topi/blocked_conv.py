@@ -7,7 +7,6 @@ from typing import Any
 from weft import te
 from weft.error import InvalidArgument
 from weft.ir import as_int, cast, const, floordiv, floormod
-from weft.te import Tensor
 from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.shape import simplify
@@ -61,7 +60,7 @@ def _output_block(kernel: Any) -> int:
 
 
 def conv2d_NCHWc(
-    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
+    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
     out_layout: str = "", out_dtype: str | None = "float32",
 ) -> Any:  # fmt: skip
     """2-D convolution of blocked data.
@@ -89,7 +88,7 @@ def conv2d_NCHWc(
 
 
 def conv2d_NCHWc_OIHWo(
-    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
+    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
     out_layout: str = "", out_dtype: str | None = "float32",
 ) -> Any:  # fmt: skip
     """2-D convolution of blocked data with kernels (output chunks, input channels, height, width, output block)."""
@@ -105,7 +104,7 @@ def conv2d_NCHWc_OIHWo(
 
 
 def conv2d_NCHWc_int8(
-    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
+    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
     out_layout: str = "", out_dtype: str | None = "int32", n_elems: int = 4,
 ) -> Any:  # fmt: skip
     """2-D convolution of blocked 8-bit data.
@@ -125,7 +124,7 @@ def conv2d_NCHWc_int8(
 
 
 def depthwise_conv2d_NCHWc(
-    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
+    Input: te.Tensor, Filter: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
     out_layout: str = "", out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """Depthwise convolution of blocked data with kernels (output chunks, 1, height, width, 1, output block)."""

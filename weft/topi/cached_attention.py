@@ -8,7 +8,6 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, floormod, int64
-from weft.tir import ir_builder
 from weft.topi.attention import attention_scale
 from weft.topi.shape import simplify
 from weft.topi.typing import Shape
@@ -36,7 +35,7 @@ def cache_append(cache: Any, new: Any, first: Any, shape: Shape) -> Any:
     held, length = cache.shape[2], shape[2]
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         old, added, place, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
 
         def rows(begin: Any, end: Any, value: Callable[[Any, int], Any]) -> None:
@@ -161,6 +160,6 @@ def cached_attention(
     assert factor is not None
 
     def body(ins: Any, outs: Any) -> Any:
-        return _Attention(ir_builder.create(), [*ins, *outs], vectors, factor, int(window), float(softcap)).run()
+        return _Attention(tir.ir_builder.create(), [*ins, *outs], vectors, factor, int(window), float(softcap)).run()
 
     return te.extern(query.shape, [query, key, value, first], body, name="T_cached_attention", dtype=query.dtype)

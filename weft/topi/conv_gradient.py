@@ -7,7 +7,6 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import cast, const, floordiv, floormod, if_then_else, int64
-from weft.te import Tensor
 from weft.topi.conv import channels_last, paddings, pair, spatial
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import transpose
@@ -27,7 +26,7 @@ def _outputs_over(i: Any, taps: Any, sizes: Any, strides: Any, before: Any) -> t
 
 
 def depthwise_conv2d_backward_input_nhwc(
-    Filter: Tensor, Out_grad: Tensor, oshape: Shape, ishape: Any, stride: Extents, padding: Padding
+    Filter: te.Tensor, Out_grad: te.Tensor, oshape: Shape, ishape: Any, stride: Extents, padding: Padding
 ) -> Any:
     """The gradient of the data of a depthwise convolution, channels last, kernel (height, width, channels, times)."""
     h, w, _, times = Filter.shape
@@ -44,7 +43,7 @@ def depthwise_conv2d_backward_input_nhwc(
 
 
 def depthwise_conv2d_backward_weight_nhwc(
-    Input: Tensor, Out_grad: Tensor, oshape: Shape, fshape: Any, stride: Extents, padding: Padding
+    Input: te.Tensor, Out_grad: te.Tensor, oshape: Shape, fshape: Any, stride: Extents, padding: Padding
 ) -> Any:
     """The gradient of the kernel of a depthwise convolution, channels last, (height, width, channels, times)."""
     h, w, _, times = fshape
@@ -63,7 +62,7 @@ def depthwise_conv2d_backward_weight_nhwc(
 
 
 def pool_grad(
-    grads: Any, data: Tensor, kernel: Extents, stride: Extents, padding: Padding, pool_type: str,
+    grads: Any, data: te.Tensor, kernel: Extents, stride: Extents, padding: Padding, pool_type: str,
     ceil_mode: bool = False, count_include_pad: Any = True, layout: Any = "NCHW",
 ) -> Any:  # fmt: skip
     """The gradient of the data of a 2-D pooling; of equal greatest elements, the first has it.

@@ -7,14 +7,12 @@ from typing import Any
 from weft import te, tir
 from weft.error import ShapeMismatch
 from weft.ir import as_expr, as_int, cast, const, floordiv, floormod
-from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.topi.scatter import scatter_at
 from weft.topi.typing import Scalar, Shape
 
 
 def sparse_to_dense(
-    sparse_indices: Tensor, output_shape: Shape, sparse_values: Tensor, default_value: Scalar = 0
+    sparse_indices: te.Tensor, output_shape: Shape, sparse_values: te.Tensor, default_value: Scalar = 0
 ) -> Any:
     """Put values at their places into a tensor of `default_value`.
 
@@ -63,7 +61,7 @@ def sparse_reshape(
     rank = new_shape.shape[0]
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         given, before, wanted, found, shape = (ib.buffer_ptr(b) for b in (*ins, *outs))
         _resolve_shape(ib, before, wanted, shape, old_rank, rank)
         with ib.for_range(0, count, kind="parallel") as i:
@@ -119,7 +117,7 @@ def sparse_fill_empty_rows(
     rows = as_expr(empty_row_indicator_shape[0])
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         places, values, _, default, found, numbers, empty = (ib.buffer_ptr(b) for b in (*ins, *outs))
         read, written = (ib.allocate("int64", (1,), name=name, scope="local") for name in ("read", "written"))
         more, zero = ib.allocate("bool", (1,), name="more", scope="local"), const(0, "int64")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir, te, tir
-from weft.ir import int64
-from weft.te import Tensor
 from weft.topi.shape import simplify
 from weft.topi.typing import Extent, Operand, Scalar
 
@@ -19,7 +17,7 @@ def prim(value: Any) -> Any:
 def _fill(shape: Any, value: Any, dtype: str, name: str) -> Any:
     if isinstance(value, te.Tensor):
         tensor = value
-        return te.compute(tuple(shape), lambda *_: ir.cast(dtype, tensor(*[int64(0)] * tensor.ndim)), name=name)
+        return te.compute(tuple(shape), lambda *_: ir.cast(dtype, tensor(*[ir.int64(0)] * tensor.ndim)), name=name)
     scalar = ir.as_expr(value, dtype) if isinstance(value, (bool, int, float)) else ir.as_expr(value)
     return te.compute(tuple(shape), lambda *_: ir.cast(dtype, scalar), name=name)
 
@@ -29,7 +27,7 @@ def full(shape: Any, fill_value: Any, dtype: str = "") -> Any:
     return _fill(ir.as_shape(shape), fill_value, dtype or fill_value.dtype, "T_full")
 
 
-def full_like(x: Tensor, fill_value: Scalar, dtype: str = "") -> Any:
+def full_like(x: te.Tensor, fill_value: Scalar, dtype: str = "") -> Any:
     """Fill a tensor shaped as `x`."""
     return _fill(x.shape, fill_value, dtype or x.dtype, "T_full_like")
 
@@ -46,15 +44,15 @@ def arange_size(start: Scalar, end: Any, step: Scalar) -> ir.PrimExpr:
     start, end, step = (prim(v) for v in (start, end, step))
     if _is_float(start, end, step):
         b, e, s = (ir.cast("float64", ir.as_expr(v)) for v in (start, end, step))
-        return simplify(ir.max_(ir.cast("int64", tir.ceil((e - b) / s)), int64(0)))
+        return simplify(ir.max_(ir.cast("int64", tir.ceil((e - b) / s)), ir.int64(0)))
     b, e, s = ir.as_shape((start, end, step))
     if ir.as_int(b) == 0 and ir.as_int(s) == 1:
-        return e if ir.as_int(e) is None else int64(max(ir.as_int(e), 0))  # type: ignore[type-var]
+        return e if ir.as_int(e) is None else ir.int64(max(ir.as_int(e), 0))  # type: ignore[type-var]
     n = ir.as_int(s)
     if n is None:
-        up, down = ir.ceildiv(e - b, ir.max_(s, int64(1))), ir.ceildiv(b - e, ir.max_(int64(0) - s, int64(1)))
-        return simplify(ir.max_(ir.select(s > int64(0), up, down), int64(0)))
-    return simplify(ir.max_(ir.ceildiv(e - b, s) if n > 0 else ir.ceildiv(b - e, int64(-n)), int64(0)))
+        up, down = ir.ceildiv(e - b, ir.max_(s, ir.int64(1))), ir.ceildiv(b - e, ir.max_(ir.int64(0) - s, ir.int64(1)))
+        return simplify(ir.max_(ir.select(s > ir.int64(0), up, down), ir.int64(0)))
+    return simplify(ir.max_(ir.ceildiv(e - b, s) if n > 0 else ir.ceildiv(b - e, ir.int64(-n)), ir.int64(0)))
 
 
 def arange(start: Scalar, end: Any, step: Scalar, dtype: str = "int64") -> Any:
@@ -66,7 +64,7 @@ def arange(start: Scalar, end: Any, step: Scalar, dtype: str = "int64") -> Any:
     return te.compute((extent,), lambda i: ir.cast(dtype, first + ir.cast(wide, i) * by), name="T_arange")
 
 
-def trilu(x: Tensor, k: Extent = 0, upper: bool = False) -> Any:
+def trilu(x: te.Tensor, k: Extent = 0, upper: bool = False) -> Any:
     """The lower or upper triangle of each matrix; the rest becomes zero."""
     offset = ir.as_shape((prim(k),))[0]
 

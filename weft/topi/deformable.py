@@ -7,7 +7,6 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else
-from weft.te import Tensor
 from weft.topi.conv import paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import transpose
@@ -39,7 +38,7 @@ def bilinear_at(read: Any, y: Any, x: Operand, height: Any, width: Any) -> Any:
 
 
 def deformable_conv2d_nchw(
-    data: Tensor, offset: Tensor, kernel: Tensor, strides: Extents, padding: Padding, dilation: Extents,
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Extents, padding: Padding, dilation: Extents,
     deformable_groups: int, groups: int = 1, out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """2-D convolution whose taps are displaced by offsets, channels first; what lies outside is 0.
@@ -78,7 +77,7 @@ def deformable_conv2d_nchw(
 
 
 def deformable_conv2d_nhwc(
-    data: Tensor, offset: Tensor, kernel: Tensor, strides: Extents, padding: Padding, dilation: Extents,
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Extents, padding: Padding, dilation: Extents,
     deformable_groups: int, groups: int = 1, out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """2-D convolution whose taps are displaced, channels last, kernel (height, width, in, out)."""

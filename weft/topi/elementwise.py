@@ -69,7 +69,7 @@ def _safe(fn: Scalar) -> Scalar:
     """Guard an integer division: a zero divisor gives 0 instead of a trap."""
 
     def guarded(a: Any, b: Any) -> Any:
-        if DataType(a.dtype).is_float:
+        if DataType(a.dtype).is_real:
             return fn(a, b)
         if isinstance(b, IntImm):
             return fn(a, b) if b.value else const(0, a.dtype)

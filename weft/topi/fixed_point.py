@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, as_expr, cast, int64
-from weft.te import Tensor
 from weft.topi.broadcast import elementwise
 from weft.topi.typing import Operand
 
@@ -55,7 +54,7 @@ def fixed_point_multiply_per_axis(
     return te.compute(x.shape, element, name="T_fixed_point_multiply")
 
 
-def ceil_log2(x: Tensor) -> Any:
+def ceil_log2(x: te.Tensor) -> Any:
     """The least power of two that reaches a scalar, as its exponent."""
     value = as_expr(x)
     if DataType(value.dtype).is_float:

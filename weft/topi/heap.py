@@ -11,8 +11,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and, logical_or, select
-from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.topi.shape import simplify
 from weft.topi.typing import Extent, Shape
 
@@ -55,7 +53,7 @@ def lines(shape: Shape, axis: int, body: Callable[[Callable[[Any], tuple[Any, ..
     return stmt
 
 
-def first_of_lines(x: Tensor, k: Extent, axis: int, largest: bool) -> tuple[Any, Any]:
+def first_of_lines(x: te.Tensor, k: Extent, axis: int, largest: bool) -> tuple[Any, Any]:
     """Values and positions (int64) of the first k of each line, in order: the greatest, or the least."""
     shape = tuple(k if i == axis else d for i, d in enumerate(x.shape))
     n = as_int(x.shape[axis])
@@ -96,7 +94,7 @@ class _Line:
     """One line on its way through the heap, which lies where its results go."""
 
     def __init__(self, ins: Any, outs: Any, k: Any, extent: Any, at: Any, largest: bool) -> None:
-        self.ib = ir_builder.create()
+        self.ib = tir.ir_builder.create()
         self.source, *best = (self.ib.buffer_ptr(b) for b in ins)
         self.best = best[0] if best else None
         self.values, self.indices = (self.ib.buffer_ptr(b) for b in outs)

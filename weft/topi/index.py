@@ -7,7 +7,6 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
-from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis, product, unravel
 from weft.topi.typing import Extent, Scalar
@@ -60,7 +59,7 @@ def gather_batched(x: Any, indices: Any, batch_dims: int, axis: int | None = Non
     return te.compute((*x.shape[:a], *indices.shape[batch_dims:], *x.shape[a + 1 :]), element, name="T_take")
 
 
-def gather_elements(data: Tensor, indices: Tensor, axis: int = 0) -> Any:
+def gather_elements(data: te.Tensor, indices: te.Tensor, axis: int = 0) -> Any:
     """Take one element for each index along an axis."""
     a = normalize_axis("gather_elements", axis, data.ndim)
     return te.compute(
@@ -98,7 +97,7 @@ def index_tensor(data: Any, indices: Any) -> Any:
 
 
 def one_hot(
-    indices: Tensor, on_value: Scalar, off_value: Scalar, depth: Extent, axis: int = -1, dtype: str = "float32"
+    indices: te.Tensor, on_value: Scalar, off_value: Scalar, depth: Extent, axis: int = -1, dtype: str = "float32"
 ) -> Any:
     """`on_value` where a new axis's index is the value of an element, else `off_value`."""
     a = normalize_axis("one_hot", axis, indices.ndim + 1)

@@ -8,7 +8,6 @@ from typing import Any
 
 from weft import ir, te
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.te import Tensor
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 from weft.topi.typing import Axes, Extents, Operand, Shape, Tensors
 
@@ -177,7 +176,7 @@ def squeeze(a: Any, axis: int | None = None) -> Any:
     return view(a, [d for i, d in enumerate(a.shape) if i not in dropped], "T_squeeze")
 
 
-def space_to_depth(x: Tensor, block_size: int) -> Any:
+def space_to_depth(x: te.Tensor, block_size: int) -> Any:
     """Move blocks of the two spatial axes (channels first) into channels, the block's position before the channel."""
     n, c, h, w = x.shape
     b = ir.int64(block_size)
@@ -190,7 +189,7 @@ def space_to_depth(x: Tensor, block_size: int) -> Any:
     return te.compute(shape, element, name="T_space_to_depth")
 
 
-def depth_to_space(x: Tensor, block_size: int, mode: str = "DCR") -> Any:
+def depth_to_space(x: te.Tensor, block_size: int, mode: str = "DCR") -> Any:
     """Move channels into blocks of the two spatial axes (channels first).
 
     ``DCR``: the block's position stands before the channel.
@@ -246,7 +245,7 @@ def layout_shape(shape: Shape, src_layout: str, dst_layout: str) -> tuple[Any, .
     )
 
 
-def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Any:
+def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> Any:
     """Bring a tensor into another layout, which may block axes."""
     source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
     blocks = {name.upper(): block for name, block in target if block is not None}

@@ -39,7 +39,7 @@ def _beside(value: Any, other: Any) -> Any:
     """A number as an expression of the type of the tensor beside it."""
     if isinstance(value, (bool, int, float)) and isinstance(other, Tensor):
         dt = DataType(other.dtype)
-        return as_expr(value, None if isinstance(value, float) and not dt.is_float else dt)
+        return as_expr(value, None if isinstance(value, float) and not dt.is_real else dt)
     return as_expr(value)
 
 

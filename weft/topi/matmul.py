@@ -7,7 +7,6 @@ from typing import Any
 from weft import te
 from weft.error import ShapeMismatch
 from weft.ir import as_int, cast, floordiv, floormod, int64
-from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.conv import whole_groups
 from weft.topi.precision import accumulator, narrowed, shared
@@ -37,7 +36,7 @@ def matmul(a: Any, b: Any, out_dtype: str = "") -> Any:
     return narrowed(te.compute((*batch, *rows, *cols), element, name="T_matmul"), dtype)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str = "") -> Any:
+def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str = "") -> Any:
     """``x @ weight.T + bias``."""
     dtype = out_dtype or x.dtype
     wide = accumulator(dtype)
@@ -74,7 +73,7 @@ def _row(x: Any, weight: Any, wide: str) -> Any:
     return te.compute(shape, lambda *i: out(*i) + end(*i), name="T_add")
 
 
-def matmul_packed(x: Tensor, w: Tensor, n: int, group: int = 1, out_dtype: str = "") -> Any:
+def matmul_packed(x: te.Tensor, w: te.Tensor, n: int, group: int = 1, out_dtype: str = "") -> Any:
     """Multiply by a matrix in panels (ceil(n / panel), ceil(k / group), panel * group)."""
     dtype = out_dtype or x.dtype
     size, wide = int64(int(group)), accumulator(dtype)

@@ -17,7 +17,6 @@ from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import Broadcast, Ramp, as_int, cast, const, floordiv, int64
 from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.tir.intrin import dot_pairs
 from weft.topi.shape import simplify
 
@@ -73,7 +72,7 @@ def quantize_groups(x: Tensor, group: int) -> list[Any]:
     rows = _product(outer)
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         given, q, scale, total = (ib.buffer_ptr(_matrix(ib, b)) for b in (*ins, *outs))
         with ib.for_range(int64(0), rows, name="row", kind="parallel") as row:
             with ib.for_range(int64(0), int64(k // size), name="group") as g:
@@ -313,7 +312,7 @@ def matmul_nbits_packed(
 
     def body(ins: Any, outs: Any) -> Any:
         last = None if offset is None else ins[3]
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         return _Unpacked(ib, _matrix(ib, ins[0]), *ins[1:3], last, _matrix(ib, outs[0]), n, bits, group=group).run()
 
     return te.extern((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=x.dtype)
@@ -433,7 +432,7 @@ def matmul_nbits_dot(
     given = [x, x_scale, x_sum, w, scale, *([] if offset is None else [offset])]
 
     def body(ins: Any, outs: Any) -> Any:
-        ib, last = ir_builder.create(), None if offset is None else ins[5]
+        ib, last = tir.ir_builder.create(), None if offset is None else ins[5]
         rows = [_matrix(ib, b) for b in ins[:3]]
         kernel = _Dot(ib, rows[0], *ins[3:5], last, _matrix(ib, outs[0]), n, bits,
                       x_scale=rows[1], x_sum=rows[2], group=group, dot=dot)  # fmt: skip

@@ -7,13 +7,12 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, int64, logical_and
-from weft.te import Tensor
 
 _ZERO, _ONE = int64(0), int64(1)
 
 
 def suppressed(
-    boxes: Tensor, scores: Tensor, order: Any, limit: Any, overlap: Any, least: Any, center: bool = False
+    boxes: te.Tensor, scores: te.Tensor, order: Any, limit: Any, overlap: Any, least: Any, center: bool = False
 ) -> Any:
     """Choose boxes greedily, each class of each image by itself.
 

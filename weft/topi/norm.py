@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import te, tir
-from weft.ir import IntImm, cast, const, floordiv, int64, select
+from weft.ir import DataType, IntImm, cast, const, floordiv, int64, select
 from weft.te import Tensor
 from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
@@ -26,7 +26,8 @@ def _top(x: Any, axes: Any, identity: Any = te.lowest) -> Any:
     NaN need not win: it comes back through the exponentials, and so through their sum.
     """
     k = te.reduce_axis((int64(0), x.shape[axes[0]]), f"k{axes[0]}")
-    greatest = te.comm_reducer(lambda a, b: select(a > b, a, b), identity, name="greatest")
+    larger = tir.max if DataType(x.dtype).is_custom else lambda a, b: select(a > b, a, b)
+    greatest = te.comm_reducer(larger, identity, name="greatest")
     shape = [int64(1) if d in axes else n for d, n in enumerate(x.shape)]
     return te.compute(
         shape,

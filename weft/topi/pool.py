@@ -7,7 +7,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv, if_then_else, int64, select
-from weft.te import Tensor
 from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pair, spatial
 from weft.topi.precision import accumulator
 from weft.topi.shape import simplify
@@ -51,7 +50,7 @@ def _padded(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mode
 
 def pool(
     kind: str,
-    x: Tensor,
+    x: te.Tensor,
     pool_size: Extents = 1,
     strides: Extents = 1,
     padding: Padding = 0,
@@ -88,13 +87,13 @@ def pool(
 
 def _summed_in(dtype: str) -> str:
     """The data type of the sum of a window, which holds sums of integers, too."""
-    return accumulator(dtype) if DataType(dtype).is_float else "int64"
+    return accumulator(dtype) if DataType(dtype).is_real else "int64"
 
 
 def _mean(total: Any, count: Any) -> Any:
     """Divide the sum of a window by the number of its elements; a mean of integers is rounded towards zero."""
     n = as_int(count)
-    if n is not None and DataType(total.dtype).is_float:
+    if n is not None and DataType(total.dtype).is_real:
         return total * const(1.0 / n, total.dtype)
     return total / cast(total.dtype, tir.max(count, int64(1)))
 
@@ -150,7 +149,7 @@ def adaptive_sizes(shape: Any, output_size: Any, layout: str) -> list[Any]:
 
 
 def adaptive_pool(
-    kind: str, x: Tensor, output_size: Extents | None = None, layout: str = "", out_layout: str | None = None
+    kind: str, x: te.Tensor, output_size: Extents | None = None, layout: str = "", out_layout: str | None = None
 ) -> Any:
     """Divide each spatial axis into `output_size` windows, which may overlap by one, and take maximum or mean."""
     last = channels_last(layout)
@@ -193,7 +192,7 @@ def adaptive_pool(
 
 
 def max_pool_with_indices(
-    x: Tensor,
+    x: te.Tensor,
     pool_size: Extents = 1,
     strides: Extents = 1,
     padding: Padding = 0,

@@ -9,7 +9,6 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_expr, cast, const
-from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index
 from weft.topi.scan import cumsum
 from weft.topi.threefry import threefry_generate, threefry_split
@@ -42,7 +41,7 @@ def _unit(gen: Any, shape: Any, dtype: str) -> tuple[Any, Any]:
     return new, te.compute(words.shape, element, name="uniform")
 
 
-def uniform(gen: Tensor, low: Scalar, high: Scalar, out_shape: Shape, out_dtype: str) -> Any:
+def uniform(gen: te.Tensor, low: Scalar, high: Scalar, out_shape: Shape, out_dtype: str) -> Any:
     """Numbers that are equally likely anywhere in [low, high)."""
     new, unit = _unit(gen, out_shape, out_dtype)
 
@@ -53,7 +52,7 @@ def uniform(gen: Tensor, low: Scalar, high: Scalar, out_shape: Shape, out_dtype:
     return [new, te.compute(unit.shape, element, name="uniform_between")]
 
 
-def normal(gen: Tensor, mean: Tensor, scale: Tensor, out_shape: Shape, out_dtype: str) -> Any:
+def normal(gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Shape, out_dtype: str) -> Any:
     """Numbers of a normal distribution, each from two uniform ones by the method of Box and Muller."""
     new, unit = _unit(gen, (2, *out_shape), out_dtype)
     shape = unit.shape[1:]
@@ -66,7 +65,7 @@ def normal(gen: Tensor, mean: Tensor, scale: Tensor, out_shape: Shape, out_dtype
     return [new, te.compute(shape, element, name="normal")]
 
 
-def multinomial(gen: Tensor, probs: Tensor, num_samples: int) -> Any:
+def multinomial(gen: te.Tensor, probs: te.Tensor, num_samples: int) -> Any:
     """Indices, drawn with probabilities in proportion to the last axis of `probs`; negative ones count as 0.
 
     Returns

@@ -112,7 +112,7 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The arithmetic mean over axes; integers are summed in int64 and the quotient rounds towards zero."""
     axes = normalize_axes("mean", axis, x.ndim)
     count = product([x.shape[a] for a in axes])
-    if not DataType(x.dtype).is_float:
+    if not DataType(x.dtype).is_real:
         total = reduce("sum", x, axes, keepdims, lambda v: cast("int64", v))
         return compute(
             total.shape, lambda *i: cast(x.dtype, tir.truncdiv(total(*i), tir.max(count, int64(1)))), name="T_mean"
@@ -126,7 +126,7 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean of squared differences from the mean."""
-    wide = accumulator(x.dtype) if DataType(x.dtype).is_float else "float64"
+    wide = accumulator(x.dtype) if DataType(x.dtype).is_real else "float64"
     axes = normalize_axes("variance", axis, x.ndim)
     y = x if wide == x.dtype else compute(x.shape, lambda *i: cast(wide, x(*i)), name="wide")
     middle = mean(y, axes, True)
@@ -141,6 +141,6 @@ def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The square root of the variance."""
     v = variance(x, axis, keepdims)
-    if DataType(v.dtype).is_float:
+    if DataType(v.dtype).is_real:
         return compute(v.shape, lambda *i: tir.sqrt(v(*i)), name="T_std")
     return compute(v.shape, lambda *i: cast(v.dtype, tir.sqrt(cast("float64", v(*i)))), name="T_std")

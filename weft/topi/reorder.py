@@ -9,7 +9,6 @@ from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_expr, as_int, cast, const, floordiv, floormod, if_then_else, int64, select
 from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.topi.broadcast import broadcast_index
 from weft.topi.elementwise import cast_scalar
 from weft.topi.reduce import reduce
@@ -216,7 +215,7 @@ def invert_permutation(data: Tensor) -> Any:
     """The permutation that undoes one."""
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         given, found = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         with ib.for_range(0, data.shape[0]) as i:
             found[given[i]] = cast(data.dtype, i)

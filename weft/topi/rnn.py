@@ -16,7 +16,6 @@ from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_int, cast, ceildiv, const, floordiv, int64, select
 from weft.machine import UNKNOWN
-from weft.te import Tensor
 
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
@@ -441,7 +440,7 @@ def _recurrence(kind: str, xw: Any, r: Any, inputs: list[Any], n_states: int, ma
 
 
 def lstm_recurrence(
-    xw: Tensor, r: Tensor, sequence_lens: Tensor, initial_h: Tensor, initial_c: Any, p: Any,
+    xw: te.Tensor, r: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor, initial_c: Any, p: Any,
     direction: str = "forward", activations: Any = ("sigmoid", "tanh", "tanh"), clip: float = 0.0,
     input_forget: bool = False,
 ) -> Any:  # fmt: skip
@@ -489,7 +488,7 @@ def _lstm_cell(layer: _Layer, peepholes: Any, input_forget: bool) -> Cell:
 
 
 def gru_recurrence(
-    xw: Tensor, r: Tensor, rb: Any, sequence_lens: Tensor, initial_h: Tensor, direction: str = "forward",
+    xw: te.Tensor, r: te.Tensor, rb: Any, sequence_lens: te.Tensor, initial_h: te.Tensor, direction: str = "forward",
     activations: Any = ("sigmoid", "tanh"), clip: float = 0.0, linear_before_reset: bool = False,
 ) -> Any:  # fmt: skip
     """The steps of a GRU, gates in the order update, reset, candidate; `rb` is the candidate's recurrent bias.
@@ -553,7 +552,7 @@ def _gru_phases_reset_first(layer: _Layer, bias: Any, steps: _Samples) -> list[A
 
 
 def rnn_recurrence(
-    xw: Tensor, r: Tensor, sequence_lens: Tensor, initial_h: Tensor, direction: str = "forward",
+    xw: te.Tensor, r: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor, direction: str = "forward",
     activations: Any = ("tanh",), clip: float = 0.0,
 ) -> Any:  # fmt: skip
     """The steps of a plain recurrent layer; all outputs and the last states."""

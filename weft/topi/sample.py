@@ -7,7 +7,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_int, cast, const, if_then_else, int64, select
-from weft.te import Tensor
 
 _CUBIC = -0.75
 
@@ -38,7 +37,7 @@ def _cubic_weights(t: Any) -> list[Any]:
 
 
 def grid_sample(
-    data: Tensor, grid: Any, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
+    data: te.Tensor, grid: Any, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
     align_corners: bool = True
 ) -> Any:  # fmt: skip
     """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""

@@ -12,8 +12,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, int64, logical_and, logical_or, select
-from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.topi.threefry import encrypted
 
 _DIGITS = ((21, 11), (10, 11), (0, 10))
@@ -26,7 +24,7 @@ def uniform_at(seed: Any, position: Any) -> Any:
     """Draw a number in [0, 1) for each seed and position, (n, 1) int64 each, by Threefry: (n, 1) float64."""
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         seeds, positions, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         zero, one = const(0, "uint64"), const(1023 << _FRACTION, "uint64")
         with ib.for_range(int64(0), cast("int64", seed.shape[0]), name="row", kind="parallel") as row:
@@ -40,7 +38,7 @@ def uniform_at(seed: Any, position: Any) -> Any:
 
 
 def sample_token(
-    logits: Tensor, uniform: Any, temperature: Any, top_k: Any, top_p: Any, penalty: Any = None, history: Any = None,
+    logits: te.Tensor, uniform: Any, temperature: Any, top_k: Any, top_p: Any, penalty: Any = None, history: Any = None,
     dtype: str = "int64",
 ) -> Any:  # fmt: skip
     """Draw a token for each row of logits (n, vocabulary); parameters are (n, 1), the result is (n, 1).
@@ -57,7 +55,7 @@ def sample_token(
     weights = te.compute((n, v), lambda i, j: tir.exp((scores[i, j] - greatest[i]) / heat[i]), name="weights")
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         given, out = [ib.buffer_ptr(b) for b in ins], ib.buffer_ptr(outs[0])
         with ib.for_range(int64(0), n, name="row", kind="parallel") as row:
             u, heat, k, p = (b[row, int64(0)] for b in given[2:])
@@ -88,7 +86,7 @@ def _penalised(logits: Any, penalty: Any, history: Any) -> Any:
         return te.compute(logits.shape, lambda *i: cast("float32", logits(*i)), name="scores")
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         given, factor, seen, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         n, v = (cast("int64", d) for d in logits.shape)
         with ib.for_range(int64(0), n, name="row", kind="parallel") as row:

@@ -7,7 +7,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, int64
-from weft.te import Tensor
 from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import normalize_axis, product, unravel
 
@@ -43,7 +42,7 @@ def cumulative(
 
 
 def scanop(
-    data: Tensor, binop: Combine, identity_value: Any, op_name: str, axis: int | None = None, dtype: Any = None,
+    data: te.Tensor, binop: Combine, identity_value: Any, op_name: str, axis: int | None = None, dtype: Any = None,
     exclusive: bool | None = None,
 ) -> Any:  # fmt: skip
     """Combine each element with all before it along an axis, or in row-major order, by an associative function.
@@ -99,11 +98,11 @@ def _rows(
     return stmt
 
 
-def cumsum(data: Tensor, axis: int | None = None, dtype: str = "", exclusive: bool = False) -> Any:
+def cumsum(data: te.Tensor, axis: int | None = None, dtype: str = "", exclusive: bool = False) -> Any:
     """The running sum."""
     return cumulative("sum", data, axis, dtype or "", bool(exclusive))
 
 
-def cumprod(data: Tensor, axis: int | None = None, dtype: str = "", exclusive: bool = False) -> Any:
+def cumprod(data: te.Tensor, axis: int | None = None, dtype: str = "", exclusive: bool = False) -> Any:
     """The running product."""
     return cumulative("prod", data, axis, dtype or "", bool(exclusive))

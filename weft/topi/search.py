@@ -6,8 +6,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, floordiv, select
-from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.topi.manipulate import view
 from weft.topi.shape import product, unravel
 from weft.topi.sort import argsort
@@ -38,12 +36,12 @@ def binary_search(
     return low[0]
 
 
-def searchsorted(sorted_sequence: Any, values: Tensor, right: bool = False, out_dtype: str = "int64") -> Any:
+def searchsorted(sorted_sequence: Any, values: te.Tensor, right: bool = False, out_dtype: str = "int64") -> Any:
     """Where values would be put into sorted sequences: one sequence, or one for each row of the values."""
     extent = sorted_sequence.shape[-1]
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         sequence, given, found = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, product(values.shape), kind="parallel") as i:
             offset = floordiv(i, values.shape[-1]) * extent if sorted_sequence.ndim > 1 else 0
@@ -53,7 +51,7 @@ def searchsorted(sorted_sequence: Any, values: Tensor, right: bool = False, out_
     return te.extern(values.shape, [sorted_sequence, values], body, name="searchsorted", dtype=out_dtype)
 
 
-def argwhere(output_shape: Shape, condition: Tensor) -> Any:
+def argwhere(output_shape: Shape, condition: te.Tensor) -> Any:
     """The indices (int32) of the elements that are not zero, in row-major order.
 
     Parameters
@@ -67,7 +65,7 @@ def argwhere(output_shape: Shape, condition: Tensor) -> Any:
     flat = view(held, (product(held.shape),)) if held.ndim else te.compute((1,), lambda _: held(), name="held")
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         given, found = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         count = ib.allocate("int32", (1,), name="count", scope="local")
         count[0] = 0
@@ -82,7 +80,7 @@ def argwhere(output_shape: Shape, condition: Tensor) -> Any:
     return te.extern(shape, [flat], body, name="argwhere", dtype="int32")
 
 
-def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) -> Any:
+def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> Any:
     """The distinct elements of a vector.
 
     Parameters
@@ -115,7 +113,7 @@ def _distinct(data: Any, order: Any) -> Any:
     extent = data.shape[0]
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         given, sequence, values, first, places, number, counts = (ib.buffer_ptr(b) for b in (*ins, *outs))
         number[0] = 0
         with ib.for_range(0, extent) as i:

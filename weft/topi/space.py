@@ -8,7 +8,6 @@ from typing import Any
 from weft import te
 from weft.error import ShapeMismatch
 from weft.ir import as_int, floordiv, floormod
-from weft.te import Tensor
 from weft.topi.padding import pad
 from weft.topi.shape import simplify
 
@@ -22,7 +21,7 @@ def _rank(name: str, data: Any, *lists: Sequence[Any]) -> int:
 
 
 def space_to_batch_nd(
-    data: Tensor, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int],
+    data: te.Tensor, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int],
     pad_value: float = 0.0,
 ) -> Any:  # fmt: skip
     """Divide the axes behind the first into blocks; the place inside a block leads in the first axis."""
@@ -51,7 +50,7 @@ def space_to_batch_nd(
 
 
 def batch_to_space_nd(
-    data: Tensor, block_shape: Sequence[int], crop_begin_list: Sequence[int], crop_end_list: Sequence[int]
+    data: te.Tensor, block_shape: Sequence[int], crop_begin_list: Sequence[int], crop_end_list: Sequence[int]
 ) -> Any:
     """Undo :func:`space_to_batch_nd`: what leads in the first axis is the place inside a block; then crop."""
     rank = _rank("batch_to_space_nd", data, block_shape, crop_begin_list, crop_end_list)

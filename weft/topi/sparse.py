@@ -9,7 +9,6 @@ from typing import Any
 
 from weft import te
 from weft.error import InvalidArgument
-from weft.te import Tensor
 from weft.topi.compressed_rows import rows_times
 from weft.topi.typing import Operand
 
@@ -26,12 +25,12 @@ def csrmm(a: Any, b: Any, c: Any = None) -> Any:
     return out if c is None else te.compute(out.shape, lambda i, j: out(i, j) + c(i), name="csrmm_bias")
 
 
-def csrmv(a: Operand, x: Tensor, y: Operand | None = None) -> Any:
+def csrmv(a: Operand, x: te.Tensor, y: Operand | None = None) -> Any:
     """``a @ x`` with a compressed `a` and a column (n, 1); `y` (rows,) is added."""
     return csrmm(a, x, y)
 
 
-def dense(data: Any, weight: Any, bias: Tensor | None = None) -> Any:
+def dense(data: Any, weight: Any, bias: te.Tensor | None = None) -> Any:
     """``data @ weight.T + bias``, of which either factor is compressed."""
     if _is_compressed(data) and isinstance(weight, te.Tensor):
         out = rows_times(data.data, data.indices, data.indptr, weight, "dense", turned=True)

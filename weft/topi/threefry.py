@@ -17,8 +17,6 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_expr, as_int, cast, const, int64
-from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.topi.manipulate import view
 from weft.topi.shape import product
 from weft.topi.typing import Shape
@@ -82,7 +80,7 @@ def _full(gen: Any) -> Any:
     return tir.all(gen[8].equal(_word(0)), gen[9].equal(_word(0)))
 
 
-def threefry_split(gen: Tensor) -> Any:
+def threefry_split(gen: te.Tensor) -> Any:
     """Make two generators of one, which is used up by that; their numbers have nothing to do with each other's.
 
     Returns
@@ -92,7 +90,7 @@ def threefry_split(gen: Tensor) -> Any:
     """
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         old, left, right = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.if_scope(_full(old)):
             _rekeyed(ib, [old[i] for i in range(4)], [old[4 + i] for i in range(4)], left, 1 << 62)
@@ -109,7 +107,7 @@ def threefry_split(gen: Tensor) -> Any:
     return te.extern([(STATE,), (STATE,)], [gen], body, name="threefry_split", dtype=[_U64, _U64])
 
 
-def threefry_generate(gen: Tensor, out_shape: Shape) -> Any:
+def threefry_generate(gen: te.Tensor, out_shape: Shape) -> Any:
     """Draw 64-bit words.
 
     Returns
@@ -124,7 +122,7 @@ def threefry_generate(gen: Tensor, out_shape: Shape) -> Any:
     blocks = math.ceil(count / _WORDS)
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         old, new, words = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.if_scope(old[7] < _word((1 << 64) - 1 - count)):
             for i in range(STATE):

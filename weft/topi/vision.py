@@ -8,7 +8,6 @@ from typing import Any
 from weft import te, tir
 from weft.ir import as_expr, as_int, cast, const, if_then_else, int64, logical_and, select
 from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
 from weft.topi.sort import argsort
@@ -58,7 +57,7 @@ def roi_align(
     regions, dtype = rois.shape[0], rois.dtype
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
@@ -157,7 +156,7 @@ def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: fl
     regions, dtype = rois.shape[0], rois.dtype
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
@@ -212,7 +211,7 @@ def get_valid_counts(data: Tensor, score_threshold: Any = 0, id_index: int = 0, 
     given = [data, *([score_threshold] if isinstance(score_threshold, te.Tensor) else [])]
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         source, *least = (ib.buffer_ptr(b) for b in ins)
         counts, moved, places = (ib.buffer_ptr(b) for b in outs)
         bound = least[0][0] if least else const(as_float(score_threshold), data.dtype)
@@ -291,7 +290,7 @@ def non_max_suppression(
     same_class = None if force_suppress or id_index < 0 else id_index
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         source, order, valid, before, *rest = (ib.buffer_ptr(b) for b in ins)
         rows, places, kept, *_ = (ib.buffer_ptr(b) for b in outs)
         read = lambda x: rest[scalars.index(x)][0] if isinstance(x, te.Tensor) else x  # noqa: E731
@@ -448,7 +447,7 @@ def all_class_non_max_suppression(
     onnx = output_format == "onnx"
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         chosen, found = (ib.buffer_ptr(b) for b in ins)
         places, *values, counts = (ib.buffer_ptr(b) for b in outs)
         count = ib.allocate("int64", (1,), name="count", scope="local")

@@ -18,7 +18,6 @@ from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import PrimExpr, as_int, const, floordiv, floormod, if_then_else, int64
 from weft.machine import UNKNOWN, Machine
-from weft.te import Tensor
 from weft.topi.conv import conv_size, paddings
 from weft.topi.precision import narrowed
 from weft.topi.shape import simplify
@@ -66,7 +65,7 @@ def winograd_matrices(tile: int, taps: int = 3) -> tuple[np.ndarray, np.ndarray,
     return data, weights, outputs
 
 
-def weight_transform(kernel: Tensor, tile: int, spatial: Sequence[int], last: bool = False) -> Any:
+def weight_transform(kernel: te.Tensor, tile: int, spatial: Sequence[int], last: bool = False) -> Any:
     """Transform the spatial axes of weights, which all have as many taps, by the weights' matrix.
 
     Parameters
@@ -111,7 +110,7 @@ def weight_transform(kernel: Tensor, tile: int, spatial: Sequence[int], last: bo
     return te.compute(tuple(shape), element, name="transform_weight")
 
 
-def winograd_convolution(data: Tensor, weight: Tensor, padding: Padding, out_dtype: str = "") -> Any:
+def winograd_convolution(data: te.Tensor, weight: te.Tensor, padding: Padding, out_dtype: str = "") -> Any:
     """Convolve 3x3 with stride 1 over channels-last data, weights (n, n, out, in) of :func:`weight_transform`."""
     n, channels = as_int(weight.shape[0]) or 0, as_int(weight.shape[2]) or 0
     panel = (weight.shape[0], weight.shape[1], 1, weight.shape[3], weight.shape[2])
@@ -129,7 +128,7 @@ def winograd_weight(kernel: np.ndarray, tile: int, panel: int) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(*moved.shape[:2], -1, panel, i).swapaxes(-1, -2))
 
 
-def conv2d_winograd(x: Tensor, u: Any, padding: Padding = 0, tile: int = 4, channels: int = 0) -> Any:
+def conv2d_winograd(x: te.Tensor, u: Any, padding: Padding = 0, tile: int = 4, channels: int = 0) -> Any:
     """Convolve 3x3 with stride 1 over channels-last data, with weights from :func:`winograd_weight`.
 
     Parameters

@@ -13,7 +13,6 @@ from weft.autotvm.task.space import ConfigSpace, FallbackConfigEntity
 from weft.error import InvalidArgument, WeftError, require
 from weft.ir import FloatImm, IntImm, PrimExpr, Var, children
 from weft.target import Target
-from weft.tir import Reduce
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
@@ -223,7 +222,7 @@ def _length(axes: Sequence[Any]) -> int:
 
 
 def _operations(expr: PrimExpr) -> int:
-    if isinstance(expr, Reduce):
+    if isinstance(expr, tir.Reduce):
         if len(expr.source) != 1:
             raise FlopCalculationError("a reduction of several values", help="use cfg.add_flop")
         return _length(expr.axis) * (_operations(expr.combiner.result[0]) + _operations(expr.source[0]))

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.dlight.base import GPUScheduleRule
-from weft.dlight.base.analysis import (
-    BlockInfo,
-    collect_block_iter_vars_used_in_access_region,
-    get_reduction_expr,
-    normalize_prim_func,
-)
+from weft.dlight.base import GPUScheduleRule, analysis
 from weft.dlight.inline import try_inline_contiguous_spatial
 from weft.target import Target
 from weft.tir.schedule import Schedule
@@ -24,7 +18,7 @@ class Matmul(GPUScheduleRule):
 
     def schedule(self, sch: Schedule, target: Target) -> Schedule | None:
         """Schedule a function, or return None where it is no product."""
-        infos = try_inline_contiguous_spatial(sch, normalize_prim_func(sch))
+        infos = try_inline_contiguous_spatial(sch, analysis.normalize_prim_func(sch))
         if not infos or len(infos) > 2 or (len(infos) == 2 and not infos[1].is_injective()):
             return None
         axes = _axes(sch, infos[0])
@@ -58,14 +52,16 @@ def _threads(sch: Schedule, loop: Any) -> int:
     return min(_THREADS, 1 << (-(-extent // _REGISTERS) - 1).bit_length())
 
 
-def _axes(sch: Schedule, info: BlockInfo) -> dict[str, list[Any]] | None:
+def _axes(sch: Schedule, info: analysis.BlockInfo) -> dict[str, list[Any]] | None:
     """Sort the loops of a product: of both factors (B), of the first (I), of the second (J), summed (K)."""
     block = sch.get(info.block_rv)
-    if not info.is_reduction() or len(block.writes) != 1 or get_reduction_expr(block) is None:
+    if not info.is_reduction() or len(block.writes) != 1 or analysis.get_reduction_expr(block) is None:
         return None
     written = block.writes[0].buffer
     factors = [
-        collect_block_iter_vars_used_in_access_region(block, r.region) for r in block.reads if r.buffer is not written
+        analysis.collect_block_iter_vars_used_in_access_region(block, r.region)
+        for r in block.reads
+        if r.buffer is not written
     ]
     if len(factors) != 2:
         return None

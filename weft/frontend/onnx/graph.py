@@ -11,10 +11,10 @@ import numpy as np
 
 from weft import ir
 from weft.error import ModelImportError
+from weft.frontend.building import Emitter
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import ELEMENT_TYPES, TensorReader
 from weft.frontend.onnx.value import Dim, Value, as_dim
-from weft.op import make_call
 from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 from weft.relax import op as relax_op
@@ -44,7 +44,7 @@ class Scope:
         return None
 
 
-class Graph:
+class Graph(Emitter):
     """What converters build into."""
 
     def __init__(self, reader: TensorReader, keep_params: bool) -> None:
@@ -95,10 +95,6 @@ class Graph:
 
     # --- emission -----------------------------------------------------------------------------------------------------
 
-    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
-        """Bind a call of an operator and return its variable."""
-        return self.emit(make_call(name)(*args, **attrs))
-
     def emit(self, expr: ir.Expr) -> Any:
         """Bind an expression; a tensor whose dimensions are not known gets symbolic ones."""
         var = self.bb.emit(expr)
@@ -108,13 +104,6 @@ class Graph:
                 raise ModelImportError("the rank of a value depends on data", expected="a known number of dimensions")
             return self.bb.match_cast(var, ir.tensor_type([self.size_var("d") for _ in range(ty.ndim)], ty.dtype))
         return var
-
-    def name_dims(self, var: Any, hint: str = "d") -> Any:
-        """Give each dimension that is an expression a variable of its own."""
-        dims = [d if isinstance(d, (ir.IntImm, ir.SizeVar)) else self.size_var(hint) for d in var.ty.shape]
-        if all(a is b for a, b in zip(dims, var.ty.shape, strict=True)):
-            return var
-        return self.bb.match_cast(var, ir.tensor_type(dims, var.ty.dtype))
 
     def named(self, dims: Sequence[Dim], hint: str = "v", sizes: bool = True) -> list[Dim]:
         """Give dimensions that are computed from data variables of their own, so that what follows stays simple.

@@ -104,6 +104,8 @@ def _attention(node: Node) -> Any:
         past = _past_length(node, [batch, kv_heads], size, value[3])
         if node.has(3):
             _require_mask(node, [batch, heads, rows], s.add(past, length))
+        if node.has(6):
+            node.require_shape(6, [batch])
     return inline_schema(node, convert_nodes)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.graph import Scope
 from weft.frontend.onnx.importer import convert_subgraph
@@ -18,20 +19,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.sequence import NO_RANK, merged
 from weft.frontend.onnx.value import Dim, Value
-from weft.ir import (
-    AnyType,
-    Call,
-    Function,
-    FuncType,
-    If,
-    SizeVar,
-    TensorType,
-    Tuple,
-    TupleType,
-    as_int,
-    prim_value,
-    tensor_type,
-)
 from weft.relax import Var as RelaxVar
 from weft.relax import VarBinding, call_pure_packed
 from weft.runtime.host import Kind
@@ -203,10 +190,10 @@ class _Recursion:
         node, graph = self.node, self.graph
         start = [graph.expr(v) for v in carried]
         dims, rows, carried = self._settled(carried)
-        types = [tensor_type((), "int64"), tensor_type((), "bool")]
+        types = [ir.tensor_type((), "int64"), ir.tensor_type((), "bool")]
         self.kinds = [v.kind for v in carried]
         types += [_type(d, v) for d, v in zip(dims, carried, strict=True)]
-        types += [TensorType(None, dtype, len(shape) + 1) for shape, dtype in rows]
+        types += [ir.TensorType(None, dtype, len(shape) + 1) for shape, dtype in rows]
         loop = self._recursive(types, len(dims))
         first = {a: b for new, v in zip(dims, carried, strict=True) for a, b in zip(new, v.shape, strict=True)}
         inner = [[first.get(d, d) for d in shape] for shape, _ in rows]
@@ -217,7 +204,7 @@ class _Recursion:
             node.full([0, *_known_or_declared(ds, o)], 0, t) for ds, t, o in zip(known, dtypes, declared, strict=True)
         ]
         test = node.astype(node.reshape(graph.expr(go_on), []), "bool")
-        found = graph.fields(graph.emit(Call(loop, (node.scalar(0, "int64"), test, *start, *empty))))[2:]
+        found = graph.fields(graph.emit(ir.Call(loop, (node.scalar(0, "int64"), test, *start, *empty))))[2:]
         for i, new in enumerate(dims):
             if not carried[i].is_tensor:
                 continue
@@ -237,35 +224,35 @@ class _Recursion:
         """Bind a function of a number, whether to go on, and a state: it calls itself or returns what it was given."""
         node, graph = self.node, self.graph
         outside = [self._open(t) for t in types]  # variables of the function are its own
-        result = TupleType(tuple(outside))
-        itself = RelaxVar(graph.bb.fresh_name("loop"), FuncType(tuple(outside), result, True), span=graph.bb.span)
+        result = ir.TupleType(tuple(outside))
+        itself = RelaxVar(graph.bb.fresh_name("loop"), ir.FuncType(tuple(outside), result, True), span=graph.bb.span)
         params = [RelaxVar(graph.bb.fresh_name("state"), t) for t in types]
         with graph.branch(Scope(graph.scope, graph.scope.opsets)) as body:
             test = node.op("logical_and", params[1], node.op("less", params[0], self.limit))
             with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
                 taken = graph.bb.finish(inner, graph.emit(self._step(itself, params, states)))
             with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
-                left = graph.bb.finish(inner, graph.bb.atom(Tuple(tuple(params))))
-            sequence = graph.bb.finish(body, graph.bb.emit(If(test, taken, left)))
-        func = Function(tuple(params), sequence, result, ty=itself.ty)
+                left = graph.bb.finish(inner, graph.bb.atom(ir.Tuple(tuple(params))))
+            sequence = graph.bb.finish(body, graph.bb.emit(ir.If(test, taken, left)))
+        func = ir.Function(tuple(params), sequence, result, ty=itself.ty)
         graph.bb.emit_normalized(VarBinding(itself, func, span=graph.bb.span))
         return itself
 
-    def _step(self, itself: Any, params: list[Any], states: int) -> Call:
+    def _step(self, itself: Any, params: list[Any], states: int) -> ir.Call:
         """Run an iteration, then the others: a tail call."""
         node, graph = self.node, self.graph
         number, state, rows = params[0], params[2 : 2 + states], params[2 + states :]
         go_on, after, found = self.step(
             Value.of_expr(number), _TRUE, [Value.of_expr(p, k) for p, k in zip(state, self.kinds, strict=True)]
         )
-        announced = self.limit if self.endless else prim_value(0)
+        announced = self.limit if self.endless else ir.prim_value(0)
         joined = [
             graph.bb.emit(call_pure_packed("vm.builtin.append", r, graph.expr(v), announced, ty_args=r.ty))
             for r, v in zip(rows, found, strict=True)
         ]
         test = node.astype(node.reshape(graph.expr(go_on), []), "bool")
         following = node.op("add", number, node.scalar(1, "int64"))
-        return Call(itself, (following, test, *map(graph.expr, after), *joined))
+        return ir.Call(itself, (following, test, *map(graph.expr, after), *joined))
 
     def _settled(self, carried: list[Value]) -> tuple[list[list[Dim]], list[tuple[list[Dim], str]], list[Value]]:
         """Return dimensions, symbolic where an iteration changes them, of the state and what is put out; and the state.
@@ -279,7 +266,7 @@ class _Recursion:
                 types = [_type(d, v) for d, v in zip(dims, carried, strict=True)]
                 state = [Value.of_expr(RelaxVar(graph.bb.fresh_name("state"), t), v.kind)
                          for t, v in zip(types, carried, strict=True)]  # fmt: skip
-                number = RelaxVar(graph.bb.fresh_name("number"), tensor_type((), "int64"))
+                number = RelaxVar(graph.bb.fresh_name("number"), ir.tensor_type((), "int64"))
                 go_on, after, outputs = self.step(Value.of_expr(number), _TRUE, state)
                 self.endless = go_on.constant is not None and bool(go_on.constant.all())
                 rows = [(self._inside(v.shape), v.dtype) for v in outputs]
@@ -318,19 +305,19 @@ class _Recursion:
 
     def _is_outside(self, d: Any) -> bool:
         """Whether a dimension means the same outside of the loop."""
-        return as_int(d) is not None or (isinstance(d, SizeVar) and d.name in self.older)
+        return ir.as_int(d) is not None or (isinstance(d, ir.SizeVar) and d.name in self.older)
 
     def _open(self, ty: Any) -> Any:
         """Return the type of a result, without dimensions that are known only inside."""
         return (
             ty
-            if not isinstance(ty, TensorType) or ty.shape is None or all(map(self._is_outside, ty.shape))
-            else TensorType(None, ty.dtype, ty.ndim)
+            if not isinstance(ty, ir.TensorType) or ty.shape is None or all(map(self._is_outside, ty.shape))
+            else ir.TensorType(None, ty.dtype, ty.ndim)
         )
 
 
 def _type(dims: Sequence[Dim], value: Value) -> Any:
-    return tensor_type(dims, value.dtype) if value.is_tensor else AnyType()
+    return ir.tensor_type(dims, value.dtype) if value.is_tensor else ir.AnyType()
 
 
 def _grown(node: Node, before: Kind, after: Kind) -> Kind:

@@ -11,6 +11,7 @@ import numpy as np
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import ModelImportError, UnsupportedOperator
+from weft.frontend.building import Emitter
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.graph import Graph
 from weft.frontend.onnx.schema import attribute_value
@@ -20,7 +21,7 @@ from weft.relax import call_pure_packed
 from weft.runtime.host import HOST_FUNCTION, Kind
 
 
-class Node:
+class Node(Emitter):
     """A node under conversion.
 
     Parameters
@@ -181,17 +182,9 @@ class Node:
 
     # --- building -----------------------------------------------------------------------------------------------------
 
-    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
-        """Bind a call of an operator and return its variable."""
-        return self.graph.op(name, *args, **attrs)
-
     def emit(self, expr: ir.Expr) -> Any:
         """Bind an expression."""
         return self.graph.emit(expr)
-
-    def scalar(self, value: Any, dtype: str) -> ir.Constant:
-        """Make a 0-dimensional constant."""
-        return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
 
     def number(self, d: Dim, dtype: str) -> Any:
         """Return a dimension as a tensor without dimensions."""
@@ -212,14 +205,6 @@ class Node:
         if isinstance(x, ir.Constant) and s.is_known(*shape):
             return ir.constant(np.asarray(x.data.numpy()).reshape([int(d) for d in shape]))
         return self.op("reshape", x, ir.shape_expr([s.to_expr(d) for d in shape]))
-
-    def permute(self, x: Any, axes: Sequence[int]) -> Any:
-        """Transpose, unless the order is the identity."""
-        return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
-
-    def concat(self, parts: Sequence[Any], axis: int) -> Any:
-        """Join along an axis."""
-        return parts[0] if len(parts) == 1 else self.op("concat", ir.Tuple(tuple(parts)), axis=axis)
 
     def slice(
         self,

@@ -15,7 +15,6 @@ import numpy as np
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.ir import int64
 
 _ANALYZER = Analyzer()
 Element = Any  # int | float | bool | PrimExpr
@@ -112,8 +111,8 @@ def _ratio(e: Element) -> tuple[Element, int] | None:
 def _from_ratio(i: Element, d: int, dtype: str) -> Element:
     if is_known(i):
         return i / d
-    if d != 1 and _ANALYZER.can_prove_equal(ir.floormod(i, int64(d)), int64(0)):
-        i, d = simplify(ir.floordiv(i, int64(d))), 1
+    if d != 1 and _ANALYZER.can_prove_equal(ir.floormod(i, ir.int64(d)), ir.int64(0)):
+        i, d = simplify(ir.floordiv(i, ir.int64(d))), 1
         if is_known(i):
             return float(i)
     top = ir.Cast(ir.DataType(dtype), i)
@@ -198,7 +197,7 @@ def _divide_ints(a: Element, b: Element) -> Element:
     if non_negative(a) and non_negative(b):
         return simplify(
             ir.floordiv(
-                to_expr(a), to_expr(b) if is_known(b) or _proves(ir.greater(b, 0)) else ir.max_(to_expr(b), int64(1))
+                to_expr(a), to_expr(b) if is_known(b) or _proves(ir.greater(b, 0)) else ir.max_(to_expr(b), ir.int64(1))
             )
         )
     return simplify(ir.truncdiv(to_expr(a), to_expr(b)))
@@ -206,12 +205,12 @@ def _divide_ints(a: Element, b: Element) -> Element:
 
 def ceildiv(a: Element, b: int) -> Element:
     """Divide an integer by a positive constant, rounding up."""
-    return -(-a // b) if is_known(a) else simplify(ir.floordiv(to_expr(a) + (b - 1), int64(b)))
+    return -(-a // b) if is_known(a) else simplify(ir.floordiv(to_expr(a) + (b - 1), ir.int64(b)))
 
 
 def floor_divide(a: Element, b: int) -> Element:
     """Divide an integer by a positive constant, rounding down."""
-    return a // b if is_known(a) else simplify(ir.floordiv(to_expr(a), int64(b)))
+    return a // b if is_known(a) else simplify(ir.floordiv(to_expr(a), ir.int64(b)))
 
 
 def modulo(a: Element, b: Element, truncate: bool) -> Element:

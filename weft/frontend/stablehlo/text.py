@@ -15,7 +15,6 @@ import numpy as np
 
 from weft import ir
 from weft.error import ParseError, UnsupportedOperator
-from weft.ir import Span
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<value>%[\w$.-]+(?:\#\d+)?)|(?P<block>\^[\w$.-]+)
@@ -136,7 +135,7 @@ class _Reader:
     def fail(self, expected: str) -> Any:
         line = self.line
         place = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
-        where = Span("StableHLO", line, column=int(place - self.starts[line - 1]) + 1)
+        where = ir.Span("StableHLO", line, column=int(place - self.starts[line - 1]) + 1)
         raise ParseError("this is not StableHLO", where=where, expected=expected, found=self.word or "the end")
 
     # --- the module ---------------------------------------------------------------------------------------------------

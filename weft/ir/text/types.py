@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.ir import types
 from weft.ir.scalar import IntImm, PrimExpr
 from weft.ir.text.doc import TERNARY, Doc, Seq, call, flat, tuple_doc
 from weft.ir.text.printer import EXPR, Printer, any_literal, quote, type_or_none
 from weft.ir.text.scalar import number
-from weft.ir.types import (
-    AnyType,
-    DummyGlobalInfo,
-    FuncType,
-    PackedFuncType,
-    PrimType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    VDevice,
-)
 
 
 def dim(value: PrimExpr, p: Printer) -> Doc:
@@ -36,8 +26,8 @@ def _bracketed(values: tuple[PrimExpr, ...], p: Printer) -> Doc:
     return Seq(TERNARY, ("[", *docs, "]"))
 
 
-@EXPR.on(TensorType)
-def _tensor_type(node: TensorType, p: Printer) -> Doc:
+@EXPR.on(types.TensorType)
+def _tensor_type(node: types.TensorType, p: Printer) -> Doc:
     p.dialects.add("R")
     args: list[Doc] = []
     kwargs: list[tuple[str, Doc]] = []
@@ -52,42 +42,42 @@ def _tensor_type(node: TensorType, p: Printer) -> Doc:
     return call("R.Tensor", args, kwargs) if args or kwargs else "R.Tensor"
 
 
-@EXPR.on(ShapeType)
-def _shape_type(node: ShapeType, p: Printer) -> Doc:
+@EXPR.on(types.ShapeType)
+def _shape_type(node: types.ShapeType, p: Printer) -> Doc:
     p.dialects.add("R")
     if node.values is not None:
         return call("R.Shape", [_bracketed(node.values, p)])
     return call("R.Shape", (), [("ndim", str(node.ndim))]) if node.ndim >= 0 else "R.Shape"
 
 
-@EXPR.on(TupleType)
-def _tuple_type(node: TupleType, p: Printer) -> Doc:
+@EXPR.on(types.TupleType)
+def _tuple_type(node: types.TupleType, p: Printer) -> Doc:
     p.dialects.add("R")
     return call("R.Tuple", [p.expr(f) for f in node.fields])
 
 
-@EXPR.on(AnyType)
-def _any_type(node: AnyType, p: Printer) -> Doc:
+@EXPR.on(types.AnyType)
+def _any_type(node: types.AnyType, p: Printer) -> Doc:
     p.dialects.add("R")
     return "R.Any"
 
 
-@EXPR.on(PackedFuncType)
-def _packed_func_type(node: PackedFuncType, p: Printer) -> Doc:
+@EXPR.on(types.PackedFuncType)
+def _packed_func_type(node: types.PackedFuncType, p: Printer) -> Doc:
     p.dialects.add("R")
     return "R.PackedFunc"
 
 
-@EXPR.on(PrimType)
-def _prim_type(node: PrimType, p: Printer) -> Doc:
+@EXPR.on(types.PrimType)
+def _prim_type(node: types.PrimType, p: Printer) -> Doc:
     p.dialects.add("R")
     if node.value is not None and node.value.dtype == node.dtype:
         return call("R.Prim", (), [("value", dim(node.value, p))])
     return call("R.Prim", [quote(node.dtype)])
 
 
-@EXPR.on(FuncType)
-def _func_type(node: FuncType, p: Printer) -> Doc:
+@EXPR.on(types.FuncType)
+def _func_type(node: types.FuncType, p: Printer) -> Doc:
     p.dialects.add("R")
     kwargs = [] if node.purity else [("purity", "False")]
     if node.params is None:
@@ -95,13 +85,13 @@ def _func_type(node: FuncType, p: Printer) -> Doc:
     return call("R.Callable", [tuple_doc([type_or_none(t, p) for t in node.params]), p.expr(node.ret)], kwargs)
 
 
-@EXPR.on(VDevice)
-def _vdevice(node: VDevice, p: Printer) -> Doc:
+@EXPR.on(types.VDevice)
+def _vdevice(node: types.VDevice, p: Printer) -> Doc:
     p.dialects.add("I")
     return call("I.vdevice", [any_literal(node.target, p), str(node.vdevice_id), any_literal(node.memory_scope, p)])
 
 
-@EXPR.on(DummyGlobalInfo)
-def _dummy_global_info(node: DummyGlobalInfo, p: Printer) -> Doc:
+@EXPR.on(types.DummyGlobalInfo)
+def _dummy_global_info(node: types.DummyGlobalInfo, p: Printer) -> Doc:
     p.dialects.add("I")
     return call("I.dummy_global_info", [])

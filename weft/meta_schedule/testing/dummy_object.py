@@ -9,7 +9,6 @@ from typing import Any
 from weft.meta_schedule.builder import BuilderInput, BuilderResult, PyBuilder
 from weft.meta_schedule.mutator import PyMutator
 from weft.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerFuture, RunnerInput, RunnerResult
-from weft.meta_schedule.space_generator import without_decisions
 from weft.tir.schedule import Trace
 
 
@@ -49,7 +48,7 @@ class DummyMutator(PyMutator):
 
     def apply(self, trace: Trace, seed: int = -1) -> Trace | None:
         """Return the trace without decisions."""
-        return without_decisions(trace)
+        return Trace(trace.insts)
 
     def clone(self) -> DummyMutator:
         """Return another."""

@@ -6,6 +6,7 @@ import ctypes
 import tempfile
 from pathlib import Path
 
+from weft import environment
 from weft.error import CodegenError
 from weft.ir import IRModule
 from weft.runtime import Module, jit_module
@@ -15,7 +16,7 @@ from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
-_FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno")
+_FLAGS = ("-std=gnu99", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno")
 
 
 def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple[Path, Path]:
@@ -30,7 +31,7 @@ def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple
     """
     text, code, library = (folder / f"module.{suffix}" for suffix in ("c", "o", "so"))
     text.write_text(source)
-    run_compiler([*_FLAGS, *options, "-c", "-o", str(code), str(text)])
+    run_compiler([f"-O{environment.OPT_LEVEL.read()}", *_FLAGS, *options, "-c", "-o", str(code), str(text)])
     run_compiler(["-shared", "-o", str(library), str(code), "-lm"])
     return code, library
 

@@ -6,7 +6,6 @@ from weft import ir
 from weft.error import CodegenError
 from weft.target import clike
 from weft.target.c.emitter import HostEmitter
-from weft.target.clike import string
 from weft.tir import BufferLoad
 
 EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
@@ -43,7 +42,7 @@ def _field(e: ir.CallIntrin, s: HostEmitter) -> str:
 def _any(a: ir.Node, s: HostEmitter) -> str:
     """The initializer of a packed value."""
     if isinstance(a, ir.StringImm):
-        return f"{{ .type_index = 8, .v_ptr = (void*){string(a.value)} }}"
+        return f"{{ .type_index = 8, .v_ptr = (void*){clike.string(a.value)} }}"
     if not isinstance(a, ir.PrimExpr):
         raise CodegenError("target c passes no tensors to packed functions", where=a.span, help="use target 'llvm'")
     dt = ir.DataType(a.dtype)
@@ -69,7 +68,7 @@ def _packed(e: ir.CallIntrin, s: HostEmitter) -> str:
     value = "(void)0" if dt.code == "void" else f"({s.type_of(e.dtype, e)}){result}"
     return (
         f"({{ static void* known; TVMFFIAny a[] = {{ {', '.join([*fields, '{0}'])} }}; "
-        f"if (weft_call({string(name.value)}, {known}, a, {n})) {{ {s.freed()}return -1; }} {value}; }})"
+        f"if (weft_call({clike.string(name.value)}, {known}, a, {n})) {{ {s.freed()}return -1; }} {value}; }})"
     )
 
 

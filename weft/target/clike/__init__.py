@@ -1,13 +1,14 @@
 """What languages like C have in common: state of emission, rules for expressions and statements, arithmetic.
 
 A language derives from :class:`Emitter` with its tables, and extends the rules: see ``weft.target.c`` for hosts and
-``weft.target.cuda`` and ``weft.target.opencl`` for devices.
+``weft.target.cuda``, ``weft.target.opencl`` and ``weft.target.vulkan`` for devices.
 """
 
 from weft.target.clike.arithmetic import arithmetic
-from weft.target.clike.device import DEVICE_STMT, DeviceEmitter, address, external
+from weft.target.clike.device import DEVICE_STMT, DeviceEmitter, address, external, let
 from weft.target.clike.emitter import Emitter, string
 from weft.target.clike.expr import EXPR
 from weft.target.clike.stmt import STMT
 
-__all__ = ["DEVICE_STMT", "EXPR", "STMT", "DeviceEmitter", "Emitter", "address", "arithmetic", "external", "string"]
+__all__ = ["DEVICE_STMT", "EXPR", "STMT", "DeviceEmitter", "Emitter", "address", "arithmetic", "external", "let",
+           "string"]  # fmt: skip

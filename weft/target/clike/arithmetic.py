@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _INTEGER = r"""#define WEFT_INT(N, T, U, BITS, LOW, HIGH) \
-  FN T weft_div_##N(T a, T b) { return b == 0 ? 0 : (T)-1 < 0 && b == (T)-1 ? (T)(0 - (U)a) : (T)(a / b); } \
-  FN T weft_mod_##N(T a, T b) { return b == 0 || ((T)-1 < 0 && b == (T)-1) ? 0 : (T)(a % b); } \
+  FN T weft_div_##N(T a, T b) { return b == 0 ? (T)0 : (T)-1 < 0 && b == (T)-1 ? (T)(0 - (U)a) : (T)(a / b); } \
+  FN T weft_mod_##N(T a, T b) { return b == 0 || ((T)-1 < 0 && b == (T)-1) ? (T)0 : (T)(a - a / b * b); } \
   FN T weft_floormod_##N(T a, T b) { \
     T r = weft_mod_##N(a, b); return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r; } \
   FN T weft_floordiv_##N(T a, T b) { \
@@ -18,17 +18,17 @@ _INTEGER = r"""#define WEFT_INT(N, T, U, BITS, LOW, HIGH) \
   FN T weft_min_##N(T a, T b) { return a < b ? a : b; } \
   FN T weft_max_##N(T a, T b) { return a > b ? a : b; } \
   FN T weft_abs_##N(T a) { return a < 0 ? (T)(0 - (U)a) : a; } \
-  FN T weft_shift_left_##N(T a, T b) { return (WEFT_U64)b < BITS ? (T)((U)a << b) : 0; } \
-  FN T weft_shift_right_##N(T a, T b) { return (WEFT_U64)b < BITS ? (T)(a >> b) : a < 0 ? (T)-1 : 0; } \
-  FN T weft_popcount_##N(T a) { return (T)WEFT_POPCOUNT((WEFT_U64)(U)a); } \
-  FN T weft_clz_##N(T a) { return (T)(a == 0 ? BITS : WEFT_CLZ((WEFT_U64)(U)a) - (64 - BITS)); } \
+  FN T weft_shift_left_##N(T a, T b) { return (WEFT_U64)b < BITS ? (T)((U)a << b) : (T)0; } \
+  FN T weft_shift_right_##N(T a, T b) { return (WEFT_U64)b < BITS ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0; } \
+  FN T weft_popcount_##N(T a) { return (T)(WEFT_POPCOUNT((WEFT_U64)((U)a))); } \
+  FN T weft_clz_##N(T a) { return (T)(a == 0 ? BITS : WEFT_CLZ((WEFT_U64)((U)a)) - (64 - BITS)); } \
   FN T weft_pow_##N(T a, T n) { \
-    U r = 1, b = (U)a, k = (U)n; \
-    if (n < 0) return a == 1 ? 1 : a == (T)-1 ? (k & 1 ? (T)-1 : 1) : 0; \
-    for (; k; k >>= 1, b *= b) if (k & 1) r *= b; \
+    U r = (U)1, b = (U)a, k = (U)n; \
+    if (n < 0) return a == 1 ? (T)1 : a != (T)-1 ? (T)0 : (k & (U)1) != 0 ? (T)-1 : (T)1; \
+    for (; k != 0; k >>= 1, b *= b) if ((k & (U)1) != 0) r *= b; \
     return (T)r; }
 #define WEFT_SATURATE(N, T, LOW, HIGH, NAME, F) \
-  FN T NAME##_##N(F v) { return v != v ? 0 : v >= (F)HIGH ? HIGH : v <= (F)LOW ? LOW : (T)v; }
+  FN T NAME##_##N(F v) { return v != v ? (T)0 : v >= (F)HIGH ? HIGH : v <= (F)LOW ? LOW : (T)v; }
 """
 
 _FLOAT = r"""#define WEFT_FLOAT(N, T, S) \
@@ -83,7 +83,7 @@ def arithmetic(
         for sign in ("", "u"):
             name = f"{sign}int{bits}"
             high = f"({types[name]})0x{(1 << (bits - (sign == ''))) - 1:x}{'U' if sign else ''}{long}"
-            low = f"({types[name]})(-0x{(1 << (bits - 1)) - 1:x}{long} - 1)" if not sign else "0"
+            low = f"({types[name]})(-0x{(1 << (bits - 1)) - 1:x}{long} - 1)" if not sign else f"({types[name]})0"
             lines.append(f"WEFT_INT({name}, {types[name]}, {types[f'uint{bits}']}, {bits}, {low}, {high})")
             lines += [
                 f"WEFT_SATURATE({name}, {types[name]}, {low}, {high}, weft_saturate_{d}, {of})" for d, of, _ in floats

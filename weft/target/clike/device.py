@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from weft import ir, tir
 from weft.error import CodegenError
-from weft.ir import as_int
 from weft.target.clike.emitter import Emitter
 from weft.target.clike.stmt import STMT
 from weft.target.gpu import AXES, dynamic_bytes, launch_extents
@@ -24,6 +23,10 @@ class DeviceEmitter(Emitter):
     global_space: ClassVar[str] = ""
     shared_space: ClassVar[str] = ""
     """What stands before the type of a pointer to memory of the device, or to what a block shares."""
+    exactly: ClassVar[str] = ""
+    """What stands before a variable whose value no optimiser may compute in another order."""
+    has_dynamic_shared: ClassVar[bool] = True
+    """Whether shared memory whose bytes the launch gives is one array, ``weft_shared``, or as other shared memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +34,7 @@ class DeviceEmitter(Emitter):
         self.axes: set[str] = set()  # the thread axes around the current statement
         self.dynamic_shared = 0  # bytes
 
-    def function(self, func: tir.PrimFunc, restrict: str) -> str:
+    def body(self, func: tir.PrimFunc) -> list[ir.Var]:
         """Emit the body of a device function, as ``lower_for_gpu`` makes them; return its parameters."""
         buffers, params = dict(func.buffer_map), list[ir.Var]()
         for p in func.params:
@@ -42,6 +45,11 @@ class DeviceEmitter(Emitter):
                 self.pointers[params[-1]] = self.memory_type(buffer.dtype, buffer)
                 self.spaces[params[-1]] = self.global_space
         self.stmt(func.body)
+        return params
+
+    def function(self, func: tir.PrimFunc, restrict: str) -> str:
+        """Emit the body of a device function; return the text of its parameters."""
+        params = self.body(func)
         restrict = restrict if func.attrs.get("tir.noalias") else ""
         return ", ".join(self._parameter(p, restrict) for p in params)
 
@@ -54,8 +62,15 @@ class DeviceEmitter(Emitter):
     def bounds(self, func: tir.PrimFunc, max_threads: int) -> list[int] | None:
         """Check the threads of a device function; return how many there are along x, y, z, where all are known."""
         extents = launch_extents(func, max_threads)
-        sizes = [as_int(extents[tag]) if tag in extents else 1 for tag in AXES[3:]]
+        sizes = [ir.as_int(extents[tag]) if tag in extents else 1 for tag in AXES[3:]]
         return None if None in sizes else [n for n in sizes if n is not None]
+
+
+def let(e: ir.Let, s: DeviceEmitter) -> str:
+    """``Let`` where no expression declares a variable: it is declared above, and a comma follows its assignment."""
+    value, name = s.expr(e.value), s.fresh(e.var)
+    s.declared.append(f"  {s.exactly}{s.type_of(e.var.dtype, e)} {name};")
+    return f"({name} = {value}, {s.expr(e.body)})"
 
 
 def address(e: ir.CallIntrin, s: Emitter) -> str:
@@ -83,7 +98,7 @@ def _seq(node: tir.SeqStmt, s: DeviceEmitter) -> None:
 
 @DEVICE_STMT.on(tir.AllocBuffer)
 def _alloc(node: tir.AllocBuffer, s: DeviceEmitter) -> None:
-    buffer, sizes = node.buffer, [as_int(d) for d in node.buffer.shape]
+    buffer, sizes = node.buffer, [ir.as_int(d) for d in node.buffer.shape]
     if buffer.scope not in ("local", "global", "", "shared", "shared.dyn") or None in sizes:
         raise CodegenError(f"target {s.target} cannot allocate '{buffer.name}' in a kernel", where=node.span,
                            expected="a buffer of one thread or a shared one, of constant size",
@@ -92,10 +107,10 @@ def _alloc(node: tir.AllocBuffer, s: DeviceEmitter) -> None:
     s.pointers[buffer.data] = of
     name = s.fresh(buffer.data)
     s.spaces[buffer.data] = space = s.shared_space if buffer.scope.startswith("shared") else ""
-    if buffer.scope == "shared.dyn":
+    if buffer.scope == "shared.dyn" and s.has_dynamic_shared:
         s.emit(f"{space}{of}* {name} = ({space}{of}*)(weft_shared + {s.dynamic_shared});")
         s.dynamic_shared += dynamic_bytes(buffer)
-    elif buffer.scope == "shared":
+    elif buffer.scope.startswith("shared"):
         s.declared.append(f"  {s.shared_prefix}{of} {name}[{size}];")
     else:
         s.emit(f"{of} {name}[{size}];")
@@ -119,7 +134,7 @@ def _for(node: tir.For, s: DeviceEmitter) -> None:
 def _bound(node: tir.For, low: str, of: str, s: DeviceEmitter) -> None:
     assert node.thread_binding is not None
     tag = node.thread_binding.thread_tag
-    s.define(node.loop_var, f"({of}){s.thread_axes[tag]}" + ("" if as_int(node.min) == 0 else f" + {low}"))
+    s.define(node.loop_var, s.cast(of, s.thread_axes[tag]) + ("" if ir.as_int(node.min) == 0 else f" + {low}"))
     if tag in s.axes:  # work that the threads share: each does one iteration of it
         s.nested(f"if ({s.names[node.loop_var]} < {s.expr(node.min + node.extent)})", node.body)
         return

@@ -106,7 +106,11 @@ class Emitter:
     def convert(self, dtype: str, text: str, at: ir.Node) -> str:
         """A value of another type as one of `dtype`."""
         of = self.type_of(dtype, at)
-        return f"{self.conversions[str(dtype)]}({text})" if str(dtype) in self.conversions else f"(({of})({text}))"
+        return f"{self.conversions[str(dtype)]}({text})" if str(dtype) in self.conversions else self.cast(of, text)
+
+    def cast(self, of: str, text: str) -> str:
+        """A value as one of a type of the language."""
+        return f"(({of})({text}))"
 
     def element(self, buffer: Buffer, indices: Sequence[ir.PrimExpr]) -> str:
         """An element of a flat buffer, to read or to assign."""

@@ -40,11 +40,11 @@ def _var(e: ir.Var, s: Emitter) -> str:
 def _int(e: ir.IntImm, s: Emitter) -> str:
     of = s.type_of(e.dtype, e)
     if e.value == -(1 << 63):
-        return f"({of})(-0x7fffffffffffffff{s.long_suffix} - 1)"
+        return s.cast(of, f"-0x7fffffffffffffff{s.long_suffix} - 1")
     if e.dtype == "int32" and e.value >= 0:
         return str(e.value)
     ending = {"int64": s.long_suffix, "uint64": f"U{s.long_suffix}", "uint32": "U"}.get(str(e.dtype), "")
-    return f"(({of})({e.value}{ending}))"
+    return s.cast(of, f"{e.value}{ending}")
 
 
 @EXPR.on(ir.FloatImm)
@@ -60,7 +60,7 @@ def _cast(e: ir.Cast, s: Emitter) -> str:
     if ir.DataType(source).is_float and ir.DataType(e.dtype).code in ("int", "uint"):
         return f"weft_saturate_{s.computed_as.get(source, source)}_{e.dtype}({value})"
     wide = s.computed_as.get(str(e.dtype))
-    return s.convert(e.dtype, f"({s.types[wide]})({value})" if wide else value, e)
+    return s.convert(e.dtype, s.cast(s.types[wide], value) if wide else value, e)
 
 
 @EXPR.on(BufferLoad)
@@ -120,9 +120,9 @@ def _call(e: ir.CallIntrin, s: Emitter) -> str:
 def _bits(e: ir.CallIntrin, name: str, of: ir.DataType, args: list[str], s: Emitter) -> str | None:
     result = s.type_of(e.dtype, e)
     if name in _BITS:
-        return f"(({result})({args[0]} {_BITS[name]} {args[1]}))"
+        return s.cast(result, f"{args[0]} {_BITS[name]} {args[1]}")
     if name == "bitwise_not":
-        return f"(({result})({'!' if of.code == 'bool' else '~'}{args[0]}))"
+        return s.cast(result, f"{'!' if of.code == 'bool' else '~'}{args[0]}")
     if name in ("isnan", "isinf", "isfinite") and not of.is_float:
         return "true" if name == "isfinite" else "false"
     return None
@@ -138,4 +138,4 @@ def _math(e: ir.CallIntrin, name: str, of: ir.DataType, args: list[str], s: Emit
         return _own(name, e, str(of), args, s) if name in _OWN else None
     if (name in _OWN_INT and of.code in ("int", "uint")) or name == "abs":
         return _own(name, e, str(of), args, s)
-    return f"(({result})({args[0]} * {args[1]} + {args[2]}))" if name == "fma" else None
+    return s.cast(result, f"{args[0]} * {args[1]} + {args[2]}") if name == "fma" else None

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from weft import ir, tir
 from weft.error import CodegenError
-from weft.ir import int64
 from weft.runtime import Device
 from weft.target.target import Target
 from weft.tir.analysis import replace_node
@@ -190,7 +189,7 @@ def _used_by_kernels(node: tir.AllocBuffer, device: dict[str, tir.PrimFunc]) -> 
 def _workspace(buffer: tir.Buffer, body: tir.Stmt) -> tir.Stmt:
     """Memory of the current device around a statement."""
     size: ir.PrimExpr = math.prod(
-        (ir.cast("int64", d) for d in buffer.shape), start=int64(ir.DataType(buffer.dtype).itemsize)
+        (ir.cast("int64", d) for d in buffer.shape), start=ir.int64(ir.DataType(buffer.dtype).itemsize)
     )
     make = tir.call_packed("weft.device_workspace_alloc", size)
     free = tir.Evaluate(tir.call_packed("weft.device_workspace_free", buffer.data))

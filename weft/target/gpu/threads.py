@@ -54,9 +54,8 @@ def launch_extents(func: tir.PrimFunc, max_threads: int = 1024) -> dict[str, Pri
     Raises
     ------
     CodegenError
-        When the outermost loop is not bound; when several threads would store to the same element or share a buffer
-        of one thread; when an axis has two extents, an extent that only the device knows, or a block has too many
-        threads.
+        When the outermost loop is not bound; when several threads would store to the same element or share a buffer of
+        one thread; when an axis has two extents, an extent that only the device knows, or a block has too many threads.
     """
     outer = func.body
     while isinstance(outer, (tir.AttrStmt, tir.DeclBuffer)):

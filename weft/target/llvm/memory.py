@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import CodegenError
-from weft.ir import (
-    Add,
-    Broadcast,
-    Cast,
-    DataType,
-    FloorDiv,
-    FloorMod,
-    Mul,
-    PrimExpr,
-    Ramp,
-    Sub,
-    as_int,
-    cast,
-    const,
-    floordiv,
-    floormod,
-)
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, suffix
 from weft.target.llvm.stream import is_streamed
 from weft.target.llvm.types import memory_type
@@ -39,10 +23,10 @@ def pointer_of(s: FunctionEmitter, buffer: Buffer) -> str:
     return pointer
 
 
-def element_pointer(s: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> str:
+def element_pointer(s: FunctionEmitter, buffer: Buffer, index: ir.PrimExpr) -> str:
     """Return the address of an element of a flat buffer."""
     pointer = pointer_of(s, buffer)
-    known = as_int(index)
+    known = ir.as_int(index)
     if known == 0:
         return pointer
     text = str(known) if known is not None else s.expr(index)
@@ -53,15 +37,15 @@ def element_pointer(s: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> str:
 
 def alignment(buffer: Buffer) -> int:
     """The alignment of an element in bytes."""
-    return max(1, DataType(buffer.dtype).itemsize)
+    return max(1, ir.DataType(buffer.dtype).itemsize)
 
 
 @EXPR.on(BufferLoad)
 def _load(e: BufferLoad, s: FunctionEmitter) -> str:
-    index, dt, m, align = e.indices[0], DataType(e.dtype), memory_type(e.dtype), alignment(e.buffer)
-    if dt.lanes == 1 or DataType(index.dtype).lanes == 1:  # an element may be a vector itself
+    index, dt, m, align = e.indices[0], ir.DataType(e.dtype), memory_type(e.dtype), alignment(e.buffer)
+    if dt.lanes == 1 or ir.DataType(index.dtype).lanes == 1:  # an element may be a vector itself
         return _from_memory(s.effect(f"load {m}, ptr {element_pointer(s, e.buffer, index)}, align {align}"), dt, s)
-    if isinstance(index, Ramp) and as_int(index.stride) == 1:
+    if isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 1:
         pointer = element_pointer(s, e.buffer, index.base)
         if e.predicate is None:
             return _from_memory(s.effect(f"load {m}, ptr {pointer}, align {align}"), dt, s)
@@ -72,9 +56,9 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
             return _from_memory(s.value(f"select {mask}, {m} {whole}, {m} zeroinitializer"), dt, s)
         name = f"llvm.masked.load.{_memory_suffix(dt)}.p0"
         args = [("ptr", pointer), ("i32", str(align)), (f"<{dt.lanes} x i1>", s.expr(e.predicate))]
-    elif isinstance(index, Broadcast) and e.predicate is None:
+    elif isinstance(index, ir.Broadcast) and e.predicate is None:
         return s.splat(s.expr(BufferLoad(e.buffer, (index.value,))), dt.element, dt.lanes)
-    elif isinstance(index, Ramp) and as_int(index.stride) == 2 and dt.lanes >= 4 and e.buffer.scope != "local":
+    elif isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 2 and dt.lanes >= 4 and e.buffer.scope != "local":
         return _from_memory(_alternate(e, index, s), dt, s)
     elif e.predicate is None and e.buffer.scope != "local" and (near := _near_lanes(index)) is not None:
         return _from_memory(_picked(e, near, s), dt, s)
@@ -85,7 +69,7 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
 
 def _gather(e: BufferLoad, s: FunctionEmitter) -> str:
     """Load lanes one by one."""
-    index, dt, m = e.indices[0], DataType(e.dtype), memory_type(e.dtype)
+    index, dt, m = e.indices[0], ir.DataType(e.dtype), memory_type(e.dtype)
     mask = s.expr(e.predicate) if e.predicate is not None else s.constant("true", f"boolx{dt.lanes}")
     name = f"llvm.masked.gather.{_memory_suffix(dt)}.v{dt.lanes}p0"
     pointers = (f"<{dt.lanes} x ptr>", _pointers(e.buffer, index, s))
@@ -93,13 +77,13 @@ def _gather(e: BufferLoad, s: FunctionEmitter) -> str:
     return s.call(name, m, [*args, (m, "zeroinitializer")])
 
 
-def _alternate(e: BufferLoad, index: Ramp, s: FunctionEmitter) -> str:
+def _alternate(e: BufferLoad, index: ir.Ramp, s: FunctionEmitter) -> str:
     """Load every other element: two whole vectors, of which the second ends at the last element, and a shuffle.
 
     A mask is spread over the elements in between, which are not loaded then.
     """
     n, m = index.lanes, memory_type(e.dtype)
-    starts = (index.base, index.base + const(n - 1, index.base.dtype))
+    starts = (index.base, index.base + ir.const(n - 1, index.base.dtype))
     picks = [2 * i if i < n // 2 else n + 2 * i - (n - 1) for i in range(n)]
     parts = []
     for half, start in enumerate(starts):
@@ -112,22 +96,22 @@ def _alternate(e: BufferLoad, index: Ramp, s: FunctionEmitter) -> str:
         t = f"<{n} x i1>"
         spread = f"shufflevector {t} {s.expr(e.predicate)}, {t} zeroinitializer, <{n} x i32> <{order}>"
         args = [("ptr", pointer), ("i32", str(align)), (t, s.value(spread)), (m, "zeroinitializer")]
-        parts.append(s.call(f"llvm.masked.load.{_memory_suffix(DataType(e.dtype))}.p0", m, args))
+        parts.append(s.call(f"llvm.masked.load.{_memory_suffix(ir.DataType(e.dtype))}.p0", m, args))
     order = ", ".join(f"i32 {p}" for p in picks)
     return s.value(f"shufflevector {m} {parts[0]}, {m} {parts[1]}, <{n} x i32> <{order}>")
 
 
-_Lanes = tuple[PrimExpr, list[int]]
+_Lanes = tuple[ir.PrimExpr, list[int]]
 
 
 class _Window(NamedTuple):
     """Lanes that lie within two vectors: the least index, and by lane how far it is from there."""
 
-    least: PrimExpr
+    least: ir.PrimExpr
     steps: dict[int, int]
 
 
-def _near_lanes(index: PrimExpr) -> list[_Window] | None:
+def _near_lanes(index: ir.PrimExpr) -> list[_Window] | None:
     """Return the windows in which all lanes lie, where it is known how far they are apart, and windows are few."""
     found = _lanes(index)
     if found is None:
@@ -140,44 +124,44 @@ def _near_lanes(index: PrimExpr) -> list[_Window] | None:
         windows[-1][1][lane] = steps[lane] - windows[-1][0]
     if len(windows) > max(1, n // 2):
         return None
-    return [_Window(base + const(least, base.dtype), near) for least, near in windows]
+    return [_Window(base + ir.const(least, base.dtype), near) for least, near in windows]
 
 
-def _lanes(index: PrimExpr) -> _Lanes | None:
+def _lanes(index: ir.PrimExpr) -> _Lanes | None:
     """Take a vector of integers apart into a number and what is added to it in each lane."""
-    if isinstance(index, Broadcast):
+    if isinstance(index, ir.Broadcast):
         return index.value, [0] * index.lanes
-    if isinstance(index, Ramp):
-        stride = as_int(index.stride)
+    if isinstance(index, ir.Ramp):
+        stride = ir.as_int(index.stride)
         return None if stride is None else (index.base, [stride * i for i in range(index.lanes)])
-    if isinstance(index, Cast):
+    if isinstance(index, ir.Cast):
         a = _lanes(index.value)
-        return None if a is None else (cast(DataType(index.dtype).element, a[0]), a[1])
-    if isinstance(index, (Add, Sub)):
+        return None if a is None else (ir.cast(ir.DataType(index.dtype).element, a[0]), a[1])
+    if isinstance(index, (ir.Add, ir.Sub)):
         a, b = _lanes(index.a), _lanes(index.b)
         if a is None or b is None:
             return None
-        add = (lambda x, y: x + y) if isinstance(index, Add) else (lambda x, y: x - y)
+        add = (lambda x, y: x + y) if isinstance(index, ir.Add) else (lambda x, y: x - y)
         return add(a[0], b[0]), [add(x, y) for x, y in zip(a[1], b[1], strict=True)]
-    if isinstance(index, (FloorDiv, FloorMod, Mul)) and isinstance(index.b, Broadcast):
-        a, by = _lanes(index.a), as_int(index.b.value)
+    if isinstance(index, (ir.FloorDiv, ir.FloorMod, ir.Mul)) and isinstance(index.b, ir.Broadcast):
+        a, by = _lanes(index.a), ir.as_int(index.b.value)
         if a is None or not by or by < 0:
             return None
-        if isinstance(index, Mul):
+        if isinstance(index, ir.Mul):
             return a[0] * index.b.value, [x * by for x in a[1]]
-        divisor = const(by, a[0].dtype)
-        over = as_int(Analyzer().simplify(floormod(a[0], divisor)))
+        divisor = ir.const(by, a[0].dtype)
+        over = ir.as_int(Analyzer().simplify(ir.floormod(a[0], divisor)))
         if over is None:  # lanes differ by what the number leaves
             return None
-        if isinstance(index, FloorMod):
-            return const(0, a[0].dtype), [(over + x) % by for x in a[1]]
-        return floordiv(a[0], divisor), [(over + x) // by for x in a[1]]
+        if isinstance(index, ir.FloorMod):
+            return ir.const(0, a[0].dtype), [(over + x) % by for x in a[1]]
+        return ir.floordiv(a[0], divisor), [(over + x) // by for x in a[1]]
     return None
 
 
 def _picked(e: BufferLoad, windows: list[_Window], s: FunctionEmitter) -> str:
     """Load each window from its first lane to its last at once, pick the lanes, and put those of windows together."""
-    lanes, element, result = DataType(e.dtype).lanes, DataType(e.buffer.dtype), ""
+    lanes, element, result = ir.DataType(e.dtype).lanes, ir.DataType(e.buffer.dtype), ""
     for least, steps in windows:
         n = max(steps.values()) + 1
         m = memory_type(f"{element}x{n}" if n > 1 else element)
@@ -194,25 +178,25 @@ def _picked(e: BufferLoad, windows: list[_Window], s: FunctionEmitter) -> str:
     return result
 
 
-def _whole(buffer: Buffer, index: Ramp) -> bool:
+def _whole(buffer: Buffer, index: ir.Ramp) -> bool:
     """Whether all lanes of a contiguous access to a local buffer exist, also those that a mask leaves out."""
-    base, size = as_int(index.base), as_int(buffer.shape[0])
+    base, size = ir.as_int(index.base), ir.as_int(buffer.shape[0])
     return buffer.scope == "local" and base is not None and size is not None and 0 <= base <= size - index.lanes
 
 
-def _memory_suffix(dt: DataType) -> str:
+def _memory_suffix(dt: ir.DataType) -> str:
     return suffix(f"uint8x{dt.lanes}" if dt.code == "bool" else dt)
 
 
-def _pointers(buffer: Buffer, index: PrimExpr, s: FunctionEmitter) -> str:
-    lanes = DataType(index.dtype).lanes
-    t = f"<{lanes} x {memory_type(DataType(index.dtype).element)}>"
+def _pointers(buffer: Buffer, index: ir.PrimExpr, s: FunctionEmitter) -> str:
+    lanes = ir.DataType(index.dtype).lanes
+    t = f"<{lanes} x {memory_type(ir.DataType(index.dtype).element)}>"
     return s.value(
         f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer_of(s, buffer)}, {t} {s.expr(index)}"
     )
 
 
-def _from_memory(value: str, dt: DataType, s: FunctionEmitter) -> str:
+def _from_memory(value: str, dt: ir.DataType, s: FunctionEmitter) -> str:
     if dt.code != "bool":
         return value
     return s.value(
@@ -220,19 +204,19 @@ def _from_memory(value: str, dt: DataType, s: FunctionEmitter) -> str:
     )
 
 
-def store(s: FunctionEmitter, buffer: Buffer, index: PrimExpr, value: Any, predicate: PrimExpr | None) -> None:
+def store(s: FunctionEmitter, buffer: Buffer, index: ir.PrimExpr, value: Any, predicate: ir.PrimExpr | None) -> None:
     """Emit a store, masked where there is a predicate."""
-    dt = DataType(value.dtype)
+    dt = ir.DataType(value.dtype)
     text, m, align = s.expr(value), memory_type(value.dtype), alignment(buffer)
     if dt.code == "bool":
         text = s.value(f"zext {'i1' if dt.lanes == 1 else f'<{dt.lanes} x i1>'} {text} to {m}")
-    if dt.lanes == 1 or DataType(index.dtype).lanes == 1:
+    if dt.lanes == 1 or ir.DataType(index.dtype).lanes == 1:
         s.emit(f"store {m} {text}, ptr {element_pointer(s, buffer, index)}, align {align}")
         return
-    if isinstance(index, Ramp) and as_int(index.stride) == 1:
+    if isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 1:
         pointer = element_pointer(s, buffer, index.base)
         if predicate is None:
-            n_bytes = dt.lanes * DataType(buffer.dtype).itemsize
+            n_bytes = dt.lanes * ir.DataType(buffer.dtype).itemsize
             if s.streamed and is_streamed(s, buffer, index.base, n_bytes):
                 s.emit(f"store {m} {text}, ptr {pointer}, align {n_bytes}, !nontemporal !1")
             else:

@@ -18,11 +18,7 @@ TYPES = {
     "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double",
 }  # fmt: skip
 EXPR = ir.Dispatch("OpenCL expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
-
-
-@EXPR.on(ir.Let)
-def _let(e: ir.Let, s: Emitter) -> str:  # C has no expression that declares a variable
-    return s.expr(ir.substitute(e.body, {e.var: e.value}))
+EXPR.on(ir.Let)(clike.let)
 
 
 def _barrier(e: ir.CallIntrin, s: Emitter) -> str:
