@@ -89,10 +89,10 @@ def _lacking(module: str, own: Callable[[str], Any] | None, name: str) -> Any:
                 raise
     elif name.startswith("__"):
         raise AttributeError(said)
-    from weft._aliases import MODULES
+    from weft import _aliases
 
-    if (alias := f"{module}.{name}".removeprefix("weft.")) in MODULES:
-        return importlib.import_module(f"weft.{alias}")
+    if alias := _aliases.inside(module, name):
+        return importlib.import_module(alias)
     frame = sys._getframe(1)
     # Python replaces an AttributeError by its own ImportError in `from module import name`, with its own text.
     importing = frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM

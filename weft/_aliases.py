@@ -132,7 +132,6 @@ def names_of(module: str, later: Mapping[str, str] = _NOTHING) -> Callable[[str]
 
     What costs time to import is loaded when it is asked for: `later` says where a name is, "" for a module inside.
     """
-    own = [module.removeprefix("weft."), *(alias for alias, meant in MODULES.items() if meant == module)]
 
     def __getattr__(name: str) -> Any:
         if name in later:
@@ -141,12 +140,17 @@ def names_of(module: str, later: Mapping[str, str] = _NOTHING) -> Callable[[str]
             value = getattr(importlib.import_module(later[name]), name)
             setattr(sys.modules[module], name, value)
             return value
-        for alias in own:
-            if f"{alias}.{name}" in MODULES:
-                return importlib.import_module(f"weft.{alias}.{name}")
+        if alias := inside(module, name):
+            return importlib.import_module(alias)
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
 
     return __getattr__
+
+
+def inside(module: str, name: str) -> str | None:
+    """The alias that is attribute `name` of a module under its own name or one that it is an alias under."""
+    spellings = [module, *(f"weft.{alias}" for alias, meant in MODULES.items() if meant == module)]
+    return next((f"{s}.{name}" for s in spellings if f"{s}.{name}".removeprefix("weft.") in MODULES), None)
 
 
 class _AliasFinder(MetaPathFinder, Loader):

@@ -9,8 +9,6 @@ from weft.ir import const
 from weft.te import Tensor
 from weft.tir import ir_builder
 
-__all__ = ["cholesky", "solve"]
-
 
 def solve(a: Tensor, b: Tensor, refusal: str = "") -> Any:
     """Solve ``a @ x == b`` by elimination, each column from its largest element.
