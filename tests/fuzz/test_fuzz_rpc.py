@@ -117,10 +117,12 @@ def test_clients():
             endpoint.initialize([])
             session = rpc.RPCSession(RemoteModule(endpoint))
             function = session.get_function("f")
-            function(1).numpy()
+            found = function(1)
+            if isinstance(found, weft.runtime.Tensor):
+                found.numpy()
             function(2)
             function(3)
-        except (weft.WeftError, AttributeError, TypeError) as e:
+        except weft.WeftError as e:
             assert str(e), f"seed {seed}"
         finally:
             theirs.close()

@@ -142,6 +142,19 @@ def malformed(why: str) -> Malformed:
     return Malformed("a message of the other side cannot be read", found=why)
 
 
+def whole(value: Any) -> int:
+    """A handle, count or number that the other side has to answer with.
+
+    Raises
+    ------
+    Malformed
+        When it is anything else.
+    """
+    if not isinstance(value, int):
+        raise malformed(f"{value!r} in place of a handle or whole number")
+    return int(value)
+
+
 def dtype_bytes(name: str) -> bytes:
     """A dtype as DLPack has it."""
     found = _DTYPE_BYTES.get(name)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
+from weft.rpc import codec
 from weft.rpc.service import ServedModule
 from weft.runtime import Device, Module, VirtualMachine
 from weft.runtime.vm import arguments_in_order
@@ -123,7 +124,7 @@ class RemoteVirtualMachine:
 
     def get_function_arity(self, func_name: str) -> int:
         """Return how many parameters a function of the executable has."""
-        return int(self._do("get_function_arity", func_name))
+        return codec.whole(self._do("get_function_arity", func_name))
 
     def get_function_param_name(self, func_name: str, index: int) -> str:
         """Return the name of one parameter of a function of the executable."""
@@ -167,7 +168,7 @@ class RemoteVirtualMachine:
 
     def get_output_arity(self, func_name: str, *path: int) -> int:
         """Number of items of an output, -1 when it is not a tuple."""
-        return int(self._do("get_output_arity", func_name, *path))
+        return codec.whole(self._do("get_output_arity", func_name, *path))
 
     def set_instrument(self, instrument: Any) -> None:
         """Call a function, also one of this process, before and after every ``Call`` instruction."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,7 +74,7 @@ class RemoteDevice(Device):
 
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""
-        return int(self.endpoint.system(codec.RPCCode.DEV_CREATE_STREAM, self.there) or 0)
+        return codec.whole(self.endpoint.system(codec.RPCCode.DEV_CREATE_STREAM, self.there) or 0)
 
     def free_raw_stream(self, stream: int) -> None:
         """Destroy a stream of :meth:`create_raw_stream`."""
@@ -88,7 +89,7 @@ class RemoteDevice(Device):
         if any(d < 0 for d in shape):
             raise InvalidArgument("a tensor has a negative dimension", found=str(shape))
         wire = codec.WireTensor(0, self.there, dtype, shape)
-        data = int(self.endpoint.system(codec.RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, wire, mem_scope))
+        data = codec.whole(self.endpoint.system(codec.RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, wire, mem_scope))
         owner = _Owner(self.endpoint, codec.RPCCode.DEV_FREE_DATA, self.there, codec.Opaque(data))
         return RemoteTensor(_RemoteArray(self, wire._replace(data=data), owner))
 
@@ -408,7 +409,9 @@ class RemoteModule(Module):
         )  # fmt: skip
 
         def evaluate(*args: Any) -> BenchmarkResult:
-            data = bytes(timed(*args))
+            data = timed(*args)
+            if not isinstance(data, bytes) or len(data) % 8:
+                raise codec.malformed("times that are no numbers")
             return BenchmarkResult(struct.unpack(f"={len(data) // 8}d", data))
 
         return evaluate
@@ -427,7 +430,7 @@ class RemoteModule(Module):
 def global_function(endpoint: Endpoint, name: str) -> RemoteFunction | None:
     """A global function of the server."""
     handle = endpoint.system(codec.RPCCode.GET_GLOBAL_FUNC, name)
-    return _function(endpoint, int(handle)) if handle else None
+    return _function(endpoint, codec.whole(handle)) if handle else None
 
 
 # ---- values both ways ------------------------------------------------------------------------------------------------
@@ -439,16 +442,18 @@ def _wrap(endpoint: Endpoint, values: Sequence[Any]) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, codec.WireTensor):
-        handle = codec.Opaque(values[2])
+        if min(value.shape, default=0) < 0 or codec.element_bytes(value.dtype, math.prod(value.shape)) > sys.maxsize:
+            raise codec.malformed(f"a tensor of shape {value.shape}")
+        handle = codec.Opaque(codec.whole(values[2] if len(values) > 2 else None))
         device = RemoteDevice(endpoint, *value.device)
         return RemoteTensor(_RemoteArray(device, value, _Owner(endpoint, codec.RPCCode.FREE_HANDLE, handle)))
     if kind == codec.TypeIndex.FUNCTION:
-        return _function(endpoint, int(value))
+        return _function(endpoint, codec.whole(value))
     if kind == codec.TypeIndex.MODULE:
-        return RemoteModule(endpoint, int(value))
+        return RemoteModule(endpoint, codec.whole(value))
     if isinstance(value, codec.WireDevice):
         return RemoteDevice(endpoint, *value)
-    if isinstance(value, codec.Opaque) and kind >= codec.TypeIndex.OBJECT:
+    if isinstance(value, codec.Opaque) and codec.whole(kind) >= codec.TypeIndex.OBJECT:
         return RPCObjectRef(_Owner(endpoint, codec.RPCCode.FREE_HANDLE, value), int(value))
     return value
 
