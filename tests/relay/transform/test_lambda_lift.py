@@ -130,3 +130,11 @@ def test_deep_nests_and_long_chains():
     mod = ToANormalForm()(IRModule({"main": relay.Function([x], chain)}))
     lifted = LambdaLift()(mod)
     assert len(lifted) == 11 and len(let_chain(lifted["lifted_name1"].body)[0]) == 1000
+
+
+def test_a_function_that_also_stands_without_its_name_is_a_closure():
+    x, a = relay.var("x", CELL), relay.var("a")
+    func = relay.Function([], x + x)
+    mod = lift(relay.Let(a, func, relay.Tuple([a(), func])), x)
+    mod = relay.transform.InferType()(mod)
+    assert str(mod["main"].ret_type) == "(Tensor[(2), float32], fn () -> Tensor[(2), float32])"

@@ -128,7 +128,7 @@ class _Lifter:
         own = GlobalVar(self.fresh_name())
         self.lifted[own] = func  # its place; the functions in it come behind
         make = Call(own, tuple(captured), ty_args=types, ty=func.ty)
-        direct = name is not None and name not in self.values
+        direct = name is not None and name not in self.values and func not in self.values
         plain = not captured and not types
         if name is not None and (plain or direct):
             self.own_types[name] = len(func.type_params)
@@ -174,12 +174,13 @@ class _Lifter:
                 return name
 
 
-def _used_as_values(mod: IRModule) -> set[Var]:
-    """Find the variables that are used otherwise than by calling them."""
-    found: set[Var] = set()
+def _used_as_values(mod: IRModule) -> set[Expr]:
+    """Find the variables that are used otherwise than by calling them, the functions otherwise than by naming them."""
+    found: set[Expr] = set()
     for func in mod.functions.values():
         for e in subexpressions(func) if type(func) is Function else ():
             found.update(p for p in (e.args if type(e) is Call else parts(e)) if type(p) is Var)
+            found.update(p for p in ((e.body,) if type(e) is Let else parts(e)) if type(p) is Function)
     return found
 
 
