@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import CodegenError, LoweringError
-from weft.ffi import get_global_func
+from weft.ffi import as_opaque, get_global_func
 from weft.ir import IRModule, Pass
 from weft.relay.expr import Call, Function, Let, Tuple, TupleGetItem, Var, is_external
 from weft.relay.op.registry import op_call
@@ -30,15 +30,14 @@ def compile_external(functions: list[Function]) -> list[Module]:
     CodegenError
         When there is no generator for a compiler.
     """
-    return [m for f in functions for m in _generated(f)]
+    return [m if isinstance(m, Module) else Module(m) for f in functions for m in _generated(f)]
 
 
-def _generated(func: Function) -> list[Module]:
+def _generated(func: Function) -> list[Any]:
     compiler = str(func.attrs["Compiler"])
     generate = get_global_func(f"relay.ext.{compiler}", allow_missing=True)
     if generate is not None:
-        made = generate(func)
-        return [made if isinstance(made, Module) else Module(made)]
+        return [generate(as_opaque(func))]
     generate = get_global_func(f"relax.ext.{compiler}", allow_missing=True)
     if generate is None:
         raise CodegenError(

@@ -31,7 +31,9 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
     for e in (*func.params, *subexpressions(func.body)):
         if e in called:
             continue
-        what = (None if type(e) is Call and e.op in called else _construct(e)) or (None if isinstance(e, Op) else _of_type(getattr(e, "ty", None)))
+        what = (None if type(e) is Call and e.op in called else _construct(e)) or (
+            None if isinstance(e, Op) else _of_type(getattr(e, "ty", None))
+        )
         where = getattr(e, "span", None) or func.span
         if what and (what, where) not in errors and len(errors) < 20:
             errors[what, where] = LoweringError(
