@@ -73,10 +73,9 @@ def test_a_users_generator_gets_the_function() -> None:
     @weft.register_func("relay.ext.mine_relay", override=True)
     def generate(func: relay.Function) -> object:
         seen.append(func.attrs["global_symbol"])
-        renamed = func.with_attr("Compiler", "ccompiler")
-        return weft.get_global_func("relax.ext.ccompiler")(
-            [relay.to_relax(weft.IRModule({"f": renamed.without_attr("Compiler")}))["f"]]
-        )[0]
+        name = func.attrs["global_symbol"]
+        lowered = relay.to_relax(weft.IRModule({name: func.without_attr("Compiler")}))
+        return weft.get_global_func("relax.ext.ccompiler")([lowered[name]], {}, {})[0]
 
     x, y = _arrays(2)
     exe = relay.vm.compile(transform.PartitionGraph("model")(_annotated("mine_relay")), "llvm")

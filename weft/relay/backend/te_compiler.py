@@ -14,8 +14,6 @@ from weft.relay.expr import Function
 from weft.relay.infer import infer_module
 from weft.target import Target
 
-__all__ = ["LoweredFunction", "TECompiler", "get"]
-
 
 class LoweredFunction:
     """What a function of operators became.
@@ -70,7 +68,8 @@ class TECompiler:
         lowered = self.lower(source_func, target)
         if lowered.prim_fn_var is None:
             raise LoweringError("a function that is compiled by itself becomes one kernel", where=source_func.span,
-                                found=f"{len(lowered.funcs.functions)} kernels", help="relay.build compiles any")  # fmt: skip
+                                found=f"{len(lowered.funcs.functions)} kernels",
+                                help="relay.build compiles any")  # fmt: skip
         module = compile_kernels(lowered.funcs, lowered.target)
         assert module is not None
         return module[lowered.prim_fn_var.name_hint]

@@ -20,7 +20,8 @@ class CcompilerAnnotator(ExprMutator):
         while len(chain) < len(_CHAIN) and isinstance(chain[-1].args[0] if chain[-1].args else None, Call):
             chain.append(chain[-1].args[0])
         if tuple(getattr(c.op, "name", "") for c in reversed(chain)) != _CHAIN:
-            return super().visit_call(call)
+            base: Any = super()
+            return base.visit_call(call)
         made: Any = self._begun(chain[-1].args[0])
         for link in reversed(chain):
             made = Call(link.op, (made, self._begun(link.args[1])), link.attrs)

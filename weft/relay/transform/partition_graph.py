@@ -118,9 +118,11 @@ class _Cut:
         stray = free_vars(func)
         if stray:
             raise InvalidArgument(
-                f"a region of '{region.target}' takes '{stray[0].name_hint}' without an annotation", where=self.func.span,
-                expected="compiler_begin around each value from outside", help="AnnotateTarget makes them",
-            )  # fmt: skip
+                f"a region of '{region.target}' takes '{stray[0].name_hint}' without an annotation",
+                where=self.func.span,
+                expected="compiler_begin around each value from outside",
+                help="AnnotateTarget makes them",
+            )
         optimize = get_global_func(f"relay.ext.{region.target}.optimize", allow_missing=True)
         if optimize is not None:
             func = optimize(infer_module(IRModule({"main": func})))["main"]
