@@ -34,7 +34,7 @@ from weft.profile import fma_peak, read_bandwidth
 REST_SECONDS = 0.02
 PATIENCE = 60.0
 PEERS = ("onnxruntime", "openvino")
-LIMITS = {"float16": 1e-2, "float32": 1e-3}
+LIMITS = {"float16": 1e-2, "float32": 1e-3, "float64": 1e-6}
 SLOW = 0.9
 IN_PROCESS = {"WEFT_MODEL_CACHE": "0", "WEFT_COMPILE_PROCESSES": "1"}
 """A model of one operator is compiled sooner where the compiler is loaded already."""

@@ -78,6 +78,8 @@ MODULES = {
     "relay.op.algorithm": "weft.relay.op",
     "relay.op.tensor": "weft.relay.op",
     "relay.op.transform": "weft.relay.op",
+    "relay.backend.executor": "weft.relay.build_options",
+    "relay.backend.runtime": "weft.relay.build_options",
     "relay.base": "weft.ir",
     "relay.frontend.change_datatype": "weft.frontend.relay",
     "relay.frontend": "weft.frontend.relay",

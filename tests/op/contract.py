@@ -130,6 +130,11 @@ def cases(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
+def case(*names: str, make: Callable[..., Any]) -> None:
+    """Register one call of operators, made of its sizes, where an expression says it."""
+    cases(*names)(make)
+
+
 def with_cases() -> list[tuple[str, int]]:
     return [(name, i) for name in list_ops() for i in range(len(CASES.get(name, ())))]
 

@@ -14,9 +14,11 @@ from weft.relay.aot import compile_ahead
 from weft.relay.bind import bind_params_by_name
 from weft.relay.build_options import Executor, Runtime
 from weft.relay.expr import Function, GlobalVar
+from weft.relay.external import EXTERNAL_FUNCTIONS, compile_external, external_functions, with_externals
 from weft.relay.first_order import check_first_order
 from weft.relay.graph import KernelGraph, graph_of, plan_graph_memory
 from weft.relay.to_relax import to_relax
+from weft.relay.transform.compiler_functions import OutlineCompilerFunctionsWithExistingGlobalSymbols
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
@@ -167,7 +169,7 @@ def build_function(
         graph, kernels = compile_ahead(graph, storage, lowered, target, f"{mod_name}_run")
         storage = plan_graph_memory(graph)
     else:
-        kernels = compile_kernels(lowered, target)
+        kernels = with_externals(compile_kernels(lowered, target), compile_external(external_functions(lowered)))
     text = graph.to_json(storage, Device(target.kind.device).device_type)
     return GraphExecutorFactoryModule(mod, target, executor, text, kernels, mod_name, graph.params)
 
@@ -176,9 +178,11 @@ def lower_to_graph(mod: IRModule, target: Target, name: str = "main") -> tuple[I
     """Run the passes on a function, and return the kernels and the graph that calls them."""
     mod = _optimize(mod, name)
     check_first_order(mod, name)
-    lowered = Sequential(graph_passes(target, check_indices=False), name="relay.build")(
-        to_relax(IRModule({"main": mod[name]}))
-    )
+    external = {str(f.attrs["global_symbol"]): f for f in external_functions(mod)}
+    relax = to_relax(IRModule({**external, "main": mod[name]}))
+    lowered = Sequential(graph_passes(target, check_indices=False), name="relay.build")(relax)
+    if external:
+        lowered = lowered.with_attr(EXTERNAL_FUNCTIONS, tuple(external.values()))
     main: Any = mod[name]
     return lowered, graph_of(lowered, inputs=[p.name_hint for p in main.params])
 
@@ -220,6 +224,7 @@ def graph_pipeline(name: str = "main") -> list[Pass]:
         infer_type(),
         Pass("MarkForInline", lambda mod: _mark(mod, name), 0, _mark.__doc__),
         inline(),
+        OutlineCompilerFunctionsWithExistingGlobalSymbols(),
         partial_evaluate(entry=name),
         remove_unused_functions(entry_functions=(name,)),
         fold_constant(),

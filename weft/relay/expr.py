@@ -242,6 +242,14 @@ class Function(Operators, ir.BaseFunc):
         )
 
 
+def is_external(func: Any, compiler: str = "") -> bool:
+    """Whether a function belongs to an external compiler, to `compiler` if that is given, and has its name."""
+    if type(func) is not Function or not func.attrs or "global_symbol" not in func.attrs:
+        return False
+    found = str(func.attrs.get("Compiler") or "")
+    return found == compiler if compiler else bool(found)
+
+
 def _is_plain(value: Any) -> bool:
     """Whether an attribute is a number written as a node: ``with_attr("Primitive", IntImm("int32", 1))``."""
     return type(value) is ir.IntImm and value.dtype == "int32"

@@ -8,7 +8,7 @@ from typing import Any
 from weft.error import ErrorGroup, LoweringError
 from weft.ir import IRModule, Op, TensorType, TupleType
 from weft.relay.adt import Constructor, Match
-from weft.relay.expr import Call, Function, GlobalVar, If, RefCreate, RefRead, RefWrite
+from weft.relay.expr import Call, Function, GlobalVar, If, RefCreate, RefRead, RefWrite, is_external
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import FuncType, GlobalTypeVar, RefType, TypeCall
 from weft.relay.walk import subexpressions
@@ -25,11 +25,15 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
     """
     func: Any = mod[name]
     errors: dict[Any, LoweringError] = {}
-    called = {e.op for e in subexpressions(func.body) if isinstance(e, Call) and isinstance(e.op, Function)}
+    outside = {v.name_hint for v, f in mod.items() if is_external(f)}
+    calls = [e for e in subexpressions(func.body) if isinstance(e, Call)]
+    called = {e.op for e in calls if isinstance(e.op, Function) or getattr(e.op, "name_hint", None) in outside}
     for e in (*func.params, *subexpressions(func.body)):
         if e in called:
             continue
-        what = _construct(e) or (None if isinstance(e, Op) else _of_type(getattr(e, "ty", None)))
+        what = (None if type(e) is Call and e.op in called else _construct(e)) or (
+            None if isinstance(e, Op) else _of_type(getattr(e, "ty", None))
+        )
         where = getattr(e, "span", None) or func.span
         if what and (what, where) not in errors and len(errors) < 20:
             errors[what, where] = LoweringError(

@@ -18,8 +18,8 @@ from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
 from weft.op import get_op_def, list_ops
 from weft.relax import BlockBuilder, VarBinding
-from weft.relax.core_ops import tensor_to_shape
-from weft.relay.expr import Function, GlobalVar, Let
+from weft.relax.core_ops import call_dps_packed, tensor_to_shape
+from weft.relay.expr import Function, GlobalVar, Let, is_external
 from weft.relay.op.registry import expand, known_values
 from weft.relay.shape_values import ShapeValues
 from weft.relay.types import Any as AnyDim
@@ -47,7 +47,7 @@ def to_relax(func_or_mod: Any) -> IRModule:
     mod = func_or_mod if isinstance(func_or_mod, IRModule) else IRModule({GlobalVar("main"): func_or_mod})
     out = IRModule({v.name_hint: f for v, f in mod.items() if not isinstance(f, Function)}, mod.attrs)
     for gvar, func in mod.items():
-        if isinstance(func, Function):
+        if isinstance(func, Function) and not is_external(func):
             out = with_deep_stack(lambda g=gvar, f=func, o=out: _function(g.name_hint, f, o, mod))
     return out
 
@@ -227,8 +227,18 @@ def _call(expr: Any, b: RelaxBuilder) -> Any:
         return _called_in_place(expr, b)
     if isinstance(expr.op, GlobalVar) and (b.mod is None or expr.op in b.mod):
         args = tuple(b.convert(a) for a in expr.args)
+        if b.mod is not None and is_external(b.mod[expr.op]):
+            return b.bb.emit(_external(b.mod[expr.op], args, expr))
         return b.bb.emit(ir.Call(ir.GlobalVar(expr.op.name_hint), args, span=expr.span, ty=_declared(expr.ty)))
     return _refuse(expr)
+
+
+def _external(func: Any, args: tuple[Any, ...], expr: Any) -> ir.Call:
+    """Call what an external compiler makes of a function: it takes the tensors of the arguments, and fills others."""
+    tensors = [f for a in args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
+    types: Any = relax_type(expr.ty)
+    out = list(types.fields) if isinstance(types, IRTupleType) else types
+    return call_dps_packed(ir.ExternFunc(str(func.attrs["global_symbol"])), tensors, out)
 
 
 def _declared(ty: Any) -> Any:

@@ -115,6 +115,18 @@ def rewrite(
     on_let : callable, optional
         Told the variable and the new value of each let before its body is rewritten.
     """
+    return rewrite_with_original(expr, lambda _, new: rule(new), pre=pre, instead=instead, on_let=on_let)
+
+
+def rewrite_with_original(
+    expr: Any,
+    rule: Callable[[Any, Any], Any],
+    *,
+    pre: Callable[[Any], Any] | None = None,
+    instead: Mapping[nodes.Var, Any] | None = None,
+    on_let: Callable[[nodes.Var, Any], Any] | None = None,
+) -> Any:
+    """Rewrite as :func:`rewrite` does, by a rule that gets the original beside the expression with rewritten parts."""
     memo: dict[Any, Any] = {}
     instead = instead or {}
 
@@ -133,12 +145,12 @@ def rewrite(
                 e = e.body
                 continue
             if result is None:
-                result = rule(map_parts(e, go))
+                result = rule(e, map_parts(e, go))
             memo[e] = result
             break
         for let, value in reversed(chain):
             same = value is let.value and result is let.body
-            result = rule(let if same else nodes.Let(let.var, value, result, ty=let.ty, span=let.span))
+            result = rule(let, let if same else nodes.Let(let.var, value, result, ty=let.ty, span=let.span))
             memo[let] = result
         return result
 

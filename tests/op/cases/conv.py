@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.op.contract import Case, Fixed, Sizes, call, cases
+from tests.op.contract import Case, Fixed, Sizes, call, case, cases
 
 NEAR = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -11,9 +11,7 @@ def _enough(s: Sizes, size: int) -> bool:
     return min(int(s.b), int(s.c)) + 2 >= size
 
 
-@cases("nn.conv1d")
-def _conv1d(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 3, s.c), Fixed(s.real(5, 3, 1)), strides=2, padding=(1, 2), **NEAR)
+case("nn.conv1d", make=lambda s: call(s.real(s.a, 3, s.c), Fixed(s.real(5, 3, 1)), strides=2, padding=(1, 2), **NEAR))
 
 
 @cases("nn.conv1d")
@@ -88,9 +86,7 @@ def _conv2d_depthwise(s: Sizes) -> Case | None:
     )
 
 
-@cases("nn.conv2d")
-def _conv2d_depthwise_multiplier(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 3, s.c, 4), s.real(6, 1, 1, 3), groups=3, **NEAR)
+case("nn.conv2d", make=lambda s: call(s.real(s.a, 3, s.c, 4), s.real(6, 1, 1, 3), groups=3, **NEAR))
 
 
 @cases("nn.conv2d")
@@ -236,6 +232,4 @@ def _conv2d_outer(s: Sizes) -> Case:
     return call(s.real(s.a, s.b, 7, 3), s.real(5, 3, 2, 3), padding=1, data_layout="NHWC", kernel_layout="OHWI", **NEAR)
 
 
-@cases("nn.conv3d")
-def _conv3d_outer(s: Sizes) -> Case:
-    return call(s.real(s.a, 2, 5, 4, 3), s.real(2, 1, 2, 2, 2), kernel_layout="ODHWI", **NEAR)
+case("nn.conv3d", make=lambda s: call(s.real(s.a, 2, 5, 4, 3), s.real(2, 1, 2, 2, 2), kernel_layout="ODHWI", **NEAR))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op.contract import Case, Sizes, call, cases
+from tests.op.contract import Case, Sizes, call, case, cases
 from weft.op import get_op_def, list_ops
 
 FLOAT_ONLY = {
@@ -36,19 +36,9 @@ def _half(s: Sizes, name: str) -> Case:
     return call(s.real(s.b, s.c, dtype="float16"))
 
 
-@cases(*ACTIVATIONS)
-def _activation(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b, s.c, low=-6, high=6), rtol=1e-4, atol=1e-5)
-
-
-@cases(*ANY_NUMBER)
-def _number_float(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b, low=-6, high=6))
-
-
-@cases(*ANY_NUMBER)
-def _number_integer(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.b))
+case(*ACTIVATIONS, make=lambda s, name: call(s.real(s.a, s.b, s.c, low=-6, high=6), rtol=1e-4, atol=1e-5))
+case(*ANY_NUMBER, make=lambda s, name: call(s.real(s.a, s.b, low=-6, high=6)))
+case(*ANY_NUMBER, make=lambda s, name: call(s.integer(s.b)))
 
 
 @cases("round")
@@ -73,64 +63,18 @@ def _classify(s: Sizes, name: str) -> Case:
     return call(x)
 
 
-@cases("isnan", "isinf", "isfinite")
-def _classify_integer(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.b))
-
-
-@cases("logical_not")
-def _logical_not(s: Sizes) -> Case:
-    return call(s.boolean(s.a, s.b))
-
-
-@cases("bitwise_not")
-def _bitwise_not(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b, dtype="int32"))
-
-
-@cases("bitwise_not")
-def _bitwise_not_unsigned(s: Sizes) -> Case:
-    return call(s.integer(s.a, low=0, high=255, dtype="uint8"))
-
-
-@cases("nn.leakyrelu")
-def _leaky(s: Sizes) -> Case:
-    return call(s.real(s.b), alpha=0.3)
-
-
-@cases("nn.prelu")
-def _prelu(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), s.real(s.b, 1))
-
-
-@cases("nn.prelu")
-def _prelu_channels(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), s.real(s.b))
-
-
-@cases("nn.prelu")
-def _prelu_last(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), s.real(s.c), axis=-1)
-
-
-@cases("nn.prelu")
-def _prelu_broadcast(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), s.real(s.c), axis=None)
-
-
-@cases("clip")
-def _clip(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), min=-1.0, max=0.5)
-
-
-@cases("clip")
-def _clip_one_side(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), max=0.5)
-
-
-@cases("clip")
-def _clip_low(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b), min=-2)
+case("isnan", "isinf", "isfinite", make=lambda s, name: call(s.integer(s.b)))
+case("logical_not", make=lambda s: call(s.boolean(s.a, s.b)))
+case("bitwise_not", make=lambda s: call(s.integer(s.a, s.b, dtype="int32")))
+case("bitwise_not", make=lambda s: call(s.integer(s.a, low=0, high=255, dtype="uint8")))
+case("nn.leakyrelu", make=lambda s: call(s.real(s.b), alpha=0.3))
+case("nn.prelu", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.b, 1)))
+case("nn.prelu", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.b)))
+case("nn.prelu", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.c), axis=-1))
+case("nn.prelu", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.c), axis=None))
+case("clip", make=lambda s: call(s.real(s.a, s.b), min=-1.0, max=0.5))
+case("clip", make=lambda s: call(s.real(s.a, s.b), max=0.5))
+case("clip", make=lambda s: call(s.integer(s.a, s.b), min=-2))
 
 
 @cases("clip")
@@ -155,14 +99,8 @@ for _source, _target in (
     _cast(_source, _target)
 
 
-@cases("reinterpret")
-def _bits_of_floats(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), dtype="int32")
-
-
-@cases("reinterpret")
-def _floats_of_bits(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b, low=1 << 52, high=1 << 60), dtype="float64")
+case("reinterpret", make=lambda s: call(s.real(s.a, s.b), dtype="int32"))
+case("reinterpret", make=lambda s: call(s.integer(s.a, s.b, low=1 << 52, high=1 << 60), dtype="float64"))
 
 
 # --- two operands -----------------------------------------------------------------------------------------------------
@@ -173,9 +111,7 @@ COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 
-@cases(*ARITHMETIC, *COMPARE, "divide", "log_add_exp")
-def _same_shape(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b), s.real(s.a, s.b))
+case(*ARITHMETIC, *COMPARE, "divide", "log_add_exp", make=lambda s, name: call(s.real(s.a, s.b), s.real(s.a, s.b)))
 
 
 @cases(*ARITHMETIC, *COMPARE)
@@ -183,9 +119,7 @@ def _broadcast(s: Sizes, name: str) -> Case:
     return call(s.integer(s.a, 1, s.c, low=-2, high=3), s.integer(s.b, 1, low=-2, high=3))
 
 
-@cases(*ARITHMETIC, "atan2")
-def _scalar(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b), s.real())
+case(*ARITHMETIC, "atan2", make=lambda s, name: call(s.real(s.a, s.b), s.real()))
 
 
 @cases("add", "maximum", "equal", "where")
@@ -214,9 +148,7 @@ for _dtype in ("int64", "int32", "uint8", "int8"):
     _integer_division(_dtype)
 
 
-@cases("power")
-def _power(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, low=0.1, high=4), s.real(s.b), rtol=2e-5)
+case("power", make=lambda s: call(s.real(s.a, s.b, low=0.1, high=4), s.real(s.b), rtol=2e-5))
 
 
 @cases("power")
@@ -226,19 +158,9 @@ def _power_negative(s: Sizes) -> Case:
     return call(s.real(s.a, s.b, low=-4, high=-0.3), y, rtol=2e-5)
 
 
-@cases("power")
-def _power_integer(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=0, high=6))
-
-
-@cases("power")
-def _power_of_integers_beyond_float64(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-5, high=23))
-
-
-@cases("atan2")
-def _atan2(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4)
+case("power", make=lambda s: call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=0, high=6)))
+case("power", make=lambda s: call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-5, high=23)))
+case("atan2", make=lambda s: call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4))
 
 
 @cases(
@@ -256,9 +178,7 @@ def _bools(s: Sizes, name: str) -> Case:
     return call(s.boolean(s.a, s.b), s.boolean(s.b))
 
 
-@cases(*BITWISE)
-def _bits(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.a, s.b, dtype="int32"), s.integer(s.b, dtype="int32"))
+case(*BITWISE, make=lambda s, name: call(s.integer(s.a, s.b, dtype="int32"), s.integer(s.b, dtype="int32")))
 
 
 @cases("left_shift", "right_shift")
@@ -271,24 +191,12 @@ def _shift_unsigned(s: Sizes, name: str) -> Case:
     return call(s.integer(s.a, s.b, low=0, high=255, dtype="uint8"), s.integer(s.a, s.b, low=0, high=7, dtype="uint8"))
 
 
-@cases("where")
-def _where(s: Sizes) -> Case:
-    return call(s.boolean(s.b, 1), s.real(s.a, s.b, s.c), s.real(s.c))
-
-
-@cases("ewise_fma")
-def _fma(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), s.real(s.a, s.b), s.real(s.a, s.b))
+case("where", make=lambda s: call(s.boolean(s.b, 1), s.real(s.a, s.b, s.c), s.real(s.c)))
+case("ewise_fma", make=lambda s: call(s.real(s.a, s.b), s.real(s.a, s.b), s.real(s.a, s.b)))
 
 
 assert set(FLOAT_ONLY) | set(ANY_NUMBER) <= {*list_ops(), *FLOAT_ONLY}
 
 
-@cases("nn.relu6")
-def _relu6(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, low=-9, high=9))
-
-
-@cases("nn.softplus")
-def _softplus_scaled(s: Sizes) -> Case:
-    return call(s.real(s.a, low=-9, high=9), beta=2.0, rtol=1e-4, atol=1e-5)
+case("nn.relu6", make=lambda s: call(s.real(s.a, s.b, low=-9, high=9)))
+case("nn.softplus", make=lambda s: call(s.real(s.a, low=-9, high=9), beta=2.0, rtol=1e-4, atol=1e-5))

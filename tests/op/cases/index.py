@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op.contract import Array, Case, Sizes, call, cases
+from tests.op.contract import Array, Case, Sizes, call, case, cases
 
-
-@cases("take")
-def _take(s: Sizes) -> Case:
-    return call(s.real(s.a, 6, s.c), s.integer(s.b, 2, low=-6, high=6), axis=1)
-
-
-@cases("take")
-def _take_scalar(s: Sizes) -> Case:
-    return call(s.real(s.a, 4), s.integer(low=0, high=4, dtype="int32"), axis=-1)
-
-
-@cases("take")
-def _take_flat(s: Sizes) -> Case:
-    return call(s.integer(9), s.integer(s.b, low=0, high=9))
-
-
-@cases("take")
-def _take_clip(s: Sizes) -> Case:
-    return call(s.real(4, s.a), s.integer(s.b, low=-9, high=9), axis=0, mode="clip")
-
-
-@cases("take")
-def _take_wrap(s: Sizes) -> Case:
-    return call(s.real(4, s.a), s.integer(s.b, low=-4, high=9), axis=0, mode="wrap")
-
-
-@cases("gather_elements")
-def _gather_elements(s: Sizes) -> Case:
-    return call(s.real(s.a, 6, s.c), s.integer(s.a, s.b, s.c, low=-6, high=6), axis=1)
+case("take", make=lambda s: call(s.real(s.a, 6, s.c), s.integer(s.b, 2, low=-6, high=6), axis=1))
+case("take", make=lambda s: call(s.real(s.a, 4), s.integer(low=0, high=4, dtype="int32"), axis=-1))
+case("take", make=lambda s: call(s.integer(9), s.integer(s.b, low=0, high=9)))
+case("take", make=lambda s: call(s.real(4, s.a), s.integer(s.b, low=-9, high=9), axis=0, mode="clip"))
+case("take", make=lambda s: call(s.real(4, s.a), s.integer(s.b, low=-4, high=9), axis=0, mode="wrap"))
+case("gather_elements", make=lambda s: call(s.real(s.a, 6, s.c), s.integer(s.a, s.b, s.c, low=-6, high=6), axis=1))
 
 
 @cases("gather_elements")
@@ -42,24 +19,10 @@ def _gather_elements_last(s: Sizes) -> Case:
     return call(s.integer(s.a, 4), s.integer(s.a, s.b, low=0, high=4, dtype="int32"), axis=-1)
 
 
-@cases("gather_nd")
-def _gather_nd(s: Sizes) -> Case:
-    return call(s.real(4, 5, s.c), s.integer(s.a, s.b, 2, low=-4, high=4))
-
-
-@cases("gather_nd")
-def _gather_nd_batch(s: Sizes) -> Case:
-    return call(s.real(s.a, 5, s.c), s.integer(s.a, s.b, 1, low=0, high=5), batch_dims=1)
-
-
-@cases("gather_nd")
-def _gather_nd_batches(s: Sizes) -> Case:
-    return call(s.real(s.a, s.d, 5, 3), s.integer(s.a, s.d, 2, low=0, high=3), batch_dims=2)
-
-
-@cases("gather_nd")
-def _gather_nd_full(s: Sizes) -> Case:
-    return call(s.real(4, 5), s.integer(2, low=0, high=4))
+case("gather_nd", make=lambda s: call(s.real(4, 5, s.c), s.integer(s.a, s.b, 2, low=-4, high=4)))
+case("gather_nd", make=lambda s: call(s.real(s.a, 5, s.c), s.integer(s.a, s.b, 1, low=0, high=5), batch_dims=1))
+case("gather_nd", make=lambda s: call(s.real(s.a, s.d, 5, 3), s.integer(s.a, s.d, 2, low=0, high=3), batch_dims=2))
+case("gather_nd", make=lambda s: call(s.real(4, 5), s.integer(2, low=0, high=4)))
 
 
 def _distinct(s: Sizes, rows: int, n: int, picked: int) -> Array:
@@ -69,9 +32,7 @@ def _distinct(s: Sizes, rows: int, n: int, picked: int) -> Array:
     return out
 
 
-@cases("scatter_elements")
-def _scatter_elements(s: Sizes) -> Case:
-    return call(s.real(s.a, 8), _distinct(s, s.a, 8, 5), s.real(s.a, 5), axis=1)
+case("scatter_elements", make=lambda s: call(s.real(s.a, 8), _distinct(s, s.a, 8, 5), s.real(s.a, 5), axis=1))
 
 
 @cases("scatter_elements")
@@ -99,9 +60,7 @@ for _kind in ("add", "mul", "max", "min", "mean"):
     _scatter_reduce(_kind)
 
 
-@cases("scatter_nd")
-def _scatter_nd(s: Sizes) -> Case:
-    return call(s.real(5, 6), _distinct(s, 4, 5, 2), s.real(4))
+case("scatter_nd", make=lambda s: call(s.real(5, 6), _distinct(s, 4, 5, 2), s.real(4)))
 
 
 @cases("scatter_nd")
@@ -110,19 +69,9 @@ def _scatter_nd_rows(s: Sizes) -> Case:
     return call(s.real(5, s.b), Array(np.ascontiguousarray(indices.value.T), (3, 1)), s.real(3, s.b))
 
 
-@cases("scatter_elements")
-def _scatter_bool(s: Sizes) -> Case:
-    return call(s.boolean(s.a, 8), _distinct(s, s.a, 8, 5), s.boolean(s.a, 5), axis=1)
-
-
-@cases("one_hot")
-def _one_hot(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b, low=0, high=5), 2.0, -1.0, depth=5, axis=-1)
-
-
-@cases("one_hot")
-def _one_hot_axis(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b, low=-2, high=9), 1, 0, depth=5, axis=1)
+case("scatter_elements", make=lambda s: call(s.boolean(s.a, 8), _distinct(s, s.a, 8, 5), s.boolean(s.a, 5), axis=1))
+case("one_hot", make=lambda s: call(s.integer(s.a, s.b, low=0, high=5), 2.0, -1.0, depth=5, axis=-1))
+case("one_hot", make=lambda s: call(s.integer(s.a, s.b, low=-2, high=9), 1, 0, depth=5, axis=1))
 
 
 @cases("index_tensor")
@@ -130,9 +79,7 @@ def _index_tensor(s: Sizes) -> Case:
     return call(s.real(4, 5, s.c), (s.integer(s.a, 1, low=0, high=4), s.integer(s.b, low=-5, high=5)))
 
 
-@cases("index_put")
-def _index_put(s: Sizes) -> Case:
-    return call(s.real(4, s.c), (_rows(s, 3, 4),), s.real(3, s.c))
+case("index_put", make=lambda s: call(s.real(4, s.c), (_rows(s, 3, 4),), s.real(3, s.c)))
 
 
 @cases("index_put")

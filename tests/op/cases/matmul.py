@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.op.contract import Array, Case, Fixed, Sizes, call, cases
+from tests.op.contract import Array, Case, Fixed, Sizes, call, case, cases
 from weft.relax.transform.compress_weights import compress
 
 RANKS = (
@@ -49,14 +49,8 @@ def _maybe_broadcast(s: Sizes) -> Case | None:
     return call(s.real(s.a, s.b, s.c), s.real(s.d, s.c, s.b), rtol=1e-4, atol=1e-4)
 
 
-@cases("linear")
-def _linear(s: Sizes) -> Case:
-    return call(s.real(s.a, s.d, s.b), s.real(s.c, s.b), s.real(s.c), rtol=1e-4, atol=1e-4)
-
-
-@cases("linear")
-def _linear_without_bias(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), s.real(s.c, s.b), rtol=1e-4, atol=1e-4)
+case("linear", make=lambda s: call(s.real(s.a, s.d, s.b), s.real(s.c, s.b), s.real(s.c), rtol=1e-4, atol=1e-4))
+case("linear", make=lambda s: call(s.real(s.a, s.b), s.real(s.c, s.b), rtol=1e-4, atol=1e-4))
 
 
 @cases("linear")
@@ -64,14 +58,8 @@ def _linear_of_one_row(s: Sizes) -> Case:
     return call(s.real(1, 1, 53), s.real(s.c, 53), s.real(s.c), rtol=1e-4, atol=1e-4, symbolic=False)
 
 
-@cases("linear")
-def _linear_of_a_vector(s: Sizes) -> Case:
-    return call(s.real(32), s.real(s.b, 32), rtol=1e-4, atol=1e-4)
-
-
-@cases("outer")
-def _outer(s: Sizes) -> Case:
-    return call(s.real(s.a), s.real(s.b))
+case("linear", make=lambda s: call(s.real(32), s.real(s.b, 32), rtol=1e-4, atol=1e-4))
+case("outer", make=lambda s: call(s.real(s.a), s.real(s.b)))
 
 
 @cases("nn.matmul_packed")
@@ -80,9 +68,7 @@ def _packed(s: Sizes) -> Case:
     return call(s.real(s.d, s.a, s.b), w, n=37, rtol=1e-4, atol=1e-4)
 
 
-@cases("nn.matmul_packed")
-def _packed_constant(s: Sizes) -> Case:
-    return call(s.real(s.a, 9), Fixed(s.real(1, 9, 32)), n=32, rtol=1e-4, atol=1e-4)
+case("nn.matmul_packed", make=lambda s: call(s.real(s.a, 9), Fixed(s.real(1, 9, 32)), n=32, rtol=1e-4, atol=1e-4))
 
 
 @cases("nn.matmul_packed")
@@ -104,14 +90,8 @@ def _compressed(s: Sizes, shape: tuple, n: int) -> Case:
     return call(s.real(*shape), *(Fixed(Array(a, a.shape)) for a in made), n=n, rtol=1e-4, atol=1e-4)
 
 
-@cases("nn.matmul_compressed")
-def _compressed_row(s: Sizes) -> Case:
-    return _compressed(s, (1, 1, 40), 37)
-
-
-@cases("nn.matmul_compressed")
-def _compressed_rows(s: Sizes) -> Case:
-    return _compressed(s, (s.d, s.a, 16), 21)
+case("nn.matmul_compressed", make=lambda s: _compressed(s, (1, 1, 40), 37))
+case("nn.matmul_compressed", make=lambda s: _compressed(s, (s.d, s.a, 16), 21))
 
 
 EINSUMS = (

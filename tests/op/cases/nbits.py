@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op.contract import Array, Case, Fixed, Sizes, call, cases
+from tests.op.contract import Array, Case, Fixed, Sizes, call, case, cases
 from weft.op import get_op_def
 from weft.relax.transform.pack_nbits import Groups, pack_groups
 
@@ -65,11 +65,5 @@ _product(4, 64, 64, 33, False, ranks=3)
 _product(4, 32, 50, 17, True, ranks=1, dtype="float16")
 
 
-@cases("nn.quantize_groups")
-def _rows_in_bytes(s: Sizes) -> Case:
-    return call(s.real(s.d, s.b, 40), group=16, symbolic=False)
-
-
-@cases("nn.quantize_groups")
-def _any_rows_in_bytes(s: Sizes) -> Case:
-    return call(s.real(s.b, 32), group=32)
+case("nn.quantize_groups", make=lambda s: call(s.real(s.d, s.b, 40), group=16, symbolic=False))
+case("nn.quantize_groups", make=lambda s: call(s.real(s.b, 32), group=32))

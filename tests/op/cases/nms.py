@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op.contract import Array, Case, Sizes, call, cases
+from tests.op.contract import Array, Case, Sizes, call, case
 
 
 def _case(s: Sizes, center: bool) -> Case:
@@ -17,11 +17,5 @@ def _case(s: Sizes, center: bool) -> Case:
     return call(*given, *limits, center=center)
 
 
-@cases("vision.suppressed")
-def _corners(s: Sizes) -> Case:
-    return _case(s, False)
-
-
-@cases("vision.suppressed")
-def _centres(s: Sizes) -> Case:
-    return _case(s, True)
+case("vision.suppressed", make=lambda s: _case(s, False))
+case("vision.suppressed", make=lambda s: _case(s, True))

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op.contract import Case, Sizes, call, cases
+from tests.op.contract import Case, Sizes, call, case, cases
 
-
-@cases("nn.softmax", "nn.log_softmax")
-def _softmax(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b), rtol=1e-4, atol=1e-5)
-
-
-@cases("nn.softmax", "nn.log_softmax")
-def _softmax_inner(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.c, s.b), axis=1, rtol=1e-4, atol=1e-5)
-
-
-@cases("nn.softmax")
-def _softmax_half(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, dtype="float16"))
+case("nn.softmax", "nn.log_softmax", make=lambda s, name: call(s.real(s.a, s.b), rtol=1e-4, atol=1e-5))
+case("nn.softmax", "nn.log_softmax", make=lambda s, name: call(s.real(s.a, s.c, s.b), axis=1, rtol=1e-4, atol=1e-5))
+case("nn.softmax", make=lambda s: call(s.real(s.a, s.c, dtype="float16")))
 
 
 @cases("nn.softmax")
@@ -46,14 +35,8 @@ def _layer_norm_plain(s: Sizes) -> Case | None:
     return call(s.real(s.a, 9), s.real(9), s.real(9), axes=-1, center=False, scale=False, rtol=1e-3, atol=1e-4)
 
 
-@cases("nn.rms_norm")
-def _rms_norm(s: Sizes) -> Case | None:
-    return None if s.b == 0 else call(s.real(s.a, s.d, s.b), s.real(s.b), rtol=1e-3, atol=1e-4)
-
-
-@cases("nn.rms_norm")
-def _rms_norm_half(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 16, dtype="float16"), s.real(16, dtype="float16"), axes=[-1])
+case("nn.rms_norm", make=lambda s: None if s.b == 0 else call(s.real(s.a, s.d, s.b), s.real(s.b), rtol=1e-3, atol=1e-4))
+case("nn.rms_norm", make=lambda s: call(s.real(s.a, 16, dtype="float16"), s.real(16, dtype="float16"), axes=[-1]))
 
 
 @cases("nn.instance_norm")
@@ -88,14 +71,8 @@ def _batch_norm_last(s: Sizes) -> Case:
     return call(s.real(s.a, s.b, s.c), *stats, axis=-1, center=False, epsilon=1e-3, rtol=1e-3, atol=1e-4)
 
 
-@cases("nn.lrn")
-def _lrn(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, s.b), size=3, alpha=0.3, beta=0.5, bias=2.0)
-
-
-@cases("nn.lrn")
-def _lrn_even(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), size=4, axis=2)
+case("nn.lrn", make=lambda s: call(s.real(s.a, s.c, s.b), size=3, alpha=0.3, beta=0.5, bias=2.0))
+case("nn.lrn", make=lambda s: call(s.real(s.a, s.b, s.c), size=4, axis=2))
 
 
 @cases("nn.attention")

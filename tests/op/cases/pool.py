@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.op.contract import Case, Sizes, call, cases
+from tests.op.contract import Case, Sizes, call, case, cases
 
 NEAR = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -115,16 +115,6 @@ def _indices_columns(s: Sizes) -> Case | None:
     return call(s.real(s.a, 2, s.b, 4), pool_size=2, strides=2, storage_order=1, ceil_mode=True)
 
 
-@cases("nn.overlap_add")
-def _overlap_add(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 3, s.b, s.c, 1), hop=2)
-
-
-@cases("nn.overlap_add")
-def _overlap_add_many(s: Sizes) -> Case | None:
-    return call(s.integer(s.a, 19, 2, s.b, s.c), hop=1)
-
-
-@cases("nn.overlap_add")
-def _overlap_add_unknown(s: Sizes) -> Case | None:
-    return call(s.real(2, s.a, s.b, s.c, 3), hop=3, **NEAR)
+case("nn.overlap_add", make=lambda s: call(s.real(s.a, 3, s.b, s.c, 1), hop=2))
+case("nn.overlap_add", make=lambda s: call(s.integer(s.a, 19, 2, s.b, s.c), hop=1))
+case("nn.overlap_add", make=lambda s: call(s.real(2, s.a, s.b, s.c, 3), hop=3, **NEAR))

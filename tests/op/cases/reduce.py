@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op.contract import Case, Sizes, call, cases
+from tests.op.contract import Case, Sizes, call, case, cases
 
 EVERY = ("sum", "prod", "max", "min", "mean", "variance", "std")
 
@@ -16,14 +16,8 @@ def _last(s: Sizes, name: str) -> Case | None:
     return call(s.real(s.a, s.b), axis=-1)
 
 
-@cases(*EVERY)
-def _all(s: Sizes, name: str) -> Case | None:
-    return call(s.real(s.a, s.c, 2), rtol=1e-3, atol=1e-4)
-
-
-@cases(*EVERY)
-def _several(s: Sizes, name: str) -> Case | None:
-    return call(s.real(s.a, s.b, s.c, 3), axis=(0, 2), keepdims=True, rtol=1e-3, atol=1e-4)
+case(*EVERY, make=lambda s, name: call(s.real(s.a, s.c, 2), rtol=1e-3, atol=1e-4))
+case(*EVERY, make=lambda s, name: call(s.real(s.a, s.b, s.c, 3), axis=(0, 2), keepdims=True, rtol=1e-3, atol=1e-4))
 
 
 @cases("sum", "prod", "max", "min", "mean")
@@ -33,14 +27,8 @@ def _integers(s: Sizes, name: str) -> Case | None:
     return call(s.integer(s.a, s.b, low=-2, high=3), axis=[1])
 
 
-@cases("sum", "max")
-def _small_types(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.a, s.b, low=0, high=9, dtype="uint8"), axis=0)
-
-
-@cases("sum", "max", "mean")
-def _half(s: Sizes, name: str) -> Case | None:
-    return call(s.real(s.a, s.c, dtype="float16"), axis=1)
+case("sum", "max", make=lambda s, name: call(s.integer(s.a, s.b, low=0, high=9, dtype="uint8"), axis=0))
+case("sum", "max", "mean", make=lambda s, name: call(s.real(s.a, s.c, dtype="float16"), axis=1))
 
 
 @cases("max", "min")
@@ -50,19 +38,9 @@ def _nan(s: Sizes, name: str) -> Case:
     return call(x, axis=1)
 
 
-@cases("all", "any", "max", "min")
-def _bools(s: Sizes, name: str) -> Case:
-    return call(s.boolean(s.a, s.b, s.c), axis=(1,))
-
-
-@cases("all", "any")
-def _bools_all(s: Sizes, name: str) -> Case:
-    return call(s.boolean(s.a, 2), keepdims=True)
-
-
-@cases("sum")
-def _no_axes(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), axis=())
+case("all", "any", "max", "min", make=lambda s, name: call(s.boolean(s.a, s.b, s.c), axis=(1,)))
+case("all", "any", make=lambda s, name: call(s.boolean(s.a, 2), keepdims=True))
+case("sum", make=lambda s: call(s.real(s.a, s.b), axis=()))
 
 
 @cases("argmax", "argmin")
@@ -75,9 +53,7 @@ def _arg_last(s: Sizes, name: str) -> Case:
     return call(s.integer(s.a, s.b, low=-2, high=3, dtype="int32"), axis=0, keepdims=True, select_last_index=True)
 
 
-@cases("argmax", "argmin")
-def _arg_float(s: Sizes, name: str) -> Case:
-    return call(s.real(s.b, s.c), axis=-1, keepdims=True, dtype="int32")
+case("argmax", "argmin", make=lambda s, name: call(s.real(s.b, s.c), axis=-1, keepdims=True, dtype="int32"))
 
 
 @cases("argmax", "argmin")
@@ -94,19 +70,9 @@ def _arg_infinite(s: Sizes, name: str) -> Case:
     return call(x, axis=-1)
 
 
-@cases("argmax", "argmin")
-def _arg_all(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.c))
-
-
-@cases("cumsum", "cumprod")
-def _scan(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b, low=0.5, high=1.5), axis=1, rtol=1e-3)
-
-
-@cases("cumsum", "cumprod")
-def _scan_reverse(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.a, s.b, s.c, low=-2, high=3), axis=-2, reverse=True)
+case("argmax", "argmin", make=lambda s, name: call(s.real(s.a, s.c)))
+case("cumsum", "cumprod", make=lambda s, name: call(s.real(s.a, s.b, low=0.5, high=1.5), axis=1, rtol=1e-3))
+case("cumsum", "cumprod", make=lambda s, name: call(s.integer(s.a, s.b, s.c, low=-2, high=3), axis=-2, reverse=True))
 
 
 @cases("cumsum", "cumprod")
@@ -119,6 +85,4 @@ def _scan_exclusive_float(s: Sizes, name: str) -> Case:
     return call(s.real(s.b, s.a, low=0.5, high=1.5), axis=0, exclusive=True, rtol=1e-3)
 
 
-@cases("cumsum", "cumprod")
-def _scan_flat(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.a, s.b, low=1, high=3))
+case("cumsum", "cumprod", make=lambda s, name: call(s.integer(s.a, s.b, low=1, high=3)))

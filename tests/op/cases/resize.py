@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op.contract import Case, Shape, Sizes, call, cases
+from tests.op.contract import Case, Shape, Sizes, call, case, cases
 
 NEAR = {"rtol": 2e-3, "atol": 2e-4}
 MODES = (
@@ -107,9 +107,7 @@ def _beyond_the_scale(s: Sizes) -> Case | None:
     )  # fmt: skip
 
 
-@cases("image.resize2d")
-def _resize2d(s: Sizes) -> Case | None:
-    return None if s.b == 0 else call(s.real(s.a, 3, s.b, s.c), Shape((8, 5)), **NEAR)
+case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(s.a, 3, s.b, s.c), Shape((8, 5)), **NEAR))
 
 
 @cases("image.resize2d")
@@ -120,9 +118,7 @@ def _resize2d_last(s: Sizes) -> Case | None:
     )  # fmt: skip
 
 
-@cases("image.resize2d")
-def _resize2d_symbolic(s: Sizes) -> Case | None:
-    return None if s.b == 0 else call(s.real(1, 2, 4, 5), Shape((s.b, s.c)), **NEAR)
+case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(1, 2, 4, 5), Shape((s.b, s.c)), **NEAR))
 
 
 def _sample(method: str, padding: str, align: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.op.contract import Case, Sizes, call, cases
+from tests.op.contract import Case, Sizes, call, case, cases
 from weft.topi.rnn import panel_shape
 
 NEAR = {"rtol": 1e-3, "atol": 1e-4}
@@ -29,14 +29,8 @@ def _lstm_inputs(s: Sizes, n: int, directions: int, projected: bool):
     return (*x, r, *bias, _lens(s, s.a, s.b), *state, s.real(directions, 3 * n))
 
 
-@cases("nn.lstm")
-def _lstm(s: Sizes) -> Case:
-    return call(*_lstm_inputs(s, 4, 1, False), **NEAR)
-
-
-@cases("nn.lstm_recurrence")
-def _recurrence(s: Sizes) -> Case:
-    return call(*_lstm_inputs(s, 16, 1, True), **NEAR)
+case("nn.lstm", make=lambda s: call(*_lstm_inputs(s, 4, 1, False), **NEAR))
+case("nn.lstm_recurrence", make=lambda s: call(*_lstm_inputs(s, 16, 1, True), **NEAR))
 
 
 @cases("nn.lstm_recurrence")
@@ -76,9 +70,7 @@ def _gru_inputs(s: Sizes, n: int, directions: int, projected: bool):
     return x, w, r, s.real(directions, 2 * gates), *tail
 
 
-@cases("nn.gru")
-def _gru(s: Sizes) -> Case:
-    return call(*_gru_inputs(s, 4, 1, False), **NEAR)
+case("nn.gru", make=lambda s: call(*_gru_inputs(s, 4, 1, False), **NEAR))
 
 
 @cases("nn.gru")
@@ -86,9 +78,7 @@ def _gru_linear_before_reset(s: Sizes) -> Case:
     return call(*_gru_inputs(s, 5, 2, False), direction="bidirectional", linear_before_reset=True, **NEAR)
 
 
-@cases("nn.gru_recurrence")
-def _gru_recurrence(s: Sizes) -> Case:
-    return call(*_gru_inputs(s, 18, 1, True), clip=0.7, **NEAR)
+case("nn.gru_recurrence", make=lambda s: call(*_gru_inputs(s, 18, 1, True), clip=0.7, **NEAR))
 
 
 @cases("nn.gru_recurrence")
@@ -109,9 +99,7 @@ def _rnn_inputs(s: Sizes, n: int, directions: int, projected: bool):
     )
 
 
-@cases("nn.rnn")
-def _rnn(s: Sizes) -> Case:
-    return call(*_rnn_inputs(s, 4, 1, False), **NEAR)
+case("nn.rnn", make=lambda s: call(*_rnn_inputs(s, 4, 1, False), **NEAR))
 
 
 @cases("nn.rnn_recurrence")
@@ -139,6 +127,4 @@ def _recurrence_blocks(s: Sizes) -> Case:
     return call(*_small(_lstm_inputs(s, 185, 2, True)), direction="bidirectional", **NEAR)
 
 
-@cases("nn.gru_recurrence")
-def _gru_recurrence_blocks(s: Sizes) -> Case:
-    return call(*_small(_gru_inputs(s, 210, 1, True)), direction="reverse", **NEAR)
+case("nn.gru_recurrence", make=lambda s: call(*_small(_gru_inputs(s, 210, 1, True)), direction="reverse", **NEAR))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.op.contract import Case, Sizes, call, cases
+from tests.op.contract import Case, Sizes, call, case, cases
 
 
 @cases("uniform_at")
@@ -20,9 +20,7 @@ def _parameters(s: Sizes) -> list[Any]:
             s.integer(s.b, 1, low=0, high=9, dtype="int32"), s.real(s.b, 1, low=0.0, high=1.4)]  # fmt: skip
 
 
-@cases("sample_token")
-def _plain(s: Sizes) -> Case:
-    return call(s.real(s.b, s.c), *_parameters(s), dtype="int32")
+case("sample_token", make=lambda s: call(s.real(s.b, s.c), *_parameters(s), dtype="int32"))
 
 
 @cases("sample_token")

@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op.contract import Case, Sizes, call, cases
+from tests.op.contract import Case, Sizes, call, case, cases
 
-
-@cases("topk")
-def _topk(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 6, s.b), k=3, axis=1)
-
-
-@cases("topk")
-def _topk_equal(s: Sizes) -> Case:
-    return call(s.integer(s.a, 9, low=0, high=3, dtype="int32"), k=4, largest=False, dtype="int64")
-
-
-@cases("topk")
-def _topk_values(s: Sizes) -> Case:
-    return call(s.real(s.c, s.a), k=-1, axis=0, ret_type="values")
-
-
-@cases("topk")
-def _topk_indices(s: Sizes) -> Case:
-    return call(s.real(s.b, s.a), k=1, axis=-1, ret_type="indices")
-
-
-@cases("topk")
-def _topk_none(s: Sizes) -> Case:
-    return call(s.real(s.a, 3), k=0)
+case("topk", make=lambda s: call(s.real(s.a, 6, s.b), k=3, axis=1))
+case("topk", make=lambda s: call(s.integer(s.a, 9, low=0, high=3, dtype="int32"), k=4, largest=False, dtype="int64"))
+case("topk", make=lambda s: call(s.real(s.c, s.a), k=-1, axis=0, ret_type="values"))
+case("topk", make=lambda s: call(s.real(s.b, s.a), k=1, axis=-1, ret_type="indices"))
+case("topk", make=lambda s: call(s.real(s.a, 3), k=0))
 
 
 @cases("topk")
@@ -39,16 +20,6 @@ def _topk_nan(s: Sizes) -> Case:
     return call(x, k=3)
 
 
-@cases("sort", "argsort")
-def _sort(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.a, s.b, low=0, high=4), axis=-1)
-
-
-@cases("sort", "argsort")
-def _sort_descending(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.b, s.a, low=0, high=4), axis=0, descending=True)
-
-
-@cases("sort", "argsort")
-def _sort_long(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, 200), axis=1)
+case("sort", "argsort", make=lambda s, name: call(s.integer(s.a, s.b, low=0, high=4), axis=-1))
+case("sort", "argsort", make=lambda s, name: call(s.integer(s.b, s.a, low=0, high=4), axis=0, descending=True))
+case("sort", "argsort", make=lambda s, name: call(s.real(s.a, 200), axis=1))

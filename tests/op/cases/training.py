@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from tests.op.contract import Case, Shape, Sizes, call, cases
+from tests.op.contract import Case, Shape, Sizes, call, case, cases
 
-
-@cases("collapse_sum_to")
-def _collapse_to(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b, s.c), Shape((s.b, 1)), rtol=1e-3, atol=1e-4)
-
-
-@cases("collapse_sum_like")
-def _collapse_like(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b, s.c), s.real(s.b, 1), rtol=1e-3, atol=1e-4)
+case("collapse_sum_to", make=lambda s, name: call(s.real(s.a, s.b, s.c), Shape((s.b, 1)), rtol=1e-3, atol=1e-4))
+case("collapse_sum_like", make=lambda s, name: call(s.real(s.a, s.b, s.c), s.real(s.b, 1), rtol=1e-3, atol=1e-4))
 
 
 @cases("nn.cross_entropy_with_logits")
@@ -20,9 +13,7 @@ def _cross_entropy(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, s.c), s.real(s.a, s.c), rtol=1e-3, atol=1e-4)
 
 
-@cases("nn.cross_entropy_with_logits")
-def _cross_entropy_of_one(s: Sizes, name: str) -> Case:
-    return call(s.real(s.c), s.real(s.c), rtol=1e-3, atol=1e-4)
+case("nn.cross_entropy_with_logits", make=lambda s, name: call(s.real(s.c), s.real(s.c), rtol=1e-3, atol=1e-4))
 
 
 @cases("nn.nll_loss")
@@ -50,6 +41,4 @@ def _take_backward(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, s.c, s.d), s.real(s.a, 5, s.d), s.integer(s.c, low=-5, high=5), axis=1, atol=1e-4)
 
 
-@cases("grad.no_grad", "grad.start_checkpoint", "grad.end_checkpoint")
-def _marked(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b))
+case("grad.no_grad", "grad.start_checkpoint", "grad.end_checkpoint", make=lambda s, name: call(s.real(s.a, s.b)))

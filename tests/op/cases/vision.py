@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.op.contract import Array, Case, Sizes, call, cases
+from tests.op.contract import Array, Case, Sizes, call, case, cases
 from weft.op.vision import get_valid_counts
 
 
@@ -43,19 +43,9 @@ for attrs in ALIGN:
     cases("vision.roi_align")(_with(_align, attrs))
 
 
-@cases("vision.roi_pool")
-def _roi_pool(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, 6, 5), _regions(s), pooled_size=(2, 3), spatial_scale=0.8)
-
-
-@cases("vision.get_valid_counts")
-def _valid(s: Sizes) -> Case:
-    return call(_boxes(s), score_threshold=0.4)
-
-
-@cases("vision.get_valid_counts")
-def _valid_of_any_class(s: Sizes) -> Case:
-    return call(_boxes(s), score_threshold=0.2, id_index=-1)
+case("vision.roi_pool", make=lambda s: call(s.real(s.a, s.c, 6, 5), _regions(s), pooled_size=(2, 3), spatial_scale=0.8))
+case("vision.get_valid_counts", make=lambda s: call(_boxes(s), score_threshold=0.4))
+case("vision.get_valid_counts", make=lambda s: call(_boxes(s), score_threshold=0.2, id_index=-1))
 
 
 SUPPRESSION = [

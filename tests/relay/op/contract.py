@@ -18,7 +18,7 @@ from weft import relay
 from weft.relay.op import op_call
 from weft.relay.types import TensorType, TupleType
 
-__all__ = ["CASES", "SIZES", "Case", "Known", "Sizes", "arguments", "call", "cases", "drawn", "values"]
+__all__ = ["CASES", "SIZES", "Case", "Known", "Sizes", "arguments", "call", "case", "cases", "drawn", "values"]
 
 
 @dataclass
@@ -57,6 +57,11 @@ def cases(*names: str) -> Callable[[Maker], Maker]:
         return fn
 
     return register
+
+
+def case(*names: str, make: Maker) -> None:
+    """Register one call of operators, made of its sizes, where an expression says it."""
+    cases(*names)(make)
 
 
 def drawn(name: str, index: int) -> list[Case]:

@@ -1,10 +1,11 @@
 """Analyses of Relay programs.
 
 Read in this order: ``variables``, ``well_formed``, ``kinds``, ``coverage``, ``features``, ``call_graph``, ``macs``,
-``excerpt``, ``scopes``, ``operators``.
+``excerpt``, ``scopes``, ``operators``, ``annotated_regions``.
 """
 
 from weft.ir import structural_equal as alpha_equal
+from weft.relay.analysis.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from weft.relay.analysis.call_graph import CallGraph
 from weft.relay.analysis.coverage import UnmatchedWarning, unmatched_cases, warn_unmatched
 from weft.relay.analysis.excerpt import excerpt
@@ -25,6 +26,7 @@ from weft.relay.analysis.variables import (
 from weft.relay.analysis.well_formed import scope_errors, unbound, well_formed
 
 __all__ = [
+    "AnnotatedRegion", "AnnotatedRegionSet",
     "CallGraph", "Feature", "UnmatchedWarning", "all_dtypes", "all_type_vars", "all_vars", "alpha_equal",
     "bound_type_vars", "bound_vars", "check_basic_block_normal_form", "check_kind", "detect_feature", "excerpt",
     "free_type_vars", "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit", "scope_errors",

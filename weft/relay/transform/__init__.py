@@ -9,11 +9,17 @@ from weft.ir.pass_decorators import function_pass_over, module_pass
 from weft.relay.expr import Function
 from weft.relay.infer import inferred_type
 from weft.relay.transform.annotate_spans import annotate_spans
+from weft.relay.transform.annotate_target import AnnotateTarget
 from weft.relay.transform.canonicalize import canonicalize_cast, canonicalize_ops
 from weft.relay.transform.combine_parallel import (
     CombineParallelBatchMatmul,
     CombineParallelConv2D,
     CombineParallelDense,
+)
+from weft.relay.transform.compiler_functions import (
+    InlineCompilerFunctionsBoundTo,
+    MarkCompilerFunctionsAsExtern,
+    OutlineCompilerFunctionsWithExistingGlobalSymbols,
 )
 from weft.relay.transform.convert_layout import AlterOpLayout, ConvertLayout, LayoutConfig
 from weft.relay.transform.dead_code import dead_code_elimination
@@ -35,8 +41,10 @@ from weft.relay.transform.legalize import Legalize
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.memory_plan import MemoryPlan
+from weft.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from weft.relay.transform.merge_composite import merge_composite
 from weft.relay.transform.partial_eval import partial_evaluate
+from weft.relay.transform.partition_graph import PartitionGraph
 from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.simplify_expr import simplify_expr

@@ -127,6 +127,8 @@ class _Plan:
         for i, (_, value) in enumerate(self.bindings):
             if _named(value) != "vm.invoke_tvm_op" or not isinstance(value.args[0], GlobalVar):
                 continue
+            if value.args[0] not in self.mod:  # an external compiler makes it
+                continue
             func: Any = self.mod[value.args[0]]
             inputs, outputs = value.args[1].fields, value.args[2].fields
             places = func.attrs.get("inplace_inputs") or ()

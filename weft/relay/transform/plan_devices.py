@@ -137,6 +137,8 @@ class _Plan:
 
     def kernel(self, var: nodes.GlobalVar, device: int) -> nodes.GlobalVar:
         """Return a kernel for a device: of another kind than the first, a copy under a name of its own."""
+        if var not in self.mod:  # an external compiler makes it
+            return var
         kernel: Any = self.mod[var]
         if self.kinds[device] == self.kinds[0] or kernel.attrs.get(KERNEL_DEVICE) is not None:
             return var

@@ -12,6 +12,7 @@ from weft.relax import compile_kernels, recompilable_kernels
 from weft.relay.analysis import warn_unmatched
 from weft.relay.bind import bind_params_by_name
 from weft.relay.expr import Function
+from weft.relay.external import compile_external, external_functions, with_externals
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
@@ -113,7 +114,7 @@ class VMCompiler:
         made = [m for d, part in sorted(by_device.items()) if (m := compile_kernels(part, targets[d])) is not None]
         for module in made[1:]:
             made[0].import_module(module)
-        self._kernels = made[0] if made else None
+        self._kernels = with_externals(made[0] if made else None, compile_external(external_functions(self._lowered)))
 
     def get_exec(self) -> Executable:
         """Return the executable: code, constants and kernels."""

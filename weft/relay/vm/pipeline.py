@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from weft.ir import Pass, Sequential
+from weft.relay.external import CallExternal
+from weft.relay.transform.compiler_functions import OutlineCompilerFunctionsWithExistingGlobalSymbols
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.fold_constant import fold_constant
@@ -28,6 +30,7 @@ def vm_pipeline(targets: Targets) -> Pass:
         [
             infer_type(),
             inline(),
+            OutlineCompilerFunctionsWithExistingGlobalSymbols(),
             fold_constant(),
             eliminate_common_subexpr(),
             dead_code_elimination(),
@@ -36,6 +39,7 @@ def vm_pipeline(targets: Targets) -> Pass:
             infer_type(),
             *planned,
             LowerRegions(target),
+            CallExternal(),
             ManifestAlloc(target),
             *planned,
             MemoryPlan(),

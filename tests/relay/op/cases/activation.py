@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Sizes, call, case, cases
 
-
-@cases("nn.relu")
-def _relu(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), expect=lambda x: np.maximum(x, 0))
-
-
-@cases("nn.leaky_relu")
-def _leaky(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), alpha=0.2, expect=lambda x: np.where(x > 0, x, 0.2 * x))
+case("nn.relu", make=lambda s: call(s.real(s.a, s.b), expect=lambda x: np.maximum(x, 0)))
+case("nn.leaky_relu", make=lambda s: call(s.real(s.a, s.b), alpha=0.2, expect=lambda x: np.where(x > 0, x, 0.2 * x)))
 
 
 @cases("nn.prelu")

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Known, Sizes, call, cases
+from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
 
-
-@cases("full")
-def _full(s: Sizes) -> Case:
-    return call(np.float32(2.5), shape=(2, int(s.b)), expect=lambda v: np.full((2, s.b), v))
-
-
-@cases("full")
-def _full_typed(s: Sizes) -> Case:
-    return call(np.float32(2.5), shape=(3,), dtype="int32", expect=lambda v: np.full(3, 2, "int32"))
-
-
-@cases("dyn.full")
-def _dyn_full(s: Sizes) -> Case:
-    return call(np.float32(2.5), np.int32([2, s.b]), expect=lambda v, n: np.full(n, v))
+case("full", make=lambda s: call(np.float32(2.5), shape=(2, int(s.b)), expect=lambda v: np.full((2, s.b), v)))
+case("full", make=lambda s: call(np.float32(2.5), shape=(3,), dtype="int32", expect=lambda v: np.full(3, 2, "int32")))
+case("dyn.full", make=lambda s: call(np.float32(2.5), np.int32([2, s.b]), expect=lambda v, n: np.full(n, v)))
 
 
 @cases("zeros", "ones")
@@ -32,14 +21,8 @@ def _dyn_zeros(s: Sizes, name: str) -> Case:
     return call(np.int64([s.a, s.b]), dtype="int32", expect=lambda n: getattr(np, name[4:])(n, "int32"))
 
 
-@cases("zeros_like", "ones_like")
-def _like(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b), expect=getattr(np, name))
-
-
-@cases("full_like")
-def _full_like(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), np.float32(1.5), expect=np.full_like)
+case("zeros_like", "ones_like", make=lambda s, name: call(s.real(s.a, s.b), expect=getattr(np, name)))
+case("full_like", make=lambda s: call(s.real(s.a, s.b), np.float32(1.5), expect=np.full_like))
 
 
 @cases("arange")
@@ -52,24 +35,10 @@ def _arange_known(s: Sizes) -> Case:
     return call(Known(np.float32(1)), Known(np.float32(-2)), Known(np.float32(-0.5)), expect=np.arange)
 
 
-@cases("arange")
-def _arange_floats(s: Sizes) -> Case:
-    return call(np.float32(0), np.float32(s.a + 0.5), np.float32(1), expect=np.arange)
-
-
-@cases("shape_of")
-def _shape_of(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, 3), expect=lambda x: np.int32(x.shape))
-
-
-@cases("shape_of")
-def _shape_of_scalar(s: Sizes) -> Case:
-    return call(np.float32(1), dtype="int64", expect=lambda x: np.zeros(0, "int64"))
-
-
-@cases("ndarray_size")
-def _size(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, 3), dtype="int64", expect=lambda x: np.int64(x.size))
+case("arange", make=lambda s: call(np.float32(0), np.float32(s.a + 0.5), np.float32(1), expect=np.arange))
+case("shape_of", make=lambda s: call(s.real(s.a, s.b, 3), expect=lambda x: np.int32(x.shape)))
+case("shape_of", make=lambda s: call(np.float32(1), dtype="int64", expect=lambda x: np.zeros(0, "int64")))
+case("ndarray_size", make=lambda s: call(s.real(s.a, s.b, 3), dtype="int64", expect=lambda x: np.int64(x.size)))
 
 
 @cases("one_hot")

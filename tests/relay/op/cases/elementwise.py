@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Sizes, call, case, cases
 
 FLOATS = {
     "ceil": np.ceil, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "floor": np.floor, "isfinite": np.isfinite,
@@ -19,9 +19,7 @@ POSITIVE = {
 UNIT = {"acos": np.arccos, "asin": np.arcsin, "atanh": np.arctanh}
 
 
-@cases(*FLOATS)
-def _unary(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.b), expect=FLOATS[name], rtol=1e-3)
+case(*FLOATS, make=lambda s, name: call(s.real(s.a, s.b), expect=FLOATS[name], rtol=1e-3))
 
 
 @cases(*POSITIVE)
@@ -31,24 +29,10 @@ def _positive(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, s.b, low=0.1, high=9), expect=POSITIVE[name])
 
 
-@cases(*UNIT)
-def _unit(s: Sizes, name: str) -> Case:
-    return call(s.real(s.b, low=-0.9, high=0.9), expect=UNIT[name])
-
-
-@cases("abs", "negative", "sign")
-def _integers(s: Sizes, name: str) -> Case:
-    return call(s.integer(s.a, s.b, dtype="int32"), expect=getattr(np, name))
-
-
-@cases("logical_not")
-def _not(s: Sizes) -> Case:
-    return call(s.boolean(s.a, s.b), expect=np.logical_not)
-
-
-@cases("bitwise_not")
-def _invert(s: Sizes) -> Case:
-    return call(s.integer(s.a), expect=np.invert)
+case(*UNIT, make=lambda s, name: call(s.real(s.b, low=-0.9, high=0.9), expect=UNIT[name]))
+case("abs", "negative", "sign", make=lambda s, name: call(s.integer(s.a, s.b, dtype="int32"), expect=getattr(np, name)))
+case("logical_not", make=lambda s: call(s.boolean(s.a, s.b), expect=np.logical_not))
+case("bitwise_not", make=lambda s: call(s.integer(s.a), expect=np.invert))
 
 
 BINARY = {
@@ -74,9 +58,7 @@ def _integer_division(s: Sizes, name: str) -> Case:
     )
 
 
-@cases("power")
-def _power(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, low=0.1), s.real(1), expect=np.power, rtol=1e-3)
+case("power", make=lambda s: call(s.real(s.a, s.b, low=0.1), s.real(1), expect=np.power, rtol=1e-3))
 
 
 @cases("logical_and", "logical_or", "logical_xor")
@@ -96,29 +78,11 @@ def _shifts(s: Sizes, name: str) -> Case:
     )
 
 
-@cases("cast")
-def _cast(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), dtype="int32", expect=lambda x: x.astype("int32"))
-
-
-@cases("cast_like")
-def _cast_like(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), s.integer(3), expect=lambda x, y: x.astype(y.dtype))
-
-
-@cases("clip")
-def _clip(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), a_min=-1.0, a_max=2.0, expect=lambda x: np.clip(x, -1, 2))
-
-
-@cases("copy")
-def _copy(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), expect=lambda x: x)
-
-
-@cases("where")
-def _where(s: Sizes) -> Case:
-    return call(s.boolean(s.a, 1), s.real(s.b), s.real(s.a, s.b), expect=np.where)
+case("cast", make=lambda s: call(s.real(s.a, s.b), dtype="int32", expect=lambda x: x.astype("int32")))
+case("cast_like", make=lambda s: call(s.real(s.a, s.b), s.integer(3), expect=lambda x, y: x.astype(y.dtype)))
+case("clip", make=lambda s: call(s.real(s.a, s.b), a_min=-1.0, a_max=2.0, expect=lambda x: np.clip(x, -1, 2)))
+case("copy", make=lambda s: call(s.real(s.a, s.b), expect=lambda x: x))
+case("where", make=lambda s: call(s.boolean(s.a, 1), s.real(s.b), s.real(s.a, s.b), expect=np.where))
 
 
 @cases("where")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Sizes, call, case, cases
 
 
 @cases("layout_transform")
@@ -82,9 +82,7 @@ def _meshgrid(s: Sizes) -> Case:
     return call((s.real(s.a), s.real(s.b)), indexing="xy", expect=lambda t: tuple(np.meshgrid(*t, indexing="xy")))
 
 
-@cases("meshgrid")
-def _meshgrid_scalar(s: Sizes) -> Case:
-    return call((s.real(), s.real(s.b)), expect=lambda t: tuple(np.meshgrid(*t, indexing="ij")))
+case("meshgrid", make=lambda s: call((s.real(), s.real(s.b)), expect=lambda t: tuple(np.meshgrid(*t, indexing="ij"))))
 
 
 @cases("unravel_index")
@@ -99,14 +97,8 @@ def _adv_index(s: Sizes) -> Case:
                 expect=lambda t: t[0][t[1], t[2]])  # fmt: skip
 
 
-@cases("trilu")
-def _triu(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), np.int64(1), expect=lambda x, k: np.triu(x, 1))
-
-
-@cases("trilu")
-def _tril(s: Sizes) -> Case:
-    return call(s.real(s.b, s.c), np.int32(-1), upper=False, expect=lambda x, k: np.tril(x, -1))
+case("trilu", make=lambda s: call(s.real(s.a, s.b, s.c), np.int64(1), expect=lambda x, k: np.triu(x, 1)))
+case("trilu", make=lambda s: call(s.real(s.b, s.c), np.int32(-1), upper=False, expect=lambda x, k: np.tril(x, -1)))
 
 
 @cases("matrix_set_diag")

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Known, Sizes, call, cases
+from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
 
 
 def _shaped(shape: Any) -> Any:
     return lambda x, *_: np.reshape(x, shape)
 
 
-@cases("reshape")
-def _copied_and_rest(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, 6), newshape=(0, 0, 2, -1), expect=_shaped((s.a, s.c, 2, 3)))
+case("reshape", make=lambda s: call(s.real(s.a, s.c, 6), newshape=(0, 0, 2, -1), expect=_shaped((s.a, s.c, 2, 3))))
 
 
 @cases("reshape")
@@ -23,19 +21,9 @@ def _all_that_follow(s: Sizes) -> Case:
     return call(s.real(s.a, s.b, s.c), newshape=(0, -2, 1, 1), expect=_shaped((s.a, s.b, s.c, 1, 1)))
 
 
-@cases("reshape")
-def _merged(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c, 2), newshape=(-3, -3), expect=_shaped((s.a * s.b, s.c * 2)))
-
-
-@cases("reshape")
-def _split(s: Sizes) -> Case:
-    return call(s.real(s.a, 6, s.c), newshape=(0, -4, 2, -1, -2), expect=_shaped((s.a, 2, 3, s.c)))
-
-
-@cases("reshape")
-def _flat(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b), newshape=-1, expect=_shaped(s.a * s.b))
+case("reshape", make=lambda s: call(s.real(s.a, s.b, s.c, 2), newshape=(-3, -3), expect=_shaped((s.a * s.b, s.c * 2))))
+case("reshape", make=lambda s: call(s.real(s.a, 6, s.c), newshape=(0, -4, 2, -1, -2), expect=_shaped((s.a, 2, 3, s.c))))
+case("reshape", make=lambda s: call(s.integer(s.a, s.b), newshape=-1, expect=_shaped(s.a * s.b)))
 
 
 @cases("contrib_reverse_reshape")
@@ -48,19 +36,9 @@ def _reversed_split(s: Sizes) -> Case:
     return call(s.real(2, s.c, 6), newshape=(-1, 0, -4, 3, 2), expect=_shaped((2, s.c, 3, 2)))
 
 
-@cases("dyn.reshape")
-def _computed(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, 6), np.int64([0, -1, 3]), expect=_shaped((s.a, s.c * 2, 3)))
-
-
-@cases("dyn.reshape")
-def _computed_known(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), Known(np.int32([-3])), expect=_shaped(s.a * s.b))
-
-
-@cases("reshape_like")
-def _like(s: Sizes) -> Case:
-    return call(s.real(s.a, 6), s.real(s.a, 2, 3), expect=lambda x, y: x.reshape(y.shape))
+case("dyn.reshape", make=lambda s: call(s.real(s.a, s.c, 6), np.int64([0, -1, 3]), expect=_shaped((s.a, s.c * 2, 3))))
+case("dyn.reshape", make=lambda s: call(s.real(s.a, s.b), Known(np.int32([-3])), expect=_shaped(s.a * s.b)))
+case("reshape_like", make=lambda s: call(s.real(s.a, 6), s.real(s.a, 2, 3), expect=lambda x, y: x.reshape(y.shape)))
 
 
 @cases("reshape_like")
@@ -70,44 +48,14 @@ def _like_part(s: Sizes) -> Case:
     )
 
 
-@cases("transpose")
-def _transpose(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), axes=(1, -1, 0), expect=lambda x: x.transpose(1, 2, 0))
-
-
-@cases("transpose")
-def _transpose_all(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), axes=None, expect=lambda x: x.T)
-
-
-@cases("squeeze")
-def _squeeze(s: Sizes) -> Case:
-    return call(s.real(1, s.a, 1), axis=(0,), expect=lambda x: x[0])
-
-
-@cases("squeeze")
-def _squeeze_all(s: Sizes) -> Case:
-    return call(s.real(1, 3, 1), expect=np.squeeze)
-
-
-@cases("nn.batch_flatten")
-def _batch_flatten(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), expect=_shaped((s.a, s.b * s.c)))
-
-
-@cases("expand_dims")
-def _expand_dims(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), axis=1, num_newaxis=2, expect=lambda x: x[:, None, None])
-
-
-@cases("expand_dims")
-def _expand_last(s: Sizes) -> Case:
-    return call(s.real(s.a), axis=-1, expect=lambda x: x[:, None])
-
-
-@cases("reverse")
-def _reverse(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), axis=-1, expect=lambda x: x[:, ::-1])
+case("transpose", make=lambda s: call(s.real(s.a, s.b, s.c), axes=(1, -1, 0), expect=lambda x: x.transpose(1, 2, 0)))
+case("transpose", make=lambda s: call(s.real(s.a, s.b, s.c), axes=None, expect=lambda x: x.T))
+case("squeeze", make=lambda s: call(s.real(1, s.a, 1), axis=(0,), expect=lambda x: x[0]))
+case("squeeze", make=lambda s: call(s.real(1, 3, 1), expect=np.squeeze))
+case("nn.batch_flatten", make=lambda s: call(s.real(s.a, s.b, s.c), expect=_shaped((s.a, s.b * s.c))))
+case("expand_dims", make=lambda s: call(s.real(s.a, s.b), axis=1, num_newaxis=2, expect=lambda x: x[:, None, None]))
+case("expand_dims", make=lambda s: call(s.real(s.a), axis=-1, expect=lambda x: x[:, None]))
+case("reverse", make=lambda s: call(s.real(s.a, s.b), axis=-1, expect=lambda x: x[:, ::-1]))
 
 
 @cases("concatenate")
@@ -115,9 +63,7 @@ def _concatenate(s: Sizes) -> Case:
     return call((s.real(s.a, s.b), s.real(s.a, s.c)), axis=-1, expect=lambda t: np.concatenate(t, -1))
 
 
-@cases("stack")
-def _stack(s: Sizes) -> Case:
-    return call((s.real(s.a, s.b), s.real(s.a, s.b)), axis=1, expect=lambda t: np.stack(t, 1))
+case("stack", make=lambda s: call((s.real(s.a, s.b), s.real(s.a, s.b)), axis=1, expect=lambda t: np.stack(t, 1)))
 
 
 @cases("split")
@@ -125,9 +71,7 @@ def _split_at(s: Sizes) -> Case:
     return call(s.real(s.a, 7), indices_or_sections=(2, 5), axis=1, expect=lambda x: tuple(np.split(x, [2, 5], 1)))
 
 
-@cases("split")
-def _split_even(s: Sizes) -> Case:
-    return call(s.real(6, s.b), indices_or_sections=3, expect=lambda x: tuple(np.split(x, 3)))
+case("split", make=lambda s: call(s.real(6, s.b), indices_or_sections=3, expect=lambda x: tuple(np.split(x, 3))))
 
 
 @cases("broadcast_to")
@@ -155,21 +99,7 @@ def _collapse_sum_to(s: Sizes) -> Case:
     return call(s.real(s.a, 5, s.c), shape=(5, 1), expect=lambda x: x.sum((0, 2), dtype="float64")[:, None])
 
 
-@cases("tile")
-def _tile(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), reps=(2, 1, 3), expect=lambda x: np.tile(x, (2, 1, 3)))
-
-
-@cases("dyn.tile")
-def _dyn_tile(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), np.int64([2, 1, 3]), expect=lambda x, _: np.tile(x, (2, 1, 3)))
-
-
-@cases("dyn.tile")
-def _dyn_tile_short(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), np.int64([2]), expect=lambda x, _: np.tile(x, (2,)))
-
-
-@cases("repeat")
-def _repeat(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), repeats=3, axis=-1, expect=lambda x: np.repeat(x, 3, -1))
+case("tile", make=lambda s: call(s.real(s.a, s.b), reps=(2, 1, 3), expect=lambda x: np.tile(x, (2, 1, 3))))
+case("dyn.tile", make=lambda s: call(s.real(s.a, s.b), np.int64([2, 1, 3]), expect=lambda x, _: np.tile(x, (2, 1, 3))))
+case("dyn.tile", make=lambda s: call(s.real(s.a, s.b), np.int64([2]), expect=lambda x, _: np.tile(x, (2,))))
+case("repeat", make=lambda s: call(s.real(s.a, s.b), repeats=3, axis=-1, expect=lambda x: np.repeat(x, 3, -1)))

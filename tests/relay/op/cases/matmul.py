@@ -6,21 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Sizes, call, case, cases
 
 
 def _wide(fn: Any) -> Any:
     return lambda *args: fn(*[a.astype(np.float64) for a in args])
 
 
-@cases("nn.dense")
-def _dense(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), s.real(4, s.c), units=4, expect=_wide(lambda x, w: x @ w.T))
-
-
-@cases("nn.dense")
-def _dense_batched(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, 3), s.real(s.c, 3), expect=_wide(lambda x, w: x @ w.T))
+case("nn.dense", make=lambda s: call(s.real(s.a, s.c), s.real(4, s.c), units=4, expect=_wide(lambda x, w: x @ w.T)))
+case("nn.dense", make=lambda s: call(s.real(s.a, s.b, 3), s.real(s.c, 3), expect=_wide(lambda x, w: x @ w.T)))
 
 
 @cases("nn.matmul")
@@ -29,9 +23,7 @@ def _matmul(s: Sizes) -> Case:
                 expect=_wide(lambda x, y: x.T @ y.T))  # fmt: skip
 
 
-@cases("nn.matmul")
-def _matmul_plain(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), s.real(s.c, 3), units=3, expect=_wide(np.matmul))
+case("nn.matmul", make=lambda s: call(s.real(s.a, s.c), s.real(s.c, 3), units=3, expect=_wide(np.matmul)))
 
 
 @cases("nn.dense", "nn.matmul")
@@ -51,14 +43,8 @@ def _batch_matmul_plain(s: Sizes) -> Case:
                 expect=_wide(lambda x, y: x.transpose(0, 2, 1) @ y))  # fmt: skip
 
 
-@cases("nn.bias_add")
-def _bias_add(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), s.real(s.b), expect=lambda x, b: x + b[:, None])
-
-
-@cases("nn.bias_add")
-def _bias_add_last(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), s.real(s.c), axis=-1, expect=np.add)
+case("nn.bias_add", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.b), expect=lambda x, b: x + b[:, None]))
+case("nn.bias_add", make=lambda s: call(s.real(s.a, s.c), s.real(s.c), axis=-1, expect=np.add))
 
 
 @cases("einsum")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Sizes, call, case, cases
 
 
 def _softmax(x, axis):
@@ -17,9 +17,7 @@ def _softmaxes(s: Sizes) -> Case:
     return call(s.real(s.a, s.b, s.c), axis=1, expect=lambda x: _softmax(x, 1))
 
 
-@cases("nn.log_softmax")
-def _log_softmax(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), expect=lambda x: np.log(_softmax(x, -1)))
+case("nn.log_softmax", make=lambda s: call(s.real(s.a, s.c), expect=lambda x: np.log(_softmax(x, -1))))
 
 
 def _normalized(x, axes, eps=1e-5):
@@ -94,6 +92,4 @@ def _lrn(s: Sizes) -> Case:
     return call(s.real(s.a, 5, s.c), size=3, alpha=1e-2, expect=expect)
 
 
-@cases("nn.dropout")
-def _dropout(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), rate=0.3, expect=lambda x: (x, np.ones_like(x)))
+case("nn.dropout", make=lambda s: call(s.real(s.a, s.b), rate=0.3, expect=lambda x: (x, np.ones_like(x))))

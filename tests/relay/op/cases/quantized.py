@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import weft
-from tests.relay.op.contract import Case, Known, Sizes, call, cases
+from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
 
 SCALE, ZERO = Known(np.float32(0.037)), Known(np.int32(3))
 PAIR = (Known(np.int32(3)), Known(np.int32(-2)), Known(np.float32(1)), Known(np.float32(1)))
@@ -32,9 +32,7 @@ def _quantize_channels(s: Sizes) -> Case:
                 expect=lambda x, scale, zero: np.clip(np.rint(x / scale + zero.astype("float32")), 0, 255))  # fmt: skip
 
 
-@cases("qnn.dequantize")
-def _dequantize(s: Sizes) -> Case:
-    return call(_q(s, s.a, s.b), SCALE, ZERO, expect=lambda q, *_: _real(q))
+case("qnn.dequantize", make=lambda s: call(_q(s, s.a, s.b), SCALE, ZERO, expect=lambda q, *_: _real(q)))
 
 
 @cases("qnn.abs", "qnn.erf", "qnn.exp", "qnn.hardswish", "qnn.sigmoid", "qnn.tanh")
@@ -47,9 +45,7 @@ def _of_positive(s: Sizes) -> Case:
     return call(s.integer(s.a, s.b, low=10, high=100, dtype="int8"), SCALE, ZERO, Known(np.float32(0.31)), ZERO)
 
 
-@cases("qnn.leaky_relu")
-def _leaky(s: Sizes) -> Case:
-    return call(_q(s, s.a, s.b), SCALE, ZERO, Known(np.float32(0.31)), ZERO, alpha=0.1)
+case("qnn.leaky_relu", make=lambda s: call(_q(s, s.a, s.b), SCALE, ZERO, Known(np.float32(0.31)), ZERO, alpha=0.1))
 
 
 @cases("qnn.softmax")

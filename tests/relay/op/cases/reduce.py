@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Sizes, call, case, cases
 
 KINDS = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "mean": np.mean}
 
@@ -20,14 +20,8 @@ def _excluded(s: Sizes, name: str) -> Case:
                 expect=lambda x: KINDS[name](x.astype("float64"), (0, 2), keepdims=True))  # fmt: skip
 
 
-@cases(*KINDS)
-def _everything(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.c), axis=(), expect=lambda x: KINDS[name](x.astype("float64")))
-
-
-@cases("all", "any")
-def _truth(s: Sizes, name: str) -> Case:
-    return call(s.boolean(s.a, s.b), axis=1, expect=lambda x: getattr(np, name)(x, 1))
+case(*KINDS, make=lambda s, name: call(s.real(s.a, s.c), axis=(), expect=lambda x: KINDS[name](x.astype("float64"))))
+case("all", "any", make=lambda s, name: call(s.boolean(s.a, s.b), axis=1, expect=lambda x: getattr(np, name)(x, 1)))
 
 
 @cases("argmax", "argmin")
@@ -44,9 +38,7 @@ def _index_excluded(s: Sizes, name: str) -> Case:
     )  # fmt: skip
 
 
-@cases("argmax", "argmin")
-def _index_of_all(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.c), expect=lambda x: np.int32(getattr(np, name)(x)))
+case("argmax", "argmin", make=lambda s, name: call(s.real(s.a, s.c), expect=lambda x: np.int32(getattr(np, name)(x))))
 
 
 @cases("variance")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Known, Sizes, call, cases
+from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
 
 
 @cases("strided_slice")
@@ -40,14 +40,8 @@ def _dynamic_axes(s: Sizes) -> Case:
                 expect=lambda x, *_: x[:, 2:5])  # fmt: skip
 
 
-@cases("slice_like")
-def _slice_like(s: Sizes) -> Case:
-    return call(s.real(9, 40, 3), s.real(2, s.b), expect=lambda x, y: x[:2, : s.b])
-
-
-@cases("slice_like")
-def _slice_like_axes(s: Sizes) -> Case:
-    return call(s.real(s.a, 40), s.real(1, s.b), axes=(-1,), expect=lambda x, y: x[:, : s.b])
+case("slice_like", make=lambda s: call(s.real(9, 40, 3), s.real(2, s.b), expect=lambda x, y: x[:2, : s.b]))
+case("slice_like", make=lambda s: call(s.real(s.a, 40), s.real(1, s.b), axes=(-1,), expect=lambda x, y: x[:, : s.b]))
 
 
 @cases("nn.pad")

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Sizes, call, case, cases
 
-
-@cases("sort")
-def _sort(s: Sizes) -> Case:
-    return call(s.real(s.b, s.c), axis=0, expect=lambda x: np.sort(x, 0))
-
-
-@cases("sort")
-def _sort_down(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), is_ascend=False, expect=lambda x: -np.sort(-x))
-
-
-@cases("argsort")
-def _argsort(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), dtype="int64", expect=np.argsort)
-
-
-@cases("argsort")
-def _argsort_down(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), is_ascend=False, expect=lambda x: np.argsort(-x).astype("int32"))
+case("sort", make=lambda s: call(s.real(s.b, s.c), axis=0, expect=lambda x: np.sort(x, 0)))
+case("sort", make=lambda s: call(s.real(s.a, s.c), is_ascend=False, expect=lambda x: -np.sort(-x)))
+case("argsort", make=lambda s: call(s.real(s.a, s.c), dtype="int64", expect=np.argsort))
+case("argsort", make=lambda s: call(s.real(s.a, s.c), is_ascend=False, expect=lambda x: np.argsort(-x).astype("int32")))
 
 
 @cases("topk")
@@ -37,9 +22,7 @@ def _topk_values(s: Sizes) -> Case:
     return call(s.real(6, s.b), k=3, axis=0, ret_type="values", is_ascend=True, expect=lambda x: np.sort(x, 0)[:3])
 
 
-@cases("topk")
-def _topk_all(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), k=0, ret_type="indices", expect=lambda x: np.int32(np.argsort(-x)))
+case("topk", make=lambda s: call(s.real(s.a, s.c), k=0, ret_type="indices", expect=lambda x: np.int32(np.argsort(-x))))
 
 
 @cases("dyn.topk")

@@ -1,0 +1,85 @@
+"""Compiling one function of operators, under TVM's names: ``te_compiler.get().lower(func, target)`` and ``jit``."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from weft import ir
+from weft.error import LoweringError
+from weft.ir import IRModule
+from weft.relax import compile_kernels
+from weft.relay.build_module import as_target, lower_to_graph
+from weft.relay.expr import Function
+from weft.relay.infer import infer_module
+from weft.target import Target
+
+
+class LoweredFunction:
+    """What a function of operators became.
+
+    Attributes
+    ----------
+    funcs : IRModule
+        Its kernels, as TIR functions.
+    target : Target
+        What they are for.
+    prim_fn_var : GlobalVar or None
+        The kernel that computes it, where one does.
+    """
+
+    def __init__(self, source: Function, target: Target) -> None:
+        lowered, graph = lower_to_graph(infer_module(IRModule({"main": source})), target)
+        self.target = target
+        self.funcs = lowered.with_functions({v: f for v, f in lowered.items() if not isinstance(f, ir.Function)})
+        called = [n for n in graph.nodes if n.function is not None]
+        outputs = [e for node in called for e in range(len(node.outputs))]
+        inputs = [i for i, n in enumerate(graph.nodes) if n.function is None]
+        whole = len(called) == 1 and [e.node for e in called[0].inputs] == inputs and len(graph.heads) == len(outputs)
+        self.prim_fn_var = lowered.get_global_var(str(called[0].function)) if whole and not graph.params else None
+
+    def same_as(self, other: Any) -> bool:
+        """Whether it is that very one."""
+        return self is other
+
+
+class TECompiler:
+    """Lowers functions, each once for a target."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], LoweredFunction] = {}
+
+    def lower(self, source_func: Function, target: Any = None) -> LoweredFunction:
+        """Lower a function of operators on tensors of constant shapes; equal ones are lowered once."""
+        where = as_target(target)
+        key = ir.fingerprint(source_func), str(where)
+        if key not in self._made:
+            self._made[key] = LoweredFunction(source_func, where)
+        return self._made[key]
+
+    def jit(self, source_func: Function, target: Any = None) -> Any:
+        """Compile a function of operators to a packed function of its arguments, then its results.
+
+        Raises
+        ------
+        LoweringError
+            When it is more than one kernel.
+        """
+        lowered = self.lower(source_func, target)
+        if lowered.prim_fn_var is None:
+            raise LoweringError("a function that is compiled by itself becomes one kernel", where=source_func.span,
+                                found=f"{len(lowered.funcs.functions)} kernels",
+                                help="relay.build compiles any")  # fmt: skip
+        module = compile_kernels(lowered.funcs, lowered.target)
+        assert module is not None
+        return module[lowered.prim_fn_var.name_hint]
+
+    def clear(self) -> None:
+        """Forget what was lowered."""
+        self._made.clear()
+
+
+@functools.cache
+def get() -> TECompiler:
+    """Return the compiler of the process."""
+    return TECompiler()
