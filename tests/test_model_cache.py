@@ -262,6 +262,46 @@ def test_processes_that_compile_do_not_load_what_they_do_not_need(module):
     assert done.stdout.strip() == "[]"
 
 
+REWRITING = """
+import sys, numpy as np, weft
+def model(path, factor): open(path, "wb").write(open(f"{path}.{factor}", "rb").read())
+x = np.ones((1, 64), "float32")
+for factor in (2, 5, 2):
+    model(sys.argv[1], factor)
+    session = weft.Session(sys.argv[1])
+    print(session.run({"x": x})[0].numpy()[0, 0])
+model(sys.argv[1], 5)
+try:
+    session.wait()
+    print(session.run({"x": x})[0].numpy()[0, 0])
+except weft.WeftError as e:
+    print("changed" if "was changed" in str(e) else e)
+"""
+
+
+def test_a_file_that_is_written_while_it_is_compiled_is_no_entry(tmp_path, monkeypatch):
+    """What compiles reads the file after its key was made."""
+    path = write_model(tmp_path / "m.onnx")
+    for factor in (2, 5):
+        write_model(Path(f"{path}.{factor}"), factor)
+    two, five = (float(expected(np.ones((1, 64), "float32"), f)[0, 0]) for f in (2, 5))
+    done = subprocess.run([sys.executable, "-c", REWRITING, path], capture_output=True, text=True, check=True)
+    *answers, last = done.stdout.split()
+    np.testing.assert_allclose([float(a) for a in answers], [two, five, two])
+    assert last == "changed" or float(last) == pytest.approx(two)  # it may have been read before
+    run(weft.Session(f"{path}.2"))
+    run(weft.Session(f"{path}.5"), 5.0)
+    importer = weft.frontend.onnx.from_onnx
+    write_model(path, 3.0)
+    monkeypatch.setattr(
+        "weft.frontend.onnx.from_onnx", lambda model, *a, **k: importer(write_model(path, 4.0), *a, **k)
+    )
+    before = entries(tmp_path)
+    with pytest.raises(WeftError, match="was changed"):
+        weft.Session(path)
+    assert entries(tmp_path) == before
+
+
 def test_a_broken_model_has_the_importers_error(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(b"no model")

@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.error import ScheduleWarning
 from weft.frontend.onnx import WEIGHT_FILES, from_onnx
-from weft.model_cache import model_note
+from weft.model_cache import Content, holds, model_note
 from weft.relax import build, compile_kernels, kernels_from_json, kernels_to_json, processes_ahead
 from weft.runtime import object_code, weights_in_files
 from weft.runtime.stored_model import write_model
@@ -36,10 +36,14 @@ class Service:
         self._kernels: dict[Any, Mapping[str, Any]] = {}
         """By target."""
 
-    def model(self, path: str, options: dict[str, Any], out: str, key: str) -> dict[str, Any]:
+    def model(
+        self, path: str, content: tuple[str, str, bool], options: dict[str, Any], out: str, key: str
+    ) -> dict[str, Any]:
         """Compile a model and write it; not ``done`` where this process had better say what there is to say."""
         with weights_in_files(Path(out).parent), warnings.catch_warnings(record=True) as said:
             mod = from_onnx(path, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
+            if not holds(Path(path), Content(*content)):
+                return {"done": False}  # the key stands for what was there before
             files = mod.attrs.get(WEIGHT_FILES, ())
             target = Target(options["target"] or "llvm")
             with processes_ahead(mod, target):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from weft import environment
 from weft.compile_key import brings_models, compile_key, is_plain, is_watched
-from weft.error import ExecutableError, ScheduleWarning, WeftError
+from weft.error import ExecutableError, InvalidArgument, ScheduleWarning, WeftError
 from weft.runtime import Module, VMExecutable, cache, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
 from weft.runtime.stored_model import read_model, write_model
@@ -47,10 +47,21 @@ _PROGRAM = "weft.compile_worker"
 Progress = Callable[[str, int, int], None]
 
 
+class Content(NamedTuple):
+    """What a file held when it was looked at."""
+
+    digest: str
+    identity: str
+    """Of `_identity`, before the content was read."""
+    settled: bool
+    """Whether the last change was long enough ago for any later one to show in `identity`."""
+
+
 class Request(NamedTuple):
     """A model file and how to compile it."""
 
     path: Path
+    content: Content
     options: dict[str, Any]
     """``target``, ``shape_dict``, ``dtype_dict``, ``opset``, ``tuned``, ``precision``: what JSON can hold."""
     key: str
@@ -80,25 +91,52 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
         return None
     try:
         answers = [_content(Path(made["tuned"])), str(num_threads())] if made["tuned"] else []
-        key = compile_key("model", [_content(path), json.dumps(made, sort_keys=True)], made["target"], answers)
+        content = _look(path)
+        key = compile_key("model", [content.digest, json.dumps(made, sort_keys=True)], made["target"], answers)
     except (TypeError, ValueError, OSError):  # no JSON; and what is wrong with a file the importer says better
         return None
-    return None if key is None else Request(path, made, key)
+    return None if key is None else Request(path, content, made, key)
 
 
 def _dims(shape: Sequence[Any]) -> list[Any]:
     return [d if isinstance(d, str) else int(d) for d in shape]
 
 
+def holds(path: Path, content: Content) -> bool:
+    """Whether a file is still as it was looked at, and was so all the time."""
+    with suppress(OSError):
+        if _identity(path.stat()) == content.identity:
+            return content.settled or _content(path) == content.digest
+    return False
+
+
+def demand_unchanged(request: Request) -> None:
+    """See to it that what was read since the request was made is what its key stands for.
+
+    Raises
+    ------
+    InvalidArgument
+        When the file was written in between, and may be another model by now.
+    """
+    if not holds(request.path, request.content):
+        raise InvalidArgument("the model's file was changed while it was compiled", where=str(request.path),
+                              help="make the session again, of a file that stays as it is")  # fmt: skip
+
+
 def _content(path: Path) -> str:
+    return _look(path).digest
+
+
+def _look(path: Path) -> Content:
     """Hash a file, on all cores; no more than some chunks of it are in memory."""
     open_regular(path).close()  # a pipe has no content to be known by
     before = path.stat()
-    size = before.st_size
-    memo = f"content\n{path.resolve()}\n{_identity(before)}" if size >= _LARGE else None
+    size, identity = before.st_size, _identity(before)
+    settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
+    memo = f"content\n{path.resolve()}\n{identity}" if size >= _LARGE else None
     known = cache.get(memo) if memo is not None else None
     if known is not None:
-        return known.decode()
+        return Content(known.decode(), identity, settled)
 
     def digest(at: int) -> bytes:
         return hashlib.blake2b(os.pread(file.fileno(), _CHUNK, at)).digest()
@@ -106,10 +144,9 @@ def _content(path: Path) -> str:
     with open_regular(path) as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
         parts = b"".join(pool.map(digest, range(0, size, _CHUNK)))
     found = hashlib.blake2b(parts + str(size).encode(), digest_size=32).hexdigest()
-    settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
-    if memo is not None and settled and _identity(path.stat()) == _identity(before):
+    if memo is not None and settled and _identity(path.stat()) == identity:
         cache.put(memo, found.encode())
-    return found
+    return Content(found, identity, settled)
 
 
 def _identity(status: os.stat_result) -> str:
@@ -230,7 +267,8 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
     store = cache.default_cache()
     with tempfile.TemporaryDirectory(prefix="weft-model-") as folder, store.new_entry(request.key) as entry:
         path = entry if entry is not None else Path(folder) / "model"
-        question = {"do": "model", "path": str(request.path), "options": request.options, "out": str(path),
+        question = {"do": "model", "path": str(request.path), "content": list(request.content),
+                    "options": request.options, "out": str(path),
                     "key": cache.key_digest(request.key).hex()}  # fmt: skip
         worker = Process(_PROGRAM)
         try:

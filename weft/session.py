@@ -461,11 +461,15 @@ def _compiled(
     found = model_cache.compile_apart(request, progress) if request is not None else None
     if found is not None:
         return found
+    if request is not None:
+        model_cache.demand_unchanged(request)  # which also says why no other process compiled it
     onnx = weft.frontend.onnx
     with weft.ir.compilation(Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"):
         mod = onnx.from_onnx(
             model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")), fallback=options.get("fallback")
         )
+        if request is not None:
+            model_cache.demand_unchanged(request)
         files = mod.attrs.get(onnx.WEIGHT_FILES, ())
         made = weft.relax.build(mod, options["target"], progress=progress, tuned=options["tuned"],
                                 precision=options["precision"])  # fmt: skip
