@@ -152,7 +152,7 @@ def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, init
 _NUMPY = {
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "tanh": np.tanh, "relu": lambda v: np.maximum(v, 0),
     "affine": lambda v: v, "hardsigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1),
-    "softsign": lambda v: v / (1 + np.abs(v)), "softplus": lambda v: np.log1p(np.exp(v)),
+    "softsign": lambda v: v / (1 + np.abs(v)), "softplus": lambda v: np.logaddexp(v, 0),
     "elu": lambda v: np.where(v > 0, v, np.exp(v) - 1), "leakyrelu": lambda v: np.where(v > 0, v, 0.01 * v),
     "thresholdedrelu": lambda v: np.where(v > 1, v, 0), "scaledtanh": np.tanh,
 }  # fmt: skip

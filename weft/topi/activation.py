@@ -31,7 +31,7 @@ def _gelu_tanh(x: Any) -> Any:
 
 def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     scaled = x if beta == 1.0 else x * _c(x, beta)
-    rest = tir.log(_c(x, 1) + tir.exp(-tir.abs(scaled)))
+    rest = tir.log1p(tir.exp(-tir.abs(scaled)))  # a sum with one would lose all but the exponent of large negatives
     return tir.max(x, _c(x, 0)) + (rest if beta == 1.0 else rest * _c(x, 1 / beta))
 
 

@@ -38,7 +38,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "affine": lambda v: v,
     "hardsigmoid": lambda v: tir.min(tir.max(v * _const(v, 0.2) + _const(v, 0.5), _const(v, 0)), _const(v, 1)),
     "softsign": lambda v: v / (_const(v, 1) + tir.abs(v)),
-    "softplus": lambda v: tir.log(_const(v, 1) + tir.exp(v)),
+    "softplus": lambda v: tir.max(v, _const(v, 0)) + tir.log1p(tir.exp(-tir.abs(v))),
     "elu": lambda v: select(v > _const(v, 0), v, tir.exp(v) - _const(v, 1)),
     "leakyrelu": lambda v: select(v > _const(v, 0), v, v * _const(v, 0.01)),
     "thresholdedrelu": lambda v: select(v > _const(v, 1), v, _const(v, 0)),
