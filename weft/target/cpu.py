@@ -65,7 +65,7 @@ def model_features(model: str) -> frozenset[str]:
 
 
 def _implied_by(feature: str) -> tuple[str, ...]:
-    if feature.startswith("avx512") and feature != "avx512f":
+    if feature.startswith(("avx512", "avx10")) and feature != "avx512f":
         return ("avx512f",)
     if feature.startswith("amx-") and feature != "amx-tile":
         return ("amx-tile",)

@@ -74,7 +74,7 @@ def test_values(name):
     if expected is not None:
         assert calls(module(body)) == expected
     x = np.random.default_rng(0).standard_normal((2, 6, 5)).astype("float32")
-    np.testing.assert_array_equal(run(module(body), x), run(module(body), x, placed=False))
+    np.testing.assert_array_max_ulp(run(module(body), x), run(module(body), x, placed=False), 4)
 
 
 @pytest.mark.parametrize("n", [0, 1, 9])
@@ -83,7 +83,7 @@ def test_symbolic(n):
     mod = module(body, '("n", 3, 5), "float32"')
     assert calls(mod)[:2] == (2, 1)
     x = np.random.default_rng(n).standard_normal((n, 3, 5)).astype("float32")
-    np.testing.assert_array_equal(run(mod, x), run(mod, x, placed=False))
+    np.testing.assert_array_max_ulp(run(mod, x), run(mod, x, placed=False), 4)
 
 
 def test_symbolic_axis_stays():
@@ -109,4 +109,4 @@ def test_convolutions(channels):
         bb.emit_func_output(out)
     mod = bb.get()
     assert calls(mod)[1] == 1
-    np.testing.assert_array_equal(run(mod, x), run(mod, x, placed=False))
+    np.testing.assert_array_max_ulp(run(mod, x), run(mod, x, placed=False), 4)

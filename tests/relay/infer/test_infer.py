@@ -277,13 +277,3 @@ def test_a_kernel_may_stand_beside():
 def test_a_polymorphic_branch_fits_the_other_whichever_stands_first(branches):
     text = LIST + "def @main(%flag: bool) { if (%flag) { " + branches + " } }"
     assert result(text) == "fn (int32) -> Option[int32]"
-
-
-@pytest.mark.parametrize("last", ["fn (%y: int32) { Some(%y) }", "Some"])
-def test_a_type_parameter_stands_for_a_type_without_parameters(last):
-    choose = "def @choose[A](%x: A, %o: Option[A]) -> A { match (%o) { Some(%y) => %y, None => %x } }\n"
-    body = "match (%p) { None => fn (%y: int32) { Some(%y) }, Some(%z) => @choose(Some, Some(" + last + ")) }"
-    assert (
-        result(LIST + choose + "def @main(%p: Option[int32]) { " + body + " }")
-        == "fn (Option[int32]) -> fn (int32) -> Option[int32]"
-    )

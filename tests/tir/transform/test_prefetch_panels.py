@@ -15,7 +15,7 @@ from weft.tir.pipeline import lower
 from weft.tir.schedule import schedule_func
 from weft.topi.matmul import matmul_packed
 
-TARGET = Target("llvm -l1-cache-ways=12 -l2-cache-bytes=2097152")
+TARGET = Target("llvm -mattr=-amx-tile -l1-cache-ways=12 -l2-cache-bytes=2097152")
 K, N, PANEL = 576, 512, 32
 pytestmark = pytest.mark.skipif(TARGET.vector_bits < 512, reason="panels of these widths are tiles of 512-bit vectors")
 

@@ -311,9 +311,6 @@ def _apply(e: nodes.Call, ty: FuncType, args: tuple[Type, ...], s: Inference) ->
         types = dict(zip(ty.type_params, given, strict=True))
         s.type_args[e] = given
     for i, (src, dst) in enumerate(zip(args, ty.arg_types, strict=True)):
-        # A type parameter stands for a type without parameters, or what else flows there would be refused by its order.
-        if dst in types and isinstance(found := s.head(src), FuncType):
-            src, _ = s.unifier.instantiate(found)
         s.flow(src, s.unifier.substitute(dst, types), e, f"argument {i + 1} of {name} has another type")
     if types and s.unifier.unknown(ty.ret_type) is not None:
         result = IncompleteType()
