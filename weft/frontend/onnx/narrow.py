@@ -72,7 +72,8 @@ def _power_of_two(node: Node, x: Any) -> Any:
     # bfloat16 has float32's exponent: 0 is 2 to the -127, which is a subnormal number
     code = node.op("where", node.op("equal", exponent, node.scalar(0, "uint32")), node.scalar(1 << 22, "uint32"),
                    node.op("left_shift", exponent, node.scalar(23, "uint32")))  # fmt: skip
-    value = node.op("reinterpret", code, dtype="float32")
     wrong = node.op("logical_or", node.op("isnan", x), node.op("equal", exponent, node.scalar(255, "uint32")))
-    value = node.op("where", wrong, node.scalar(float("nan"), "float32"), value)
-    return node.astype(value, STORED["float8_e8m0fnu"])
+    code = node.op("where", wrong, node.scalar(0x7FC00000, "uint32"), code)
+    # By its bits: the processor's conversion makes subnormal numbers zero.
+    code = node.astype(node.op("right_shift", code, node.scalar(16, "uint32")), "uint16")
+    return node.op("reinterpret", code, dtype=STORED["float8_e8m0fnu"])
