@@ -262,6 +262,15 @@ def test_processes_that_compile_do_not_load_what_they_do_not_need(module):
     assert done.stdout.strip() == "[]"
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def replace_whole(path: Path, content: bytes) -> None:
+    path.with_suffix(".new").write_bytes(content)
+    path.with_suffix(".new").replace(path)
+
+
 REWRITING = """
 import sys, numpy as np, weft
 def model(path, factor): open(path, "wb").write(open(f"{path}.{factor}", "rb").read())
@@ -300,6 +309,31 @@ def test_a_file_that_is_written_while_it_is_compiled_is_no_entry(tmp_path, monke
     with pytest.raises(WeftError, match="was changed"):
         weft.Session(path)
     assert entries(tmp_path) == before
+
+
+@pytest.mark.parametrize("then", ["import", "compile"])
+@pytest.mark.parametrize("rewrite", [write_whole, replace_whole])
+def test_weights_that_are_written_while_they_are_compiled_are_no_entry(tmp_path, monkeypatch, then, rewrite):
+    """They are in a file beside the model, which the key does not know of before the model is read."""
+    path = write_model(tmp_path / "m.onnx", external=True)
+    weights = tmp_path / "weights.bin"
+    doubled = (np.frombuffer(weights.read_bytes(), "float32") * 2).tobytes()
+    place, name = (weft.frontend.onnx, "from_onnx") if then == "import" else (weft.relax, "build")
+    whole = getattr(place, name)
+
+    def rewritten(*arguments, **options):
+        result = whole(*arguments, **options)
+        rewrite(weights, doubled)
+        return result
+
+    with monkeypatch.context() as m:
+        m.setattr(place, name, rewritten)
+        with pytest.raises(WeftError, match="was changed") as caught:
+            weft.Session(path)
+    assert "weights.bin" in str(caught.value)
+    assert not entries(tmp_path)
+    x = np.ones((1, 64), "float32")
+    np.testing.assert_allclose(weft.Session(path).run({"x": x})[0].numpy(), 2 * expected(x), rtol=1e-5)
 
 
 def test_a_broken_model_has_the_importers_error(tmp_path):

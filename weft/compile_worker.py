@@ -15,10 +15,9 @@ from typing import Any
 
 from weft.error import ScheduleWarning
 from weft.frontend.onnx import WEIGHT_FILES, from_onnx
-from weft.model_cache import Content, holds, model_note
+from weft.model_cache import Content, Request, demand_unchanged, look_at_weights, write
 from weft.relax import build, compile_kernels, kernels_from_json, kernels_to_json, processes_ahead
 from weft.runtime import object_code, weights_in_files
-from weft.runtime.stored_model import write_model
 from weft.target import Target
 
 _UNHEARD = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, ScheduleWarning)
@@ -37,24 +36,22 @@ class Service:
         """By target."""
 
     def model(
-        self, path: str, content: tuple[str, str, bool], options: dict[str, Any], out: str, key: str
+        self, path: str, content: tuple[str, str, bool], options: dict[str, Any], key: str, out: str
     ) -> dict[str, Any]:
         """Compile a model and write it; not ``done`` where this process had better say what there is to say."""
+        request = Request(Path(path), Content(*content), options, key)
         with weights_in_files(Path(out).parent), warnings.catch_warnings(record=True) as said:
             mod = from_onnx(path, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
-            if not holds(Path(path), Content(*content)):
-                return {"done": False}  # the key stands for what was there before
-            files = mod.attrs.get(WEIGHT_FILES, ())
+            weights = look_at_weights(request.path.parent, mod.attrs.get(WEIGHT_FILES, {}))
+            demand_unchanged(request)
             target = Target(options["target"] or "llvm")
             with processes_ahead(mod, target):
                 executable = build(mod, target, progress=self._progress, tuned=options["tuned"],
                                    precision=options["precision"])  # fmt: skip
             if any(not issubclass(w.category, _UNHEARD) for w in said):
                 return {"done": False}  # they are for the user's process, which compiles to say them
-            note = model_note(
-                Path(path).parent, files, kernels_to_json(executable.recompilable), executable.slow_kernels
-            )
-            return {"done": write_model(Path(out), executable, note, key)}
+            hot = kernels_to_json(executable.recompilable)
+            return {"done": write(Path(out), request, executable, weights, hot)}
 
     def kernels(self, module: str) -> dict[str, Any]:
         """Take the kernels that will be asked for."""

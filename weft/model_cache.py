@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from weft import environment
 from weft.compile_key import brings_models, compile_key, is_plain, is_watched
 from weft.error import ExecutableError, InvalidArgument, ScheduleWarning, WeftError
-from weft.runtime import Module, VMExecutable, cache, num_threads, open_regular, placed_module
+from weft.runtime import Module, VMExecutable, cache, file_identity, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
 from weft.runtime.stored_model import read_model, write_model
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError
@@ -52,7 +52,7 @@ class Content(NamedTuple):
 
     digest: str
     identity: str
-    """Of `_identity`, before the content was read."""
+    """Of `weft.runtime.file_identity`, before the content was read."""
     settled: bool
     """Whether the last change was long enough ago for any later one to show in `identity`."""
 
@@ -102,25 +102,53 @@ def _dims(shape: Sequence[Any]) -> list[Any]:
     return [d if isinstance(d, str) else int(d) for d in shape]
 
 
-def holds(path: Path, content: Content) -> bool:
-    """Whether a file is still as it was looked at, and was so all the time."""
-    with suppress(OSError):
-        if _identity(path.stat()) == content.identity:
-            return content.settled or _content(path) == content.digest
-    return False
+def look_at_weights(folder: Path, files: Mapping[str, str]) -> dict[str, Content]:
+    """Look at the files with weights beside a model, which are open.
 
-
-def demand_unchanged(request: Request) -> None:
-    """See to it that what was read since the request was made is what its key stands for.
+    Parameters
+    ----------
+    folder : Path
+        Of the model's file.
+    files : mapping of str to str
+        Their names there, with what they were when they were opened.
 
     Raises
     ------
     InvalidArgument
-        When the file was written in between, and may be another model by now.
+        When one was changed since.
     """
-    if not holds(request.path, request.content):
-        raise InvalidArgument("the model's file was changed while it was compiled", where=str(request.path),
-                              help="make the session again, of a file that stays as it is")  # fmt: skip
+    found = {name: _look(folder / name) for name in files}
+    for name, content in found.items():
+        if content.identity != files[name]:
+            raise _changed(folder / name)
+    return found
+
+
+def demand_unchanged(request: Request, weights: Mapping[str, Content] | None = None) -> None:
+    """See to it that what was read since the request was made is what its key, and the note on its weights, stand for.
+
+    Raises
+    ------
+    InvalidArgument
+        When a file was written in between, and may be another model by now.
+    """
+    beside = {request.path.parent / name: content for name, content in (weights or {}).items()}
+    for path, content in {request.path: request.content, **beside}.items():
+        if not _holds(path, content):
+            raise _changed(path)
+
+
+def _holds(path: Path, content: Content) -> bool:
+    """Whether a file is still as it was looked at, and was so all the time."""
+    with suppress(OSError):
+        if file_identity(path) == content.identity:
+            return content.settled or _content(path) == content.digest
+    return False
+
+
+def _changed(path: Path) -> InvalidArgument:
+    return InvalidArgument("the model's file was changed while it was compiled", where=str(path),
+                           help="make the session again, of a file that stays as it is")  # fmt: skip
 
 
 def _content(path: Path) -> str:
@@ -130,13 +158,13 @@ def _content(path: Path) -> str:
 def _look(path: Path) -> Content:
     """Hash a file, on all cores; no more than some chunks of it are in memory."""
     open_regular(path).close()  # a pipe has no content to be known by
-    before = path.stat()
-    size, identity = before.st_size, _identity(before)
+    known_as, before = file_identity(path), path.stat()
+    size = before.st_size
     settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
-    memo = f"content\n{path.resolve()}\n{identity}" if size >= _LARGE else None
+    memo = f"content\n{path.resolve()}\n{known_as}" if size >= _LARGE else None
     known = cache.get(memo) if memo is not None else None
     if known is not None:
-        return Content(known.decode(), identity, settled)
+        return Content(known.decode(), known_as, settled)
 
     def digest(at: int) -> bytes:
         return hashlib.blake2b(os.pread(file.fileno(), _CHUNK, at)).digest()
@@ -144,14 +172,9 @@ def _look(path: Path) -> Content:
     with open_regular(path) as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
         parts = b"".join(pool.map(digest, range(0, size, _CHUNK)))
     found = hashlib.blake2b(parts + str(size).encode(), digest_size=32).hexdigest()
-    if memo is not None and settled and _identity(path.stat()) == identity:
+    if memo is not None and settled and file_identity(path) == known_as:
         cache.put(memo, found.encode())
-    return Content(found, identity, settled)
-
-
-def _identity(status: os.stat_result) -> str:
-    """What changes when a file does: nobody can set the time of the last change of its inode."""
-    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    return Content(found, known_as, settled)
 
 
 # ---- entries ---------------------------------------------------------------------------------------------------------
@@ -198,32 +221,43 @@ def _is_current(files: Mapping[str, str], folder: Path) -> bool:
     return False
 
 
-def model_note(folder: Path, files: Sequence[str], hot: Any, slow: Sequence[str]) -> dict[str, Any]:
-    """Describe a compiled model beside its code.
+def write(path: Path, request: Request, executable: VMExecutable, weights: Mapping[str, Content], hot: Any) -> bool:
+    """Write a compiled model beside its description.
 
     Parameters
     ----------
-    folder : Path
-        Of the model's file.
-    files : sequence of str
-        Names of the files there that it has weights in.
+    path : Path
+        Of the entry.
+    request : Request
+        What it is the answer to.
+    executable : VMExecutable
+        The compiled model; what was warned of when it was compiled is, whenever it is taken from the cache.
+    weights : mapping of str to Content
+        The files beside the model's that it has weights in, as `look_at_weights` found them.
     hot : object
         Its kernels of symbolic shapes, as ``relax.kernels_to_json`` writes them, or None.
-    slow : sequence of str
-        What was warned of when it was compiled, and is whenever it is taken from the cache.
+
+    Returns
+    -------
+    bool
+        Whether it can be written.
+
+    Raises
+    ------
+    InvalidArgument
+        When a file was changed since it was looked at.
     """
-    return {"files": {name: _content(folder / name) for name in files}, "hot": hot, "slow": list(slow)}
+    note = {"files": {name: content.digest for name, content in weights.items()}, "hot": hot,
+            "slow": list(executable.slow_kernels)}  # fmt: skip
+    written = write_model(path, executable, note, cache.key_digest(request.key).hex())
+    demand_unchanged(request, weights)
+    return written
 
 
-def keep(request: Request, executable: VMExecutable, files: Sequence[str], hot: Any) -> None:
-    """Keep a model that was compiled here; arguments as for :func:`model_note`."""
+def keep(request: Request, executable: VMExecutable, weights: Mapping[str, Content], hot: Any) -> None:
+    """Keep a model that was compiled here; arguments and errors as of :func:`write`."""
     with cache.default_cache().new_entry(request.key) as path:
-        if path is None:
-            return
-        name = cache.key_digest(request.key).hex()
-        if not write_model(
-            path, executable, model_note(request.path.parent, files, hot, executable.slow_kernels), name
-        ):
+        if path is not None and not write(path, request, executable, weights, hot):
             path.unlink()
 
 
@@ -268,8 +302,7 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
     with tempfile.TemporaryDirectory(prefix="weft-model-") as folder, store.new_entry(request.key) as entry:
         path = entry if entry is not None else Path(folder) / "model"
         question = {"do": "model", "path": str(request.path), "content": list(request.content),
-                    "options": request.options, "out": str(path),
-                    "key": cache.key_digest(request.key).hex()}  # fmt: skip
+                    "options": request.options, "key": request.key, "out": str(path)}  # fmt: skip
         worker = Process(_PROGRAM)
         try:
             done = worker.ask(question, None, progress)["done"]

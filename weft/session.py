@@ -463,18 +463,18 @@ def _compiled(
         return found
     if request is not None:
         model_cache.demand_unchanged(request)  # which also says why no other process compiled it
-    onnx = weft.frontend.onnx
+    onnx, weights = weft.frontend.onnx, {}
     with weft.ir.compilation(Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"):
         mod = onnx.from_onnx(
             model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")), fallback=options.get("fallback")
         )
         if request is not None:
+            weights = model_cache.look_at_weights(request.path.parent, mod.attrs.get(onnx.WEIGHT_FILES, {}))
             model_cache.demand_unchanged(request)
-        files = mod.attrs.get(onnx.WEIGHT_FILES, ())
         made = weft.relax.build(mod, options["target"], progress=progress, tuned=options["tuned"],
                                 precision=options["precision"])  # fmt: skip
     if request is not None:
-        model_cache.keep(request, made, files, weft.relax.kernels_to_json(made.recompilable))
+        model_cache.keep(request, made, weights, weft.relax.kernels_to_json(made.recompilable))
     return made
 
 

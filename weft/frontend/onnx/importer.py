@@ -64,9 +64,9 @@ def from_onnx(
     Returns
     -------
     IRModule
-        One function ``main``; its attribute ``weft.weight_files`` names the files with weights beside the model, if
-        there are some. The function's attributes are ``num_input``, ``params``, and ``weft.io``: JSON with names, data
-        types and shapes of the inputs and outputs.
+        One function ``main``; its attribute ``weft.weight_files`` has the files with weights beside the model by name,
+        with their ``weft.runtime.file_identity`` when they were opened, if there are some. The function has
+        ``num_input``, ``params``, and ``weft.io``: JSON with names, data types and shapes of the inputs and outputs.
 
     Raises
     ------

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.error import ModelImportError, require
 from weft.frontend.onnx.wire import OWN_FILE, Content, without_weights
-from weft.runtime import map_file, open_regular, read_regular
+from weft.runtime import file_identity, map_file, open_regular, read_regular
 from weft.runtime.host import STORED
 
 onnx = require("onnx", extra="onnx")
@@ -172,11 +172,8 @@ class TensorReader:
     def __init__(self, folders: Sequence[Path], data: Content = b"") -> None:
         self.folders = folders
         self._files: dict[str, Any] = {OWN_FILE: data}
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the files beside the model that were read."""
-        return tuple(name for name in self._files if name != OWN_FILE)
+        self.files: dict[str, str] = {}
+        """The files beside the model that were read: by name, what they were, as of `weft.runtime.file_identity`."""
 
     def read(self, proto: Any, what: str | None = None) -> np.ndarray[Any, Any]:
         """Return a tensor's values.
@@ -276,6 +273,7 @@ class TensorReader:
             path = (self.folders[0] / location).resolve(strict=True)
             if not any(path.is_relative_to(folder.resolve()) for folder in self.folders):
                 raise outside
+            found = file_identity(path)
             data: Any = map_file(path)
             if data is None:
                 with open_regular(path) as f:
@@ -285,7 +283,7 @@ class TensorReader:
             raise ModelImportError(
                 f"{what}: cannot read the external file '{location}'", found=getattr(e, "strerror", None) or str(e)
             ) from e
-        self._files[location] = data
+        self._files[location], self.files[location] = data, found
         return data
 
     def read_sparse(self, proto: Any, what: str) -> np.ndarray[Any, Any]:
