@@ -42,10 +42,7 @@ def write_model(path: Path, factor: float = 2.0, *, external: bool = False) -> P
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=9,
     )
-    onnx.save(
-        model, str(path), save_as_external_data=external, location="weights.bin", size_threshold=0,
-        all_tensors_to_one_file=True,
-    )  # fmt: skip
+    onnx.save(model, str(path), save_as_external_data=external, location="weights.bin", size_threshold=0)
     return path
 
 
@@ -262,10 +259,6 @@ def test_processes_that_compile_do_not_load_what_they_do_not_need(module):
     assert done.stdout.strip() == "[]"
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
 def replace_whole(path: Path, content: bytes) -> None:
     path.with_suffix(".new").write_bytes(content)
     path.with_suffix(".new").replace(path)
@@ -312,25 +305,23 @@ def test_a_file_that_is_written_while_it_is_compiled_is_no_entry(tmp_path, monke
 
 
 @pytest.mark.parametrize("then", ["import", "compile"])
-@pytest.mark.parametrize("rewrite", [write_whole, replace_whole])
+@pytest.mark.parametrize("rewrite", [Path.write_bytes, replace_whole])
 def test_weights_that_are_written_while_they_are_compiled_are_no_entry(tmp_path, monkeypatch, then, rewrite):
     """They are in a file beside the model, which the key does not know of before the model is read."""
     path = write_model(tmp_path / "m.onnx", external=True)
     weights = tmp_path / "weights.bin"
-    doubled = (np.frombuffer(weights.read_bytes(), "float32") * 2).tobytes()
     place, name = (weft.frontend.onnx, "from_onnx") if then == "import" else (weft.relax, "build")
     whole = getattr(place, name)
 
     def rewritten(*arguments, **options):
         result = whole(*arguments, **options)
-        rewrite(weights, doubled)
+        rewrite(weights, (np.frombuffer(weights.read_bytes(), "float32") * 2).tobytes())
         return result
 
     with monkeypatch.context() as m:
         m.setattr(place, name, rewritten)
-        with pytest.raises(WeftError, match="was changed") as caught:
+        with pytest.raises(WeftError, match=r"(?s)was changed.*weights\.bin"):
             weft.Session(path)
-    assert "weights.bin" in str(caught.value)
     assert not entries(tmp_path)
     x = np.ones((1, 64), "float32")
     np.testing.assert_allclose(weft.Session(path).run({"x": x})[0].numpy(), 2 * expected(x), rtol=1e-5)

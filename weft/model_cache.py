@@ -159,9 +159,8 @@ def _look(path: Path) -> Content:
     """Hash a file, on all cores; no more than some chunks of it are in memory."""
     open_regular(path).close()  # a pipe has no content to be known by
     known_as, before = file_identity(path), path.stat()
-    size = before.st_size
     settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
-    memo = f"content\n{path.resolve()}\n{known_as}" if size >= _LARGE else None
+    memo = f"content\n{path.resolve()}\n{known_as}" if before.st_size >= _LARGE else None
     known = cache.get(memo) if memo is not None else None
     if known is not None:
         return Content(known.decode(), known_as, settled)
@@ -170,8 +169,8 @@ def _look(path: Path) -> Content:
         return hashlib.blake2b(os.pread(file.fileno(), _CHUNK, at)).digest()
 
     with open_regular(path) as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
-        parts = b"".join(pool.map(digest, range(0, size, _CHUNK)))
-    found = hashlib.blake2b(parts + str(size).encode(), digest_size=32).hexdigest()
+        parts = b"".join(pool.map(digest, range(0, before.st_size, _CHUNK)))
+    found = hashlib.blake2b(parts + str(before.st_size).encode(), digest_size=32).hexdigest()
     if memo is not None and settled and file_identity(path) == known_as:
         cache.put(memo, found.encode())
     return Content(found, known_as, settled)
