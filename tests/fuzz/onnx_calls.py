@@ -36,6 +36,7 @@ NOISE = re.compile(
 )
 """What ONNX Runtime puts around its messages."""
 LAXER: dict[str, tuple[str, str]] = {
+    "Attention": ("attn_mask", "ONNX broadcasts a mask; ONNX Runtime wants a row of it for each query"),
     "(Global)?(Average|Max|Lp)Pool": ("Only N can be zero", "no channels have no maxima"),
     "Compress": (
         "out of bounds for axis|non-empty take",
@@ -45,6 +46,7 @@ LAXER: dict[str, tuple[str, str]] = {
         "ReshapeHelper|cannot reshape array of size 0",
         "ONNX's decompositions reshape to -1 beside an empty dimension; Weft knows what it stands for",
     ),
+    "Resize": ("mode only supports", "ONNX resizes any dimension; ONNX Runtime those of images"),
     "ImageDecoder": ("Pillow", "an oracle without a decoder says nothing"),
     "Pad": (
         "exceeds maximum allowed|axis length >= 2|zero effective input extent",
@@ -64,6 +66,7 @@ LAXER: dict[str, tuple[str, str]] = {
 OF_NOTHING = {
     ".*Loss": "the mean of no losses: 0 in ONNX Runtime, NaN in PyTorch and Weft, and where all are ignored",
     "Scan": "a scan of nothing leaves its state; ONNX Runtime gives what its memory holds",
+    "LSTM|GRU|RNN": "a sequence of length 0 leaves its state; ONNX Runtime says 0",
 }
 OVERFLOWS = re.compile(".*Normalization|Ada(grad|m)|LpPool|MatMul|Gemm|Conv.*|Einsum")
 """Operators that sum products: near the greatest float it hangs on their order what becomes infinite."""
@@ -289,7 +292,8 @@ class OnnxCall:
         if op in LEFT_OPEN and is_extreme(feeds):
             return Outcome("skipped", LEFT_OPEN[op])
         for pattern, reason in OF_NOTHING.items():
-            if re.fullmatch(pattern, op) and any(a.size == 0 for a in feeds.values()):
+            nothing = any(a.size == 0 or (n == "sequence_lens" and 0 in a) for n, a in feeds.items())
+            if re.fullmatch(pattern, op) and nothing:
                 return Outcome("skipped", reason)
         return Outcome("overflow") if OVERFLOWS.fullmatch(op) and is_great(feeds) else worst
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.relay.programs.kinds import fit, replace, same, scalar
+from tests.relay.programs.kinds import fit, holds_function, replace, same, scalar
 from tests.relay.programs.scope import Scope
 from weft import relay
 
@@ -55,13 +55,17 @@ def callable_functions(d, ty):
 
 
 def call_library(d, ty, scope):
-    """A call of a function of the module, at the types that its result asks for."""
+    """A call of a function of the module, at the types that its result asks for.
+
+    Types that have functions in them are written: an argument that is polymorphic would remain so.
+    """
     gv, signature, known = d.pick(callable_functions(d, ty))
     for v in signature.type_params:
         if not any(k is v for k, _ in known):
             known.append((v, d.data_type(scope)))
     args = [d.expr(replace(t, known), scope) for t in signature.arg_types]
-    explicit = [next(t for k, t in known if k is v) for v in signature.type_params] if d.chance(4) else []
+    given = [next(t for k, t in known if k is v) for v in signature.type_params]
+    explicit = given if any(map(holds_function, given)) or d.chance(4) else []
     return relay.Call(gv, tuple(args), ty_args=tuple(explicit))
 
 

@@ -13,6 +13,7 @@ from tests.relay.programs import control, tensors
 from tests.relay.programs.kinds import (
     any_type,
     data_type,
+    holds_function,
     is_data,
     is_tensor,
     replace,
@@ -140,7 +141,7 @@ class Drawer:
         """A value made by a constructor. Its type arguments stand there where the fields may not tell them."""
         known = self.parameters_of(ty)
         fields = [draw_field(replace(t, known), scope) for t in constructor.inputs]
-        explicit = ty.args if not fields or self.chance(3) else ()
+        explicit = ty.args if not fields or any(map(holds_function, ty.args)) or self.chance(3) else ()
         return relay.Call(constructor, tuple(fields), ty_args=tuple(explicit))
 
     def parameters_of(self, ty):

@@ -48,6 +48,11 @@ def same(a, b):
     return head(a) == head(b) and len(parts(a)) == len(parts(b)) and all(same(x, y) for x, y in pairs)
 
 
+def holds_function(ty):
+    """Whether a function is among the values of a type."""
+    return isinstance(ty, relay.FuncType) or any(map(holds_function, parts(ty)))
+
+
 def parts(ty):
     """The types that a type is made of."""
     if isinstance(ty, relay.TupleType):
