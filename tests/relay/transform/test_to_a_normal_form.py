@@ -52,6 +52,13 @@ def test_lets_in_values_are_flattened():
     assert [v for v, _ in bindings][:2] == [a, b] and len(bindings) == 3
 
 
+def test_lets_of_names_are_bound_where_all_their_uses_see_them():
+    x, z, c = relay.var("x", CELL), relay.var("z", CELL), relay.var("c", "bool")
+    shared = relay.Let(z, x, z)
+    bindings, _ = let_chain(anf(relay.If(c, shared, shared), x, c))
+    assert bindings[0] == (z, x) and bindings[1][1].true_branch is z and bindings[1][1].false_branch is z
+
+
 def test_functions_and_matches_hold_lets():
     cell = relay.GlobalTypeVar("cell")
     make = relay.Constructor("Make", (CELL,), cell)

@@ -93,7 +93,7 @@ class _Namer:
         """Return what stands for an expression used in a scope: its name, or itself over names; `var` if given."""
         chain: list[Any] = []
         while type(expr) is Let and expr not in self.done:
-            self.value(expr.value, scope, expr.var)
+            self.value(expr.value, self.scopes.of[expr], expr.var)
             chain.append(expr)
             expr = expr.body
         known = self.done.get(expr)
