@@ -334,10 +334,19 @@ def test_branches_of_different_rank_are_refused() -> None:
         from_onnx(model)
 
 
+def test_normalization_of_values_that_hardly_differ_takes_the_variance_of_differences() -> None:
+    x = (300 + f32(3, 2, 5, 4)).astype(np.float32)
+    away = x - x.mean((0, 2, 3), np.float64, keepdims=True)
+    model = model_of([node("MeanVarianceNormalization", ["x"], ["y"])], {"x": x}, ["y"], 13)
+    expected = np.float32(away / np.sqrt((away**2).mean((0, 2, 3), keepdims=True)))
+    compare(evaluate(from_onnx(model), x), [expected], atol=1e-3)
+
+
 def test_operators_with_a_body_are_inlined() -> None:
-    assert "MeanVarianceNormalization" not in supported_operators()
-    x = f32(2, 3, 4, 4)
-    check(model_of([node("MeanVarianceNormalization", ["x"], ["y"])], {"x": x}, ["y"], 13), {"x": x}, dynamic=("x",))
+    assert "RMSNormalization" not in supported_operators()
+    x, scale = f32(2, 3, 4, 4), f32(4)
+    model = model_of([node("RMSNormalization", ["x", "s"], ["y"])], {"x": x, "s": scale}, ["y"], 23)
+    check(model, {"x": x, "s": scale}, dynamic=("x",))
     x = f32(2, 4, 5)
     model = model_of(
         [node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)],

@@ -87,6 +87,14 @@ def _training_batch_norm(node: Node, epsilon: float, momentum: float) -> Any:
     return node.astype(out, dtype), running(node.x(3), mean), running(node.x(4), variance)
 
 
+@converter("MeanVarianceNormalization")
+def _mean_variance_norm(node: Node) -> Any:
+    axes, x = tuple(sorted({node.axis(a) for a in node.attr("axes", [0, 2, 3])})), node.x()
+    spread = node.op("sqrt", node.op("variance", x, axis=axes, keepdims=True))  # of differences: never below 0
+    away = node.op("subtract", x, node.op("mean", x, axis=axes, keepdims=True))
+    return node.op("divide", away, node.op("add", spread, node.scalar(1e-9, node.dtype())))
+
+
 @converter("InstanceNormalization")
 def _instance_norm(node: Node) -> Any:
     if node.ndim() < 3:

@@ -87,18 +87,18 @@ def _qlinear_conv(node: Node) -> Any:
     w = _dequantized(node, 3, 4, 5, 0)
     out = convolution(node, x, w, 3)
     if node.has(8):
-        unit = node.op("multiply", _parameter(node, 1), _parameter(node, 4))
+        unit = node.op("multiply", _wide_scale(node, 1), _wide_scale(node, 4))
         zero = node.scalar(0, "int32")
-        bias = node.op("dequantize", node.x(8), unit, zero, axis=0, out_dtype=node.dtype(1))
+        bias = node.op("dequantize", node.x(8), unit, zero, axis=0, out_dtype="float32")
         out = node.op("add", out, node.reshape(bias, [1, node.dims(out)[1], *([1] * (node.ndim() - 2))]))
-    return _quantize(node, out, _parameter(node, 6), _zero_point(node, 7, node.dtype(7)), node.dtype(7))
+    return _quantize(node, out, _wide_scale(node, 6), _zero_point(node, 7, node.dtype(7)), node.dtype(7))
 
 
 @converter("QLinearMatMul")
 def _qlinear_matmul(node: Node) -> Any:
     a, b = _dequantized(node, 0, 1, 2, -2), _dequantized(node, 3, 4, 5, -1)
     out = node.op("matmul", a, b)
-    return _quantize(node, out, _parameter(node, 6), _zero_point(node, 7, node.dtype(7)), node.dtype(7), axis=-2)
+    return _quantize(node, out, _wide_scale(node, 6), _zero_point(node, 7, node.dtype(7)), node.dtype(7), axis=-2)
 
 
 @converter("MatMulInteger")
@@ -222,8 +222,14 @@ def _quantize(node: Node, x: Any, scale: Any, zero: Any, dtype: str, axis: int |
 
 def _dequantized(node: Node, data: int, scale: int, zero: int, axis: int) -> Any:
     """Return a quantised input as real numbers."""
-    return node.op("dequantize", node.x(data), _parameter(node, scale), _zero_point(node, zero, node.dtype(data)),
-                   axis=axis if len(_parameter(node, scale).ty.shape) else 0, out_dtype=node.dtype(scale))  # fmt: skip
+    by = _wide_scale(node, scale)
+    return node.op("dequantize", node.x(data), by, _zero_point(node, zero, node.dtype(data)),
+                   axis=axis if len(by.ty.shape) else 0, out_dtype="float32")  # fmt: skip
+
+
+def _wide_scale(node: Node, i: int) -> Any:
+    """Return a scale in the precision of sums of products: halves would round what is quantised next."""
+    return node.astype(_parameter(node, i), "float32")
 
 
 # --- products of integers ---------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from weft.tir.transform.relax_guards import relax_guards
 from weft.tir.transform.remove_no_op import remove_no_op
 from weft.tir.transform.scalarize import scalarize
 from weft.tir.transform.simplify import simplify
+from weft.tir.transform.skip_empty_loops import skip_empty_loops
 from weft.tir.transform.split_host_device import split_host_device
 from weft.tir.transform.split_target_regions import split_target_regions
 from weft.tir.transform.stmt_simplify import stmt_simplify
@@ -69,6 +70,7 @@ RemoveStoreUndef = remove_store_undef
 RewriteUnsafeSelect = rewrite_unsafe_select
 Scalarize = scalarize
 Simplify = StmtSimplify = stmt_simplify
+SkipEmptyLoops = skip_empty_loops
 SplitHostDevice = split_target_regions
 StorageFlatten = storage_flatten
 StorageRewrite = storage_rewrite
