@@ -67,10 +67,11 @@ struct RelaxStack : RegisterStack {
   SignalWatch signals;
 };
 
-// One call's registers and argument area; releases what the registers hold.
+// One call's registers and argument area; releases what the registers hold. The caller fills those of the arguments.
 class FrameGuard {
  public:
-  FrameGuard(RelaxStack* stack, VM* vm, size_t num_regs, size_t borrowed, size_t area, TailCall* tail = nullptr)
+  FrameGuard(RelaxStack* stack, VM* vm, size_t num_args, size_t num_regs, size_t borrowed, size_t area,
+             TailCall* tail = nullptr)
       : stack_(stack), chunk_(stack->chunk), top_(stack->top), vm_(stack->vm), borrowed_(borrowed), num_regs_(num_regs),
         tail_(stack->tail) {
     if (stack->depth++ == 0) function_begins();
@@ -79,7 +80,7 @@ class FrameGuard {
     regs_ = stack->top;
     stack->top += num_regs + area;
     stack->vm = vm;
-    std::memset(static_cast<void*>(regs_), 0, num_regs * sizeof(TVMFFIAny));
+    for (size_t i = num_args; i < num_regs; ++i) regs_[i] = TVMFFIAny{};
   }
   ~FrameGuard() {
     if (regs_ != nullptr) {

@@ -109,6 +109,19 @@ int32_t VM::tail_target(const Insn& insn, const TVMFFIAny* regs, TailArguments* 
   return -2;
 }
 
+// Makes the frame that of the function which a tail call is of. Returns that function; -1 and -2 as above, and -3 with an
+// error raised that is not the call's. (Not inline: the arguments would make each frame of the loop larger.)
+[[gnu::noinline]] int32_t VM::become_target(const Insn& insn, FrameGuard* frame) {
+  TailArguments next;
+  const int32_t target = tail_target(insn, frame->regs(), &next);
+  if (target < 0) return target;
+  if (stack().signals.interrupt()) return -3;
+  const Frame& shape = frames_[static_cast<size_t>(target)];
+  if (frame->become(static_cast<size_t>(shape.num_regs), static_cast<size_t>(shape.max_args), &next)) return target;
+  fail("MemoryError", "no memory for a frame of %s", program_->functions[static_cast<size_t>(target)].name.c_str());
+  return -3;
+}
+
 int VM::arity_error(const FuncInfo& f, int32_t num_args) {
   std::string names;
   for (const auto& p : f.params) names += (names.empty() ? "" : ", ") + p;
@@ -182,7 +195,7 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
     if (__builtin_expect(instrument_.load(std::memory_order_relaxed) == nullptr, 1)) {
       return run_compiled(func, args, num_args, ret);
     }
-    FrameGuard none(&stack(), this, 0, 0, 0);  // says which machine runs here
+    FrameGuard none(&stack(), this, 0, 0, 0, 0);  // says which machine runs here
     return run_instrumented(code_[static_cast<size_t>(frames_[static_cast<size_t>(func)].entry)], args, ret);
   }
   RelaxStack& st = stack();
@@ -190,8 +203,8 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
     return fail("RecursionError", "%s: more than %d nested calls of VM functions", f.name.c_str(), kMaxDepth);
   }
   const Frame* shape = &frames_[static_cast<size_t>(func)];
-  FrameGuard frame(&st, this, static_cast<size_t>(shape->num_regs), static_cast<size_t>(shape->borrowed),
-                   static_cast<size_t>(shape->max_args));
+  FrameGuard frame(&st, this, static_cast<size_t>(num_args), static_cast<size_t>(shape->num_regs),
+                   static_cast<size_t>(shape->borrowed), static_cast<size_t>(shape->max_args));
   TVMFFIAny* regs = frame.regs();
   if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
   for (int32_t i = 0; i < num_args; ++i) {
@@ -240,19 +253,14 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
       case Op::kTail:
       case Op::kTailClosure: {
         if (__builtin_expect(instrumented, 0) && st.depth < kWatchedDepth) goto generic_call;
-        TailArguments next;
-        const int32_t target = tail_target(insn, regs, &next);
+        const int32_t target = become_target(insn, &frame);
         if (target == -1) goto generic_call;
-        if (__builtin_expect(target < 0, 0)) return add_frame_to_error(func, pc, -1);
-        if (st.signals.interrupt()) return -1;
-        shape = &frames_[static_cast<size_t>(target)];
-        const bool room = frame.become(static_cast<size_t>(shape->num_regs), static_cast<size_t>(shape->max_args), &next);
+        if (__builtin_expect(target < 0, 0)) return target == -2 ? add_frame_to_error(func, pc, -1) : -1;
         func = target;
-        const FuncInfo& callee = program_->functions[static_cast<size_t>(func)];
-        if (__builtin_expect(!room, 0)) return fail("MemoryError", "no memory for a frame of %s", callee.name.c_str());
+        shape = &frames_[static_cast<size_t>(func)];
         regs = frame.regs();
         area = regs + shape->num_regs;
-        pc = code_.data() + callee.start_instr;
+        pc = code_.data() + program_->functions[static_cast<size_t>(func)].start_instr;
         break;
       }
       // Call dst, vm.builtin.alloc_tensor, storage, ... : the same, and storage := None
@@ -335,7 +343,7 @@ int VM::run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMF
   }
   auto registers = [&f] { return static_cast<size_t>(std::max(f->register_file_size, f->num_args + 1)); };
   TailCall tail;
-  FrameGuard frame(&st, this, registers(), 0, 0, &tail);
+  FrameGuard frame(&st, this, static_cast<size_t>(num_args), registers(), 0, 0, &tail);
   TVMFFIAny* regs = frame.regs();
   if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f->name.c_str());
   for (int32_t i = 0; i < num_args; ++i) {

@@ -76,6 +76,7 @@ class ClosureObj : public tvm::ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.VMClosure", ClosureObj, tvm::ffi::Object);
 };
 
+class FrameGuard;
 class TailArguments;
 
 class VM : public Watched {
@@ -139,6 +140,7 @@ class VM : public Watched {
   void decode();
   void mark_tail_calls(const FuncInfo& f);
   int32_t tail_target(const Insn& insn, const TVMFFIAny* regs, TailArguments* out);
+  int32_t become_target(const Insn& insn, FrameGuard* frame);
   int32_t decode_argument(int64_t word);
   int32_t pool_slot(const TVMFFIAny& owned);
   int run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret);

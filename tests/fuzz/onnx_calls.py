@@ -43,7 +43,7 @@ LAXER: dict[str, tuple[str, str]] = {
         "what lies beyond the data chooses nothing, as in ONNX Runtime",
     ),
     "GroupNormalization|LinearAttention|Reshape|SoftmaxCrossEntropyLoss": (
-        "ReshapeHelper|cannot reshape array of size 0",
+        "ReshapeHelper|cannot reshape array of size 0|Can broadcast 0 by 0 or 1",
         "-1 beside an empty dimension: Weft knows what it stands for where the same dimension is on both sides",
     ),
     "Resize": ("mode only supports", "ONNX resizes any dimension; ONNX Runtime those of images"),
@@ -290,7 +290,10 @@ class OnnxCall:
                     "refused by Weft only", f"{refusal}; {name} gives {[e.shape for e in expected]}"
                 )
                 continue
-            differs = self.difference(found, expected)
+            try:
+                differs = self.difference(found, expected)
+            except MemoryError:
+                return Outcome("skipped")
             if differs is None:
                 return Outcome("equal")
             worst = worst or Outcome("different", f"from {name}: {differs}")
@@ -300,6 +303,8 @@ class OnnxCall:
     def excused(self, feeds: dict[str, Any], worst: Outcome) -> Outcome:
         """Leave out differences where the oracles have no one answer."""
         op = self.node.op_type
+        if reason := self.wrongly_known(feeds):
+            return Outcome("skipped", reason)
         if op in LEFT_OPEN and is_extreme(feeds):
             return Outcome("skipped", LEFT_OPEN[op])
         for pattern, reason in OF_NOTHING.items():
@@ -307,6 +312,15 @@ class OnnxCall:
             if re.fullmatch(pattern, op) and nothing:
                 return Outcome("skipped", reason)
         return Outcome("overflow") if OVERFLOWS.fullmatch(op) and is_great(feeds) else worst
+
+    def wrongly_known(self, feeds: dict[str, Any]) -> str | None:
+        """Tell where ONNX's interpreter, the only oracle, takes something else than ONNX says."""
+        op = self.node.op_type
+        if op == "Attention" and any(a.shape[-2:-1] == (1,) for n, a in feeds.items() if n == "attn_mask"):
+            return "its causal mask is that of the first query for all, where the other mask has one row"
+        if op == "QuantizeLinear" and any(n.endswith("zero_point") and a.dtype.kind == "V" for n, a in feeds.items()):
+            return "it adds the zero points of floating types, which are not used"
+        return None
 
     def mismatch(self, leaves: list[Leaf]) -> str:
         for leaf, fixed, array in zip(leaves, self.fixed, self.arrays, strict=True):
