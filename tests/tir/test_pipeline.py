@@ -70,7 +70,7 @@ def test_build_of_what_was_lowered_only_finishes_it():
     assert seen(lambda: weft.build(mod, target="llvm")) == [p.name for p in finishing_passes()]
     run(weft.build(mod, target="llvm"))
     once = seen(lambda: weft.build(s, [a, b], target="llvm"))
-    assert len(once) == len(host_phases(Target("llvm"))) + len(finishing_passes()) - 1  # LowerIntrin is among them
+    assert len(once) == len(host_phases(Target("llvm"))) + len(finishing_passes()) - 2  # they are among them
     assert lower_module(mod) is mod and structural_equal(weft.lower(mod), mod)
     with Target("llvm"):
         same = weft.lower(s, [a, b])

@@ -64,6 +64,7 @@ def host_phases(target: TargetLike | None = None, *, simple_mode: bool = False) 
         (2, t.transpose_tiles()),
         (2, t.dot_product(forms=machine.dot_forms)),
         (2, t.vectorize_loop(enable_vectorize=not config.get("tir.disable_vectorize"))),
+        *([(2, t.skip_empty_loops())] if target is not None else []),  # while bodies are short
         (2, t.unroll_loop()),
         (2, t.prefetch_streams(line_bytes=machine.cache_line_bytes)),
         (3, t.simplify()),
@@ -95,9 +96,9 @@ def device_phases(target: TargetLike | None = None) -> Phases:
 def finishing_passes(target: TargetLike | None = None) -> list[Pass]:
     """List what follows the phases on a CPU, as its instructions want it."""
     return [
+        t.skip_empty_loops(),
         t.lower_intrin(target=_kind(target)),
         t.lower_math(scaled_lanes=machine_of(target).scaled_lanes),
-        t.skip_empty_loops(),
     ]
 
 
@@ -173,7 +174,7 @@ def _run(mod: IRModule, passes: Sequence[Pass]) -> IRModule:
 def lowering_passes(target: TargetLike | None = None) -> list[Pass]:
     """List all passes on the way of a CPU function to code, with those that the current context asks for."""
     last = finishing_passes(target)
-    return [*with_own_passes(host_phases(target)), *(last if target is None else last[1:])]
+    return [*with_own_passes(host_phases(target)), *(last if target is None else last[2:])]
 
 
 def lower(func: PrimFunc, target: TargetLike | None = None) -> PrimFunc:

@@ -12,8 +12,9 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 
 _Extents = list[ir.PrimExpr]  # all of them positive
-_Cases = list[_Extents]  # one of them: none says never, an empty one always
-_MOST = 8  # cases that are told apart
+_Case = tuple[Any, _Extents]  # the pointer to what is stored to then, None for other effects
+_Cases = list[_Case]  # one of them: none says never, one without extents always
+_MOST = 8  # cases of one buffer that are told apart
 _DIVISIONS = (ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod)
 
 
@@ -43,46 +44,67 @@ def skip_empty_loops(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
                         A[j] = A[i]
     Cost: Linear in statements, times the depth of loops.
     """
-    body = _visit(func.body, [])
+    skipping = _Skipping()
+    body = skipping.visit(func.body, []) if skipping.looks_at(func.body) else func.body
     return func if body is func.body else func.replace(body=body)
 
 
-def _visit(node: Any, known: _Extents) -> Any:
-    """Put tests before loops and allocations; the `known` extents are positive here."""
-    if not isinstance(node, stmts.Stmt):
-        return node
-    cases: _Cases = [[]]
-    if isinstance(node, (stmts.For, stmts.AllocBuffer)):
-        own = [node.extent] if isinstance(node, stmts.For) else []
-        cases = _joined([_without(c, own + known) for c in _cases(node, frozenset())])
-        known = known + own + (cases[0] if len(cases) == 1 else [])
-    new = ir.rebuild(node, lambda n: _visit(n, known))
-    if not cases or not all(cases):
-        return new
-    tests = [functools.reduce(ir.logical_and, [e > 0 for e in c]) for c in cases]
-    return stmts.IfThenElse(functools.reduce(ir.logical_or, tests), new, span=node.span)
+class _Skipping:
+    def __init__(self) -> None:
+        self.found: dict[stmts.Stmt, _Cases] = {}
+        self.around: set[stmts.Stmt] = set()  # what is around loops that nobody knows to run
+        self.local: set[ir.Var] = set()  # pointers to allocated memory
 
+    def looks_at(self, node: stmts.Stmt) -> bool:
+        """Whether a loop that may be worth a test is in a statement, or in another that is in it."""
+        inside = [self.looks_at(n) for n in ir.children(node) if isinstance(n, stmts.Stmt)]
+        if any(inside) or (isinstance(node, stmts.For) and _is_test(node.extent)):
+            self.around.add(node)
+        if isinstance(node, stmts.AllocBuffer):
+            self.local.add(node.buffer.data)
+        return node in self.around
 
-def _cases(node: stmts.Stmt, local: frozenset[ir.Var]) -> _Cases:
-    """List the cases in which a statement has an effect; stores into `local` memory, which ends with it, are none."""
-    if isinstance(node, stmts.SeqStmt):
-        return _joined([c for s in node.seq for c in _cases(s, local)])
-    if isinstance(node, stmts.IfThenElse):
-        branches = [b for b in (node.then_case, node.else_case) if b is not None]
-        return _joined([c for b in branches for c in _cases(b, local)]) if is_pure(node.condition) else [[]]
-    if isinstance(node, stmts.For):
-        cases = _weakened(_cases(node.body, local), node.loop_var)
-        own = [node.extent] if node.thread_binding is None and _is_test(node.extent) else []
-        return [c + _without(own, c) for c in cases]
-    if isinstance(node, stmts.LetStmt):
-        return _weakened(_cases(node.body, local), node.var) if is_pure(node.value) else [[]]
-    if isinstance(node, stmts.AllocBuffer):
-        return _cases(node.body, local | {node.buffer.data})
-    if isinstance(node, (stmts.AttrStmt, stmts.DeclBuffer)):
-        return _cases(node.body, local)
-    if isinstance(node, stmts.BufferStore):
-        return [] if node.buffer.data in local and is_pure(node.value) and is_pure(node.indices) else [[]]
-    return [] if isinstance(node, stmts.Evaluate) and is_pure(node.value) else [[]]
+    def visit(self, node: Any, known: _Extents) -> Any:
+        """Put tests before loops and allocations; the `known` extents are positive here."""
+        if node not in self.around:
+            return node
+        if isinstance(node, (stmts.For, stmts.AllocBuffer)):
+            own = [node.extent] if isinstance(node, stmts.For) else []
+            needed = [e for _, e in _joined([(None, _without(e, own + known)) for _, e in self.cases(node)])]
+            known = known + own + (needed[0] if len(needed) == 1 else [])
+            new = ir.rebuild(node, lambda n: self.visit(n, known))
+            if not all(needed):
+                return new
+            tests = [functools.reduce(ir.logical_and, [e > 0 for e in extents]) for extents in needed]
+            return stmts.IfThenElse(functools.reduce(ir.logical_or, tests), new, span=node.span)
+        return ir.rebuild(node, lambda n: self.visit(n, known))
+
+    def cases(self, node: stmts.Stmt) -> _Cases:
+        """List the cases in which a statement has an effect that is seen outside of it."""
+        found = self.found.get(node)
+        if found is None:
+            found = self.found[node] = self.computed(node)
+        return found
+
+    def computed(self, node: stmts.Stmt) -> _Cases:
+        if isinstance(node, stmts.BufferStore):
+            local = node.buffer.data in self.local and is_pure(node.value) and is_pure(node.indices)
+            return [(node.buffer.data if local else None, [])]
+        if isinstance(node, stmts.SeqStmt):
+            return _joined([c for s in node.seq for c in self.cases(s)])
+        if isinstance(node, stmts.IfThenElse):
+            branches = [b for b in (node.then_case, node.else_case) if b is not None]
+            return _joined([c for b in branches for c in self.cases(b)]) if is_pure(node.condition) else [(None, [])]
+        if isinstance(node, stmts.For):
+            own = [node.extent] if node.thread_binding is None and _is_test(node.extent) else []
+            return [(to, e + _without(own, e)) for to, e in _weakened(self.cases(node.body), node.loop_var)]
+        if isinstance(node, stmts.LetStmt):
+            return _weakened(self.cases(node.body), node.var) if is_pure(node.value) else [(None, [])]
+        if isinstance(node, stmts.AllocBuffer):  # what is stored there is gone with it
+            return [c for c in self.cases(node.body) if c[0] is not node.buffer.data]
+        if isinstance(node, (stmts.AttrStmt, stmts.DeclBuffer)):
+            return self.cases(node.body)
+        return [] if isinstance(node, stmts.Evaluate) and is_pure(node.value) else [(None, [])]
 
 
 def _is_test(extent: ir.PrimExpr) -> bool:
@@ -95,18 +117,20 @@ def _is_test(extent: ir.PrimExpr) -> bool:
 
 def _weakened(cases: _Cases, var: ir.Var) -> _Cases:
     """Drop what depends on a variable that is not there outside."""
-    return _joined([[e for e in c if not any(n is var for n in ir.walk(e))] for c in cases])
+    return _joined([(to, [e for e in case if not any(n is var for n in ir.walk(e))]) for to, case in cases])
 
 
 def _joined(cases: _Cases) -> _Cases:
     """Drop cases that others contain; of too many, keep what they have in common."""
-    kept: _Cases = []
-    for case in sorted(cases, key=len):
-        if all(_without(k, case) for k in kept):
-            kept.append(case)
-    if len(kept) <= _MOST:
-        return kept
-    return [[e for e in kept[0] if not any(_without([e], k) for k in kept[1:])]]
+    kept: dict[Any, list[_Extents]] = {}
+    for to, case in sorted(cases, key=lambda c: len(c[1])):
+        others = kept.setdefault(to, [])
+        if all(_without(k, case) for k in others):
+            others.append(case)
+    for others in kept.values():
+        if len(others) > _MOST:
+            others[:] = [[e for e in others[0] if not any(_without([e], k) for k in others[1:])]]
+    return [(to, case) for to, others in kept.items() for case in others]
 
 
 def _without(extents: _Extents, others: _Extents) -> _Extents:
