@@ -68,7 +68,9 @@ OF_NOTHING = {
     "Scan": "a scan of nothing leaves its state; ONNX Runtime gives what its memory holds",
     "LSTM|GRU|RNN": "a sequence of length 0 leaves its state; ONNX Runtime says 0",
 }
-OVERFLOWS = re.compile(".*Normalization|Ada(grad|m)|LpPool|MatMul|Gemm|Conv.*|Einsum|LSTM|GRU|RNN|.*Attention|ReduceProd|CumProd")
+OVERFLOWS = re.compile(
+    ".*Normalization|Ada(grad|m)|LpPool|MatMul|Gemm|Conv.*|Einsum|LSTM|GRU|RNN|.*Attention|ReduceProd|CumProd"
+)
 """Operators that sum products: near the greatest float it hangs on their order what becomes infinite."""
 LEFT_OPEN = {
     "AffineGrid": "sums of huge products, which round by their order",
