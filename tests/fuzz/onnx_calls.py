@@ -38,6 +38,7 @@ NOISE = re.compile(
 LAXER: dict[str, tuple[str, str]] = {
     "Attention": ("attn_mask", "ONNX broadcasts a mask; ONNX Runtime wants a row of it for each query"),
     "(Global)?(Average|Max|Lp)Pool": ("Only N can be zero", "no channels have no maxima"),
+    "DeformConv": ("must be positive", "no output channels make an image without any"),
     "Compress": (
         "out of bounds for axis|non-empty take",
         "what lies beyond the data chooses nothing, as in ONNX Runtime",
@@ -49,7 +50,7 @@ LAXER: dict[str, tuple[str, str]] = {
     "Resize": ("mode only supports", "ONNX resizes any dimension; ONNX Runtime those of images"),
     "ImageDecoder": ("Pillow", "an oracle without a decoder says nothing"),
     "Pad": (
-        "exceeds maximum allowed|axis length >= 2|zero effective input extent",
+        "exceeds maximum allowed|axis length >= 2|zero effective input extent|Unexpected mode of 3",
         "ONNX's reference reflects again and again, and edges of nothing matter only where they are copied",
     ),
     "Col2Im": ("must be a positive multiple", "no channels make no image"),
@@ -69,7 +70,7 @@ OF_NOTHING = {
     "LSTM|GRU|RNN": "a sequence of length 0 leaves its state; ONNX Runtime says 0",
 }
 OVERFLOWS = re.compile(
-    ".*Normalization|Ada(grad|m)|LpPool|MatMul|Gemm|Conv.*|Einsum|LSTM|GRU|RNN|.*Attention|ReduceProd|CumProd"
+    ".*Normalization|Ada(grad|m)|LpPool|MatMul|Gemm|(Deform)?Conv.*|Einsum|LSTM|GRU|RNN|.*Attention|ReduceProd|CumProd"
 )
 """Operators that sum products: near the greatest float it hangs on their order what becomes infinite."""
 LEFT_OPEN = {
