@@ -24,6 +24,7 @@ from weft.ir.dtype import (
     is_float,
     is_integer,
     numpy_dtype,
+    vector_of,
     with_lanes,
 )
 from weft.ir.dump import DumpPrograms, compilation, dumped
@@ -111,7 +112,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "register_json_form",
     "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr", "rewrite",
     "save_json", "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute",
-    "tensor_type", "walk", "with_deep_stack", "with_lanes",
+    "tensor_type", "vector_of", "walk", "with_deep_stack", "with_lanes",
     *_scalar_names, *_constructors,
 ]  # fmt: skip
 

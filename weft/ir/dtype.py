@@ -180,10 +180,16 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     return np.dtype(_EXTENDED.get(str(element), str(element)))
 
 
+@cache
 def with_lanes(dtype: str, lanes: int) -> DataType:
     """Return `dtype` with another number of lanes."""
-    element = DataType(dtype).element
-    return element if lanes == 1 else DataType(f"{element}x{lanes}")
+    return DataType(dtype).element if lanes == 1 else vector_of(dtype, lanes)
+
+
+@cache
+def vector_of(dtype: str, lanes: int) -> DataType:
+    """Return the type of a vector of the elements of `dtype`, which is one also where it has one lane."""
+    return DataType(f"{DataType(dtype).element}x{lanes}")
 
 
 def is_float(dtype: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
-from weft.ir.dtype import DataType, ScalableLanes, dtype_of
+from weft.ir.dtype import DataType, ScalableLanes, dtype_of, vector_of, with_lanes
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 from weft.ir.op_attrs import Op
 
@@ -179,8 +179,11 @@ class BinaryOp(PrimExpr, abstract=True):
 
     @property
     def dtype(self) -> str:
-        """The data type of the value."""
-        return self.a.dtype
+        """The data type of the value: of a sum that goes deep, that of what stands first."""
+        first = self.a
+        while isinstance(first, BinaryOp):
+            first = first.a
+        return first.dtype
 
 
 class Add(BinaryOp):
@@ -230,8 +233,7 @@ class CmpOp(PrimExpr, abstract=True):
     @property
     def dtype(self) -> str:
         """The data type of the value."""
-        lanes = DataType(self.a.dtype).lanes
-        return "bool" if lanes == 1 else f"boolx{lanes}"
+        return with_lanes("bool", DataType(self.a.dtype).lanes)
 
 
 class EQ(CmpOp):
@@ -377,7 +379,7 @@ class Ramp(PrimExpr):
     @property
     def dtype(self) -> str:
         """The data type of the value."""
-        return f"{DataType(self.base.dtype).element}x{self.lanes}"
+        return vector_of(self.base.dtype, self.lanes)
 
 
 class Broadcast(PrimExpr):
@@ -396,7 +398,7 @@ class Broadcast(PrimExpr):
     @property
     def dtype(self) -> str:
         """The data type of the value."""
-        return f"{DataType(self.value.dtype).element}x{self.lanes}"
+        return vector_of(self.value.dtype, self.lanes)
 
 
 class Shuffle(PrimExpr):
@@ -408,8 +410,7 @@ class Shuffle(PrimExpr):
     @property
     def dtype(self) -> str:
         """The data type of the value."""
-        element = DataType(self.vectors[0].dtype).element
-        return element if len(self.indices) == 1 else f"{element}x{len(self.indices)}"
+        return with_lanes(self.vectors[0].dtype, len(self.indices))
 
 
 class CallIntrin(PrimExpr):

@@ -36,15 +36,11 @@ _PLAIN = frozenset(("str", "int", "float", "bool", "str | None", "Span | None", 
 CHILD_FIELDS = _ChildFields()
 
 
-class _Getters(dict[type, "Callable[[Any], tuple[Any, ...]] | None"]):
-    """What gets the values of :data:`CHILD_FIELDS` of a node at once, in steps of `order`; None where it has none."""
-
-    def __init__(self, order: int) -> None:
-        super().__init__()
-        self.order = order
+class _BelowBackwards(dict[type, "Callable[[Any], tuple[Any, ...]] | None"]):
+    """What gets the values of :data:`CHILD_FIELDS` of a node at once, the last first; None where it has none."""
 
     def __missing__(self, cls: type) -> Callable[[Any], tuple[Any, ...]] | None:
-        fields = (CHILD_FIELDS[cls] or ())[:: self.order]
+        fields = (CHILD_FIELDS[cls] or ())[::-1]
         found: Any = attrgetter(*fields) if fields else None
         if len(fields) == 1:
             found = lambda node, get=found: (get(node),)  # noqa: E731
@@ -52,7 +48,7 @@ class _Getters(dict[type, "Callable[[Any], tuple[Any, ...]] | None"]):
         return found
 
 
-_BELOW, _BELOW_BACKWARDS = _Getters(1), _Getters(-1)
+_BELOW_BACKWARDS = _BelowBackwards()
 
 
 def children(node: Any) -> Iterator[Node]:
@@ -67,8 +63,11 @@ def children(node: Any) -> Iterator[Node]:
             stack.extend(value[::-1])
 
 
-def walk(node: Any) -> Iterator[Node]:
-    """Yield `node` and everything below it, parents first; a shared subtree is yielded once."""
+def walk(node: Any, leaf: type | None = None) -> Iterator[Node]:
+    """Yield `node` and everything below it but what is below nodes of the class `leaf`, parents first.
+
+    A shared subtree is yielded once.
+    """
     known, getters = CHILD_FIELDS, _BELOW_BACKWARDS
     seen: set[int] = set()
     stack: list[Any] = [node]
@@ -85,7 +84,7 @@ def walk(node: Any) -> Iterator[Node]:
         seen.add(key)
         yield value
         get = getters[kind]
-        if get is not None:
+        if get is not None and kind is not leaf:
             stack += get(value)
 
 
@@ -112,6 +111,8 @@ def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
 def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
     if not isinstance(value, tuple):
         return value if CHILD_FIELDS[type(value)] is None else f(value)
+    if not value:
+        return value
     new = [_map_value(x, f) if CHILD_FIELDS[type(x)] is None else f(x) for x in value]
     for a, b in zip(new, value, strict=True):
         if a is not b:
@@ -119,26 +120,30 @@ def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
     return value
 
 
+class _Rebuilders(dict[type, Callable[[Any, Callable[[Any], Any]], Any]]):
+    """What :func:`rebuild` does for each class, written out over its fields: it is what compiling does most."""
+
+    def __missing__(self, cls: type) -> Callable[[Any, Callable[[Any], Any]], Any]:
+        fields = CHILD_FIELDS[cls] or ()
+        lines = ["def made(node, f):"]
+        for n in fields:
+            lines.append(f"    old_{n} = node.{n}")
+            lines.append(f"    new_{n} = f(old_{n}) if known[type(old_{n})] is not None else mapped(old_{n}, f)")
+        same = " and ".join(f"new_{n} is old_{n}" for n in fields) or "True"
+        lines.append(f"    return node if {same} else replace(node, {', '.join(f'{n}=new_{n}' for n in fields)})")
+        names: dict[str, Any] = {"known": CHILD_FIELDS, "mapped": _map_value, "replace": replace}
+        exec("\n".join(lines), names)  # of nothing but the names of fields
+        made: Callable[[Any, Callable[[Any], Any]], Any] = names["made"]
+        self[cls] = made
+        return made
+
+
+_REBUILDERS = _Rebuilders()
+
+
 def rebuild(node: N, f: Callable[[Any], Any]) -> N:
     """Return `node` with ``f`` applied to each child node; `node` itself if no child changed."""
-    known, kind = CHILD_FIELDS, type(node)
-    get = _BELOW[kind]
-    if get is None:
-        return node
-    changed: dict[str, Any] | None = None
-    for name, old in zip(known[kind] or (), get(node), strict=True):
-        if known[type(old)] is not None:
-            new = f(old)
-        elif isinstance(old, tuple) and old:
-            new = _map_value(old, f)
-        else:
-            continue
-        if new is not old:
-            if changed is None:
-                changed = {name: new}
-            else:
-                changed[name] = new
-    return node if changed is None else replace(node, **changed)  # type: ignore[type-var]
+    return _REBUILDERS[type(node)](node, f)
 
 
 def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None) -> N:

@@ -104,7 +104,7 @@ class BufferLoad(ir.PrimExpr):
     def dtype(self) -> str:
         """The data type of the value read."""
         lanes = ir.DataType(self.indices[-1].dtype).lanes if self.indices else 1
-        return self.buffer.dtype if lanes == 1 else f"{self.buffer.dtype}x{lanes}"
+        return self.buffer.dtype if lanes == 1 else ir.vector_of(self.buffer.dtype, lanes)
 
 
 class BufferRegion(ir.Node):

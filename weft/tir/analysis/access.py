@@ -251,19 +251,7 @@ def whole_region(buffer: Buffer) -> BufferRegion:
 
 def _addressed(nodes: Any) -> list[ir.Var]:
     """List the variables that occur other than in the buffer of a load, store or region."""
-    found: dict[ir.Var, None] = {}
-
-    def visit(node: Any) -> None:
-        if isinstance(node, ir.Var):
-            found[node] = None
-        elif not isinstance(node, Buffer):
-            for child in ir.children(node):
-                visit(child)
-
-    for n in nodes:
-        if n is not None:
-            visit(n)
-    return list(found)
+    return [n for n in ir.walk(nodes, Buffer) if isinstance(n, ir.Var)]
 
 
 def addressed(*nodes: Any) -> set[ir.Var]:
@@ -272,14 +260,21 @@ def addressed(*nodes: Any) -> set[ir.Var]:
     By an address, by the data variable itself, or as another buffer on the same memory: what is known of a buffer's
     elements says nothing of such an access.
     """
-    found = {v for v in _addressed(nodes) if v.dtype == "handle"}
+    found: set[ir.Var] = set()
     owner: dict[ir.Var, Buffer] = {}
-    for n in ir.walk(nodes):
-        if isinstance(n, ir.CallIntrin) and n.op is ir.Op.get("tir.address_of"):
+    for n in ir.walk(nodes, Buffer):
+        if isinstance(n, (BufferLoad, BufferStore)):
+            if owner.setdefault(n.buffer.data, n.buffer) is not n.buffer:
+                found.add(n.buffer.data)
+        elif isinstance(n, ir.Var):
+            if n.dtype == "handle":
+                found.add(n)
+        elif isinstance(n, ir.CallIntrin) and n.op is _ADDRESS_OF:
             found |= {load.buffer.data for load in loads_of(n.args)}
-        elif isinstance(n, (BufferLoad, BufferStore)) and owner.setdefault(n.buffer.data, n.buffer) is not n.buffer:
-            found.add(n.buffer.data)
     return found
+
+
+_ADDRESS_OF = ir.Op.get("tir.address_of")
 
 
 _Box = tuple[ir.Range | None, ...]
