@@ -5,7 +5,7 @@ forms), ``form`` (expressions to polynomials and back), ``rule`` and ``rules_*``
 ``int_set``, ``iter_map``, ``solve``, ``deduce``.
 """
 
-from weft.arith.analyzer import Analyzer, CompareResult, ProofStrength
+from weft.arith.analyzer import Analyzer, CompareResult, Extension, ProofStrength
 from weft.arith.bounds import ConstIntBound, ModularSet
 from weft.arith.deduce import deduce_bound
 from weft.arith.int_set import (
@@ -42,7 +42,7 @@ from weft.arith.subspace import subspace_divide
 IntSet = IntervalSet
 
 __all__ = [
-    "Analyzer", "CompareResult", "ConstIntBound", "IntSet", "IntervalSet", "IterMapExpr", "IterMapLevel",
+    "Analyzer", "CompareResult", "ConstIntBound", "Extension", "IntSet", "IntervalSet", "IterMapExpr", "IterMapLevel",
     "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet", "ProofStrength", "deduce_bound",
     "detect_clip_bound", "detect_iter_map", "detect_linear_equation", "estimate_region_lower_bound",
     "estimate_region_strict_bound", "estimate_region_upper_bound", "intersect", "inverse_affine_iter_map",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Any
 
 from weft import ir
 from weft.arith.bounds import ConstIntBound, ModularSet, bound_of, modular_of
 from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.form import expr_key, is_pure, poly_of
-from weft.arith.int_set import eval_interval
+from weft.arith.int_set import IntervalSet, eval_interval
 from weft.arith.linear import Poly, add, atoms_of, constant, key, scale
 from weft.arith.simplify import holds_nonneg, proves_zero, simplify
 from weft.error import InvalidArgument
@@ -37,6 +37,16 @@ class CompareResult(IntEnum):
     UNKNOWN = 7
 
 
+class Extension(IntFlag):
+    """What TVM's simplifier does only when asked; the one here always tries all of it."""
+
+    NoExtensions = 0
+    TransitivelyProveInequalities = 1
+    ConvertBooleanToAndOfOrs = 2
+    ApplyConstraintsToBooleanBranches = 4
+    ComparisonOfProductAndSum = 8
+
+
 class Analyzer:
     """Reasons about integer expressions under what is known of their variables.
 
@@ -51,6 +61,7 @@ class Analyzer:
 
     def __init__(self) -> None:
         self.context = Context()
+        self.enabled_extensions = Extension.NoExtensions
 
     @property
     def is_z3_enabled(self) -> bool:
@@ -60,7 +71,7 @@ class Analyzer:
     def clone(self) -> Analyzer:
         """Return an analyzer that knows the same and learns on its own."""
         twin = Analyzer()
-        twin.context = self.context.copy()
+        twin.context, twin.enabled_extensions = self.context.copy(), self.enabled_extensions
         return twin
 
     # --- facts ---
@@ -142,8 +153,12 @@ class Analyzer:
                 help="pass allow_override=True where the new range is meant to replace the old one",
             )
 
-    def update(self, var: ir.Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
-        """Learn constant limits or the residue class of a variable; `override` replaces what was known."""
+    def update(self, var: ir.Var, info: ConstIntBound | ModularSet | IntervalSet, override: bool = False) -> None:
+        """Learn limits or the residue class of a variable; `override` replaces what was known."""
+        cx = self.context
+        if override:
+            for table in (cx.ranges, cx.limits, cx.facts, cx.moduli):
+                table.pop(cx.var_atom(var), None)
         if isinstance(info, ModularSet):
             if info.coeff > 1:
                 self._assume(ir.floormod(var, info.coeff) == info.base % info.coeff)
@@ -151,6 +166,16 @@ class Analyzer:
                 self.bind(var, ir.const(info.base, var.dtype), allow_override=override)
             self.context.clear_memos()
             return
+        if isinstance(info, IntervalSet):
+            if info.has_lower_bound:
+                self._assume(var >= info.min_value)
+            if info.has_upper_bound:
+                self._assume(var <= info.max_value)
+            self.context.clear_memos()
+            return
+        if not isinstance(info, ConstIntBound):
+            raise InvalidArgument("what a variable is updated with is limits, a residue class or an interval",
+                                  found=type(info).__name__)  # fmt: skip
         low, high = info
         if low > NEG_INF and high < POS_INF:
             start = ir.const(low, var.dtype)

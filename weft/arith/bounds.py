@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from weft.arith.context import NEG_INF, POS_INF, Atom, Context
 from weft.arith.linear import Mono, Poly
-from weft.ir import CallIntrin, Cast, DataType, SizeVar
+from weft.ir import CallIntrin, Cast, DataType, Div, Mod, SizeVar
 
 Limits = tuple[int, int]
 
@@ -172,6 +172,11 @@ def _opaque(cx: Context, info: Atom) -> Limits:
             inner = _dtype_limits(source)
             if limits[0] <= inner[0] and inner[1] <= limits[1]:
                 return inner
+    if isinstance(node, (Div, Mod)):  # rounded to zero: no further from it than the dividend
+        (lo, hi), den = (bound_of(cx, p) for p in info.args)
+        if isinstance(node, Div) and den[0] < 0:
+            lo, hi = min(lo, -hi), max(hi, -lo)
+        return max(limits[0], min(0, lo)), min(limits[1], max(0, hi))
     if isinstance(node, CallIntrin):
         name = getattr(node.op, "name", "")
         parts = [bound_of(cx, p) for p in info.args if isinstance(p, dict)]

@@ -91,7 +91,7 @@ def _truncated(e: ir.Div | ir.Mod, cx: Context) -> Poly | None:
     if not b:
         return {}
     if bound_of(cx, a)[0] < 0 or bound_of(cx, b)[0] < 0:
-        return _opaque(cx, e)
+        return _opaque(cx, e, e.a, e.b)
     return (floordiv if isinstance(e, ir.Div) else floormod)(cx, a, b, e.dtype)
 
 
@@ -144,12 +144,11 @@ def _call(e: ir.CallIntrin, cx: Context) -> Poly | None:
     return _opaque(cx, e)
 
 
-def _opaque(cx: Context, e: ir.PrimExpr) -> Poly | None:
+def _opaque(cx: Context, e: ir.PrimExpr, *parts: ir.PrimExpr) -> Poly | None:
     if e.dtype not in _INDEX_TYPES:
         return None
-    args = tuple(
-        p for p in (poly_of(cx, a) for a in getattr(e, "args", ()) if isinstance(a, ir.PrimExpr)) if p is not None
-    )
+    below = parts or getattr(e, "args", ())
+    args = tuple(p for p in (poly_of(cx, a) for a in below if isinstance(a, ir.PrimExpr)) if p is not None)
     index = cx.intern(expr_key(cx, e), "opaque", args, e, e.dtype)
     return {(index,): 1}
 

@@ -51,7 +51,7 @@ from weft.ir.expr import (
 from weft.ir.expr import Var as ExprVar
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
-from weft.ir.node import NO_ATTRS, Attrs, Node, Span, SubclassTable, make_node, own_name, set_printer
+from weft.ir.node import NO_ATTRS, Attrs, Node, SourceName, Span, SubclassTable, make_node, own_name, set_printer
 from weft.ir.op_attrs import default_op_attr, op_attr, register_op_attr, reset_op_attr
 from weft.ir.pass_config import ConfigOption, config_options, near_names, register_config_option
 from weft.ir.passes import (
@@ -103,7 +103,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "HandleType", "ScalableLanes", "own_name", "DummyGlobalInfo", "DumpPrograms",
     "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
     "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue", "PrintIR",
-    "Sequential", "ShapeExpr", "ShapeType", "Span", "SubclassTable", "TensorAffineType", "TensorType", "TimePasses",
+    "Sequential", "ShapeExpr", "ShapeType", "SourceName", "Span", "SubclassTable", "TensorAffineType", "TensorType", "TimePasses",
     "Tuple", "TupleAffineType", "TupleGetItem", "TupleType", "Type",
     "TypedExpr", "VDevice", "as_shape", "assert_structural_equal", "children",
     "compilation", "config_options", "constant", "dtype_of", "dumped", "fingerprint", "function_pass", "intrin_rule",

@@ -21,6 +21,17 @@ _BY_NAME: dict[str, type[Node]] = {}
 _ABSTRACT: set[type] = set()
 
 
+class SourceName(str):
+    """What a text is called."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name as a plain string."""
+        return str(self)
+
+
 class Span(msgspec.Struct, frozen=True):
     """A place in source text; lines and columns count from 1.
 
@@ -37,9 +48,9 @@ class Span(msgspec.Struct, frozen=True):
     check: tuple[str, str] | None = None
 
     @property
-    def source_name(self) -> str:
+    def source_name(self) -> SourceName:
         """What the text is called, under TVM's name."""
-        return self.file
+        return SourceName(self.file)
 
     def same_as(self, other: Any) -> bool:
         """Whether `other` is the same place."""

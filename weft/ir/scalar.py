@@ -493,6 +493,21 @@ class IterVar(Node):
     Parallelized: ClassVar[int] = 7
     Tensorized: ClassVar[int] = 8
 
+    def __post_init__(self) -> None:
+        """Take kinds by TVM's numbers and names, a pair of ends as domain, and a variable's name for the variable."""
+        given: Any = self
+        if given.iter_type not in _ITER_TYPES:
+            kind = given.iter_type
+            place = kind if isinstance(kind, int) else _TVM_ITER_TYPES.index(kind) if kind in _TVM_ITER_TYPES else -1
+            if not 0 <= place < len(_ITER_TYPES):
+                raise InvalidArgument("an iteration variable has no such kind", expected=", ".join(_ITER_TYPES),
+                                      found=str(kind))  # fmt: skip
+            force_setattr(self, "iter_type", _ITER_TYPES[place])
+        if isinstance(given.dom, (tuple, list)):
+            force_setattr(self, "dom", Range(*given.dom))
+        if isinstance(given.var, str):
+            force_setattr(self, "var", Var(given.var, "int32" if given.dom is None else given.dom.extent.dtype))
+
     @property
     def dtype(self) -> str:
         """The data type of the variable."""
@@ -501,6 +516,11 @@ class IterVar(Node):
     def astype(self, dtype: str, span: Any = None) -> PrimExpr:
         """Convert the variable's value."""
         return self.var.astype(dtype)
+
+
+_ITER_TYPES = ("data_par", "thread", "reduce", "ordered", "opaque", "unrolled", "vectorized", "parallelized", "tensorized")
+_TVM_ITER_TYPES = ("DataPar", "ThreadIndex", "CommReduce", "Ordered", "Opaque", "Unrolled", "Vectorized",
+                   "Parallelized", "Tensorized")  # fmt: skip
 
 
 # --- constants --------------------------------------------------------------------------------------------------------

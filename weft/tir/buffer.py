@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.ir.text.scalar import slice_of
 
 
 class Buffer(ir.Node):
@@ -27,8 +28,14 @@ class Buffer(ir.Node):
     data_alignment: int = 64
     offset_factor: int = 0
 
-    def __getitem__(self, indices: Any) -> BufferLoad:
+    def __getitem__(self, indices: Any) -> Any:
+        """Return the element at indices; the region where one of them is a slice."""
         indices = indices if isinstance(indices, tuple) else (indices,)
+        if any(isinstance(i, slice) for i in indices):
+            if len(indices) != len(self.shape) or any(isinstance(i, slice) and i.step is not None for i in indices):
+                raise InvalidArgument("a region has a start and an end, or an index, for each dimension",
+                                      expected=f"{len(self.shape)} of them", found=str(indices))  # fmt: skip
+            return BufferRegion(self, tuple(_range_of(i, d) for i, d in zip(indices, self.shape, strict=True)))
         return BufferLoad(self, tuple(ir.as_expr(i) for i in indices))
 
     def vload(self, begin: Any, dtype: str | None = None, predicate: ir.PrimExpr | None = None) -> ir.PrimExpr:
@@ -67,6 +74,15 @@ class Buffer(ir.Node):
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
+
+
+def _range_of(index: Any, dim: ir.PrimExpr) -> ir.Range:
+    """Return what an index, or a slice, covers of a dimension."""
+    if isinstance(index, slice):
+        return slice_of(ir.const(0, dim.dtype) if index.start is None else index.start,
+                        dim if index.stop is None else index.stop)  # fmt: skip
+    start = ir.as_expr(index)
+    return ir.Range.from_min_extent(start, ir.const(1, start.dtype))
 
 
 def is_buffer_var(value: Any) -> bool:
@@ -141,6 +157,9 @@ def decl_buffer(
     scope: str = "global",
     data_alignment: int = 64,
     offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Any = None,
+    layout: Any = None,
 ) -> Buffer:
     """Declare a buffer.
 
@@ -150,7 +169,12 @@ def decl_buffer(
         The extents; Python ints become int64 where they do not fit int32, else int32 (as in TVM).
     data : Var, optional
         The pointer to alias; by default a new variable of dtype ``handle`` with the buffer's name.
+    buffer_type, axis_separators, layout : optional
+        TVM's parameters: an index outside of a dimension is never one of another element, physical memory has one
+        dimension, and elements lie by rows.
     """
+    if layout not in (None, "default"):
+        raise InvalidArgument("elements of a buffer lie by rows or by strides", expected="layout=None", found=str(layout))
     dims = tuple(ir.as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
     return Buffer(
         data if data is not None else ir.Var(name, "handle"),

@@ -88,13 +88,17 @@ class PrimFunc(BaseFunc):
         return FuncType(None, TupleType(()) if self.ret_type is None else AnyType())
 
     def __post_init__(self) -> None:
+        if type(self.attrs) is not Attrs:
+            force_setattr(self, "attrs", Attrs.of(self.attrs))
+        if "s_tir" in self.attrs:  # a note of TVM's for functions that schedules take, which all are here
+            force_setattr(self, "attrs", self.attrs.without("s_tir"))
         if (
             type(self.params) is tuple
             and type(self.buffer_map) is BufferMap
             and {Var, SizeVar}.issuperset(map(type, self.params))
         ):
             return
-        given: Any = self.buffer_map  # TVM's programs give a dictionary, and buffers among the parameters
+        given: Any = self.buffer_map or ()  # TVM's programs give a dictionary, and buffers among the parameters
         buffers = list(given.items() if isinstance(given, Mapping) else given)
         params: list[Var] = []
         listed: Any = self.params

@@ -78,6 +78,11 @@ class AttrStmt(Stmt):
     value: Any
     body: Stmt
 
+    def __post_init__(self) -> None:
+        """Make an expression of a number of threads."""
+        if isinstance(self.node, ir.IterVar) and isinstance(self.value, int):
+            force_setattr(self, "value", ir.const(self.value, self.node.var.dtype))
+
 
 class AssertStmt(Stmt):
     """Raise an error of kind ``error_kind`` with `message` unless `condition` holds, then run `body`."""
@@ -181,6 +186,10 @@ class For(Stmt):
             force_setattr(self, "kind", ForKind(given.kind))
         if type(given.annotations) is not ir.Attrs:
             force_setattr(self, "annotations", ir.Attrs.of(given.annotations))
+        if given.thread_binding is not None and given.thread_binding.dom is None:
+            dom = ir.Range.from_min_extent(ir.const(0, given.extent.dtype), given.extent)
+            thread = given.thread_binding
+            force_setattr(self, "thread_binding", ir.IterVar(dom, thread.var, thread.iter_type, thread.thread_tag))
 
 
 class While(Stmt):
@@ -223,6 +232,15 @@ class Block(Stmt):
     match_buffers: tuple[MatchBufferRegion, ...] = ()
     annotations: ir.Attrs = ir.NO_ATTRS
 
+    def __post_init__(self) -> None:
+        """Take lists, None for no buffers, and annotations in a mapping."""
+        given: Any = self
+        for name in ("iter_vars", "reads", "writes", "alloc_buffers", "match_buffers"):
+            if type(getattr(given, name)) is not tuple:
+                force_setattr(self, name, tuple(getattr(given, name) or ()))
+        if type(given.annotations) is not ir.Attrs:
+            force_setattr(self, "annotations", ir.Attrs.of(given.annotations))
+
 
 class BlockRealize(Stmt):
     """Run a block with values for its iteration variables, where `predicate` holds."""
@@ -230,6 +248,14 @@ class BlockRealize(Stmt):
     iter_values: tuple[ir.PrimExpr, ...]
     predicate: ir.PrimExpr
     block: Block
+
+    def __post_init__(self) -> None:
+        """Make expressions of numbers."""
+        if not isinstance(self.predicate, ir.PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            force_setattr(self, "predicate", ir.const(bool(self.predicate), "bool"))
+        values: Any = self.iter_values
+        if type(values) is not tuple or any(not isinstance(v, ir.PrimExpr) for v in values):
+            ir.make_exprs(self, None, "iter_values")
 
 
 SBlock, SBlockRealize = Block, BlockRealize

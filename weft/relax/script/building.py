@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.ir.text.building import IRBuilder
 from weft.relax.analysis.types import BaseCheckResult, type_base_check, type_outside
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax
@@ -13,76 +14,14 @@ from weft.relax.expr import MatchCast
 from weft.relax.infer import function_type
 from weft.relax.script.annotation import as_type
 
-_BUILDERS: ir.Ambient[Any] = ir.Ambient("IRBuilder")
 _FUNCTIONS: ir.Ambient[Any] = ir.Ambient("FunctionFrame")
-
-
-class IRBuilder:
-    """Takes what the frames inside of its ``with`` build: one function, or one module."""
-
-    def __init__(self) -> None:
-        self.result: Any = None
-        self.module: ModuleFrame | None = None
-
-    def __enter__(self) -> IRBuilder:
-        return _BUILDERS.enter(self)
-
-    def __exit__(self, *exc: object) -> None:
-        _BUILDERS.leave(self)
-
-    @staticmethod
-    def current() -> IRBuilder:
-        """Return the innermost builder.
-
-        Raises
-        ------
-        InvalidArgument
-            When there is none.
-        """
-        if _BUILDERS.current is None:
-            raise InvalidArgument("there is no builder", help="use `with IRBuilder() as builder:`")
-        return _BUILDERS.current
-
-    @staticmethod
-    def is_in_scope() -> bool:
-        """Whether there is a builder."""
-        return _BUILDERS.current is not None
-
-    @staticmethod
-    def name(s: str, v: Any) -> Any:
-        """Call a variable of the function under construction `s` in the end; return the variable as it is."""
-        frame = open_function()
-        if frame is not None and isinstance(v, ir.ExprVar):
-            frame.names[v] = s
-        return v
-
-    def get(self) -> Any:
-        """Return what was built.
-
-        Raises
-        ------
-        InvalidArgument
-            When nothing was.
-        """
-        if self.result is None:
-            raise InvalidArgument("nothing was built", help="close a function or a module inside of the builder first")
-        return self.result
-
-    def add(self, name: str, func: ir.Function) -> None:
-        """Take a function that is complete."""
-        if self.module is not None:
-            self.module.functions[name] = func
-        elif self.result is not None:
-            raise InvalidArgument("a builder makes one function", help="build several inside of `with I.ir_module():`")
-        else:
-            self.result = func
 
 
 class ModuleFrame:
     """A module under construction."""
 
     def __init__(self) -> None:
-        self.functions: dict[str, ir.Function] = {}
+        self.functions: dict[str, ir.BaseFunc] = {}
 
     def __enter__(self) -> ModuleFrame:
         IRBuilder.current().module = self
@@ -125,6 +64,7 @@ class FunctionFrame:
         _FUNCTIONS.leave(self)
         try:
             if exc[0] is None:
+                self.names |= {v: n for v, n in IRBuilder.current().names.items() if isinstance(v, ir.ExprVar)}
                 IRBuilder.current().add(self.name, self._function())
         finally:
             self.scope.__exit__(*exc)
@@ -173,8 +113,9 @@ class BlockFrame:
         """Make variables visible behind the block."""
         for v in variables:
             shown: Any = self.frame.bb.visible(v)
-            if v in self.frame.names:
-                self.frame.names[shown] = self.frame.names.pop(v)
+            names = IRBuilder.current().names
+            if v in names:
+                names[shown] = names.pop(v)
             self.output_vars.append(shown)
 
 

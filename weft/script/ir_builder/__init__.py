@@ -2,9 +2,11 @@
 
 import sys
 
-from weft.relax.script.building import IRBuilder
-from weft.script.ir_builder import ir, relax
+from weft.ir.text.building import IRBuilder
+from weft.script.ir_builder import ir, relax, tir
 
-__all__ = ["IRBuilder", "ir", "relax"]
+tirx = tir
+
+__all__ = ["IRBuilder", "ir", "relax", "tir", "tirx"]
 
 base = sys.modules[__name__]  # TVM's name of the module that has IRBuilder

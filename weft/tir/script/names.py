@@ -61,7 +61,7 @@ def named_buffer(b: Buffer, name: str) -> Buffer:
     return Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, name, b.scope, b.data_alignment, b.offset_factor)
 
 
-def _axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
+def axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
     kinds = {"S": "data_par"}
     return [Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, remap)]
 
@@ -69,10 +69,10 @@ def _axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
 def assign(p: Parser, target: ast.expr, value: Any) -> None:
     """Bind the name or names of a target."""
     if isinstance(target, ast.Name):
-        p.define(target.id, _bind(p, target, value))
+        p.define(target.id, bind(p, target, value))
         return
     if isinstance(target, (ast.Tuple, ast.List)):
-        values = _axes(p, target, value) if isinstance(value, Remap) else list(value)
+        values = axes(p, target, value) if isinstance(value, Remap) else list(value)
         if len(values) != len(target.elts):
             raise p.fail(
                 target,
@@ -108,7 +108,7 @@ def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
     return dom
 
 
-def _bind(p: Parser, target: ast.Name, value: Any) -> Any:
+def bind(p: Parser, target: ast.Name, value: Any) -> Any:
     """Return what `target` stands for once `value` is assigned to it."""
     rule = _BIND.get(type(value))
     if rule is not None:

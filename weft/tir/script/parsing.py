@@ -1,6 +1,6 @@
 """Parse rules of TIR: statements of the Python AST to TIR statements.
 
-A sequence under construction is a list of statements and of scopes that wait for what follows them; :func:`_fold`
+A sequence under construction is a list of statements and of scopes that wait for what follows them; :func:`fold`
 closes the scopes from the end.
 """
 
@@ -41,8 +41,13 @@ from weft.tir.script.signature import annotation, signature
 
 
 def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
+    node = state.node
+    return finished(p, state, _sequence(p, node.body))
+
+
+def finished(p: Parser, state: FunctionUnderWay, body: stmts.Stmt) -> PrimFunc:
+    """Return the function whose statements were read."""
     node, options = state.node, state.options
-    body = _sequence(p, node.body)
     root = state.blocks[0]
     wants_root = state.wants_root and (state.has_blocks or root.allocs)
     if root.allocs or (wants_root and not _is_root(body)):
@@ -88,14 +93,14 @@ def _sequence(p: Parser, nodes: list[ast.stmt]) -> stmts.Stmt:
     try:
         for n in nodes:
             _statement(p, n)
-        return _fold(p, state.sequences[-1])
+        return fold(p, state.sequences[-1])
     finally:
         state.depth -= 1
         state.sequences.pop()
         p.scopes.pop()
 
 
-def _fold(p: Parser, entries: list[Any]) -> stmts.Stmt:
+def fold(p: Parser, entries: list[Any]) -> stmts.Stmt:
     rest: list[stmts.Stmt] = []
     for e in reversed(entries):
         if isinstance(e, stmts.Stmt):
@@ -209,7 +214,7 @@ def _expression(p: Parser, node: ast.Expr) -> None:
         _launch_named(p, value)
         emit(p, (value, value.value))
     elif isinstance(value, BlockFact):
-        _fact(p, node, value)
+        state_fact(p, node, value)
     elif isinstance(value, ir.PrimExpr):
         emit(p, stmts.Evaluate(value, span=p.span(node)))
     elif isinstance(value, (AllocBlockBuffer, MatchBuffer, Axis, Remap, Loops, BlockScope)):
@@ -234,7 +239,7 @@ def _launch_named(p: Parser, scope: Scope) -> None:
 _FACTS = {"reads": "T.reads", "writes": "T.writes", "where": "T.where", "annotations": "T.sblock_attr"}
 
 
-def _fact(p: Parser, node: ast.AST, fact: BlockFact) -> None:
+def state_fact(p: Parser, node: ast.AST, fact: BlockFact) -> None:
     state: FunctionUnderWay = p.state
     if fact.kind == "func_attr":
         state.attrs.update(fact.value)
@@ -321,6 +326,11 @@ def _for(p: Parser, node: ast.For) -> None:
         p.define(name, tuple(variables[place]))
     body = _sequence(p, node.body)
     p.scopes.pop()
+    emit(p, nest(loops, variables, body, p.span(node.target)))
+
+
+def nest(loops: Loops, variables: list[ir.Var], body: stmts.Stmt, span: Any = None) -> stmts.Stmt:
+    """Put loops with their variables around a statement."""
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
         if loops.step != 1:  # loops count in steps of one: the name stands for where the step is
             count = ir.ceildiv(r.extent, ir.const(loops.step, r.extent.dtype))
@@ -333,9 +343,9 @@ def _for(p: Parser, node: ast.For) -> None:
             body,
             _thread(loops, r, var),
             ir.Attrs.of(loops.annotations),
-            span=p.span(node.target),
+            span=span,
         )
-    emit(p, body)
+    return body
 
 
 def _loop_targets(target: ast.expr, n_loops: int) -> tuple[list[ast.expr], dict[str, slice]]:
@@ -448,12 +458,17 @@ def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]
         body = _sequence(p, inner)
     finally:
         state.blocks.pop()
+    emit(p, realized(block, command.name, body, p.span(node.items[0].context_expr)))
+
+
+def realized(block: BlockUnderWay, name: str, body: stmts.Stmt, span: Any = None) -> stmts.BlockRealize:
+    """Return the block whose statements were read."""
     reads, writes = _regions(block, body)
     result = stmts.Block(
-        tuple(block.iter_vars), reads, writes, command.name, body, block.init, tuple(block.allocs),
-        tuple(block.matches), ir.Attrs.of(block.facts.get("annotations")), span=p.span(node.items[0].context_expr),
+        tuple(block.iter_vars), reads, writes, name, body, block.init, tuple(block.allocs),
+        tuple(block.matches), ir.Attrs.of(block.facts.get("annotations")), span=span,
     )  # fmt: skip
-    emit(p, stmts.BlockRealize(tuple(block.values), block.facts.get("where", ir.TRUE), result, span=result.span))
+    return stmts.BlockRealize(tuple(block.values), block.facts.get("where", ir.TRUE), result, span=span)
 
 
 def _regions(block: BlockUnderWay, body: stmts.Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:

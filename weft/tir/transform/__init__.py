@@ -22,6 +22,7 @@ from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.make_packed_api import make_packed_api
+from weft.tir.transform import convert_ssa, narrow_datatype  # noqa: F401 - they register passes
 from weft.tir.transform.narrow_index import force_narrow_index_to_int32
 from weft.tir.transform.opaque_blocks import (
     convert_blocks_to_opaque,

@@ -1,0 +1,17 @@
+"""``T`` for building: its names are those of ``weft.script.tir``, but what they say is done by the call."""
+
+from __future__ import annotations
+
+import sys
+
+from weft.tir.script.building import WORDS, acting
+from weft.tir.script.language import named as _named
+
+__path__: list[str] = []  # TVM's module of the same names is inside
+ir = sys.modules[__name__]
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return WORDS[name] if name in WORDS else acting(name, _named(name))
