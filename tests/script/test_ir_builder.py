@@ -7,9 +7,11 @@ from weft.error import InvalidArgument
 from weft.ir import assert_structural_equal
 from weft.script import ir as I  # noqa: E741, N812
 from weft.script import relax as R  # noqa: N812
+from weft.script import tir as T  # noqa: N812
 from weft.script.ir_builder import IRBuilder
 from weft.script.ir_builder import ir as build_ir
 from weft.script.ir_builder import relax as build
+from weft.script.ir_builder import tir as build_tir
 
 
 def written():
@@ -73,3 +75,52 @@ def finish(ret_ty=None, value=None):
         if value is not None:
             R.func_ret_ty(ret_ty)
             R.func_ret_value(value)
+
+
+def test_tir_is_what_its_text_is():
+    @T.prim_func
+    def written(A: T.Buffer((16, 8), "float32"), n: T.int32):
+        T.func_attr({"key": "value"})
+        B = T.alloc_buffer((8,), "float32")
+        for i, j in T.grid(16, 8):
+            with T.block("copy"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.where(i < n)
+                with T.init():
+                    B[vj] = T.float32(0)
+                B[vj] = A[vi, vj]
+        if n > 3:
+            A[0, 0] = B[1]
+        else:
+            T.evaluate(0)
+
+    t = build_tir
+    with IRBuilder() as builder, t.prim_func():
+        t.func_name("written")
+        a, n = t.arg("A", t.Buffer((16, 8), "float32")), t.arg("n", t.int32())
+        t.func_attr({"key": "value"})
+        b = IRBuilder.name("B", t.sblock_alloc_buffer((8,), "float32"))
+        with t.grid(16, 8) as loops:
+            i, j = IRBuilder.name_many(["i", "j"], loops)
+            with t.block("copy"):
+                vi, vj = t.axis.remap("SS", [i, j])
+                t.where(i < n)
+                with t.init():
+                    t.buffer_store(b, 0.0, [vj])
+                t.buffer_store(b, a[vi, vj], [vj])
+        with t.If(n > 3):
+            with t.Then():
+                t.buffer_store(a, b[1], [0, 0])
+            with t.Else():
+                t.evaluate(0)
+    built = builder.get()
+    assert_structural_equal(built, written)
+    assert "for i, j in T.grid(16, 8):" in built.script()
+
+
+def test_tir_statements_without_a_function():
+    with IRBuilder() as builder, build_tir.serial(4) as i, build_tir.While(i < 3):
+        build_tir.evaluate(i)
+    assert str(builder.get()).splitlines() == ["for v in range(4):", "    while v < 3:", "        T.evaluate(v)"]
+    with IRBuilder(), pytest.raises(InvalidArgument, match="no function"):
+        build_tir.func_name("f")

@@ -184,7 +184,7 @@ _ARITHMETIC = frozenset((ir.Add, ir.Sub, ir.Mul, ir.FloorDiv, ir.FloorMod, ir.Mi
 
 
 def to_expr(cx: Context, p: Poly, dtype: str) -> ir.PrimExpr:
-    """Write a polynomial as an expression: positive terms, then subtracted ones, then the constant."""
+    """Write a polynomial as an expression: positive terms and constant, then what is subtracted."""
     if not p:
         return ir.IntImm(ir.DataType(dtype), 0)
     positive = [(m, c) for m, c in p.items() if m and c > 0]
@@ -201,6 +201,9 @@ def to_expr(cx: Context, p: Poly, dtype: str) -> ir.PrimExpr:
     for m, c in positive:
         term = _product(cx, m, c, dtype)
         result = term if result is None else ir.Add(result, term)
+    if rest > 0 and negative and result is not None:
+        result = ir.Add(result, ir.IntImm(ir.DataType(dtype), rest))
+        rest = 0
     for m, c in negative:
         term = _product(cx, m, -c, dtype)
         result = ir.Sub(result, term)  # type: ignore[arg-type]

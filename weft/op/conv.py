@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
 from weft.ir import Expr, TensorType, as_shape, ceildiv, int64
+from weft.op.any_layout import Layouts, in_any_order
 from weft.op.attributes import Attribute, data_layout, dtype, integer, padding, sizes, text
 from weft.op.infer import demand_same_layout, same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
@@ -126,11 +128,37 @@ def _conv_ref(rank: int) -> Any:
     return reference
 
 
-def _kernel_layout(rank: int) -> Attribute:
+def _kernel_forms(rank: int) -> str:
+    """The pattern of the layouts of weights that convolutions compute with as they are."""
     spatial = "DHW"[3 - rank :]
-    forms = f"OI{spatial}|{spatial}IO|{spatial}C|O{spatial}I(\\d+o(\\d+i)?)?"
+    return f"OI{spatial}|{spatial}IO|{spatial}C|O{spatial}I(\\d+o(\\d+i)?)?"
+
+
+def _kernel_layout(rank: int) -> Attribute:
+    spatial, forms = "DHW"[3 - rank :], _kernel_forms(rank)
     names = (f"OI{spatial}", f"{spatial}IO", f"O{spatial}I", f"{spatial}C")
     return text(names[0], forms, ", ".join(map(repr, names)) + f" or 'O{spatial}I<n>o'")
+
+
+def _layouts(rank: int, kernel: Attribute, letters: str) -> dict[str, Attribute]:
+    """The attributes of layouts, each in any order and with blocks."""
+    plain = "DHW"[3 - rank :]
+    data, out = (in_any_order(data_layout(rank, optional=o), f"NC{plain}") for o in (False, True))
+    return {"data_layout": data, "kernel_layout": in_any_order(kernel, letters + plain), "out_layout": out}
+
+
+def _known(name: str, rank: int, letters: str) -> Layouts:
+    """The layouts that the convolution itself computes in."""
+    spatial = "DHW"[3 - rank :]
+    data = ("NC" + spatial, f"N{spatial}C")
+    kernel = re.compile(_kernel_forms(rank) if letters == "OI" else f"IO{spatial}")
+
+    def known(attrs: dict[str, Any]) -> bool:
+        outs = (None, *data) if letters == "OI" else (None, attrs["data_layout"])
+        plain = attrs["data_layout"] in data and attrs["out_layout"] in outs
+        return plain and kernel.fullmatch(attrs["kernel_layout"]) is not None
+
+    return Layouts(name, (("data_layout", data[0]), ("kernel_layout", letters + spatial)), known)
 
 
 def _inner(rank: int) -> Any:
@@ -151,12 +179,11 @@ for _rank in (1, 2, 3):
         f"nn.conv{_rank}d", "data weight",
         {
             "strides": sizes(1, _rank), "padding": padding(_rank), "dilation": sizes(1, _rank),
-            "groups": integer(1, at_least=1), "data_layout": data_layout(_rank), "kernel_layout": _kernel_layout(_rank),
-            "out_layout": data_layout(_rank, optional=True), "out_dtype": dtype(),
+            "groups": integer(1, at_least=1), **_layouts(_rank, _kernel_layout(_rank), "OI"), "out_dtype": dtype(),
             "channels": integer(at_least=1).or_none(), "pad_value": integer(0),
         },
-        infer=_conv_infer(_rank), lower=conv, reference=_conv_ref(_rank), fusion=Fusion.ANCHOR, rtol=1e-4,
-        decompose=_inner(_rank),
+        fusion=Fusion.ANCHOR, rtol=1e-4,
+        **_known(f"nn.conv{_rank}d", _rank, "OI").declared(_conv_infer(_rank), conv, _conv_ref(_rank), _inner(_rank)),
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends, and adds "
         "elements of `pad_value`.",
     )  # fmt: skip
@@ -224,12 +251,13 @@ for _rank in (1, 2, 3):
         f"nn.conv{_rank}d_transpose", "data weight",
         {
             "strides": sizes(1, _rank), "padding": padding(_rank), "output_padding": sizes(0, _rank, at_least=0),
-            "dilation": sizes(1, _rank), "groups": integer(1, at_least=1), "data_layout": data_layout(_rank),
-            "kernel_layout": text("IO", f"IO({'DHW'[3 - _rank :]})?", f"'IO{'DHW'[3 - _rank :]}'"),
-            "out_layout": data_layout(_rank, optional=True), "out_dtype": dtype(),
+            "dilation": sizes(1, _rank), "groups": integer(1, at_least=1),
+            **_layouts(_rank, text(f"IO{'DHW'[3 - _rank :]}", f"IO{'DHW'[3 - _rank :]}", f"'IO{'DHW'[3 - _rank :]}'"), "IO"),
+            "out_dtype": dtype(),
         },
-        infer=_transpose_infer(_rank), lower=conv_transpose, reference=_transpose_ref(_rank), fusion=Fusion.ANCHOR,
-        rtol=1e-4,
+        **_known(f"nn.conv{_rank}d_transpose", _rank, "IO").declared(
+            _transpose_infer(_rank), conv_transpose, _transpose_ref(_rank)),
+        fusion=Fusion.ANCHOR, rtol=1e-4,
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
     )  # fmt: skip
 

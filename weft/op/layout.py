@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, TensorType, TupleType, floordiv, int64
-from weft.op.attributes import integer, text, word
+from weft import tir
+from weft.error import DTypeMismatch, InvalidArgument
+from weft.ir import DataType, Expr, TensorType, TupleType, cast, floordiv, int64
+from weft.op.attributes import Attribute, integer, integers, number, text, word
 from weft.op.infer import fields_of, simplify, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_divisible, demand_equal
+from weft.runtime import tensor
 from weft.topi.manipulate import depth_to_space, layout_shape, layout_transform, meshgrid, space_to_depth
 
 _BLOCK = integer(1, at_least=1)
@@ -107,18 +110,47 @@ declare(
 )  # fmt: skip
 
 
-def _layout_infer(x: Expr, src_layout: str, dst_layout: str) -> TensorType:
+def _layout_infer(x: Expr, src_layout: str, dst_layout: str, index_map: Any, pad_value: Any) -> TensorType:
     ty = tensor_arg("layout_transform", "x", x)
+    if index_map is not None:
+        return _moved_type(ty, index_map, pad_value, x)
     if ty.shape is None:
         return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else sum(c.isalpha() for c in dst_layout))
     dims = layout_shape(ty.shape, src_layout, dst_layout)
-    for axis, block in _blocks(src_layout):
-        demand_equal(f"layout_transform: block of dimension {axis}", ty.shape[axis], block, x.span)
+    demand_blocks("layout_transform", ty.shape, src_layout, x)
     whole = layout_shape(ty.shape, src_layout, letters := "".join(c for c in src_layout if c.isupper()))
     for axis, block in _blocks(dst_layout):
         letter = [c for c in dst_layout if c.isalpha()][axis].upper()
         demand_divisible(f"layout_transform: dimension {letter}", whole[letters.index(letter)], block, x.span)
     return TensorType(dims, ty.dtype, len(dims))
+
+
+def _moved_type(ty: TensorType, index_map: Any, pad_value: Any, x: Expr) -> TensorType:
+    rank = len(index_map.initial_indices)
+    if ty.ndim not in (-1, rank):
+        raise InvalidArgument("layout_transform: the index map takes another number of indices", expected=str(ty.ndim),
+                              found=str(rank), where=x.span)  # fmt: skip
+    if isinstance(pad_value, float) and ty.dtype and DataType(ty.dtype).is_integer:
+        raise DTypeMismatch("layout_transform: 'pad_value' has another type than 'x'", expected=str(ty.dtype),
+                            found=str(pad_value), where=x.span)  # fmt: skip
+    dims = None
+    if ty.shape is not None:
+        dims = tuple(cast("int64", d) for d in index_map.map_shape(ty.shape))
+    return TensorType(dims, ty.dtype, len(index_map.final_indices), ty.vdevice)
+
+
+def _index_map(value: Any) -> Any:
+    if isinstance(value, tir.IndexMap):
+        return value
+    if not callable(value):
+        raise TypeError
+    return tir.IndexMap.from_func(value)
+
+
+def demand_blocks(op: str, shape: Any, layout: str, x: Expr) -> None:
+    """Demand that the blocks of a tensor are as large as its layout says."""
+    for axis, block in _blocks(layout):
+        demand_equal(f"{op}: block of dimension {axis}", shape[axis], block, x.span)
 
 
 def _blocks(layout: str) -> list[tuple[int, int]]:
@@ -127,7 +159,12 @@ def _blocks(layout: str) -> list[tuple[int, int]]:
     return [(axis, int(size)) for axis, (size, _) in enumerate(parts) if size]
 
 
-def _layout_ref(x: Any, src_layout: str, dst_layout: str) -> Any:
+def layout_reference(
+    x: Any, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: Any = None
+) -> Any:
+    """Bring an array from one named layout into another, or where an index map says."""
+    if index_map is not None:
+        return index_map.map_tensor(tensor(np.ascontiguousarray(x)), pad_value or 0).numpy()
     shape = [int(d) for d in layout_shape([int64(d) for d in x.shape], src_layout, dst_layout)]
     flat = "".join(c for c in src_layout if c.isupper())
     whole = np.einsum(
@@ -144,7 +181,13 @@ def _layout_ref(x: Any, src_layout: str, dst_layout: str) -> Any:
 
 
 declare(
-    "layout_transform", "x", {"src_layout": text("", _PATTERN, _SAYS), "dst_layout": text("", _PATTERN, _SAYS)},
-    infer=_layout_infer, lower=layout_transform, reference=_layout_ref, fusion=Fusion.INJECTIVE,
-    doc="Bring a tensor from one named layout into another (``NCHW`` to ``NCHW16c``); blocks must divide their axes.",
+    "layout_transform", "x",
+    {
+        "src_layout": text("", _PATTERN, _SAYS), "dst_layout": text("", _PATTERN, _SAYS),
+        "index_map": Attribute(None, "a function of indices", _index_map, optional=True), "pad_value": number().or_none(),
+        "axis_separators": integers(), "input_axis_separators": integers(),
+    },
+    infer=_layout_infer, lower=layout_transform, reference=layout_reference, fusion=Fusion.INJECTIVE,
+    doc="Bring a tensor from one named layout into another (``NCHW`` to ``NCHW16c``), whose blocks must divide their "
+    "axes, or its elements where `index_map` says; then places that nothing goes to hold `pad_value` or 0.",
 )  # fmt: skip

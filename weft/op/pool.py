@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import Expr, TensorType, TupleType, int64, max_, min_
+from weft.op.any_layout import Layouts, in_any_order
 from weft.op.attributes import Attribute, data_layout, flag, integer, padding, sizes
 from weft.op.infer import demand_same_layout, tensor_arg
 from weft.op.registry import Fusion, Layout, declare
@@ -36,7 +37,17 @@ def _windows_of(rank: int | None) -> dict[str, Attribute]:
 
 
 def _layouts(rank: int) -> dict[str, Attribute]:
-    return {"layout": data_layout(rank), "out_layout": data_layout(rank, optional=True)}
+    plain = "NC" + "DHW"[3 - rank :]
+    return {"layout": in_any_order(data_layout(rank), plain),
+            "out_layout": in_any_order(data_layout(rank, optional=True), plain)}  # fmt: skip
+
+
+def _known(name: str, rank: int) -> Layouts:
+    """The layouts that windows are computed in."""
+    spatial = "DHW"[3 - rank :]
+    data = ("NC" + spatial, f"N{spatial}C")
+    return Layouts(name, (("layout", data[0]),),
+                   lambda attrs: attrs["layout"] in data and attrs["out_layout"] in (None, attrs["layout"]))  # fmt: skip
 
 
 def _infer(rank: int, op: str) -> Any:
@@ -109,8 +120,9 @@ for _rank in (1, 2, 3):
         declare(
             f"nn.{_kind}_pool{_rank}d", "data",
             {**_windows_of(_rank), "count_include_pad": flag(False), **_layouts(_rank)},
-            infer=_infer(_rank, f"nn.{_kind}_pool{_rank}d"), lower=partial(pool, _kind),
-            reference=_reference(_rank, _kind), fusion=Fusion.ANCHOR, rtol=1e-4, layout=Layout.NAMED,
+            **_known(f"nn.{_kind}_pool{_rank}d", _rank).declared(
+                _infer(_rank, f"nn.{_kind}_pool{_rank}d"), partial(pool, _kind), _reference(_rank, _kind)),
+            fusion=Fusion.ANCHOR, rtol=1e-4, layout=Layout.NAMED,
             doc=f"{_kind} pooling over {_rank}-D windows.",
         )  # fmt: skip
 
@@ -163,8 +175,10 @@ for _rank in (1, 2, 3):
         declare(
             f"nn.adaptive_{_kind}_pool{_rank}d", "data",
             {"output_size": _output_size(_rank), **_layouts(_rank)},
-            infer=_adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank), lower=partial(adaptive_pool, _kind),
-            reference=_adaptive_ref(_kind), fusion=Fusion.OPAQUE, rtol=1e-4, layout=Layout.NAMED,
+            **_known(f"nn.adaptive_{_kind}_pool{_rank}d", _rank).declared(
+                _adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank), partial(adaptive_pool, _kind),
+                _adaptive_ref(_kind)),
+            fusion=Fusion.OPAQUE, rtol=1e-4, layout=Layout.NAMED,
             doc="Pool to a given output size; None keeps a size.",
         )  # fmt: skip
 

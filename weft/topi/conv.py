@@ -100,6 +100,8 @@ def weight_info(shape: Shape, layout: str, rank: int, channels: Any) -> tuple[An
 
 def conv_size(size: Extent, kernel: Extent, stride: int, dilation: int, before: int, after: int) -> Any:
     """The number of places of a window along one axis."""
+    if stride == 1:
+        return simplify(size + int64(before + after + dilation) - kernel * int64(dilation))
     extent = (kernel - int64(1)) * int64(dilation) + int64(1)
     return simplify(floordiv(size + int64(before + after) - extent, int64(stride)) + int64(1))
 

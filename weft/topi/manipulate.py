@@ -217,6 +217,19 @@ def meshgrid(a_tuple: Tensors, indexing: str = "ij") -> Any:
     )
 
 
+def _moved(array: te.Tensor, index_map: Any, pad: Any) -> Any:
+    back, outside = index_map.non_surjective_inverse(array.shape)
+
+    def element(*i: Any) -> Any:
+        places = dict(zip(back.initial_indices, [ir.cast(v.dtype, x) for v, x in zip(back.initial_indices, i, strict=True)],
+                          strict=True))  # fmt: skip
+        value = array(*[ir.substitute(e, places) for e in back.final_indices])
+        empty = ir.substitute(outside, places)
+        return value if isinstance(empty, ir.IntImm) else ir.if_then_else(empty, pad, value)
+
+    return te.compute(index_map.map_shape(array.shape), element, name="T_layout_trans")
+
+
 def _layout_parts(layout: str) -> list[tuple[str, int | None]]:
     """(axis, block) of each dimension of a layout: ``NCHW16c`` has the blocks of 16 of C last."""
     parts = [(name, int(size) if size else None) for size, name in re.findall(r"(\d*)([A-Za-z])", layout)]
@@ -245,8 +258,15 @@ def layout_shape(shape: Shape, src_layout: str, dst_layout: str) -> tuple[Any, .
     )
 
 
-def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> Any:
-    """Bring a tensor into another layout, which may block axes."""
+def layout_transform(
+    array: te.Tensor, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: Any = None
+) -> Any:
+    """Bring a tensor into another layout, which may block axes; or where an index map says.
+
+    Places that no element goes to, since a block is longer than what is left of a dimension, hold `pad_value` or 0.
+    """
+    if index_map is not None:
+        return _moved(array, index_map, ir.const(pad_value or 0, array.dtype))
     source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
     blocks = {name.upper(): block for name, block in target if block is not None}
     inner = {name.upper(): block for name, block in source if block is not None}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.arith import Analyzer
 from weft.op import make_call
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax.rewriter import rewrite_bindings
-from weft.relax.transform.infer_layout import infer_layouts, initial_layout
+from weft.relax.transform.infer_layout import has_blocks, infer_layouts, initial_layout, layout_parts
 from weft.relax.transform.panels import permute
+from weft.tir.schedule import IndexMap
 
 
 def converted(func: ir.Function, mod: ir.IRModule, desired_layouts: Any, layout_cb: Any) -> ir.Function:
@@ -83,6 +85,8 @@ class _Converter:
         layout, ty = self.of(value), binding.ty
         if layout is None or layout == _initial(layout):
             return None
+        if has_blocks(layout):
+            return self.to_initial(value)
         if not isinstance(ty, ir.TensorType) or ty.shape is None or not isinstance(binding.var, DataflowVar):
             return self.to_initial(value)
         shape = tuple(ty.shape[ord(c) - ord("A")] for c in layout)
@@ -108,11 +112,27 @@ class _Converter:
         if isinstance(have, tuple):
             fields = e.fields if isinstance(e, ir.Tuple) else [ir.TupleGetItem(e, i) for i in range(len(have))]
             return ir.Tuple(tuple(self.to(f, to, v) for f, to, v in zip(fields, layout, have, strict=True)))
+        if has_blocks(have) or has_blocks(layout):
+            return make_call("layout_transform")(e, index_map=_index_map(have, layout))
         return permute(e, tuple(have.index(c) for c in layout))
+
+
+def _index_map(have: str, layout: str) -> IndexMap:
+    """Return where the elements of a tensor in one layout lie in another."""
+    source, target = layout_parts(have), layout_parts(layout)
+    variables = tuple(ir.Var(f"i{n}", "int32") for n in range(len(source)))
+    inner = {name.upper(): size for name, size in source if size is not None}
+    whole: dict[str, Any] = {}
+    for (name, size), v in zip(source, variables, strict=True):
+        part = v * inner.get(name, 1) if size is None else v
+        whole[name.upper()] = whole[name.upper()] + part if name.upper() in whole else part
+    blocks = {name.upper(): size for name, size in target if size is not None}
+    where = [whole[n.upper()] % b if b is not None else whole[n] // blocks.get(n, 1) for n, b in target]
+    return IndexMap(variables, tuple(Analyzer().simplify(w) for w in where))
 
 
 def _initial(layout: Any) -> Any:
     """Return the order that the program gave what has a layout."""
     if isinstance(layout, tuple):
         return tuple(_initial(v) for v in layout)
-    return layout and "".join(sorted(layout))
+    return layout and "".join(sorted(c for c in layout if c.isupper()))

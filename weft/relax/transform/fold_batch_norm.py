@@ -128,6 +128,7 @@ def _convolution_before(data: Any, definition: Any, uses: dict[Expr, int]) -> tu
         value = definition(data)
     if not any(is_op(value, c) for c in _CONVS) or uses.get(data) != 1 or _array(value.args[1]) is None:
         return None, None
-    if value.attrs.get("kernel_layout", "OIHW")[:2] != "OI" or value.attrs.get("data_layout", "NCHW")[:2] != "NC":
+    layouts = value.attrs.get("kernel_layout", "OIHW"), value.attrs.get("data_layout", "NCHW")
+    if (layouts[0][:2], layouts[1][:2]) != ("OI", "NC") or not all(map(str.isalpha, layouts)):
         return None, None
     return value, bias

@@ -1,11 +1,12 @@
 """Which layouts an operator's operands need and its result has, from those that the operands have: by its declaration.
 
 A layout is the letters of a tensor's dimensions in the order in which they lie: A is the first of the program's own
-order. A tuple has a tuple of layouts; None is what has none, such as a shape or a tensor of unknown rank.
+order. ``ABCD4b`` has blocks of four of B last, which convolutions, pools and element-wise operators know. A tuple has a tuple of layouts; None is what has none, such as a shape or a tensor of unknown rank.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from string import ascii_uppercase as LETTERS
 from typing import Any, NamedTuple
@@ -51,16 +52,34 @@ def initial_layout(ty: Any) -> Any:
 
 def _renamed(layout: str, old: str, new: str) -> str:
     """Return a layout of what is called `old` where the same dimensions are called `new`."""
-    return layout.translate(str.maketrans(old, new))
+    return layout.translate(str.maketrans(old + old.lower(), new + new.lower()))
 
 
 def _from_named(have: str, wanted: str) -> str:
     """Return the layout of a tensor that lies as `wanted`, where the program has it as `have`: of NHWC, ACDB."""
-    if sorted(wanted) != sorted(have):
+    parts = layout_parts(wanted)
+    plain = [p for p, size in parts if size is None]
+    if sorted(plain) != sorted(have) or not {p.upper() for p, _ in parts} <= set(have) or len(set(parts)) < len(parts):
         raise InvalidArgument(
-            f"ConvertLayout: '{wanted}' is no order of {have}", expected=f"the letters of {have}; there are no blocks"
+            f"ConvertLayout: '{wanted}' is no order of {have}", expected=f"the letters of {have}, and blocks such as 4c"
         )
     return _renamed(wanted, have, LETTERS[: len(have)])
+
+
+def layout_parts(layout: str) -> list[tuple[str, int | None]]:
+    """List the dimensions of a layout: letters, and the sizes of those that are blocks."""
+    return [(name, int(size) if size else None) for size, name in re.findall(r"(\d*)([A-Za-z])", layout)]
+
+
+def has_blocks(layout: Any) -> bool:
+    """Whether one dimension, or one of a tuple's fields, is in blocks."""
+    return any(map(has_blocks, layout)) if isinstance(layout, tuple) else layout is not None and not layout.isalpha()
+
+
+def _fits(ty: Any, layout: Any) -> bool:
+    """Whether blocks divide the dimensions of a tensor, which are known then."""
+    sizes = [(LETTERS.index(p.upper()), n) for p, n in layout_parts(layout or "") if n is not None]
+    return not sizes or (ty.shape is not None and all((ir.as_int(ty.shape[i]) or 1) % n == 0 for i, n in sizes))
 
 
 def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[str]]) -> Inferred | None:
@@ -91,13 +110,31 @@ def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[
     elif rule is None and "keepdims" in definition.attrs and isinstance(call.ty, ir.TensorType):
         rule = _reduced if definition.attrs["axis"].names_axes == "some" else None
     attrs = ir.Attrs.of({**definition.defaults, **dict(call.attrs.items)})
-    return rule and rule(_Case(call, definition, attrs, have, wanted.get(call.op.name)))
+    case = _Case(call, definition, attrs, have, wanted.get(call.op.name))
+    if has_blocks(tuple(have)) and rule not in (_named, _convolution):
+        plain = rule is _along_axes and not definition.names_axes(attrs) and not any(isinstance(v, tuple) for v in have)
+        return _in_blocks(case) if plain else None
+    found = rule and rule(case)
+    if found is None or not has_blocks((*found.inputs, found.output)):
+        return found
+    ends = zip((*call.args, call), (*found.inputs, found.output), strict=True)
+    return found if all(isinstance(v, tuple) or _fits(a.ty, v) for a, v in ends) else None
+
+
+def _in_blocks(case: _Case) -> Inferred | None:
+    """Element-wise, of tensors of one rank and equal dimensions in the layout of the first with blocks."""
+    layout = next(v for v in case.have if has_blocks(v))
+    shapes = [a.ty.shape for a in case.call.args if isinstance(a.ty, ir.TensorType)]
+    alike = all(s is not None and ir.structural_equal(s, case.call.ty.shape) for s in shapes)
+    return Inferred([v and layout for v in case.own], layout, case.call.attrs) if alike else None
 
 
 def _named(case: _Case) -> Inferred:
     """An operator whose attribute says how its data lie, and its result with them."""
     names = [n for n, kind in case.definition.attrs.items() if kind.is_layout]
     own = case.attrs[names[0]]
+    if not own.isalpha():
+        return None
     layout = _from_named(own, case.wanted[0]) if case.wanted else case.have[0]
     new = dict.fromkeys(names, _renamed(layout, LETTERS[: len(own)], own))
     return Inferred([layout, *case.own[1:]], layout, case.attrs.with_(**new))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy as np
 from weft import ir
 from weft.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
 from weft.error import InvalidArgument
+from weft.ir.text.doc import Doc
+from weft.ir.text.printer import EXPR, Printer
 from weft.runtime import Tensor, tensor
 from weft.tir.analysis.apart import values_at
 
@@ -22,8 +25,13 @@ class IndexMap(ir.Node):
     final_indices: tuple[ir.PrimExpr, ...]
 
     @staticmethod
-    def from_func(func: Callable[..., Any], ndim: int | None = None, index_dtype: str = "int64") -> IndexMap:
-        """Make a map of a Python function from indices to indices; `ndim` is needed where it takes ``*args``."""
+    def from_func(
+        func: Callable[..., Any], ndim: int | None = None, inverse_index_map: Any = None, *, index_dtype: str = "int64"
+    ) -> IndexMap:
+        """Make a map of a Python function from indices to indices; `ndim` is needed where it takes ``*args``.
+
+        An inverse that is given is not looked at: :meth:`inverse` finds it.
+        """
         parameters = signature(func).parameters.values()
         names = [p.name for p in parameters if p.kind != p.VAR_POSITIONAL]
         count = len(names) if ndim is None else ndim
@@ -49,7 +57,7 @@ class IndexMap(ir.Node):
             pairs = [r if isinstance(r, (list, tuple)) else (r, r + 1) for r in found]
             return [e for pair in pairs for e in pair]
 
-        return IndexMap.from_func(ends, ndim, index_dtype)
+        return IndexMap.from_func(ends, ndim, index_dtype=index_dtype)
 
     def map_indices(self, indices: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[ir.PrimExpr, ...]:
         """Return where an index goes, in the type of its parts; an analyzer knows more than the map says."""
@@ -79,12 +87,12 @@ class IndexMap(ir.Node):
         analyzer = analyzer or Analyzer()
         for v, d in zip(self.initial_indices, shape, strict=True):
             analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), ir.as_expr(d, v.dtype)))
-        last = {v: ir.as_expr(d, v.dtype) - 1 for v, d in zip(self.initial_indices, shape, strict=True)}
+        last = self.map_indices([ir.as_expr(d) - 1 for d in shape], analyzer)
         out = []
-        for e in self.final_indices:
+        for e, top in zip(self.final_indices, last, strict=True):
             bound = analyzer.const_int_bound(analyzer.simplify(e))
-            top = ir.const(bound.max_value + 1, e.dtype) if bound.max_value < 2**62 else ir.substitute(e, last) + 1
-            out.append(analyzer.simplify(top))
+            known = bound.max_value < 2**31 - 1
+            out.append(analyzer.simplify(ir.const(bound.max_value + 1, e.dtype) if known else top + 1))
         return tuple(out)
 
     def is_equivalent_to(self, other_map: IndexMap, analyzer: Analyzer | None = None) -> bool:
@@ -122,11 +130,32 @@ class IndexMap(ir.Node):
         units = {v: r.min for v, r in box.items() if v not in back}
         return IndexMap(tuple(outs), tuple(analyzer.simplify({**units, **back}[v]) for v in self.initial_indices))
 
-    def map_tensor(self, arr_src: Tensor) -> Tensor:
-        """Return a tensor whose element at ``self(i)`` is that of `arr_src` at ``i``; where nothing goes is 0."""
+    def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, ir.PrimExpr]:
+        """Return the map from places back to indices, and whether nothing of a box goes to a place.
+
+        Extents are rounded up to what constants divide them by, so that each place comes from one index, which may
+        lie outside of the box.
+        """
+        steps = [d.value for e in self.final_indices for n in ir.walk(e) if isinstance(n, (ir.FloorDiv, ir.FloorMod))
+                 for d in (n.b,) if isinstance(d, ir.IntImm) and d.value > 0]  # fmt: skip
+        unit, analyzer = lcm(*steps), Analyzer()
+        extents = [ir.as_expr(d, v.dtype) for v, d in zip(self.initial_indices, shape, strict=True)]
+        used = [any(v in set(ir.walk(n)) for e in self.final_indices for n in ir.walk(e) if isinstance(n, ir.FloorDiv))
+                for v in self.initial_indices]  # fmt: skip
+        padded = [analyzer.simplify(ir.ceildiv(ir.cast(v.dtype, d), unit) * unit) if u else ir.cast(v.dtype, d)
+                  for v, d, u in zip(self.initial_indices, extents, used, strict=True)]  # fmt: skip
+        back = self.inverse(padded, analyzer)
+        outside: ir.PrimExpr = ir.const(False, "bool")
+        for e, d, p in zip(back.final_indices, extents, padded, strict=True):
+            if not analyzer.can_prove_equal(d, p):
+                outside = ir.logical_or(outside, e >= ir.cast(e.dtype, d))
+        return back, outside
+
+    def map_tensor(self, arr_src: Tensor, fill: Any = 0) -> Tensor:
+        """Return a tensor whose element at ``self(i)`` is that of `arr_src` at ``i``; where nothing goes is `fill`."""
         source = arr_src.numpy()
         image = [ir.as_int(d) or 0 for d in self.map_shape(source.shape)]
-        out = np.zeros(image, source.dtype)
+        out = np.full(image, fill, source.dtype)
         places = np.indices(source.shape).reshape(source.ndim, -1)
         env = dict(zip(self.initial_indices, places, strict=True))
         found = [values_at(e, env) for e in self.final_indices]
@@ -149,3 +178,10 @@ def _typed(expr: ir.PrimExpr, values: Mapping[ir.Var, ir.PrimExpr], dtype: str) 
     if isinstance(expr, ir.IntImm):
         return ir.const(expr.value, dtype) if expr.dtype in ("int32", "int64") else expr
     return ir.rebuild(expr, lambda e: _typed(e, values, dtype) if isinstance(e, ir.PrimExpr) else e)
+
+
+@EXPR.on(IndexMap)
+def _(node: IndexMap, p: Printer) -> Doc:
+    p.dialects.add("T")
+    kinds = {v.dtype for v in node.initial_indices} - {"int64"}
+    return f"T.index_map({node.as_python()}{''.join(f', index_dtype={chr(34)}{k}{chr(34)}' for k in kinds)})"

@@ -14,6 +14,7 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.ir.text.building import IRBuilder
 from weft.tir import stmt as stmts
+from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.script import commands, language
@@ -80,7 +81,7 @@ def _named(node: Any, builder: IRBuilder) -> Any:
                     if name is not None and n.data not in builder.names:
                         known[n.data] = ir.Var(name, n.data.dtype)
                     new = ir.rebuild(n, rename)
-                    known[n] = new if name is None else new.replace(name=name)
+                    known[n] = new if name is None else replace_node(new, name=name)
             return known[n]
         return ir.rebuild(n, rename)
 

@@ -361,6 +361,11 @@ class axis:
         return commands.Remap(kinds, tuple(bindings))
 
 
+def index_map(mapping: Any, *, inverse_index_map: Any = None, index_dtype: str = "int64") -> ir.Node:
+    """Make an index map of a lambda."""
+    return tir.IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype)
+
+
 # --- loops ------------------------------------------------------------------------------------------------------------
 
 
