@@ -20,7 +20,7 @@ for _module in pkgutil.walk_packages(weft.__path__, "weft."):
 
 PASSES = {name: make for name, make in sorted(_PASSES.items()) if make.__module__.startswith("weft.")}
 # What is read is brought into this form; spans, and what is shared, are not compared.
-SAME_TEXT = {"Normalize", "relay.InferType", "relay.AnnotateSpans", "relay.CanonicalizeCast"}
+SAME_TEXT = {"ConvertSSA", "Normalize", "relay.InferType", "relay.AnnotateSpans", "relay.CanonicalizeCast"}
 SECTIONS = ("Requires", "Ensures", "Example", "Cost", "Source")
 
 

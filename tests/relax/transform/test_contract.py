@@ -9,7 +9,7 @@ from weft.script import from_source
 
 RELAX = {n: make for n, make in PASSES.items() if make.__module__.startswith("weft.relax.transform")}
 NOT_IDEMPOTENT = {"VMShapeLower"}  # as its docstring says
-HAS_WORK = {"FreshOutputs"}  # the program below returns its parameters
+HAS_WORK = {"FreshOutputs", "LazyGetInput", "LazySetOutput"}  # the program below takes and returns tensors
 
 PLAIN = """
 @I.ir_module

@@ -9,7 +9,7 @@ import weft
 from weft import relax
 from weft.error import InvalidArgument
 from weft.relax.analysis import well_formed
-from weft.relax.transform import BundleModelParams, LazyTransformParams, LiftTransformParams
+from weft.relax.transform import BundleModelParams, LazyGetInput, LazySetOutput, LazyTransformParams, LiftTransformParams
 from weft.script import from_source
 
 SOURCE = """@I.ir_module
@@ -94,3 +94,29 @@ def test_lazy():
     assert sorted(stored) == [0, 1, 2]
     found = vm["main"](X, *(stored[i] for i in range(3))).numpy()
     np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_come_and_results_go_by_functions():
+    source = from_source(
+        "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((3,), 'float32'), a: R.Tensor(('n',), "
+        "'float32'), b: R.Tensor(('n',), 'float32')):\n        R.func_attr({'num_input': 1})\n"
+        "        c = R.multiply(a, R.const(2, 'float32'))\n        return (R.add(c, b), b, c)\n"
+    )
+    new = LazySetOutput()(LazyGetInput()(source))
+    assert int(new["main"].attrs["num_input"]) == 3 and not new["main"].is_pure
+    weights, order, results = {"a": np.float32([1, 2]), "b": np.float32([5, 7])}, [], {}
+
+    def get(place, name):
+        order.append(name)
+        return weft.runtime.tensor(weights[name])
+
+    def put(place, value):
+        results[place] = value.numpy().copy()
+        order.append(place)
+
+    args = [weft.runtime.tensor(np.zeros(3, "float32")), *map(weft.runtime.convert, (get, put))]
+    assert machine(new)["main"](*args) == ()
+    assert order == ["a", 2, "b", 1, 0] or order == ["a", 2, "b", 0, 1]
+    np.testing.assert_array_equal(results[0], [7, 11])
+    np.testing.assert_array_equal(results[1], [5, 7])
+    np.testing.assert_array_equal(results[2], [2, 4])

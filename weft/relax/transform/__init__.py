@@ -41,7 +41,8 @@ from weft.relax.transform.lower_ops import legalize_mutable, lower_ops
 from weft.relax.transform.merge_composite import merge_composite_functions
 from weft.relax.transform.meta_schedule import MetaScheduleApplyDatabase, MetaScheduleTuneIRMod, MetaScheduleTuneTIR
 from weft.relax.transform.mixed_precision import to_mixed_precision
-from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
+from weft.relax.transform.lazy_params import lazy_transform_params
+from weft.relax.transform.model_params import bundle_model_params, lift_transform_params
 from weft.relax.transform.module_rewriter import rewriter_of
 from weft.relax.transform.normalize import normalize
 from weft.relax.transform.normalize_blocks import Normalize

@@ -179,6 +179,8 @@ _OPERAND = ir.Dispatch(
 @_OPERAND.on(ir.ExprVar)
 def _var(expr: ir.ExprVar, s: _FunctionCodegen) -> int:
     if expr not in s.registers:
+        if isinstance(expr.ty, ir.TupleType) and not expr.ty.fields:  # what a call for its effect gives
+            return _tuple(ir.Tuple(()), s)
         raise CodegenError(f"variable '{expr.name_hint}' is used before it is defined", where=expr.span)
     return s.registers[expr]
 
