@@ -364,3 +364,17 @@ def test_double_buffer_split_loop(factor):
 def test_double_buffer_option_names():
     with pytest.raises(InvalidArgument, match="split"):
         PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}})
+
+
+def test_flat_buffers_keep_the_type_of_indices_where_asked():
+    @T.prim_func
+    def f(A: T.Buffer((4, 6), "float32"), B: T.Buffer((24,), "float32")):
+        for i, j in T.grid(4, 6):
+            B[i * 6 + j] = A[3 - i, j] * T.float32(2)
+
+    out = transform.FlattenBuffer()(weft.IRModule({"f": f}))["f"]
+    assert {str(n.indices[0].dtype) for n in walk(out) if isinstance(n, (tir.BufferLoad, tir.BufferStore))} == {"int32"}
+    assert isinstance(out.body, tir.DeclBuffer) and len(out.body.buffer.shape) == 1
+    x, got = np.arange(24, dtype="float32").reshape(4, 6), np.zeros(24, "float32")
+    weft.build(weft.IRModule({"f": out}), target="llvm")["f"](x, got)
+    np.testing.assert_array_equal(got, x[::-1].reshape(-1) * 2)

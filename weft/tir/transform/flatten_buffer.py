@@ -12,7 +12,7 @@ from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
 
 
 @ir.function_pass(kind=PrimFunc)
-def flatten_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
+def flatten_buffer(func: PrimFunc, mod: ir.IRModule, *, wide: bool = True) -> PrimFunc:
     """Replace indices of several dimensions by one offset in elements, simplified under the bounds of the loops around.
 
     Requires: No blocks.
@@ -32,14 +32,20 @@ def flatten_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
             A_1 = T.Buffer((T.int64(32),), "float32", data=A.data)
             for i, j in T.grid(4, 8):
                 B_1[T.Cast("int64", i) * 8 + T.Cast("int64", j)] = A_1[T.Cast("int64", j) * 4 + T.Cast("int64", i)]
+    Options:
+        ``wide``: without it, offsets keep the type of the indices, buffers of one dimension that are no parameters
+        stay, and the twins of parameters are declared, as TVM has it.
     Cost: Linear, one simplification a use.
     Source: TVM's ``FlattenBuffer``.
     """
-    state = _Flatten()
+    state = _Flatten(wide, set(func.buffer_map.values()))  # type: ignore[attr-defined]
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             state.analyzer.mark_global_non_neg(d)
     body = state.visit(func.body)
+    for _, buffer in () if wide else reversed(func.buffer_map):
+        if (twin := state.flat.get(buffer, buffer)) is not buffer:
+            body = DeclBuffer(twin, body)
     return func.replace(body=body) if body is not func.body else func
 
 
@@ -55,7 +61,8 @@ def _as_int64(index: ir.PrimExpr) -> ir.PrimExpr:
 class _Flatten:
     """The flat twin of each buffer."""
 
-    def __init__(self) -> None:
+    def __init__(self, wide: bool, params: set[Buffer]) -> None:
+        self.wide, self.params = wide, params
         self.analyzer = Analyzer()
         self.flat: dict[Buffer, Buffer] = {}
 
@@ -63,13 +70,16 @@ class _Flatten:
         """Return the one-dimensional twin of a buffer; one that is allocated holds all that its strides reach."""
         twin = self.flat.get(buffer)
         if twin is None:
-            size: ir.PrimExpr = ir.int64(1)
+            plain = not self.wide and buffer not in self.params
+            if plain and len(buffer.shape) == 1 and not buffer.strides and buffer.elem_offset is None:
+                return self.flat.setdefault(buffer, buffer)
+            size: ir.PrimExpr = self.number(1, buffer.shape)
             if allocated and buffer.strides:
                 for d, s in zip(buffer.shape, buffer.strides, strict=True):
-                    size = size + ir.cast("int64", ir.max_(d - 1, 0)) * ir.cast("int64", s)
+                    size = size + self.as_wide(ir.max_(d - 1, 0)) * self.as_wide(s)
             else:
                 for d in buffer.shape:
-                    size = size * ir.cast("int64", d)
+                    size = size * self.as_wide(d)
             twin = Buffer(
                 buffer.data,
                 buffer.dtype,
@@ -85,24 +95,25 @@ class _Flatten:
 
     def offset(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> ir.PrimExpr:
         """Return the offset of an element; of a vector of them, where the last index is one."""
-        visited = [_as_int64(self.visit(i)) for i in indices]
+        visited = [_as_int64(self.visit(i)) if self.wide else self.visit(i) for i in indices]
         vector = visited[-1] if visited and ir.DataType(visited[-1].dtype).lanes > 1 else None
-        last = ir.const(1, "int64")
+        zero = self.number(0, indices)
+        last = ir.const(1, zero.dtype)
         strides: list[ir.PrimExpr] = []
         if buffer.strides:
-            strides = [ir.cast("int64", s) for s in buffer.strides]
+            strides = [self.as_wide(s) for s in buffer.strides]
             last = strides[-1]
         if vector is not None:
-            visited[-1] = vector.base if isinstance(vector, ir.Ramp) else ir.const(0, "int64")
-        total: ir.PrimExpr = ir.const(0, "int64")
+            visited[-1] = vector.base if isinstance(vector, ir.Ramp) else zero
+        total: ir.PrimExpr = zero
         if buffer.strides:
             for i, s in zip(visited, strides, strict=True):
                 total = total + i * s
         else:
             for i, d in zip(visited, buffer.shape, strict=True):
-                total = total * ir.cast("int64", d) + i
+                total = total * self.as_wide(d) + i
         if buffer.elem_offset is not None:
-            total = total + ir.cast("int64", buffer.elem_offset)
+            total = total + self.as_wide(buffer.elem_offset)
         total = self.analyzer.simplify(total)
         if vector is None:
             return total
@@ -111,6 +122,15 @@ class _Flatten:
         lanes = ir.DataType(vector.dtype).lanes
         scaled = vector if ir.as_int(last) == 1 else vector * ir.Broadcast(last, lanes)
         return scaled if ir.as_int(total) == 0 else scaled + ir.Broadcast(total, lanes)
+
+    def as_wide(self, value: ir.PrimExpr) -> ir.PrimExpr:
+        """Return an extent in the type that offsets are computed in."""
+        return ir.cast("int64", value) if self.wide else value
+
+    def number(self, value: int, like: tuple[ir.PrimExpr, ...]) -> ir.PrimExpr:
+        """Return a number in that type."""
+        narrow = ir.with_lanes(like[0].dtype, 1) if like else "int32"
+        return ir.const(value, "int64" if self.wide else narrow)
 
     def visit(self, node: Any) -> Any:
         """Flatten everything below a node."""
@@ -131,7 +151,8 @@ class _Flatten:
         if isinstance(node, AllocBuffer):
             return AllocBuffer(self.buffer(node.buffer, True), self.visit(node.body), node.annotations, span=node.span)
         if isinstance(node, DeclBuffer):
-            return self.visit(node.body)
+            body = self.visit(node.body)
+            return body if self.wide else DeclBuffer(self.buffer(node.buffer), body, span=node.span)
         if isinstance(node, For):
             self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
             return ir.rebuild(node, self.visit)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
-from weft.op import OpDef, get_op_def, list_ops
+from weft.op import OpDef, get_op_def, list_ops, make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.te import Tensor
 
@@ -45,9 +45,32 @@ def legalized(bb: BlockBuilder, call: ir.Call) -> ir.Expr:
         assert definition.decompose is not None
         parts = definition.decompose(*call.args, **dict(call.attrs.items))
         return call if parts is None else _bound(parts, bb)
+    call = _without_likeness(call, definition)
+    definition = get_op_def(call.op)  # type: ignore[arg-type]
+    assert definition.lower is not None
     lower = functools.partial(definition.lower, **dict(call.attrs.items))
     args = scalar_operands(call.args) if "binary" in definition.tags else list(call.args)
+    if definition.name in _SCALARS:
+        args = [args[0], *map(try_convert_to_scalar_const, args[1:])]
     return bb.call_te(lower, *args, primfunc_name_hint=kernel_name(definition))
+
+
+_LIKE = {"full_like": "full", "ones_like": "ones", "zeros_like": "zeros", "collapse_sum_like": "collapse_sum_to"}
+_SCALARS = {"full"}
+"""Operators whose operands behind the first are immediates where they are constants."""
+
+
+def _without_likeness(call: ir.Call, definition: OpDef) -> ir.Call:
+    """Take the shape of an operand of which nothing else counts."""
+    other = _LIKE.get(definition.name)
+    if other is None:
+        return call
+    args, attrs = list(call.args), dict(call.attrs.items)
+    like: Any = args.pop(1 if other == "collapse_sum_to" else 0)
+    args.insert(len(args) if other == "collapse_sum_to" else 0, ir.ShapeExpr(like.ty.shape))
+    if "dtype" in get_op_def(other).attrs:
+        attrs["dtype"] = call.ty.dtype  # type: ignore[attr-defined]
+    return make_call(other)(*args, **attrs)
 
 
 def _bound(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
