@@ -276,6 +276,7 @@ def script(
     width: int = 120,
     name: str = "Module",
     notes: Mapping[Node, Sequence[str]] | None = None,
+    verbose_expr: bool = False,
     **_: Any,
 ) -> str:
     """Render a node or a module as TVMScript.
@@ -292,14 +293,18 @@ def script(
         The name of a module's class.
     notes : mapping of node to messages
         Comments to stand under statements.
+    verbose_expr : bool
+        Whether variables and buffers of an expression are declared before it.
     """
     try:
-        return with_deep_stack(lambda: _script(node, show_meta, width, name, notes))
+        return with_deep_stack(lambda: _script(node, show_meta, width, name, notes, verbose_expr))
     except Exception:  # a printer that fails hides the error that it was to show
         return plain_text(node) if isinstance(node, Node) else object.__repr__(node)
 
 
-def _script(node: Any, show_meta: bool, width: int, name: str, notes: Mapping[Node, Sequence[str]] | None) -> str:
+def _script(
+    node: Any, show_meta: bool, width: int, name: str, notes: Mapping[Node, Sequence[str]] | None, verbose_expr: bool
+) -> str:
     p = Printer(width, notes)
     if isinstance(node, IRModule):
         _module(node, p, name)
@@ -311,6 +316,8 @@ def _script(node: Any, show_meta: bool, width: int, name: str, notes: Mapping[No
     elif isinstance(node, IntImm) and node.dtype in ("int32", "int64"):
         p.lines.add(str(node.value))  # in a sentence the type of an index does not help
     else:
+        if verbose_expr:
+            p.frames[-1].place = p.lines.mark()
         p.lines.add(p.expr(node))
     text = p.lines.text()
     if not isinstance(node, (IRModule, BaseFunc)):
