@@ -119,3 +119,26 @@ class Module:
         return u
 """)
     assert CombineParallelMatmul(for_attention=True)(mod) is mod
+
+
+def test_batches_activations_and_one_unknown_width():
+    source = from_source(
+        "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((5, 6), 'float32'), a: R.Tensor((2, 6, 3), "
+        "'float32'), b: R.Tensor((2, 6, 4), 'float32'), c: R.Tensor((6, 'n'), 'float32'), d: R.Tensor((6, 7), 'float32'), "
+        "e: R.Tensor((6, 'm'), 'float32')):\n        n = T.int64()\n        m = T.int64()\n        with R.dataflow():\n"
+        "            p = R.nn.relu(R.matmul(x, a))\n            q = R.nn.relu(R.matmul(x, b))\n"
+        "            r = R.matmul(x, c)\n            s = R.matmul(x, d)\n            t = R.matmul(x, e)\n"
+        "            R.output(p, q, r, s, t)\n        return (p, q, r, s, t)\n"
+    )
+    new = relax.transform.CombineParallelMatmul()(source)
+    text = new.script()
+    assert (text.count("R.matmul"), text.count("R.nn.relu"), text.count("R.split")) == (3, 1, 2)
+    rng = np.random.default_rng(2)
+    shapes = ((5, 6), (2, 6, 3), (2, 6, 4), (6, 5), (6, 7), (6, 2))
+    args = [rng.standard_normal(s).astype("float32") for s in shapes]
+    got, want = (
+        [t.numpy() for t in relax.VirtualMachine(weft.compile(m, target="llvm"), weft.cpu())["main"](*args)]
+        for m in (new, source)
+    )
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)

@@ -26,8 +26,9 @@ def combine_parallel_matmul(
     """Multiply a tensor with several weights at once, and split the result.
 
     Requires: ``relax.normalized``.
-    Ensures: ``relax.normalized``. Weights are matrices with as many rows and a known number of columns each. Where each
-        product is only used to add a vector to its rows, the joined vectors are added before the split.
+    Ensures: ``relax.normalized``. Weights have as many rows and equal batches, and all but one a known number of
+        columns. Where each product is only used to add a vector to its rows, the joined vectors are added before the
+        split, and an activation that all of them go through is computed there.
     Before::
 
         @R.function
@@ -46,9 +47,9 @@ def combine_parallel_matmul(
         ) -> R.Tuple(R.Tensor((2, 4), "float32"), R.Tensor((2, 5), "float32")):
             with R.dataflow():
                 lv: R.Tensor((3, 9), "float32") = R.concat((q, k), axis=1)
-                lv0: R.Tensor((2, 9), "float32") = R.matmul(x, lv)
+                lv0: R.Tensor((2, 9), "float32") = R.matmul(x, lv, out_dtype="float32")
                 lv1: R.Tuple(R.Tensor((2, 4), "float32"), R.Tensor((2, 5), "float32")) = R.split(
-                    lv0, indices_or_sections=[4], axis=-1
+                    lv0, indices_or_sections=[4], axis=1
                 )
                 a: R.Tensor((2, 4), "float32") = lv1[0]
                 b: R.Tensor((2, 5), "float32") = lv1[1]
@@ -91,8 +92,9 @@ def _combine(
 ) -> DataflowBlock:
     """Join products of a block; `only` holds the variables that may come from a joint product."""
     values = {b.var: b.value for b in block.bindings}
-    sums = _sums(block, uses)
+    sums, steps = _sums(block, uses), _activations(block, uses)
     new: dict[ExprVar, Expr] = {}
+    gone: set[Expr] = set()
     for members in _groups(block):
         ends = [sums.get(b.var) for b in members]
         biases = [bias for _, bias in ends if bias is not None] if None not in ends else []  # type: ignore[misc]
@@ -105,14 +107,35 @@ def _combine(
             continue
         if check is not None and not check(calls[0].args[0], weights, biases, values):
             continue
-        first = calls[0]
-        both = Call(first.op, (first.args[0], make_call("concat")(weights, axis=1)), first.attrs, span=first.span)
+        first, ty = calls[0], calls[0].ty
+        attrs = first.attrs if only is not None else first.attrs.with_(out_dtype=ty.dtype)
+        joined = make_call("concat")(weights, axis=weights[0].ty.ndim - 1)
+        both = Call(first.op, (first.args[0], joined), attrs, span=first.span)
         if biases:
+            gone.update(b.var for b in members)
             both = make_call("add")(both, make_call("concat")(biases, axis=0))
-        places = list(accumulate(w.ty.shape[1].value for w in weights))
-        parts = make_call("split")(both, indices_or_sections=places[:-1], axis=-1)
+        after = [steps.get(v) for v in results] if only is None else [None]
+        if None not in after and len({c.op for _, c in after}) == 1:  # type: ignore[misc]
+            gone.update(results)
+            step: Any = after[0][1]  # type: ignore[index]
+            both, results = Call(step.op, (both,), step.attrs, span=step.span), [v for v, _ in after]  # type: ignore[misc]
+        places = list(accumulate(w.ty.shape[-1].value for w in weights[:-1]))
+        parts = make_call("split")(both, indices_or_sections=places, axis=ty.ndim - 1 if only is None else -1)
         new |= {v: TupleGetItem(parts, i) for i, v in enumerate(results)}
-    return replace_bindings(block, new, bb, renamed) if new else block
+    if not new:
+        return block
+    made = replace_bindings(block, new, bb, renamed)
+    return type(made)(tuple(b for b in made.bindings if b.var not in gone), span=made.span)
+
+
+_ACTIVATIONS = frozenset({"relax.nn.relu", "relax.nn.gelu", "relax.nn.silu"})
+
+
+def _activations(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[ExprVar, Call]]:
+    """Of values whose only use is an activation: its result, and its call."""
+    calls = [(b.var, b.value) for b in block.bindings if isinstance(b.value, Call)]
+    return {c.args[0]: (v, c) for v, c in calls
+            if getattr(c.op, "name", "") in _ACTIVATIONS and uses.get(c.args[0]) == 1}  # fmt: skip
 
 
 def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[ExprVar, Expr]]:
@@ -161,7 +184,14 @@ def _groups(block: DataflowBlock) -> list[list[Any]]:
         group = found.setdefault(key, [])
         if not _reaches(i, set(group), needs):
             group.append(i)
-    return [[block.bindings[i] for i in g] for g in found.values() if len(g) > 1]
+    return [[block.bindings[i] for i in g] for g in (_splittable(g, block) for g in found.values()) if len(g) > 1]
+
+
+def _splittable(group: list[int], block: DataflowBlock) -> list[int]:
+    """Put those with a known number of columns first; of the others, one can be what is left behind them."""
+    last: Any = {i: block.bindings[i].value.args[1].ty.shape[-1] for i in group}  # type: ignore[attr-defined]
+    known = [i for i in group if isinstance(last[i], IntImm)]
+    return known + [i for i in group if i not in known][:1]
 
 
 def _key(value: Any) -> Any:
@@ -170,12 +200,12 @@ def _key(value: Any) -> Any:
         return None
     x, w = value.args
     ty = w.ty
-    if not isinstance(ty, TensorType) or ty.shape is None or len(ty.shape) != 2 or x.ty.ndim < 2:
+    if not isinstance(ty, TensorType) or ty.shape is None or len(ty.shape) < 2 or x.ty.ndim < 2:
         return None
-    rows, columns = ty.shape
-    if not isinstance(rows, IntImm) or not isinstance(columns, IntImm):
+    *batch, rows, _ = ty.shape
+    if not all(isinstance(d, IntImm) for d in (*batch, rows)):
         return None
-    return x, rows.value, ty.dtype, str(value.attrs.get("out_dtype"))
+    return x, (*(d.value for d in batch), rows.value), ty.dtype, str(value.attrs.get("out_dtype"))
 
 
 def _reaches(start: int, wanted: set[int], needs: list[set[int]]) -> bool:
