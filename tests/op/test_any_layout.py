@@ -29,7 +29,12 @@ def run(make, *arrays):
 
 @pytest.mark.parametrize(
     ("data", "kernel", "out"),
-    [("NCHW4c", "OIHW", "NCHW"), ("NHWC4c", "OHWI2i4o", "NCHW4c"), ("CNWH", "HWOI", "WHNC"), ("NCHW", "O4oHWI", "NC2cHW")],
+    [
+        ("NCHW4c", "OIHW", "NCHW"),
+        ("NHWC4c", "OHWI2i4o", "NCHW4c"),
+        ("CNWH", "HWOI", "WHNC"),
+        ("NCHW", "O4oHWI", "NC2cHW"),
+    ],
 )
 def test_convolutions(data, kernel, out):
     rng = np.random.default_rng(3)
@@ -49,11 +54,13 @@ def test_pools_and_transposed_convolutions():
               layout_reference(x, "NCHW", "NHWC4c"))  # fmt: skip
     np.testing.assert_allclose(got, y, rtol=1e-5)
     y = run(lambda a: relax.op.nn.adaptive_max_pool2d(a, [2, 2]), x)
-    got = run(lambda a: relax.op.nn.adaptive_max_pool2d(a, [2, 2], layout="NCHW8c"), layout_reference(x, "NCHW", "NCHW8c"))
+    got = run(
+        lambda a: relax.op.nn.adaptive_max_pool2d(a, [2, 2], layout="NCHW8c"), layout_reference(x, "NCHW", "NCHW8c")
+    )
     np.testing.assert_allclose(got, layout_reference(y, "NCHW", "NCHW8c"))
     y = run(lambda a, b: relax.op.nn.conv2d_transpose(a, b, strides=[2, 1]), x, w)
-    got = run(lambda a, b: relax.op.nn.conv2d_transpose(a, b, strides=[2, 1], data_layout="NCHW2c", kernel_layout="OIHW",
-                                                        out_layout="NHWC"),
+    layouts = {"data_layout": "NCHW2c", "kernel_layout": "OIHW", "out_layout": "NHWC"}
+    got = run(lambda a, b: relax.op.nn.conv2d_transpose(a, b, strides=[2, 1], **layouts),
               layout_reference(x, "NCHW", "NCHW2c"), np.ascontiguousarray(w.transpose(1, 0, 2, 3)))  # fmt: skip
     np.testing.assert_allclose(got, y.transpose(0, 2, 3, 1), rtol=1e-4, atol=1e-5)
 

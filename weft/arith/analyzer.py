@@ -173,7 +173,7 @@ class Analyzer:
                 self._assume(var <= info.max_value)
             self.context.clear_memos()
             return
-        if not isinstance(info, ConstIntBound):
+        if not isinstance(info, ConstIntBound):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument("what a variable is updated with is limits, a residue class or an interval",
                                   found=type(info).__name__)  # fmt: skip
         low, high = info

@@ -494,19 +494,16 @@ class IterVar(Node):
     Tensorized: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
-        """Take kinds by TVM's numbers and names, a pair of ends as domain, and a variable's name for the variable."""
+        """Take kinds by TVM's numbers and names, two ends as domain, and a name for the variable."""
         given: Any = self
         if given.iter_type not in _ITER_TYPES:
-            kind = given.iter_type
-            place = kind if isinstance(kind, int) else _TVM_ITER_TYPES.index(kind) if kind in _TVM_ITER_TYPES else -1
-            if not 0 <= place < len(_ITER_TYPES):
-                raise InvalidArgument("an iteration variable has no such kind", expected=", ".join(_ITER_TYPES),
-                                      found=str(kind))  # fmt: skip
-            force_setattr(self, "iter_type", _ITER_TYPES[place])
+            if given.iter_type not in _TVM_ITER_TYPES:
+                raise InvalidArgument("unknown kind", expected=", ".join(_ITER_TYPES), found=str(given.iter_type))
+            force_setattr(self, "iter_type", _TVM_ITER_TYPES[given.iter_type])
         if isinstance(given.dom, (tuple, list)):
             force_setattr(self, "dom", Range(*given.dom))
         if isinstance(given.var, str):
-            force_setattr(self, "var", Var(given.var, "int32" if given.dom is None else given.dom.extent.dtype))
+            force_setattr(self, "var", Var(given.var, getattr(getattr(self.dom, "extent", None), "dtype", "int32")))
 
     @property
     def dtype(self) -> str:
@@ -518,9 +515,11 @@ class IterVar(Node):
         return self.var.astype(dtype)
 
 
-_ITER_TYPES = ("data_par", "thread", "reduce", "ordered", "opaque", "unrolled", "vectorized", "parallelized", "tensorized")
-_TVM_ITER_TYPES = ("DataPar", "ThreadIndex", "CommReduce", "Ordered", "Opaque", "Unrolled", "Vectorized",
-                   "Parallelized", "Tensorized")  # fmt: skip
+_ITER_TYPES = "data_par thread reduce ordered opaque unrolled vectorized parallelized tensorized".split()
+_TVM_ITER_TYPES: dict[Any, str] = {
+    **dict(enumerate(_ITER_TYPES)), **{k.title(): k for k in _ITER_TYPES},
+    "DataPar": "data_par", "ThreadIndex": "thread", "CommReduce": "reduce",
+}  # fmt: skip
 
 
 # --- constants --------------------------------------------------------------------------------------------------------

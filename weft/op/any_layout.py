@@ -35,8 +35,10 @@ def in_any_order(kind: Attribute, plain: str) -> Attribute:
             parts = re.findall(r"[A-Z]|[1-9]\d*[a-z]", value)
             names = [p[-1] for p in parts]
             fits = "".join(parts) == value and len(set(names)) == len(names)
-            if not fits or sorted(c for c in names if c.isupper()) != sorted(plain) or not (
-                {c.upper() for c in names} <= set(plain)
+            if (
+                not fits
+                or sorted(c for c in names if c.isupper()) != sorted(plain)
+                or not ({c.upper() for c in names} <= set(plain))
             ):
                 raise
             return text("").normal(value)

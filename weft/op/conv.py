@@ -252,7 +252,7 @@ for _rank in (1, 2, 3):
         {
             "strides": sizes(1, _rank), "padding": padding(_rank), "output_padding": sizes(0, _rank, at_least=0),
             "dilation": sizes(1, _rank), "groups": integer(1, at_least=1),
-            **_layouts(_rank, text(f"IO{'DHW'[3 - _rank :]}", f"IO{'DHW'[3 - _rank :]}", f"'IO{'DHW'[3 - _rank :]}'"), "IO"),
+            **_layouts(_rank, text(_io := f"IO{'DHW'[3 - _rank :]}", _io, repr(_io)), "IO"),
             "out_dtype": dtype(),
         },
         **_known(f"nn.conv{_rank}d_transpose", _rank, "IO").declared(

@@ -140,11 +140,12 @@ def _moved_type(ty: TensorType, index_map: Any, pad_value: Any, x: Expr) -> Tens
 
 
 def _index_map(value: Any) -> Any:
-    if isinstance(value, tir.IndexMap):
+    kind: Any = tir.IndexMap
+    if isinstance(value, kind):
         return value
     if not callable(value):
         raise TypeError
-    return tir.IndexMap.from_func(value)
+    return kind.from_func(value)
 
 
 def demand_blocks(op: str, shape: Any, layout: str, x: Expr) -> None:
@@ -184,7 +185,8 @@ declare(
     "layout_transform", "x",
     {
         "src_layout": text("", _PATTERN, _SAYS), "dst_layout": text("", _PATTERN, _SAYS),
-        "index_map": Attribute(None, "a function of indices", _index_map, optional=True), "pad_value": number().or_none(),
+        "index_map": Attribute(None, "a function of indices", _index_map, optional=True),
+        "pad_value": number().or_none(),
         "axis_separators": integers(), "input_axis_separators": integers(),
     },
     infer=_layout_infer, lower=layout_transform, reference=layout_reference, fusion=Fusion.INJECTIVE,

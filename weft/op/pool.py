@@ -46,8 +46,9 @@ def _known(name: str, rank: int) -> Layouts:
     """The layouts that windows are computed in."""
     spatial = "DHW"[3 - rank :]
     data = ("NC" + spatial, f"N{spatial}C")
-    return Layouts(name, (("layout", data[0]),),
-                   lambda attrs: attrs["layout"] in data and attrs["out_layout"] in (None, attrs["layout"]))  # fmt: skip
+    return Layouts(
+        name, (("layout", data[0]),), lambda a: a["layout"] in data and a["out_layout"] in (None, a["layout"])
+    )
 
 
 def _infer(rank: int, op: str) -> Any:

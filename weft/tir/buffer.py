@@ -174,7 +174,9 @@ def decl_buffer(
         dimension, and elements lie by rows.
     """
     if layout not in (None, "default"):
-        raise InvalidArgument("elements of a buffer lie by rows or by strides", expected="layout=None", found=str(layout))
+        raise InvalidArgument(
+            "elements of a buffer lie by rows or by strides", expected="layout=None", found=str(layout)
+        )
     dims = tuple(ir.as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
     return Buffer(
         data if data is not None else ir.Var(name, "handle"),

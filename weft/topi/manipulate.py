@@ -221,8 +221,7 @@ def _moved(array: te.Tensor, index_map: Any, pad: Any) -> Any:
     back, outside = index_map.non_surjective_inverse(array.shape)
 
     def element(*i: Any) -> Any:
-        places = dict(zip(back.initial_indices, [ir.cast(v.dtype, x) for v, x in zip(back.initial_indices, i, strict=True)],
-                          strict=True))  # fmt: skip
+        places = {v: ir.cast(v.dtype, x) for v, x in zip(back.initial_indices, i, strict=True)}
         value = array(*[ir.substitute(e, places) for e in back.final_indices])
         empty = ir.substitute(outside, places)
         return value if isinstance(empty, ir.IntImm) else ir.if_then_else(empty, pad, value)

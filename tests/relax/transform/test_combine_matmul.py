@@ -122,14 +122,22 @@ class Module:
 
 
 def test_batches_activations_and_one_unknown_width():
-    source = from_source(
-        "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((5, 6), 'float32'), a: R.Tensor((2, 6, 3), "
-        "'float32'), b: R.Tensor((2, 6, 4), 'float32'), c: R.Tensor((6, 'n'), 'float32'), d: R.Tensor((6, 7), 'float32'), "
-        "e: R.Tensor((6, 'm'), 'float32')):\n        n = T.int64()\n        m = T.int64()\n        with R.dataflow():\n"
-        "            p = R.nn.relu(R.matmul(x, a))\n            q = R.nn.relu(R.matmul(x, b))\n"
-        "            r = R.matmul(x, c)\n            s = R.matmul(x, d)\n            t = R.matmul(x, e)\n"
-        "            R.output(p, q, r, s, t)\n        return (p, q, r, s, t)\n"
-    )
+    source = from_source("""@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((5, 6), "float32"), a: R.Tensor((2, 6, 3), "float32"), b: R.Tensor((2, 6, 4), "float32"),
+             c: R.Tensor((6, "n"), "float32"), d: R.Tensor((6, 7), "float32"), e: R.Tensor((6, "m"), "float32")):
+        n = T.int64()
+        m = T.int64()
+        with R.dataflow():
+            p = R.nn.relu(R.matmul(x, a))
+            q = R.nn.relu(R.matmul(x, b))
+            r = R.matmul(x, c)
+            s = R.matmul(x, d)
+            t = R.matmul(x, e)
+            R.output(p, q, r, s, t)
+        return (p, q, r, s, t)
+""")
     new = relax.transform.CombineParallelMatmul()(source)
     text = new.script()
     assert (text.count("R.matmul"), text.count("R.nn.relu"), text.count("R.split")) == (3, 1, 2)

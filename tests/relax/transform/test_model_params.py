@@ -9,7 +9,13 @@ import weft
 from weft import relax
 from weft.error import InvalidArgument
 from weft.relax.analysis import well_formed
-from weft.relax.transform import BundleModelParams, LazyGetInput, LazySetOutput, LazyTransformParams, LiftTransformParams
+from weft.relax.transform import (
+    BundleModelParams,
+    LazyGetInput,
+    LazySetOutput,
+    LazyTransformParams,
+    LiftTransformParams,
+)
 from weft.script import from_source
 
 SOURCE = """@I.ir_module

@@ -35,13 +35,13 @@ from weft.relax.transform.fuse_tir import fuse_tir
 from weft.relax.transform.gradient import Gradient
 from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
+from weft.relax.transform.lazy_params import lazy_transform_params
 from weft.relax.transform.legalize_ops import LegalizeOps
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
 from weft.relax.transform.lower_ops import legalize_mutable, lower_ops
 from weft.relax.transform.merge_composite import merge_composite_functions
 from weft.relax.transform.meta_schedule import MetaScheduleApplyDatabase, MetaScheduleTuneIRMod, MetaScheduleTuneTIR
 from weft.relax.transform.mixed_precision import to_mixed_precision
-from weft.relax.transform.lazy_params import lazy_transform_params
 from weft.relax.transform.model_params import bundle_model_params, lift_transform_params
 from weft.relax.transform.module_rewriter import rewriter_of
 from weft.relax.transform.normalize import normalize

@@ -6,7 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from weft.ir import Call, Constant, Expr, ExprVar, Function, IntImm, IRModule, TensorType, TupleGetItem, function_pass
+from weft.ir import (
+    Call,
+    Constant,
+    Expr,
+    ExprVar,
+    Function,
+    IntImm,
+    IRModule,
+    TensorType,
+    TupleGetItem,
+    as_int,
+    function_pass,
+)
 from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
@@ -205,7 +217,7 @@ def _key(value: Any) -> Any:
     *batch, rows, _ = ty.shape
     if not all(isinstance(d, IntImm) for d in (*batch, rows)):
         return None
-    return x, (*(d.value for d in batch), rows.value), ty.dtype, str(value.attrs.get("out_dtype"))
+    return x, tuple(as_int(d) for d in (*batch, rows)), ty.dtype, str(value.attrs.get("out_dtype"))
 
 
 def _reaches(start: int, wanted: set[int], needs: list[set[int]]) -> bool:

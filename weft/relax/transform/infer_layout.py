@@ -1,7 +1,8 @@
 """Which layouts an operator's operands need and its result has, from those that the operands have: by its declaration.
 
 A layout is the letters of a tensor's dimensions in the order in which they lie: A is the first of the program's own
-order. ``ABCD4b`` has blocks of four of B last, which convolutions, pools and element-wise operators know. A tuple has a tuple of layouts; None is what has none, such as a shape or a tensor of unknown rank.
+order. ``ABCD4b`` has blocks of four of B last, which convolutions, pools and element-wise operators know. A tuple has
+a tuple of layouts; None is what has none, such as a shape or a tensor of unknown rank.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _in_blocks(case: _Case) -> Inferred | None:
     return Inferred([v and layout for v in case.own], layout, case.call.attrs) if alike else None
 
 
-def _named(case: _Case) -> Inferred:
+def _named(case: _Case) -> Inferred | None:
     """An operator whose attribute says how its data lie, and its result with them."""
     names = [n for n, kind in case.definition.attrs.items() if kind.is_layout]
     own = case.attrs[names[0]]

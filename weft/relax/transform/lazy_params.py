@@ -74,7 +74,9 @@ def lazy_transform_params(
 
     only = func.params[0] if len(func.params) == 1 else None
     if only is not None and isinstance(only.ty, ir.TupleType):
-        kept = [RelaxVar(f"{only.name_hint}_{i}", t) for i, t in enumerate(only.ty.fields) if isinstance(t, ir.ShapeType)]
+        kept = [
+            RelaxVar(f"{only.name_hint}_{i}", t) for i, t in enumerate(only.ty.fields) if isinstance(t, ir.ShapeType)
+        ]
         lazy.bundle = only
     else:
         kept = [p for p in func.params if isinstance(p.ty, ir.ShapeType)]

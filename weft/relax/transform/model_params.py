@@ -6,9 +6,8 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.relax.core_ops import call_packed
 from weft.relax.effects import is_mergeable, mutable_variables
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
 from weft.relax.rename import rename_vars, variables

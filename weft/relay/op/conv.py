@@ -80,8 +80,8 @@ def _conv_transpose(rank: int) -> Any:
         first = layout if layout == "N" + spatial + "C" else "NC" + spatial
         out = shared(
             op, relaid(x, layout, first), relaid(w, kernel, "IO" + spatial), strides=strides, padding=padding,
-            output_padding=output_padding, dilation=dilation, groups=groups, data_layout=first, kernel_layout="IO" + spatial,
-            out_dtype=out_dtype,
+            output_padding=output_padding, dilation=dilation, groups=groups, data_layout=first,
+            kernel_layout="IO" + spatial, out_dtype=out_dtype,
         )  # fmt: skip
         return relaid(out, first, out_layout or data_layout)
 

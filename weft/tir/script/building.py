@@ -29,7 +29,8 @@ _FLAT = {"alloc_buffer", "bind", "decl_buffer"}
 class _Place:
     """What stands for the parser, and for the source, of statements that calls make."""
 
-    source = None
+    source: Any = None
+    frame: Any = None
 
     def __init__(self) -> None:
         self.state = FunctionUnderWay(ast.parse("def main(): pass").body[0], {"root_block": True})  # type: ignore[arg-type]
@@ -146,7 +147,7 @@ class PrimFuncFrame:
     """A function under construction."""
 
     def __init__(self, is_private: bool = False, s_tir: bool = True, persistent: bool = False) -> None:
-        self.place = _Place()
+        self.place: Any = _Place()
         self.place.state.options["private"] = is_private
         self.name, self.ret_type = "", None
 
@@ -235,7 +236,13 @@ class _Axes:
         return acting(name, getattr(language.axis, name))
 
 
-WORDS: dict[str, Any] = {"arg": arg, "axis": _Axes(), "func_name": func_name, "func_ret": func_ret, "prim_func": PrimFuncFrame}
+WORDS: dict[str, Any] = {
+    "arg": arg,
+    "axis": _Axes(),
+    "func_name": func_name,
+    "func_ret": func_ret,
+    "prim_func": PrimFuncFrame,
+}
 """The names of ``T`` that mean something else where programs are built."""
 
 

@@ -363,7 +363,8 @@ class axis:
 
 def index_map(mapping: Any, *, inverse_index_map: Any = None, index_dtype: str = "int64") -> ir.Node:
     """Make an index map of a lambda."""
-    return tir.IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype)
+    made: Any = tir.IndexMap
+    return made.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype)
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------

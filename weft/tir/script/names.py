@@ -62,6 +62,7 @@ def named_buffer(b: Buffer, name: str) -> Buffer:
 
 
 def axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
+    """List the axes that run over whole loops."""
     kinds = {"S": "data_par"}
     return [Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, remap)]
 

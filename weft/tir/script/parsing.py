@@ -101,6 +101,7 @@ def _sequence(p: Parser, nodes: list[ast.stmt]) -> stmts.Stmt:
 
 
 def fold(p: Parser, entries: list[Any]) -> stmts.Stmt:
+    """Close the scopes of a sequence from its end."""
     rest: list[stmts.Stmt] = []
     for e in reversed(entries):
         if isinstance(e, stmts.Stmt):
@@ -239,7 +240,8 @@ def _launch_named(p: Parser, scope: Scope) -> None:
 _FACTS = {"reads": "T.reads", "writes": "T.writes", "where": "T.where", "annotations": "T.sblock_attr"}
 
 
-def state_fact(p: Parser, node: ast.AST, fact: BlockFact) -> None:
+def state_fact(p: Parser, node: Any, fact: BlockFact) -> None:
+    """Note a fact about the block or function under way."""
     state: FunctionUnderWay = p.state
     if fact.kind == "func_attr":
         state.attrs.update(fact.value)
@@ -336,14 +338,7 @@ def nest(loops: Loops, variables: list[ir.Var], body: stmts.Stmt, span: Any = No
             count = ir.ceildiv(r.extent, ir.const(loops.step, r.extent.dtype))
             r = ir.Range.from_min_extent(ir.const(0, var.dtype), count)
         body = stmts.For(
-            var,
-            r.min,
-            r.extent,
-            loops.kind,
-            body,
-            _thread(loops, r, var),
-            ir.Attrs.of(loops.annotations),
-            span=span,
+            var, r.min, r.extent, loops.kind, body, _thread(loops, r, var), ir.Attrs.of(loops.annotations), span=span
         )
     return body
 

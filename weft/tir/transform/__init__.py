@@ -5,6 +5,7 @@ from functools import partial
 from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass_over
 from weft.tir.function import PrimFunc as _PrimFunc
+from weft.tir.transform import convert_ssa, narrow_datatype
 from weft.tir.transform.bound_checkers import instrument_bound_checkers
 from weft.tir.transform.common_subexpr import common_subexpr_elim
 from weft.tir.transform.compact_buffer import compact_buffer
@@ -24,7 +25,6 @@ from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.make_packed_api import make_packed_api
-from weft.tir.transform import convert_ssa, narrow_datatype  # noqa: F401 - they register passes
 from weft.tir.transform.narrow_index import force_narrow_index_to_int32
 from weft.tir.transform.opaque_blocks import (
     convert_blocks_to_opaque,

@@ -129,9 +129,7 @@ class _Narrow:
                       for i, v in zip(block.iter_vars, node.iter_values, strict=True)]  # fmt: skip
             return replace_node(node, iter_values=tuple(values), predicate=self.visit(node.predicate), block=block)
         if isinstance(node, BufferStore):
-            predicate = None if node.predicate is None else self.visit(node.predicate)
-            return replace_node(node, buffer=self.visit(node.buffer), value=self.visit(node.value),
-                                indices=tuple(self.expr(i, False) for i in node.indices), predicate=predicate)  # fmt: skip
+            return replace_node(node, **self.access(node), value=self.visit(node.value))
         return ir.rebuild(node, self.visit)
 
     def definition(self, node: Any) -> Any:
@@ -141,7 +139,11 @@ class _Narrow:
             dom = node.dom and ir.Range.from_min_extent(*[ir.cast(var.dtype, self.expr(e, False))
                                                           for e in (node.dom.min, node.dom.extent)])  # fmt: skip
             return node if var is node.var else replace_node(node, var=var, dom=dom)
-        return ir.rebuild(node, self.visit) if any(self.var(v) is not v for v in ir.walk(node) if isinstance(v, ir.Var)) else node
+        return (
+            ir.rebuild(node, self.visit)
+            if any(self.var(v) is not v for v in ir.walk(node) if isinstance(v, ir.Var))
+            else node
+        )
 
     def expr(self, node: Any, wide: bool) -> Any:
         """Rewrite an expression, which may become narrow."""
@@ -167,13 +169,17 @@ class _Narrow:
             value = ir.cast(var.dtype, self.expr(node.value, False))
             return replace_node(node, var=var, value=value, body=self.expr(node.body, wide))
         if isinstance(node, BufferLoad):
-            indices = tuple(self.expr(i, False) for i in node.indices)
-            predicate = None if node.predicate is None else self.visit(node.predicate)
-            return replace_node(node, buffer=self.visit(node.buffer), indices=indices, predicate=predicate)
+            return replace_node(node, **self.access(node))
         if _is_choice(node):
             sides = _alike([self.expr(a, wide) for a in node.args[1:]])
             return replace_node(node, args=(self.visit(node.args[0]), *sides), dtype=sides[0].dtype)
         return ir.rebuild(node, self.visit)
+
+    def access(self, node: Any) -> dict[str, Any]:
+        """Rewrite what a load or store names."""
+        predicate = None if node.predicate is None else self.visit(node.predicate)
+        indices = tuple(self.expr(i, False) for i in node.indices)
+        return {"buffer": self.visit(node.buffer), "indices": indices, "predicate": predicate}
 
     def alike(self, node: Any, *fields: str, wide: bool = False) -> dict[str, ir.PrimExpr]:
         """Rewrite operands, and bring them to one type."""
