@@ -3,6 +3,7 @@
 import pytest
 
 from weft import te, tir
+from weft.error import InvalidArgument
 from weft.ir import NO_ATTRS, IntImm, PrimExpr
 
 X = te.var("x", "int64")
@@ -42,3 +43,21 @@ def test_kind_and_annotations_of_a_loop():
     loop = tir.For(X, 0, 8, 2, NOTHING, None, {"pragma": 1})
     assert loop.kind is tir.ForKind.VECTORIZED and loop.annotations["pragma"] == 1
     assert tir.For(X, 0, 8, 0, NOTHING, None, None).annotations is NO_ATTRS
+
+
+def test_kinds_of_axes_as_tvm_names_them():
+    for kind in ("DataPar", tir.IterVar.DataPar, "data_par"):
+        iv = tir.IterVar((0, 8), "i", kind)
+        assert (iv.iter_type, iv.var.name, int(iv.dom.extent)) == ("data_par", "i", 8)
+    assert tir.IterVar((0, 8), "t", tir.IterVar.ThreadIndex, "threadIdx.x").iter_type == "thread"
+    with pytest.raises(InvalidArgument, match="no such kind"):
+        tir.IterVar((0, 8), "i", "sideways")
+
+
+def test_slices_of_buffers_are_regions():
+    buffer = tir.decl_buffer((8, 6), "float32", name="A", layout=None)
+    assert str(buffer[2:5, 1]) == "A[2:5, 1]" and str(buffer[:, 3:]) == "A[0:8, 3:6]"
+    with pytest.raises(InvalidArgument, match="for each dimension"):
+        buffer[2:5]
+    with pytest.raises(InvalidArgument, match="by rows"):
+        tir.decl_buffer((8,), layout="swizzled")

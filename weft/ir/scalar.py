@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
 from weft.ir.dtype import DataType, ScalableLanes, dtype_of, vector_of, with_lanes
+from weft.ir.iter_kinds import ITER_TYPES, iter_type
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 from weft.ir.op_attrs import Op
 
@@ -496,10 +497,8 @@ class IterVar(Node):
     def __post_init__(self) -> None:
         """Take kinds by TVM's numbers and names, two ends as domain, and a name for the variable."""
         given: Any = self
-        if given.iter_type not in _ITER_TYPES:
-            if given.iter_type not in _TVM_ITER_TYPES:
-                raise InvalidArgument("unknown kind", expected=", ".join(_ITER_TYPES), found=str(given.iter_type))
-            force_setattr(self, "iter_type", _TVM_ITER_TYPES[given.iter_type])
+        if given.iter_type not in ITER_TYPES:
+            force_setattr(self, "iter_type", iter_type(given.iter_type))
         if isinstance(given.dom, (tuple, list)):
             force_setattr(self, "dom", Range(*given.dom))
         if isinstance(given.var, str):
@@ -513,13 +512,6 @@ class IterVar(Node):
     def astype(self, dtype: str, span: Any = None) -> PrimExpr:
         """Convert the variable's value."""
         return self.var.astype(dtype)
-
-
-_ITER_TYPES = "data_par thread reduce ordered opaque unrolled vectorized parallelized tensorized".split()
-_TVM_ITER_TYPES: dict[Any, str] = {
-    **dict(enumerate(_ITER_TYPES)), **{k.title(): k for k in _ITER_TYPES},
-    "DataPar": "data_par", "ThreadIndex": "thread", "CommReduce": "reduce",
-}  # fmt: skip
 
 
 # --- constants --------------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from weft.tir.script.building import WORDS, acting
+from weft.tir.script.building import WORDS as _WORDS
+from weft.tir.script.building import acting as _acting
 from weft.tir.script.language import named as _named
 
 __path__: list[str] = []  # TVM's module of the same names is inside
@@ -14,4 +15,4 @@ ir = sys.modules[__name__]
 def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
-    return WORDS[name] if name in WORDS else acting(name, _named(name))
+    return _WORDS[name] if name in _WORDS else _acting(name, _named(name))

@@ -1,6 +1,6 @@
 """TIR passes, in the order of the lowering pipeline (``weft.tir.pipeline``)."""
 
-from functools import partial
+from functools import partial, update_wrapper
 
 from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass_over
@@ -54,7 +54,7 @@ from weft.tir.transform.vectorize_statements import vectorize_statements
 CommonSubexprElim = CommonSubexprElimTIR = common_subexpr_elim
 DefaultGPUSchedule = default_gpu_schedule
 DotProduct = dot_product
-FlattenBuffer = partial(flatten_buffer, wide=False)
+FlattenBuffer = update_wrapper(partial(flatten_buffer, wide=False), flatten_buffer)
 ForceNarrowIndexToInt32 = force_narrow_index_to_int32
 HoistExpression = hoist_expression
 HoistIfThenElse = hoist_tests
