@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import IntImm, IRModule, PrimExpr, function_pass, rebuild, structural_equal, walk
+from weft.ir import IntImm, IRModule, PrimExpr, const, function_pass, rebuild, structural_equal, walk
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node
@@ -40,7 +40,9 @@ def remove_no_op(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """
     analyzer = Analyzer()
     body = _visit(func.body, analyzer)
-    return func if body is func.body else func.replace(body=stmts.seq() if body is None else body)
+    if body is None:  # what does nothing is one statement
+        body = func.body if isinstance(func.body, stmts.Evaluate) else stmts.Evaluate(const(0, "int32"))
+    return func if body is func.body else func.replace(body=body)
 
 
 def _visit(node: stmts.Stmt, analyzer: Analyzer) -> stmts.Stmt | None:
