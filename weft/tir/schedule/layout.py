@@ -63,7 +63,7 @@ def transform_layout(
         return node
 
     if pad_value is not None:
-        _fill_first(state, name, old, new, pad_value)
+        _fill_first(state, name, old, new, pad_value, _grown(image, sources, old, analyzer))
     users = [b.name_hint for b in blocks_in(state.body) if any(r.buffer is old for r in (*b.reads, *b.writes))]
     state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
     for user in users:
@@ -75,16 +75,38 @@ def transform_layout(
         )
 
 
-def _fill_first(state: ScheduleState, name: str, old: Buffer, new: Buffer, pad_value: Any) -> None:
-    """Store the padding in all of the new buffer before the first block that writes it."""
+def _grown(
+    image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, analyzer: Analyzer
+) -> tuple[int, ir.PrimExpr] | None:
+    """Find the one index of the new buffer along which it grows at its end, and where its last, partial piece begins.
+
+    That is ``i // c`` beside ``i % c``, where all other indices are variables; None where the map is of another form.
+    """
+    pieces = [(n, e) for n, e in enumerate(image) if not isinstance(e, ir.Var)]
+    divided = [(n, e) for n, e in pieces if isinstance(e, ir.FloorDiv)]
+    if len(pieces) != 2 or len(divided) != 1:
+        return None
+    (at, whole), rest = divided[0], next(e for _, e in pieces if not isinstance(e, ir.FloorDiv))
+    same = isinstance(rest, ir.FloorMod) and isinstance(whole, ir.FloorDiv) and rest.a is whole.a
+    if not same or not isinstance(whole.a, ir.Var) or not isinstance(whole.b, ir.IntImm) or rest.b.value != whole.b.value:
+        return None
+    return at, analyzer.simplify(old.shape[sources.index(whole.a)] // whole.b)
+
+
+def _fill_first(
+    state: ScheduleState, name: str, old: Buffer, new: Buffer, pad_value: Any, grown: tuple[int, ir.PrimExpr] | None
+) -> None:
+    """Store the padding in the part of the new buffer that grew, or in all of it, before the first block writes it."""
     blocks = (b for b in blocks_in(state.body) if b.iter_vars and any(w.buffer is old for w in b.writes))
     writer = next((b.name_hint for b in blocks), None)
     if writer is None:
         return
     scope = state.scope_of_block(writer)
     path = state.path_to_block(writer)
-    iters = [ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(f"v{i}", d.dtype), "data_par")
-             for i, d in enumerate(new.shape)]  # fmt: skip
+    starts = [grown[1] if grown is not None and i == grown[0] else ir.const(0, d.dtype) for i, d in enumerate(new.shape)]
+    extents = [Analyzer().simplify(d - s) for d, s in zip(new.shape, starts, strict=True)]
+    iters = [ir.IterVar(ir.Range.from_min_extent(s, d), ir.Var(f"v{i}", d.dtype), "data_par")
+             for i, (s, d) in enumerate(zip(starts, extents, strict=True))]  # fmt: skip
     value = ir.as_expr(pad_value, old.dtype)
     if value.dtype != old.dtype or (isinstance(pad_value, float) and isinstance(value, ir.IntImm)):
         raise refuse("transform_layout", f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds",
@@ -93,8 +115,8 @@ def _fill_first(state: ScheduleState, name: str, old: Buffer, new: Buffer, pad_v
     block = Block(tuple(iters), (), (point_region(new, index),), state.fresh_name(f"{old.name}_pad"),
                   BufferStore(new, value, index))  # fmt: skip
     loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
-    nest: Stmt = BlockRealize(tuple(loops), ir.TRUE, block)
-    for v, d in reversed(list(zip(loops, new.shape, strict=True))):
+    nest: Stmt = BlockRealize(tuple(Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True)), ir.TRUE, block)
+    for v, d in reversed(list(zip(loops, extents, strict=True))):
         nest = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, nest)
     top = top_child(scope, path)
     state.replace(top, seq(nest, top))

@@ -15,7 +15,20 @@ from dataclasses import replace
 from math import inf, prod
 
 from weft.error import ScheduleError
-from weft.ir import DataType, FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var, as_int, int64, is_const_int, walk
+from weft.ir import (
+    DataType,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    PrimExpr,
+    Var,
+    as_int,
+    const,
+    int64,
+    is_const_int,
+    walk,
+)
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
@@ -205,27 +218,35 @@ class _Product:
         sums = [n for n, i in enumerate(c.b.indices) if any(v in used_vars(i) for v in c.reduce)]
         first = [n for n in range(len(c.b.indices)) if n not in sums and n != column_dims[0]]
         copy = sch.cache_read(self.rv, at, "global")
-        col = column_dims[0]
+        col, before = column_dims[0], set(sch.state.block_names())
         sch.transform_layout(
             copy,
             ("write", 0),
             lambda *i: [*[i[n] for n in first], i[col] // width, *[i[n] for n in sums], i[col] % width],
+            None if _divides(self.extents[c.vector], width) else const(0, c.b.buffer.dtype),
         )
+        for filled in set(sch.state.block_names()) - before:  # what lay there before may be slow to add up: denormals
+            self._share_copy(BlockRV(filled), sch.get_loops(BlockRV(filled)), len(first) + 1)
+            self.copies.add(filled)
         loops = sch.get_loops(copy)
         if len(loops) != len(c.b.indices):
             raise ScheduleError("contraction: the copy of the second operand has lost dimensions")
         outer, inner = sch.split(loops[col], [None, width])
-        sch.reorder(*[loops[n] for n in first], outer, *[loops[n] for n in sums], inner)
-        _, lanes = sch.split(inner, [None, self.lanes])
-        sch.vectorize(lanes)
-        row = self.ctx.fuse([*[loops[n] for n in first], outer])
-        assert row is not None
-        work = self.ctx.static_work(copy, 1)
-        self.ctx.parallel(row, None if work is None else max(1, work // 4))
+        order = [*[loops[n] for n in first], outer, *[loops[n] for n in sums], inner]
+        sch.reorder(*order)
+        self._share_copy(copy, order, len(first) + 1)
         new = contraction_of(self.ctx.block(self.rv))
         assert new is not None
         self.c = Contraction(new.block, new.output, new.a, new.b, c.vector)
         return copy.name
+
+    def _share_copy(self, block: BlockRV, loops: list[LoopRV], n_shared: int) -> None:
+        """Write panels in vectors, the outer loops on threads."""
+        self.sch.vectorize(self.sch.split(loops[-1], [None, self.lanes])[-1])
+        row = self.ctx.fuse(loops[:n_shared])
+        assert row is not None
+        work = self.ctx.static_work(block, 1)
+        self.ctx.parallel(row, None if work is None else max(1, work // 4))
 
     def _tile_sink(
         self, sink: BlockRV, row: LoopRV, column: LoopRV, parts: list[RowPart], tile: Tile, rows_first: bool

@@ -98,7 +98,8 @@ def _widths(
     m, n = as_int(rows), as_int(columns)
     if panel is not None and panels is None and n is not None:
         panels = -(-n // panel)
-    most = max(1, -(-n // lanes)) if n is not None else 64
+    covered = 64 * lanes if n is None else n if panel is None else n + lanes - 1
+    most = max(1, covered // lanes)  # without panels, the last tile of several: one that is wider than all is masked
     choices: list[tuple[int, int]] = []
     for vectors in _vector_counts(m, lanes, panel, panels):
         width = vectors * lanes
