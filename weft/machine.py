@@ -40,6 +40,8 @@ class Machine:
     """Vectors."""
     tile_product_cycles: int = 16
     """Cycles of a product of two matrix tiles."""
+    tile_load_cycles: int = 24
+    """Cycles of loading a tile from the second cache, which hide behind no product: measured."""
 
     l1_cache_bytes: int = 48 << 10
     """Of data."""

@@ -51,8 +51,9 @@ _LANES = 16
 _SPLIT_ORDER = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
 """Which parts of both operands are multiplied, small products first; each loads one operand anew."""
 
-_PACK_CYCLES, _GAIN = 0.7, 0.85
-"""Cycles for splitting and packing a number into three parts, and the share of the time below which tiles pay."""
+_PACK_CYCLES, _PACK_NEAR_CYCLES, _GAIN = 1.5, 0.5, 0.85
+"""Cycles for splitting and packing a number into three parts, which goes to the second cache and further, or is read
+by the task that packed it; and the share of the time below which tiles pay."""
 
 
 class _Problem(NamedTuple):
@@ -149,9 +150,12 @@ def _pays(machine: Machine, p: _Problem, words: bool) -> bool:
     rows = ir.as_int(p.rows)
     if rows is None or rows < TILE_ROWS or p.depth < _STEP or p.columns < TILE_ROWS:
         return False
-    tiles = 4 * -(-rows // _SIDE) * p.column_tiles * p.steps
-    packed = rows if words else rows + p.columns
-    cycles = tiles * len(p.order) * machine.tile_product_cycles + _PACK_CYCLES * p.parts / 3 * p.depth * packed
+    blocks = -(-rows // _SIDE) * p.column_tiles * p.steps
+    products, loads = 4 * len(p.order), 4 if p.parts == 1 else 16
+    near = rows * p.depth * 2 * p.parts <= machine.packed_rows_bytes  # a task takes all rows, and packs its columns
+    packed = _PACK_CYCLES * rows + (0 if words else (_PACK_NEAR_CYCLES if near else _PACK_CYCLES) * p.columns)
+    cycles = blocks * (products * machine.tile_product_cycles + loads * machine.tile_load_cycles)
+    cycles += packed * p.depth * p.parts / 3
     return cycles < _GAIN * rows * p.columns * p.depth / (
         machine.product_elements_per_cycle * (1 if p.parts == 3 else 2)
     )

@@ -22,6 +22,9 @@ from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
 from weft.tir.stmt import Block, BufferStore
 
+_SHORTEST = 8
+"""Elements of a row from which on they are reduced in vectors."""
+
 _UNROLL = 4
 """Vectors of an iteration of an element-wise stage."""
 
@@ -228,7 +231,9 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     assert fused is not None
     n = ctx.constant(fused)
     if n is not None and n < 2 * lanes:
-        return [name]
+        lanes = min(lanes, 1 << (n.bit_length() - 1))
+        if lanes < _SHORTEST:
+            return [name]
     many = ctx.machine.fma_latency  # independent partial results, while an addition takes its time
     accumulators = many if n is None or n >= many * lanes else 1
     options = [a for a in (1, 2, 4, 8) if n is None or n >= a * lanes]
