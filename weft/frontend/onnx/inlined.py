@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.compose import call
 from weft.frontend.onnx.function_body import inline_schema
 from weft.frontend.onnx.importer import convert_nodes
 from weft.frontend.onnx.node import Node
@@ -84,7 +85,22 @@ def _rotary_embedding(node: Node) -> Any:
         node.require_shape(i, [*positions, s.divide(rotated, 2)])
     if node.has(3):
         node.require_shape(3, [batch, length])
-    return inline_schema(node, convert_nodes)
+    half = s.divide(rotated, 2)
+    by_heads = len(shape) == 4
+    lead: list[Dim] = [batch, shape[1], length] if by_heads else [batch, length, heads]
+    pair, between = ([half, 2], [half, 1]) if node.attr("interleaved", 0) else ([2, half], [1, half])
+    cosines, sines = (
+        node.reshape(call(node, "Gather", node.value(i), node.value(3)) if node.has(3) else node.x(i),
+                     [batch, *([1, length] if by_heads else [length, 1]), *between]) for i in (1, 2)
+    )  # fmt: skip
+    axis = 4 if node.attr("interleaved", 0) else 3
+    signed = node.op("concat", [node.op("negative", sines), sines], axis=axis)
+    x = node.reshape(node.x(), [*lead, size]) if len(shape) == 3 else node.x()
+    kept = None if rotated == size else node.slice(x, [3], [rotated], [size])
+    x = node.reshape(x if kept is None else node.slice(x, [3], [0], [rotated]), [*lead, *pair])
+    turned = node.op("multiply", node.op("flip", x, axis=axis), signed)  # one kernel: the flip moves whole vectors
+    out = node.reshape(node.op("add", node.op("multiply", x, cosines), turned), [*lead, rotated])
+    return node.reshape(out if kept is None else node.op("concat", [out, kept], axis=3), list(shape))
 
 
 @converter("Attention")
