@@ -86,7 +86,7 @@ class _Product:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
             width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
-            registers = ctx.machine.vector_registers * (3 if self._widens() else 4) // 4
+            registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() else 4) // 4
             machine = replace(ctx.machine, vector_registers=registers)
             tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
@@ -343,6 +343,11 @@ class _Product:
         """Whether factors are widened in registers before they are multiplied, which takes some of these."""
         return self.group == 4 and not self.ctx.machine.adds_four_bytes
 
+    def _converts(self) -> bool:
+        """Whether floats of the second operand are widened in registers, one at a time."""
+        b, sums = DataType(self.c.b.dtype), DataType(self.c.output.buffer.dtype)
+        return self.group == 1 and b.is_float and b.bits < sums.bits
+
     def _is_far(self) -> bool:
         """Whether panels come from memory, each for one summed variable."""
         c = self.c
@@ -473,7 +478,7 @@ class _Product:
         if order:
             n = ctx.constant(order[-1])
             step = next((s for s in (4, 3, 2) if n is not None and n % s == 0 and n > s), 1)
-            step = 1 if self._widens() else step
+            step = 1 if self._widens() or self._converts() else step  # of several, all are widened first: they spill
             step = ctx.choose("steps", [s for s in (1, 2, 3, 4, 6, 8) if n is not None and n % s == 0 and n > s], step)
             if step > 1:
                 k_outer, k_inner = sch.split(order[-1], [None, step])
