@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import te, tir
-from weft.ir import cast, const, int64, logical_and
+from weft.ir import FloatImm, cast, const, floordiv, floormod, int64, logical_and
+from weft.tir import bitwise_or
 
-_ZERO, _ONE = int64(0), int64(1)
+_LANES = 16
+"""Chosen boxes that a box is compared with at a time."""
+
+_ZERO, _ONE, _SIDE = int64(0), int64(1), int64(_LANES)
 
 
 def suppressed(
@@ -49,31 +53,59 @@ def suppressed(
 def _classes(ins: Any, kept: Any, shape: Any, center: bool) -> Any:
     """Loop over images and classes, in parallel."""
     boxes, scores, order, limit, overlap, least = ins
-    b, c, j = (tir.Var(name, "int64") for name in "bcj")
-    cleared = tir.Var("cleared", "int64")
-    chosen, other = tir.Var("box", "int64"), tir.Var("other", "int64")
+    lines, j, cleared = (tir.Var(n, "int64") for n in ("line", "j", "cleared"))
+    classes = tir.max(cast("int64", shape[1]), _ONE)
+    b, c = floordiv(lines, classes), floormod(lines, classes)
+    chosen, extent = tir.Var("box", "int64"), cast("int64", shape[2])
     counts, free, places = (tir.decl_buffer((_ONE,), "int64", n, scope="local") for n in ("count", "free", "place"))
-    extent = cast("int64", shape[2])
+    near = [tir.decl_buffer((extent + _SIDE,), boxes.dtype, n) for n in ("top", "bottom", "left", "right", "area")]
+    clashes = tir.decl_buffer((_SIDE,), "int32", "clash", scope="local")
     at = lambda buffer, *i: tir.BufferLoad(buffer, i)  # noqa: E731
     count, k = at(counts, _ZERO), at(places, _ZERO)
 
-    first, second = (_corners(lambda q, x=x: at(boxes, b, x, int64(q)), center) for x in (chosen, other))
-    clash = _overlap(first, second, boxes.dtype) > at(overlap, _ZERO)
-    still = tir.BufferStore(free, tir.Select(clash, _ZERO, _ONE), (_ZERO,))
-    compare = tir.LetStmt(other, at(kept, b, c, k), still)
+    corners = [x for side in _corners(lambda q: at(boxes, b, chosen, int64(q)), center) for x in side]
+    own = [tir.Var(buffer.name, boxes.dtype) for buffer in near]
+    values = [*corners, (own[1] - own[0]) * (own[3] - own[2])]
+
+    def shared(q: Any) -> Any:
+        share = _overlap([at(buffer, k + q) for buffer in near], own, boxes.dtype)
+        return tir.Select(share > at(overlap, _ZERO), const(1, "int32"), const(0, "int32"))
+
+    clash = [_vector(_LANES, lambda q: tir.BufferStore(clashes, shared(q), (q,)))]
+    for half in (8, 4, 2, 1):  # whether any lane's box clashes, as vectors
+        either = lambda q, half=half: bitwise_or(at(clashes, q), at(clashes, q + int64(half)))  # noqa: E731
+        clash.append(_vector(half, lambda q, either=either: tir.BufferStore(clashes, either(q), (q,))))
+    still = tir.BufferStore(free, cast("int64", const(1, "int32") - at(clashes, _ZERO)), (_ZERO,))
     against = tir.While(
-        logical_and(at(free, _ZERO) > _ZERO, k < count), tir.seq(compare, tir.BufferStore(places, k + _ONE, (_ZERO,)))
+        logical_and(at(free, _ZERO) > _ZERO, k < count),
+        tir.seq(*clash, still, tir.BufferStore(places, k + _SIDE, (_ZERO,))),
     )
-    keep = tir.seq(tir.BufferStore(kept, chosen, (b, c, count)), tir.BufferStore(counts, count + _ONE, (_ZERO,)))
+    inf = FloatImm(boxes.dtype, float("inf"))
+    nothing = (inf, -inf, inf, -inf, const(0, boxes.dtype))  # beyond the last: what meets no box
+    fill = [_vector(_LANES, lambda q, n=n, x=x: tir.BufferStore(n, x, (count + q,)))
+            for n, x in zip(near, nothing, strict=True)]  # fmt: skip
+    keep = tir.seq(
+        tir.IfThenElse(floormod(count, _SIDE).equal(_ZERO), tir.seq(*fill)),
+        *[tir.BufferStore(buffer, value, (count,)) for buffer, value in zip(near, own, strict=True)],
+        tir.BufferStore(kept, chosen, (b, c, count)), tir.BufferStore(counts, count + _ONE, (_ZERO,)),
+    )  # fmt: skip
     begin = (tir.BufferStore(free, _ONE, (_ZERO,)), tir.BufferStore(places, _ZERO, (_ZERO,)))
-    consider = tir.seq(*begin, against, tir.IfThenElse(at(free, _ZERO) > _ZERO, keep))
+    consider: Any = tir.seq(*begin, against, tir.IfThenElse(at(free, _ZERO) > _ZERO, keep))
+    for variable, value in reversed(list(zip(own, values, strict=True))):
+        consider = tir.LetStmt(variable, value, consider)
     wanted = logical_and(at(scores, b, c, chosen) > at(least, _ZERO), count < at(limit, _ZERO))
     step = tir.LetStmt(chosen, at(order, b, c, j), tir.IfThenElse(wanted, consider))
     clear = tir.For(cleared, _ZERO, extent, tir.ForKind.SERIAL, tir.BufferStore(kept, int64(-1), (b, c, cleared)))
     line = tir.seq(clear, tir.BufferStore(counts, _ZERO, (_ZERO,)), tir.For(j, _ZERO, extent, tir.ForKind.SERIAL, step))
-    line = tir.AllocBuffer(counts, tir.AllocBuffer(free, tir.AllocBuffer(places, line)))
-    line = tir.For(c, _ZERO, cast("int64", shape[1]), tir.ForKind.SERIAL, line)
-    return tir.For(b, _ZERO, cast("int64", shape[0]), tir.ForKind.PARALLEL, line)
+    for buffer in (*near, clashes, places, free, counts):
+        line = tir.AllocBuffer(buffer, line)
+    return tir.For(lines, _ZERO, cast("int64", shape[0]) * cast("int64", shape[1]), tir.ForKind.PARALLEL, line)
+
+
+def _vector(lanes: int, body: Callable[[Any], Any]) -> Any:
+    """Run a statement for numbers from 0 on, as one vector."""
+    lane = tir.Var("lane", "int64")
+    return tir.For(lane, _ZERO, int64(lanes), tir.ForKind.VECTORIZED, body(lane)) if lanes > 1 else body(_ZERO)
 
 
 def _corners(box: Callable[[int], Any], center: bool) -> list[tuple[Any, Any]]:
@@ -85,10 +117,9 @@ def _corners(box: Callable[[int], Any], center: bool) -> list[tuple[Any, Any]]:
     return [(tir.min(p[i], p[i + 2]), tir.max(p[i], p[i + 2])) for i in (0, 1)]
 
 
-def _overlap(a: list[tuple[Any, Any]], b: list[tuple[Any, Any]], dtype: str) -> Any:
-    """Return the intersection's share of the union; 0 where they only touch."""
+def _overlap(a: list[Any], b: list[Any], dtype: str) -> Any:
+    """Return the intersection's share of the union of two boxes with their areas; 0 where they only touch."""
     zero = const(0, dtype)
-    sides = [tir.min(x[1], y[1]) - tir.max(x[0], y[0]) for x, y in zip(a, b, strict=True)]
+    sides = [tir.min(a[i + 1], b[i + 1]) - tir.max(a[i], b[i]) for i in (0, 2)]
     shared = tir.max(sides[0], zero) * tir.max(sides[1], zero)
-    area = lambda box: (box[0][1] - box[0][0]) * (box[1][1] - box[1][0])  # noqa: E731
-    return tir.Select(shared > zero, shared / (area(a) + area(b) - shared), zero)
+    return tir.Select(shared > zero, shared / (a[4] + b[4] - shared), zero)

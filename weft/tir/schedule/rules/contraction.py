@@ -42,6 +42,9 @@ from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK
 _UNROLLED_COST = 12
 """Work of an element of the epilogue up to which it is written out for the whole tile."""
 
+_FEW_ROWS = 2
+"""Rows for which a second operand in rows is read as it lies, by the rule for reductions of columns."""
+
 _ROWS_WORTH_A_COPY = 32
 """Rows of a product from which on a large second operand that lies in rows is copied into panels."""
 
@@ -95,6 +98,8 @@ class _Product:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
         if copied or (panel is None and not (stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width))):
+            if not copied and (as_int(rows) or _FEW_ROWS + 1) <= _FEW_ROWS and stride_along(c.b, c.vector) == 1:
+                raise ScheduleError("contraction: panels of the second operand would be read for few rows only")
             if self._packable():
                 packed = self._pack(tile.width)
             elif stride_along(c.b, c.vector) != 1:
