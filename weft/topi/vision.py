@@ -8,6 +8,7 @@ from typing import Any
 from weft import te, tir
 from weft.ir import as_expr, as_int, cast, const, if_then_else, int64, logical_and, select
 from weft.te import Tensor
+from weft.topi.manipulate import transpose
 from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
 from weft.topi.sort import argsort
@@ -51,9 +52,12 @@ def roi_align(
         (regions, channels, rows, columns) in `layout`; NaN for regions that are a million pixels away or wide, or are
         no numbers.
     """
+    if layout == "NCHW":
+        last = roi_align(transpose(data, (0, 2, 3, 1)), rois, pooled_size, spatial_scale, mode, sample_ratio, aligned,
+                         "NHWC")  # fmt: skip
+        return transpose(last, (0, 3, 1, 2))
     rows, columns = _pair(pooled_size)
-    first = layout == "NCHW"
-    channels, height, width = (data.shape[d] for d in ((1, 2, 3) if first else (3, 1, 2)))
+    _, height, width, channels = data.shape
     regions, dtype = rois.shape[0], rois.dtype
 
     def body(ins: Any, outs: Any) -> Any:
@@ -61,10 +65,10 @@ def roi_align(
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
-            places = [cast(dtype, tir.floordiv(at, columns)), cast(dtype, tir.floormod(at, columns))]
+            row, column = tir.floordiv(at, columns), tir.floormod(at, columns)
             batch = cast("int64", roi[r, 0])
             lows, steps, counts, spans, sound = [], [], [], [], const(True, "bool")
-            for k, pooled, size, place in ((2, rows, height, places[0]), (1, columns, width, places[1])):
+            for k, pooled, size, place in ((2, rows, height, row), (1, columns, width, column)):
                 low = roi[r, k] * const(spatial_scale, dtype)
                 extent = roi[r, k + 2] * const(spatial_scale, dtype) - low
                 step = (extent if aligned else tir.max(extent, const(1, dtype))) / const(pooled, dtype)
@@ -73,37 +77,38 @@ def roi_align(
                 count = int64(sample_ratio) if sample_ratio > 0 else cast("int64", tir.ceil(step))
                 count = select(sound, count, int64(0))
                 lows, steps, counts = [*lows, low], [*steps, step], [*counts, count]
-                spans.append(_samples_inside(low + place * step, step, count, size, dtype))
+                spans.append(_samples_inside(low + cast(dtype, place) * step, step, count, size, dtype))
+            least = const(0 if mode == "avg" else -math.inf, data.dtype)
+            if mode != "avg":  # samples outside of the image are zero
+                left_out = [tir.any(begin > 0, end < n) for (begin, end), n in zip(spans, counts, strict=True)]
+                least = select(tir.any(*left_out), const(0, data.dtype), least)
             with ib.for_range(0, channels) as c:
-                total = ib.allocate(data.dtype, (1,), name="total", scope="local")
-                least = 0 if mode == "avg" else -math.inf
-                total[0] = const(least, data.dtype)
-                if mode != "avg":  # samples outside of the image are zero
-                    left_out = [tir.any(begin > 0, end < n) for (begin, end), n in zip(spans, counts, strict=True)]
-                    total[0] = select(tir.any(*left_out), const(0, data.dtype), total[0])
-                with ib.for_range(*spans[0]) as i, ib.for_range(*spans[1]) as j:
-                    ends = []
-                    for axis, (sample, size) in enumerate(((i, height), (j, width))):
-                        share = (cast(dtype, sample) + const(0.5, dtype)) / cast(dtype, counts[axis])
-                        ends.append(_ends(lows[axis] + (places[axis] + share) * steps[axis], size, dtype))
+                out[r, row, column, c] = least
+            with ib.for_range(*spans[0]) as i, ib.for_range(*spans[1]) as j:
+                ends = []
+                for axis, (sample, size, place) in enumerate(((i, height, row), (j, width, column))):
+                    share = (cast(dtype, sample) + const(0.5, dtype)) / cast(dtype, counts[axis])
+                    ends.append(_ends(lows[axis] + (cast(dtype, place) + share) * steps[axis], size, dtype))
+                inside = logical_and(ends[0][0][2], ends[1][0][2])
+                corners = [(y, x, down * right) for y, down, _ in ends[0] for x, right, _ in ends[1]]
+                with ib.if_scope(inside if mode == "avg" else const(True, "bool")), ib.for_range(0, channels) as c:
                     value = const(0, dtype)
-                    for y, down, inside in ends[0]:
-                        for x, right, within in ends[1]:
-                            pixel = image[(batch, c, y, x) if first else (batch, y, x, c)].astype(dtype)
-                            good = logical_and(inside, within)
-                            value = value + if_then_else(good, pixel * down * right, const(0, dtype))
-                    value = value.astype(data.dtype)
-                    total[0] = total[0] + value if mode == "avg" else tir.max(total[0], value)
-                samples = tir.max(counts[0] * counts[1], int64(1))
-                mean = total[0] / cast(data.dtype, samples)
-                most = select(logical_and(counts[0] > 0, counts[1] > 0), total[0], const(0, data.dtype))
-                row, column = tir.floordiv(at, columns), tir.floormod(at, columns)
-                pooled = select(sound, mean if mode == "avg" else most, const(math.nan, data.dtype))
-                out[(r, c, row, column) if first else (r, row, column, c)] = pooled
+                    for y, x, weight in corners:
+                        value = value + image[batch, y, x, c].astype(dtype) * weight
+                    if mode != "avg":
+                        value = select(inside, value, const(0, dtype))
+                    value, total = value.astype(data.dtype), out[r, row, column, c]
+                    out[r, row, column, c] = total + value if mode == "avg" else tir.max(total, value)
+            samples = tir.max(counts[0] * counts[1], int64(1))
+            with ib.for_range(0, channels) as c:
+                total = out[r, row, column, c]
+                mean = total / cast(data.dtype, samples)
+                most = select(logical_and(counts[0] > 0, counts[1] > 0), total, const(0, data.dtype))
+                out[r, row, column, c] = select(sound, mean if mode == "avg" else most, const(math.nan, data.dtype))
         return ib.get()
 
-    shape = (regions, channels, rows, columns) if first else (regions, rows, columns, channels)
-    return te.extern(shape, [data, rois], body, name=f"roi_align_{layout.lower()}", dtype=data.dtype)
+    shape = (regions, rows, columns, channels)
+    return te.extern(shape, [data, rois], body, name="roi_align", dtype=data.dtype)
 
 
 def _samples_inside(start: Any, step: Any, count: Any, size: Any, dtype: str) -> tuple[Any, Any]:
@@ -160,27 +165,27 @@ def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: fl
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
+            row, column = tir.floordiv(at, columns), tir.floormod(at, columns)
             spans, sound = [], const(True, "bool")
-            for place, k, size, pooled in ((tir.floordiv(at, columns), 2, height, rows),
-                                           (tir.floormod(at, columns), 1, width, columns)):  # fmt: skip
+            for place, k, size, pooled in ((row, 2, height, rows), (column, 1, width, columns)):
                 low, high = (tir.floor(roi[r, e] * const(spatial_scale, dtype) + const(0.5, dtype)) for e in (k, k + 2))
                 for number in (low, high):
                     sound = logical_and(sound, tir.abs(number) < const(WIDEST, dtype))
                 step = tir.max(high - low + const(1, dtype), const(1, dtype)) / const(pooled, dtype)
                 begin, end = tir.floor(cast(dtype, place) * step), tir.ceil(cast(dtype, place + 1) * step)
                 spans.append([select(sound, _within(cast("int64", e + low), size), int64(0)) for e in (begin, end)])
+            empty = tir.any(spans[0][0] >= spans[0][1], spans[1][0] >= spans[1][1])
+            least = select(empty, const(0, data.dtype), const(-math.inf, data.dtype))
+            batch = cast("int64", roi[r, 0])
             with ib.for_range(0, channels) as c:
-                most = ib.allocate(data.dtype, (1,), name="most", scope="local")
-                most[0] = const(-math.inf, data.dtype)
-                with ib.for_range(*spans[0]) as y, ib.for_range(*spans[1]) as x:
-                    most[0] = tir.max(most[0], image[cast("int64", roi[r, 0]), c, y, x])
-                empty = tir.any(spans[0][0] >= spans[0][1], spans[1][0] >= spans[1][1])
-                out[r, c, tir.floordiv(at, columns), tir.floormod(at, columns)] = select(
-                    sound, select(empty, const(0, data.dtype), most[0]), const(math.nan, data.dtype)
-                )
+                out[r, row, column, c] = select(sound, least, const(math.nan, data.dtype))
+            with ib.for_range(*spans[0]) as y, ib.for_range(*spans[1]) as x, ib.for_range(0, channels) as c:
+                out[r, row, column, c] = tir.max(out[r, row, column, c], image[batch, y, x, c])
         return ib.get()
 
-    return te.extern((regions, channels, rows, columns), [data, rois], body, name="roi_pool", dtype=data.dtype)
+    given = [transpose(data, (0, 2, 3, 1)), rois]
+    last = te.extern((regions, rows, columns, channels), given, body, name="roi_pool", dtype=data.dtype)
+    return transpose(last, (0, 3, 1, 2))
 
 
 def _within(place: Any, size: Any) -> Any:

@@ -201,6 +201,13 @@ def _roi_align(node: Node) -> Any:
     ends = node.emit(node.x(1) * node.attr("spatial_scale", 1.0) - (0.5 if half else 0.0))
     node.require_indices("a batch index", node.x(2), 0, batch)
     regions = node.shape(2)[0]
+    if mode == "avg":
+        wide = "float64" if node.dtype(1) == "float64" else "float32"
+        image = node.astype(node.reshape(node.x(2), [regions, 1]), wide)
+        rois = node.op("concat", [image, node.astype(ends, wide)], axis=1)
+        sizes = [node.attr("output_height", 1), node.attr("output_width", 1)]
+        return node.op("vision.roi_align", node.x(), rois, pooled_size=sizes, spatial_scale=1.0, mode="avg",
+                       sample_ratio=node.attr("sampling_ratio", 0), aligned=half)  # fmt: skip
     lines = []
     for axis, size, count in ((1, height, "output_height"), (0, width, "output_width")):
         low, high = (node.reshape(node.slice(ends, [1], [k], [k + 1]), [regions]) for k in (axis, axis + 2))
@@ -284,40 +291,11 @@ def _pooled(node: Node, parts: list[Any], inside: Any, lines: tuple[_Line, _Line
 @converter("MaxRoiPool")
 def _max_roi_pool(node: Node) -> Any:
     """The greatest element of each part of regions whose ends are rounded to pixels."""
-    dtype, sizes = node.dtype(), node.attr("pooled_shape")
-    batch, _, height, width = node.shape()
-    regions = node.shape(1)[0]
-    node.require_shape(1, [regions, 5])
-    rois = [node.reshape(node.slice(node.x(1), [1], [k], [k + 1]), [regions]) for k in range(5)]
-    image = node.astype(rois[0], "int64")
-    node.require_indices("a batch index", image, 0, batch)
-    out = node.op("take", node.x(), image, axis=0, mode="clip")
-    scale = node.attr("spatial_scale", 1.0)
-    for axis, low, high, size, count in (
-        (3, rois[1], rois[3], width, sizes[1]),
-        (2, rois[2], rois[4], height, sizes[0]),
-    ):
-        start, end = (node.op("floor", node.emit(e * scale + 0.5)) for e in (low, high))
-        extent = node.op("maximum", node.emit(end - start + 1.0), node.scalar(1.0, dtype))
-        step = node.reshape(node.emit(extent / float(count)), [regions, 1])
-        bins = constant(np.arange(count).astype(dtype))
-        first = node.emit(node.op("floor", node.emit(step * bins)) + node.reshape(start, [regions, 1]))
-        last = node.emit(
-            node.op("ceil", node.emit(step * constant(np.arange(1, count + 1).astype(dtype))))
-            + node.reshape(start, [regions, 1])
-        )
-        places = node.astype(node.op("arange", 0, s.to_expr(size), 1, dtype="int64"), dtype)
-        inside = node.op("logical_and", *(
-            node.op(name, places, node.reshape(e, [regions, count, 1]))
-            for name, e in (("greater_equal", first), ("less", last))
-        ))  # fmt: skip
-        dims = node.dims(out)
-        mask = node.reshape(inside, [regions, 1, *([1] if axis == 3 else []), count, size, *([1] if axis == 2 else [])])
-        wide = node.reshape(out, [*dims[:axis], 1, *dims[axis:]])
-        out = node.op(
-            "max", node.op("where", mask, wide, node.scalar(-np.inf, dtype)), axis=(axis + 1,), keepdims=False
-        )
-    return node.op("where", node.op("isinf", out), node.scalar(0.0, dtype), out)
+    node.require_shape(1, [node.shape(1)[0], 5])
+    image = node.astype(node.slice(node.x(1), [1], [0], [1]), "int64")
+    node.require_indices("a batch index", image, 0, node.shape()[0])
+    return node.op("vision.roi_pool", node.x(), node.x(1), pooled_size=list(node.attr("pooled_shape")),
+                   spatial_scale=node.attr("spatial_scale", 1.0))  # fmt: skip
 
 
 @converter("Hardmax")

@@ -17,7 +17,7 @@ from weft.tir.buffer import Buffer
 from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.selecting import is_selecting
-from weft.tir.stmt import Block, BufferStore
+from weft.tir.stmt import Block, BufferStore, For
 
 
 def inline_elementwise(ctx: RuleContext) -> None:
@@ -41,6 +41,8 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
     buffer, selecting = store.buffer, is_selecting(block)
     for c in consumers:
         uses = len(loads_of(c.block.body, buffer))
+        if any(isinstance(n, For) for n in walk(c.block.body)):
+            return False  # loops that the rules do not know read as they lie, and may read elements many times
         if selecting and (uses > 1 or is_selecting(c.block) or is_reduction_block(c.block)):
             return False
         if uses > 1 and is_selecting(c.block) and not pure_move:
