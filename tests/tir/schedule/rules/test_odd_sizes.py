@@ -1,0 +1,147 @@
+"""Rules off the beaten path: columns that fill no panels, one or two rows, rows shorter than vectors, narrow weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft import te, tir, topi
+from weft.ir import cast
+from weft.target import Target, build
+from weft.tir.analysis import statements
+from weft.tir.schedule import default_schedule, explain_schedule
+from weft.topi.conv import conv
+
+WIDE = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=2")
+TILES = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2")
+HOST = Target("llvm")
+
+
+def stores(func):
+    return stores_in(func.body)
+
+
+def stores_in(loop):
+    return [s for s in statements(loop) if isinstance(s, tir.BufferStore)]
+
+
+def product(m, k, n, dtype="float32", batch=()):
+    a, b = te.placeholder((*batch, m, k), dtype, name="a"), te.placeholder((*batch, k, n), dtype, name="b")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((*batch, m, n), lambda *i: te.sum(a(*i[:-1], r) * b(*i[:-2], r, i[-1]), r), name="c")
+    return te.create_prim_func([a, b, c])
+
+
+def check(func, m, k, n, dtype="float32", batch=(), targets=(WIDE, HOST)):
+    rng = np.random.default_rng(m + k + n)
+    a, b = ((rng.standard_normal(s) * 9).astype(dtype) for s in ((*batch, m, k), (*batch, k, n)))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    for target in targets:
+        found = np.full((*batch, m, n), 7, dtype)
+        build(default_schedule(func, target), HOST)["main"](a, b, found)
+        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4 * max(1, abs(exact).max(initial=0)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("sizes", [(33, 77, 129), (50, 64, 50), (40, 9, 17), (4, 1, 33), (0, 3, 5), (3, 0, 5)])
+def test_what_panels_have_more_than_columns_is_zero(sizes, dtype):
+    func = product(*sizes, dtype)
+    check(func, *sizes, dtype)
+    check(product(*sizes, dtype, (3,)), *sizes, dtype, (3,))
+    if sizes == (33, 77, 129):
+        nests = [f for f in statements(default_schedule(func, WIDE).body) if isinstance(f, tir.For)]
+        filled = [f for f in nests if any(s.buffer.name == "b_global" and "b[" not in str(s) for s in stores_in(f))]
+        assert filled and int(filled[0].extent) == 1, "the last panel alone"
+
+
+def test_columns_of_unknown_number():
+    m, k, n = (te.size_var(x, "int64") for x in "mkn")
+    for sizes in ((33, 77, 129), (1, 64, 513), (5, 3, 1), (2, 3, 0), (0, 3, 2), (2, 0, 3)):
+        check(product(m, k, n), *sizes)
+        check(product(sizes[0], k, n), *sizes)
+
+
+@pytest.mark.parametrize(("rows", "copied"), [(1, False), (2, False), (3, True)])
+def test_one_or_two_rows_read_the_second_operand_as_it_lies(rows, copied):
+    func = product(rows, 64, 513, batch=(4,))
+    assert any("b_global" in s.buffer.name for s in stores(default_schedule(func, WIDE))) == copied
+    check(func, rows, 64, 513, batch=(4,))
+    refusals = explain_schedule(func, WIDE).kernels[0].record.refusals
+    assert copied or any("few rows" in str(r) for r in refusals)
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 8, 9, 15, 16, 17, 29, 31, 33])
+@pytest.mark.parametrize("kind", ["softmax", "max", "sum"])
+def test_short_rows(n, kind):
+    x = te.placeholder((5, n), name="x")
+    out = {"softmax": lambda: topi.nn.softmax(x, 1), "max": lambda: topi.max(x, 1), "sum": lambda: topi.sum(x, 1)}[
+        kind
+    ]()
+    func = default_schedule(te.create_prim_func([x, out]), WIDE)
+    data = np.random.default_rng(n).standard_normal((5, n)).astype(np.float32)
+    found = np.full(tuple(int(d) for d in out.shape), 7, np.float32)
+    build(func, HOST)["main"](data, found)
+    wide = data.astype(np.float64)
+    e = np.exp(wide - wide.max(1, keepdims=True))
+    exact = {"softmax": e / e.sum(1, keepdims=True), "max": wide.max(1), "sum": wide.sum(1)}[kind]
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+    partial = [s for s in stores(func) if "_rf" in s.buffer.name]
+    assert bool(partial) == (n >= 8)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tiles"), [((512, 512, 512), True), ((512, 64, 512), True), ((128, 3072, 768), False)]
+)
+def test_matrix_tiles_pay_where_packing_is_little(sizes, tiles):
+    m, k, n = sizes
+    a, w = te.placeholder((m, k), name="a"), te.placeholder((n // 32, k, 32), name="w")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * w[j // 32, r, j % 32], r), name="c")
+    record = explain_schedule(te.create_prim_func([a, w, c]), TILES).kernels[0].record
+    assert (record.taken["c"] == "matrix tiles") == tiles
+
+
+def test_windows_are_not_packed_for_matrix_tiles():
+    x, w = te.placeholder((1, 56, 56, 64), name="x"), te.placeholder((3, 3, 64, 64), name="w")
+    record = (
+        explain_schedule(te.create_prim_func([x, w, conv(x, w, 1, 1, 1, 1, "NHWC", "HWIO")]), TILES).kernels[0].record
+    )
+    assert record.taken["T_conv"] == "contraction"
+
+
+@pytest.mark.parametrize("shape", [(9, 64, 32), (5, 12, 40)])
+def test_half_precision_weights_are_widened_one_step_at_a_time(shape):
+    m, k, n = shape
+    a, w = te.placeholder((m, k), name="a"), te.placeholder((-(-n // 32), k, 32), "float16", name="w")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * cast("float32", w[j // 32, r, j % 32]), r), name="c")
+    func = default_schedule(te.create_prim_func([a, w, c]), WIDE)
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((-(-n // 32), k, 32)).astype(np.float16)
+    found = np.zeros((m, n), np.float32)
+    build(func, HOST)["main"](x, y, found)
+    exact = x.astype(np.float64) @ y.transpose(1, 0, 2).reshape(k, -1)[:, :n].astype(np.float64)
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-4)
+    sums = [f for f in statements(func.body) if isinstance(f, tir.For) and int(f.extent) == k]
+    assert sums, "the sum is one loop of single steps"
+
+
+def test_what_a_written_block_reads_is_computed_before_it():
+    x = te.placeholder((6, 5), name="x")
+    turned = topi.transpose(x, (1, 0))
+
+    def body(ins, outs):
+        ib = tir.ir_builder.create()
+        a, out = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, 5) as i:
+            out[i] = a[i, 0]
+            with ib.for_range(1, 6) as j:
+                out[i] = out[i] + a[i, j]
+        return ib.get()
+
+    out = te.extern((5,), [turned], body, name="summed", dtype="float32")
+    func = default_schedule(te.create_prim_func([x, out]), WIDE)
+    assert any(s.buffer.name.startswith("T_transpose") for s in stores(func))
+    data, found = np.arange(30, dtype=np.float32).reshape(6, 5), np.zeros(5, np.float32)
+    build(func, HOST)["main"](data, found)
+    np.testing.assert_array_equal(found, data.sum(0))
