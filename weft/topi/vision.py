@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_expr, as_int, cast, const, if_then_else, int64, logical_and, select
+from weft.ir import as_expr, as_int, cast, const, int64, logical_and, select
 from weft.te import Tensor
 from weft.topi.manipulate import transpose
 from weft.topi.nms import suppressed

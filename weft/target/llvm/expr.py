@@ -127,29 +127,40 @@ def _divide(e: Any, s: FunctionEmitter, *, floor: bool, quotient: bool) -> str:
         result = s.value(f"sub {t} {s.constant('0', dt)}, {a}") if quotient else s.constant("0", dt)
         return result
     safe = known is not None or zero is not None  # else a test around this place may be what keeps it from trapping
-    if unsigned:
-        result = s.value(f"{'udiv' if quotient else 'urem'} {t} {a}, {b}", movable=safe)
-    elif floor:
+    if floor and not unsigned:
         result = _floor(e, a, b, s, quotient, safe)
     else:
-        result = s.value(f"{'sdiv' if quotient else 'srem'} {t} {a}, {b}", movable=safe)
+        result = _truncated(e, a, b, s, quotient, safe, "u" if unsigned else "s")
     if zero is None:
         return result
     return s.value(f"select {condition_type(dt)} {zero}, {t} {s.constant('0', dt)}, {t} {result}")
+
+
+def _truncated(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool, safe: bool, sign: str = "s") -> str:
+    """Emit a quotient or remainder towards zero.
+
+    Machines divide no vectors of integers. Of 32 bits, quotients of float64 do: one that is no integer is further from
+    the next than half a unit of its last place.
+    """
+    dt, t = ir.DataType(e.dtype), llvm_type(e.dtype)
+    if dt.lanes == 1 or dt.bits > 32 or _constant(e.b) is not None:
+        return s.value(f"{sign}{'div' if quotient else 'rem'} {t} {a}, {b}", movable=safe)
+    wide = llvm_type(f"float64x{dt.lanes}")
+    x, y = (s.value(f"{sign}itofp {t} {v} to {wide}") for v in (a, b))
+    whole = s.value(f"fpto{sign}i {wide} {s.value(f'fdiv {wide} {x}, {y}')} to {t}")
+    return whole if quotient else s.value(f"sub {t} {a}, {s.value(f'mul {t} {whole}, {b}')}")
 
 
 def _floor(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool, safe: bool) -> str:
     """Correct a truncating division towards minus infinity."""
     t, cond = llvm_type(e.dtype), condition_type(e.dtype)
     zero = s.constant("0", e.dtype)
-    remainder = s.value(f"srem {t} {a}, {b}", movable=safe)
+    remainder = _truncated(e, a, b, s, False, safe)
     nonzero = s.value(f"icmp ne {t} {remainder}, {zero}")
     signs = s.value(f"icmp slt {t} {s.value(f'xor {t} {remainder}, {b}')}, {zero}")
     wrong = s.value(f"and {cond} {nonzero}, {signs}")
     if quotient:
-        return s.value(
-            f"add {t} {s.value(f'sdiv {t} {a}, {b}', movable=safe)}, {s.value(f'sext {cond} {wrong} to {t}')}"
-        )
+        return s.value(f"add {t} {_truncated(e, a, b, s, True, safe)}, {s.value(f'sext {cond} {wrong} to {t}')}")
     return s.value(f"add {t} {remainder}, {s.value(f'select {cond} {wrong}, {t} {b}, {t} {zero}')}")
 
 

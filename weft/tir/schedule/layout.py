@@ -88,7 +88,12 @@ def _grown(
         return None
     (at, whole), rest = divided[0], next(e for _, e in pieces if not isinstance(e, ir.FloorDiv))
     same = isinstance(rest, ir.FloorMod) and isinstance(whole, ir.FloorDiv) and rest.a is whole.a
-    if not same or not isinstance(whole.a, ir.Var) or not isinstance(whole.b, ir.IntImm) or rest.b.value != whole.b.value:
+    if (
+        not same
+        or not isinstance(whole.a, ir.Var)
+        or not isinstance(whole.b, ir.IntImm)
+        or rest.b.value != whole.b.value
+    ):
         return None
     return at, analyzer.simplify(old.shape[sources.index(whole.a)] // whole.b)
 
@@ -103,7 +108,9 @@ def _fill_first(
         return
     scope = state.scope_of_block(writer)
     path = state.path_to_block(writer)
-    starts = [grown[1] if grown is not None and i == grown[0] else ir.const(0, d.dtype) for i, d in enumerate(new.shape)]
+    starts = [
+        grown[1] if grown is not None and i == grown[0] else ir.const(0, d.dtype) for i, d in enumerate(new.shape)
+    ]
     extents = [Analyzer().simplify(d - s) for d, s in zip(new.shape, starts, strict=True)]
     iters = [ir.IterVar(ir.Range.from_min_extent(s, d), ir.Var(f"v{i}", d.dtype), "data_par")
              for i, (s, d) in enumerate(zip(starts, extents, strict=True))]  # fmt: skip
@@ -115,7 +122,9 @@ def _fill_first(
     block = Block(tuple(iters), (), (point_region(new, index),), state.fresh_name(f"{old.name}_pad"),
                   BufferStore(new, value, index))  # fmt: skip
     loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
-    nest: Stmt = BlockRealize(tuple(Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True)), ir.TRUE, block)
+    nest: Stmt = BlockRealize(
+        tuple(Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True)), ir.TRUE, block
+    )
     for v, d in reversed(list(zip(loops, extents, strict=True))):
         nest = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, nest)
     top = top_child(scope, path)

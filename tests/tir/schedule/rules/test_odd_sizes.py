@@ -1,4 +1,4 @@
-"""Rules off the beaten path: columns that fill no panels, one or two rows, rows shorter than vectors, narrow weights."""
+"""Rules off the beaten path: columns that fill no panels, few rows, rows shorter than vectors, narrow weights."""
 
 from __future__ import annotations
 
