@@ -63,23 +63,17 @@ def _classes(ins: Any, kept: Any, shape: Any, center: bool) -> Any:
     at = lambda buffer, *i: tir.BufferLoad(buffer, i)  # noqa: E731
     count, k = at(counts, _ZERO), at(places, _ZERO)
 
-    corners = [x for side in _corners(lambda q: at(boxes, b, chosen, int64(q)), center) for x in side]
     own = [tir.Var(buffer.name, boxes.dtype) for buffer in near]
+    corners = [x for side in _corners(lambda q: at(boxes, b, chosen, int64(q)), center) for x in side]
     values = [*corners, (own[1] - own[0]) * (own[3] - own[2])]
-
-    def shared(q: Any) -> Any:
-        share = _overlap([at(buffer, k + q) for buffer in near], own, boxes.dtype)
-        return tir.Select(share > at(overlap, _ZERO), const(1, "int32"), const(0, "int32"))
-
-    clash = [_vector(_LANES, lambda q: tir.BufferStore(clashes, shared(q), (q,)))]
+    shared = lambda q: _overlap([at(buffer, k + q) for buffer in near], own, boxes.dtype)  # noqa: E731
+    clash = [_vector(_LANES, lambda q: tir.BufferStore(clashes, cast("int32", shared(q) > at(overlap, _ZERO)), (q,)))]
     for half in (8, 4, 2, 1):  # whether any lane's box clashes, as vectors
-        either = lambda q, half=half: bitwise_or(at(clashes, q), at(clashes, q + int64(half)))  # noqa: E731
-        clash.append(_vector(half, lambda q, either=either: tir.BufferStore(clashes, either(q), (q,))))
-    still = tir.BufferStore(free, cast("int64", const(1, "int32") - at(clashes, _ZERO)), (_ZERO,))
-    against = tir.While(
-        logical_and(at(free, _ZERO) > _ZERO, k < count),
-        tir.seq(*clash, still, tir.BufferStore(places, k + _SIDE, (_ZERO,))),
-    )
+        clash.append(_vector(half, lambda q, half=half: tir.BufferStore(
+            clashes, bitwise_or(at(clashes, q), at(clashes, q + int64(half))), (q,))))  # fmt: skip
+    clash.append(tir.BufferStore(free, _ONE - cast("int64", at(clashes, _ZERO)), (_ZERO,)))
+    clash.append(tir.BufferStore(places, k + _SIDE, (_ZERO,)))
+    against = tir.While(logical_and(at(free, _ZERO) > _ZERO, k < count), tir.seq(*clash))
     inf = FloatImm(boxes.dtype, float("inf"))
     nothing = (inf, -inf, inf, -inf, const(0, boxes.dtype))  # beyond the last: what meets no box
     fill = [_vector(_LANES, lambda q, n=n, x=x: tir.BufferStore(n, x, (count + q,)))
@@ -105,7 +99,7 @@ def _classes(ins: Any, kept: Any, shape: Any, center: bool) -> Any:
 def _vector(lanes: int, body: Callable[[Any], Any]) -> Any:
     """Run a statement for numbers from 0 on, as one vector."""
     lane = tir.Var("lane", "int64")
-    return tir.For(lane, _ZERO, int64(lanes), tir.ForKind.VECTORIZED, body(lane)) if lanes > 1 else body(_ZERO)
+    return tir.For(lane, _ZERO, int64(lanes), tir.ForKind.VECTORIZED, body(lane))
 
 
 def _corners(box: Callable[[int], Any], center: bool) -> list[tuple[Any, Any]]:

@@ -53,9 +53,8 @@ def roi_align(
         no numbers.
     """
     if layout == "NCHW":
-        last = roi_align(transpose(data, (0, 2, 3, 1)), rois, pooled_size, spatial_scale, mode, sample_ratio, aligned,
-                         "NHWC")  # fmt: skip
-        return transpose(last, (0, 3, 1, 2))
+        more = (rois, pooled_size, spatial_scale, mode, sample_ratio, aligned, "NHWC")
+        return transpose(roi_align(transpose(data, (0, 2, 3, 1)), *more), (0, 3, 1, 2))
     rows, columns = _pair(pooled_size)
     _, height, width, channels = data.shape
     regions, dtype = rois.shape[0], rois.dtype
