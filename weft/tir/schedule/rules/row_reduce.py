@@ -231,7 +231,7 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     assert fused is not None
     n = ctx.constant(fused)
     if n is not None and n < 2 * lanes:
-        lanes = min(lanes, 1 << (n.bit_length() - 1))
+        lanes = min(lanes, (1 << n.bit_length()) // 2)
         if lanes < _SHORTEST:
             return [name]
     many = ctx.machine.fma_latency  # independent partial results, while an addition takes its time
