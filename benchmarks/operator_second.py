@@ -23,7 +23,8 @@ def _conv(name: str, x: Shape, w: Shape, op: str = "Conv", **more: Any) -> Case:
 
 
 def _one(name: str, op: str, inputs: Any, constants: Any = (), attributes: Any = None, **more: Any) -> Case:
-    return Case("second", name, op, inputs, constants, attributes or {}, **{"free": (), **more})
+    more.setdefault("free", ())
+    return Case("second", name, op, inputs, constants, attributes or {}, **more)
 
 
 def _share(*shape: int) -> np.ndarray:

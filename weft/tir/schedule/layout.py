@@ -83,19 +83,11 @@ def _grown(
     That is ``i // c`` beside ``i % c``, where all other indices are variables; None where the map is of another form.
     """
     pieces = [(n, e) for n, e in enumerate(image) if not isinstance(e, ir.Var)]
-    divided = [(n, e) for n, e in pieces if isinstance(e, ir.FloorDiv)]
-    if len(pieces) != 2 or len(divided) != 1:
-        return None
-    (at, whole), rest = divided[0], next(e for _, e in pieces if not isinstance(e, ir.FloorDiv))
-    same = isinstance(rest, ir.FloorMod) and isinstance(whole, ir.FloorDiv) and rest.a is whole.a
-    if (
-        not same
-        or not isinstance(whole.a, ir.Var)
-        or not isinstance(whole.b, ir.IntImm)
-        or rest.b.value != whole.b.value
-    ):
-        return None
-    return at, analyzer.simplify(old.shape[sources.index(whole.a)] // whole.b)
+    match sorted(pieces, key=lambda p: isinstance(p[1], ir.FloorMod)):
+        case [(at, ir.FloorDiv(a=ir.Var() as i, b=ir.IntImm() as c)), (_, ir.FloorMod(a=j, b=ir.IntImm() as d))]:
+            return (at, analyzer.simplify(old.shape[sources.index(i)] // c)) if i is j and c.value == d.value else None
+        case _:
+            return None
 
 
 def _fill_first(
