@@ -23,6 +23,7 @@ from weft.relay.transform.compiler_functions import (
 )
 from weft.relay.transform.convert_layout import AlterOpLayout, ConvertLayout, LayoutConfig
 from weft.relay.transform.dead_code import dead_code_elimination
+from weft.relay.transform.defuse_ops import defuse_ops
 from weft.relay.transform.dynamic_to_static import dynamic_to_static
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.eta_expand import eta_expand
@@ -30,6 +31,7 @@ from weft.relay.transform.fake_quantization_to_integer import fake_quantization_
 from weft.relay.transform.fast_math import fast_math
 from weft.relay.transform.flatten_atrous_conv import flatten_atrous_conv
 from weft.relay.transform.fold_constant import fold_constant
+from weft.relay.transform.fold_explicit_padding import fold_explicit_padding
 from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from weft.relay.transform.fuse_ops import fuse_ops
 from weft.relay.transform.gradient import gradient
@@ -37,6 +39,7 @@ from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.inline_primitives import inline_primitives
 from weft.relay.transform.lambda_lift import lambda_lift
+from weft.relay.transform.lazy_gradient_init import lazy_gradient_init
 from weft.relay.transform.legalize import Legalize
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
