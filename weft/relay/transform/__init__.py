@@ -7,7 +7,7 @@ from weft.ir import Pass as FunctionPass
 from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass_over, module_pass
 from weft.relay.expr import Function
-from weft.relay.infer import inferred_type
+from weft.relay.infer import inferred_type as InferTypeLocal
 from weft.relay.transform.annotate_spans import annotate_spans
 from weft.relay.transform.annotate_target import AnnotateTarget
 from weft.relay.transform.canonicalize import canonicalize_cast, canonicalize_ops
@@ -59,7 +59,6 @@ from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
 from weft.relay.transform.typed_pass import with_types
 
 ToANormalFormExpr = to_a_normal_form_expr
-InferTypeLocal = inferred_type
 EliminateCommonSubexpr = with_types(eliminate_common_subexpr)
 MergeComposite = merge_composite
 FuseOps = fuse_ops
