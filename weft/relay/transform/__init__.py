@@ -49,6 +49,7 @@ from weft.relay.transform.merge_composite import merge_composite
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.partition_graph import PartitionGraph
 from weft.relay.transform.plan_devices import plan_devices
+from weft.relay.transform.recast import recast
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.simplify_expr import simplify_expr
 from weft.relay.transform.simplify_inference import simplify_inference

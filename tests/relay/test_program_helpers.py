@@ -1,0 +1,78 @@
+"""Small things that programs of Relay use: counts of operators, recasts, names in C's styles, options."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relay
+from weft.error import InvalidArgument
+from weft.relay import analysis
+from weft.relay.backend import Executor, Runtime, name_transforms, utils
+from weft.relay.transform import recast
+from weft.target.cuda.nvrtc import have_fp16
+
+
+def test_operators_between_dequantize_and_quantize_are_counted():
+    x, zero = relay.var("x", shape=(2, 4), dtype="int8"), relay.const(0)
+    q = relay.qnn.op
+    real = q.dequantize(x, relay.const(2.0), zero)
+    inside = relay.nn.relu(relay.concatenate([real, real], axis=1))
+    out = relay.sigmoid(q.dequantize(q.quantize(inside, relay.const(1.0), zero), relay.const(1.0), zero))
+    mod = weft.IRModule.from_expr(relay.Function([x], out))
+    assert analysis.list_fake_quantized_op_freqs(mod) == {"concatenate": 1, "nn.relu": 1}
+    y = relay.var("y", shape=(2, 4))
+    open_region = weft.IRModule.from_expr(relay.Function([y], q.quantize(relay.nn.relu(y), relay.const(1.0), zero)))
+    assert analysis.list_fake_quantized_op_freqs(open_region) == {}
+
+
+def test_layers_are_those_of_the_longest_way():
+    x = relay.var("x", shape=(2, 2))
+    branch = relay.nn.dense(x, relay.var("a"))
+    out = relay.nn.dense(branch, relay.var("b")) + relay.nn.dense(x, relay.var("c"))
+    mod = weft.IRModule.from_expr(relay.Function(analysis.free_vars(out), out))
+    assert analysis.count_layers(mod, ["nn.dense"]) == 2
+    assert analysis.count_layers(mod) == 0
+
+
+def test_fused_functions_are_listed_once():
+    x = relay.var("x", shape=(3, 4))
+    same = [
+        relay.nn.softmax(relay.exp(relay.negative(v)))
+        for v in (x, relay.nn.dense(x, relay.const(np.eye(4, dtype="float32"))))
+    ]
+    mod = weft.IRModule.from_expr(relay.Function([x], relay.Tuple(same)))
+    found = analysis.extract_fused_functions(mod)
+    assert all("Primitive" in f.attrs for f in found.values())
+    assert len(found) == len({str(f) for f in found.values()})
+
+
+def test_recast_computes_between_casts():
+    x, w = relay.var("x", shape=(3, 4)), relay.var("w", shape=(5, 4))
+    first = relay.nn.dense(x, w, out_dtype="float32")
+    func = relay.Function([x, w], relay.nn.dense(first, relay.const(np.eye(5, dtype="float32"))))
+    changed = recast(func, "float64", "float64", ops=["nn.dense"], skip_layers=[-1])
+    text = str(relay.infer_type(changed))
+    assert text.count('dtype="float64"') == 3
+    a, b = np.random.rand(3, 4).astype("float32"), np.random.rand(5, 4).astype("float32")
+    one, two = (relay.create_executor("debug").evaluate(f)(a, b).numpy() for f in (func, changed))
+    assert two.dtype == one.dtype
+    np.testing.assert_allclose(two, one, rtol=1e-5)
+
+
+def test_names():
+    n = name_transforms
+    assert n.to_c_function_style(n.prefix_generated_name(["model", "run"])) == "TVMGenModelRun"
+    assert n.to_c_variable_style(n.prefix_name("Device")) == "tvm_device"
+    assert n.to_c_constant_style("TVM_Device") == "TVM_DEVICE"
+    assert n.sanitize_name("a+b 1") == "a_b_1"
+    assert [utils.mangle_module_name(m) for m in ("default", None)] == ["tvmgen_default", "tvmgen"]
+    for fail in (lambda: n.to_c_function_style("x"), lambda: n.prefix_name([""]), lambda: n.prefix_name([]),
+                 lambda: n.sanitize_name(""), lambda: utils.mangle_module_name("\u018e")):  # fmt: skip
+        with pytest.raises(InvalidArgument):
+            fail()
+
+
+def test_options_are_listed():
+    assert "aot" in Executor.list_registered() and "cpp" in Runtime.list_registered()
+    assert Executor.list_registered_options(Executor("aot"))["interface-api"] == "runtime.String"
+    assert [have_fp16(v) for v in ("5.2", "5.3", "7.5", "10.0")] == [False, True, True, True]
