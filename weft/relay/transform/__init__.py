@@ -46,6 +46,7 @@ from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.memory_plan import MemoryPlan
 from weft.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from weft.relay.transform.merge_composite import merge_composite
+from weft.relay.transform.mixed_precision import ToMixedPrecision
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.partition_graph import PartitionGraph
 from weft.relay.transform.plan_devices import plan_devices
