@@ -9,6 +9,7 @@ from weft.error import InvalidArgument
 from weft.relay import analysis
 from weft.relay.backend import Executor, Runtime, name_transforms, utils
 from weft.relay.transform import recast
+from weft.relay.walk import subexpressions
 from weft.target.cuda.nvrtc import have_fp16
 
 
@@ -76,3 +77,24 @@ def test_options_are_listed():
     assert "aot" in Executor.list_registered() and "cpp" in Runtime.list_registered()
     assert Executor.list_registered_options(Executor("aot"))["interface-api"] == "runtime.String"
     assert [have_fp16(v) for v in ("5.2", "5.3", "7.5", "10.0")] == [False, True, True, True]
+
+
+def test_memory_that_lives_is_noted_at_each_call():
+    def group(op):
+        p = relay.var("p", shape=(2, 4), dtype="int16")
+        return relay.Function([p], op(p)).with_attr("Primitive", 1)
+
+    x = relay.var("x", shape=(2, 4), dtype="int16")
+    twice, once = group(relay.nn.relu), group(relay.abs)
+    a = relay.Call(once, [x])
+    pair = relay.Tuple([relay.Call(twice, [a]), relay.Call(twice, [a])])
+    t = relay.transform
+    mod = weft.transform.Sequential([t.InferType(), t.ToANormalForm(), t.InferType(), t.AnnotateUsedMemory()])(
+        weft.IRModule.from_expr(relay.Function([x], relay.concatenate(pair, axis=0)))
+    )
+    noted = [f.attrs["used_memory"] for f in subexpressions(mod["main"].body) if isinstance(f, relay.Function)]
+    assert sorted([int(n) for n in sizes] for sizes in noted) == [[32], [32, 48]]
+    assert int(mod["main"].attrs["io_used_memory"]) == 16 + 32
+    unknown = relay.var("x", shape=(relay.Any(),))
+    with pytest.raises(InvalidArgument, match="does not support dynamic shapes"):
+        t.AnnotateUsedMemory()(t.InferType()(weft.IRModule.from_expr(relay.Function([unknown], unknown))))

@@ -3,6 +3,8 @@
 The language: ``scopes``, ``effects``, ``to_a_normal_form``, ``lambda_lift``, ``inline``, ``partial_eval``.
 """
 
+import sys
+
 from weft.ir import Pass as FunctionPass
 from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass_over, module_pass
@@ -10,6 +12,7 @@ from weft.relay.expr import Function
 from weft.relay.infer import inferred_type as InferTypeLocal
 from weft.relay.transform.annotate_spans import annotate_spans
 from weft.relay.transform.annotate_target import AnnotateTarget
+from weft.relay.transform.annotate_used_memory import annotate_used_memory
 from weft.relay.transform.canonicalize import canonicalize_cast, canonicalize_ops
 from weft.relay.transform.combine_parallel import (
     CombineParallelBatchMatmul,
@@ -65,5 +68,7 @@ EliminateCommonSubexpr = with_types(eliminate_common_subexpr)
 MergeComposite = merge_composite
 FuseOps = fuse_ops
 function_pass = function_pass_over(Function)
+
+_ffi_api = sys.modules[__name__]  # TVM's name of the passes as functions of the registry
 
 __getattr__, __dir__ = passes_inside("weft.relay.transform")  # those that nothing above names
