@@ -98,3 +98,45 @@ def test_memory_that_lives_is_noted_at_each_call():
     unknown = relay.var("x", shape=(relay.Any(),))
     with pytest.raises(InvalidArgument, match="does not support dynamic shapes"):
         t.AnnotateUsedMemory()(t.InferType()(weft.IRModule.from_expr(relay.Function([unknown], unknown))))
+
+
+def test_inputs_are_set_one_by_one():
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    machine = weft.runtime.relay_vm.VirtualMachine
+    vm = machine(relay.vm.compile(weft.IRModule.from_expr(relay.Function([x, y], x - y)), "llvm"), weft.cpu())
+    one, two = np.ones(2, "float32"), np.full(2, 2, "float32")
+    vm.set_input("main", one, two)
+    np.testing.assert_array_equal(vm.invoke("main").numpy(), [-1, -1])
+    vm.set_one_input("main", 1, one)
+    np.testing.assert_array_equal(vm.invoke("main").numpy(), [0, 0])
+    vm.set_one_input("main", x=two)
+    np.testing.assert_array_equal(vm.invoke("main").numpy(), [1, 1])
+    np.testing.assert_array_equal(vm.invoke("main", one, one).numpy(), [0, 0])
+    for args in ((7, one), ("z", one), (one,)):
+        with pytest.raises(InvalidArgument):
+            vm.set_one_input("main", *args)
+
+
+def test_fast_math_is_built_where_it_is_required():
+    x = relay.var("x", shape=(3, 4))
+    mod = weft.IRModule.from_expr(relay.Function([x], relay.nn.softmax(relay.exp(x))))
+    assert "fast" not in str(relay.optimize(mod, "llvm")[0])
+    with weft.transform.PassContext(opt_level=3, required_pass=["FastMath"]):
+        assert "fast_exp" in str(relay.optimize(mod, "llvm")[0])
+        lib = relay.build(mod, "llvm")
+    m = weft.runtime.graph_executor.GraphModule(lib["default"](weft.cpu()))
+    a = np.random.default_rng(0).random((3, 4), "float32")
+    m.run(x=a)
+    e = np.exp(np.exp(a) - np.exp(a).max(1, keepdims=True))
+    np.testing.assert_allclose(m.get_output(0).numpy(), e / e.sum(1, keepdims=True), rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["first_order", "higher_order"])
+def test_checkpoints_are_what_they_mark(mode):
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    body = relay.annotation.checkpoint(x * y) * x
+    func = relay.transform.gradient(relay.infer_type(relay.Function([x, y], body)), mode=mode)
+    a, b = np.array([2, 3], "float32"), np.array([5, 7], "float32")
+    out, (dx, dy) = relay.create_executor("debug").evaluate(func)(a, b)
+    for got, expected in ((out, a * b * a), (dx, 2 * a * b), (dy, a * a)):
+        np.testing.assert_allclose(got.numpy(), expected)
