@@ -220,10 +220,11 @@ def get_tensor_array_shape(expr: Any, dtype: str, prelude: Prelude) -> tuple[Any
         When the expression is no array of tensors.
     """
     ty: Any = inferred_type(expr, prelude.mod)
-    inner = ty.args[0] if isinstance(ty, TypeCall) and ty.args else None
+    inner: Any = ty.args[0] if isinstance(ty, TypeCall) and ty.args else None
     if not isinstance(inner, TypeCall):
         raise InvalidArgument("the expression is no array of tensors", found=str(ty))
-    name, prefix = inner.func.name_hint, f"static_tensor_{dtype}_"
+    header: Any = inner.func
+    name, prefix = header.name_hint, f"static_tensor_{dtype}_"
     if not name.startswith(prefix):
         return None
     text = name[len(prefix) : -len("_t")]

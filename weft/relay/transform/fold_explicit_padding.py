@@ -44,7 +44,8 @@ def fold_explicit_padding(func: Function) -> Function:
         name = e.op.name if type(e) is Call and isinstance(e.op, ir.Op) else ""
         if name not in _CONVOLUTIONS and name not in _POOLS:
             return e
-        pad: Any = values.get(e.args[0], e.args[0]) if type(e.args[0]) is Var else e.args[0]
+        data: Any = e.args[0]
+        pad: Any = values.get(data, data) if type(data) is Var else data
         if type(pad) is not Call or not isinstance(pad.op, ir.Op) or pad.op.name != "nn.pad":
             return e
         return _folded(e, name, pad) or e

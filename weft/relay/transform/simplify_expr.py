@@ -135,7 +135,7 @@ def _axes(e: Any) -> tuple[int, ...] | None:
 @_on("layout_transform", "transpose")
 def _layout_of_layout(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """Join layout transformations, and transposes before or after them, into one of either or into nothing."""
-    inner = _inner(e.args[0], meaning, "layout_transform", "transpose")
+    inner: Any = _inner(e.args[0], meaning, "layout_transform", "transpose")
     if inner is None or (e.op.name == inner.op.name == "transpose"):
         return None
     if inner.op.name == "layout_transform":
@@ -168,8 +168,8 @@ def _permuted(layout: str, axes: tuple[int, ...] | None) -> str | None:
 @_on(*_CASTS)
 def _cast_of_cast(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``cast(cast(x)) => cast(x)`` where the first cast widens within a kind, or from bool, and so loses nothing."""
-    inner = _inner(e.args[0], meaning, *_CASTS)
-    source = inner.args[0].ty if inner is not None else None
+    inner: Any = _inner(e.args[0], meaning, *_CASTS)
+    source: Any = inner.args[0].ty if inner is not None else None
     if inner is None or not isinstance(source, ir.TensorType):
         return None
     first, middle = ir.DataType(source.dtype), ir.DataType(inner.ty.dtype)
@@ -202,13 +202,14 @@ def _neutral(e: Any, meaning: Callable[[Any], Any], number: int, both: bool) -> 
 
 def _fill(e: Any) -> Constant | None:
     """The scalar that an expression repeats: ``full``, ``zeros`` and ``ones`` do."""
-    if type(e) is not Call or not isinstance(e.op, ir.Op):
+    if type(e) is not Call or not isinstance(e.op, ir.Op) or not isinstance(e.ty, ir.TensorType):
         return None
+    dtype = str(e.ty.dtype)
     if e.op.name == "full" and type(e.args[0]) is Constant and e.args[0].ty is not None:
         scalar = e.args[0].data.numpy()
-        return const(scalar.reshape(()).astype(ir.numpy_dtype(e.ty.dtype)), e.ty.dtype) if scalar.size == 1 else None
+        return const(scalar.reshape(()).astype(ir.numpy_dtype(dtype)), dtype) if scalar.size == 1 else None
     number = {"zeros": 0, "ones": 1}.get(e.op.name)
-    return None if number is None else const(number, e.ty.dtype)
+    return None if number is None else const(number, dtype)
 
 
 @_on("add", "subtract", "multiply", "divide")
