@@ -27,8 +27,6 @@ MODULES = {
     "contrib.cblas": "weft.topi.cblas",
     "contrib.debugger": "weft.runtime",
     "contrib.debugger.debug_executor": "weft.runtime.debug_executor",
-    "contrib.debugger.debug_result": "weft.runtime.debug_executor",
-    "contrib.debugger.debug_runtime": "weft.runtime.debug_executor",
     "contrib.graph_executor": "weft.runtime.graph_executor",
     "contrib.graph_runtime": "weft.runtime.graph_executor",
     "contrib.nvcc": "weft.target.cuda.nvrtc",

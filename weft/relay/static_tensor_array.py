@@ -16,8 +16,6 @@ from weft.relay.text import parse
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import GlobalTypeVar, TensorType
 
-__all__ = ["StaticTensorArrayOps", "name_static"]
-
 _TEXT = Path(__file__).parent / "std" / "static_tensor_array.rly"
 _ONLY = ("tensor_t", "tensor_constructor", "tensor_nil")  # these are the same in arrays of one element
 

@@ -8,8 +8,6 @@ from typing import Any
 from weft.runtime import Device
 from weft.runtime import device as as_device
 
-__all__ = ["VirtualDevice"]
-
 _UNKNOWN = -1
 
 

@@ -7,11 +7,6 @@ from collections.abc import Sequence
 
 from weft.error import InvalidArgument
 
-__all__ = [
-    "prefix_generated_name", "prefix_name", "sanitize_name", "to_c_constant_style", "to_c_function_style",
-    "to_c_variable_style",
-]  # fmt: skip
-
 
 def _words(name: str, what: str) -> list[str]:
     if not name:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from weft.error import InvalidArgument
 
-__all__ = ["mangle_module_name"]
-
 
 def mangle_module_name(mod_name: str | None) -> str:
     """Return a module's name with the prefix ``tvmgen``, which C compilers take."""

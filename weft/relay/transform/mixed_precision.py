@@ -18,11 +18,6 @@ from weft.relay.op.registry import op_call
 from weft.relay.transform.typed_pass import with_types
 from weft.relay.walk import map_parts, subexpressions
 
-__all__ = [
-    "MIXED_PRECISION_ALWAYS", "MIXED_PRECISION_FOLLOW", "MIXED_PRECISION_NEVER", "ToMixedPrecision",
-    "register_mixed_precision_conversion",
-]  # fmt: skip
-
 MIXED_PRECISION_ALWAYS, MIXED_PRECISION_FOLLOW, MIXED_PRECISION_NEVER = range(3)
 
 _ALWAYS = (

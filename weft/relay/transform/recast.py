@@ -11,8 +11,6 @@ from weft.relay.infer import infer_type
 from weft.relay.op.registry import op_call
 from weft.relay.walk import rewrite_with_original
 
-__all__ = ["recast"]
-
 
 def recast(
     expr: Any, dtype: str, out_dtype: str, ops: Collection[str] | None = None, skip_layers: Sequence[int] | None = None
