@@ -7,7 +7,7 @@ from weft import ir, relay
 from weft.error import InvalidArgument
 from weft.relay import parse, parse_expr
 from weft.relay.interpreter import Interpreter
-from weft.relay.prelude import Prelude, import_std
+from weft.relay.prelude import Prelude, StaticTensorArrayOps, get_tensor_array_shape, import_std
 from weft.relay.values import ConstructorValue
 
 P = Prelude()
@@ -208,3 +208,61 @@ def test_scatter():
     a, b, c = elements(call("tensor_array_scatter", empty, np.array([2, 0], "int32"), tensors(x, y)))
     same([a, c], [y, x])
     assert b is None
+
+
+@pytest.mark.parametrize("shape", [[], [3], [2, 0], [relay.Any(), 2]])
+def test_static_tensor_arrays_stack_and_gather(shape: list) -> None:
+    p = Prelude()
+    ops = StaticTensorArrayOps(p, "float32", shape)
+    ops.register()
+    sizes = [2 if isinstance(d, relay.Any) else d for d in shape]
+    a, b = relay.var("a", shape=sizes), relay.var("b", shape=sizes)
+    make, write, tensor = (
+        ops.get_global_var("tensor_array"), ops.get_global_var("tensor_array_write"), ops.get_ctor("tensor_constructor")
+    )  # fmt: skip
+    array = write(write(make(relay.const(2)), relay.const(0), tensor(a)), relay.const(1), tensor(b))
+    gathered = ops.get_global_var("tensor_array_gather")(array, relay.const(np.array([1, 0, 1], "int32")))
+    stacked = StaticTensorArrayOps(p, "float32", [relay.Any(), *shape]).get_global_var("tensor_get_data")(gathered)
+    p.mod["main"] = relay.Function([a, b], stacked)
+    x, y = (np.random.default_rng(i).random(sizes, "float32") for i in range(2))
+    for kind in ("debug", "vm"):
+        got = relay.create_executor(kind, mod=p.mod).evaluate()(x, y)
+        np.testing.assert_array_equal(got.numpy(), np.stack([y, x, y]))
+    assert get_tensor_array_shape(array, "float32", p) is not None
+    assert len(get_tensor_array_shape(array, "float32", p) or ()) == len(shape)
+
+
+def test_static_tensor_arrays_split_unstack_scatter_and_concat() -> None:
+    p = Prelude()
+    ops, rows = StaticTensorArrayOps(p, "int32", [4, 3]), StaticTensorArrayOps(p, "int32", [relay.Any(), 3])
+    ops.register()
+    rows.register()
+    ops.define_tensor_array_scatter([1], True)
+    v, n = relay.var("v", shape=(4, 3), dtype="int32"), relay.var("n", shape=(2,), dtype="int32")
+    empty = rows.get_global_var("tensor_array")(relay.const(2))
+    pieces = ops.get_global_var("tensor_array_split")(empty, ops.get_ctor("tensor_constructor")(v), n)
+    first = rows.get_global_var("tensor_array_read")(pieces, relay.const(0))
+    swapped = rows.get_global_var("tensor_array_scatter")(
+        pieces, relay.const(np.array([1], "int32")), p.cons(first, p.nil())
+    )
+    p.mod["main"] = relay.Function([v, n], rows.get_global_var("tensor_get_data")(
+        rows.get_global_var("tensor_array_concat")(swapped)))  # fmt: skip
+    x = np.arange(12, dtype="int32").reshape(4, 3)
+    for kind in ("debug", "vm"):
+        got = relay.create_executor(kind, mod=p.mod).evaluate()(x, np.array([1, 3], "int32"))
+        np.testing.assert_array_equal(got.numpy(), np.concatenate([x[:1], x[:1]]))
+    p.mod["main"] = relay.Function([v], p.length(ops.get_global_var("tensor_array_unstack")(v)))
+    assert relay.create_executor("debug", mod=p.mod).evaluate()(x).numpy() == 4
+    assert p.get_name_static("tensor_array_scatter", "int32", [4, 3], None, {"indices": [1]}) in p.mod
+
+
+def test_static_tensor_arrays_of_one_element_have_names_of_their_own() -> None:
+    p = Prelude()
+    ops = StaticTensorArrayOps(p, "float32", [2], 1)
+    ops.register()
+    assert ops.get_name("tensor_array_stack") == "tensor_array_stack_float32_batch1_2"
+    v = relay.var("v", shape=(2,))
+    made = ops.get_global_var("tensor_array_stack")(p.cons(ops.get_ctor("tensor_constructor")(v), p.nil()))
+    p.mod["main"] = relay.Function([v], p.get_global_var_static("tensor_get_data", "float32", [1, 2])(made))
+    got = relay.create_executor("debug", mod=p.mod).evaluate()(np.ones(2, "float32"))
+    assert got.numpy().shape == (1, 2)

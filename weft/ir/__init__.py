@@ -117,4 +117,6 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     *_scalar_names, *_constructors,
 ]  # fmt: skip
 
-__getattr__ = names_of("weft.ir")
+# What TVM has here and Weft in its dialect.
+_OF_RELAY = ("GlobalTypeVar", "RelayExpr", "TypeCall", "TypeData", "TypeKind", "TypeRelation", "TypeVar")
+__getattr__ = names_of("weft.ir", dict.fromkeys(_OF_RELAY, "weft.relay"))

@@ -124,6 +124,10 @@ class IRModule:
         """List the global variables in order."""
         return list(self.functions)
 
+    def get_global_type_vars(self) -> list[Any]:
+        """Return the type variables of the data types."""
+        return list(self.type_definitions)
+
     def get_global_type_var(self, name: str) -> Any:
         """Return the type variable of a data type.
 

@@ -112,6 +112,44 @@ class Op(Node):
         found = op_attr(self.name, "num_inputs")
         return -1 if found is None else int(found)
 
+    def _say(self, attr_name: str, value: Any) -> None:
+        self.reset_attr(attr_name)
+        self.set_attr(attr_name, value)
+
+    def set_num_inputs(self, n: int) -> None:
+        """Say how many inputs it takes."""
+        self._say("num_inputs", n)
+
+    @property
+    def support_level(self) -> int:
+        """The level that its registration says, 10 where nobody did."""
+        found = op_attr(self.name, "support_level")
+        return 10 if found is None else int(found)
+
+    def set_support_level(self, level: int) -> None:
+        """Say the level."""
+        self._say("support_level", level)
+
+    def add_argument(self, name: str, type: str, description: str) -> None:
+        """Describe an argument, in order."""
+        self._say("arguments", (*(op_attr(self.name, "arguments") or ()), (name, type, description)))
+
+    def set_attrs_type_key(self, key: str) -> None:
+        """Name the type of the attributes of calls; calls take any."""
+        self._say("attrs_type_key", key)
+
+    def add_type_rel(self, rel_name: str, type_rel_func: Any = None) -> None:
+        """Say how the type of a call follows from those of its arguments.
+
+        Parameters
+        ----------
+        rel_name : str
+            ``"Identity"`` or ``"Broadcast"``, or the name of `type_rel_func`.
+        type_rel_func : callable, optional
+            ``fn(arg_types, attrs)`` returns the type.
+        """
+        self._say("FTypeRelation", (rel_name, type_rel_func))
+
     def has_attr(self, attr_name: str) -> bool:
         """Whether the operator has an attribute."""
         return self.get_attr(attr_name) is not None

@@ -56,10 +56,15 @@ class PassInstrument:
 
 
 class PrintIR(PassInstrument):
-    """Prints the module after each pass whose name matches a regular expression."""
+    """Prints the module after each pass whose name matches a regular expression.
 
-    def __init__(self, pattern: str = "", before: bool = False) -> None:
-        self.pattern, self.before = re.compile(pattern), before
+    As a pass among others it prints the module itself, below `header`; constants are always printed.
+    """
+
+    def __init__(
+        self, pattern: str = "", before: bool = False, *, header: str = "", show_meta_data: bool = False
+    ) -> None:
+        self.pattern, self.before = re.compile(header or pattern), before
 
     def __call__(self, mod: IRModule) -> IRModule:
         """Print a module, as a pass among others; `pattern` is the heading."""

@@ -27,6 +27,7 @@ from weft.op import (
     scatter,
     slice,
     sort,
+    threefry,
     training,
     trees,
     vision,

@@ -36,7 +36,7 @@ from weft.relay.expr import (
     var,
 )
 from weft.relay.infer import infer_type
-from weft.relay.op import annotation, dyn, image, namespace, nn, vision
+from weft.relay.op import annotation, dyn, image, namespace, nn, random, vision
 from weft.relay.text import fromtext, parse, parse_expr  # the import also installs the printer
 from weft.relay.to_relax import to_relax
 from weft.relay.types import (

@@ -20,6 +20,7 @@ from weft.relay.graph import KernelGraph, graph_of, plan_graph_memory
 from weft.relay.to_relax import to_relax
 from weft.relay.transform.compiler_functions import OutlineCompilerFunctionsWithExistingGlobalSymbols
 from weft.relay.transform.dead_code import dead_code_elimination
+from weft.relay.transform.fast_math import fast_math
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
@@ -228,6 +229,7 @@ def graph_pipeline(name: str = "main") -> list[Pass]:
         partial_evaluate(entry=name),
         remove_unused_functions(entry_functions=(name,)),
         fold_constant(),
+        fast_math(),  # where the pass context asks for it
         dead_code_elimination(),
         infer_type(),
     ]

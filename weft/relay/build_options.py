@@ -46,6 +46,16 @@ class _Choice:
         return dict(cls._options(str(choice)))
 
     @classmethod
+    def list_registered(cls) -> list[str]:
+        """List the names."""
+        return cls._names()
+
+    @classmethod
+    def list_registered_options(cls, choice: Any) -> dict[str, str]:
+        """Return the options of a choice and their types."""
+        return cls._listed(choice)
+
+    @classmethod
     def of(cls, value: Any) -> Any:
         """Make a choice of its name; a choice itself is returned."""
         return value if isinstance(value, cls) else cls(next(iter(cls.kinds)) if value is None else str(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ from weft.error import InvalidArgument
 from weft.ir import IRModule, structural_equal
 from weft.relay.adt import Constructor
 from weft.relay.expr import GlobalVar
-from weft.relay.infer import infer_type
+from weft.relay.infer import infer_type, inferred_type
+from weft.relay.static_tensor_array import StaticTensorArrayOps as StaticTensorArrayOps
+from weft.relay.static_tensor_array import name_static
 from weft.relay.text import parse
-from weft.relay.types import GlobalTypeVar
+from weft.relay.types import Any as AnyDim
+from weft.relay.types import GlobalTypeVar, TypeCall
 
 _STD = Path(__file__).parent / "std"
+_DTYPES = ("float32", "float16", "float64", "int32", "uint8", "int8", "int16", "uint16", "int64")
 _DTYPE = re.compile(r"(?:u?int|float|bfloat)\d+|bool")
 
 
@@ -62,7 +67,10 @@ def _library(name: str, dtype: str = "float32") -> IRModule:
     if name not in texts:
         raise InvalidArgument(f"there is no standard text '{name}'", expected=" or ".join(texts))
     text = (_STD / name).read_text(encoding="utf-8")
-    base = None if name in ("core.rly", "prelude.rly") else _library("prelude.rly")
+    base = None
+    if name not in ("core.rly", "prelude.rly", "tensor.rly"):
+        base = _library("prelude.rly").copy()
+        base.update(_library("tensor.rly", dtype))
     if dtype != "float32":
         text = text.replace("float32", dtype)
     return infer_type(parse(text, name if dtype == "float32" else f"{name}[{dtype}]", base))
@@ -110,7 +118,8 @@ class Prelude:
     """A module with the standard library.
 
     The functions are attributes: ``p.map``, ``p.foldl``, ``p.length``; so are the constructors ``p.cons``, ``p.nil``,
-    ``p.some``, ``p.none`` and ``p.rose``. Arrays of tensors of a data type are added when they are first asked for.
+    ``p.some``, ``p.none`` and ``p.rose``. The functions of arrays of tensors of a data type are added when they are
+    first asked for.
 
     Parameters
     ----------
@@ -124,6 +133,8 @@ class Prelude:
     def __init__(self, mod: IRModule | None = None) -> None:
         self.mod = IRModule() if mod is None else mod
         import_std(self.mod, "prelude.rly")
+        for dtype in _DTYPES:
+            _merge(self.mod, _library("tensor.rly", dtype))
         for var in _library("prelude.rly").get_global_vars():
             setattr(self, var.name_hint, self.mod.get_global_var(var.name_hint))
         self.optional, self.some, self.none = self.mod.get_type("Option")
@@ -174,3 +185,47 @@ class Prelude:
     def get_tensor_ctor(self, canonical: str, dtype: str) -> Constructor:
         """Return a constructor of the elements of tensor arrays: ``p.get_tensor_ctor("tensor2", "float32")``."""
         return self.get_ctor(self.get_name("tensor_t", dtype), canonical, dtype)
+
+    def get_name_static(
+        self, canonical: str, dtype: str, shape: Sequence[Any], batch_dim: int | None = None, extra_shapes: Any = None
+    ) -> str:
+        """Return the name that something of arrays of tensors of one shape has."""
+        return name_static(canonical, dtype, shape, batch_dim, extra_shapes)
+
+    def get_global_var_static(
+        self, canonical: str, dtype: str, shape: Sequence[Any], batch_dim: int | None = None
+    ) -> GlobalVar:
+        """Return a function of arrays of tensors of one shape, which ``StaticTensorArrayOps.register`` defined."""
+        return StaticTensorArrayOps(self, dtype, shape, batch_dim).get_global_var(canonical)
+
+    def get_type_static(self, canonical: str, dtype: str, shape: Sequence[Any]) -> GlobalTypeVar:
+        """Return the data type ``tensor_t`` of arrays of tensors of one shape."""
+        return StaticTensorArrayOps(self, dtype, shape).get_type(canonical)
+
+    def get_tensor_ctor_static(self, canonical: str, dtype: str, shape: Sequence[Any]) -> Constructor:
+        """Return a constructor of an element: ``tensor_constructor`` or ``tensor_nil``."""
+        return StaticTensorArrayOps(self, dtype, shape).get_ctor(canonical)
+
+    def get_ctor_static(self, ty_name: str, canonical: str, dtype: str, shape: Sequence[Any]) -> Constructor:
+        """Return a constructor of the data type ``ty_name``, which is ``"tensor_t"``."""
+        return self.get_ctor(name_static(ty_name, dtype, shape), name_static(canonical, dtype, shape))
+
+
+def get_tensor_array_shape(expr: Any, dtype: str, prelude: Prelude) -> tuple[Any, ...] | None:
+    """Return the shape of the elements of an array of tensors; None where they may have any.
+
+    Raises
+    ------
+    InvalidArgument
+        When the expression is no array of tensors.
+    """
+    ty: Any = inferred_type(expr, prelude.mod)
+    inner: Any = ty.args[0] if isinstance(ty, TypeCall) and ty.args else None
+    if not isinstance(inner, TypeCall):
+        raise InvalidArgument("the expression is no array of tensors", found=str(ty))
+    header: Any = inner.func
+    name, prefix = header.name_hint, f"static_tensor_{dtype}_"
+    if not name.startswith(prefix):
+        return None
+    text = name[len(prefix) : -len("_t")]
+    return tuple(AnyDim() if d in ("any", "?") else int(d) for d in text.split("_") if d != "scalar")

@@ -158,6 +158,7 @@ class VirtualMachine:
         self.devices, flat = machine_devices(device, memory_cfg)
         self._handle = _create(exe.mod, flat)
         self._instrument: Callable[..., Any] | None = None
+        self._inputs: dict[str, dict[str, Any]] = {}
         if exe.recompilable and (enabled_by_default() if jit is None else jit):
             watch(self, self._handle, exe.primitive_ops, exe.recompilable)
 
@@ -188,13 +189,16 @@ class VirtualMachine:
         func_name : str
             Its name.
         *args, **kwargs
-            Its arguments, by position or name. Numbers become scalars: int32, float32, bool.
+            Its arguments, by position or name. Numbers become scalars: int32, float32, bool. Without any, a function
+            that takes some gets those that were set.
 
         Returns
         -------
         Tensor, tuple, ADT or another object
             A tuple of the program comes as a tuple.
         """
+        if not args and not kwargs:
+            kwargs = self._inputs.get(func_name, {})
         return wrap(_invoke(self._handle, func_name, *self._arguments(func_name, args, kwargs)))
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
@@ -206,8 +210,34 @@ class VirtualMachine:
         return wrap(_invoke_closure(self._handle, closure, *map(_argument, args)))
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Keep the arguments of a later :meth:`invoke_stateful`."""
-        _set_input(self._handle, func_name, *self._arguments(func_name, args, kwargs))
+        """Keep the arguments of a later :meth:`invoke_stateful`, or :meth:`invoke` without arguments."""
+        values = self._arguments(func_name, args, kwargs)
+        self._inputs[func_name] = dict(zip(self._exec.function(func_name).params, values, strict=True))
+        _set_input(self._handle, func_name, *values)
+
+    def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Keep one argument: ``set_one_input("main", 0, x)``, by its name instead of 0, or ``data=x``.
+
+        The others stay what was set.
+
+        Raises
+        ------
+        InvalidArgument
+            When the function has no such parameter, or not one value is given.
+        """
+        given_one = [args] if len(args) == 2 and not kwargs else list(kwargs.items()) if not args else []
+        if len(given_one) != 1:
+            raise InvalidArgument("one input is set", expected="a parameter and its value",
+                                  found=f"{len(args)} values, {len(kwargs)} by name")  # fmt: skip
+        (key, value) = given_one[0]
+        names = list(self._exec.function(func_name).params)
+        name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
+        if name not in names:
+            raise InvalidArgument(f"'{func_name}' has no such parameter", expected=", ".join(names), found=str(key))
+        given = self._inputs.setdefault(func_name, {})
+        given[name] = value  # type: ignore[index]
+        if len(given) == len(names):
+            self.set_input(func_name, **given)
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Run a function on the inputs that were set, or are given, and keep its output."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.ffi import register_global_func
 from weft.ir import CallIntrin as Call
 from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
 
@@ -23,7 +24,7 @@ __all__ = [
     "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
     "log10", "log1p", "log2", "logb", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount",
     "pow", "power", "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt",
-    "tan", "tanh", "trunc",
+    "tan", "tanh", "trace", "trunc",
 ]  # fmt: skip
 
 
@@ -286,6 +287,29 @@ def call_packed(name: str, *args: Any) -> PrimExpr:
         Op.get("tir.tvm_call_packed"),
         (StringImm(name), *(a if hasattr(a, "data") else as_expr(a) for a in args)),
     )
+
+
+def trace(args: Any, trace_action: str = "tvm.default_trace_action") -> PrimExpr:
+    """Show values to a packed function as they are computed.
+
+    Parameters
+    ----------
+    args : list of PrimExpr or Buffer
+        What the function gets; the last one is the value that the expression has.
+    trace_action : str
+        Global name of the function. What it returns other than None stands for the value.
+    """
+    if not isinstance(args, list) or not args:
+        raise InvalidArgument("trace takes its arguments as a list", expected="at least one value", found=str(args))
+    values = tuple(a if hasattr(a, "data") else as_expr(a) for a in args)
+    return Call(DataType(values[-1].dtype), Op.get("tir.tvm_call_trace_packed"), (StringImm(trace_action), *values))
+
+
+def _print_trace(*values: Any) -> None:
+    print(list(values))
+
+
+register_global_func("tvm.default_trace_action", _print_trace, override=True)
 
 
 def call_extern(dtype: str, name: str, *args: Any) -> PrimExpr:

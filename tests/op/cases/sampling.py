@@ -29,3 +29,21 @@ def _ties_and_history(s: Sizes) -> Case:
     logits.value[:] = logits.value.round()
     history = s.integer(s.b, s.d, low=-1, high=int(s.c))
     return call(logits, *_parameters(s), s.real(s.b, 1, low=0.5, high=1.5), history)
+
+
+def _generator(s: Sizes) -> Any:
+    gen = s.integer(10, low=0, high=1 << 62, dtype="uint64")
+    if s.b % 2:
+        gen.value[8:] = 0  # the path is full
+    return gen
+
+
+case("threefry_split", make=lambda s: call(_generator(s), atol=0, rtol=0))
+
+
+@cases("threefry_generate")
+def _words(s: Sizes) -> Case:
+    gen = _generator(s)
+    if s.c % 2:
+        gen.value[7] = (1 << 64) - 1 - int(s.d)  # the counter is exhausted
+    return call(gen, out_shape=(int(s.d), 3), atol=0, rtol=0, symbolic=False)

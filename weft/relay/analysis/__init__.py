@@ -12,7 +12,13 @@ from weft.relay.analysis.excerpt import excerpt
 from weft.relay.analysis.features import Feature, detect_feature
 from weft.relay.analysis.kinds import check_kind
 from weft.relay.analysis.macs import get_total_mac_number
-from weft.relay.analysis.operators import check_basic_block_normal_form, list_op_freqs
+from weft.relay.analysis.operators import (
+    check_basic_block_normal_form,
+    count_layers,
+    extract_fused_functions,
+    list_fake_quantized_op_freqs,
+    list_op_freqs,
+)
 from weft.relay.analysis.variables import (
     all_dtypes,
     all_type_vars,
@@ -26,9 +32,9 @@ from weft.relay.analysis.variables import (
 from weft.relay.analysis.well_formed import scope_errors, unbound, well_formed
 
 __all__ = [
-    "AnnotatedRegion", "AnnotatedRegionSet",
-    "CallGraph", "Feature", "UnmatchedWarning", "all_dtypes", "all_type_vars", "all_vars", "alpha_equal",
-    "bound_type_vars", "bound_vars", "check_basic_block_normal_form", "check_kind", "detect_feature", "excerpt",
-    "free_type_vars", "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit", "scope_errors",
-    "unbound", "unmatched_cases", "warn_unmatched", "well_formed",
+    "AnnotatedRegion", "AnnotatedRegionSet", "CallGraph", "Feature", "UnmatchedWarning", "all_dtypes",
+    "all_type_vars", "all_vars", "alpha_equal", "bound_type_vars", "bound_vars", "check_basic_block_normal_form",
+    "check_kind", "count_layers", "detect_feature", "excerpt", "extract_fused_functions", "free_type_vars",
+    "free_vars", "get_total_mac_number", "list_fake_quantized_op_freqs", "list_op_freqs", "post_order_visit",
+    "scope_errors", "unbound", "unmatched_cases", "warn_unmatched", "well_formed",
 ]  # fmt: skip

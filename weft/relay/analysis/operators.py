@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
 from weft.relay.analysis.excerpt import excerpt
 from weft.relay.analysis.scopes import Scopes
-from weft.relay.expr import Call, Constant
-from weft.relay.walk import subexpressions
+from weft.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
+from weft.relay.walk import parts, rewrite_with_original, subexpressions
 
 
 def check_basic_block_normal_form(expr: Any) -> None:
@@ -33,3 +34,56 @@ def list_op_freqs(mod: ir.IRModule) -> dict[str, int]:
     """Return how often a module calls each operator, by the operator's name."""
     calls = (e for _, f in mod.items() for e in subexpressions(f) if isinstance(e, Call))
     return dict(Counter(c.op.name for c in calls if isinstance(c.op, ir.Op)))
+
+
+def list_fake_quantized_op_freqs(mod: ir.IRModule) -> dict[str, int]:
+    """Return how often a module calls each operator between ``qnn.dequantize`` and ``qnn.quantize``, by its name."""
+    inside: dict[Any, str] = {}
+    for _, func in mod.items():
+        for e in subexpressions(func):
+            if _name(e) == "qnn.quantize":
+                _region(e.args[0], inside)
+    return dict(Counter(inside.values()))
+
+
+def _name(e: Any) -> str:
+    return e.op.name if isinstance(e, Call) and isinstance(e.op, ir.Op) else ""
+
+
+def _region(root: Any, inside: dict[Any, str]) -> None:
+    """Note the calls of which a real value is computed, unless something else than ``qnn.dequantize`` begins it."""
+    found: dict[Any, str] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        name = _name(e)
+        if name in ("qnn.dequantize", "qnn.quantize") or e in found or isinstance(e, Constant):
+            continue
+        if isinstance(e, Call) and name:
+            found[e] = name
+        elif not isinstance(e, (Tuple, TupleGetItem)):
+            return
+        stack.extend(p for p in parts(e) if not isinstance(p, ir.Op))
+    inside.update(found)
+
+
+def count_layers(mod: ir.IRModule, valid_ops: Sequence[str] = ("nn.conv2d",)) -> int:
+    """Return the depth of a program, counted in calls of some operators: those on the longest way to the result."""
+    depths: dict[Any, int] = {}
+
+    def depth(_: Any, e: Any) -> Any:
+        below = max((depths.get(p, 0) for p in parts(e)), default=0)
+        depths[e] = below + (_name(e) in valid_ops)
+        return e
+
+    func = mod["main"]
+    rewrite_with_original(func, depth)
+    return depths[func]
+
+
+def extract_fused_functions(mod: ir.IRModule) -> dict[str, Any]:
+    """Return the functions that ``FuseOps`` makes of a module, each once, by what tells them apart."""
+    with ir.PassContext(opt_level=3):
+        fused = ir.passes_named("relay.relay.FuseOps")(3)(ir.passes_named("relay.InferType")()(mod))
+    groups = (e for _, f in fused.items() for e in subexpressions(f) if type(e) is Function)
+    return {str(ir.structural_hash(g)): g for g in groups if "Primitive" in g.attrs}

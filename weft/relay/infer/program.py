@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import force_setattr
+
 from weft import ir
 from weft.error import TypeInferenceError
 from weft.ir import IRModule
@@ -125,7 +127,7 @@ def settle(s: Inference) -> None:
 
 
 def inferred_type(expr: Any, mod: IRModule | None = None) -> ir.Type:
-    """Return the type of an expression.
+    """Return the type of an expression, which also notes it where it has none.
 
     Raises
     ------
@@ -135,4 +137,6 @@ def inferred_type(expr: Any, mod: IRModule | None = None) -> ir.Type:
     ty = infer(expr, mod).ty
     if ty is None:
         raise TypeInferenceError("the expression has no type", where=expr)
+    if getattr(expr, "ty", ty) is None:
+        force_setattr(expr, "ty", ty)
     return ty

@@ -6,7 +6,7 @@ Constructors are attributes: ``relay.op.add``, ``relay.op.nn.dense``; ``relay.op
 import sys
 
 from weft.relay.op import activation as _activation
-from weft.relay.op import annotation, dyn, image, nn, op, vision
+from weft.relay.op import annotation, dyn, image, nn, op, random, vision
 from weft.relay.op import conv as _conv
 from weft.relay.op import create as _create
 from weft.relay.op import crop as _crop
@@ -57,7 +57,7 @@ __all__ = [
     "dyn", "evaluate", "expand", "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call",
     "pattern_of", "register_alter_op_layout", "register_convert_op_layout", "register_fake_quantization_to_integer",
     "register_gradient", "register_legalize",
-    "register_pattern", "relay_type", "renames_dimensions", "shared", "vision",
+    "random", "register_pattern", "relay_type", "renames_dimensions", "shared", "vision",
 ]  # fmt: skip
 
 # The operators, not the modules of these names.

@@ -15,7 +15,7 @@ from weft.relay.op.registry import REQUIRED, declare, op_call
 from weft.runtime import Device
 from weft.runtime import device as as_device
 
-__all__ = ["BARRIERS", "compiler_begin", "compiler_end", "device_copy", "device_name", "on_device",
+__all__ = ["BARRIERS", "checkpoint", "compiler_begin", "compiler_end", "device_copy", "device_name", "on_device",
            "stop_fusion"]  # fmt: skip
 
 
@@ -40,6 +40,8 @@ declare("device_copy", "data:any", {"src_device": "cpu:0", "dst_device": "cpu:0"
 for _end, _what in (("begin", "is given to"), ("end", "comes from")):
     declare(f"annotation.compiler_{_end}", "data:any", {"compiler": REQUIRED}, expand=_identity, infer=_same,
             doc=f"What {_what} an external compiler; regions between are cut out by PartitionGraph.")  # fmt: skip
+declare("annotation.checkpoint", "data:any", expand=_identity, infer=_same,
+        doc="What adjoints may compute again instead of keeping it.")  # fmt: skip
 declare("annotation.stop_fusion", "data:any", expand=_identity, infer=_same,
         doc="Keep an expression and what uses it in kernels apart.")  # fmt: skip
 
@@ -92,3 +94,8 @@ def compiler_end(data: Any, compiler: str) -> Call:
 def stop_fusion(data: Any) -> Call:
     """Keep an expression and what uses it in kernels apart."""
     return op_call("annotation.stop_fusion", data)
+
+
+def checkpoint(data: Any) -> Call:
+    """Mark what adjoints may compute again instead of keeping it; the value is the expression's."""
+    return op_call("annotation.checkpoint", data)

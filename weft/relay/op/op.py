@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Op, register_op_attr
+from weft.error import InvalidArgument, TypeInferenceError
+from weft.ir import Attrs, Op, Type, register_op_attr
+from weft.relay.expr import Var
 from weft.relay.op import registry
 from weft.relay.op.pattern import OpPattern, register_pattern
 
 __all__ = [
-    "OpPattern", "get", "register_alter_op_layout", "register_convert_op_layout",
+    "OpPattern", "get", "register", "register_alter_op_layout", "register_convert_op_layout",
     "register_fake_quantization_to_integer", "register_gradient", "register_infer_correct_layout",
-    "register_legalize", "register_pattern",
+    "register_legalize", "register_pattern", "register_stateful",
 ]  # fmt: skip
 
 Registration = Callable[..., Any]
@@ -27,6 +29,49 @@ def get(name: str) -> Op:
         When there is no such operator; the message lists near names.
     """
     return registry.get(name).op
+
+
+def register(op_name: str, describe: str = "") -> None:
+    """Add an operator; its node's methods (``add_type_rel``, ``set_num_inputs``) say more about it.
+
+    It has types and passes move it; it runs where ``Legalize`` or a compiler outside replaces it.
+
+    Raises
+    ------
+    InvalidArgument
+        When there is one of that name.
+    """
+
+    def infer(types: tuple[Type, ...], attrs: Attrs) -> Type:
+        return _related(Op.get(op_name), types, attrs)
+
+    if registry.has(op_name):
+        raise InvalidArgument(f"operator '{op_name}' is registered already")
+    registry.declare(op_name, "args:any", infer=infer, doc=describe)
+
+
+def _related(op: Op, types: tuple[Type, ...], attrs: Attrs) -> Type:
+    """The type that a relation gives."""
+    relation, n = op.get_attr("FTypeRelation"), op.num_inputs
+    if relation is None:
+        raise TypeInferenceError(f"'{op.name}' has no type relation", help="add_type_rel says its type")
+    if n not in (-1, len(types)):
+        raise TypeInferenceError(f"'{op.name}': number of arguments", expected=str(n), found=str(len(types)))
+    name, func = relation
+    if func is not None:
+        try:
+            made = func(list(types), attrs)
+        except Exception as e:
+            raise TypeInferenceError(f"'{op.name}': its type relation failed: {e}") from e
+        if isinstance(made, Type):
+            return made
+        raise TypeInferenceError(f"'{op.name}': its type relation gives no type", found=type(made).__name__)
+    if name == "Identity" and types:
+        return types[0]
+    if name == "Broadcast" and len(types) == 2:
+        a, b = (Var(x, t) for x, t in zip("ab", types, strict=True))
+        return registry.relay_type(registry.shared("add", a, b).ty)
+    raise TypeInferenceError(f"'{op.name}': unknown type relation '{name}'", expected="Identity or Broadcast")
 
 
 # Without a function they are decorators; a registration replaces those of lower levels.
@@ -60,3 +105,8 @@ def register_infer_correct_layout(op_name: str, infer_layout: Registration | Non
 def register_fake_quantization_to_integer(op_name: str, func: Registration | None = None, level: int = 10) -> Any:
     """``func(call, types)`` returns an integer expression and its ``TensorAffineType``."""
     return register_op_attr(op_name, "FTVMFakeQuantizationToInteger", func, level)
+
+
+def register_stateful(op_name: str, stateful: bool, level: int = 10) -> None:
+    """Say whether calls have effects."""
+    register_op_attr(op_name, "TOpIsStateful", stateful, level)

@@ -72,14 +72,14 @@ class Xavier(Initializer):
 
 
 class Constant(Initializer):
-    """Every weight has one value."""
+    """Every weight has one value; by default those of a parameter add up to 1."""
 
-    def __init__(self, value: float) -> None:
+    def __init__(self, value: float | None = None) -> None:
         self.value = value
 
     def init_weight(self, name: str, arr: np.ndarray) -> None:
         """Fill a weight."""
-        arr[:] = self.value
+        arr[:] = 1.0 / arr.size if self.value is None else self.value
 
 
 def create_workload(

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.relay.expr import Call, Constant, Function, Var
+from weft.relay.expr import Call, Constant, Function, Var, const
 from weft.relay.op.registry import op_call
+from weft.relay.transform.infer_layout import primal
 from weft.relay.transform.typed_pass import typed_function_pass
 from weft.relay.walk import rewrite
 
@@ -85,7 +86,11 @@ def _inner(e: Any, meaning: Callable[[Any], Any], *names: str) -> Call | None:
     return found if type(found) is Call and isinstance(found.op, ir.Op) and found.op.name in names else None
 
 
-@_on("reshape", "squeeze", "expand_dims", "broadcast_to", "cast", "strided_slice")
+_RESHAPES = ("reshape", "contrib_reverse_reshape", "squeeze", "expand_dims")
+_CASTS = ("cast", "cast_like")
+
+
+@_on(*_RESHAPES, *_CASTS, "broadcast_to", "strided_slice")
 def _without_effect(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``reshape(x) => x`` where the type stays; a slice of the same type is the whole, unless it is reversed."""
     if e.op.name == "strided_slice" and any(int(s) < 0 for s in e.attrs.get("strides") or ()):
@@ -93,10 +98,10 @@ def _without_effect(e: Any, meaning: Callable[[Any], Any]) -> Any:
     return e.args[0] if _same_type(e.ty, e.args[0].ty) else None
 
 
-@_on("reshape", "squeeze", "expand_dims")
+@_on(*_RESHAPES)
 def _reshape_of_reshape(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``reshape(reshape(x)) => reshape(x)``."""
-    inner, shape = _inner(e.args[0], meaning, "reshape", "squeeze", "expand_dims"), _shape(e.ty)
+    inner, shape = _inner(e.args[0], meaning, *_RESHAPES), _shape(e.ty)
     if inner is None or shape is None or _shape(inner.ty) is None or (0 in shape):
         return None
     return op_call("reshape", inner.args[0], newshape=shape)
@@ -117,7 +122,9 @@ def _transpose_of_transpose(e: Any, meaning: Callable[[Any], Any]) -> Any:
     return op_call("transpose", inner.args[0], axes=tuple(first[a] for a in axes))
 
 
-def _axes(e: Call) -> tuple[int, ...] | None:
+def _axes(e: Any) -> tuple[int, ...] | None:
+    if e.op.name != "transpose":
+        return None
     ty = e.args[0].ty
     if not isinstance(ty, ir.TensorType) or ty.shape is None:
         return None
@@ -125,16 +132,49 @@ def _axes(e: Call) -> tuple[int, ...] | None:
     return tuple(range(ty.ndim))[::-1] if given is None else tuple(int(a) % ty.ndim for a in given)
 
 
-@_on("cast")
+@_on("layout_transform", "transpose")
+def _layout_of_layout(e: Any, meaning: Callable[[Any], Any]) -> Any:
+    """Join layout transformations, and transposes before or after them, into one of either or into nothing."""
+    inner: Any = _inner(e.args[0], meaning, "layout_transform", "transpose")
+    if inner is None or (e.op.name == inner.op.name == "transpose"):
+        return None
+    if inner.op.name == "layout_transform":
+        have, middle = (str(inner.attrs[k]) for k in ("src_layout", "dst_layout"))
+        expected, want = middle, _permuted(middle, _axes(e))
+        if e.op.name == "layout_transform":
+            expected, want = (str(e.attrs[k]) for k in ("src_layout", "dst_layout"))
+    else:
+        middle, want = (str(e.attrs[k]) for k in ("src_layout", "dst_layout"))
+        axes, expected = _axes(inner), middle
+        have = _permuted(middle, None if axes is None else tuple(np.argsort(axes).tolist()))
+    if expected != middle:
+        return None
+    if have is None or want is None or sorted(primal(have)) != sorted(primal(want)):
+        return None
+    x = inner.args[0]
+    if have == want:
+        return x
+    if have.isupper() and want.isupper():
+        return op_call("transpose", x, axes=tuple(have.index(c) for c in want))
+    return op_call("layout_transform", x, src_layout=have, dst_layout=want)
+
+
+def _permuted(layout: str, axes: tuple[int, ...] | None) -> str | None:
+    """The layout of what is transposed, for layouts of single letters."""
+    known = axes is not None and layout.isupper() and len(layout) == len(axes)
+    return "".join(layout[a] for a in axes) if known else None  # type: ignore[union-attr]
+
+
+@_on(*_CASTS)
 def _cast_of_cast(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``cast(cast(x)) => cast(x)`` where the first cast widens within a kind, or from bool, and so loses nothing."""
-    inner = _inner(e.args[0], meaning, "cast")
-    source = inner.args[0].ty if inner is not None else None
+    inner: Any = _inner(e.args[0], meaning, *_CASTS)
+    source: Any = inner.args[0].ty if inner is not None else None
     if inner is None or not isinstance(source, ir.TensorType):
         return None
-    first, middle = ir.DataType(source.dtype), ir.DataType(str(inner.attrs["dtype"]))
+    first, middle = ir.DataType(source.dtype), ir.DataType(inner.ty.dtype)
     widens = first.type_code == middle.type_code and middle.bits >= first.bits and str(source.dtype) != "bfloat16"
-    return op_call("cast", inner.args[0], dtype=e.attrs["dtype"]) if widens else None
+    return op_call("cast", inner.args[0], dtype=e.ty.dtype) if widens else None
 
 
 @_on("add", "subtract")
@@ -152,8 +192,47 @@ def _times_one(e: Any, meaning: Callable[[Any], Any]) -> Any:
 def _neutral(e: Any, meaning: Callable[[Any], Any], number: int, both: bool) -> Any:
     for x, c in ((0, 1), (1, 0)) if both else ((0, 1),):
         other = meaning(e.args[c])
-        if type(other) is Constant and _same_type(e.ty, e.args[x].ty) and _all(other, number):
+        if not _same_type(e.ty, e.args[x].ty):
+            continue
+        fill = _fill(other)
+        if (type(other) is Constant and _all(other, number)) or (fill is not None and _all(fill, number)):
             return e.args[x]
+    return None
+
+
+def _fill(e: Any) -> Constant | None:
+    """The scalar that an expression repeats: ``full``, ``zeros`` and ``ones`` do."""
+    if type(e) is not Call or not isinstance(e.op, ir.Op) or not isinstance(e.ty, ir.TensorType):
+        return None
+    dtype = str(e.ty.dtype)
+    if e.op.name == "full" and type(e.args[0]) is Constant and e.args[0].ty is not None:
+        scalar = e.args[0].data.numpy()
+        return const(scalar.reshape(()).astype(ir.numpy_dtype(dtype)), dtype) if scalar.size == 1 else None
+    number = {"zeros": 0, "ones": 1}.get(e.op.name)
+    return None if number is None else const(number, dtype)
+
+
+@_on("add", "subtract", "multiply", "divide")
+def _scalar_operand(e: Any, meaning: Callable[[Any], Any]) -> Any:
+    """``x + full(c) => x + c``, which is broadcast, where the other operand alone decides the shape."""
+    for x, c in ((0, 1), (1, 0)):
+        scalar = _fill(meaning(e.args[c]))
+        if scalar is not None and _same_type(e.ty, e.args[x].ty) and type(e.args[c]) is not Constant:
+            return op_call(e.op.name, *((e.args[0], scalar) if c else (scalar, e.args[1])))
+    return None
+
+
+@_on("add")
+def _sum_of_constants(e: Any, meaning: Callable[[Any], Any]) -> Any:
+    """``(x + a) + b => x + (a + b)`` for constants, up to the rounding of a sum."""
+    for x, c in ((0, 1), (1, 0)):
+        last, inner = meaning(e.args[c]), _inner(e.args[x], meaning, "add")
+        if type(last) is not Constant or inner is None:
+            continue
+        for y, d in ((0, 1), (1, 0)):
+            first = meaning(inner.args[d])
+            if type(first) is Constant and type(meaning(inner.args[y])) is not Constant:
+                return op_call("add", inner.args[y], op_call("add", first, last))
     return None
 
 

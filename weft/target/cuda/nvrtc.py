@@ -15,7 +15,7 @@ from pathlib import Path
 from weft import environment
 from weft.error import CodegenError, InvalidArgument, MissingDependency
 
-__all__ = ["compile_cuda", "nvrtc_version"]
+__all__ = ["compile_cuda", "have_fp16", "nvrtc_version"]
 
 _OUTPUTS = {"ptx": ("compute", "PTX"), "cubin": ("sm", "CUBIN")}
 _SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -81,6 +81,12 @@ def nvrtc_version() -> tuple[int, int]:
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "asking its version")
     return major.value, minor.value
+
+
+def have_fp16(compute_version: str) -> bool:
+    """Whether GPUs of a version, such as ``"8.0"``, compute with float16."""
+    major, _, minor = compute_version.partition(".")
+    return (int(major), int(minor or 0)) == (5, 3) or int(major) >= 6
 
 
 def compile_cuda(

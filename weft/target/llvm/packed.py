@@ -26,13 +26,13 @@ _MANAGED_BYTES = 80  # of a DLManagedTensorVersioned, where pointers have 64 bit
 _FIRST_OBJECT = 64
 
 
-@on("tvm_call_packed", "call_packed", "tvm_call_cpacked")
+@on("tvm_call_packed", "call_packed", "tvm_call_cpacked", "tvm_call_trace_packed")
 def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
     if not isinstance(name, StringImm):
         raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
     function = (_lookup_import if name.value in s.module.imported else _lookup)(s, name.value)
-    count, views = len(e.args) - 1, []
+    count, views, kind, payload = len(e.args) - 1, [], 0, "0"
     args = s.alloca(f"[{count + 1} x {_ANY}], align 16", "args")
     for i, a in enumerate(e.args[1:]):
         kind, payload = _argument(s, a)
@@ -47,6 +47,12 @@ def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
     for view in views:
         s.emit(f"call i32 @TVMFFIObjectDecRef(ptr {view})")
     s.check(code)
+    if e.op.name == "tir.tvm_call_trace_packed":  # the last argument is the value where the function returns nothing
+        none = s.value(f"icmp eq i32 {s.effect(f'load i32, ptr {result}')}, 0")
+        bits = s.value(f"getelementptr inbounds {_ANY}, ptr {result}, i64 0, i32 2")
+        for t, field, own in (("i64", bits, payload), ("i32", result, str(kind))):
+            given = s.effect(f"load {t}, ptr {field}")
+            s.emit(f"store {t} {s.value(f'select i1 {none}, {t} {own}, {t} {given}')}, ptr {field}")
     return result_of(s, result, DataType(e.dtype))
 
 

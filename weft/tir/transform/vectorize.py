@@ -262,7 +262,7 @@ def _call(e: ir.CallIntrin, s: Vectorizer, mask: Any) -> ir.PrimExpr:
         return e
     if all(ir.DataType(a.dtype).lanes == 1 for a in args if isinstance(a, ir.PrimExpr)):
         return ir.CallIntrin(e.dtype, e.op, args, e.attrs)
-    if e.op.name in ("tir.call_extern", "tir.call_pure_extern", "tir.tvm_call_packed"):
+    if e.op.name in ("tir.call_extern", "tir.call_pure_extern", "tir.tvm_call_packed", "tir.tvm_call_trace_packed"):
         raise NoVector
     wide = tuple(broadcast(a, s.lanes) if isinstance(a, ir.PrimExpr) and a.dtype != "handle" else a for a in args)
     return ir.CallIntrin(ir.with_lanes(e.dtype, s.lanes), e.op, wide, e.attrs)

@@ -14,6 +14,7 @@ from tests.relay.op.cases import (
     norm,
     pool,
     quantized,
+    random,
     reduce,
     resize,
     scatter,
@@ -25,6 +26,6 @@ from tests.relay.op.cases import slice as slices
 
 __all__ = [
     "activation", "conv", "create", "crop", "elementwise", "index", "layout", "loss", "manipulate", "matmul", "norm",
-    "pool", "quantized", "reduce", "resize", "scatter", "slices", "sort", "unique",
+    "pool", "quantized", "random", "reduce", "resize", "scatter", "slices", "sort", "unique",
     "window",
 ]  # fmt: skip
