@@ -9,6 +9,7 @@ import tvm_ffi
 import weft
 from weft import relax, rpc, te
 from weft.error import InvalidArgument, RPCError
+from weft.rpc import RPCSession
 from weft.rpc.remote import RPCObjectRef
 from weft.runtime import Tensor, empty, tensor
 
@@ -161,6 +162,42 @@ def test_functions_of_the_client_are_called_back(remote):
     assert apply(abs, -2) == 2
     gc.collect()
     assert len(remote._sess.endpoint._callbacks) <= 1
+
+
+def test_calls_that_nobody_waits_for(remote):
+    """They run in order, before what is asked next; results are freed, and the first error is told where one waits."""
+    keep, forget, fail = (remote.get_function(f"{name}") for name in
+                          ("tests.rpc.keep", "tests.rpc.forget", "rpc.test.except"))  # fmt: skip
+    with remote.pipeline() as later:
+        for i in range(1000):  # more than may be outstanding, and calls that are too long for that
+            later(keep, i if i % 100 else "long" * 1000)
+        later(keep, lambda x: x + 1)
+        assert remote.get_function("tests.rpc.call_kept")(41) == 42
+        assert remote.get_function("tests.rpc.kept")() == 1001
+        later(forget)
+    make = remote.get_function("rpc.test.remote_return_nd")
+    with remote.pipeline() as later:
+        for _ in range(300):
+            later(make, "get_arr")
+    assert make("ref_count")() < 20
+    with pytest.raises(ValueError, match="first"), remote.pipeline() as later:
+        for name in ("first", "second"):
+            later(fail, name)
+    with remote.pipeline() as later:
+        later(fail, "told by the next that waits")
+        with pytest.raises(ValueError, match="told by the next"):
+            keep(1)
+        later(forget)
+    with pytest.raises(KeyError), remote.pipeline() as later:
+        later(fail, "what the block raised is told, not this")
+        raise KeyError
+    assert remote.get_function("tests.rpc.kept")() == 0
+    with rpc.LocalSession() as other, pytest.raises(InvalidArgument, match="functions of its session"):
+        other.pipeline()(keep, 1)
+    session = RPCSession(remote._sess)
+    session.close()
+    with pytest.raises(RPCError, match="closed"):
+        session.pipeline()(keep, 1)
 
 
 def test_files(remote, tmp_path):
