@@ -1,6 +1,7 @@
 """What a client does with a session: functions, tensors, modules, files, callbacks, timing."""
 
 import gc
+import socket
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import weft
 from weft import relax, rpc, te
 from weft.error import InvalidArgument, RPCError
 from weft.rpc import RPCSession
-from weft.rpc.remote import RPCObjectRef
+from weft.rpc.channel import SocketChannel
+from weft.rpc.codec import Opaque, RPCCode, encode, packet
+from weft.rpc.remote import RemoteEndpoint, RemoteModule, RPCObjectRef
 from weft.runtime import Tensor, empty, tensor
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
@@ -280,3 +283,16 @@ def test_a_closed_session_says_so():
     session.close()
     with pytest.raises(RPCError, match="closed"):
         echo(1)
+
+
+def test_a_connection_that_is_lost_while_one_sends_is_no_answer():
+    """The packet before is not taken for the answer."""
+    ours, theirs = socket.socketpair()
+    endpoint = RemoteEndpoint(SocketChannel(ours), "a server")
+    theirs.sendall(packet(RPCCode.RETURN, encode([None])))
+    endpoint.initialize([])
+    theirs.sendall(packet(RPCCode.RETURN, encode([Opaque(4096)])))
+    function = RPCSession(RemoteModule(endpoint)).get_function("f")
+    theirs.close()
+    with pytest.raises(RPCError, match=r"closed|lost"):
+        function(1)

@@ -184,7 +184,7 @@ class SocketChannel(Channel):
                 self._held += parts[0]
                 return self.packet()
             return super().exchange(*parts)
-        self._start = 0
+        self._start = self._end = 0  # before a send that fails: the last answer is no answer to this
         sendall = self.socket.sendall
         for part in parts:
             sendall(part)
