@@ -323,7 +323,8 @@ console.log(two.data.join());""")
 SERVE = f"""
 import {{ serve }} from "{(ROOT / "web/src/rpc.js").as_uri()}";
 let n = 0;
-await serve({{ url: process.argv[2], key: "page", retryMs: 100, onSession: (begins) => begins && ++n === 2 && process.exit(0) }});
+const onSession = (begins) => begins || (++n === 2 && process.exit(0));
+await serve({{ url: process.argv[2], key: "page", retryMs: 100, onSession }});
 """
 
 
@@ -395,10 +396,8 @@ def test_javascript_serves_remote_calls(add: Path, proxied: Any) -> None:
 def test_a_tab_serves_remote_calls(add: Path, proxied: Any, tmp_path: Path) -> None:
     tracker, url = proxied
     shutil.copytree(ROOT / "web", tmp_path / "web")
-    (tmp_path / "index.html").write_text(
-        f'<script type="module">import {{ serve }} from "/web/src/rpc.js"; await serve({{ url: "{url}", key: "page" }});'
-        "</script>"
-    )
+    script = f'import {{ serve }} from "/web/src/rpc.js"; await serve({{ url: "{url}", key: "page" }});'
+    (tmp_path / "index.html").write_text(f'<script type="module">{script}</script>')
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with opened_in_browser(handler, tmp_path / "profile"):
         used(rpc.connect_tracker("127.0.0.1", tracker).request("page", session_timeout=200), add)

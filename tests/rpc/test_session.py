@@ -183,16 +183,18 @@ def test_calls_that_nobody_waits_for(remote):
         for _ in range(300):
             later(make, "get_arr")
     assert make("ref_count")() < 20
-    with pytest.raises(ValueError, match="first"), remote.pipeline() as later:
-        for name in ("first", "second"):
-            later(fail, name)
+    later = remote.pipeline()
+    for name in ("first", "second"):
+        later(fail, name)
+    with pytest.raises(ValueError, match="first"):
+        later.wait()
     with remote.pipeline() as later:
         later(fail, "told by the next that waits")
         with pytest.raises(ValueError, match="told by the next"):
             keep(1)
         later(forget)
-    with pytest.raises(KeyError), remote.pipeline() as later:
-        later(fail, "what the block raised is told, not this")
+    with pytest.raises(KeyError), remote.pipeline() as later:  # noqa: PT012 - what the block raised is told
+        later(fail, "not this")
         raise KeyError
     assert remote.get_function("tests.rpc.kept")() == 0
     with rpc.LocalSession() as other, pytest.raises(InvalidArgument, match="functions of its session"):

@@ -40,7 +40,7 @@ class Pipeline:
     def __init__(self, endpoint: RemoteEndpoint) -> None:
         self._endpoint = endpoint
 
-    def __call__(self, function: RemoteFunction, *args: Any) -> None:
+    def __call__(self, function: Any, *args: Any) -> None:
         """Call a function of the session after those before, and go on at once; what it returns is let go of."""
         if not isinstance(function, RemoteFunction) or function.endpoint is not self._endpoint:
             raise InvalidArgument("a pipeline calls functions of its session", expected=self._endpoint.name,

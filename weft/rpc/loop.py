@@ -51,7 +51,9 @@ class Loop:
         with suppress(KeyError, ValueError):
             self._selector.unregister(file)
 
-    def accept(self, listening: socket.socket, talk: Callable[[Peer], Talk], wrap: Callable[[Any], Any] | None = None) -> None:
+    def accept(
+        self, listening: socket.socket, talk: Callable[[Peer], Talk], wrap: Callable[[Any], Any] | None = None
+    ) -> None:
         """Talk with whoever connects; where their bytes are not what they say, over the socket that `wrap` makes."""
         listening.setblocking(False)
 

@@ -1,8 +1,8 @@
 """Proxies: servers behind a firewall connect to one, and so do their clients; it passes on what each sends.
 
 A server offers itself as ``server:<key>``, a client asks as ``client:<key>``; who comes first waits. Where the proxy
-reports to a tracker, each server has a key of its own there, and a client comes with one of these. Pages of browsers come
-over WebSockets, and only as servers: any page may connect, and a client may run code.
+reports to a tracker, each server has a key of its own there, and a client comes with one of these. Pages of browsers
+come over WebSockets, and only as servers: any page may connect, and a client may run code.
 """
 
 from __future__ import annotations
