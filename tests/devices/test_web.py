@@ -387,10 +387,13 @@ def test_javascript_serves_remote_calls(add: Path, proxied: Any) -> None:
     (add / "serve.mjs").write_text(SERVE)
     command = ["node", "--experimental-websocket", "--no-warnings", str(add / "serve.mjs"), url]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as page:
-        client = rpc.connect_tracker("127.0.0.1", tracker)
-        used(client.request("page", session_timeout=200), add)
-        client.request("page").close()
-        assert page.wait(60) == 0, page.stderr.read() if page.stderr else ""
+        try:
+            client = rpc.connect_tracker("127.0.0.1", tracker)
+            used(client.request("page", session_timeout=200), add)
+            client.request("page").close()
+            assert page.wait(60) == 0, page.stderr.read() if page.stderr else ""
+        finally:
+            page.kill()
 
 
 def test_a_tab_serves_remote_calls(add: Path, proxied: Any, tmp_path: Path) -> None:
