@@ -188,9 +188,16 @@ class _Proxying:
 
 def serve(
     host: str, port: int, port_end: int, timeout_client: float, timeout_server: float,
-    tracker_addr: tuple[str, int] | None, web_port: int, report: Callable[[int], None],
+    tracker_addr: tuple[str, int] | None, report: Callable[[int], None],
 ) -> None:  # fmt: skip
     """Be a proxy in this process, until its parent ends."""
+    _serve(host, port, port_end, timeout_client, timeout_server, tracker_addr, 0, report)
+
+
+def _serve(
+    host: str, port: int, port_end: int, timeout_client: float, timeout_server: float,
+    tracker_addr: tuple[str, int] | None, web_port: int, report: Callable[[int], None],
+) -> None:  # fmt: skip
     configure_logging("RPCServer", False)
     listening, port = base.listen(host, port, port_end)
     logger.info("RPCProxy: client port bind to %s:%d", host, port)
@@ -232,5 +239,5 @@ class Proxy(Served):
             raise InvalidArgument("this proxy serves no pages", help="any server of files does, with those of web/")
         self.host = host
         told = [host, port, port_end, timeout_client, timeout_server, tracker_addr, web_port]
-        self.proc = ServingProcess("weft.rpc.proxy:serve", told)
+        self.proc = ServingProcess("weft.rpc.proxy:_serve", told)
         self.port: int = self.proc.reported()
