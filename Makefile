@@ -107,7 +107,7 @@ test-all: test fuzz ## run the test suite and the fuzzers
 # Apache TVM lives apart: it and Weft would both claim the classes of one process.
 $(CROSSOVER)/.stamp:
 	test -x $(CROSSOVER)/bin/python || $(PYTHON) -m venv $(CROSSOVER)
-	$(CROSSOVER)/bin/python -m pip install --quiet 'apache-tvm==0.27.*' numpy
+	$(CROSSOVER)/bin/python -m pip install --quiet 'apache-tvm[rpc]==0.27.*' numpy
 	@touch $@
 
 crossover: venv $(CROSSOVER)/.stamp ## exchange libraries with Apache TVM 0.27, which is installed into .venv-crossover

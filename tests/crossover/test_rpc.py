@@ -24,10 +24,10 @@ def command(package, *words):
 def running(package, *words):
     """A process that listens; its port."""
     process = subprocess.Popen(command(package, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.DEVNULL, text=True, env=ENVIRONMENT)  # fmt: skip
+                               text=True, env=ENVIRONMENT)  # fmt: skip
     try:
         port = process.stdout.readline().strip()
-        assert port.isdigit(), f"{package} {words} did not start"
+        assert port.isdigit(), f"{package} {words} did not start; standard error says why"
         yield port
     finally:
         process.stdin.close()

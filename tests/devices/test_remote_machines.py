@@ -192,6 +192,30 @@ def test_sessions_are_bounded():
     server.end()
 
 
+def test_memory_stays_flat_over_sessions(server):
+    """Of the process that listens: 100 in turn, and 32 at once three times; no session is left."""
+    proc = Path(f"/proc/{server.process.pid}")
+
+    def held():
+        children = (proc / f"task/{server.process.pid}/children").read_text().split()
+        return int((proc / "statm").read_text().split()[1]) * 4096, len(list((proc / "fd").iterdir())), len(children)
+
+    def use(count):
+        sessions = [server.connect() for _ in range(count)]
+        for session in sessions:
+            data = np.ones(100_000, "float32")
+            np.testing.assert_array_equal(tensor(data, session.cpu()).numpy(), data)
+            session.close()
+
+    use(32)
+    wait_until(lambda: held()[2] == 0)
+    before, files, _ = held()
+    for count in (*[1] * 100, 32, 32, 32):
+        use(count)
+    wait_until(lambda: held()[1:] == (files, 0))
+    assert held()[0] - before < 1 << 18
+
+
 def test_damaged_messages_end_their_session_alone(server):
     """Each is answered or ends the session, and none crashes it; ``make fuzz-server`` sends more, with sanitizers."""
     sent, sessions = fuzz(server.program, 2000, seed=24, seconds=40)

@@ -8,8 +8,11 @@ import json
 import queue
 import re
 import shutil
+import socket
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,11 @@ import pytest
 
 import weft
 from tests.devices import missing
-from weft import te, tir
+from weft import relax, rpc, te, tir
+from weft.error import InvalidArgument, RPCError
+from weft.rpc.proxy import Proxy
+from weft.rpc.tracker import Tracker
+from weft.runtime import empty, numpy_dtype, tensor
 from weft.script import from_source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +49,24 @@ def _devices() -> None:
         missing("Node.js")
     if not RUNTIME.exists():
         missing("web/runtime.wasm (make web/runtime.wasm)")
+
+
+@contextmanager
+def opened_in_browser(handler: Any, profile: Path) -> Iterator[None]:
+    """Chromium, without a window, on the page that a handler of requests serves."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        missing("Chromium")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = [str(browser), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
+                   f"http://127.0.0.1:{server.server_port}/"]  # fmt: skip
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            try:
+                yield
+            finally:
+                running.terminate()
+        server.shutdown()
 
 
 def node(folder: Path, script: str) -> Any:
@@ -293,6 +318,94 @@ console.log(two.data.join());""")
     assert subprocess.run(["node", str(script)], **npm).stdout.strip() == "2,2,2,2,2"
 
 
+# --- a page as a server of remote calls -------------------------------------------------------------------------------
+
+SERVE = f"""
+import {{ serve }} from "{(ROOT / "web/src/rpc.js").as_uri()}";
+let n = 0;
+const onSession = (begins) => begins || (++n === 2 && process.exit(0));
+await serve({{ url: process.argv[2], key: "page", retryMs: 100, onSession }});
+"""
+
+
+@pytest.fixture
+def proxied(add: Path) -> Iterator[Any]:
+    """A proxy that reports to a tracker, and where pages come to it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        web_port = free.getsockname()[1]
+    tracker = Tracker("127.0.0.1", port=9190, port_end=9899, silent=True)
+    proxy = Proxy("127.0.0.1", port=0, web_port=web_port, tracker_addr=("127.0.0.1", tracker.port))
+    yield tracker.port, f"ws://127.0.0.1:{web_port}/ws"
+    proxy.terminate()
+    tracker.terminate()
+
+
+def used(session: rpc.RPCSession, folder: Path) -> None:
+    """What a client does with a page: files, kernels, copies, times, errors, a virtual machine."""
+    with session:
+        cpu = session.cpu()
+        session.upload(str(folder / "add.wasm"))
+        assert session.listdir() == "add.wasm" and session.download("add.wasm") == (folder / "add.wasm").read_bytes()
+        module = session.load_module("add.wasm")
+        a, b = (np.random.default_rng(i).standard_normal(5).astype("float32") for i in range(2))
+        x, y, z = tensor(a, cpu), tensor(b, cpu), empty((5,), "float32", cpu)
+        module["add"](x, y, z)
+        np.testing.assert_array_equal(z.numpy(), a + b)
+        z.copyto(y)
+        np.testing.assert_array_equal(y.numpy(), a + b)
+        assert module.time_evaluator("add", cpu, number=3, repeat=2)(x, y, z).mean > 0
+        with pytest.raises(InvalidArgument, match="c.shape"):
+            module["add"](x, y, empty((4,), "float32", cpu))
+        with pytest.raises(InvalidArgument, match="there is no function 'sub'"):
+            module["sub"]
+        with pytest.raises(RPCError, match="no dtype of code"):
+            empty((4,), "float8_e4m3fn", cpu)
+        for dtype in ("bool", "int8", "uint64", "float16", "float64", "bfloat16"):
+            wide = np.arange(12).reshape(3, 4).astype(numpy_dtype(dtype))
+            np.testing.assert_array_equal(tensor(wide, cpu).numpy(), wide)
+        n = tir.Var("n", "int64")
+        builder, v = relax.BlockBuilder(), relax.Var("v", relax.TensorStructInfo((n, 3), "float32"))
+        with builder.function("main", [v]):
+            with builder.dataflow():
+                out = builder.emit_output((builder.emit(relax.op.add(v, v)), builder.emit(relax.op.nn.relu(v))))
+            builder.emit_func_output(out)
+        relax.build(builder.get(), "wasm32").export_library(folder / "model.wasm")
+        session.upload(str(folder / "model.wasm"))
+        vm = relax.VirtualMachine(session.load_module("model.wasm"), cpu)
+        for rows in (0, 1, 7):
+            value = np.random.default_rng(rows).standard_normal((rows, 3)).astype("float32")
+            vm.set_input("main", tensor(value, cpu))
+            vm.invoke_stateful("main")
+            twice, positive = (o.numpy() for o in vm.get_outputs("main"))
+            np.testing.assert_array_equal(twice, 2 * value)
+            np.testing.assert_array_equal(positive, np.maximum(value, 0))
+
+
+def test_javascript_serves_remote_calls(add: Path, proxied: Any) -> None:
+    """It joins a tracker through the proxy, and again when its client has left."""
+    tracker, url = proxied
+    (add / "serve.mjs").write_text(SERVE)
+    command = ["node", "--experimental-websocket", "--no-warnings", str(add / "serve.mjs"), url]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as page:
+        try:
+            client = rpc.connect_tracker("127.0.0.1", tracker)
+            used(client.request("page", session_timeout=200), add)
+            client.request("page").close()
+            assert page.wait(60) == 0, page.stderr.read() if page.stderr else ""
+        finally:
+            page.kill()
+
+
+def test_a_tab_serves_remote_calls(add: Path, proxied: Any, tmp_path: Path) -> None:
+    tracker, url = proxied
+    shutil.copytree(ROOT / "web", tmp_path / "web")
+    script = f'import {{ serve }} from "/web/src/rpc.js"; await serve({{ url: "{url}", key: "page" }});'
+    (tmp_path / "index.html").write_text(f'<script type="module">{script}</script>')
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with opened_in_browser(handler, tmp_path / "profile"):
+        used(rpc.connect_tracker("127.0.0.1", tracker).request("page", session_timeout=200), add)
+
+
 # --- the trained network ----------------------------------------------------------------------------------------------
 
 
@@ -386,21 +499,10 @@ class Reporting(http.server.SimpleHTTPRequestHandler):
 def test_the_page_answers_in_a_browser(minilm: Path) -> None:
     from examples.minilm.demo import QUESTIONS
 
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        missing("Chromium")
     Reporting.pages = queue.Queue()
     handler = functools.partial(Reporting, directory=str(minilm / "site"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        command = [str(browser), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={minilm / 'profile'}",
-                   f"http://127.0.0.1:{server.server_port}/"]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
-            try:
-                page = Reporting.pages.get(timeout=170)
-            finally:
-                running.terminate()
-        server.shutdown()
+    with opened_in_browser(handler, minilm / "profile"):
+        page = Reporting.pages.get(timeout=170)
     assert 'data-state="ready"' in page, page[-2000:]
     for question, expected in QUESTIONS:
         answer = re.search(rf"<h2>{re.escape(question)}</h2><p>(.*?)</p>", page, re.DOTALL)

@@ -15,6 +15,7 @@ def register():
         "tests.rpc.keep": kept.append,
         "tests.rpc.call_kept": lambda x: kept[-1](x),
         "tests.rpc.forget": kept.clear,
+        "tests.rpc.kept": lambda: len(kept),
     }.items():
         weft.register_func(name, function, override=True)
 

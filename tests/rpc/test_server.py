@@ -169,6 +169,10 @@ def test_memory_stays_flat_over_sessions(server):
     before, files = memory()
     for _ in range(100):
         use()
+    for _ in range(3):
+        sessions = [connected(server, "tests") for _ in range(32)]
+        assert [s.get_function("rpc.test.addone")(i) for i, s in enumerate(sessions)] == list(range(1, 33))
+        del sessions
     eventually(lambda: memory()[1] <= files)
     assert memory()[0] - before < 1 << 20
 

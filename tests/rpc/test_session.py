@@ -1,6 +1,7 @@
 """What a client does with a session: functions, tensors, modules, files, callbacks, timing."""
 
 import gc
+import socket
 
 import numpy as np
 import pytest
@@ -9,7 +10,10 @@ import tvm_ffi
 import weft
 from weft import relax, rpc, te
 from weft.error import InvalidArgument, RPCError
-from weft.rpc.remote import RPCObjectRef
+from weft.rpc import RPCSession
+from weft.rpc.channel import SocketChannel
+from weft.rpc.codec import Opaque, RPCCode, encode, packet
+from weft.rpc.remote import RemoteEndpoint, RemoteModule, RPCObjectRef
 from weft.runtime import Tensor, empty, tensor
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
@@ -163,6 +167,44 @@ def test_functions_of_the_client_are_called_back(remote):
     assert len(remote._sess.endpoint._callbacks) <= 1
 
 
+def test_calls_that_nobody_waits_for(remote):
+    """They run in order, before what is asked next; results are freed, and the first error is told where one waits."""
+    keep, forget, fail = (remote.get_function(f"{name}") for name in
+                          ("tests.rpc.keep", "tests.rpc.forget", "rpc.test.except"))  # fmt: skip
+    with remote.pipeline() as later:
+        for i in range(1000):  # more than may be outstanding, and calls that are too long for that
+            later(keep, i if i % 100 else "long" * 1000)
+        later(keep, lambda x: x + 1)
+        assert remote.get_function("tests.rpc.call_kept")(41) == 42
+        assert remote.get_function("tests.rpc.kept")() == 1001
+        later(forget)
+    make = remote.get_function("rpc.test.remote_return_nd")
+    with remote.pipeline() as later:
+        for _ in range(300):
+            later(make, "get_arr")
+    assert make("ref_count")() < 20
+    later = remote.pipeline()
+    for name in ("first", "second"):
+        later(fail, name)
+    with pytest.raises(ValueError, match="first"):
+        later.wait()
+    with remote.pipeline() as later:
+        later(fail, "told by the next that waits")
+        with pytest.raises(ValueError, match="told by the next"):
+            keep(1)
+        later(forget)
+    with pytest.raises(KeyError), remote.pipeline() as later:  # noqa: PT012 - what the block raised is told
+        later(fail, "not this")
+        raise KeyError
+    assert remote.get_function("tests.rpc.kept")() == 0
+    with rpc.LocalSession() as other, pytest.raises(InvalidArgument, match="functions of its session"):
+        other.pipeline()(keep, 1)
+    session = RPCSession(remote._sess)
+    session.close()
+    with pytest.raises(RPCError, match="closed"):
+        session.pipeline()(keep, 1)
+
+
 def test_files(remote, tmp_path):
     remote.upload(bytearray(b"content"), "data.bin")
     (tmp_path / "here.txt").write_text("text")
@@ -243,3 +285,16 @@ def test_a_closed_session_says_so():
     session.close()
     with pytest.raises(RPCError, match="closed"):
         echo(1)
+
+
+def test_a_connection_that_is_lost_while_one_sends_is_no_answer():
+    """The packet before is not taken for the answer."""
+    ours, theirs = socket.socketpair()
+    endpoint = RemoteEndpoint(SocketChannel(ours), "a server")
+    theirs.sendall(packet(RPCCode.RETURN, encode([None])))
+    endpoint.initialize([])
+    theirs.sendall(packet(RPCCode.RETURN, encode([Opaque(4096)])))
+    function = RPCSession(RemoteModule(endpoint)).get_function("f")
+    theirs.close()
+    with pytest.raises(RPCError, match=r"closed|lost"):
+        function(1)

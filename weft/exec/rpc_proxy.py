@@ -8,7 +8,9 @@ from weft.exec.command import address, run
 from weft.rpc.proxy import Proxy
 
 
-def rpc_proxy(*, host: str = "127.0.0.1", port: int = 9090, port_end: int = 9199, tracker: str | None = None) -> None:
+def rpc_proxy(
+    *, host: str = "127.0.0.1", port: int = 9090, port_end: int = 9199, tracker: str | None = None, web_port: int = 0
+) -> None:
     """Pass on what servers behind a firewall and their clients send each other.
 
     Parameters
@@ -21,8 +23,10 @@ def rpc_proxy(*, host: str = "127.0.0.1", port: int = 9090, port_end: int = 9199
         The end of the ports to try.
     tracker
         The tracker that shall know of the servers, as host:port.
+    web_port
+        Where pages of browsers may come as servers, over WebSockets; 0 for nowhere.
     """
-    proxy = Proxy(host, port, port_end, tracker_addr=address(tracker))
+    proxy = Proxy(host, port, port_end, web_port, tracker_addr=address(tracker))
     assert proxy.proc is not None
     proxy.proc.join()
 

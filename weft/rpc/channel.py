@@ -20,6 +20,7 @@ from weft.rpc.codec import malformed
 
 MAX_MESSAGE_BYTES = 8 << 30
 _BUFFER_BYTES = 1 << 16
+_MAX_HELD_BYTES = 1 << 15
 _HEAD_BYTES = 4096  # what precedes the elements in a copy is shorter
 _LENGTH = struct.Struct("<Q")
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
@@ -156,12 +157,17 @@ class SocketChannel(Channel):
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._recv_into = sock.recv_into
+        self._held = bytearray()  # answers that go out together, as more is asked already
 
     def _read(self, view: memoryview) -> int:
+        self.send()
         return self._recv_into(view)
 
     def send(self, *parts: Any) -> None:
         """Send bytes; large ones as they lie."""
+        if self._held:
+            held, self._held = self._held, bytearray()
+            self.socket.sendall(held)
         for part in parts:
             self.socket.sendall(part)
 
@@ -173,9 +179,12 @@ class SocketChannel(Channel):
 
     def exchange(self, *parts: Any) -> Packet | None:
         """Send bytes and read the next packet, with nothing in between: meanwhile the other side runs."""
-        if self._start != self._end:
+        if self._start != self._end or self._held:
+            if len(parts) == 1 and len(self._held) + len(parts[0]) <= _MAX_HELD_BYTES:
+                self._held += parts[0]
+                return self.packet()
             return super().exchange(*parts)
-        self._start = 0
+        self._start = self._end = 0  # before a send that fails: the last answer is no answer to this
         sendall = self.socket.sendall
         for part in parts:
             sendall(part)

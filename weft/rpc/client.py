@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,31 @@ _REFUSALS = {
     base.RPC_CODE_DUPLICATE: "this key is in use already",
     base.RPC_CODE_CHALLENGE: "the server asks for a secret",
 }
+
+
+class Pipeline:
+    """Calls that nobody waits for one by one: :meth:`RPCSession.pipeline` makes one."""
+
+    def __init__(self, endpoint: RemoteEndpoint) -> None:
+        self._endpoint = endpoint
+
+    def __call__(self, function: Any, *args: Any) -> None:
+        """Call a function of the session after those before, and go on at once; what it returns is let go of."""
+        if not isinstance(function, RemoteFunction) or function.endpoint is not self._endpoint:
+            raise InvalidArgument("a pipeline calls functions of its session", expected=self._endpoint.name,
+                                  found=type(function).__name__)  # fmt: skip
+        self._endpoint.call_later(function.handle, [self._endpoint.outgoing(a) for a in args])
+
+    def wait(self) -> None:
+        """Wait for all calls so far, and raise what the first of them raised that failed."""
+        self._endpoint.wait()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with suppress(*(() if kind is None else (Exception,))):
+            self.wait()
 
 
 class RPCSession:
@@ -76,6 +102,14 @@ class RPCSession:
         return RemoteDevice(self._sess.endpoint, kind, index, self)
 
     context = device
+
+    def pipeline(self) -> Pipeline:
+        """Make a pipeline, whose calls do not wait for the server; the end of its block does.
+
+        ``with remote.pipeline() as later: later(function, a, b)`` calls ``function(a, b)`` there. Whatever else asks
+        the server, as `numpy` of a tensor does, comes after these calls, and raises what the first of them raised.
+        """
+        return Pipeline(self._sess.endpoint)  # pyright: ignore[reportArgumentType]
 
     def upload(self, data: Any, target: str | None = None) -> None:
         """Write a file of the session's folder.

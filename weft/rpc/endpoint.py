@@ -1,7 +1,7 @@
 """The client's end of a session: asks, waits for the answer, and serves what is asked back meanwhile.
 
 What a client lets go of is freed there without waiting: the packet goes out at once where nothing else is under way,
-and its answer is read before the next one.
+and its answer is read before the next one. So are calls that nobody waits for (:meth:`Endpoint.call_later`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from weft.rpc.service import Service
 
 _CODE, _HANDLE = struct.Struct("<i"), struct.Struct("<Q")
 _MAX_OWED = 128  # answers that nobody has read yet lie in the socket's buffer
+_MAX_LATER_BYTES = 512  # of a call that nobody waits for: as many as `_MAX_OWED` fit any socket's buffer
 _MAX_REMOTE_SESSIONS = 1 << 15  # device types are 32 bits
 _numbers: set[int] = set()
 _numbers_lock = threading.Lock()
@@ -52,7 +53,9 @@ class Endpoint:
     def __init__(self, link: _Link, name: str) -> None:
         self.link, self.name = link, name
         self._lock = threading.RLock()
-        self._depth = self._owed = 0
+        self._depth = 0
+        self._owed: deque[bool] = deque()  # answers that are outstanding; whether what is wrong with them is told
+        self._failed: Exception | None = None  # what the first of them said
         self._released: deque[bytes] = deque()
         self._callbacks: dict[int, Callable[..., Any]] = {}
         self._callback_numbers = itertools.count(1)
@@ -89,6 +92,14 @@ class Endpoint:
             raise codec.malformed("a result without a value")
         return self.wrap(values)
 
+    def call_later(self, handle: int, args: Sequence[Any]) -> None:
+        """Call a function of the server and go on: what it returns is freed, :meth:`wait` raises what it raised."""
+        self._ask(packet(RPCCode.CALL_FUNC, _HANDLE.pack(handle), encode(args)), later=True)
+
+    def wait(self) -> None:
+        """Wait for all calls that were sent, and raise what the first of them raised that failed."""
+        self._ask(later=True)
+
     def copy_to(self, target: WireTensor, elements: memoryview) -> None:
         """Copy bytes into a tensor of the server."""
         size = len(elements)
@@ -117,19 +128,23 @@ class Endpoint:
             finally:
                 self._lock.release()
 
-    def _ask(self, *parts: Any, into: memoryview | None = None) -> list[Any]:
+    def _ask(self, *parts: Any, into: memoryview | None = None, later: bool = False) -> list[Any]:
         with self._lock:
             if self.closed:
                 raise RPCError("the session is closed", where=self.name)
-            if self._released or self._owed > _MAX_OWED:
+            if self._released or len(self._owed) > _MAX_OWED:
                 self._flush()
             self._depth += 1
             try:
+                if later:
+                    return self._later(*parts)
                 if not self._owed:
                     return self._next_answer(into, True, self._exchange(*parts))
                 self._send(*parts)
                 self._settle()
-                return self._next_answer(into, True)
+                values = self._next_answer(into, True)
+                self._tell()
+                return values
             except codec.Malformed:
                 self.close()
                 raise
@@ -143,6 +158,23 @@ class Endpoint:
                 if self._released and not self._depth and not self.closed:
                     self._flush()
 
+    def _later(self, request: bytes = b"") -> list[Any]:
+        """Send a call, and read no more answers than there have to be; without a call, all of them."""
+        while self._owed and (not 0 < len(request) <= _MAX_LATER_BYTES or len(self._owed) > _MAX_OWED):
+            self._next_answer()
+        if request:
+            self._send(request)
+            self._owed.append(True)
+        else:
+            self._tell()
+        return []
+
+    def _tell(self) -> None:
+        """Raise what an answer said that nobody waited for."""
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+
     def _send(self, *parts: Any) -> None:
         try:
             self.link.send(*parts)
@@ -155,8 +187,8 @@ class Endpoint:
         try:
             while self._released:
                 self._send(self._released.popleft())
-                self._owed += 1
-                if self._owed > _MAX_OWED:
+                self._owed.append(False)
+                if len(self._owed) > _MAX_OWED:
                     self._settle()
         finally:
             self._depth -= 1
@@ -186,8 +218,7 @@ class Endpoint:
                 break
             self._serve(code, reply)
             reply = None
-        if not last:
-            self._owed -= 1
+        told = last or self._owed.popleft()
         if code == RPCCode.COPY_ACK:
             return self._take(reply, into)
         values = codec.decode(self.link.whole(reply), 4)
@@ -195,8 +226,12 @@ class Endpoint:
             error = remote_error(str(values[0]) if values else "")
             if last or isinstance(error, RPCSessionTimeoutError):
                 raise error
+            if told:
+                self._failed = self._failed or error
         elif code != RPCCode.RETURN:
             raise codec.malformed(f"an answer of code {code}")
+        elif told and not last and len(values) > 1:
+            self.wrap(values)  # so that it is freed there
         return values
 
     def _take(self, reply: Packet, into: memoryview | None) -> list[Any]:

@@ -51,8 +51,10 @@ class Loop:
         with suppress(KeyError, ValueError):
             self._selector.unregister(file)
 
-    def accept(self, listening: socket.socket, talk: Callable[[Peer], Talk], tls: ssl.SSLContext | None = None) -> None:
-        """Talk with whoever connects."""
+    def accept(
+        self, listening: socket.socket, talk: Callable[[Peer], Talk], wrap: Callable[[Any], Any] | None = None
+    ) -> None:
+        """Talk with whoever connects; where their bytes are not what they say, over the socket that `wrap` makes."""
         listening.setblocking(False)
 
         def connected() -> None:
@@ -63,9 +65,9 @@ class Loop:
             if len(self.peers) >= _MAX_PEERS:
                 sock.close()
                 return
-            if tls is not None:
+            if wrap is not None:
                 sock.setblocking(False)
-                sock = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                sock = wrap(sock)
             Peer(self, sock, address, talk)
 
         self.watch(listening, connected)
@@ -129,7 +131,7 @@ class Peer:
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._in, self._out = bytearray(), bytearray()
-        self._handshaking = isinstance(sock, ssl.SSLSocket)
+        self._handshaking = hasattr(sock, "do_handshake")
         self._closing = self.closed = self._ended = False
         self.other: Peer | None = None
         self.on_close: Callable[[], None] = lambda: None
@@ -199,7 +201,7 @@ class Peer:
                 self.close()
 
     def _handshake(self) -> bool:
-        """Go on with TLS; whether it is done."""
+        """Go on with TLS, or with what makes a WebSocket; whether it is done."""
         sock: Any = self.sock
         try:
             sock.do_handshake()
@@ -210,7 +212,7 @@ class Peer:
         except ssl.SSLWantWriteError:
             return False
         except OSError as e:
-            logger.warning("no TLS from %s: %s", self.address, e)
+            logger.warning("no handshake with %s: %s", self.address, e)
             self.close()
             return False
         self._handshaking = False

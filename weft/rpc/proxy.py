@@ -1,7 +1,8 @@
 """Proxies: servers behind a firewall connect to one, and so do their clients; it passes on what each sends.
 
 A server offers itself as ``server:<key>``, a client asks as ``client:<key>``; who comes first waits. Where the proxy
-reports to a tracker, each server has a key of its own there, and a client comes with one of these.
+reports to a tracker, each server has a key of its own there, and a client comes with one of these. Pages of browsers
+come over WebSockets, and only as servers: any page may connect, and a client may run code.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
 from weft.rpc.loop import Loop, Peer, Talk
 from weft.rpc.process import Served, ServingProcess, configure_logging, standard_input
+from weft.rpc.websocket import WebSocket
 
 __all__ = ["Proxy", "serve"]
 
@@ -42,7 +44,7 @@ class _Proxying:
 
     def __init__(
         self, listening: socket.socket, port: int, timeout_client: float, timeout_server: float,
-        tracker_addr: tuple[str, int] | None,
+        tracker_addr: tuple[str, int] | None, web: socket.socket | None = None,
     ) -> None:  # fmt: skip
         self.loop, self.port = Loop(), port
         self._timeouts = {"client": timeout_client, "server": timeout_server}
@@ -51,6 +53,8 @@ class _Proxying:
         self._tracker: socket.socket | None = None
         self._known: set[str] = set()
         self.loop.accept(listening, self._talk)
+        if web is not None:
+            self.loop.accept(web, self._talk, WebSocket)
         if tracker_addr is not None:
             self.loop.call_later(0, self._tick)
 
@@ -63,7 +67,7 @@ class _Proxying:
         text = (yield size).decode()
         side, _, rest = text.partition(":")
         key = (rest.split() or [""])[0]
-        if side not in self._waiting:
+        if side not in self._waiting or (side != "server" and isinstance(peer.sock, WebSocket)):
             return
         peer.established()
         refusal = self._match(side, key, _Waiting(peer, text))
@@ -187,10 +191,18 @@ def serve(
     tracker_addr: tuple[str, int] | None, report: Callable[[int], None],
 ) -> None:  # fmt: skip
     """Be a proxy in this process, until its parent ends."""
+    _serve(host, port, port_end, timeout_client, timeout_server, tracker_addr, 0, report)
+
+
+def _serve(
+    host: str, port: int, port_end: int, timeout_client: float, timeout_server: float,
+    tracker_addr: tuple[str, int] | None, web_port: int, report: Callable[[int], None],
+) -> None:  # fmt: skip
     configure_logging("RPCServer", False)
     listening, port = base.listen(host, port, port_end)
     logger.info("RPCProxy: client port bind to %s:%d", host, port)
-    proxying = _Proxying(listening, port, timeout_client, timeout_server, tracker_addr)
+    web = base.listen(host, web_port, web_port + 1)[0] if web_port else None
+    proxying = _Proxying(listening, port, timeout_client, timeout_server, tracker_addr, web)
     proxying.loop.watch(standard_input, lambda: os._exit(0))
     report(port)
     proxying.loop.run()
@@ -204,7 +216,7 @@ class Proxy(Served):
     host, port, port_end : str and int
         It listens at the first free port of ``[port, port_end)``.
     web_port : int
-        TVM's signature has it; this proxy serves no browsers, and takes 0 alone.
+        Where servers in pages of browsers may come, over WebSockets; 0 for nowhere.
     timeout_client, timeout_server : float
         Seconds that either may wait for the other.
     tracker_addr : tuple of str and int, optional
@@ -223,10 +235,9 @@ class Proxy(Served):
         index_page: str | None = None,
         resource_files: Any = None,
     ) -> None:
-        if web_port or index_page or resource_files:
-            raise InvalidArgument("this proxy does not serve browsers", found=f"web_port={web_port}",
-                                  expected="web_port=0, and no pages")  # fmt: skip
+        if index_page or resource_files:
+            raise InvalidArgument("this proxy serves no pages", help="any server of files does, with those of web/")
         self.host = host
-        told = [host, port, port_end, timeout_client, timeout_server, tracker_addr]
-        self.proc = ServingProcess("weft.rpc.proxy:serve", told)
+        told = [host, port, port_end, timeout_client, timeout_server, tracker_addr, web_port]
+        self.proc = ServingProcess("weft.rpc.proxy:_serve", told)
         self.port: int = self.proc.reported()

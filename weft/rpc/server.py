@@ -193,7 +193,8 @@ class _Serving:
 
     def _listen(self) -> None:
         assert self._listening is not None
-        self.loop.accept(self._listening, self._talk, self._tls)
+        wrap = partial(self._tls.wrap_socket, server_side=True, do_handshake_on_connect=False) if self._tls else None
+        self.loop.accept(self._listening, self._talk, wrap)
 
     # ---- handshakes --------------------------------------------------------------------------------------------------
 
