@@ -10,6 +10,7 @@ from weft._aliases import names_of
 from weft.frontend.torch import (  # importing a family registers its converters
     create,
     elementwise,
+    fused,
     geometry,
     index,
     linalg,
