@@ -1,4 +1,4 @@
-"""Layers that PyTorch runs as one operator where no gradient is wanted: ``nn.MultiheadAttention`` and encoder layers."""
+"""Layers that PyTorch runs as one operator where no gradient is wanted: attention and layers of encoders."""
 
 from __future__ import annotations
 
