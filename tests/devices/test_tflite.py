@@ -16,6 +16,7 @@ else:
     tflite = pytest.importorskip("tflite")
     litert = pytest.importorskip("ai_edge_litert.interpreter")
 
+import weft
 from tests.devices.tflite_models import Subgraph, write
 from weft.error import ModelImportError, UnsupportedOperator, WeftError
 from weft.frontend.tflite import from_tflite
@@ -41,6 +42,9 @@ def check(graphs: list[Subgraph] | Subgraph, given: list[np.ndarray], steps: flo
     runtime = litert.Interpreter(
         model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     )
+    for detail, x in zip(runtime.get_input_details(), given, strict=True):
+        if tuple(detail["shape"]) != x.shape:
+            runtime.resize_tensor_input(detail["index"], x.shape, strict=True)
     runtime.allocate_tensors()
     for detail, x in zip(runtime.get_input_details(), given, strict=True):
         runtime.set_tensor(detail["index"], x)
@@ -329,6 +333,89 @@ def test_network_of_shapes() -> None:
     check(g, [given[:2]])
     found = evaluate(from_tflite(write(g), shape_dict={"t0": [5, 3, 4]}), given)
     assert np.shape(found[0] if isinstance(found, list) else found) == (5, 5)
+
+
+def sizes_of(g: Subgraph, x: int, rank: int, *axes: int) -> list[int]:
+    """Numbers for some of a tensor's dimensions, as converters write them."""
+    shape = g.op("SHAPE", [x], ((rank,), "int32"), table="ShapeOptions", OutType=2)
+    return [g.op("STRIDED_SLICE", [shape, *(g.constant(ints(v)) for v in (a, a + 1, 1))], ((), "int32"),
+                 table="StridedSliceOptions", ShrinkAxisMask=1) for a in axes]  # fmt: skip
+
+
+def packed(g: Subgraph, *parts: int) -> int:
+    return g.op("PACK", parts, ((len(parts),), "int32"), table="PackOptions", ValuesCount=len(parts))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_open_batch_of_pixels(batch: int) -> None:
+    """A convolution, a pool, a flattening, and a vector that is repeated for each image."""
+    g = Subgraph()
+    x = g.input((-1, 8, 8, 3))
+    y = g.op(
+        "CONV_2D",
+        [x, g.constant(f32(4, 3, 3, 3)), g.constant(f32(4))],
+        ((-1, 4, 4, 4),),
+        table="Conv2DOptions",
+        Padding=0,
+        StrideH=2,
+        StrideW=2,
+        DilationHFactor=1,
+        DilationWFactor=1,
+        FusedActivationFunction=1,
+    )
+    y = g.op("MAX_POOL_2D", [y], ((-1, 2, 2, 4),), table="Pool2DOptions", Padding=1, StrideH=2, StrideW=2,
+             FilterWidth=2, FilterHeight=2)  # fmt: skip
+    (n,) = sizes_of(g, y, 4, 0)
+    flat = g.op("RESHAPE", [y, packed(g, n, g.constant(np.array(16, np.int32)))], ((-1, 16),))
+    other = g.op("RESHAPE", [y, g.constant(ints(-1, 16))], ((-1, 16),))
+    one = g.constant(np.array(1, np.int32))
+    again = g.op("TILE", [g.constant(f32(1, 5)), packed(g, n, one)], ((-1, 5),))
+    full = g.op("FILL", [packed(g, n, one), g.constant(np.float32(2.5))], ((-1, 1),))
+    row = g.op("STRIDED_SLICE", [flat, *(g.constant(ints(*v)) for v in ((-1, 0), (0, 3), (1, 1)))], ((-1, 3),),
+               table="StridedSliceOptions", BeginMask=2, EndMask=1)  # fmt: skip
+    parts = [linear(g, flat, (-1, 5), 16), again, full, other]
+    g.outputs = [g.op("CONCATENATION", parts, ((-1, 27),), table="ConcatenationOptions", Axis=1), row]
+    check(g, [f32(batch, 8, 8, 3)])
+
+
+@pytest.mark.parametrize(("batch", "length"), [(1, 6), (2, 4)])
+def test_open_length_of_words(batch: int, length: int) -> None:
+    """Positions counted up to the length, attention, and heads apart, by sizes that the model computes."""
+    g = Subgraph()
+    shape = (-1, -1, 8)
+    words = g.input((-1, -1), "int32")
+    x = g.op("GATHER", [g.constant(f32(11, 8)), words], (shape,), table="GatherOptions", Axis=0)
+    b, n = sizes_of(g, words, 2, 0, 1)
+    zero, one, two, four = (g.constant(np.array(v, np.int32)) for v in (0, 1, 2, 4))
+    places = g.op("GATHER", [g.constant(f32(9, 8)), g.op("RANGE", [zero, n, one], ((-1,), "int32"))], ((-1, 8),),
+                  table="GatherOptions", Axis=0)  # fmt: skip
+    x = g.op("ADD", [x, places], (shape,), table="AddOptions")
+    heads = []
+    for _ in range(3):
+        y = g.op("RESHAPE", [linear(g, x, shape, 8), packed(g, b, n, two, four)], ((-1, -1, 2, 4),))
+        heads.append(g.op("TRANSPOSE", [y, g.constant(ints(0, 2, 1, 3))], ((-1, 2, -1, 4),)))
+    scores = g.op("BATCH_MATMUL", heads[:2], ((-1, 2, -1, -1),), table="BatchMatMulOptions", AdjY=True)
+    shares = g.op("SOFTMAX", [scores], ((-1, 2, -1, -1),), table="SoftmaxOptions", Beta=1.0)
+    y = g.op("BATCH_MATMUL", [shares, heads[2]], ((-1, 2, -1, 4),), table="BatchMatMulOptions")
+    y = g.op("TRANSPOSE", [y, g.constant(ints(0, 2, 1, 3))], ((-1, -1, 2, 4),))
+    rows = g.op("MUL", [b, n], ((), "int32"), table="MulOptions")
+    flat = g.op("RESHAPE", [y, packed(g, rows, g.constant(np.array(8, np.int32)))], ((-1, 8),))
+    g.outputs = [
+        g.op(
+            "ADD",
+            [
+                x,
+                g.op("RESHAPE", [flat, g.op("SHAPE", [x], ((3,), "int32"), table="ShapeOptions", OutType=2)], (shape,)),
+            ],
+            (shape,),
+            table="AddOptions",
+        )
+    ]
+    check(g, [RNG.integers(0, 11, (batch, length)).astype(np.int32)])
+    compiled = weft.compile(from_tflite(write(g)), "llvm -opt-level=0")
+    for given in (RNG.integers(0, 11, (k, 5)).astype(np.int32) for k in (4, 0)):
+        found = weft.relax.VirtualMachine(compiled, weft.cpu())["main"](weft.runtime.tensor(given)).numpy()
+        np.testing.assert_allclose(found, evaluate(from_tflite(write(g)), given)[0], rtol=1e-4, atol=1e-4)
 
 
 def test_what_is_not_known_is_refused() -> None:

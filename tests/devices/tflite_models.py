@@ -127,7 +127,8 @@ def _tensor(b: Any, i: int, tensor: tuple[Any, ...], buffers: list[bytes]) -> in
         place = len(buffers)
         buffers.append(np.ascontiguousarray(data).tobytes())
     name = b.CreateString(f"t{i}")
-    dims = b.CreateNumpyVector(np.asarray(shape, np.int32))
+    dims = b.CreateNumpyVector(np.abs(np.asarray(shape, np.int32)))
+    signature = b.CreateNumpyVector(np.asarray(shape, np.int32)) if -1 in shape else None  # -1 is open
     quantised = None
     if q is not None:
         scale = b.CreateNumpyVector(np.atleast_1d(np.asarray(q[0], np.float32)))
@@ -139,6 +140,8 @@ def _tensor(b: Any, i: int, tensor: tuple[Any, ...], buffers: list[bytes]) -> in
         quantised = tflite.QuantizationParametersEnd(b)
     tflite.TensorStart(b)
     tflite.TensorAddShape(b, dims)
+    if signature is not None:
+        tflite.TensorAddShapeSignature(b, signature)
     tflite.TensorAddType(b, TYPES[dtype])
     tflite.TensorAddBuffer(b, place)
     tflite.TensorAddName(b, name)

@@ -1,4 +1,4 @@
-"""What importers of formats with known shapes build with: calls, and the small steps between them."""
+"""What importers of formats with known ranks build with: calls, and the small steps between them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Emitter:
 
 
 class Builder(Emitter):
-    """Binds calls in a function under construction; all dimensions are numbers."""
+    """Binds calls in a function under construction; dimensions are numbers, or expressions where they are open."""
 
     def __init__(self) -> None:
         self.bb = BlockBuilder()
@@ -73,9 +73,9 @@ class Builder(Emitter):
         return self.bb.emit(expr)
 
     @staticmethod
-    def dims(x: Any) -> list[int]:
-        """The shape of an expression."""
-        return [int(d.value) for d in x.ty.shape]
+    def dims(x: Any) -> list[Any]:
+        """The shape of an expression, numbers as ints."""
+        return [int(d.value) if isinstance(d, ir.IntImm) else d for d in x.ty.shape]
 
     def fields(self, var: Any) -> list[Any]:
         """Bind the fields of a tuple."""
@@ -114,7 +114,11 @@ class Builder(Emitter):
         """Take `count` elements, a step apart, along one axis."""
         dims = self.dims(x)
         starts, steps = [0] * len(dims), [1] * len(dims)
-        starts[axis], dims[axis], steps[axis] = begin, begin + (count - 1) * step + 1 if count else begin, step
+        starts[axis], dims[axis], steps[axis] = (
+            begin,
+            begin + (count - 1) * step + 1 if step != 1 else begin + count,
+            step,
+        )
         return self.slice(x, starts, dims, steps)
 
     def arange(self, count: int, dtype: str = "int64") -> ir.Constant:
@@ -137,7 +141,7 @@ class Builder(Emitter):
                                  [*dims[:axis], dims[axis] * (gap + 1), *dims[axis + 1 :]])  # fmt: skip
                 x = self.narrow(x, axis, 0, dims[axis] * (gap + 1) - gap)
         dims = self.dims(x)
-        x = self.slice(x, [max(-n, 0) for n in low], [d - max(-n, 0) for d, n in zip(dims, high, strict=True)])
+        x = self.slice(x, [max(-n, 0) for n in low], [d + n if n < 0 else d for d, n in zip(dims, high, strict=True)])
         low, high = ([max(n, 0) for n in side] for side in (low, high))
         if not any((*low, *high)):
             return x

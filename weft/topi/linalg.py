@@ -107,6 +107,131 @@ def cholesky(a: Tensor, refusal: str = "") -> Any:
     return te.extern([a.shape, (batch,)], [a], body, name="cholesky", dtype=[dtype, "int32"])
 
 
+def qr(a: Tensor, columns: Any) -> Any:
+    """Factor by Householder's reflections, with the signs that LAPACK gives.
+
+    Parameters
+    ----------
+    a : Tensor
+        (batch, m, n), of a float type.
+    columns : PrimExpr
+        How many columns of Q are wanted: at least min(m, n), at most m.
+
+    Returns
+    -------
+    list of Tensor
+        Q (batch, m, columns), and (batch, m, n): R in the upper triangle, reflections below it.
+    """
+    batch, m, n = a.shape
+    dtype, one, zero = a.dtype, const(1, a.dtype), const(0, a.dtype)
+    steps = tir.min(m, n)
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = ir_builder.create()
+        matrix, q, r, tau = (ib.buffer_ptr(v) for v in (*ins, *outs))
+        with ib.for_range(0, batch, kind="parallel") as g:
+            total = ib.allocate(dtype, (1,), name="total", scope="local")
+            first = ib.allocate(dtype, (1,), name="first", scope="local")
+            with ib.for_range(0, m) as i, ib.for_range(0, n) as j:
+                r[g, i, j] = matrix[g, i, j]
+
+            def reflect(target: Any, k: Any, j: Any) -> None:
+                total[0] = target[g, k, j]
+                with ib.for_range(0, m - 1 - k) as i:
+                    total[0] = total[0] + r[g, k + 1 + i, k] * target[g, k + 1 + i, j]
+                total[0] = total[0] * tau[g, k]
+                target[g, k, j] = target[g, k, j] - total[0]
+                with ib.for_range(0, m - 1 - k) as i:
+                    target[g, k + 1 + i, j] = target[g, k + 1 + i, j] - r[g, k + 1 + i, k] * total[0]
+
+            with ib.for_range(0, steps) as k:
+                total[0], tau[g, k], first[0] = zero, zero, r[g, k, k]
+                with ib.for_range(0, m - 1 - k) as i:
+                    total[0] = total[0] + r[g, k + 1 + i, k] * r[g, k + 1 + i, k]
+                with ib.if_scope(total[0] > zero):
+                    total[0] = tir.sqrt(total[0] + first[0] * first[0])
+                    with ib.if_scope(first[0] > zero):
+                        total[0] = zero - total[0]
+                    tau[g, k] = (total[0] - first[0]) / total[0]
+                    r[g, k, k] = total[0]
+                    with ib.for_range(0, m - 1 - k) as i:
+                        r[g, k + 1 + i, k] = r[g, k + 1 + i, k] / (first[0] - r[g, k, k])
+                with ib.for_range(0, n - 1 - k) as j:
+                    reflect(r, k, k + 1 + j)
+            with ib.for_range(0, m) as i, ib.for_range(0, columns) as j:
+                q[g, i, j] = tir.Select(i.equal(j), one, zero)
+            with ib.for_range(0, steps) as back, ib.for_range(0, columns) as j:
+                reflect(q, steps - 1 - back, j)
+        return ib.get()
+
+    shapes = [(batch, m, columns), a.shape, (batch, steps)]
+    return te.extern(shapes, [a], body, name="qr", dtype=[dtype] * 3)
+
+
+_SWEEPS = 60
+"""Of rotations, far more than any matrix takes; they end where a whole one finds nothing to do."""
+
+
+def orthogonal_rows(a: Tensor) -> Any:
+    """Rotate pairs of rows until all are orthogonal: one-sided Jacobi.
+
+    Parameters
+    ----------
+    a : Tensor
+        (batch, n, m) float64.
+
+    Returns
+    -------
+    list of Tensor
+        The rows (batch, n, m), the rotation (batch, n, n) that makes them of `a`, and their squares' sums (batch, n).
+    """
+    batch, n, m = a.shape
+    dtype, one, zero = a.dtype, const(1, a.dtype), const(0, a.dtype)
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = ir_builder.create()
+        matrix, rows, turn, squares = (ib.buffer_ptr(v) for v in (*ins, *outs))
+        with ib.for_range(0, batch, kind="parallel") as g:
+            busy = ib.allocate("int32", (1,), name="busy", scope="local")
+            part = ib.allocate(dtype, (3,), name="part", scope="local")  # two squares and a product; cosine, sine
+            kept = ib.allocate(dtype, (1,), name="kept", scope="local")
+            busy[0] = const(1, "int32")
+            with ib.for_range(0, n) as i:
+                with ib.for_range(0, m) as j:
+                    rows[g, i, j] = matrix[g, i, j]
+                with ib.for_range(0, n) as j:
+                    turn[g, i, j] = tir.Select(i.equal(j), one, zero)
+            with ib.for_range(0, _SWEEPS), ib.if_scope(busy[0] != 0):
+                busy[0] = const(0, "int32")
+                with ib.for_range(0, n) as p, ib.for_range(0, n - 1 - p) as rest:
+                    q = p + 1 + rest
+                    for i in range(3):
+                        part[i] = zero
+                    with ib.for_range(0, m) as j:
+                        for i, (x, y) in enumerate(((p, p), (q, q), (p, q))):
+                            part[i] = part[i] + rows[g, x, j] * rows[g, y, j]
+                    with ib.if_scope(tir.abs(part[2]) > const(1e-15, dtype) * tir.sqrt(part[0]) * tir.sqrt(part[1])):
+                        busy[0] = const(1, "int32")
+                        kept[0] = (part[1] - part[0]) / (const(2, dtype) * part[2])
+                        part[2] = one / (tir.abs(kept[0]) + tir.hypot(one, kept[0]))
+                        with ib.if_scope(kept[0] < zero):
+                            part[2] = zero - part[2]
+                        part[0] = one / tir.sqrt(one + part[2] * part[2])
+                        part[1] = part[0] * part[2]
+                        for target, width in ((rows, m), (turn, n)):
+                            with ib.for_range(0, width) as j:
+                                kept[0] = target[g, p, j]
+                                target[g, p, j] = part[0] * kept[0] - part[1] * target[g, q, j]
+                                target[g, q, j] = part[1] * kept[0] + part[0] * target[g, q, j]
+            with ib.for_range(0, n) as i:
+                squares[g, i] = zero
+                with ib.for_range(0, m) as j:
+                    squares[g, i] = squares[g, i] + rows[g, i, j] * rows[g, i, j]
+        return ib.get()
+
+    return te.extern([a.shape, (batch, n, n), (batch, n)], [a], body, name="orthogonal_rows", dtype=[dtype] * 3)
+
+
 def _refuse(ib: Any, info: Any, batch: Any, refusal: str) -> None:
     if refusal:
         with ib.for_range(0, batch) as g:

@@ -40,3 +40,42 @@ def test_matrices_that_have_none_stop_the_program(function, text):
     run(runtime.from_dlpack(POSITIVE))
     with pytest.raises(RuntimeError, match=text):
         run(runtime.from_dlpack(torch.zeros(2, 3, 3)))
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3), (3, 5), (4, 4), (2, 0, 3, 2), (3, 0), (1, 1)])
+def test_orthogonal_factors(shape):
+    """Singular vectors are unique up to their signs, so that what they make is compared."""
+
+    def factors(a):
+        u, s, v = torch.linalg.svd(a, full_matrices=False)
+        q, r = torch.linalg.qr(a)
+        whole, rest = torch.linalg.qr(a, mode="complete")
+        return (q, r, rest, whole.mT @ whole, s, torch.linalg.svdvals(a), u @ (s[..., None] * v), u.mT @ u, v @ v.mT,
+                torch.linalg.qr(a, mode="r")[1])  # fmt: skip
+
+    compare(factors, torch.randn(shape))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (2, 3, 5)])
+def test_matrices_of_lower_rank(shape):
+    a = torch.randn(*shape[:-1], 2) @ torch.randn(2, shape[-1])
+
+    def factors(a):
+        u, s, v = torch.linalg.svd(a)
+        return u.mT @ u, v @ v.mT, s, torch.linalg.pinv(a, rtol=1e-4), torch.linalg.pinv(a, hermitian=False, atol=1e-3)
+
+    compare(factors, a)
+
+
+@pytest.mark.parametrize("size", [1, 6, 0])
+def test_symmetric_matrices(size):
+    """Equal eigenvalues and pairs of opposite sign among them."""
+    q = torch.linalg.qr(torch.randn(2, size, size, dtype=torch.float64))[0]
+    values = torch.tensor([3.0, -3.0, 1e-3, 0.0, 2.0, 2.0])[:size].double()
+    a = (q * values @ q.mT).float()
+
+    def factors(a):
+        w, v = torch.linalg.eigh(a)
+        return w, v @ (w[..., None] * v.mT), v.mT @ v, torch.linalg.eigvalsh(a.triu(), UPLO="U")
+
+    compare(factors, a)

@@ -49,6 +49,16 @@ def test_memory_that_is_released_does_not_count_as_effect():
     assert body_of(f).startswith("if m > 0 and n > 0:") or body_of(f).startswith("if n > 0 and m > 0:")
 
 
+def test_a_loop_of_loops_that_are_known_to_be_empty_stays():
+    @T.prim_func
+    def f(A: T.Buffer((16,), "float32"), n: T.int64):
+        for _i in range(n):
+            for j in range(0):
+                A[j] = 1.0
+
+    assert body_of(f).startswith("for _i, j in T.grid(n, 0):")
+
+
 @pytest.mark.parametrize("extent", ["A[0]", "n // m", "i"])
 def test_what_may_not_be_computed_before_the_loop_is_not_tested(extent):
     source = f"""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from weft import ir
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
+from weft.topi import elementwise, special
 
 _UNARY = {
     "stablehlo.abs": "abs", "stablehlo.ceil": "ceil", "stablehlo.cosine": "cos", "stablehlo.exponential": "exp",
@@ -79,47 +79,13 @@ def _round_away(node: Node) -> Any:
     return node.op("where", node.op("less", rest, node.graph.scalar(0.5, dtype)), whole, farther)
 
 
-@CONVERTERS.on("chlo.erfc")
-def _erfc(node: Node) -> Any:
-    """One less erf; far from zero, where that has no digits left, a continued fraction times exp(-x²)."""
-    x, dtype = node.x, node.x.ty.dtype
-    one = node.graph.scalar(1, dtype)
-    large = node.op("maximum", x, node.graph.scalar(2, dtype))
-    tail = large
-    for k in range(80 if dtype == "float64" else 20, 0, -1):  # Abramowitz and Stegun 7.1.14
-        tail = node.op("add", large, node.op("divide", node.graph.scalar(k / 2, dtype), tail))
-    power = node.op("exp", node.op("negative", node.op("multiply", large, large)))
-    tail = node.op("divide", power, node.op("multiply", tail, node.graph.scalar(math.sqrt(math.pi), dtype)))
-    near = node.op("subtract", one, node.op("erf", x))
-    return node.op("where", node.op("greater", x, node.graph.scalar(2, dtype)), tail, near)
+_SPECIAL = {"erfc": special.erfc, "erf_inv": special.erfinv, "lgamma": special.lgamma, "digamma": special.digamma,
+            "bessel_i1e": special.bessel(1, True)}  # fmt: skip
 
 
-_ERF_INV_NEAR = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
-                 -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
-_ERF_INV_FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
-                0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
-
-
-@CONVERTERS.on("chlo.erf_inv")
-def _erf_inv(node: Node) -> Any:
-    """The inverse of erf in float32: Giles, Approximating the erfinv function, 2010."""
-    x, dtype = node.x, str(node.x.ty.dtype)
-    if dtype != "float32":
-        node.unsupported("this element type", expected="float32", found=dtype)
-    number = node.graph.scalar
-    w = node.op("negative", node.op("log1p", node.op("negative", node.op("multiply", x, x))))
-
-    def polynomial(at: Any, factors: tuple[float, ...]) -> Any:
-        total: Any = number(factors[0], dtype)
-        for f in factors[1:]:
-            total = node.op("add", node.op("multiply", total, at), number(f, dtype))
-        return total
-
-    near = polynomial(node.op("subtract", w, number(2.5, dtype)), _ERF_INV_NEAR)
-    far = polynomial(node.op("subtract", node.op("sqrt", w), number(3, dtype)), _ERF_INV_FAR)
-    found = node.op("multiply", node.op("where", node.op("less", w, number(5, dtype)), near, far), x)
-    is_end = node.op("equal", node.op("abs", x), number(1, dtype))
-    return node.op("where", is_end, node.op("multiply", x, number(math.inf, dtype)), found)
+@CONVERTERS.on(*(f"chlo.{name}" for name in _SPECIAL))
+def _special(node: Node) -> Any:
+    return node.graph.emit(node.graph.bb.call_te(lambda x: elementwise(_SPECIAL[node.name], x), node.x))
 
 
 @CONVERTERS.on("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")

@@ -5,6 +5,7 @@ The compiler folds that into integers. Source: the schema of TensorFlow Lite, ve
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import ir, relax
+from weft.arith import Analyzer
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
 from weft.frontend.building import DAMAGE, Builder, Converters
 from weft.frontend.dataflow import to_dataflow
@@ -26,6 +28,8 @@ _SMALL = 4096
 Custom = Mapping[str, Callable[..., Any]]
 
 CONVERTERS = Converters()
+ON_SIZES: dict[str, Callable[..., Any]] = {}
+"""What operators do to arrays of sizes: ``f(node, *arrays)``."""
 
 
 @own_errors("importing the model")
@@ -42,7 +46,8 @@ def from_tflite(
     model : tflite.Model, bytes, str or os.PathLike
         The model, a file's bytes, or its path.
     shape_dict : mapping of str to sequence of int, optional
-        Input shapes in place of the model's.
+        Input shapes in place of the model's, whose open dimensions become variables: the first dimensions of all
+        inputs one, ``batch``. In images only that one is open, since windows are counted when a model is imported.
     dtype_dict : mapping of str to str, optional
         What the data types of inputs have to be.
     op_converter : mapping of str to callable, optional
@@ -88,6 +93,10 @@ class _Reader(Builder):
         self.schema, self.model, self.custom = schema, model, custom
         self.names = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
         self.given_shapes = False
+        self.analyzer = Analyzer()
+        self.open: dict[str, ir.Var] = {}
+        self.sizes: dict[Any, np.ndarray] = {}
+        """Tensors that are computed from open dimensions: ints and expressions."""
 
     def operator(self, op: Any) -> str:
         """The name of an operator, or of a custom one."""
@@ -121,22 +130,53 @@ class _Reader(Builder):
         if unknown:
             raise ModelImportError("an input is not in the model", expected=", ".join(t.name for t in inputs),
                                    found=", ".join(sorted(unknown)))  # fmt: skip
-        self.given_shapes = any(list(shapes[t.name]) != t.shape for t in inputs if t.name in shapes)
+        shapes = {t.name: list(shapes[t.name]) if t.name in shapes else self.opened(t) for t in inputs}
+        self.given_shapes = any(shapes[t.name] != t.shape for t in inputs)
         params = []
         for t in inputs:
             if dtypes.get(t.name, t.dtype) != t.dtype:
                 raise ModelImportError(f"input '{t.name}' has another data type", expected=t.dtype,
                                        found=dtypes[t.name])  # fmt: skip
             hint = "".join(c if c.isascii() and c.isalnum() else "_" for c in t.name).lstrip("0123456789_") or "x"
-            params.append(
-                relax.Var(self.bb.fresh_name(hint), ir.tensor_type(list(shapes.get(t.name, t.shape)), t.dtype))
-            )
+            params.append(relax.Var(self.bb.fresh_name(hint), ir.tensor_type(shapes[t.name], t.dtype)))
         with self.bb.function("main", params):
             found = self.run(0, params)
             self.bb.emit_func_output(self.emit(found[0] if len(found) == 1 else ir.Tuple(tuple(found))))
         mod = self.bb.get()
         mod.update_func(mod.get_global_var("main"), to_dataflow(mod["main"]))
         return mod
+
+    def opened(self, tensor: Tensor) -> list[Any]:
+        """An input's shape with variables for what the file leaves open."""
+        names = ["batch", *(f"{tensor.name}_{i}" for i in range(1, len(tensor.shape)))]
+        for i, n in enumerate(tensor.signature):
+            if n == -1 and (i == 0 or len(tensor.shape) != 4) and names[i] not in self.open:
+                self.open[names[i]] = ir.SizeVar(names[i], "int64")
+        return [self.open.get(name, n) if tensor.signature[i : i + 1] == [-1] else n
+                for i, (name, n) in enumerate(zip(names, tensor.shape, strict=False))]  # fmt: skip
+
+    def quotient(self, dims: Sequence[Any], known: Sequence[Any]) -> Any:
+        """What follows for one dimension of as many elements from the others."""
+        whole: Any = math.prod(dims)
+        rest: Any = math.prod(known)
+        if isinstance(whole, int) and isinstance(rest, int):
+            return whole // max(rest, 1)
+        return self.simplified(whole // rest)
+
+    def simplified(self, size: Any) -> Any:
+        """A size as an int, where it is one."""
+        found = self.analyzer.simplify(size) if isinstance(size, ir.PrimExpr) else size
+        return int(found.value) if isinstance(found, ir.IntImm) else found
+
+    def sized(self, sizes: np.ndarray, dtype: str) -> Any:
+        """Sizes as a tensor; a constant where all are known."""
+        flat = [self.simplified(n) for n in sizes.reshape(-1).tolist()]
+        if all(isinstance(n, int) for n in flat):
+            return ir.constant(np.array(flat, dtype).reshape(sizes.shape))
+        x = self.emit(relax.core_ops.shape_to_tensor(ir.shape_expr(flat)))
+        x = self.reshape(self.astype(x, dtype), list(sizes.shape))
+        self.sizes[x] = objects(flat, sizes.shape)
+        return x
 
     def run(self, number: int, args: Sequence[Any]) -> list[Any]:
         """Convert a subgraph for some arguments."""
@@ -167,7 +207,10 @@ class _Reader(Builder):
             known = node.inputs and all(
                 t is None or isinstance(node.x(i), ir.Constant) for i, t in enumerate(node.inputs)
             )
-            if not known or sum(int(np.prod(t.shape)) for t in node.outputs) > _SMALL:
+            sizes = None if known or node.name in self.custom else computed(node)
+            if sizes is not None:
+                found = [self.sized(n, t.dtype) for n, t in zip(sizes, node.outputs, strict=True)]
+            elif not known or sum(int(np.prod(t.shape)) for t in node.outputs) > _SMALL:
                 found = convert(node)
             else:
                 outer, self.bb = self.bb, relax.BlockBuilder()
@@ -198,6 +241,27 @@ class _Reader(Builder):
         return x
 
 
+def objects(values: Sequence[Any], shape: Sequence[int]) -> np.ndarray:
+    """An array of ints and expressions."""
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made.reshape(tuple(shape))
+
+
+def computed(node: Node) -> list[np.ndarray] | None:
+    """The results of an operator on open sizes; nothing where it is on other data."""
+    known = node.reader.sizes
+    inputs = [node.x(i) for i, t in enumerate(node.inputs) if t is not None]
+    if node.name not in ON_SIZES or not any(x in known for x in inputs):
+        return None
+    if not all(x in known or (isinstance(x, ir.Constant) and str(x.data.dtype).startswith("int")) for x in inputs):
+        return None
+    arrays = [known[x] if x in known else x.data.numpy().astype(object) for x in inputs]
+    found = ON_SIZES[node.name](node, *arrays)
+    found = found if isinstance(found, list) else [found]
+    return [n if isinstance(n, np.ndarray) else objects([n], ()) for n in found]
+
+
 class Tensor:
     """A tensor of a subgraph: its type, data and quantisation."""
 
@@ -206,7 +270,10 @@ class Tensor:
         self.model = reader.model
         self.name = (self.table.Name() or b"").decode()
         self.shape: list[int] = [int(d) for d in self.table.ShapeAsNumpy()] if self.table.ShapeLength() else []
-        self.is_open = bool(self.table.ShapeSignatureLength()) and -1 in self.table.ShapeSignatureAsNumpy()
+        self.signature = (
+            [int(d) for d in self.table.ShapeSignatureAsNumpy()] if self.table.ShapeSignatureLength() else []
+        )
+        self.is_open = -1 in self.signature
         self.dtype = _DTYPES[self.table.Type()] if self.table.Type() < len(_DTYPES) else str(self.table.Type())
         if self.dtype in ("string", "complex64", "complex128", "resource", "variant"):
             raise UnsupportedOperator(
@@ -284,8 +351,10 @@ class Node:
             self.unsupported(f"input {i} is known only when the model runs", expected="a constant")
         return x.data.numpy()
 
-    def ints(self, i: int) -> list[int]:
-        """The numbers of input `i`, which must be known."""
+    def ints(self, i: int) -> list[Any]:
+        """The numbers of input `i`, which must be known; those that follow from open dimensions are expressions."""
+        if self.x(i) in self.reader.sizes:
+            return self.reader.sizes[self.x(i)].reshape(-1).tolist()
         return [int(v) for v in self.const(i).reshape(-1)]
 
     def real(self, i: int = 0, order: Sequence[int] | None = None) -> Any:

@@ -95,7 +95,7 @@ def _fully_connected(node: Node) -> Any:
         node.unsupported("shuffled weights", expected="WeightsFormat DEFAULT")
     weights, x = node.real(1, (1, 0)), node.real(0)
     width, count = node.dims(weights)
-    rows = int(np.prod(node.dims(x))) // max(width, 1)
+    rows = node.reader.quotient(node.dims(x), [width])
     out = node.op("matmul", node.reader.reshape(x, [rows, width]), weights)
     shape = [*node.dims(x)[:-1], count] if node.option(table, "KeepNumDims", False) else [rows, count]
     return _biased(node, node.reader.reshape(out, shape), 2, table)

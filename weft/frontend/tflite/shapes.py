@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.tflite.importer import CONVERTERS, Node
+from weft.frontend.tflite.importer import CONVERTERS, ON_SIZES, Node, objects
 
 
 @CONVERTERS.on("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
@@ -23,9 +23,9 @@ def _reshape(node: Node) -> Any:
     if node.name == "SQUEEZE":
         gone = [int(a) % len(own) for a in node.option("SqueezeOptions", "SqueezeDimsAsNumpy", [])]
         return node.reader.reshape(x, [n for i, n in enumerate(own) if (i not in gone if gone else n != 1)])
-    target = node.ints(1) if node.has(1) else node.outputs[0].shape
-    rest = int(np.prod([n for n in target if n != -1]))
-    return node.reader.reshape(x, [int(np.prod(own)) // max(rest, 1) if n == -1 else n for n in target])
+    target = node.ints(1) if node.has(1) else node.outputs[0].signature or node.outputs[0].shape
+    rest = node.reader.quotient(own, [n for n in target if n != -1])
+    return node.reader.reshape(x, [rest if n == -1 else n for n in target])
 
 
 @CONVERTERS.on("TRANSPOSE")
@@ -78,10 +78,8 @@ def _slice(node: Node) -> Any:
     return node.reader.slice(x, begin, ends)
 
 
-@CONVERTERS.on("STRIDED_SLICE")
-def _strided_slice(node: Node) -> Any:
-    """Python's slices of NumPy's arrays: the shape of what is taken follows from an array of numbers."""
-    (x,) = node.moved(0)
+def _index(node: Node, rank: int) -> list[Any]:
+    """A slice, a number or None (a new axis) for each place of what Python writes in brackets."""
     masks = {
         k: node.option("StridedSliceOptions", f"{k}Mask") for k in ("Begin", "End", "Ellipsis", "NewAxis", "ShrinkAxis")
     }
@@ -96,19 +94,52 @@ def _strided_slice(node: Node) -> Any:
             index.append(b)
         else:
             index.append(slice(None if masks["Begin"] & bit else b, None if masks["End"] & bit else e, s))
-    taken = [i for i in index if i is not None]
-    if Ellipsis not in taken:
-        taken.append(Ellipsis)
-    at = taken.index(Ellipsis)
-    taken[at : at + 1] = [slice(None)] * (len(node.dims(x)) - len(taken) + 1)
-    shape = list(np.empty(node.dims(x), np.bool_)[tuple(index)].shape)
-    for axis, part in enumerate(taken):
+    index += [] if Ellipsis in index else [Ellipsis]
+    at = index.index(Ellipsis)
+    index[at : at + 1] = [slice(None)] * (rank - sum(part is not None for part in index) + 1)
+    return index
+
+
+@CONVERTERS.on("STRIDED_SLICE")
+def _strided_slice(node: Node) -> Any:
+    """Python's slices of NumPy's arrays."""
+    (x,) = node.moved(0)
+    axis, shape = 0, []
+    for part in _index(node, len(node.dims(x))):
+        if part is None:
+            shape.append(1)
+            continue
         size = node.dims(x)[axis]
-        places = range(size)[part] if isinstance(part, slice) else range(size)[part : part + 1 or None]
-        if places.step < 0:
-            x, places = node.op("flip", x, axis=axis), range(size - 1 - places.start, size, -places.step)[: len(places)]
-        x = node.reader.narrow(x, axis, places.start, len(places), places.step)
+        if not isinstance(size, int) or (isinstance(part, slice) and isinstance(part.stop, ir.PrimExpr)):
+            begin, count = _bounds(node, part, size)
+            x = node.reader.narrow(x, axis, begin, count)
+        else:
+            places = range(size)[part] if isinstance(part, slice) else range(size)[part : part + 1 or None]
+            count = len(places)
+            if places.step < 0:
+                x = node.op("flip", x, axis=axis)
+                places = range(size - 1 - places.start, size, -places.step)[:count]
+            x = node.reader.narrow(x, axis, places.start, count, places.step)
+        shape += [count] if isinstance(part, slice) else []
+        axis += 1
     return node.reader.reshape(x, shape)
+
+
+def _bounds(node: Node, part: Any, size: Any) -> tuple[Any, Any]:
+    """Where a part of a dimension begins and how long it is, where one of these is open."""
+
+    def place(n: Any, default: Any) -> Any:
+        if not isinstance(n, int):
+            return default if n is None else ir.Min(ir.as_expr(n, "int64"), ir.as_expr(size, "int64"))
+        return ir.Max(size + n, ir.const(0, "int64")) if n < 0 else ir.Min(ir.const(n, "int64"), size) if n else 0
+
+    if not isinstance(part, slice):
+        return (part if part >= 0 else size + part), 1
+    if part.step not in (None, 1):
+        node.unsupported("steps along an open dimension", expected="1", found=str(part.step))
+    begin, end = (node.reader.simplified(n) for n in (place(part.start, 0), place(part.stop, size)))
+    count = end if isinstance(begin, int) and begin == 0 else ir.Max(end - begin, ir.const(0, "int64"))
+    return begin, node.reader.simplified(count)
 
 
 @CONVERTERS.on("PAD", "PADV2")
@@ -129,15 +160,21 @@ def _mirror_pad(node: Node) -> Any:
     (x,) = node.moved(0)
     for axis, (low, high) in enumerate(node.const(1).tolist()):
         size, edge = node.dims(x)[axis], node.option("MirrorPadOptions", "Mode")  # 0: without the edge, 1: with it
-        line = np.arange(size)
-        places = ir.constant(np.pad(line, (low, high), mode="symmetric" if edge else "reflect"))
-        x = node.op("take", x, places, axis=axis, mode="clip") if low or high else x
+        if low or high:
+            places = np.pad(np.arange(size), (low, high), mode="symmetric" if edge else "reflect")
+            x = node.op("take", x, ir.constant(places), axis=axis, mode="clip")
     return x
 
 
 @CONVERTERS.on("TILE")
 def _tile(node: Node) -> Any:
-    return node.op("tile", *node.moved(0), repeats=tuple(node.ints(1)))
+    (x,), repeats = node.moved(0), node.ints(1)
+    if all(isinstance(n, int) for n in repeats):
+        return node.op("tile", x, repeats=tuple(repeats))
+    dims = node.dims(x)
+    x = node.reader.reshape(x, [n for d in dims for n in (1, d)])
+    x = node.reader.expand(x, [n for pair in zip(repeats, dims, strict=True) for n in pair])
+    return node.reader.reshape(x, [node.reader.simplified(r * d) for r, d in zip(repeats, dims, strict=True)])
 
 
 @CONVERTERS.on("BROADCAST_TO")
@@ -206,7 +243,8 @@ def _batches(node: Node) -> Any:
 
 @CONVERTERS.on("SHAPE")
 def _shape(node: Node) -> Any:
-    return ir.constant(np.array(node.dims(node.x()), node.outputs[0].dtype))
+    dims = node.dims(node.x())
+    return node.reader.sized(objects(dims, [len(dims)]), node.outputs[0].dtype)
 
 
 @CONVERTERS.on("RANK")
@@ -216,8 +254,39 @@ def _rank(node: Node) -> Any:
 
 @CONVERTERS.on("RANGE")
 def _range(node: Node) -> Any:
+    if any(node.x(i) in node.reader.sizes for i in range(3)):
+        ends = (ir.as_expr(node.ints(i)[0], "int64") for i in range(3))
+        return node.reader.astype(node.op("arange", *ends, dtype="int64"), node.outputs[0].dtype)
     start, limit, delta = (node.const(i).item() for i in range(3))
     return ir.constant(np.arange(start, limit, delta).astype(node.outputs[0].dtype))
+
+
+def _elementwise(fn: Any) -> Any:
+    return lambda node, *arrays: np.frompyfunc(fn, 2, 1)(*arrays)
+
+
+def _of(kind: Any) -> Any:
+    return lambda a, b: kind(ir.as_expr(a, "int64"), ir.as_expr(b, "int64"))
+
+
+ON_SIZES.update({
+    "CAST": lambda node, x: x,
+    "RESHAPE": lambda node, x, *_: x.reshape(node.outputs[0].shape),
+    "SQUEEZE": lambda node, x: x.reshape(node.outputs[0].shape),
+    "EXPAND_DIMS": lambda node, x, _: x.reshape(node.outputs[0].shape),
+    "PACK": lambda node, *x: np.stack(x, node.option("PackOptions", "Axis")),
+    "CONCATENATION": lambda node, *x: np.concatenate(x, node.option("ConcatenationOptions", "Axis")),
+    "UNPACK": lambda node, x: list(np.moveaxis(x, node.option("UnpackOptions", "Axis"), 0)),
+    "GATHER": lambda node, x, at: x.take(at.astype(int), node.option("GatherOptions", "Axis")),
+    "SLICE": lambda node, x, begin, count: x[tuple(
+        slice(b, None if n == -1 else b + n) for b, n in zip(begin, count, strict=True))],
+    "STRIDED_SLICE": lambda node, x, *_: x[tuple(_index(node, x.ndim))],
+    "REDUCE_PROD": lambda node, x, axes: x.prod(tuple(axes.reshape(-1).tolist())).reshape(node.outputs[0].shape),
+    "ADD": _elementwise(lambda a, b: a + b), "SUB": _elementwise(lambda a, b: a - b),
+    "MUL": _elementwise(lambda a, b: a * b), "FLOOR_DIV": _elementwise(lambda a, b: a // b),
+    "DIV": _elementwise(lambda a, b: a // b), "MAXIMUM": _elementwise(_of(ir.Max)),
+    "MINIMUM": _elementwise(_of(ir.Min)),
+})  # fmt: skip
 
 
 # --- lookups and order ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from weft._aliases import names_of
 from weft.frontend.torch import (  # importing a family registers its converters
     create,
     elementwise,
+    fused,
     geometry,
     index,
     linalg,
@@ -20,6 +21,7 @@ from weft.frontend.torch import (  # importing a family registers its converters
     pool,
     reduce,
     resize,
+    special,
 )
 from weft.frontend.torch.exported_program import from_exported_program
 from weft.frontend.torch.fx import dynamo_capture_subgraphs, from_fx

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft import ir, topi
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
+from weft.frontend.torch.symbols import Dim, as_expr
 
 SINGULAR = "the matrix is singular: an element of the diagonal is zero"
 
 
-def _called(node: Node, kernel: Any, count: int, *operands: Any) -> list[Any]:
-    """A kernel's results for stacks of matrices, all leading dimensions as one; the last operand is its refusal."""
-    *stacks, refusal = operands
+def _called(node: Node, kernel: Any, count: int, *stacks: Any, **options: Any) -> list[Any]:
+    """A kernel's results for stacks of matrices, all leading dimensions as one."""
     lead = node.dims(stacks[0])[:-2]
     flat = [node.reshape(x, [node.product(lead), *node.dims(x)[-2:]]) for x in stacks]
-    found = node.emit(node.bb.call_te(kernel, *flat, refusal=refusal))
+    found = node.emit(node.bb.call_te(kernel, *flat, **options))
     parts = [node.emit(ir.TupleGetItem(found, i)) for i in range(count)]
     return [node.reshape(x, [*lead, *node.dims(x)[1:]]) for x in parts]
 
 
 def _solved(node: Node, a: Any, b: Any, checked: bool) -> list[Any]:
-    return _called(node, topi.linalg.solve, 5, a, b, SINGULAR if checked else "")
+    return _called(node, topi.linalg.solve, 5, a, b, refusal=SINGULAR if checked else "")
 
 
 def _turned(node: Node, x: Any) -> Any:
@@ -82,7 +84,7 @@ def _determinant(node: Node) -> Any:
 def _cholesky(node: Node) -> Any:
     x = _turned(node, node["self"]) if node["upper"] else node["self"]
     refusal = "the matrix is not positive definite" if _checked(node) else ""
-    low, info = _called(node, topi.linalg.cholesky, 2, x, refusal)
+    low, info = _called(node, topi.linalg.cholesky, 2, x, refusal=refusal)
     low = _turned(node, low) if node["upper"] else low
     return [low, info] if isinstance(node.value, (tuple, list)) else low
 
@@ -108,3 +110,106 @@ def _cholesky_solution(node: Node) -> Any:
     lead = node.shape[:-2]
     low, b = (node.expand(x, [*lead, *node.dims(x)[-2:]]) for x in (low, node["self"]))
     return _solved(node, _turned(node, low), _solved(node, low, b, False)[0], False)[0]
+
+
+# --- orthogonal factors -----------------------------------------------------------------------------------------------
+
+_EXACT = "float64"
+"""What orthogonal factors are computed in: their errors are those of the last rounding."""
+
+
+def _smaller(m: Dim, n: Dim) -> Dim:
+    return min(m, n) if isinstance(m, int) and isinstance(n, int) else ir.Min(as_expr(m), as_expr(n))
+
+
+def _cut(node: Node, x: Any, back: int, count: Dim) -> Any:
+    """The first elements along an axis, which is counted from the back."""
+    axis = len(x.ty.shape) - back
+    if node.same(node.dims(x)[axis : axis + 1], [count]):
+        return x
+    return node.op("strided_slice", x, axes=(axis,), begin=(0,), end=(count,), assume_inbound=True)
+
+
+def _diagonal(node: Node, x: Any) -> Any:
+    """The diagonal's elements, one for each row; zeros where it has ended."""
+    rows, columns = node.dims(x)[-2:]
+    here = node.op("equal", node.reshape(node.arange(rows), [rows, 1]), node.arange(columns))
+    return node.op("sum", node.op("where", here, x, node.scalar(0, _EXACT)), axis=(len(x.ty.shape) - 1,))
+
+
+def _factored(node: Node, a: Any, columns: Dim) -> tuple[Any, Any]:
+    """Q with so many columns, and R with as many rows."""
+    q, r = _called(node, topi.linalg.qr, 2, a, columns=as_expr(columns))
+    return q, node.op("triu", _cut(node, r, 2, columns))
+
+
+@aten("linalg_qr")
+def _qr(node: Node) -> Any:
+    a = node.astype(node["A"], _EXACT)
+    m, n = node.dims(a)[-2:]
+    q, r = _factored(node, a, m if node["mode"] == "complete" else _smaller(m, n))
+    return [node.full(node.shape, 0, node.dtype) if node["mode"] == "r" else q, r]
+
+
+def _rotated(node: Node, a: Any, descending: bool) -> tuple[Any, Any, Any]:
+    """Orthogonal rows, the rotation that makes them of `a`, and their squares' sums, by the size of these."""
+    *both, squares = _called(node, topi.linalg.orthogonal_rows, 3, a)
+    order = node.op("argsort", squares, axis=-1, descending=descending, dtype="int64")
+    order = node.reshape(order, [*node.dims(order), 1])
+    rows, turn = (node.op("gather_elements", x, node.expand(order, node.dims(x)), axis=len(x.ty.shape) - 2)
+                  for x in both)  # fmt: skip
+    return rows, turn, node.op("gather_elements", squares, node.reshape(order, node.dims(squares)), axis=-1)
+
+
+def _singular(node: Node, a: Any, full: bool) -> tuple[Any, Any, Any]:
+    """U, the singular values, and V transposed: what one-sided rotations make orthogonal, Householder's completes."""
+    m, n = node.dims(a)[-2:]
+    count = _smaller(m, n)
+    rows, turn, squares = _rotated(node, _turned(node, a), True)
+    u, r = _factored(node, _turned(node, rows), m if full else count)
+    sign = node.op("where", node.op("less", _diagonal(node, r), node.scalar(0, _EXACT)),
+                   node.scalar(-1, _EXACT), node.scalar(1, _EXACT))  # fmt: skip
+    u = node.op("multiply", u, node.reshape(sign, [*node.dims(sign)[:-1], 1, node.dims(sign)[-1]]))
+    return u, node.op("sqrt", _cut(node, squares, 1, count)), turn if full else _cut(node, turn, 2, count)
+
+
+@aten("linalg_svd", "_linalg_svd", "linalg_svdvals")
+def _svd(node: Node) -> Any:
+    found = _singular(node, node.astype(node["A"], _EXACT), bool(node.get("full_matrices")))
+    return found[1] if "svdvals" in node.name else list(found)
+
+
+@aten("linalg_pinv.atol_rtol_tensor", "linalg_pinv.atol_rtol_float", "linalg_pinv")
+def _pseudoinverse(node: Node) -> Any:
+    a = node.astype(node.get("self", node.args.get("A")), _EXACT)
+    m, n = node.dims(a)[-2:]
+    u, s, v = _singular(node, a, False)
+    least = node.op("max", s, axis=(-1,), keepdims=True)
+    atol, rtol = node.get("atol"), node.get("rtol", node.get("rcond"))
+    if rtol is None:
+        size = node.tensor(ir.Max(as_expr(m), as_expr(n)), _EXACT)
+        eps = node.op("multiply", size, node.scalar(np.finfo(ir.numpy_dtype(node.dtype)).eps, _EXACT))
+        positive = None if atol is None else node.op("greater", node.tensor(atol, _EXACT), node.scalar(0, _EXACT))
+        rtol = eps if positive is None else node.op("where", positive, node.scalar(0, _EXACT), eps)
+    least = node.op("multiply", least, node.tensor(rtol, _EXACT))
+    least = least if atol is None else node.op("maximum", least, node.tensor(atol, _EXACT))
+    inverse = node.op("where", node.op("greater", s, least), node.op("divide", node.scalar(1, _EXACT), s),
+                      node.scalar(0, _EXACT))  # fmt: skip
+    v = node.op("multiply", v, node.reshape(inverse, [*node.dims(s), 1]))
+    return node.op("matmul", _turned(node, v), _turned(node, u))
+
+
+@aten("linalg_eigh", "_linalg_eigh", "linalg_eigvalsh")
+def _symmetric(node: Node) -> Any:
+    """Eigenvectors are singular vectors of what a multiple of the unit matrix makes positive; values are quotients."""
+    a = node.astype(node.get("A", node.args.get("self")), _EXACT)
+    a = _turned(node, a) if str(node["UPLO"]).upper() == "U" else a
+    rank, size = len(a.ty.shape), node.dims(a)[-1]
+    low = node.op("tril", a)
+    a = node.op("add", low, _turned(node, node.op("tril", a, k=-1)))
+    shift = node.op("max", node.op("sum", node.op("abs", a), axis=(rank - 1,)), axis=(rank - 2,), keepdims=True)
+    unit = node.op("equal", node.reshape(node.arange(size), [size, 1]), node.arange(size))
+    shift = node.op("multiply", node.astype(unit, _EXACT), node.reshape(shift, [*node.dims(shift), 1]))
+    _, turn, _ = _rotated(node, node.op("add", a, shift), False)
+    values = node.op("sum", node.op("multiply", turn, node.op("matmul", turn, a)), axis=(rank - 1,))
+    return values if "eigvalsh" in node.name else [values, _turned(node, turn)]

@@ -74,7 +74,7 @@ class _Skipping:
             needed = [e for _, e in _joined([(None, _without(e, own + known)) for _, e in self.cases(node)])]
             known = known + own + (needed[0] if len(needed) == 1 else [])
             new = ir.rebuild(node, lambda n: self.visit(n, known))
-            if not all(needed):
+            if not needed or not all(needed):  # there may be no case at all: what is stored is empty
                 return new
             tests = [functools.reduce(ir.logical_and, [e > 0 for e in extents]) for extents in needed]
             return stmts.IfThenElse(functools.reduce(ir.logical_or, tests), new, span=node.span)

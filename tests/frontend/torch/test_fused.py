@@ -1,0 +1,48 @@
+"""Layers that PyTorch runs as one operator under ``no_grad``, beside the same layers in parts."""
+
+import pytest
+import torch
+from torch import nn
+
+from weft.frontend.torch.registry import find
+
+
+def compare(module, *args, **kwargs):
+    """Behind ``torch.compile``, with nothing left to PyTorch; with gradients PyTorch runs the parts."""
+    torch._dynamo.reset()
+    module = module.eval()
+    expected = module(*args, **kwargs)
+    with torch.no_grad():
+        found = torch.compile(module, backend="weft")(*args, **kwargs)
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("error:PyTorch runs")
+@pytest.mark.parametrize("options", [{}, {"norm_first": True, "activation": "gelu", "bias": True}])
+@pytest.mark.parametrize("kind", [None, "mask", "padding", "both"])
+def test_encoder_layers(options, kind):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **options)
+    masks = {}
+    if kind in ("mask", "both"):
+        masks["src_mask"] = torch.ones(5, 5).triu(1).bool()
+    if kind in ("padding", "both"):
+        masks["src_key_padding_mask"] = torch.arange(5) >= torch.tensor([5, 3, 4])[:, None]
+    compare(layer, torch.randn(3, 5, 8), **masks)
+
+
+@pytest.mark.filterwarnings("error:PyTorch runs")
+def test_attention_alone():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.MultiheadAttention(8, 4, batch_first=True)
+
+        def forward(self, x):
+            return self.inner(x, x, x)[0]
+
+    compare(Block(), torch.randn(2, 7, 8))
+
+
+def test_both_have_converters():
+    for name in ("_transformer_encoder_layer_fwd", "_native_multi_head_attention"):
+        assert find(getattr(torch.ops.aten, name).default) is not None

@@ -1,0 +1,199 @@
+"""Special functions of a scalar, as expressions; narrow types are computed in float64.
+
+Source: Abramowitz and Stegun, Handbook of Mathematical Functions; Giles, Approximating the erfinv function, 2010.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from weft import tir
+from weft.ir import Let, PrimExpr, Var, cast, const, select
+
+_WIDE = "float64"
+_BERNOULLI = tuple(map(float, (Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30), Fraction(5, 66),
+                               Fraction(-691, 2730), Fraction(7, 6), Fraction(-3617, 510))))  # fmt: skip
+"""Of the orders 2, 4, …."""
+_SHIFT = 8
+"""From here on asymptotic series have the digits of a double."""
+
+
+def _number(value: float) -> PrimExpr:
+    return const(value, _WIDE)
+
+
+def _let(value: PrimExpr, body: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
+    """Bind what `body` uses more than once."""
+    var = Var("t", value.dtype)
+    return Let(var, value, body(var))
+
+
+def _widened(fn: Callable[[PrimExpr], PrimExpr]) -> Callable[[Any], PrimExpr]:
+    """A function of doubles as one of its argument's type."""
+
+    def apply(x: Any) -> PrimExpr:
+        return cast(x.dtype, _let(cast(_WIDE, x), fn))
+
+    apply.__name__, apply.__doc__ = fn.__name__, fn.__doc__
+    return apply
+
+
+def _polynomial(x: PrimExpr, factors: Sequence[float]) -> PrimExpr:
+    """Horner's scheme, the highest power first."""
+    total = _number(factors[0])
+    for factor in factors[1:]:
+        total = total * x + _number(factor)
+    return total
+
+
+@_widened
+def erfc(x: PrimExpr) -> PrimExpr:
+    """One less erf; far from zero, where that has no digits left, a continued fraction (7.1.14)."""
+
+    def far(large: PrimExpr) -> PrimExpr:
+        tail = large
+        for k in range(80, 0, -1):
+            tail = large + _number(k / 2) / tail
+        return tir.exp(-large * large) / (tail * _number(math.sqrt(math.pi)))
+
+    return select(x > _number(2), _let(tir.max(x, _number(2)), far), _number(1) - tir.erf(x))
+
+
+_ERFINV = ((-2.5, (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
+                   -0.00417768164, 0.246640727, 1.50140941)),
+           (-3, (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
+                 0.00943887047, 1.00167406, 2.83297682)))  # fmt: skip
+
+
+@_widened
+def erfinv(x: PrimExpr) -> PrimExpr:
+    """Giles' polynomials, which have a float's digits, and a step of Halley's method."""
+
+    def first(w: PrimExpr) -> PrimExpr:
+        near, far = (_polynomial(v + _number(c), factors)
+                     for v, (c, factors) in zip((w, tir.sqrt(w)), _ERFINV, strict=True))  # fmt: skip
+        return select(w < _number(5), near, far) * x
+
+    def step(y: PrimExpr) -> PrimExpr:
+        away = (tir.erf(y) - x) * _number(math.sqrt(math.pi) / 2) * tir.exp(y * y)
+        return _let(away, lambda d: y - d / (_number(1) + y * d))
+
+    found = _let(_let(-tir.log1p(-x * x), first), step)
+    return select(tir.abs(x).equal(_number(1)), x * _number(math.inf), found)
+
+
+def _lgamma_positive(x: PrimExpr) -> PrimExpr:
+    """Stirling's series (6.1.41), of small numbers behind the recurrence."""
+
+    def series(z: PrimExpr) -> PrimExpr:
+        factors = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]
+        rest = _let(_number(1) / (z * z), lambda s: _polynomial(s, factors[::-1])) / z
+        return (z - _number(0.5)) * tir.log(z) - z + _number(math.log(2 * math.pi) / 2) + rest
+
+    product = x
+    for k in range(1, _SHIFT):
+        product = product * (x + _number(k))
+    small = x < _number(_SHIFT)
+    moved = _let(select(small, x + _number(_SHIFT), x), series)
+    return select(x.equal(_number(math.inf)), x, moved - select(small, tir.log(product), _number(0)))
+
+
+def _sine(x: PrimExpr) -> PrimExpr:
+    """``sin(pi x)`` by what `x` is away from a whole number, up to the sign."""
+    return tir.sin(_number(math.pi) * (x - tir.round(x)))
+
+
+@_widened
+def lgamma(x: PrimExpr) -> PrimExpr:
+    """The logarithm of the gamma function's size; below zero by reflection (6.1.17)."""
+    size = tir.abs(x)
+    mirrored = tir.log(_number(math.pi) / tir.abs(size * _sine(x)))
+    return _let(_lgamma_positive(size),
+                lambda y: select(x >= _number(0), y, select(tir.isinf(x), size, mirrored - y)))  # fmt: skip
+
+
+@_widened
+def digamma(x: PrimExpr) -> PrimExpr:
+    """The derivative of `lgamma` (6.3.18); below zero by reflection (6.3.7)."""
+
+    def series(z: PrimExpr) -> PrimExpr:
+        factors = [b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]
+        rest = _let(_number(1) / (z * z), lambda s: s * _polynomial(s, factors[::-1]))
+        return tir.log(z) - _number(0.5) / z - rest
+
+    def positive(z: PrimExpr) -> PrimExpr:
+        before = _number(1) / z
+        for k in range(1, _SHIFT):
+            before = before + _number(1) / (z + _number(k))
+        small = z < _number(_SHIFT)
+        return _let(select(small, z + _number(_SHIFT), z), series) - select(small, before, _number(0))
+
+    angle = _number(math.pi) * (x - tir.round(x))
+    below = _let(_number(1) - x, positive) - _number(math.pi) / tir.tan(angle)
+    whole = tir.all(x < _number(0), x.equal(tir.round(x)))
+    found = select(x > _number(0), _let(tir.max(x, _number(1e-300)), positive), below)
+    return select(whole, _number(math.nan), select(x.equal(_number(0)), _number(-1) / x, found))
+
+
+def _bessel(order: int, x: PrimExpr, scaled: bool) -> PrimExpr:
+    """The modified Bessel function of the first kind (9.6.10, far from zero 9.7.1), times exp(-|x|) where `scaled`."""
+    near, far = [], [1.0]
+    for k in range(60):
+        near.append(1 / (math.factorial(k) * math.factorial(k + order)))
+        far.append(-far[-1] * (4 * order * order - (2 * k + 1) ** 2) / (8 * (k + 1)))
+
+    def both(size: PrimExpr) -> PrimExpr:
+        low, high = tir.min(size, _number(20)), tir.max(size, _number(20))
+        small = _let(low * low / _number(4), lambda q: _polynomial(q, near[::-1]))
+        small = small * (x / _number(2) if order else _number(1))
+        large = _polynomial(_number(1) / high, far[24::-1]) / tir.sqrt(_number(2 * math.pi) * high)
+        large = large * select(x < _number(0), _number(-1), _number(1)) if order else large
+        if scaled:
+            small = small * tir.exp(-size)
+        else:
+            large = large * tir.exp(size)
+        return select(size > _number(20), large, small)
+
+    return _let(tir.abs(x), both)
+
+
+def bessel(order: int, scaled: bool) -> Callable[[Any], PrimExpr]:
+    """The modified Bessel function of the first kind of order 0 or 1; `scaled` by exp(-|x|)."""
+    return _widened(lambda x: _bessel(order, x, scaled))
+
+
+def _zeta(s: int, q: PrimExpr) -> PrimExpr:
+    """Hurwitz' sum of ``(q + k) ** -s`` over k >= 0 by Euler and Maclaurin, for ``s > 1`` and ``q > 0``."""
+    found = _number(0)
+    for k in range(12):
+        found = found + tir.power(q + _number(k), _number(-s))
+
+    def tail(z: PrimExpr) -> PrimExpr:
+        rest, rising = _number(0.5), _number(s) / z
+        for k, b in enumerate(_BERNOULLI, 1):
+            rest = rest + rising * _number(b / math.factorial(2 * k))
+            rising = rising * _number((s + 2 * k - 1) * (s + 2 * k)) / (z * z)
+        return tir.power(z, _number(1 - s)) * (_number(1 / (s - 1)) + rest / z)
+
+    return found + _let(q + _number(12), tail)
+
+
+def polygamma(order: int) -> Callable[[Any], PrimExpr]:
+    """The derivative of `digamma` of an order of at least 1 (6.4.10), below zero by reflection (6.4.7)."""
+    sign = 1 if order % 2 else -1
+    cotangent = [0.0, math.pi]  # the derivatives of pi cot(pi x) as polynomials of the cotangent, lowest power first
+    for _ in range(order):
+        slopes = [-math.pi * k * f for k, f in enumerate(cotangent)][1:]
+        cotangent = [a + b for a, b in zip([*slopes, 0, 0], [0, 0, *slopes], strict=True)]
+
+    def of(x: PrimExpr) -> PrimExpr:
+        positive = _number(sign * math.factorial(order)) * _zeta(order + 1, tir.max(x, _number(1e-300)))
+        mirrored = _number(math.factorial(order)) * _zeta(order + 1, _number(1) - tir.min(x, _number(0)))
+        angle = _number(math.pi) * (x - tir.round(x))
+        turned = _let(_number(1) / tir.tan(angle), lambda c: _polynomial(c, cotangent[::-1]))
+        return select(x > _number(0), positive, -mirrored - turned)
+
+    return _widened(of)
