@@ -1,13 +1,10 @@
 """Closures and recursion, from TVMScript to the virtual machine."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.ir import Function, Var, structural_equal, tensor_type
+from weft import ir, relax
 from weft.ir.spec import violations
 from weft.relax.analysis.well_formed import WELL_FORMED
 from weft.relax.expr import SeqExpr
@@ -242,11 +239,11 @@ def test_no_inner_function_is_left(name):
     bodies = [f.body for f in out.functions.values()]
     assert len(bodies) == (3 if name == "nested" else 2)
     assert all(isinstance(b, SeqExpr) for b in bodies)
-    assert not [b for s in bodies for block in s.blocks for b in block.bindings if isinstance(b.value, Function)]
+    assert not [b for s in bodies for block in s.blocks for b in block.bindings if isinstance(b.value, ir.Function)]
     assert not violations(out, WELL_FORMED)
     again = relax.transform.lambda_lift()(out)
     assert all(again[v] is out[v] for v in out.functions)
-    assert not structural_equal(mod, out)
+    assert not ir.structural_equal(mod, out)
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -270,10 +267,10 @@ def test_a_closure_is_called_from_outside(exec_mode):
 
 @pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
 def test_symbolic_sizes_of_built_functions_are_captured(exec_mode):
-    n = Var("n", "int64")
-    x, z = relax.Var("x", tensor_type((n,), "float32")), relax.Var("z", tensor_type((), "float32"))
+    n = ir.Var("n", "int64")
+    x, z = relax.Var("x", ir.tensor_type((n,), "float32")), relax.Var("z", ir.tensor_type((), "float32"))
     bb = relax.BlockBuilder()
-    inner = Function((z,), relax.op.broadcast_to(z, (n,)), tensor_type((n,), "float32"))
+    inner = ir.Function((z,), relax.op.broadcast_to(z, (n,)), ir.tensor_type((n,), "float32"))
     with bb.function("main", [x]):
         f = bb.emit(inner)
         bb.emit_func_output(bb.emit(relax.Call(f, (relax.const(2.0, "float32"),))))

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from weft import te
+from weft import error, ir, te
 from weft.auto_scheduler.transform_step import ANNOTATIONS, apply_step, followed_lengths, fused_length, python_lines
-from weft.error import InvalidArgument
-from weft.ir import IntImm, Range
 from weft.te.schedule import InferBound
 
 __all__ = ["Iterator", "Stage", "State"]
@@ -22,14 +20,14 @@ class Iterator:
     """A loop: its range, None where bounds have to be inferred, and its annotation, a number of ``ANNOTATIONS``."""
 
     name: str
-    range: Range | None
+    range: ir.Range | None
     is_reduce: bool
     annotation: int = 0
 
     @property
     def extent(self) -> int | None:
         """The number of iterations, where it is a constant that is known."""
-        return self.range.extent.value if self.range is not None and isinstance(self.range.extent, IntImm) else None
+        return self.range.extent.value if self.range is not None and isinstance(self.range.extent, ir.IntImm) else None
 
 
 class Stage:
@@ -66,7 +64,7 @@ class Stage:
             return range(len(self.iters))[it]
         found = [i for i, known in enumerate(self.iters) if known.name == it.name]
         if not found:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"'{it.name}' is no loop of '{self.op.name}'", expected=", ".join(map(str, self.iters))
             )
         return found[0]
@@ -132,7 +130,7 @@ class State:
         op = self._here.get(op, op)
         found = [i for i, s in enumerate(self.stages) if s.op is op]
         if not found:
-            raise InvalidArgument(f"there is no stage of '{getattr(op, 'name', op)}'")
+            raise error.InvalidArgument(f"there is no stage of '{getattr(op, 'name', op)}'")
         return found[0]
 
     def __eq__(self, other: object) -> bool:
@@ -159,7 +157,7 @@ class State:
     def bind(self, stage: Any, iterator: Any, thread_name: str) -> Iterator:
         """Bind a loop to a thread: ``blockIdx.x``, ``threadIdx.y``, ``vthread`` ..."""
         if thread_name not in ANNOTATIONS[4:11]:
-            raise InvalidArgument(f"'{thread_name}' is no thread", expected=", ".join(ANNOTATIONS[4:11]))
+            raise error.InvalidArgument(f"'{thread_name}' is no thread", expected=", ".join(ANNOTATIONS[4:11]))
         return self._annotate(stage, iterator, thread_name)
 
     def parallel(self, stage: Any, iterator: Any) -> Iterator:

@@ -1,7 +1,5 @@
 """What public functions of topi take, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from weft.ir import PrimExpr

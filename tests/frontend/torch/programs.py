@@ -1,7 +1,5 @@
 """Modules through the importer, beside PyTorch."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

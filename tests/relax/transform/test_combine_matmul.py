@@ -1,7 +1,5 @@
 """Products of one tensor with several weights: joined where they may be, with the same results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

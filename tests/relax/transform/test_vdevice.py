@@ -1,13 +1,10 @@
 """Virtual devices: where values live, and on which device of the machine memory is taken."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.ir import VDevice, walk
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import RealizeVDevice, UpdateVDevice
@@ -118,5 +115,5 @@ def test_update():
     assert ids == {0, 5}
     assert [d.vdevice_id for d in new.global_infos["vdevice"]] == [0, 5]
     assert UpdateVDevice(VDevice("llvm", 1), 1)(mod) is mod
-    with pytest.raises(InvalidArgument, match="no virtual device 2"):
+    with pytest.raises(error.InvalidArgument, match="no virtual device 2"):
         UpdateVDevice(VDevice("llvm", 5), 2)(mod)

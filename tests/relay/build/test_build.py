@@ -1,7 +1,5 @@
 """relay.build: graphs with planned storage, which give what the interpreter gives."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -202,16 +200,8 @@ HEAD = '#[version = "0.0.5"]\n'
     [
         ("def @main(%c: bool, %x: Tensor[(2), float32]) {\n  if (%c) { %x } else { add(%x, %x) }\n}", "a branch", 3),
         ("def @main(%x: Tensor[(?, 2), float32]) {\n  add(%x, %x)\n}", "an unknown dimension", 2),
-        (
-            "def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {\n  @main(add(%x, %x))\n}",
-            "recursion",
-            3,
-        ),
-        (
-            "def @main(%x: Tensor[(2), float32]) {\n  let %r = ref(%x);\n  ref_read(%r)\n}",
-            "a reference",
-            3,
-        ),
+        ("def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {\n  @main(add(%x, %x))\n}", "recursion", 3),
+        ("def @main(%x: Tensor[(2), float32]) {\n  let %r = ref(%x);\n  ref_read(%r)\n}", "a reference", 3),
         (
             "type Box { Full(Tensor[(2), float32]), Empty }\ndef @main(%b: Box, %x: Tensor[(2), float32]) {\n"
             "  match (%b) { Full(%y) => add(%y, %x), Empty => %x }\n}",

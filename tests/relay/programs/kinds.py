@@ -3,8 +3,6 @@
 `d` is what draws: it has ``number``, ``pick`` and ``chance``, and the library as ``lib``. What is simplest comes first.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from weft import relay

@@ -1,7 +1,5 @@
 """What random programs stand on: data types, and polymorphic functions over them."""
 
-from __future__ import annotations
-
 from weft import ir, relay
 from weft.relay import Clause, Function, If, Match, PatternConstructor, PatternVar, PatternWildcard
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import PassContext, walk
 from weft.script import tir as T
 from weft.tir import transform
@@ -254,7 +253,7 @@ def test_unroll_explicit_and_pragmas():
     s[y].pragma(y.op.axis[0], "auto_unroll_max_step", 16)
     func = te.schedule.schedule_to_prim_func(s, [x, y])
     assert loops_left(apply(transform.UnrollLoop(), func)) == 1
-    with pytest.raises(InvalidArgument, match="no option 'max_step'"):
+    with pytest.raises(error.InvalidArgument, match="no option 'max_step'"):
         PassContext(config={"tir.UnrollLoop": {"max_step": 3}})
 
 
@@ -362,5 +361,5 @@ def test_double_buffer_split_loop(factor):
 
 
 def test_double_buffer_option_names():
-    with pytest.raises(InvalidArgument, match="split"):
+    with pytest.raises(error.InvalidArgument, match="split"):
         PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}})
