@@ -1,7 +1,5 @@
 """The one key of compiled code: every ingredient counts, nothing else builds keys, and what has no name has no key."""
 
-from __future__ import annotations
-
 import ast
 import os
 import sys

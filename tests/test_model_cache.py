@@ -1,7 +1,5 @@
 """Compiled models in the disk cache: what finds them, what does not, and what happens to damaged ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Text that nests without measure is refused by an error of Weft's within seconds, or read where it is only long."""
 
-from __future__ import annotations
-
 import pytest
 
 from weft import error, ir, relay

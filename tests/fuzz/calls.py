@@ -6,8 +6,6 @@ are mostly wrong. Where an operator cannot be compiled so, dimensions become con
 differ from those constants must be refused.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import itertools

@@ -4,8 +4,6 @@ A subject is a node case, ``Add:test_add_bcast``, or one in which input 1 is a c
 ONNX Runtime answers, Weft answers; what it refuses, Weft refuses, unless ONNX's reference gives Weft's answer.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Programs whose files the fuzzer mutates: each kind of constant, instruction and builtin occurs in one of them."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from functools import partial

@@ -3,8 +3,6 @@
 Every failure is printed with its subject and seed; ``--subject NAME --seed S --count 1`` runs that check again.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import concurrent.futures

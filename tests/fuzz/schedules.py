@@ -1,7 +1,5 @@
 """Small programs of many kinds, and random schedules of them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

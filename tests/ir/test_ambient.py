@@ -1,7 +1,5 @@
 """What ``with`` makes current belongs to a thread or task: compilations side by side equal those one after another."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading

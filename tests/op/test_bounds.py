@@ -3,8 +3,6 @@
 The suite takes a part of the cases, ``make sweep`` all of them.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.op.contract import CASES, SIZES, Sizes, compile_call, run, with_cases

@@ -1,7 +1,5 @@
 """The contract of every operator of the registry."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

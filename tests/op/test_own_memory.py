@@ -3,8 +3,6 @@
 A compiler may keep such memory in registers, so that a race shows in some runs, or with another compiler.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.op import cases  # noqa: F401 - registers the cases

@@ -1,7 +1,5 @@
 """Resizing with sizes that are known only at run time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

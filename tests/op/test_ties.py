@@ -3,8 +3,6 @@
 Where a type rule forgets an operand, nothing demands that it fits, and a kernel reads past it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

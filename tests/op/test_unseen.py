@@ -1,7 +1,5 @@
 """Queries that see no key: attention gives 0 for them, a softmax that is written out gives NaN, fused or not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """BasePyModule: one class of Python functions, Relax functions and kernels, called with NumPy and torch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

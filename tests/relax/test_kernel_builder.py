@@ -1,7 +1,5 @@
 """Kernels compiled in processes beside this one: the same code, and this process steps in where they fail."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """WEFT_GUARD: kernels that leave their tensors die where they do it, in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Object files placed in the process: they run as linked ones do, and damaged ones are left to the linker."""
 
-from __future__ import annotations
-
 import platform
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Files that somebody names: whatever is there that is no regular file is refused, and nothing waits for it."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

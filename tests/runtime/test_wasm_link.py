@@ -1,7 +1,5 @@
 """Linking of WebAssembly objects; tests/devices/test_web.py runs what is linked."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

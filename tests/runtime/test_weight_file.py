@@ -1,7 +1,5 @@
 """Constants in files while a model is compiled: same values, nothing held, and no file left."""
 
-from __future__ import annotations
-
 import mmap
 import os
 

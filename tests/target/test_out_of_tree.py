@@ -1,7 +1,5 @@
 """A target that the compiler does not know: all of it is in this file, and models run on it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Building tensor expressions, and the TIR functions that ``create_prim_func`` makes of them."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is known of the elements that instances of blocks and iterations of loops touch."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

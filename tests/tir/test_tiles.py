@@ -1,7 +1,5 @@
 """Intrinsics of matrix tiles: the interpreter, the instructions and the registers' checks agree."""
 
-from __future__ import annotations
-
 import re
 
 import ml_dtypes

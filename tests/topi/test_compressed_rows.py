@@ -1,7 +1,5 @@
 """Products with sparse matrices, against the same products with dense ones."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

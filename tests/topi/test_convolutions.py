@@ -1,7 +1,5 @@
 """Convolutions in every layout, against PyTorch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Every code of the 8-bit floats, and rounding to them, against ml_dtypes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

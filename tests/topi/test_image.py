@@ -1,7 +1,5 @@
 """The functions of ``topi.image``, against PyTorch and by definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The functions of ``topi.nn`` besides convolutions, against PyTorch and NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

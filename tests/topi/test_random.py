@@ -1,7 +1,5 @@
 """Random numbers: the cipher against its known answers, the state by how generators go on, distributions by moments."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Elements at other places, against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

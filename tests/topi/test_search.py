@@ -1,7 +1,5 @@
 """Searching, distinct elements and coordinates, against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

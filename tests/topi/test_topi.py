@@ -1,7 +1,5 @@
 """The public functions of ``topi``: names, parameter orders and broadcasting of ``tvm.topi``, run as native code."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

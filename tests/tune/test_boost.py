@@ -1,7 +1,5 @@
 """What a cost model was told, kept in files that anybody may have written."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Candidates are measured in processes of their own; whatever they do, measuring goes on."""
 
-from __future__ import annotations
-
 import pytest
 
 from weft import target, te

@@ -1,7 +1,5 @@
 """Parts of a concatenation are written where they belong, with the same values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """ConvertLayout as programs ask for it: the layouts that they name, the same results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

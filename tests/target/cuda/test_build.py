@@ -1,12 +1,9 @@
 """Building for CUDA and launching, against the stand-in for the driver."""
 
+import re
 from pathlib import Path
 
-import pytest
-
-from tests.target.cuda.stand_in import build_stub, run
-
-FADD = """
+HEAD = """
 def fadd(n=None, target="cuda -arch=sm_90"):
     n = te.var("n") if n is None else n
     A, B = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
@@ -20,15 +17,8 @@ rng = np.random.default_rng(0)
 """
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_stub(tmp_path_factory.mktemp("cuda"))
-
-
-def test_fadd(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_fadd(program):
+    program("""
 f = fadd()
 for n in (1, 63, 64, 1000, 0):
     x, y = rng.random((2, n), "float32")
@@ -40,16 +30,11 @@ calls = log()
 assert calls.count("load") == 1, calls
 launches = [c for c in calls if c.startswith("launch")]
 assert launches == ["launch:%d,1,1:64,1,1:0:0" % g for g in (1, 1, 1, 16)], launches
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_a_host_in_c(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + f"""
+def test_a_host_in_c(program, tmp_path):
+    program(f"""
 f = fadd(target=weft.target.Target("cuda -arch=sm_90", host="c"))
 path = {str(tmp_path / "f.so")!r}
 f.export_library(path)
@@ -63,16 +48,11 @@ for module in (f, rt.load_module(path)):
     with pytest.raises(ValueError, match=r"(?s)device_id .* earlier arguments\\) on argument #2 .*expected 0, found 1"):
         module["fadd"](a, b, rt.tensor(x, device=rt.cuda(1)))
 assert "weft_call(" in f.get_source("c")
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_arguments_are_checked(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_arguments_are_checked(program):
+    program("""
 f = fadd()
 x = np.zeros(8, "float32")
 a, b, c = put(x, x, x)
@@ -83,16 +63,11 @@ with pytest.raises(ValueError, match=r"(?s)C.device_id on argument #2 .*expected
 with pytest.raises(ValueError, match=r"(?s)B.shape\\[0\\] on argument #1 .*expected to match A.shape\\[0\\] == 8"):
     f(a, rt.tensor(np.zeros(9, "float32"), device=dev), c)
 assert not [c for c in log() if c.startswith("launch")]
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_each_device_loads_the_code_and_kernels_run_on_the_current_stream(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_each_device_loads_the_code_and_kernels_run_on_the_current_stream(program):
+    program("""
 f = fadd(100)
 x = rng.random(100, "float32")
 for device in (rt.cuda(1), rt.cuda(0), rt.cuda(1)):
@@ -112,16 +87,11 @@ shape = ":2,1,1:64,1,1:0:"
 assert calls == ["load", "launch" + shape + "1", "load", "launch" + shape + "0", "launch" + shape + "1",
                  "launch@stream" + shape + "0", "event", "record@stream", "await", "unevent", "launch" + shape + "0",
                  "unload", "unload"], calls
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_kernels_pass_workspaces_of_the_device(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_kernels_pass_workspaces_of_the_device(program):
+    program("""
 n = te.var("n")
 A = te.placeholder((n, 8), name="A")
 k = te.reduce_axis((0, 8), name="k")
@@ -142,16 +112,11 @@ for n in (5, 100, 5, 99):
     f(a, c)
     np.testing.assert_allclose(c.numpy(), x / x.sum(1, keepdims=True), rtol=1e-5)
 assert log().count("alloc") == before, "the last call reuses the workspace of the second"
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_a_library_has_its_kernels_inside(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + f"""
+def test_a_library_has_its_kernels_inside(program, tmp_path):
+    program(f"""
 f = fadd()
 path = {str(tmp_path / "f.so")!r}
 f.export_library(path)
@@ -168,15 +133,12 @@ again["fadd"](a, b, c)
 np.testing.assert_array_equal(c.numpy(), x + y)
 with pytest.raises(ValueError, match="no source"):
     again.get_source()
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_a_library_needs_no_compiler_to_load(stub: Path, tmp_path: Path) -> None:
+def test_a_library_needs_no_compiler_to_load(program, tmp_path):
     path = tmp_path / "f.so"
-    program = """
+    client = """
 import sys
 import numpy as np
 import weft.runtime as rt
@@ -186,42 +148,30 @@ rt.load_module(sys.argv[1])["fadd"](a, b, c)
 np.testing.assert_array_equal(c.numpy(), x + x)
 assert not any(m in sys.modules for m in ("llvmlite", "weft.tir", "weft.target"))
 """
-    run(
-        FADD
-        + f"""
+    program(f"""
 import subprocess, sys
 for options in ({{}}, {{"container": True}}):
     fadd().export_library({str(path)!r}, **options)
-    program = {program!r}
+    program = {client!r}
     if options:  # a container's code is placed by the just-in-time linker
         program = program.replace("import sys", "import sys, weft.target").rsplit("assert", 1)[0]
     subprocess.run([sys.executable, "-c", program, {str(path)!r}], check=True)
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_timing_is_by_events(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_timing_is_by_events(program):
+    program("""
 x = np.ones(8, "float32")
 result = fadd().time_evaluator("fadd", dev, number=4, repeat=3)(*put(x, x, x))
 assert [round(r, 6) for r in result.results] == [0.00025] * 3, result.results  # a record is a millisecond there
 calls = log()
 assert calls.count("timing-event") == calls.count("unevent") == 2
 assert len([c for c in calls if c.startswith("launch")]) == 13
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_launches_that_fail(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_launches_that_fail(program):
+    program("""
 weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: b"no image", override=True)
 a, b, c = put(*np.zeros((3, 8), "float32"))
 with pytest.raises(RuntimeError, match=r"cuda:0 \\(compute capability 9.0\\) cannot load .*fadd_kernel.*"
@@ -240,29 +190,20 @@ with pytest.raises(TypeError, match="fadd_kernel: argument 0: expected a pointer
     kernel(1, a, b, 8, 1, 64)
 with pytest.raises(RuntimeError, match="out of range"):
     kernel(c, a, b, 8, 1 << 40, 64)
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_without_a_driver(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_without_a_driver(program):
+    text = """
 kernel = fadd().imported_modules[0]["fadd_kernel"]
 with pytest.raises(RuntimeError, match="no CUDA driver.*WEFT_CUDA_DRIVER"):
     kernel(None, None, None, 8, 1, 64)
-""",
-        stub.parent / "no_such_libcuda.so",
-        tmp_path,
-    )
+"""
+    program(text, "no_such_library.so")
 
 
-def test_without_nvrtc_llvm_makes_the_code(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_without_nvrtc_llvm_makes_the_code(program):
+    program("""
 os.environ["WEFT_NVRTC"] = "/nowhere/libnvrtc.so"
 weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: 1 / 0, override=True)
 from weft.ffi import remove_global_func
@@ -275,20 +216,18 @@ for target in ("cuda -arch=sm_80", "cuda"):
 a, b, c = put(*np.ones((3, 8), "float32"))
 with pytest.raises(RuntimeError, match="cannot load the ptx code"):
     fadd()(a, b, c)
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_hooks_see_the_text(stub: Path, tmp_path: Path) -> None:
-    run(
-        FADD
-        + """
+def test_hooks_see_the_text(program):
+    program("""
 weft.register_global_func("tvm_callback_cuda_postproc", lambda text, target: "// " + str(target) + "\\n" + text)
 text = fadd().imported_modules[0].get_source()
 assert text.startswith("// cuda -arch=sm_90\\n")
-""",
-        stub,
-        tmp_path,
-    )
+""")
+
+
+def test_the_page_on_cuda(program):
+    page = Path(__file__).parents[3] / "docs" / "cuda.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M)
+    program(block + "np.testing.assert_array_equal(c.numpy(), a.numpy() + b.numpy())")

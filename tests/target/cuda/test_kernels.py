@@ -1,13 +1,8 @@
 """Scheduled programs on CUDA: NVRTC makes machine code of them, and through the stand-in they give NumPy's values."""
 
-from pathlib import Path
-
-import pytest
-
-from tests.target.cuda.stand_in import build_stub, run
-
 # Build for the host's stand-in, and with NVRTC where it is.
-BUILD = """
+HEAD = """
+import ml_dtypes
 from weft.error import MissingDependency
 from weft.target.cuda import compile_cuda
 def build(*args, name="main", target="cuda -arch=sm_90"):
@@ -19,18 +14,35 @@ def build(*args, name="main", target="cuda -arch=sm_90"):
         pass
     return f, text
 rng = np.random.default_rng(1)
+
+# What a kernel computes elementwise: dtype, expression, NumPy's meaning.
+cases, functions = [], {}
+def check(dtype, compute, expected, out=None, x=None, **tolerance):
+    out, name = out or dtype, f"f{len(cases)}"
+    A = te.placeholder((200,), dtype, name="A")
+    B = te.compute(A.shape, lambda i: compute(A(i)).astype(out), name="B")
+    s = te.create_schedule(B.op)
+    block, thread = s[B].split(B.op.axis[0], factor=32)
+    s[B].bind(block, te.thread_axis("blockIdx.x"))
+    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    functions[name] = te.schedule.schedule_to_prim_func(s, [A, B], name)
+    x = (rng.standard_normal(200) * 20).astype(dtype) if x is None else x
+    cases.append((name, x, np.asarray(expected(x)).astype(out), tolerance))
+
+def run_all():
+    f, _ = build(weft.IRModule(functions))
+    for name, x, want, tolerance in cases:
+        a, b = rt.tensor(x, device=dev), rt.empty((200,), str(want.dtype), dev)
+        f[name](a, b)
+        if tolerance:
+            np.testing.assert_allclose(b.numpy().astype("float64"), want.astype("float64"), **tolerance)
+        else:
+            np.testing.assert_array_equal(b.numpy(), want, name)
 """
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_stub(tmp_path_factory.mktemp("cuda"))
-
-
-def test_matmul_with_shared_tiles_and_virtual_threads(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + """
+def test_matmul_with_shared_tiles_and_virtual_threads(program):
+    program("""
 M, N, K, tile = 48, 32, 20, 4
 A, B = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B")
 k = te.reduce_axis((0, K), name="k")
@@ -65,16 +77,11 @@ a, b, c = put(x, y, np.zeros((M, N), "float32"))
 f(a, b, c)
 np.testing.assert_allclose(c.numpy(), x @ y, rtol=1e-5)
 assert [c for c in log() if c.startswith("launch")] == ["launch:4,6,1:4,4,1:0:0"]
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_a_reduction_over_the_threads_of_a_block(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + """
+def test_a_reduction_over_the_threads_of_a_block(program):
+    program("""
 @T.prim_func
 def rowsum(A: T.Buffer((6, 100), "float32"), B: T.Buffer((6,), "float32")):
     for b in T.thread_binding(6, thread="blockIdx.x"):
@@ -97,17 +104,12 @@ x = rng.random((6, 100), "float32")
 a, b = put(x, np.zeros(6, "float32"))
 f(a, b)
 np.testing.assert_allclose(b.numpy(), x.sum(1), rtol=1e-5)
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_reductions_bound_to_threads(stub: Path, tmp_path: Path) -> None:
+def test_reductions_bound_to_threads(program):
     """The axis of a reduction is bound: threads reduce in shared memory."""
-    run(
-        BUILD
-        + """
+    program("""
 def parts(n, m, threads, rows=0, reduce=te.sum, dtype="float32"):
     A = te.placeholder((n, m), dtype, name="A")
     k = te.reduce_axis((0, m), "k")
@@ -173,16 +175,11 @@ x = rng.random((3, 6, 50), "float32")
 a, b = put(x, np.zeros(3, "float32"))
 f(a, b)
 np.testing.assert_allclose(b.numpy(), 1 + x.sum((1, 2)), rtol=1e-5)
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_tir_schedules_and_several_functions(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + """
+def test_tir_schedules_and_several_functions(program):
+    program("""
 @weft.script.ir_module
 class Mod:
     @T.prim_func
@@ -217,16 +214,11 @@ x = rng.standard_normal(50)
 a, b = put(x, x * 0)
 f["relu"](a, b)
 np.testing.assert_array_equal(b.numpy(), np.maximum(x, 0))
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_axes_bound_by_attributes_and_launches_in_host_control_flow(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + """
+def test_axes_bound_by_attributes_and_launches_in_host_control_flow(program):
+    program("""
 @T.prim_func
 def attributes(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     bx = T.launch_thread("blockIdx.x", 4)
@@ -251,16 +243,11 @@ g(a, 1, b)
 np.testing.assert_array_equal(b.numpy(), x + 1)
 g(a, 3, b)
 np.testing.assert_allclose(b.numpy(), x * 7 + 1, rtol=1e-6)
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_nvptx_uses_the_same_host_code(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + """
+def test_nvptx_uses_the_same_host_code(program):
+    program("""
 A = te.placeholder((100,), name="A")
 B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
 s = te.create_schedule(B.op)
@@ -273,60 +260,21 @@ assert code.kind == "cuda" and code.function_names() == ["twice_kernel"]
 assert ".target sm_80" in code.get_source() and ".entry twice_kernel(" in f.get_source("ptx")
 with pytest.raises(RuntimeError, match="cannot load the ptx code"):  # the stand-in runs no PTX
     f(*put(np.zeros(100, "float32"), np.zeros(100, "float32")))
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_unbound_loops(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + """
+def test_unbound_loops(program):
+    program("""
 A = te.placeholder((100,), name="A")
 B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
 for target in ("cuda", "nvptx"):
     with pytest.raises(weft.error.CodegenError, match="did you forget to bind"):
         weft.build(te.create_schedule(B.op), [A, B], target)
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-# What a kernel computes elementwise: name, dtype, expression, NumPy's meaning.
-ELEMENTWISE = """
-import ml_dtypes
-cases, functions = [], {}
-def check(dtype, compute, expected, out=None, x=None, **tolerance):
-    out, name = out or dtype, f"f{len(cases)}"
-    A = te.placeholder((200,), dtype, name="A")
-    B = te.compute(A.shape, lambda i: compute(A(i)).astype(out), name="B")
-    s = te.create_schedule(B.op)
-    block, thread = s[B].split(B.op.axis[0], factor=32)
-    s[B].bind(block, te.thread_axis("blockIdx.x"))
-    s[B].bind(thread, te.thread_axis("threadIdx.x"))
-    functions[name] = te.schedule.schedule_to_prim_func(s, [A, B], name)
-    x = (rng.standard_normal(200) * 20).astype(dtype) if x is None else x
-    cases.append((name, x, np.asarray(expected(x)).astype(out), tolerance))
-
-def run_all():
-    f, _ = build(weft.IRModule(functions))
-    for name, x, want, tolerance in cases:
-        a, b = rt.tensor(x, device=dev), rt.empty((200,), str(want.dtype), dev)
-        f[name](a, b)
-        if tolerance:
-            np.testing.assert_allclose(b.numpy().astype("float64"), want.astype("float64"), **tolerance)
-        else:
-            np.testing.assert_array_equal(b.numpy(), want, name)
-"""
-
-
-def test_integers(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + ELEMENTWISE
-        + """
+def test_integers(program):
+    program("""
 i32 = "int32"
 check(i32, lambda v: (v & 12) | (v ^ 5), lambda v: (v & 12) | (v ^ 5))
 check(i32, lambda v: ~v, lambda v: ~v)
@@ -343,17 +291,11 @@ check("float32", lambda v: v, saturated, out=i32, x=x)
 check(i32, lambda v: tir.Select(v > 3, v, 0 - v), lambda v: np.where(v > 3, v, -v))
 check(i32, lambda v: v > 3, lambda v: v > 3, out="bool")
 run_all()
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_floats(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + ELEMENTWISE
-        + """
+def test_floats(program):
+    program("""
 f32 = "float32"
 check(f32, lambda v: te.sigmoid(v), lambda v: 1 / (1 + np.exp(-v)), rtol=1e-5)
 check(f32, lambda v: te.abs(v) + te.round(v), lambda v: abs(v) + np.round(v))
@@ -373,16 +315,11 @@ x = np.resize(np.float32([65504, 65519, 65520, 1e-8, 6e-8, 3e-5, 0.1, -0.1, np.i
 check(f32, lambda v: v, lambda v: v, out="float16", x=x)
 check(f32, lambda v: v, lambda v: v, out="bfloat16", x=x)
 run_all()
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_dynamic_shared_memory(stub: Path, tmp_path: Path) -> None:
-    run(
-        BUILD
-        + """
+def test_dynamic_shared_memory(program):
+    program("""
 @T.prim_func
 def reverse(A: T.Buffer((4, 16), "float32"), I: T.Buffer((4, 16), "int8"), B: T.Buffer((4, 16), "float32")):
     for b in T.thread_binding(4, thread="blockIdx.x"):
@@ -402,17 +339,12 @@ f(a, d, b)
 np.testing.assert_array_equal(b.numpy(), x[:, ::-1] + i[:, ::-1])
 assert log().count("shared") == 1  # asked for once: more than a block has without it
 assert [c for c in log() if c.startswith("launch")] == ["launch:4,1,1:16,1,1:%d:0" % (16 + 16 * 800 * 4)] * 2
-""",
-        stub,
-        tmp_path,
-    )
+""")
 
 
-def test_warp_shuffles_compile(stub: Path, tmp_path: Path) -> None:
+def test_warp_shuffles_compile(program):
     """The host has no warps, so this only asks NVRTC."""
-    run(
-        BUILD
-        + """
+    program("""
 from weft.target.cuda import emit_kernel
 @T.prim_func
 def f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
@@ -425,7 +357,4 @@ try:
     assert b"SHFL" in compile_cuda(text) or compile_cuda(text)[:4] == b"\\x7fELF"
 except MissingDependency:
     pass
-""",
-        stub,
-        tmp_path,
-    )
+""")

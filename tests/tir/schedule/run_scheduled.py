@@ -1,7 +1,5 @@
 """Runs scheduled TIR by turning it into Python loops over NumPy arrays: an oracle that shares no code with lowering."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """blockize, tensorize, reindex, pad_einsum: what they make computes the same, or they are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Bound checks on request: an access outside of its buffer is an error with a name, and happens nowhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

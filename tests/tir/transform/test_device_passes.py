@@ -1,7 +1,5 @@
 """ThreadSync and SplitHostDevice: where barriers stand, what becomes a kernel, what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 import weft

@@ -1,7 +1,5 @@
 """MakePackedAPI: functions that check and bind packed arguments themselves, compiled by both generators."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A sum of several loops asks for the lines of the next panel of weights, each tile for its part."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """SkipEmptyLoops: what is tested before which loop, and tensors of billions of rows without columns."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

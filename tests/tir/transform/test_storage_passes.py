@@ -1,7 +1,5 @@
 """StorageRewrite, RemoveNoOp, CommonSubexprElim, UnrollLoop's limits: what stays, what goes, and equal results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

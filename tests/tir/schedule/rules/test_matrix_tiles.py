@@ -1,7 +1,5 @@
 """Products on matrix tiles: equal to the interpreter's, as exact as plain float32, right for numbers without parts."""
 
-from __future__ import annotations
-
 import re
 
 import ml_dtypes
