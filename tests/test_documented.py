@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 
@@ -69,21 +70,32 @@ def bound(tree):
     return {n: v for n, v in names.items() if n not in stored}
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if p.stem not in RUN and PYTHON.search(p.read_text())], ids=lambda p: p.stem
-)
-def test_names_in_code(page):
+def meant(node, known, page):
+    """What a dotted name of a block is, as far as modules and classes tell; a name that is not there fails."""
+    parts = ast.unparse(node).split(".")
+    value = known.get(parts[0]) if all(p.isidentifier() for p in parts) else None
+    for at, part in enumerate(parts[1:], 2):
+        if not isinstance(value, type(weft) | type):
+            return None
+        assert hasattr(value, part), f"{page.name}: {'.'.join(parts[:at])}"
+        value = getattr(value, part)
+    return value
+
+
+ONLY_READ = [p for p in PAGES if p.stem not in RUN and PYTHON.search(p.read_text())]
+
+
+@pytest.mark.parametrize("page", ONLY_READ, ids=lambda p: p.stem)
+def test_names_and_arguments_in_code(page):
     for block in PYTHON.findall(page.read_text()):
         tree = ast.parse(block)
         known = bound(tree)
         for node in ast.walk(tree):
-            parts = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else []
-            value = known.get(parts[0]) if parts and all(p.isidentifier() for p in parts) else None
-            for at, part in enumerate(parts[1:], 2):
-                if not isinstance(value, type(weft) | type):
-                    break
-                assert hasattr(value, part), f"{page.name}: {'.'.join(parts[:at])}"
-                value = getattr(value, part)
+            if isinstance(node, ast.Attribute):
+                meant(node, known, page)
+            elif isinstance(node, ast.Call) and callable(function := meant(node.func, known, page)):
+                given = [a for a in node.args if not isinstance(a, ast.Starred)]
+                inspect.signature(function).bind_partial(*given, **{k.arg: 0 for k in node.keywords if k.arg})
 
 
 # What the lines of README.md begin with, block by block; readers of other front ends than PyTorch need their packages.
