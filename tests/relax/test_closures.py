@@ -18,20 +18,15 @@ MAIN = f"""{HEAD}
         n = T.int64()
 """
 
-CAPTURES = (
-    MAIN
-    + """\
+CAPTURES = f"""{MAIN}\
         @R.function
         def inner(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.subtract(z, x)
         a = inner(y)
         return a
 """
-)
 
-RECURSION = (
-    MAIN
-    + """\
+RECURSION = f"""{MAIN}\
         @R.function
         def count(i: R.Tensor((), "int64"), acc: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             c: R.Tensor((), "bool") = R.greater(i, R.const(0, "int64"))
@@ -45,11 +40,8 @@ RECURSION = (
         b = count(R.const(5, "int64"), y)
         return b
 """
-)
 
-NOTHING_CAPTURED = (
-    MAIN
-    + """\
+NOTHING_CAPTURED = f"""{MAIN}\
         @R.function
         def double(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.add(z, z)
@@ -57,11 +49,8 @@ NOTHING_CAPTURED = (
         b = double(a)
         return b
 """
-)
 
-NESTED = (
-    MAIN
-    + """\
+NESTED = f"""{MAIN}\
         @R.function
         def outer(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             @R.function
@@ -73,22 +62,16 @@ NESTED = (
         a = outer(y)
         return a
 """
-)
 
-SYMBOLIC_ONLY = (
-    MAIN
-    + """\
+SYMBOLIC_ONLY = f"""{MAIN}\
         @R.function
         def inner(z: R.Tensor((), "float32")) -> R.Tensor((n,), "float32"):
             return R.broadcast_to(z, (n,))
         a = inner(R.const(3.0, "float32"))
         return a
 """
-)
 
-TUPLE = (
-    MAIN
-    + """\
+TUPLE = f"""{MAIN}\
         @R.function
         def f(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.add(z, x)
@@ -102,11 +85,8 @@ TUPLE = (
         b = k(a)
         return b
 """
-)
 
-MUTUAL = (
-    HEAD
-    + """
+MUTUAL = f"""{HEAD}
     @R.function
     def even(i: R.Tensor((), "int64"), acc: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
@@ -133,11 +113,8 @@ MUTUAL = (
         a: R.Tensor((n,), "float32") = cls.even(R.const(4, "int64"), x)
         return a
 """
-)
 
-CURRIED = (
-    MAIN
-    + """\
+CURRIED = f"""{MAIN}\
         @R.function
         def f(z: R.Tensor((n,), "float32")) -> R.Callable(
             (R.Tensor((n,), "float32"),), R.Tensor((n,), "float32"), True
@@ -150,11 +127,8 @@ CURRIED = (
         a = h(y)
         return a
 """
-)
 
-GLOBAL_VALUE = (
-    HEAD
-    + """
+GLOBAL_VALUE = f"""{HEAD}
     @R.function
     def twice(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         return R.add(x, x)
@@ -165,11 +139,8 @@ GLOBAL_VALUE = (
         a: R.Tensor((n,), "float32") = f(x)
         return a
 """
-)
 
-BRANCH = (
-    HEAD
-    + """
+BRANCH = f"""{HEAD}
     @R.function
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"),
              c: R.Tensor((), "bool")) -> R.Tensor(("n",), "float32"):
@@ -187,11 +158,8 @@ BRANCH = (
         a = h(x)
         return a
 """
-)
 
-RETURNED = (
-    HEAD
-    + """
+RETURNED = f"""{HEAD}
     @R.function
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Any:
         n = T.int64()
@@ -203,7 +171,6 @@ RETURNED = (
             return g(y)
         return f
 """
-)
 
 PROGRAMS = {
     "captures": (CAPTURES, lambda x, y: y - x),

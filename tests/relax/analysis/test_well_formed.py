@@ -103,8 +103,7 @@ def test_programs(name):
 
 def test_forced_purity_is_believed():
     mod = from_source(
-        HEAD
-        + f"""
+        f"""{HEAD}
     @R.function
     def main(x: {T}):
         R.func_attr({{"relax.force_pure": True}})

@@ -151,8 +151,7 @@ def test_results_stay(program, name, expected):
 
 def test_names_of_common_subexpressions_stay():
     mod = from_source(
-        HEAD
-        + f"""
+        f"""{HEAD}
     @R.function
     def main(x: {T}):
         with R.dataflow():
@@ -289,8 +288,7 @@ def test_interfaces_of_private_functions():
 
 def test_parameters_that_sizes_come_from_stay():
     mod = from_source(
-        HEAD
-        + """
+        f"""{HEAD}
     @R.function
     def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
         a = Module.ones(x, y, x)
@@ -310,8 +308,7 @@ def test_parameters_that_sizes_come_from_stay():
 
 def test_functions_used_as_values_stay_as_they_are():
     mod = from_source(
-        HEAD
-        + f"""
+        f"""{HEAD}
     @R.function
     def main(x: {T}, y: {T}):
         f = R.call_pure_packed("vm.builtin.make_closure", Module.helper, y, ty_args=R.Object)
@@ -329,9 +326,7 @@ def test_functions_used_as_values_stay_as_they_are():
 
 
 def test_inlining_keeps_what_it_must():
-    source = (
-        HEAD
-        + f"""
+    source = f"""{HEAD}
     @R.function
     def main(x: {T}, y: {T}):
         a = Module.branch(x)
@@ -360,7 +355,6 @@ def test_inlining_keeps_what_it_must():
             r = x
         return r
 """
-    )
     mod = from_source(source)
     new = transform.InlinePrivateFunctions()(mod)
     well_formed(new)
@@ -401,8 +395,7 @@ def test_functions_that_nothing_mentions_go():
 
 def test_branches_take_what_is_known_before_them():
     mod = from_source(
-        HEAD
-        + f"""
+        f"""{HEAD}
     @R.function
     def main(x: {T}, y: {T}):
         a = R.exp(x)
@@ -453,8 +446,7 @@ def test_legalization_by_the_user():
 
 def test_groups_become_kernels():
     plain = from_source(
-        HEAD
-        + f"""
+        f"""{HEAD}
     @R.function
     def main(x: {T}, y: {T}):
         with R.dataflow():
