@@ -10,7 +10,9 @@ import difflib
 from types import FunctionType
 from typing import Any
 
-from weft import arith, error, ir, tir
+from weft import ir, tir
+from weft.arith import Analyzer
+from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
 from weft.ir import CallIntrin as CallNode
 from weft.ir.text.parser import MacroDecorator, meta_var  # noqa: F401 - a name of T
@@ -217,7 +219,7 @@ def match_buffer(
     """Name the memory of a handle parameter, or a region of another buffer."""
     if shape is None:
         if not isinstance(param, BufferRegion):
-            raise error.InvalidArgument("match_buffer: a parameter needs a shape")
+            raise InvalidArgument("match_buffer: a parameter needs a shape")
         shape, dtype = tuple(r.extent for r in param.region), param.buffer.dtype
     if isinstance(param, BufferLoadNode):
         one = [Range.from_min_extent(i, const(1, i.dtype)) for i in param.indices]
@@ -260,7 +262,7 @@ def allocate(
 ) -> commands.Scope:
     """Allocate memory for the rest of the sequence; the name that this is bound to is a pointer to it."""
     if condition is not True and as_int(condition) != 1:
-        raise error.InvalidArgument("allocate: memory is allocated without conditions", found=str(condition))
+        raise InvalidArgument("allocate: memory is allocated without conditions", found=str(condition))
     shape = tuple(as_expr(e) for e in (extents if isinstance(extents, (list, tuple)) else (extents,)))
     element = DataType(getattr(dtype, "dtype", dtype))
     notes = Attrs.of(annotations)
@@ -369,7 +371,7 @@ def _loop_range(start: Any, stop: Any) -> Range:
         extent = as_expr(start)
         return Range.from_min_extent(const(0, extent.dtype), extent)
     r = slice_of(start, stop)
-    return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, arith.Analyzer().simplify(r.extent))
+    return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
 def _loop(kind: stmts.ForKind) -> Any:
@@ -378,7 +380,7 @@ def _loop(kind: stmts.ForKind) -> Any:
     ) -> commands.Loops:
         r, stride = _loop_range(start, stop), 1 if step is None else as_int(step)
         if stride is None or stride < 1:
-            raise error.InvalidArgument("loops count up in constant steps", found=f"step={step}")
+            raise InvalidArgument("loops count up in constant steps", found=f"step={step}")
         return commands.Loops(kind, (r,), annotations, None, binding, var, stride)
 
     loop.__doc__ = f"Make a {kind.name.lower()} loop over ``start .. stop``, or ``0 .. start``."
@@ -478,7 +480,7 @@ def realize(region: Any, storage_scope: Any = "", condition: Any = True) -> comm
     if not isinstance(storage_scope, str):
         storage_scope, condition = "", storage_scope
     if storage_scope and storage_scope != region.buffer.scope:
-        raise error.InvalidArgument("realize: the buffer lives in another scope", expected=region.buffer.scope,
+        raise InvalidArgument("realize: the buffer lives in another scope", expected=region.buffer.scope,
                               found=storage_scope)  # fmt: skip
     r = (
         region
@@ -541,7 +543,7 @@ def _other(name: str) -> Any:
         raise AttributeError(name)
     try:
         maker = _MAKERS[name] = DTypeMaker(name)
-    except error.InvalidArgument:
+    except InvalidArgument:
         pass
     else:
         return maker
