@@ -8,10 +8,10 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc, GlobalVar
-from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, Node, Shown
+from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, Node
 
 
-class IRModule(Shown):
+class IRModule:
     """A set of named functions.
 
     Passes treat modules as values: they return a new module (:meth:`with_functions`, :meth:`copy`) and leave their
@@ -47,6 +47,10 @@ class IRModule(Shown):
         self.type_definitions: dict[Any, Any] = dict(type_definitions or {})
         for var, func in (functions or {}).items():
             self[var] = func
+
+    def same_as(self, other: Any) -> bool:
+        """Whether another name refers to this very module."""
+        return self is other
 
     @staticmethod
     def from_expr(func: Any, name: str | None = None) -> IRModule:
@@ -201,6 +205,22 @@ class IRModule(Shown):
         while f"{hint}_{n}" in self._by_name:
             n += 1
         return f"{hint}_{n}"
+
+    def script(self, **options: Any) -> str:
+        """Return the module as TVMScript."""
+        return _PRINTER[0](self, **options)
+
+    def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
+        """Return the module as text that can be parsed again: Relay with a version line, else TVMScript.
+
+        Parameters
+        ----------
+        show_meta_data : bool
+            Whether large constants are part of it.
+        annotate : callable, optional
+            Gives the comment behind a Relay expression instead of its type.
+        """
+        return _PRINTER[0](self, show_meta=show_meta_data, annotate=annotate, whole=True)
 
     def show(self, **options: Any) -> None:
         """Print the module as TVMScript."""

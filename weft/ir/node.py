@@ -95,17 +95,24 @@ class NodeMeta(type(msgspec.Struct)):
         return cls
 
 
-class Shown:
-    """What nodes and modules have in common: their texts, and what they are."""
+class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
+    """An IR node. ``span`` says where it came from and never takes part in comparisons."""
 
-    __slots__ = ()
+    span: Span | None = None
+
+    def __str__(self) -> str:
+        """Render through the text engine when it is loaded, else as a plain record."""
+        return _PRINTER[0](self)
+
+    def __repr__(self) -> str:
+        return _PRINTER[0](self)
 
     def script(self, **options: Any) -> str:
-        """Return it as TVMScript."""
+        """Return this node as TVMScript."""
         return _PRINTER[0](self, **options)
 
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
-        """Return it as text that can be parsed again: Relay with a version line, else TVMScript.
+        """Return this node as text that can be parsed again: Relay with a version line, else TVMScript.
 
         Parameters
         ----------
@@ -117,21 +124,8 @@ class Shown:
         return _PRINTER[0](self, show_meta=show_meta_data, annotate=annotate, whole=True)
 
     def same_as(self, other: Any) -> bool:
-        """Whether `other` is this very one."""
+        """Whether `other` is this very node."""
         return self is other
-
-
-class Node(Shown, msgspec.Struct, metaclass=NodeMeta, kw_only=True):
-    """An IR node. ``span`` says where it came from and never takes part in comparisons."""
-
-    span: Span | None = None
-
-    def __str__(self) -> str:
-        """Render through the text engine when it is loaded, else as a plain record."""
-        return _PRINTER[0](self)
-
-    def __repr__(self) -> str:
-        return _PRINTER[0](self)
 
     if not TYPE_CHECKING:
 
