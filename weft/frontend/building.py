@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, ir, relax
+from weft import ir
+from weft.error import ModelImportError
 from weft.op import make_call
+from weft.relax import BlockBuilder, Var, VarBinding
 from weft.relax import op as relax_op
 
 DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -64,7 +66,7 @@ class Builder(Emitter):
     """Binds calls in a function under construction; all dimensions are numbers."""
 
     def __init__(self) -> None:
-        self.bb = relax.BlockBuilder()
+        self.bb = BlockBuilder()
 
     def emit(self, expr: Any) -> Any:
         """Bind an expression."""
@@ -118,7 +120,7 @@ class Builder(Emitter):
     def arange(self, count: int, dtype: str = "int64") -> ir.Constant:
         """0, 1, … of so many numbers, of which a file may not claim any number."""
         if count > _LONGEST:
-            raise error.ModelImportError("a dimension is too long to be counted", expected=f"at most {_LONGEST}",
+            raise ModelImportError("a dimension is too long to be counted", expected=f"at most {_LONGEST}",
                                    found=str(count))  # fmt: skip
         return ir.constant(np.arange(count, dtype=ir.numpy_dtype(dtype)))
 
@@ -188,8 +190,8 @@ class Builder(Emitter):
         """What `body` makes of a state while `test` holds: a function that calls itself as its last act."""
         types = tuple(x.ty for x in start)
         outside = ir.TupleType(types)
-        itself = relax.Var(self.bb.fresh_name("loop"), ir.FuncType(types, outside, True))
-        params: list[Any] = [relax.Var(self.bb.fresh_name("state"), ty) for ty in types]
+        itself = Var(self.bb.fresh_name("loop"), ir.FuncType(types, outside, True))
+        params: list[Any] = [Var(self.bb.fresh_name("state"), ty) for ty in types]
         with self.bb.scope() as whole:
             go_on = self.emit(relax_op.reshape(test(params), ir.shape_expr([])))
             with self.bb.scope() as inner:
@@ -197,5 +199,5 @@ class Builder(Emitter):
             with self.bb.scope() as inner:
                 left = self.bb.finish(inner, self.bb.atom(ir.Tuple(tuple(params))))
             sequence = self.bb.finish(whole, self.emit(ir.If(go_on, taken, left)))
-        self.bb.emit_normalized(relax.VarBinding(itself, ir.Function(tuple(params), sequence, outside, ty=itself.ty)))
+        self.bb.emit_normalized(VarBinding(itself, ir.Function(tuple(params), sequence, outside, ty=itself.ty)))
         return self.fields(self.emit(ir.Call(itself, tuple(start))))

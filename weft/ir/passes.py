@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from weft import environment, error
+from weft import environment
+from weft.error import InvalidArgument
 from weft.ir.ambient import Ambient
 from weft.ir.expr import BaseFunc
 from weft.ir.module import IRModule
@@ -355,7 +356,7 @@ def passes_named(name: str) -> Callable[..., Pass]:
         When no pass has that name; the message lists near names.
     """
     if name not in _PASSES:
-        raise error.InvalidArgument(f"no pass is called '{name}'", help=near_names(name, _PASSES))
+        raise InvalidArgument(f"no pass is called '{name}'", help=near_names(name, _PASSES))
     return _PASSES[name]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from weft import error, ffi
+from weft.error import InvalidArgument
+from weft.ffi import PackedFunc, convert_argument, convert_func, wrap
 from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.jit import HotShape, enabled_by_default, hot_shapes, watch
@@ -72,7 +73,7 @@ class ADT(tvm_ffi.Object, metaclass=_ADTMeta):
             return [self[i] for i in range(*index.indices(n))]
         if not -n <= index < n:
             raise IndexError(f"field {index} of a value of {n} fields")
-        return ffi.wrap(_adt_field(self, index % n))
+        return wrap(_adt_field(self, index % n))
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -88,7 +89,7 @@ class Ref(tvm_ffi.Object):
     @property
     def value(self) -> Any:
         """What it holds."""
-        return ffi.wrap(_ref_value(self))
+        return wrap(_ref_value(self))
 
     def __repr__(self) -> str:
         return f"Ref({self.value!r})"
@@ -114,17 +115,17 @@ def tuple_object(fields: Sequence[Any] = ()) -> TupleValue:
 def _argument(value: Any) -> Any:
     """An argument as the machine takes it: numbers are scalars of Relay's default dtypes."""
     if isinstance(value, bool):
-        return ffi.convert_argument(np.array(value))
+        return convert_argument(np.array(value))
     if isinstance(value, int):
         fits = -(2**31) <= value < 2**31
-        return ffi.convert_argument(np.array(value, np.int32 if fits else np.int64))
+        return convert_argument(np.array(value, np.int32 if fits else np.int64))
     if isinstance(value, float):
-        return ffi.convert_argument(np.array(value, np.float32))
+        return convert_argument(np.array(value, np.float32))
     if isinstance(value, np.generic):
-        return ffi.convert_argument(np.asarray(value))
+        return convert_argument(np.asarray(value))
     if isinstance(value, (list, tuple)):
         return [_argument(v) for v in value]
-    return ffi.convert_argument(value)
+    return convert_argument(value)
 
 
 class VirtualMachine:
@@ -152,7 +153,7 @@ class VirtualMachine:
         if isinstance(exe, Module):
             exe = Executable(exe)
         if not isinstance(exe, Executable):
-            raise error.InvalidArgument("a Relay virtual machine runs a Relay executable", found=type(exe).__name__)
+            raise InvalidArgument("a Relay virtual machine runs a Relay executable", found=type(exe).__name__)
         self._exec = exe
         self.devices, flat = machine_devices(device, memory_cfg)
         self._handle = _create(exe.mod, flat)
@@ -170,7 +171,7 @@ class VirtualMachine:
         """The executable that runs."""
         return self._exec
 
-    def __getitem__(self, name: str) -> ffi.PackedFunc:
+    def __getitem__(self, name: str) -> PackedFunc:
         """A function of the executable."""
         self._exec.function(name)
         return self.module.get_function(name)
@@ -194,7 +195,7 @@ class VirtualMachine:
         Tensor, tuple, ADT or another object
             A tuple of the program comes as a tuple.
         """
-        return ffi.wrap(_invoke(self._handle, func_name, *self._arguments(func_name, args, kwargs)))
+        return wrap(_invoke(self._handle, func_name, *self._arguments(func_name, args, kwargs)))
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Call ``main``."""
@@ -202,7 +203,7 @@ class VirtualMachine:
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call a closure that a function of this executable returned."""
-        return ffi.wrap(_invoke_closure(self._handle, closure, *map(_argument, args)))
+        return wrap(_invoke_closure(self._handle, closure, *map(_argument, args)))
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Keep the arguments of a later :meth:`invoke_stateful`."""
@@ -218,7 +219,7 @@ class VirtualMachine:
     def get_outputs(self, func_name: str | None = None) -> list[Any]:
         """Return the outputs of the last :meth:`invoke_stateful`: a tuple's items, or the one output."""
         name = func_name or getattr(self, "_last", "main")
-        out = ffi.wrap(_get_output(self._handle, name))
+        out = wrap(_get_output(self._handle, name))
         return list(out) if isinstance(out, tuple) else [out]
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
@@ -235,7 +236,7 @@ class VirtualMachine:
             An answer of 1 before a call leaves it out. None removes the instrument.
         """
         self._instrument = instrument
-        _set_instrument(self._handle, None if instrument is None else ffi.convert_func(instrument))
+        _set_instrument(self._handle, None if instrument is None else convert_func(instrument))
 
     def profile(self, *args: Any, func_name: str = "main", **kwargs: Any) -> Report:
         """Run a function once and tell how long each primitive in it took.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from weft import error, ir
+from weft import ir
+from weft.error import InvalidArgument
 
 
 class Buffer(ir.Node):
@@ -117,7 +118,7 @@ class BufferRegion(ir.Node):
         indices: list[ir.PrimExpr] = []
         for r in self.region:
             if not isinstance(r.extent, ir.IntImm):
-                raise error.InvalidArgument("a slice of elements has a constant length", found=str(r.extent))
+                raise InvalidArgument("a slice of elements has a constant length", found=str(r.extent))
             one = r.extent.value == 1
             indices.append(r.min if one else ir.Ramp(r.min, ir.const(1, r.min.dtype), r.extent.value))
         return BufferLoad(self.buffer, tuple(indices))

@@ -6,11 +6,10 @@ import numpy as np
 import torch
 
 import weft
-from weft import relax
+from weft import relax, target
 from weft.frontend.torch import from_exported_program
-from weft.target import Target
 
-QUICK = Target("llvm -opt-level=0")
+QUICK = target.Target("llvm -opt-level=0")
 """Compiles in half the time; numbers do not depend on it."""
 
 

@@ -1,5 +1,7 @@
 """Products of one tensor with several weights: joined where they may be, with the same results."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

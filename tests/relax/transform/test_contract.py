@@ -1,5 +1,7 @@
 """What every Relax pass keeps: a second run and a program without work for it give the very same functions."""
 
+from __future__ import annotations
+
 import pytest
 
 from tests.test_pass_docs import PASSES, example, sections

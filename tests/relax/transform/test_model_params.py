@@ -1,10 +1,13 @@
 """Weights in a tuple, prepared once, or taken one by one: results stay."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 
 import weft
-from weft import error, relax
+from weft import relax
+from weft.error import InvalidArgument
 from weft.relax.analysis import well_formed
 from weft.relax.transform import BundleModelParams, LazyTransformParams, LiftTransformParams
 from weft.script import from_source
@@ -68,7 +71,7 @@ def test_nothing_to_lift():
     assert {v.name_hint for v in LiftTransformParams()(two)} == {
         "main", "other", "main_transform_params", "other_transform_params"
     }  # fmt: skip
-    with pytest.raises(error.InvalidArgument, match="several functions have weights"):
+    with pytest.raises(InvalidArgument, match="several functions have weights"):
         LiftTransformParams(True)(two)
 
 

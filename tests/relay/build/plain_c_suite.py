@@ -19,8 +19,7 @@ import numpy as np
 from onnx.backend.test.loader import load_model_tests
 
 from tests.relay.build.test_plain_c import compiled
-from weft import relay
-from weft.error import WeftError
+from weft import error, relay
 from weft.frontend.onnx import from_onnx
 
 
@@ -33,7 +32,7 @@ def outcome(case: Any, folder: Path) -> str:
         return "refused: no numbers"
     try:
         model = relay.plain_c(from_onnx(case.model), "net")
-    except WeftError as e:
+    except error.WeftError as e:
         return f"refused: {str(e).splitlines()[0]}"
     outputs = [np.zeros(a.shape, a.dtype) for a in wanted]
     arguments = [c_void_p(a.ctypes.data) for a in (*inputs, *outputs)]

@@ -1,5 +1,7 @@
 """SkipEmptyLoops: what is tested before which loop, and tensors of billions of rows without columns."""
 
+from __future__ import annotations
+
 import time
 
 import numpy as np
@@ -9,6 +11,7 @@ from onnx import TensorProto, helper
 
 import weft
 from weft import ir
+from weft.ir import IRModule
 from weft.script import tir as T
 from weft.tir import transform
 
@@ -16,7 +19,7 @@ ROWS = 2**34  # 5 seconds at the least, when they are counted
 
 
 def body_of(func) -> str:
-    return transform.skip_empty_loops()(ir.IRModule({"f": func}))["f"].script().split("):\n", 1)[1].strip()
+    return transform.skip_empty_loops()(IRModule({"f": func}))["f"].script().split("):\n", 1)[1].strip()
 
 
 def test_the_parts_of_a_row_are_tested_before_the_rows():
@@ -56,7 +59,7 @@ def f(A: T.Buffer((16,), "int64"), n: T.int64, m: T.int64):
             A[j] = T.int64(1)
 """
     func = weft.script.from_source(source, {"T": T})
-    assert ir.structural_equal(transform.skip_empty_loops()(ir.IRModule({"f": func}))["f"], func)
+    assert ir.structural_equal(transform.skip_empty_loops()(IRModule({"f": func}))["f"], func)
 
 
 def test_an_effect_of_each_row_is_kept():

@@ -1,10 +1,13 @@
 """StorageRewrite, RemoveNoOp, CommonSubexprElim, UnrollLoop's limits: what stays, what goes, and equal results."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 
 import weft
-from weft import error, te, tir
+from weft import te, tir
+from weft.error import InvalidArgument
 from weft.ir import PassContext, walk
 from weft.script import tir as T
 from weft.tir import transform
@@ -251,7 +254,7 @@ def test_unroll_explicit_and_pragmas():
     s[y].pragma(y.op.axis[0], "auto_unroll_max_step", 16)
     func = te.schedule.schedule_to_prim_func(s, [x, y])
     assert loops_left(apply(transform.UnrollLoop(), func)) == 1
-    with pytest.raises(error.InvalidArgument, match="no option 'max_step'"):
+    with pytest.raises(InvalidArgument, match="no option 'max_step'"):
         PassContext(config={"tir.UnrollLoop": {"max_step": 3}})
 
 
@@ -359,5 +362,5 @@ def test_double_buffer_split_loop(factor):
 
 
 def test_double_buffer_option_names():
-    with pytest.raises(error.InvalidArgument, match="split"):
+    with pytest.raises(InvalidArgument, match="split"):
         PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}})

@@ -12,7 +12,8 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft import environment, error
+from weft import environment
+from weft.error import CodegenError, InvalidArgument, MissingDependency
 
 __all__ = ["compile_cuda", "nvrtc_version"]
 
@@ -44,7 +45,7 @@ def _open(candidates: Sequence[str]) -> ctypes.CDLL:
             return ctypes.CDLL(candidate)
         except OSError as e:
             failures.append(str(e))
-    raise error.MissingDependency(
+    raise MissingDependency(
         "compiling CUDA C needs the library NVRTC",
         expected="one of " + ", ".join(candidates),
         found="; ".join(failures),
@@ -65,7 +66,7 @@ def _library() -> ctypes.CDLL:
 
 def _check(library: ctypes.CDLL, status: int, doing: str) -> None:
     if status != 0:
-        raise error.CodegenError(f"NVRTC: {doing} failed", found=library.nvrtcGetErrorString(status).decode())
+        raise CodegenError(f"NVRTC: {doing} failed", found=library.nvrtcGetErrorString(status).decode())
 
 
 def nvrtc_version() -> tuple[int, int]:
@@ -111,11 +112,11 @@ def compile_cuda(
         When NVRTC cannot be opened.
     """
     if target_format not in _OUTPUTS:
-        raise error.InvalidArgument(
+        raise InvalidArgument(
             f"NVRTC makes no '{target_format}'", expected="'cubin' or 'ptx'", found=repr(target_format)
         )
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
-        raise error.InvalidArgument("not a CUDA architecture", expected="'sm_80', 'sm_90', ...", found=repr(arch))
+        raise InvalidArgument("not a CUDA architecture", expected="'sm_80', 'sm_90', ...", found=repr(arch))
     library = _library()
     prefix, output = _OUTPUTS[target_format]
     extra = [options] if isinstance(options, str) else list(options or ())
@@ -128,7 +129,7 @@ def compile_cuda(
         status = library.nvrtcCompileProgram(program, len(flags), array)
         if status != 0:
             reason = library.nvrtcGetErrorString(status).decode()
-            raise error.CodegenError(
+            raise CodegenError(
                 "NVRTC does not compile this program",
                 found=f"{reason}\n{_log(library, program)}",
                 help=f"the options were {' '.join(flags)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import error, tir
+from weft.error import CodegenError
 from weft.ir import CallIntrin, DataType, PrimExpr, StringImm, cast, int64
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
@@ -12,6 +12,7 @@ from weft.target.llvm.intrin import on
 from weft.target.llvm.memory import pointer_of
 from weft.target.llvm.support import raise_error
 from weft.target.llvm.types import llvm_type
+from weft.tir import Buffer
 
 DTYPE_CODES = {
     "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11,
@@ -29,7 +30,7 @@ _FIRST_OBJECT = 64
 def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
     if not isinstance(name, StringImm):
-        raise error.CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
+        raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
     function = (_lookup_import if name.value in s.module.imported else _lookup)(s, name.value)
     count, views = len(e.args) - 1, []
     args = s.alloca(f"[{count + 1} x {_ANY}], align 16", "args")
@@ -53,11 +54,11 @@ def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
 def _return(e: CallIntrin, s: FunctionEmitter) -> str:
     """Put a value where the caller finds the result, and leave the function."""
     if not s.result:
-        raise error.CodegenError("a value cannot be returned from here", where=e.span,
+        raise CodegenError("a value cannot be returned from here", where=e.span,
                            help="return it outside of parallel loops")  # fmt: skip
     kind, payload = _argument(s, e.args[0])
     if kind == _TENSOR:
-        raise error.CodegenError("a kernel returns tensors through its output buffers", where=e.span)
+        raise CodegenError("a kernel returns tensors through its output buffers", where=e.span)
     _set(s, s.result, 0, kind, payload)
     s.leave("0")
     s.start(s.label("behind"))
@@ -127,12 +128,12 @@ def _lookup_import(s: FunctionEmitter, name: str) -> str:
 
 def _argument(s: FunctionEmitter, a: Any) -> tuple[int, str]:
     """Return (type index, payload as i64)."""
-    if isinstance(a, tir.Buffer):
+    if isinstance(a, Buffer):
         return _TENSOR, s.value(f"ptrtoint ptr {_tensor(s, a)} to i64")
     if isinstance(a, StringImm):
         return _RAW_STRING, s.value(f"ptrtoint ptr {s.module.string(a.value)} to i64")
     if not isinstance(a, PrimExpr):
-        raise error.CodegenError("a packed function takes buffers, numbers and strings", found=type(a).__name__)
+        raise CodegenError("a packed function takes buffers, numbers and strings", found=type(a).__name__)
     dt, value = DataType(a.dtype), s.expr(a)
     if dt.code == "handle":
         return _POINTER, s.value(f"ptrtoint ptr {value} to i64")
@@ -141,7 +142,7 @@ def _argument(s: FunctionEmitter, a: Any) -> tuple[int, str]:
     return _BOOL if dt.code == "bool" else _INT, convert(s, value, dt, DataType("int64"))
 
 
-def _tensor(s: FunctionEmitter, buffer: tir.Buffer) -> str:
+def _tensor(s: FunctionEmitter, buffer: Buffer) -> str:
     """Make a tensor object that views a buffer, and return it; the callee must not keep it beyond the kernel's call."""
     rank, dt = len(buffer.shape), DataType(buffer.dtype)
     dims = s.alloca(f"[{2 * max(rank, 1)} x i64], align 8", "dims")
