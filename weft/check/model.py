@@ -99,7 +99,7 @@ class _Check:
         unknown = [n for n in given if n not in {i.name for i in infos}]
         if missing or unknown:
             raise error.InvalidArgument("wrong inputs", expected=", ".join(i.name for i in infos) or "none",
-                                  found=", ".join([f"no {n}" for n in missing] + unknown))  # fmt: skip
+                                        found=", ".join([f"no {n}" for n in missing] + unknown))  # fmt: skip
         self.feeds = {i.name: np.array(given[i.name], runtime.numpy_dtype(str(i.dtype)), order="C") for i in infos}
         self.outputs = [o["name"] for o in described["outputs"]]
 

@@ -242,7 +242,7 @@ def prim_value(value: Any, dtype: str | None = None) -> PrimValue:
     if not isinstance(value, PrimExpr):
         if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
             raise error.InvalidArgument("Cannot convert to a scalar value", expected="a number or a scalar expression",
-                                  found=f"{type(value).__name__}: {value!r}")  # fmt: skip
+                                        found=f"{type(value).__name__}: {value!r}")  # fmt: skip
         number = value.item() if isinstance(value, np.generic) else value
         default = "bool" if isinstance(number, bool) else "int64" if isinstance(number, int) else "float64"
         value = const(number, dtype or default)

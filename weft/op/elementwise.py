@@ -102,7 +102,7 @@ def _reinterpret_infer(x: Expr, dtype: str) -> TensorType:
     ty = tensor_arg("reinterpret", "x", x)
     if ty.dtype and (DataType(ty.dtype).bits != DataType(dtype).bits or "bool" in (ty.dtype, dtype)):
         raise error.DTypeMismatch("reinterpret: data types of different sizes", expected=f"{DataType(dtype).bits} bits",
-                            found=ty.dtype, where=x.span)  # fmt: skip
+                                  found=ty.dtype, where=x.span)  # fmt: skip
     return TensorType(ty.shape, DataType(dtype), ty.ndim, ty.vdevice)
 
 

@@ -104,7 +104,7 @@ class Interpreter:
         given = [*args, *function.given]
         if len(given) != len(function.func.params):
             raise error.EvaluationError("wrong number of arguments", expected=str(len(function.func.params)),
-                                  found=str(len(given)))  # fmt: skip
+                                        found=str(len(given)))  # fmt: skip
         for p, a in zip(function.func.params, given, strict=True):
             frame.values[p] = a
             _check_type(a, p.ty, frame, p.name_hint)
@@ -169,7 +169,7 @@ def _check_type(value: Any, ty: Any, frame: _Frame, what: str) -> None:
             raise error.EvaluationError(f"{what} is no tensor", expected=str(ty), found=type(value).__name__)
         if ty.dtype and value.dtype.name != ty.dtype:
             raise error.EvaluationError(f"{what} has another dtype than its type says", expected=ty.dtype,
-                                  found=value.dtype.name)  # fmt: skip
+                                        found=value.dtype.name)  # fmt: skip
         if ty.shape is not None:
             _check_dims(value.shape, ty.shape, frame, what)
     elif isinstance(ty, ir.ShapeType) and ty.values is not None:
@@ -197,7 +197,7 @@ def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what:
     if not right:
         shown = ", ".join(map(str, dims))
         raise error.EvaluationError(f"a dimension of {what} is not what its type says", expected=f"({shown})",
-                              found=str(tuple(actual)))  # fmt: skip
+                                    found=str(tuple(actual)))  # fmt: skip
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class _Writer:
         kernels = emit_c(self.scheduled(), self.target, entries=False)
         if CALLS in kernels:
             raise error.CodegenError("a kernel calls a packed function, which plain C does not have",
-                               help="compile the model to a library")  # fmt: skip
+                                     help="compile the model to a library")  # fmt: skip
         parts = [f'#include "{self.name}.h"', "#include <string.h>", kernels]
         parts += [self.weights(e, n) for e, n in self.constants.items()]
         parts += ["", *self.function(), ""]
@@ -110,7 +110,7 @@ class _Writer:
         for name in dict.fromkeys(n.function for n in self.graph.nodes if n.function not in (None, VIEW)):
             if name not in named:
                 raise error.LoweringError(f"the model calls '{name}', which is no kernel of its own",
-                                    help="compile it to a library, which may call such functions")  # fmt: skip
+                                          help="compile it to a library, which may call such functions")  # fmt: skip
             out.append(relax.schedule_kernel(named[name], name, self.target, records))
         return out
 

@@ -106,13 +106,9 @@ class Device:
     compute_version: str | None = _fact("compute_version", 'Compute capability of a CUDA device, ``"9.0"``.')
     device_name: str | None = _fact("device_name", "The maker's name of the device.")
     total_global_memory: int | None = _fact("total_global_memory", "Bytes of device memory.")
-    api_version: str | None = _fact(
-        "api_version", "The version of OpenCL or Vulkan; CUDA does not say."
-    )
+    api_version: str | None = _fact("api_version", "The version of OpenCL or Vulkan; CUDA does not say.")
     driver_version: str | None = _fact("driver_version", "The version of an OpenCL or Vulkan device's driver.")
-    extensions: str | None = _fact(
-        "extensions", "OpenCL's extensions, names with spaces between them."
-    )
+    extensions: str | None = _fact("extensions", "OpenCL's extensions, names with spaces between them.")
 
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""

@@ -87,7 +87,7 @@ class GraphModule:
         self.module = module if isinstance(module, Module) else Module(_handle(module))
         if self.module.kind != "weft.GraphExecutor":
             raise error.InvalidArgument("not a graph executor", expected="what lib['default'](device) returns",
-                                  found=f"a module of kind '{self.module.kind}'")  # fmt: skip
+                                        found=f"a module of kind '{self.module.kind}'")  # fmt: skip
         self._run = self.module["run"]
         self._set_input = self.module["set_input"]
         self._get_input = self.module["get_input"]

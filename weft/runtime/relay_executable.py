@@ -50,7 +50,7 @@ class Executable:
     def __init__(self, mod: Module) -> None:
         if mod.kind != "weft.RelayExecutable":
             raise error.InvalidArgument("not a Relay executable", expected="a module of kind 'weft.RelayExecutable'",
-                                  found=mod.kind)  # fmt: skip
+                                        found=mod.kind)  # fmt: skip
         self.mod = mod
         self.recompilable: dict[str, Recompilable] = {}
         functions, constants, primitives = _parts(mod)

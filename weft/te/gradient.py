@@ -105,7 +105,7 @@ def _between(output: Tensor, wanted: list[Tensor]) -> list[Operation]:
     for op in order:
         if not isinstance(op, ComputeOp) or (isinstance(op.body[0], tir.Reduce) and len(op.body) > 1):
             raise error.UnsupportedForm(f"te.gradient: '{op.name}' is no te.compute of one value an element",
-                                  found=type(op).__name__, help="write the stage as te.compute")  # fmt: skip
+                                        found=type(op).__name__, help="write the stage as te.compute")  # fmt: skip
     return order
 
 

@@ -43,7 +43,7 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
             values[r.inner] = ir.floormod(values[r.fused], extents[r.inner])
     if any(iv not in values for iv in stage.axis):
         raise error.ScheduleError(f"cache_write: an axis of '{stage.name}' was fused with a reduction",
-                            help="call cache_write before fuse")  # fmt: skip
+                                  help="call cache_write before fuse")  # fmt: skip
     body = _where(stage, values, axis, an)
     return axis, body, tuple(an.simplify(place[iv]) for iv in leaves)
 

@@ -67,7 +67,7 @@ class TensorIntrin:
         for what, wanted, given in (("tensors", self.inputs, reads), ("scalars", self.scalar_params, scalars)):
             if len(wanted) != len(given):
                 raise error.InvalidArgument(f"'{self.name}' takes another number of {what}", expected=str(len(wanted)),
-                                      found=str(len(given)))  # fmt: skip
+                                            found=str(len(given)))  # fmt: skip
         axis = tuple(reduce_axis) if isinstance(reduce_axis, (list, tuple)) else (reduce_axis,)
         return tuple(tir.IntrinCall(self, reads, scalars, axis, 0, i) for i in range(self.op.num_outputs))
 

@@ -129,7 +129,7 @@ def lowering_of(op: Any, target: str, src: str, extra: str = "") -> Lowering:
     if found is None:
         what = f"{name} of '{_key(src)}'" + (f" ({extra})" if extra else "")
         raise error.CodegenError(f"{what} has no meaning on target '{target}'", where=op.span,
-                           help="say what it becomes with target.datatype.register_op")  # fmt: skip
+                                 help="say what it becomes with target.datatype.register_op")  # fmt: skip
     return found
 
 
@@ -169,7 +169,7 @@ def create_lower_func(extern_func_map: Mapping[Any, str]) -> Lowering:
             key = DataType(op.a.dtype).bits
         if key not in extern_func_map:
             raise error.CodegenError(f"there is no function for {type(op).__name__} of {key} bits",
-                               expected=", ".join(map(str, extern_func_map)))  # fmt: skip
+                                     expected=", ".join(map(str, extern_func_map)))  # fmt: skip
         return call_pure_extern(result, extern_func_map[key], *args)
 
     return lower
@@ -189,7 +189,7 @@ def create_min_lower_func(extern_func_map: Mapping[int, str], type_name: str) ->
     def least(bits: int) -> PrimExpr:
         if bits not in extern_func_map:
             raise error.CodegenError(f"there is no least value of {bits} bits of '{type_name}'",
-                               expected=", ".join(map(str, extern_func_map)))  # fmt: skip
+                                     expected=", ".join(map(str, extern_func_map)))  # fmt: skip
         return call_pure_extern(f"custom[{type_name}]{bits}", extern_func_map[bits])
 
     return least

@@ -39,5 +39,5 @@ def get_vscale_expr(dtype: Any, min_size: int = 128) -> ir.PrimExpr:
     bits = ir.DataType(dtype).bits
     if min_size % bits:
         raise error.InvalidArgument("a scalable vector holds whole elements", expected=f"a multiple of {bits} bits",
-                              found=str(min_size))  # fmt: skip
+                                    found=str(min_size))  # fmt: skip
     return ir.vscale() * (min_size // bits)

@@ -17,7 +17,7 @@ from weft.topi.typing import Extents, Padding
 def _whole_words(data: Any, axis: int, bits: int) -> None:
     if (as_int(data.shape[axis]) or 0) % bits or as_int(data.shape[axis]) is None:
         raise error.InvalidArgument(f"bits are packed into words of {bits}", expected=f"a multiple of {bits}",
-                              found=str(data.shape[axis]))  # fmt: skip
+                                    found=str(data.shape[axis]))  # fmt: skip
 
 
 def bitpack(data: Any, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str = "QuantizeInput") -> Any:

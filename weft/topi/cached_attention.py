@@ -19,7 +19,7 @@ def _vectors(op: str, x: Any) -> int:
     size = as_int(x.shape[3])
     if size is None or size % _LANES:
         raise error.InvalidArgument(f"{op}: a head has a constant size", expected=f"a multiple of {_LANES}",
-                              found=str(x.shape[3]))  # fmt: skip
+                                    found=str(x.shape[3]))  # fmt: skip
     return size // _LANES
 
 

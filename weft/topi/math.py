@@ -25,7 +25,7 @@ def _unary(name: str) -> Callable[[Any], Any]:
         x = x if isinstance(x, Tensor) else ir.as_expr(x)
         if name in FLOAT_UNARY and ir.DataType(x.dtype).code in ("int", "uint", "bool"):
             raise error.InvalidArgument(f"topi.{name} only supports floating-point inputs, but got {x.dtype}",
-                                  help="convert them: topi.cast(x, 'float32')")  # fmt: skip
+                                        help="convert them: topi.cast(x, 'float32')")  # fmt: skip
         return elementwise(fn, x, name="T_" + name) if isinstance(x, Tensor) else fn(x)
 
     apply.__name__ = name

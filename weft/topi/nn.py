@@ -434,7 +434,7 @@ def fifo_buffer(data: Tensor, buffer: Any, axis: int) -> Any:
     a = normalize_axis("fifo_buffer", axis, buffer.ndim)
     if data.ndim != buffer.ndim:
         raise error.ShapeMismatch("fifo_buffer: data and buffer differ in rank", expected=str(buffer.ndim),
-                            found=str(data.ndim))  # fmt: skip
+                                  found=str(data.ndim))  # fmt: skip
     new, kept = data.shape[a], simplify(buffer.shape[a] - data.shape[a])
 
     def element(*i: Any) -> Any:

@@ -38,5 +38,5 @@ def dense(data: Any, weight: Any, bias: te.Tensor | None = None) -> Any:
         out = te.compute((turned.shape[1], turned.shape[0]), lambda i, j: turned(j, i), name="dense")
     else:
         raise error.InvalidArgument("dense: one factor is compressed, the other is not",
-                              found=f"{type(data).__name__}, {type(weight).__name__}")  # fmt: skip
+                                    found=f"{type(data).__name__}, {type(weight).__name__}")  # fmt: skip
     return out if bias is None else te.compute(out.shape, lambda i, j: out(i, j) + bias(j), name="dense_bias")

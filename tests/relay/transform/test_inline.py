@@ -56,7 +56,7 @@ def test_effects_and_loops_get_names():
     g = relay.GlobalVar("g")
     body = relay.Tuple([x, y, relay.Function([], z)])
     mod = ir.IRModule({g: relay.Function([x, y, z], body, attrs=MARK),
-                    "main": relay.Function([p], g(relay.RefRead(p), p * p, p + p))})  # fmt: skip
+                       "main": relay.Function([p], g(relay.RefRead(p), p * p, p + p))})  # fmt: skip
     body = relay.Tuple([x, p * p, relay.Function([], z)])
     check(mod, module(relay.Function([p], lets([(x, relay.RefRead(p)), (z, p + p)], body))))
 

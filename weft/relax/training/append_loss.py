@@ -62,7 +62,7 @@ def _joined(model: ir.Function, loss: ir.Function, count: int) -> ir.Function:
     for r, p in zip(results[:count], loss.params[:count], strict=True):
         if not ir.structural_equal(type_of(r), p.ty):
             raise error.InvalidArgument("the loss takes another type than the model returns", expected=str(r.ty),
-                                  found=str(p.ty))  # fmt: skip
+                                        found=str(p.ty))  # fmt: skip
     rest, targets = results[count:], loss.params[count:]
     renamed: dict[Any, Any] = dict(zip(loss.params[:count], results[:count], strict=True))
     bindings = [*block.bindings]

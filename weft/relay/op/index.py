@@ -64,8 +64,8 @@ def _gather_nd(data: ir.Expr, indices: ir.Expr, batch_dims: int = 0, index_rank:
         raise error.ShapeMismatch("gather_nd: the first dimension of 'indices' must be known", found=str(indices.ty))
     if not 0 <= batch_dims < n or batch_dims + depth > rank(data):
         raise error.ShapeMismatch("gather_nd: the indices have more coordinates than the data has dimensions",
-                            expected=f"at most {rank(data) - batch_dims}", found=str(depth), where=indices.span,
-                            )  # fmt: skip
+                                  expected=f"at most {rank(data) - batch_dims}", found=str(depth), where=indices.span,
+                                  )  # fmt: skip
     last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
     return shared("gather_nd", data, last, batch_dims=batch_dims)
 

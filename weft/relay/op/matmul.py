@@ -23,7 +23,7 @@ def _swapped(x: ir.Expr, swap: bool) -> ir.Expr:
 def _checked_units(op: str, weight: ir.Expr, outputs: Any, units: Any) -> None:
     if units is not None and ir.as_int(outputs) not in (None, int(units)):
         raise error.ShapeMismatch(f"{op}: 'units' is not the number of outputs of the weight", expected=str(outputs),
-                            found=str(units), where=weight.span)  # fmt: skip
+                                  found=str(units), where=weight.span)  # fmt: skip
 
 
 def _dense(data: ir.Expr, weight: ir.Expr, units: Any = None, out_dtype: str = "") -> ir.Expr:

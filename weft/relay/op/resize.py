@@ -155,7 +155,7 @@ def _affine_grid(data: ir.Expr, target_shape: Any) -> ir.Expr:
     shape = dims(data)
     if ir.as_int(shape[1]) not in (2, None) or ir.as_int(shape[2]) not in (3, None):
         raise error.ShapeMismatch("image.affine_grid: the matrices are 2 by 3", expected="(batch, 2, 3)",
-                            found=str(data.ty), where=data.span)  # fmt: skip
+                                  found=str(data.ty), where=data.span)  # fmt: skip
     h, w = (int(v) for v in target_shape)
     y, x = np.meshgrid(np.linspace(-1, 1, h), np.linspace(-1, 1, w), indexing="ij")
     points = np.stack([x.reshape(-1), y.reshape(-1), np.ones(h * w)]).astype(ir.numpy_dtype(dtype))

@@ -35,10 +35,10 @@ def _scatter_nd(data: ir.Expr, indices: ir.Expr, updates: ir.Expr, mode: str = "
     depth = as_int(dims(indices)[0])
     if depth is not None and depth > rank(data):
         raise error.ShapeMismatch("scatter_nd: more coordinates than dimensions", expected=f"at most {rank(data)}",
-                            found=str(depth), where=indices.span)  # fmt: skip
+                                  found=str(depth), where=indices.span)  # fmt: skip
     if depth is not None and rank(updates) != n - 1 + rank(data) - depth:
         raise error.ShapeMismatch("scatter_nd: 'updates' has the wrong rank", expected=str(n - 1 + rank(data) - depth),
-                            found=str(rank(updates)), where=updates.span)  # fmt: skip
+                                  found=str(rank(updates)), where=updates.span)  # fmt: skip
     last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
     return shared("scatter_nd", data, last, updates, reduction=mode)
 
@@ -67,11 +67,11 @@ def _sparse_to_dense(
                             found=f"{index.ndim} and {value.ndim} dimensions", where=sparse_indices.span)  # fmt: skip
     if index.ndim == 2 and as_int(index.shape[1]) not in (None, len(output_shape)):  # type: ignore[index]
         raise error.ShapeMismatch("sparse_to_dense: an index has the wrong number of coordinates",
-                            expected=str(len(output_shape)), found=str(index.shape[1]),  # type: ignore[index]
-                            where=sparse_indices.span)  # fmt: skip
+                                  expected=str(len(output_shape)), found=str(index.shape[1]),  # type: ignore[index]
+                                  where=sparse_indices.span)  # fmt: skip
     if index.ndim < 2 and len(output_shape) != 1:
         raise error.ShapeMismatch("sparse_to_dense: a vector of indices writes into a vector", expected="one dimension",
-                            found=str(len(output_shape)))  # fmt: skip
+                                  found=str(len(output_shape)))  # fmt: skip
     count = index.shape[0] if index.ndim else int64(1)  # type: ignore[index]
     places = shared("reshape", sparse_indices, shape_of_dims((count, int64(len(output_shape)))))
     op.tensor_arg("sparse_to_dense", "default_value", default_value)
@@ -103,7 +103,7 @@ def _segment_sum(data: ir.Expr, segment_ids: ir.Expr, num_segments: Any) -> ir.E
     rows, length = dims(data)[0], dims(segment_ids)[0]
     if None not in (as_int(rows), as_int(length)) and as_int(rows) != as_int(length):
         raise error.ShapeMismatch("segment_sum: a number for each row", expected=str(rows), found=str(length),
-                            where=segment_ids.span)  # fmt: skip
+                                  where=segment_ids.span)  # fmt: skip
     count = num_segments[0] if isinstance(num_segments, tuple) else num_segments
     onto = shared("zeros", shape_of_dims((count, *dims(data)[1:])), dtype=dtype_of(data))
     places = shared("expand_dims", segment_ids, axis=(1,))
@@ -145,10 +145,10 @@ def _strided_set(
     shape = dims(data)
     if not 0 < len(begin) <= len(shape):
         raise error.ShapeMismatch("strided_set: a bound for each of the leading axes", expected=f"1 to {len(shape)}",
-                            found=str(len(begin)), where=data.span)  # fmt: skip
+                                  found=str(len(begin)), where=data.span)  # fmt: skip
     if rank(v) != len(shape):
         raise error.ShapeMismatch("strided_set: 'v' has the wrong rank", expected=str(len(shape)), found=str(rank(v)),
-                            where=v.span)  # fmt: skip
+                                  where=v.span)  # fmt: skip
     known = [[as_int(b) for b in bounds] for bounds in (begin, end, strides)]
     if any(b is None for bounds in known for b in bounds):
         raise error.InvalidArgument("strided_set: the bounds must be constant")
@@ -162,7 +162,7 @@ def _strided_set(
         count = dims(places)[0]
         if None not in (as_int(count), as_int(dims(v)[i])) and as_int(count) != as_int(dims(v)[i]):
             raise error.ShapeMismatch(f"strided_set: dimension {i} of 'v' is not the slice's", expected=str(count),
-                                found=str(dims(v)[i]), where=v.span)  # fmt: skip
+                                      found=str(dims(v)[i]), where=v.span)  # fmt: skip
         column: list[PrimExpr] = [int64(1)] * len(shape)
         column[i] = count
         indices.append(shared("reshape", places, shape_of_dims(column)))

@@ -29,7 +29,7 @@ def _strided_slice(
         stops = (*stops, *[_END] * (len(begin) - len(stops)))
     if len(over) > rank(data):
         raise error.ShapeMismatch("strided_slice: more bounds than dimensions", expected=f"at most {rank(data)}",
-                            found=str(len(over)), where=data.span)  # fmt: skip
+                                  found=str(len(over)), where=data.span)  # fmt: skip
     starts = tuple(0 if b is None else b for b in begin)
     if slice_mode == "size":
         stops = tuple(_behind(b, n) for b, n in zip(starts, stops, strict=True))
@@ -74,7 +74,7 @@ def _dyn_strided_slice(
     shape = dims(data)
     if not len(over) == len(begin) == len(end):
         raise error.ShapeMismatch("strided_slice: begin, end and axes differ in length", where=data.span,
-                            expected=f"{len(over)} each", found=f"{len(begin)} and {len(end)}")  # fmt: skip
+                                  expected=f"{len(over)} each", found=f"{len(begin)} and {len(end)}")  # fmt: skip
     if slice_mode == "size":
         end = tuple(
             select(n.equal(int64(-1)), shape[a], _from_end(b, shape[a]) + n)
@@ -87,7 +87,7 @@ def _dyn_strided_slice(
 
 def _from_end(value: PrimExpr, dim: PrimExpr) -> PrimExpr:
     return value if as_int(value) is not None else op.simplify(select(value < int64(0), ir.max_(value + dim, int64(0)),
-                                                                   value))  # fmt: skip
+                                                                      value))  # fmt: skip
 
 
 declare("dyn.strided_slice", "data begin:values end:values strides:values", {"axes": None, "slice_mode": "end"},

@@ -28,7 +28,7 @@ def _topk(
         count = -1  # all of them
     elif None not in (known, size) and known > size:  # type: ignore[operator]
         raise error.ShapeMismatch("topk: more elements than the axis has", expected=f"at most {size}", found=str(known),
-                            where=data.span)  # fmt: skip
+                                  where=data.span)  # fmt: skip
     return shared("topk", data, k=count, axis=at, ret_type=ret_type, largest=not is_ascend, dtype=dtype)
 
 
@@ -73,7 +73,7 @@ def _searchsorted(sorted_sequence: ir.Expr, values: ir.Expr, right: bool = False
     rows, wanted = rank(sorted_sequence), rank(values)
     if rows not in (1, wanted) or not rows:
         raise error.ShapeMismatch("searchsorted: the sequence is a vector or has the rank of the values",
-                            expected=f"1 or {wanted}", found=str(rows), where=sorted_sequence.span)  # fmt: skip
+                                  expected=f"1 or {wanted}", found=str(rows), where=sorted_sequence.span)  # fmt: skip
     each = shared("expand_dims", values, axis=(wanted,))
     among = shared("expand_dims", sorted_sequence, axis=(rows - 1,)) if rows > 1 else sorted_sequence
     before = shared("less_equal" if right else "less", among, each)

@@ -73,7 +73,7 @@ def constant(op: str, name: str, value: Any) -> np.ndarray:
     """
     if not isinstance(value, ir.Constant):
         raise error.InvalidArgument(f"qnn.{op}: '{name}' must be a constant", found=str(value)[:60], where=value.span,
-                              help="bind it as a parameter, or fold constants first")  # fmt: skip
+                                    help="bind it as a parameter, or fold constants first")  # fmt: skip
     return value.data.numpy()
 
 

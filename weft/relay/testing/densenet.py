@@ -33,7 +33,7 @@ def get_net(
     """Make the network of 121, 161, 169 or 201 layers."""
     if densenet_size not in _SIZES:
         raise error.InvalidArgument("densenet: there is no network of this depth", expected=", ".join(map(str, _SIZES)),
-                              found=str(densenet_size))  # fmt: skip
+                                    found=str(densenet_size))  # fmt: skip
     channels, growth, blocks = _SIZES[densenet_size]
     body = layers.conv2d(layers.data_var((batch_size, *image_shape), dtype), channels=channels, kernel_size=(7, 7),
                          strides=(2, 2), padding=(3, 3), name="conv1")  # fmt: skip

@@ -44,7 +44,7 @@ def get_net(
     """Make the network of 11, 13, 16 or 19 layers."""
     if num_layers not in _STACKS:
         raise error.InvalidArgument("vgg: there is no network of this depth", expected=", ".join(map(str, _STACKS)),
-                              found=str(num_layers))  # fmt: skip
+                                    found=str(num_layers))  # fmt: skip
     data = layers.data_var((batch_size, *image_shape), dtype)
     feature = get_feature(data, _STACKS[num_layers], _CHANNELS, batch_norm)
     return nn.softmax(get_classifier(feature, num_classes)).in_function()

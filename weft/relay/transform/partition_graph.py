@@ -48,7 +48,7 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> ir
             taken = [n for n in cut.functions if n in mod]
             if taken:
                 raise error.InvalidArgument(f"the module has a function '{taken[0]}' already",
-                                      help="give PartitionGraph another mod_name")  # fmt: skip
+                                            help="give PartitionGraph another mod_name")  # fmt: skip
             made |= {GlobalVar(n): f for n, f in cut.functions.items()}
         return infer_module(mod.with_functions(made))
 

@@ -122,7 +122,7 @@ def _call(expr: exprs.Call, code: FunctionCode, dst: int | None) -> int:
     if isinstance(callee, Constructor):
         if len(args) != len(callee.inputs):
             raise error.InvalidArgument(f"the constructor {callee.name_hint} takes {len(callee.inputs)} fields",
-                                  found=str(len(args)), where=expr.span)  # fmt: skip
+                                        found=str(len(args)), where=expr.span)  # fmt: skip
         return _adt(code, callee.tag, args, dst)
     if isinstance(callee, exprs.GlobalVar):
         index, func = code.unit.function(callee)

@@ -100,8 +100,8 @@ def _alloc(node: tir.AllocBuffer, s: DeviceEmitter) -> None:
     buffer, sizes = node.buffer, [ir.as_int(d) for d in node.buffer.shape]
     if buffer.scope not in ("local", "global", "", "shared", "shared.dyn") or None in sizes:
         raise error.CodegenError(f"target {s.target} cannot allocate '{buffer.name}' in a kernel", where=node.span,
-                           expected="a buffer of one thread or a shared one, of constant size",
-                           found=f"scope {buffer.scope}, shape {buffer.shape}")  # fmt: skip
+                                 expected="a buffer of one thread or a shared one, of constant size",
+                                 found=f"scope {buffer.scope}, shape {buffer.shape}")  # fmt: skip
     of, size = s.memory_type(buffer.dtype, node), max(1, math.prod(d for d in sizes if d is not None))
     s.pointers[buffer.data] = of
     name = s.fresh(buffer.data)

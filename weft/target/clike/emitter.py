@@ -94,7 +94,7 @@ class Emitter:
         """The type of a value."""
         if str(dtype) not in self.types:
             raise error.CodegenError(f"target {self.target} has no code for '{dtype}'", where=at.span,
-                               expected=f"one of {', '.join(self.types)}")  # fmt: skip
+                                     expected=f"one of {', '.join(self.types)}")  # fmt: skip
         return self.types[str(dtype)]
 
     def memory_type(self, dtype: str, at: ir.Node) -> str:
@@ -121,7 +121,7 @@ class Emitter:
     def refuse(self, node: ir.Node) -> error.CodegenError:
         """The error of a node that the language has no code for."""
         return error.CodegenError(f"target {self.target} has no code for {type(node).__name__}", where=node.span,
-                            found=str(node))  # fmt: skip
+                                  found=str(node))  # fmt: skip
 
 
 def string(text: str) -> str:

@@ -20,7 +20,7 @@ def _address(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     field = ir.as_int(e.args[2])
     if field not in _FIELDS:
         raise error.CodegenError("tvm_struct_get of a field that target llvm does not know", where=e.span,
-                           expected=f"one of {', '.join(map(str, _FIELDS))}", found=str(e.args[2]))  # fmt: skip
+                                 expected=f"one of {', '.join(map(str, _FIELDS))}", found=str(e.args[2]))  # fmt: skip
     base, index, member = s.expr(e.args[0]), s.expr(e.args[1]), _FIELDS[field]
     kind = llvm_type(e.args[1].dtype)
     if member is None:

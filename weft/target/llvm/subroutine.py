@@ -24,10 +24,10 @@ def _call_function(e: CallIntrin, s: FunctionEmitter) -> str:
     callee = s.module.siblings.get(name)
     if callee is None:
         raise error.CodegenError(f"there is no function '{name}' in the module", where=e.span,
-                           found=", ".join(s.module.siblings))  # fmt: skip
+                                 found=", ".join(s.module.siblings))  # fmt: skip
     if dimension_vars(callee):
         raise error.CodegenError(f"'{name}' has symbolic dimensions, so a kernel cannot call it", where=e.span,
-                           help="make them parameters")  # fmt: skip
+                                 help="make them parameters")  # fmt: skip
     if len(e.args) != len(callee.params):
         raise error.CodegenError(f"'{name}' takes {len(callee.params)} arguments", where=e.span, found=str(len(e.args)))
     args = []

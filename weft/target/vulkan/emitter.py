@@ -114,7 +114,7 @@ class Emitter(clike.DeviceEmitter):
             return f"weft_at_{of}{self.address(buffer, indices)}.v"
         if self.pointers[buffer.data] != of:
             raise error.CodegenError(f"target vulkan cannot read '{buffer.name}' as another type", where=buffer.span,
-                               expected=self.pointers[buffer.data], found=of)  # fmt: skip
+                                     expected=self.pointers[buffer.data], found=of)  # fmt: skip
         return f"{self.name(buffer.data)}[int({self.expr(indices[0])})]"
 
 

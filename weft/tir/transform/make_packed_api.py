@@ -236,5 +236,5 @@ class _Binder:
             unknown = [v.name for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound]
             if unknown:
                 raise error.LoweringError(f"'{self.name}': no argument determines the dimension '{unknown[0]}'",
-                                    help="make it a parameter")  # fmt: skip
+                                          help="make it a parameter")  # fmt: skip
             self.match(expr, found, where, what)
