@@ -7,8 +7,6 @@ machine code looks: they compile without LLVM's optimiser, which is a third of a
 the second case of each operator and ``make sweep`` have it, and so has a test that uses the fixture `optimised`.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """Small ONNX models that several test files build."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The one key of compiled code: every ingredient counts, nothing else builds keys, and what has no name has no key."""
 
-from __future__ import annotations
-
 import ast
 import os
 import sys
@@ -12,7 +10,7 @@ import pytest
 
 import weft
 from weft import compile_key as module
-from weft import te
+from weft import te, tune
 from weft.compile_key import KERNEL_SOURCES, compile_key, ingredients
 from weft.ir import DeepPool, IRModule, PassContext, intrin_rules, register_config_option
 from weft.relax import compile_kernels, vm_build
@@ -20,7 +18,6 @@ from weft.relax.kernel_builder import schedule_kernel
 from weft.runtime import cache
 from weft.target import Target, compile_func
 from weft.tir import custom_datatype
-from weft.tune import Tuned
 
 ROOT = Path(weft.__file__).parent
 TARGET = Target("llvm")
@@ -148,7 +145,7 @@ def test_all_that_makes_a_kernel_is_hashed():
     def note(frame, *_):
         ran.add(frame.f_code.co_filename)
 
-    func, records = add_one(77), Tuned(None, TARGET)
+    func, records = add_one(77), tune.Tuned(None, TARGET)
     sys.setprofile(note)
     try:
         compile_func(schedule_kernel(func, "k", TARGET, records), TARGET)

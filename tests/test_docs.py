@@ -12,6 +12,7 @@ from tools import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 HOW_TO = ("add-an-operator", "add-a-pass", "add-a-schedule-rule", "add-a-target", "add-an-opcode", "write-a-model")
+RUN = (*HOW_TO, "debugging", "from-relay", "relay-vm")
 
 
 def blocks(page, language):
@@ -33,7 +34,7 @@ def test_page_has_five_steps(page):
     assert f"({page}.md)" in (ROOT / "docs" / "index.md").read_text(), "docs/index.md does not name the page"
 
 
-@pytest.mark.parametrize("page", [*HOW_TO, "debugging", "from-relay"])
+@pytest.mark.parametrize("page", RUN)
 def test_code_runs(page, tmp_path):
     """In a process of its own, since examples register operators, passes and targets."""
     code = blocks(page, "python")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from weft import environment
+from weft import environment, error
 from weft.cli import main
-from weft.error import InvalidArgument
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = [p for p in (ROOT / "weft").rglob("*.py") if p.name != "environment.py"]
@@ -50,7 +49,7 @@ def test_empty_is_the_default(variable, monkeypatch):
 )  # fmt: skip
 def test_a_wrong_value_is_refused_with_what_is_allowed(name, text, monkeypatch):
     monkeypatch.setenv(name, text)
-    with pytest.raises(InvalidArgument) as raised:
+    with pytest.raises(error.InvalidArgument) as raised:
         environment.VARIABLES[name].read()
     told = str(raised.value)
     assert name in told and repr(text) in told and environment.VARIABLES[name].values in told and "unset" in told

@@ -1,7 +1,5 @@
 """A session whose model no cache has answers before it is compiled, and goes over to the compiled model."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,17 +1,13 @@
 """The description of a machine: from a target's text, features and options, from this machine, or by default."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 
+from weft import error, ir, te
 from weft import machine as module
-from weft import te
 from weft.cli.main import main
 from weft.compile_key import compile_key
-from weft.error import InvalidArgument
-from weft.ir import int64
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, machine_of
 from weft.relax.pipeline import graph_passes
 from weft.target import Target
@@ -37,7 +33,7 @@ def test_every_number_has_an_option(field):
     described = Target(f"{X86} -{OPTION_OF[field]}=128").machine
     assert described == dataclasses.replace(Target(X86).machine, **{field: 128})
     for wrong in ("0", "-1", "much"):
-        with pytest.raises(InvalidArgument, match=f"option '-{OPTION_OF[field]}' of target 'llvm' is a .*number"):
+        with pytest.raises(error.InvalidArgument, match=f"option '-{OPTION_OF[field]}' of target 'llvm' is a .*number"):
             Target(f"{X86} -{OPTION_OF[field]}={wrong}")
 
 
@@ -51,7 +47,7 @@ def test_measurements_count_for_the_machine_where_they_were_made(monkeypatch):
 def test_names_of_tvm():
     assert OPTIONS["num-cores"] == "cores" and OPTIONS["vector-width"] == "vector_bits"
     assert Target("cuda -l2_cache_size_bytes=5000").machine.l2_cache_bytes == 5000
-    with pytest.raises(InvalidArgument, match="256 bytes"):
+    with pytest.raises(error.InvalidArgument, match="256 bytes"):
         Target("llvm -cache-line-bytes=48")
 
 
@@ -112,7 +108,7 @@ def test_graph_passes_ask_the_machine():
 
 
 def test_tasks_take_as_long_as_waking_a_thread():
-    x = te.placeholder((int64(16), int64(1024)), name="x")
+    x = te.placeholder((ir.int64(16), ir.int64(1024)), name="x")
     func = te.create_prim_func([x, te.compute(x.shape, lambda i, j: x[i, j] * 2.0, name="y")])
     assert "parallel" not in str(default_schedule(func, dataclasses.replace(UNKNOWN, wake_ns=1 << 16)))
     assert "parallel" in str(default_schedule(func, dataclasses.replace(UNKNOWN, wake_ns=128)))

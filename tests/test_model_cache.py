@@ -1,7 +1,5 @@
 """Compiled models in the disk cache: what finds them, what does not, and what happens to damaged ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -14,11 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from weft import model_cache
+from weft import model_cache, relax, target
 from weft.error import ModelImportError, WeftError
-from weft.relax import compile_kernels, kernels_to_json
 from weft.runtime import cache
-from weft.target import Target
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +122,7 @@ def test_what_another_process_cannot_know_is_not_kept(tmp_path, monkeypatch):
     path = write_model(tmp_path / "m.onnx")
     options = dict.fromkeys(["target", "shape_dict", "dtype_dict", "opset", "tuned"]) | {"precision": "float32"}
     assert model_cache.request_of(path, options) is not None
-    assert model_cache.request_of(path, options | {"target": Target("llvm")}) is None
+    assert model_cache.request_of(path, options | {"target": target.Target("llvm")}) is None
     assert model_cache.request_of(path.read_bytes(), options) is None
     with weft.ir.PassContext(instruments=[weft.ir.TimePasses()]):
         assert model_cache.request_of(path, options) is None
@@ -357,13 +353,13 @@ def test_hot_kernels_of_a_stored_model_are_compiled_by_another_process(tmp_path)
 
 def test_kernels_survive_json(tmp_path):
     made = weft.relax.build(weft.frontend.onnx.from_onnx(write_softmax(tmp_path / "m.onnx")))
-    form = kernels_to_json(made.recompilable)
-    back = weft.relax.kernels_from_json(form["module"], lambda m: compile_kernels(m, Target("llvm")))
-    assert kernels_to_json(back)["places"] == form["places"]
+    form = relax.kernels_to_json(made.recompilable)
+    back = weft.relax.kernels_from_json(form["module"], lambda m: relax.compile_kernels(m, target.Target("llvm")))
+    assert relax.kernels_to_json(back)["places"] == form["places"]
     assert weft.ir.structural_equal(
-        weft.ir.load_json(kernels_to_json(back)["module"]), weft.ir.load_json(form["module"])
+        weft.ir.load_json(relax.kernels_to_json(back)["module"]), weft.ir.load_json(form["module"])
     )
-    assert kernels_to_json({}) is None
+    assert relax.kernels_to_json({}) is None
 
 
 def test_what_nobody_waits_for_takes_idle_time_only():

@@ -1,7 +1,5 @@
 """What the README says one may rely on, as a user would try to break it."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Session: inputs of every kind, outputs, and refusals that name what is wrong."""
 
-from __future__ import annotations
-
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """After some calls a session takes no memory from the system, whatever it returns: outputs come back to the pool."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

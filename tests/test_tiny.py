@@ -1,7 +1,5 @@
 """One test a promise of the README, all within seconds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

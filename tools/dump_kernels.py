@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import weft
-from weft.ir import IRModule
-from weft.tir import PrimFunc
+from weft import ir, tir
 
 
 def dump(path: Path, folder: Path, target_text: str) -> None:
@@ -19,9 +18,9 @@ def dump(path: Path, folder: Path, target_text: str) -> None:
     target = weft.target.Target(target_text)
     final = weft.relax.get_pipeline("default", target)(weft.frontend.onnx.from_onnx(path))
     for var, function in final.items():
-        if isinstance(function, PrimFunc):
+        if isinstance(function, tir.PrimFunc):
             name = function.attrs.get("global_symbol") or var.name_hint
-            module = IRModule({name: function.with_attr("global_symbol", name)})
+            module = ir.IRModule({name: function.with_attr("global_symbol", name)})
             scheduled = weft.relax.transform.schedule_tir(target=target)(module)
             (folder / f"{name}.ll").write_text(weft.target.get_source(scheduled, target))
 

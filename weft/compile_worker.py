@@ -13,14 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.error import ScheduleWarning
+from weft import error, model_cache, runtime
 from weft.frontend.onnx import WEIGHT_FILES, from_onnx
-from weft.model_cache import Content, Request, demand_unchanged, look_at_weights, write
 from weft.relax import build, compile_kernels, kernels_from_json, kernels_to_json, processes_ahead
-from weft.runtime import object_code, weights_in_files
 from weft.target import Target
 
-_UNHEARD = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, ScheduleWarning)
+_UNHEARD = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, error.ScheduleWarning)
 """Warnings that are not for users; the last ones are in the stored model, and whoever takes it says them."""
 
 
@@ -39,11 +37,11 @@ class Service:
         self, path: str, content: tuple[str, str, bool], options: dict[str, Any], key: str, out: str
     ) -> dict[str, Any]:
         """Compile a model and write it; not ``done`` where this process had better say what there is to say."""
-        request = Request(Path(path), Content(*content), options, key)
-        with weights_in_files(Path(out).parent), warnings.catch_warnings(record=True) as said:
+        request = model_cache.Request(Path(path), model_cache.Content(*content), options, key)
+        with runtime.weights_in_files(Path(out).parent), warnings.catch_warnings(record=True) as said:
             mod = from_onnx(path, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
-            weights = look_at_weights(request.path.parent, mod.attrs.get(WEIGHT_FILES, {}))
-            demand_unchanged(request)
+            weights = model_cache.look_at_weights(request.path.parent, mod.attrs.get(WEIGHT_FILES, {}))
+            model_cache.demand_unchanged(request)
             target = Target(options["target"] or "llvm")
             with processes_ahead(mod, target):
                 executable = build(mod, target, progress=self._progress, tuned=options["tuned"],
@@ -51,7 +49,7 @@ class Service:
             if any(not issubclass(w.category, _UNHEARD) for w in said):
                 return {"done": False}  # they are for the user's process, which compiles to say them
             hot = kernels_to_json(executable.recompilable)
-            return {"done": write(Path(out), request, executable, weights, hot)}
+            return {"done": model_cache.write(Path(out), request, executable, weights, hot)}
 
     def kernels(self, module: str) -> dict[str, Any]:
         """Take the kernels that will be asked for."""
@@ -66,5 +64,5 @@ class Service:
             compile_one = partial(compile_kernels, target=Target(target or "llvm"))
             self._kernels[key] = kernels_from_json(self._module, compile_one)
         module, _ = self._kernels[key][name].compile(shape)
-        objects, names = object_code(module)
+        objects, names = runtime.object_code(module)
         return {"objects": objects, "names": names}

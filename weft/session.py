@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
-from weft import model_cache
+from weft import ffi, model_cache
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch, WeftError, own_errors
-from weft.ffi import NativeTensor, as_opaque, wrap
 from weft.later import Later
 from weft.runtime import (
     Tensor,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Session", "TensorInfo", "compiled"]
 
 _ARRAY = np.ndarray
-_HANDLE = NativeTensor
+_HANDLE = ffi.NativeTensor
 _METADATA = "weft.metadata"
 _CPU = ("cpu", None)
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".wasm")
@@ -267,9 +266,9 @@ class Session:
     def _run_with_host(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """Run a model with strings, sequences and the like, or with operators of the host."""
         with known_texts(self._texts or ()):
-            values = [as_opaque(v) if isinstance(v, (list, dict)) else v for v in self._checked(feeds)]
+            values = [ffi.as_opaque(v) if isinstance(v, (list, dict)) else v for v in self._checked(feeds)]
             try:
-                result = wrap(self._call(*values))
+                result = ffi.wrap(self._call(*values))
             except WeftError as e:
                 self.executable.name_place(e)
                 raise
@@ -334,7 +333,7 @@ class _Compiled:
 def _outputs(result: Any) -> list[Any]:
     if type(result) is list:  # of the baseline program
         return result
-    wrapped = wrap(result)
+    wrapped = ffi.wrap(result)
     return list(wrapped) if isinstance(wrapped, tuple) else [wrapped]
 
 

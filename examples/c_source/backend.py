@@ -19,9 +19,7 @@ from typing import Any
 import tvm_ffi.libinfo
 
 import weft
-from weft import ir, tir
-from weft.error import CodegenError
-from weft.runtime import Module, jit_module
+from weft import error, ir, runtime, tir
 from weft.tir import transform as t
 from weft.tir.pipeline import host_phases, is_lowered
 
@@ -73,7 +71,7 @@ class Emitter:
 def c_type(dtype: str) -> str:
     """The type of a value."""
     if str(dtype) not in TYPES:
-        raise CodegenError(f"csource has no type '{dtype}'", expected=", ".join(TYPES))
+        raise error.CodegenError(f"csource has no type '{dtype}'", expected=", ".join(TYPES))
     return TYPES[str(dtype)]
 
 
@@ -84,7 +82,7 @@ def quoted(text: str) -> str:
 
 def missing(node: Any, s: Emitter) -> Any:
     """Say that there is no rule."""
-    raise CodegenError(f"csource has no code for {type(node).__name__}", where=node.span, found=str(node)[:80])
+    raise error.CodegenError(f"csource has no code for {type(node).__name__}", where=node.span, found=str(node)[:80])
 
 
 STMT = ir.Dispatch("example: C statement", (tir.Stmt,), default=missing)
@@ -252,7 +250,7 @@ def source(mod: ir.IRModule) -> str:
     return PRELUDE + "\n".join(function(lower(f)) for _, f in mod.items() if isinstance(f, tir.PrimFunc))
 
 
-def build(mod: ir.IRModule, target: Any) -> Module:
+def build(mod: ir.IRModule, target: Any) -> runtime.Module:
     """Compile the functions of a module; the system's compiler does the rest."""
     names = [f.attrs["global_symbol"] for _, f in mod.items()]
     with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +261,7 @@ def build(mod: ir.IRModule, target: Any) -> Module:
         subprocess.run(["cc", "-shared", o, "-o", so, "-lm"], check=True)
         library, objects = ctypes.CDLL(str(so)), [o.read_bytes()]
     addresses = [ctypes.cast(getattr(library, f"__tvm_ffi_{n}"), ctypes.c_void_p).value or 0 for n in names]
-    return jit_module(names, addresses, objects, library)
+    return runtime.jit_module(names, addresses, objects, library)
 
 
 weft.target.register_target_kind(

@@ -1,14 +1,11 @@
 """Divisions of every kind by numbers of either sign, and choices, against brute force."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.arith import test_simplify_property as base
 from tests.arith.test_simplify_property import X, Y
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 
 M = ir.Var("m", "int32")
 """A variable that is below zero."""
@@ -47,7 +44,7 @@ ints = st.recursive(leaf, grow, max_leaves=8)
 
 
 def fresh():
-    an = Analyzer()
+    an = arith.Analyzer()
     for v, (low, extent) in DOMAIN.items():
         an.bind(v, ir.Range.from_min_extent(ir.as_expr(low), ir.as_expr(extent)))
     return an
@@ -83,8 +80,8 @@ def test_what_is_proven_holds(kind, a, b):
 @given(ints)
 def test_sets_hold_all_values(e):
     domain = {v: ir.Range.from_min_extent(ir.as_expr(low), ir.as_expr(extent)) for v, (low, extent) in DOMAIN.items()}
-    found = Analyzer().int_set(e, domain)
-    low, high = (Analyzer().simplify(x) if hasattr(x, "dtype") else x for x in (found.min_value, found.max_value))
+    found = arith.Analyzer().int_set(e, domain)
+    low, high = (arith.Analyzer().simplify(x) if hasattr(x, "dtype") else x for x in (found.min_value, found.max_value))
     for env in POINTS:
         value = base.evaluate(e, env)
         assert not hasattr(low, "value") or low.value <= value, (e, env, low)

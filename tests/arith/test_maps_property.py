@@ -1,7 +1,5 @@
 """Random index maps with and without predicates, equations and inequalities, against brute force."""
 
-from __future__ import annotations
-
 import itertools
 
 from hypothesis import given, settings

@@ -4,7 +4,6 @@ import numpy as np
 
 import weft
 from weft import arith, ir, te, tir
-from weft.ir import PassContext
 
 
 def test_a_read_keeps_the_guard_of_its_index():
@@ -30,7 +29,7 @@ def test_kernels_do_not_read_past_the_end():
     n = te.var("n", "int64")
     a = te.placeholder((n,), "int32", name="A")
     out = te.compute((n,), lambda i: tir.Select(i + 4 <= n, a[tir.min(i + 3, n - 1)], 0), name="out")
-    with PassContext(config={"tir.instrument_bound_checkers": True}):
+    with ir.PassContext(config={"tir.instrument_bound_checkers": True}):
         f = weft.build(te.create_prim_func([a, out]), target="llvm")
     x = np.arange(6, dtype="int32")
     y = weft.runtime.empty((6,), "int32")

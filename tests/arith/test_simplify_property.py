@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 
 X, Y, Z = ir.Var("x", "int32"), ir.Var("y", "int32"), ir.Var("z", "int32")
 N = ir.SizeVar("n", "int32")
@@ -66,7 +65,7 @@ DOMAIN = {X: (0, 5), Y: (-3, 4), N: (1, 6)}
 
 
 def fresh():
-    an = Analyzer()
+    an = arith.Analyzer()
     for v, (lo, extent) in DOMAIN.items():
         an.bind(v, ir.Range.from_min_extent(ir.as_expr(lo), ir.as_expr(extent)))
     an.bind(Z, ir.Range.from_min_extent(ir.as_expr(0), N))
@@ -143,7 +142,7 @@ def test_constraints_are_only_used_where_they_hold(condition, e):
 @settings(max_examples=150, deadline=None)
 @given(ints)
 def test_intervals_hold_all_values(e):
-    an = Analyzer()
+    an = arith.Analyzer()
     an.bind(N, ir.Range.from_min_extent(ir.as_expr(1), ir.as_expr(6)))
     dom = {
         v: ir.Range.from_min_extent(ir.as_expr(lo), ir.as_expr(extent))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import arith, te, tir
-from weft.ir import Range, assert_structural_equal
+from weft import arith, ir, te, tir
 
 
 def test_update_with_bounds():
@@ -26,8 +25,8 @@ def test_update_with_a_residue():
 
 
 def test_ranges_and_intervals_of_numbers():
-    assert_structural_equal(Range(5), Range.from_min_extent(0, 5))
-    assert Range.from_min_extent(0, 3).extent.value == 3
+    ir.assert_structural_equal(ir.Range(5), ir.Range.from_min_extent(0, 5))
+    assert ir.Range.from_min_extent(0, 3).extent.value == 3
     x = te.var("x")
     s = arith.Analyzer().int_set(x + 1, {x: arith.IntervalSet(0, 10)})
     assert (s.min_value.value, s.max_value.value) == (1, 11)
@@ -67,8 +66,8 @@ def test_deduce_bound_keeps_other_variables():
 
 def test_iter_map_over_ranges_of_numbers():
     x, y = te.var("x"), te.var("y")
-    found = arith.detect_iter_map([x * 4 + y], {x: Range.from_min_extent(0, 3), y: Range.from_min_extent(0, 4)})
+    found = arith.detect_iter_map([x * 4 + y], {x: ir.Range.from_min_extent(0, 3), y: ir.Range.from_min_extent(0, 4)})
     assert len(found.indices) == 1
     assert not arith.detect_iter_map(
-        [x * 4 + y], {x: Range.from_min_extent(0, 3), y: Range.from_min_extent(0, 5)}
+        [x * 4 + y], {x: ir.Range.from_min_extent(0, 3), y: ir.Range.from_min_extent(0, 5)}
     ).indices

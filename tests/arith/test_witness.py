@@ -1,7 +1,5 @@
 """Witnesses refute what is false for some values, never what holds, and hold while facts come and go."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -3,8 +3,6 @@
 What the suite has and a baseline program does not compute it must refuse; nothing may come out wrong.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The threads of NumPy's products while a compiler works beside them."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

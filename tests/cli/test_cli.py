@@ -1,7 +1,5 @@
 """The command line: every command, its exit codes, and what it prints where there is no terminal."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What ``weft run`` loads: nothing that compiles, and nothing that is installed beside Weft and not asked for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``weft inspect --schedule`` and ``weft profile`` say which rule took a kernel, and why others refused it."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -11,7 +9,6 @@ from onnx import TensorProto, helper
 
 import weft
 from weft.cli import main
-from weft.error import ScheduleError, ScheduleWarning
 from weft.tir.schedule.rules import select
 
 
@@ -83,7 +80,7 @@ def said(action):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         action()
-    return [str(w.message) for w in caught if issubclass(w.category, ScheduleWarning)]
+    return [str(w.message) for w in caught if issubclass(w.category, weft.error.ScheduleWarning)]
 
 
 def test_a_kernel_without_a_rule_that_costs_a_tenth_of_the_model_is_warned_of(tmp_path, monkeypatch):
@@ -116,7 +113,7 @@ def test_what_costs_little_or_suits_a_rule_is_not_warned_of():
 
 def test_a_refused_rule_is_warned_of_with_its_reason(monkeypatch, tmp_path):
     def refusing(ctx, name):
-        raise ScheduleError("grouped: not today")
+        raise weft.error.ScheduleError("grouped: not today")
 
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(select, "schedule_grouped", refusing)

@@ -1,7 +1,5 @@
 """``weft tune``: what it writes, what it prints, and what it does with bad input."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -14,7 +12,6 @@ import pytest
 import weft
 from tests import onnx_models
 from weft.cli import main
-from weft.tune import JSONDatabase
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +30,7 @@ def tuned(model):
 
 
 def test_a_database_is_written_and_used(model, tuned, tmp_path, capsys):
-    (record,) = JSONDatabase(tuned).get_all_tuning_records()
+    (record,) = weft.tune.JSONDatabase(tuned).get_all_tuning_records()
     assert 0 < len([t for t in record.trials if t.ratio is not None]) <= 3 and record.default_us > 0
     library = tmp_path / "m.so"
     assert main(["compile", str(model), "-o", str(library), "--tuned", str(tuned)]) == 0
@@ -47,7 +44,7 @@ def test_a_database_is_written_and_used(model, tuned, tmp_path, capsys):
 
 def test_tuning_goes_on_where_it_ended(model, tuned, capsys):
     def measured():
-        (record,) = JSONDatabase(tuned).get_all_tuning_records()
+        (record,) = weft.tune.JSONDatabase(tuned).get_all_tuning_records()
         return {str(t.decisions): t.ratio for t in record.trials if t.ratio is not None}
 
     before = measured()
@@ -122,5 +119,5 @@ def test_an_interrupt_keeps_what_was_found(model, tmp_path):
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted: what was found until then is kept" in out
-    (record,) = JSONDatabase(path).get_all_tuning_records()
+    (record,) = weft.tune.JSONDatabase(path).get_all_tuning_records()
     assert record.trials

@@ -4,8 +4,6 @@
 ``.npz`` file.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

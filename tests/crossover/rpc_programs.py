@@ -3,8 +3,6 @@
 ``serve`` and the like print where they listen and go on until their input ends.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import time

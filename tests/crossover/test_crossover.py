@@ -4,8 +4,6 @@ Each side has a process of its own. ``make crossover`` installs Apache TVM into 
 ``WEFT_TVM_PYTHON`` names another interpreter that has it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Clients, servers, trackers and proxies of Weft and Apache TVM work with each other."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

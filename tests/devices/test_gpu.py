@@ -12,8 +12,7 @@ from weft.relax.frontend import nn
 import weft
 from examples.minilm.network import feeds_of, load_tokenizer, write_onnx
 from tests.threads import at_once
-from weft import relax, relay, runtime, te, tir
-from weft.error import InvalidArgument, WeftError
+from weft import error, relax, relay, runtime, te, tir
 from weft.ffi import get_global_func, remove_global_func
 from weft.frontend.onnx import from_onnx
 from weft.script import tir as T
@@ -204,7 +203,7 @@ def test_the_text_of_kernels(gpu):
         remove_global_func(f"tvm_callback_{gpu.kind}_postproc")
     assert code.is_device_module
     assert code.get_source().startswith(f"// {gpu.kind}\n")
-    with pytest.raises(InvalidArgument, match="no source of kind 'wasm'"):
+    with pytest.raises(error.InvalidArgument, match="no source of kind 'wasm'"):
         code.get_source("wasm")
 
 
@@ -489,7 +488,7 @@ def test_threads_reduce_by_what_they_keep(gpu, form):
     sch.bind(i, "blockIdx.x")
     sch.bind(inner, "threadIdx.x")
     if form == "other":
-        with pytest.raises(WeftError, match="not one thread's own"):
+        with pytest.raises(error.WeftError, match="not one thread's own"):
             weft.build(sch.mod, target=gpu.kind)
         return
     x = RNG.standard_normal((n, m)).astype("float32")
@@ -510,7 +509,7 @@ def test_graphs_of_relay(gpu):
         assert machine.get_output(0).device == dev
         found.append(machine.get_output(0).numpy())
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
-    with pytest.raises(InvalidArgument, match="programs ahead of time are the CPU's"):
+    with pytest.raises(error.InvalidArgument, match="programs ahead of time are the CPU's"):
         relay.build(mod, target=gpu.kind, executor=relay.backend.Executor("aot"))
 
 

@@ -7,9 +7,8 @@ import pytest
 from tests import onnx_models
 from tests.devices import missing
 from tests.tune.test_measure import CASES, crashes, doubled, good, hangs, outcome
-from weft import tune
+from weft import target, tune
 from weft.cli import main
-from weft.target import Target
 from weft.tir.schedule import default_schedule
 
 
@@ -32,8 +31,8 @@ def cluster():
 def test_candidates_and_models_are_tuned_there(cluster, tmp_path, monkeypatch, capsys):
     workers, runner = tune.ray_workers(cluster.address, 2)
     assert len(workers) == 2
-    with tune.Measurer(Target("llvm"), 2, workers=workers, runner=runner) as measurer:
-        measurer.prepare(default_schedule(doubled(), Target("llvm")), CASES)
+    with tune.Measurer(target.Target("llvm"), 2, workers=workers, runner=runner) as measurer:
+        measurer.prepare(default_schedule(doubled(), target.Target("llvm")), CASES)
         good(measurer)
         assert outcome(measurer, crashes).state == "crashed"
         good(measurer)
@@ -42,7 +41,7 @@ def test_candidates_and_models_are_tuned_there(cluster, tmp_path, monkeypatch, c
         monkeypatch.undo()
         good(measurer)
         runner.ray.kill(runner.actor)  # as if its node were lost: the next request finds another
-        assert outcome(measurer, default_schedule(doubled(), Target("llvm"))).state in ("crashed", "measured")
+        assert outcome(measurer, default_schedule(doubled(), target.Target("llvm"))).state in ("crashed", "measured")
         good(measurer)
     model, output = tmp_path / "m.onnx", tmp_path / "t.json"
     model.write_bytes(onnx_models.linear()[0].SerializeToString())

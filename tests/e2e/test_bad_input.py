@@ -1,7 +1,5 @@
 """Damaged files, models that cannot be, a disk that is full: a clear error each, and a process that goes on."""
 
-from __future__ import annotations
-
 import errno
 import subprocess
 import sys

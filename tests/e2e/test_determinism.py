@@ -1,7 +1,5 @@
 """Kernels come out the same in every process, whatever the addresses of objects and the seeds of hashes are."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the benchmarks take for the same output: a softmax that is near 1 somewhere hides a wrong network."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper

@@ -1,7 +1,5 @@
 """The nine networks that the onnx package carries, against the outputs beside them."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

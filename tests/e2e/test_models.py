@@ -1,7 +1,5 @@
 """Whole networks against ONNX Runtime: one compilation that is given no shapes, five sizes."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import zoo

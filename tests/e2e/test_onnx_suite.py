@@ -1,7 +1,5 @@
 """The node cases of the ONNX backend suite for the importer's operators; what fails is listed by name."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

@@ -1,12 +1,8 @@
 """Text that nests without measure is refused by an error of Weft's within seconds, or read where it is only long."""
 
-from __future__ import annotations
-
 import pytest
 
-from weft import relay
-from weft.error import WeftError
-from weft.ir import load_json
+from weft import error, ir, relay
 from weft.script import from_source
 
 N = 100_000
@@ -29,16 +25,16 @@ RELAY = {
 
 @pytest.mark.parametrize("case", SCRIPTS)
 def test_scripts(case: str) -> None:
-    with pytest.raises(WeftError):
+    with pytest.raises(error.WeftError):
         from_source(SCRIPTS[case])
 
 
 @pytest.mark.parametrize("case", RELAY)
 def test_relay(case: str) -> None:
-    with pytest.raises(WeftError, match="nests too deep"):
+    with pytest.raises(error.WeftError, match="nests too deep"):
         relay.parse('#[version = "0.0.5"]\n' + RELAY[case])
 
 
 def test_json() -> None:
-    with pytest.raises(WeftError, match="nests too deep"):
-        load_json("[" * N + "]" * N)
+    with pytest.raises(error.WeftError, match="nests too deep"):
+        ir.load_json("[" * N + "]" * N)

@@ -1,7 +1,5 @@
 """The chat example's decoder: sequences of any length in one call, against the same weights in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

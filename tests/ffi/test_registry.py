@@ -3,8 +3,7 @@ import pytest
 import tvm_ffi
 
 import weft
-from weft import ffi, runtime
-from weft.error import InternalError, InvalidArgument
+from weft import error, ffi, runtime
 
 
 @pytest.fixture
@@ -31,13 +30,13 @@ def test_register_and_call(name):
 
 def test_names_are_taken_once(name):
     ffi.register_global_func(name, lambda: 1)
-    with pytest.raises(InvalidArgument, match="already registered"):
+    with pytest.raises(error.InvalidArgument, match="already registered"):
         ffi.register_global_func(name, lambda: 2)
     ffi.register_global_func(name, lambda: 2, override=True)
     assert ffi.get_global_func(name)() == 2
     ffi.remove_global_func(name)
     assert ffi.get_global_func(name, allow_missing=True) is None
-    with pytest.raises(InvalidArgument, match="no global function"):
+    with pytest.raises(error.InvalidArgument, match="no global function"):
         ffi.get_global_func(name)
 
 
@@ -88,13 +87,13 @@ def test_builtins():
     assert tuple(ffi.builtin("shape_of")(np.zeros((2, 3)))) == (2, 3)
     assert ffi.builtin("vm.builtin.copy")(5) == 5
     assert tvm_ffi.get_global_func("vm.builtin.copy", allow_missing=True) is None
-    with pytest.raises(InvalidArgument, match=r"no builtin 'nope'(.|\n)*alloc_storage"):
+    with pytest.raises(error.InvalidArgument, match=r"no builtin 'nope'(.|\n)*alloc_storage"):
         ffi.builtin("nope")
 
 
 def test_missing_library(monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_RUNTIME_LIBRARY", str(tmp_path / "none.so"))
-    with pytest.raises(InternalError, match=r"was not found(.|\n)*cmake"):
+    with pytest.raises(error.InternalError, match=r"was not found(.|\n)*cmake"):
         ffi.find_library()
 
 

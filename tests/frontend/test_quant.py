@@ -6,11 +6,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from weft.error import ModelImportError
+from weft import error, tir
 from weft.frontend.onnx import from_onnx
 from weft.ir import Call, walk
 from weft.target import Target
-from weft.tir import PrimFunc
 
 pytestmark = pytest.mark.usefixtures("optimised")
 RNG = np.random.default_rng(5)
@@ -40,7 +39,7 @@ def uses_dots(proto):
     texts = [
         weft.target.get_source(weft.tir.schedule.default_schedule(f, target), target, "asm")
         for _, f in mod.items()
-        if isinstance(f, PrimFunc)
+        if isinstance(f, tir.PrimFunc)
     ]
     return any(("vpdpbusd" if target.machine.adds_four_bytes else "vpmaddwd") in t for t in texts)
 
@@ -187,5 +186,5 @@ def test_weights_of_qdq_models_stay_bytes():
 def test_types_that_nothing_is_quantised_to():
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     weights = {"s": np.float32(1), "z": np.int32(0)}
-    with pytest.raises(ModelImportError):
+    with pytest.raises(error.ModelImportError):
         from_onnx(model([node], {"x": ("float32", [4])}, {"y": ("int32", [4])}, weights))

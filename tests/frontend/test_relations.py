@@ -15,7 +15,6 @@ from onnx import helper
 import weft
 from tests.frontend.models import model_of, oracle
 from tests.op.contract import compare
-from weft.error import IndexOutOfRange, InvalidArgument, ShapeMismatch
 
 
 def f(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -49,7 +48,7 @@ class Case(NamedTuple):
     exact: bool = True
 
 
-SHAPE, VALUE, INDEX = ShapeMismatch, InvalidArgument, IndexOutOfRange
+SHAPE, VALUE, INDEX = weft.error.ShapeMismatch, weft.error.InvalidArgument, weft.error.IndexOutOfRange
 FAR, LEAST = 2**62, -(2**63)
 
 CASES: tuple[Case, ...] = (

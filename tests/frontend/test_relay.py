@@ -8,8 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from weft import relay
-from weft.error import InvalidArgument, UnsupportedOperator
+from weft import error, relay
 
 torch = pytest.importorskip("torch")
 
@@ -111,8 +110,8 @@ def test_a_network_of_pytorch(form):
 
 
 def test_what_is_refused():
-    with pytest.raises(InvalidArgument, match="described by its name and shape"):
+    with pytest.raises(error.InvalidArgument, match="described by its name and shape"):
         relay.frontend.from_pytorch(Net(), [(1, 3, 8, 8)])
     mod = weft.IRModule({"main": weft.te.create_prim_func([weft.te.placeholder((2,))])})
-    with pytest.raises(UnsupportedOperator, match="only Relax functions"):
+    with pytest.raises(error.UnsupportedOperator, match="only Relax functions"):
         weft.relay.import_relax.import_relax(mod)

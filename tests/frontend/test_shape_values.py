@@ -10,7 +10,6 @@ from onnx import TensorProto, helper
 
 import weft
 from tests.frontend.models import calls, check, compare, model_of, oracle
-from weft.error import EvaluationError, ShapeMismatch
 from weft.frontend.onnx import from_onnx
 from weft.frontend.onnx import scalars as s
 from weft.ir import Cast, DataType, FloatImm, SizeVar, Var
@@ -113,7 +112,7 @@ def test_positions_are_sliced_to_the_length() -> None:
     ]
     weights = {"one": np.int64(1), "ax0": i64(0), "zero": i64(0), "table": f32(16, 4)}
     mod = run_at(nodes, weights, {"x": ["n", "t", 4]}, [{"x": (2, 5, 4)}, {"x": (1, 16, 4)}])
-    with pytest.raises(EvaluationError, match="dimension"):
+    with pytest.raises(weft.error.EvaluationError, match="dimension"):
         evaluate(mod, f32(1, 17, 4))
 
 
@@ -125,7 +124,7 @@ def test_unequal_dimensions_are_refused_at_run_time() -> None:
     for n, m in ((3, 3), (3, 1), (1, 3)):
         a, b = f32(n, 4), f32(m, 4)
         compare(evaluate(mod, a, b), [(a + b) * b])
-    with pytest.raises(ShapeMismatch, match="dimension"):
+    with pytest.raises(weft.error.ShapeMismatch, match="dimension"):
         weft.Session(model).run({"a": f32(3, 4), "b": f32(2, 4)})
 
 
@@ -141,7 +140,7 @@ def test_pyramid_levels_are_taken_to_be_equal() -> None:
     sizes = [{"x": (1, 2, 8, 12)}, {"x": (2, 2, 4, 4)}]
     mod = run_at(nodes, weights, {"x": ["n", 2, "h", "w"]}, sizes)
     assert s.same(mod["main"].ret_ty.shape[2], mod["main"].body.blocks[0].bindings[0].var.ty.shape[2])
-    with pytest.raises(EvaluationError, match="dimension"):
+    with pytest.raises(weft.error.EvaluationError, match="dimension"):
         evaluate(mod, f32(1, 2, 6, 4))
 
 

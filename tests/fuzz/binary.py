@@ -1,7 +1,5 @@
 """What fuzzers of binary files share: fields and mutations."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """How long fuzzers run: a few seconds in the suite, ``FUZZ_SECONDS`` under ``make fuzz``."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ are mostly wrong. Where an operator cannot be compiled so, dimensions become con
 differ from those constants must be refused.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import itertools
@@ -21,11 +19,10 @@ import weft
 from tests.fuzz.driver import Outcome
 from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Shape, Sizes, compare, with_cases
+from weft import relax, runtime
 from weft.error import InternalError, WeftError
 from weft.ir import ExprVar, ShapeType, SizeVar, Tuple, TupleType, prim_value, shape_expr, tensor_type
 from weft.op import Fusion, get_op_def, make_call
-from weft.relax import BlockBuilder
-from weft.runtime import ShapeTuple, VirtualMachine
 
 EXTENTS = (0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33)
 OUTSIDE = (-1, -2, 0, 1, 5, 9, 17, 100, -100, 2**31, 2**40, -(2**40))
@@ -207,10 +204,10 @@ def compiled(name: str, case: Case, level: int) -> tuple[Any, Params]:
     given = [*params.tensors]
     if params.scalars:
         given.append(ExprVar("numbers", ShapeType(tuple(params.scalars), len(params.scalars))))
-    builder = BlockBuilder()
+    builder = relax.BlockBuilder()
     with builder.function("main", given):
         builder.emit_func_output(builder.emit(node))
-    return VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"], params
+    return runtime.VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"], params
 
 
 class Call:
@@ -351,7 +348,7 @@ class Call:
     def run(self, nested: Any, values: list[Any]) -> list[Any]:
         arrays = [v for leaf, v in zip(flat(nested), values, strict=True) if leaf.kind == "tensor"]
         numbers = dict(zip(self.params.places, numbers_of(nested), strict=True))
-        given = [ShapeTuple([numbers[v] for v in self.params.scalars])] if self.params.scalars else []
+        given = [runtime.ShapeTuple([numbers[v] for v in self.params.scalars])] if self.params.scalars else []
         out = self.function(*arrays, *given)
         return (
             [o.numpy() for o in out] if isinstance(out, (tuple, list)) or not hasattr(out, "numpy") else [out.numpy()]

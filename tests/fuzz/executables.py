@@ -1,7 +1,5 @@
 """The fields of executable files."""
 
-from __future__ import annotations
-
 from tests.fuzz.binary import SHAPE, SMALL_TEXT, TENSOR, TEXT, Field, Fields
 
 

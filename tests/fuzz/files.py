@@ -26,11 +26,10 @@ from tests.fuzz.driver import Outcome
 from tests.fuzz.graphs import Graph
 from tests.fuzz.programs import bases
 from tests.runtime.relay_programs import list_of
-from weft.error import InternalError, WeftError
+from weft import error, tune
 from weft.runtime import cache, stored_model
 from weft.runtime.relay_vm import Executable, VirtualMachine
 from weft.target import Target
-from weft.tune import Hardware, JSONDatabase, Trial, TuningRecord
 
 Change = Callable[[np.random.Generator], bytes]
 
@@ -41,7 +40,7 @@ class File(NamedTuple):
     data: bytes
     read: Callable[[bytes], Any]
     changes: tuple[Change, ...] = ()
-    errors: tuple[type[BaseException], ...] = (WeftError,)
+    errors: tuple[type[BaseException], ...] = (error.WeftError,)
 
 
 class Damaged:
@@ -65,7 +64,7 @@ class Damaged:
     def check(self, data: bytes) -> Outcome:
         try:
             sound = self.file.read(data)
-        except InternalError as e:
+        except error.InternalError as e:
             return Outcome("foreign error", f"InternalError: {e}")
         except self.file.errors as e:
             return Outcome("rejected" if str(e) else "an error without words", type(e).__name__)
@@ -278,10 +277,10 @@ def library_file(container: bool) -> File:
 def tuning_file() -> File:
     """Records of the tuner: those that are read are as they were written."""
     path = folder() / "tuned.json"
-    database = JSONDatabase(path)
+    database = tune.JSONDatabase(path)
     for n in range(3):
-        record = TuningRecord(f"{n:016x}", Hardware.of(Target("llvm")), "matmul", "f(x)", 12.5 + n)
-        record.add(Trial({"tile": [n, 4]}, 0.8, "confirmed", "m"))
+        record = tune.TuningRecord(f"{n:016x}", tune.Hardware.of(Target("llvm")), "matmul", "f(x)", 12.5 + n)
+        record.add(tune.Trial({"tile": [n, 4]}, 0.8, "confirmed", "m"))
         database.records[record.key] = record
     database.save()
     written = list(database.records.values())
@@ -290,7 +289,7 @@ def tuning_file() -> File:
         path.write_bytes(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return all(r in written for r in JSONDatabase(path).records.values())
+            return all(r in written for r in tune.JSONDatabase(path).records.values())
 
     return File(path.read_bytes(), read)
 

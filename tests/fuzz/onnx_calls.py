@@ -4,8 +4,6 @@ A subject is a node case, ``Add:test_add_bcast``, or one in which input 1 is a c
 ONNX Runtime answers, Weft answers; what it refuses, Weft refuses, unless ONNX's reference gives Weft's answer.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 import tempfile
@@ -25,7 +23,6 @@ import weft
 from tests.fuzz.calls import GREAT, MOST_ELEMENTS, REFUSALS, Leaf, mutate, smaller_leaves
 from tests.fuzz.driver import Outcome, note
 from tests.op.contract import compare
-from weft.baseline import BaselineProgram, NotInBaseline
 from weft.error import InternalError, UnsupportedOperator, WeftError
 from weft.session import TensorInfo
 
@@ -416,8 +413,8 @@ class FirstAnswer(OnnxCall):
             path = Path(folder) / "m.onnx"
             path.write_bytes(model.SerializeToString())
             try:
-                program = BaselineProgram(path)
-            except NotInBaseline as e:
+                program = weft.baseline.BaselineProgram(path)
+            except weft.baseline.NotInBaseline as e:
                 raise Outcome("skipped", str(e)) from None
 
         def answer(*values: Any) -> list[Any]:

@@ -21,9 +21,7 @@ from tests.relay.programs.check import check as check_everywhere
 from tests.relay.programs.choices import Choices, smaller
 from tests.relay.programs.draw import program
 from tests.relay.text.test_fuzz import TEXTS, mutate
-from weft import relay
-from weft.error import ErrorGroup, InternalError, WeftError
-from weft.ir import IRModule, assert_structural_equal, structural_equal
+from weft import error, ir, relay
 from weft.script import from_source
 
 MOST_STEPS = 9
@@ -122,11 +120,11 @@ def damaged_script(which: int) -> Check:
         bad = test_script.damage(text, random.Random(seed))
         try:
             result = from_source(bad)
-        except InternalError:
+        except error.InternalError:
             raise
-        except WeftError as e:
+        except error.WeftError as e:
             said = str(e)
-            if not isinstance(e, ErrorGroup) and e.where is None:
+            if not isinstance(e, error.ErrorGroup) and e.where is None:
                 assert "defines no function" in said or "damaged" in said, f"no place: {said}\n{bad}"
             raise Rejected from e
         assert str(result)
@@ -140,11 +138,11 @@ def damaged_relay(seed: int, steps: int) -> None:
     text = mutate(rng, rng.choice(TEXTS))
     try:
         made = relay.fromtext(text)
-    except InternalError:
+    except error.InternalError:
         raise
-    except WeftError as e:
+    except error.WeftError as e:
         raise Rejected from e
-    assert structural_equal(relay.fromtext(made.astext()), made, map_free_vars=True), text
+    assert ir.structural_equal(relay.fromtext(made.astext()), made, map_free_vars=True), text
 
 
 def printed_schedule(name: str) -> Check:
@@ -154,7 +152,7 @@ def printed_schedule(name: str) -> Check:
         r = random.Random(seed)
         made, _ = schedules.random_schedule(schedules.PROGRAMS[name](r), r, steps)
         again = from_source(made.func.script())
-        assert_structural_equal(again["main"] if isinstance(again, IRModule) else again, made.func)
+        ir.assert_structural_equal(again["main"] if isinstance(again, ir.IRModule) else again, made.func)
 
     return check
 
@@ -162,7 +160,7 @@ def printed_schedule(name: str) -> Check:
 def printed_graph(seed: int, steps: int) -> None:
     """A Relax module is printed and read back."""
     mod = weft.frontend.onnx.from_onnx(Graph(seed, 4 * steps).model())
-    assert_structural_equal(from_source(mod.script(show_meta=True)), mod, map_free_vars=True)
+    ir.assert_structural_equal(from_source(mod.script(show_meta=True)), mod, map_free_vars=True)
 
 
 CHECKS: dict[str, Callable[[], Check]] = {

@@ -1,7 +1,5 @@
 """Programs whose files the fuzzer mutates: each kind of constant, instruction and builtin occurs in one of them."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +11,6 @@ import tvm_ffi
 
 from tests.runtime.programs import VM, VOID, Assembler, add_twice, context, imm, kernel_module, r
 from weft import runtime
-from weft.runtime import VMExecutable
 
 _append = tvm_ffi.get_global_func("weft.executable_append")
 
@@ -26,7 +23,7 @@ class Base(NamedTuple):
     args: tuple[Any, ...]
 
 
-def weights() -> VMExecutable:
+def weights() -> runtime.VMExecutable:
     """``main(x: (3, 4))`` adds a constant and returns it with constants of all kinds; scopes and a view as well."""
     a = Assembler()
     where = a.const(context("main", 0, "x", 'R.Tensor((3, 4), dtype="float32")'))
@@ -50,10 +47,10 @@ def weights() -> VMExecutable:
     a.ret(7)
     a.end()
     scopes = {1: "global", 2: "global.texture"}
-    return VMExecutable.from_parts(a.functions, a.constants, scopes, a.offset, a.data, [kernel_module()])
+    return runtime.VMExecutable.from_parts(a.functions, a.constants, scopes, a.offset, a.data, [kernel_module()])
 
 
-def jumps() -> VMExecutable:
+def jumps() -> runtime.VMExecutable:
     """``main(x, flag)`` chooses a branch, then goes round a loop once."""
     a = Assembler()
     truth = a.const(np.array(True))
@@ -73,7 +70,7 @@ def jumps() -> VMExecutable:
     return a.build()
 
 
-def closures() -> VMExecutable:
+def closures() -> runtime.VMExecutable:
     """``main(x, y)``: closures of VM functions and kernels, direct calls, and a call of itself behind a condition."""
     a = Assembler()
     for name in ("pair", "main"):
@@ -98,7 +95,7 @@ def closures() -> VMExecutable:
     return a.build()
 
 
-def padded(executable: VMExecutable) -> bytes:
+def padded(executable: runtime.VMExecutable) -> bytes:
     """The file as a library has it, with padding constants in front of large tensors."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "padded"
@@ -110,7 +107,7 @@ def padded(executable: VMExecutable) -> bytes:
 def bases() -> list[Base]:
     """All programs."""
     x, flag = np.ones((3, 4), np.float32), np.array(True)
-    made: list[tuple[Callable[[], VMExecutable], tuple[Any, ...]]] = [
+    made: list[tuple[Callable[[], runtime.VMExecutable], tuple[Any, ...]]] = [
         (partial(add_twice, 2), (x,)),
         (weights, (x,)),
         (jumps, (x, flag)),

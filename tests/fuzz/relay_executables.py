@@ -1,7 +1,5 @@
 """Relay executables that are mutated, and the fields of such files."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.fuzz.binary import TENSOR, TEXT, Field, Fields

@@ -3,8 +3,6 @@
 Every failure is printed with its subject and seed; ``--subject NAME --seed S --count 1`` runs that check again.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import concurrent.futures
@@ -30,7 +28,6 @@ if __name__ == "__main__":  # a test that imports this module keeps its own
 import weft  # noqa: E402 - after the environment is set
 from tests.fuzz.driver import Report, Suite, group_of, run_subject  # noqa: E402
 from tests.runtime.programs import add_twice  # noqa: E402
-from weft.runtime import VirtualMachine  # noqa: E402
 
 ROUND = 1_000_000
 """Between the seeds of one round of all subjects and the next."""
@@ -101,7 +98,7 @@ def run(suite: Suite, options: argparse.Namespace) -> Report:
 def warm_up() -> None:
     """Do once what each child would do again: an error's first backtrace reads the symbols of all libraries."""
     with suppress(TypeError, ValueError):
-        VirtualMachine(add_twice(1), weft.cpu())["main"](1)
+        weft.runtime.VirtualMachine(add_twice(1), weft.cpu())["main"](1)
     gc.collect()
     gc.freeze()  # a collection in a child would copy all pages of this process
 

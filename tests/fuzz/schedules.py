@@ -1,18 +1,14 @@
 """Small programs of many kinds, and random schedules of them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft import te, tir
+from weft import ir, te, tir
 from weft.error import WeftError
-from weft.ir import Var, as_int
 from weft.script import from_source
-from weft.tir import Schedule
 from weft.tir.schedule.block_buffers import buffer_at
 from weft.tir.schedule.instruction import LoopRV
 
@@ -446,12 +442,12 @@ WITH_CALLS = {"pointers"}
 def arrays_of(func: tir.PrimFunc, seed: int) -> list[np.ndarray]:
     """Make small whole numbers for each parameter, so that sums are exact in any order."""
     rng = np.random.default_rng(seed)
-    sizes: dict[Var, int] = {}
+    sizes: dict[ir.Var, int] = {}
     result = []
     for p in func.params:
         buffer = func.buffer_of(p)
         assert buffer is not None
-        shape = [sizes.setdefault(d, 5 + seed % 4) if isinstance(d, Var) else as_int(d) for d in buffer.shape]
+        shape = [sizes.setdefault(d, 5 + seed % 4) if isinstance(d, ir.Var) else ir.as_int(d) for d in buffer.shape]
         result.append(rng.integers(-4, 5, shape).astype(str(buffer.dtype)))
     return result
 
@@ -463,7 +459,7 @@ _MAPS: dict[int, list[Callable[..., Any]]] = {
 }
 
 
-def random_schedule(func: tir.PrimFunc, r: random.Random, steps: int = 7) -> tuple[Schedule, list[str]]:
+def random_schedule(func: tir.PrimFunc, r: random.Random, steps: int = 7) -> tuple[tir.Schedule, list[str]]:
     """Apply random primitives; what is refused leaves the schedule as it was.
 
     Returns
@@ -471,7 +467,7 @@ def random_schedule(func: tir.PrimFunc, r: random.Random, steps: int = 7) -> tup
     (Schedule, list of str)
         The schedule, and what was tried.
     """
-    sch, log = Schedule(func, seed=r.randrange(1 << 30)), []
+    sch, log = tir.Schedule(func, seed=r.randrange(1 << 30)), []
     for _ in range(steps):
         names = [n for n in sch.state.block_names() if n != "root"]
         block = r.choice(names)
@@ -496,32 +492,32 @@ def _buffer(r: random.Random) -> tuple[str, int]:
     return r.choice(["read", "write"]), r.choice([0, 0, 1])
 
 
-def _index_map(sch: Schedule, r: random.Random, block: str, where: tuple[str, int]) -> Any:
+def _index_map(sch: tir.Schedule, r: random.Random, block: str, where: tuple[str, int]) -> Any:
     node = sch.state.realize(block).block
     regions = node.writes if where[0] == "write" else node.reads
     ndim = len(regions[min(where[1], len(regions) - 1)].buffer.shape) if regions else 1
     return r.choice(_MAPS.get(ndim, _MAPS[1]))
 
 
-def _n_iters(sch: Schedule, block: str) -> int:
+def _n_iters(sch: tir.Schedule, block: str) -> int:
     return len(sch.state.realize(block).block.iter_vars)
 
 
-def _same_depth(sch: Schedule, r: random.Random, mine: list[LoopRV], names: list[str]) -> list[LoopRV]:
+def _same_depth(sch: tir.Schedule, r: random.Random, mine: list[LoopRV], names: list[str]) -> list[LoopRV]:
     """Pick loops at the same depth in the nests of two blocks."""
     other = [LoopRV(f.loop_var) for f in sch.state.loops_of(r.choice(names))]
     at = r.randrange(min(len(mine), len(other))) if other else 0
     return [mine[at], *other[at : at + 1]]
 
 
-def _layout(sch: Schedule, r: random.Random, block: str) -> None:
+def _layout(sch: tir.Schedule, r: random.Random, block: str) -> None:
     where = _buffer(r)
     if any(b is buffer_at(sch.state.realize(block).block, where, "test") for _, b in sch.func.buffer_map):
         return  # would change what the function takes
     sch.transform_layout(block, where, _index_map(sch, r, block, where))
 
 
-_Step = Callable[[Schedule, random.Random, str, list[Any], list[Any], list[str]], Any]
+_Step = Callable[[tir.Schedule, random.Random, str, list[Any], list[Any], list[str]], Any]
 _STEPS: dict[str, _Step] = {
     "split": lambda s, r, b, mine, every, bs: s.split(
         r.choice(mine), r.choice([[None, 2], [3, None], [None, 4], [2, None, 2], [None, 8]]), r.random() < 0.7

@@ -1,7 +1,5 @@
 """The suites notice what they are for: an answer where there is none, other numbers, damage, errors of other kinds."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
@@ -11,8 +9,7 @@ from tests.fuzz import calls, driver, files
 from tests.fuzz.driver import GOOD, WEAK, rng_of, shrink
 from tests.fuzz.program_checks import Checks, Drawn, RelayChecks
 from tests.relay.programs.draw import program
-from weft import ir, relay
-from weft.error import InternalError, ParseError
+from weft import error, ir, relay
 
 
 def kinds(subject, count=80):
@@ -44,8 +41,8 @@ def test_laxer_references_are_those_of_operators():
     [
         (lambda data: False, "damage taken for sound"),
         (lambda data: {}["x"], "foreign error"),
-        (lambda data: (_ for _ in ()).throw(InternalError("x")), "foreign error"),
-        (lambda data: (_ for _ in ()).throw(ParseError("x")), "rejected"),
+        (lambda data: (_ for _ in ()).throw(error.InternalError("x")), "foreign error"),
+        (lambda data: (_ for _ in ()).throw(error.ParseError("x")), "rejected"),
         (lambda data: None, "valid"),
     ],
 )

@@ -1,7 +1,5 @@
 """The driver sees each way in which a check can end, says with which seed, and makes the failure small."""
 
-from __future__ import annotations
-
 import collections
 import os
 import signal

@@ -1,7 +1,5 @@
 """Damaged models, executables, cache entries and tuning files: an error of ours, a miss, or something that loads."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import weft

@@ -1,7 +1,5 @@
 """Damaged entries of the cache and tuning files: a miss or a warning, never another value, never a crash."""
 
-from __future__ import annotations
-
 import json
 import warnings
 import zlib

@@ -1,7 +1,5 @@
 """The tables of fields describe the files, and the programs that are mutated run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Damaged packets: a server's session answers or ends, and frees what it held; a client raises an error of ours."""
 
-from __future__ import annotations
-
 import gc
 import socket
 import threading

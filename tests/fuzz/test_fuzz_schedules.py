@@ -1,7 +1,5 @@
 """Random schedules of small programs compute what the programs do: primitives are exact, or refused."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

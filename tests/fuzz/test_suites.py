@@ -1,7 +1,5 @@
 """A slice of each suite of random checks; ``make fuzz-SUITE SECONDS=...`` runs more of it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What ``with`` makes current belongs to a thread or task: compilations side by side equal those one after another."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading
@@ -12,14 +10,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax, te
-from weft.error import InvalidArgument, WeftError
+from weft import error, relax, te, tir, tune
 from weft.ir import Ambient, CallersPool, DeepPool, IRModule, PassContext, register_config_option, with_deep_stack
 from weft.relax.dpl import PatternContext, wildcard
 from weft.target import Target
 from weft.te.compute import tag_scope
-from weft.tir import PrimFunc
-from weft.tune import Database
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("llvm -mcpu=x86-64", {}), ("llvm -mcpu=x86-64", {"config": {"tir.disable_vectorize": True}}),
@@ -40,7 +35,7 @@ def compiled(target: str, options: dict[str, Any]) -> tuple[str, str]:
     with Target(target), PassContext(**options):
         lowered = weft.lower(s, [a, b])
         current = Target.current()
-        func = next(f for f in lowered.functions.values() if isinstance(f, PrimFunc))
+        func = next(f for f in lowered.functions.values() if isinstance(f, tir.PrimFunc))
         code = weft.target.get_source(func, current, "ll" if current.kind.name == "llvm" else "c")
     return str(lowered), code
 
@@ -79,7 +74,7 @@ def test_builders_in_threads_do_not_meet() -> None:
 
 
 CONTEXTS: dict[str, tuple[Any, Any]] = {
-    "target": (lambda: Target("c"), Target.current), "database": (Database, Database.current),
+    "target": (lambda: Target("c"), Target.current), "database": (tune.Database, tune.Database.current),
     "pass context": (lambda: PassContext(opt_level=0), PassContext.current),
     "patterns": (PatternContext, PatternContext.current),
 }  # fmt: skip
@@ -136,7 +131,7 @@ def test_tags_and_blocks_that_end_out_of_order() -> None:
 
 
 def test_too_deep_is_an_error_of_wefts() -> None:
-    with pytest.raises(WeftError, match="nested too deeply"):
+    with pytest.raises(error.WeftError, match="nested too deeply"):
         with_deep_stack(lambda: _deep(10**7, int))
     with ThreadPoolExecutor(4) as pool:  # together, and one inside of another
         nested = [pool.submit(with_deep_stack, lambda: with_deep_stack(lambda: _deep(30_000, int))) for _ in range(4)]
@@ -173,7 +168,7 @@ def test_other_threads_keep_their_limit() -> None:
      ({"relay.FuseOps.max_depth": 1.5}, "expected int"), ({"tir.add_lower_pass": "x"}, "wrong type")],
 )  # fmt: skip
 def test_options_that_nobody_reads_are_refused(config: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidArgument, match=message):
+    with pytest.raises(error.InvalidArgument, match=message):
         PassContext(config=config)
 
 

@@ -7,8 +7,7 @@ import pytest
 import tvm_ffi
 
 import weft
-from weft import ir, te, tir
-from weft.runtime import ShapeTuple
+from weft import ir, runtime, te, tir
 from weft.runtime.container import ADT
 
 
@@ -44,10 +43,10 @@ def test_tensors_by_name_are_saved():
 
 
 def test_shapes_and_fields():
-    shape = ShapeTuple([2, 3])
-    assert shape == [2, 3] and shape == (2, 3) and shape != [2] and hash(shape) == hash(ShapeTuple([2, 3]))
+    shape = runtime.ShapeTuple([2, 3])
+    assert shape == [2, 3] and shape == (2, 3) and shape != [2] and hash(shape) == hash(runtime.ShapeTuple([2, 3]))
     again = pickle.loads(pickle.dumps(shape))
-    assert isinstance(again, ShapeTuple) and again == shape
+    assert isinstance(again, runtime.ShapeTuple) and again == shape
     assert [int(v.item()) for v in ADT(0, [1, 2, 3])[1:]] == [2, 3]
 
 

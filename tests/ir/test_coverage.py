@@ -6,8 +6,7 @@ import pkgutil
 import pytest
 
 import weft
-from weft import ir, tir
-from weft.error import InternalError
+from weft import error, ir, tir
 from weft.ir.node import kinds
 from weft.ir.spec import SPECS
 
@@ -62,5 +61,5 @@ def test_missing():
     assert table.missing() == [ir.Not]
     x = ir.Var("x", "int32")
     assert table(x < 1) == "comparison"
-    with pytest.raises(InternalError, match="test expressions: no rule for Not"):
+    with pytest.raises(error.InternalError, match="test expressions: no rule for Not"):
         table(ir.Not(x < 1))

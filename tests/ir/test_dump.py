@@ -7,10 +7,7 @@ import pytest
 
 import weft
 from tests import onnx_models
-from weft import relax, relay, te, tir
-from weft.error import InvalidArgument
-from weft.ir import PassContext, TimePasses
-from weft.relax import BlockBuilder
+from weft import error, ir, relax, relay, te, tir
 from weft.relax.op import add, exp, multiply
 from weft.runtime import cache
 
@@ -24,7 +21,7 @@ def dumps(tmp_path, monkeypatch):
 
 def program(kernels=1):
     """Each kernel of a chain adds another constant; products are held apart by being returned."""
-    bb, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo((tir.Var("n", "int64"), 4), "float32"))
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo((tir.Var("n", "int64"), 4), "float32"))
     with bb.function("main", [x]), bb.dataflow():
         outputs, value = [], x
         for i in range(kernels):
@@ -43,7 +40,7 @@ def files(folder):
 
 
 def test_every_stage_that_changed_is_a_file_and_the_summary_names_all(dumps):
-    with PassContext(instruments=[seen := TimePasses()]):
+    with ir.PassContext(instruments=[seen := ir.TimePasses()]):
         relax.build(program(), "llvm")
     assert folders(dumps) == ["0001-main"]
     top = dumps / "0001-main"
@@ -113,5 +110,5 @@ def test_other_ways_to_compile_dump_too(dumps):
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("WEFT_DUMP_DIR", str(tmp_path / "file"))
-    with pytest.raises(InvalidArgument, match="WEFT_DUMP_DIR cannot be written"):
+    with pytest.raises(error.InvalidArgument, match="WEFT_DUMP_DIR cannot be written"):
         relax.build(program(), "llvm")

@@ -4,7 +4,6 @@ import pytest
 import tvm_ffi
 
 from weft import ir, relax, tir
-from weft.ir import IRModule
 
 M, N = tir.Var("m", "int64"), tir.Var("n", "int64")
 
@@ -20,7 +19,7 @@ M, N = tir.Var("m", "int64"), tir.Var("n", "int64")
         ({"a": M}, {"a": N}, False, True),
         (relax.StringImm("a"), relax.StringImm("a"), True, True),
         (relax.ShapeExpr((M, 2)), relax.ShapeExpr((M, 2)), True, True),
-        (IRModule(), IRModule(), True, True),
+        (ir.IRModule(), ir.IRModule(), True, True),
         (M, 3, False, False),
     ],
 )

@@ -1,7 +1,5 @@
 """Every class of nodes has a sample that is saved, loaded, compared, hashed, printed and read field by field."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

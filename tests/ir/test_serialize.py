@@ -8,9 +8,7 @@ import tvm_ffi
 
 import weft
 from tests.ir.programs import long_chain, matmul_func, relax_module
-from weft import ir, relax
-from weft.error import InvalidArgument
-from weft.ffi import Map
+from weft import error, ffi, ir, relax
 from weft.ir import Attrs, Span, Var, load_json, save_json, structural_equal
 from weft.runtime import tensor
 from weft.runtime.container import ADT, ShapeTuple, String
@@ -81,7 +79,7 @@ def test_long_chains():
     ],
 )
 def test_malformed(text, message):
-    with pytest.raises(InvalidArgument) as e:
+    with pytest.raises(error.InvalidArgument) as e:
         load_json(text)
     assert message in str(e.value)
 
@@ -89,7 +87,7 @@ def test_malformed(text, message):
 def test_every_cut_of_a_text_is_an_error():
     text = save_json(matmul_func())
     for end in range(0, len(text) - 1, max(1, len(text) // 60)):
-        with pytest.raises(InvalidArgument):
+        with pytest.raises(error.InvalidArgument):
             load_json(text[:end])
     assert json.loads(text)["weft_ir"] == 1
 
@@ -99,7 +97,7 @@ def test_every_container_is_saved():
     inner = tvm_ffi.convert([1, "two", 2.5])
     values = [inner, tvm_ffi.List([1, inner]), tvm_ffi.convert({"a": inner}), tvm_ffi.Dict({1: inner}), b"\0\xff",
               tvm_ffi.Shape((2, 0)), ShapeTuple((3,)), String("text"), ir.DataType("float8_e4m3fn"), weft.cpu(),
-              weft.cuda(1), weft.ffi.convert([1, (2, None)]), Map({ir.Var("x"): (1,)})]  # fmt: skip
+              weft.cuda(1), weft.ffi.convert([1, (2, None)]), ffi.Map({ir.Var("x"): (1,)})]  # fmt: skip
     for value in values:
         back = load_json(save_json(value))
         if isinstance(value, Mapping):
@@ -126,5 +124,5 @@ def test_targets_are_saved(target, host):
 
 
 def test_what_has_no_json_form_is_refused():
-    with pytest.raises(InvalidArgument, match="cannot be written as JSON"):
+    with pytest.raises(error.InvalidArgument, match="cannot be written as JSON"):
         save_json(Attrs((("x", object()),)))

@@ -1,18 +1,16 @@
 import pytest
 
 from tests.ir.programs import matmul_func, relax_module
-from weft import ir, relax, tir
-from weft.error import ErrorGroup
+from weft import error, ir, relax, tir
 from weft.ir import IRModule, PassContext, Var, const, module_pass
 from weft.ir.spec import SPECS, Spec, verify, violations
 from weft.script import from_source
-from weft.tir import BufferStore, For, ForKind, PrimFunc
 
 
 def broken(spec, program, *messages):
     """Check that a program breaks a form with these messages, each shown under a statement."""
     node = from_source(program) if isinstance(program, str) else program
-    with pytest.raises(ErrorGroup) as e:
+    with pytest.raises(error.ErrorGroup) as e:
         verify(node, spec)
     text = str(e.value)
     assert [str(x.what).partition(": ")[2] for x in e.value.errors] == list(messages), text
@@ -55,12 +53,12 @@ def test_every_message_stands_under_its_statement():
 
 
 def store(buffer, *indices, value=None):
-    return BufferStore(buffer, value if value is not None else const(1.0), tuple(indices))
+    return tir.BufferStore(buffer, value if value is not None else const(1.0), tuple(indices))
 
 
 def plain(body, *buffers, params=()):
     handles = tuple(Var("p_" + b.name, "handle") for b in buffers)
-    return PrimFunc(
+    return tir.PrimFunc(
         (*handles, *params), body, None, tuple(zip(handles, buffers, strict=True)), ir.Attrs.of(global_symbol="f")
     )
 
@@ -71,7 +69,7 @@ CASES = [
     (store(A, N), "variable 'n' is not introduced here"),
     (store(tir.decl_buffer((4,), "float32", "B"), const(0)), "buffer 'B' is not allocated or declared here"),
     (
-        tir.SeqStmt((For(LOOP, const(0), const(4), ForKind.SERIAL, store(A, LOOP)), store(A, LOOP))),
+        tir.SeqStmt((tir.For(LOOP, const(0), const(4), tir.ForKind.SERIAL, store(A, LOOP)), store(A, LOOP))),
         "variable 'i' is not introduced here",
     ),
     (store(A, const(0), const(1)), "'A' has 1 dimensions and is accessed with 2 indices"),
@@ -79,7 +77,7 @@ CASES = [
     (store(A, const(0), value=const(1)), "a value of type int32 is stored where 'A' holds float32"),
     (tir.IfThenElse(const(1), store(A, const(0))), "the condition is no bool but int32"),
     (
-        For(LOOP, const(0, "int64"), const(4), ForKind.SERIAL, store(A, LOOP)),
+        tir.For(LOOP, const(0, "int64"), const(4), tir.ForKind.SERIAL, store(A, LOOP)),
         "loop variable, start and extent have different types: int32, int64",
     ),
     (
@@ -136,7 +134,7 @@ def test_relax(spec, body, message):
         func = from_source(
             f"@R.function\ndef f(x: R.Tensor(('n',), 'float32')):\n    n = T.int64()\n    {body}\n    return x\n"
         )
-    with pytest.raises(ErrorGroup) as e:
+    with pytest.raises(error.ErrorGroup) as e:
         verify(func, spec)
     assert message is None or "# ^ " + message in str(e.value), str(e.value)
 
@@ -222,7 +220,7 @@ def test_branches_do_not_see_each_other():
 def test_long_functions_show_the_neighbourhood():
     lines = "\n".join(f"    y{i} = R.exp(x)" for i in range(100))
     func = from_source(f"@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n{lines}\n    R.print(x)\n    return x\n")
-    with pytest.raises(ErrorGroup) as e:
+    with pytest.raises(error.ErrorGroup) as e:
         verify(func, "relax.well_formed")
     assert len(str(e.value).splitlines()) < 20
 
@@ -235,7 +233,7 @@ def test_passes_are_checked_when_asked():
     mod = IRModule({"f": matmul_func()})
     with PassContext(verify=False):
         break_it()(mod)
-    with PassContext(verify=True), pytest.raises(ErrorGroup, match="not 'tir.scheduled' after BreakIt"):
+    with PassContext(verify=True), pytest.raises(error.ErrorGroup, match="not 'tir.scheduled' after BreakIt"):
         break_it()(mod)
 
 
@@ -279,19 +277,19 @@ def test_what_a_pass_did_not_change_is_not_checked_again(monkeypatch):
 
 
 def test_a_broken_function_is_said_each_time():
-    unknown = IRModule({"f": PrimFunc((), tir.Evaluate(Var("x", "int32")))})
+    unknown = IRModule({"f": tir.PrimFunc((), tir.Evaluate(Var("x", "int32")))})
     same = module_pass(lambda mod: mod, name="Same")
     with PassContext(verify=True):
         for _ in range(2):
-            with pytest.raises(ErrorGroup, match="variable 'x' is not introduced here"):
+            with pytest.raises(error.ErrorGroup, match="variable 'x' is not introduced here"):
                 same(unknown)
 
 
 def test_a_name_is_not_known_behind_its_loop_though_the_expression_was_seen():
     i, b = Var("i", "int32"), tir.decl_buffer((4,), "int32", "b")
     shared = i + 1
-    inside = For(i, const(0, "int32"), const(4, "int32"), ForKind.SERIAL, store(b, i, value=shared))
-    func = PrimFunc(
+    inside = tir.For(i, const(0, "int32"), const(4, "int32"), tir.ForKind.SERIAL, store(b, i, value=shared))
+    func = tir.PrimFunc(
         (b.data,), tir.SeqStmt((inside, store(b, const(0, "int32"), value=shared))), buffer_map=((b.data, b),)
     )
     broken("tir.well_formed", func, "variable 'i' is not introduced here")

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from tests.ir.programs import long_chain, matmul_func, relax_module
-from weft import ir, relax, tir
-from weft.error import InvalidArgument
+from weft import error, ir, relax, tir
 from weft.ir import Attrs, SizeVar, Var, assert_structural_equal, const, fingerprint, structural_equal, structural_hash
 
 
@@ -131,7 +130,7 @@ def test_lists_are_taken_for_tuples():
 
 
 def test_dimensions_are_numbers():
-    with pytest.raises(InvalidArgument, match=r"tir.Var\('n', 'int64'\)"):
+    with pytest.raises(error.InvalidArgument, match=r"tir.Var\('n', 'int64'\)"):
         ir.tensor_type(("n", 3), "float32")
 
 
@@ -143,7 +142,7 @@ def test_ranges_take_both_ends():
         assert (found.min.value, found.extent.value) == (low, extent)
         assert ir.structural_equal(ir.load_json(ir.save_json(found)), found)
     assert ir.Range(0, n).extent is n and ir.Range(n, n + 4).extent.value == 4 and ir.Range(1, n).min.dtype == "int64"
-    with pytest.raises(InvalidArgument, match="a range needs its ends"):
+    with pytest.raises(error.InvalidArgument, match="a range needs its ends"):
         ir.Range()
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import weft
+from weft import error, relax, te
 from weft import meta_schedule as ms
-from weft import relax, te
-from weft.error import ScheduleError
 from weft.meta_schedule.testing.dummy_object import DummyBuilder, DummyRunner
 from weft.relax.meta_schedule import compile_relax, extract_tasks
 from weft.support.derived import derived_object
@@ -146,4 +145,4 @@ def test_seconds_of_parts():
     assert set(profiler.get()) == {"part", "Total"} and "part" in profiler.table()
     with pytest.raises(TypeError):
         derived_object(3)
-    assert DummyBuilder().build([None])[0].artifact_path and ScheduleError
+    assert DummyBuilder().build([None])[0].artifact_path and error.ScheduleError

@@ -11,8 +11,7 @@ import pytest
 
 import weft
 from tests.runtime.programs import HERE, include_flags
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.ffi import get_global_func
 from weft.runtime import empty, tensor
 
@@ -63,7 +62,7 @@ def test_objects_travel_inside_nodes(point):
 
 def test_a_field_that_cannot_be_saved_is_said(point):
     made = get_global_func("extension.point")(1, 2.0, "f", [get_global_func("extension.live")])
-    with pytest.raises(InvalidArgument, match="cannot be written as JSON"):
+    with pytest.raises(error.InvalidArgument, match="cannot be written as JSON"):
         ir.save_json(made)
 
 

@@ -14,7 +14,6 @@ import tvm_ffi.libinfo
 import weft
 from tests import onnx_models
 from weft.cli import main
-from weft.error import InvalidArgument
 from weft.ffi import find_library
 from weft.support.system_library import create_object
 
@@ -173,7 +172,7 @@ assert (y == z).all()
 
 
 def test_wrong_prefixes_are_refused(tmp_path, capsys):
-    with pytest.raises(InvalidArgument, match="part of a name in C"):
+    with pytest.raises(weft.error.InvalidArgument, match="part of a name in C"):
         create_object(tmp_path / "m.o", [], prefix="a-b")
     assert main(["compile", "m.onnx", "-o", "m.so", "--prefix", "p_"]) == 1
     assert "add --system-lib" in capsys.readouterr().err

@@ -15,13 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir, te
-from weft.arith import Analyzer
-from weft.op import get_op_def, list_ops, make_call
+from weft import arith, ir, op, te, tir
 from weft.relax.te_bridge import undefined_vars
 from weft.runtime import tensor
 from weft.target import Target, build
-from weft.tir import PrimFunc
 from weft.tir.schedule import default_schedule
 
 # Odd sizes, ones, empty dimensions, sizes around a vector's length.
@@ -136,7 +133,7 @@ def case(*names: str, make: Callable[..., Any]) -> None:
 
 
 def with_cases() -> list[tuple[str, int]]:
-    return [(name, i) for name in list_ops() for i in range(len(CASES.get(name, ())))]
+    return [(name, i) for name in op.list_ops() for i in range(len(CASES.get(name, ())))]
 
 
 # --- from cases to expressions ----------------------------------------------------------------------------------------
@@ -233,15 +230,15 @@ class Program:
 def make(name: str, case: Case, symbolic: bool) -> tuple[Any, Values]:
     """Build the call, through the public constructor."""
     values = Values(symbolic)
-    definition = get_op_def(name)
+    definition = op.get_op_def(name)
     exprs = [to_expr(v, values, i.name) for v, i in zip(case.inputs, definition.inputs, strict=False)]
-    return make_call(name)(*exprs, **case.attrs), values
+    return op.make_call(name)(*exprs, **case.attrs), values
 
 
-def prim_func(name: str, case: Case, symbolic: bool) -> tuple[PrimFunc, Any, Any, Values]:
+def prim_func(name: str, case: Case, symbolic: bool) -> tuple[tir.PrimFunc, Any, Any, Values]:
     """Infer and lower a call: its kernel, type, further variables and values."""
     node, values = make(name, case, symbolic)
-    definition = get_op_def(name)
+    definition = op.get_op_def(name)
     attrs = dict(node.attrs.items)
     ty = definition.infer(*node.args, **attrs)
     tensors: list[Any] = []
@@ -268,13 +265,13 @@ def tensor_types(ty: Any) -> list[ir.TensorType]:
 
 def constant_shape(ty: ir.TensorType, known: dict[Any, Any]) -> tuple[int, ...]:
     assert ty.shape is not None, f"shape unknown: {ty}"
-    dims = [Analyzer().simplify(ir.substitute(d, known)) for d in ty.shape]
+    dims = [arith.Analyzer().simplify(ir.substitute(d, known)) for d in ty.shape]
     assert all(isinstance(d, (ir.IntImm, ir.FloatImm)) for d in dims), dims
     return tuple(int(d) for d in dims)  # type: ignore[arg-type]
 
 
 def expected_of(name: str, case: Case) -> list[np.ndarray]:
-    definition = get_op_def(name)
+    definition = op.get_op_def(name)
     with np.errstate(all="ignore"):
         out = definition.reference(*[to_numpy(v) for v in case.inputs], **case.attrs)
     return [np.asarray(o) for o in out] if isinstance(out, (tuple, list)) else [np.asarray(out)]
@@ -294,7 +291,7 @@ def run(name: str, case: Case, program: Program, sizes: dict[str, int]) -> None:
     inputs = [tensor(a) for v in case.inputs for a in arrays_of(v)]
     scalars = [int(ir.substitute(v, known)) for v in program.scalars]  # type: ignore[arg-type]
     program.kernel(*inputs, *found, *scalars)
-    definition = get_op_def(name)
+    definition = op.get_op_def(name)
     for f, e in zip(found, expected, strict=True):
         compare(f.numpy(), e, case.rtol or definition.rtol, case.atol, case.steps)
 
@@ -311,4 +308,4 @@ def compare(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float, s
 
 
 def simplify_dims(dims: tuple[ir.PrimExpr, ...]) -> list[str]:
-    return [str(Analyzer().simplify(d)) for d in dims]
+    return [str(arith.Analyzer().simplify(d)) for d in dims]

@@ -1,7 +1,5 @@
 """Attributes of every operator: each value is brought into one form, or refused where the call is made."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np
@@ -9,8 +7,7 @@ import pytest
 
 from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import CASES, SIZES, Sizes, make
-from weft import relax
-from weft.error import InvalidArgument, ShapeMismatch, WeftError
+from weft import error, relax
 from weft.ir import Attrs, TensorType, Var, const, structural_equal
 from weft.op import get_op_def, in_places, list_ops, make_call
 from weft.op.attributes import axes, axis, each_axis
@@ -42,7 +39,7 @@ def test_every_value_has_one_form_or_is_refused(name, key):
     for value in [*VALUES, kind.default]:
         try:
             form = kind.of(value, f"{name}: attribute '{key}'")
-        except InvalidArgument as e:
+        except error.InvalidArgument as e:
             assert key in str(e) and name in str(e) and "expected" in str(e) and "found" in str(e)
             continue
         accepted += 1
@@ -80,7 +77,7 @@ def test_a_call_takes_or_refuses_each_value(name):
             try:
                 made = make_call(name)(*node.args, **attrs)
                 definition.infer(*made.args, **dict(made.attrs.items))
-            except WeftError:
+            except error.WeftError:
                 continue
 
 
@@ -93,7 +90,7 @@ def test_dimensions_that_are_not_there_are_refused(name):
             ndim = node.args[0].ty.ndim
             for a in (ndim + 1, -ndim - 1, 1 << 40):
                 value = a if kind.names_axes == "one" else (a,)
-                with pytest.raises((ShapeMismatch, InvalidArgument)):
+                with pytest.raises((error.ShapeMismatch, error.InvalidArgument)):
                     definition.infer(*node.args, **{**dict(node.attrs.items), key: value})
 
 
@@ -104,9 +101,9 @@ def test_sizes_of_an_open_rank_are_all_kept():
 
 def test_unknown_attributes_are_refused():
     x = relax.Var("x", relax.tensor_type((2, 3), "float32"))
-    with pytest.raises(InvalidArgument, match="axes"):
+    with pytest.raises(error.InvalidArgument, match="axes"):
         make_call("nn.softmax")(x, axes=1)
-    with pytest.raises(InvalidArgument, match="unknown argument 'axes'"):
+    with pytest.raises(error.InvalidArgument, match="unknown argument 'axes'"):
         get_op_def("nn.softmax").infer(x, axes=1)
 
 
@@ -125,7 +122,7 @@ class Module:
         y = {line}
         return y
 """
-    with pytest.raises(WeftError) as caught:
+    with pytest.raises(error.WeftError) as caught:
         from_source(text)
     assert "6" in str(caught.value).split("-->")[1].split(":")[1]
 

@@ -3,14 +3,11 @@
 The suite takes a part of the cases, ``make sweep`` all of them.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.op.contract import CASES, SIZES, Sizes, compile_call, run, with_cases
 from tests.op.test_contract import WITHOUT_LOWER
-from weft import environment
-from weft.ir import PassContext
+from weft import environment, ir
 
 EVERY = 1 if environment.SWEEP.read() else 12
 
@@ -22,7 +19,7 @@ def test_accesses_are_inside(name: str, index: int) -> None:
         case = CASES[name][index](Sizes(sizes, f"{name}{index}{sizes}"))
         if case is None:
             continue
-        with PassContext(config={"tir.instrument_bound_checkers": True}):
+        with ir.PassContext(config={"tir.instrument_bound_checkers": True}):
             program = case.symbolic and symbolic or compile_call(name, case, case.symbolic, scheduled=True)
         symbolic = program if case.symbolic else symbolic
         run(name, case, program, sizes)

@@ -1,7 +1,5 @@
 """The contract of every operator of the registry."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np
@@ -12,12 +10,9 @@ from tests.op import (
     cases,  # noqa: F401 - registers the cases
     contract,
 )
-from weft import relax
-from weft.error import WeftError
+from weft import error, relax, runtime
 from weft.ir import ExprVar, ShapeType, TensorType, Tuple, TupleType, shape_expr
 from weft.op import get_op_def, list_ops, make_call
-from weft.relax import BlockBuilder
-from weft.runtime import VirtualMachine
 
 WITHOUT_LOWER = {
     "nn.lstm",
@@ -115,11 +110,11 @@ def test_decomposed_operators(name: str) -> None:
 
 def relax_program(name: str, case):
     node, _ = contract.make(name, case, symbolic=True)
-    bb = BlockBuilder()
+    bb = relax.BlockBuilder()
     params = [a for a in node.args if isinstance(a, ExprVar)]
     with bb.function("main", params):
         bb.emit_func_output(bb.emit(node))
-    return VirtualMachine(weft.compile(bb.get(), "llvm"), weft.cpu())["main"]
+    return runtime.VirtualMachine(weft.compile(bb.get(), "llvm"), weft.cpu())["main"]
 
 
 def opened(expr, ndim: bool, dtype: bool):
@@ -145,7 +140,7 @@ def test_unknown_types_propagate(name: str) -> None:
     for ndim, dtype in ((True, True), (False, True), (False, False)):
         try:
             found = contract.tensor_types(get_op_def(name).infer(*[opened(a, ndim, dtype) for a in node.args], **attrs))
-        except WeftError:
+        except error.WeftError:
             assert not ndim, f"{name} refuses a tensor of known rank"
             continue
         assert len(found) == len(exact)
@@ -166,7 +161,7 @@ def test_wrong_kinds_of_arguments_are_errors(name: str) -> None:
             continue
         args = list(node.args)
         args[i] = shape_expr((2, 3))
-        with pytest.raises(WeftError) as e:
+        with pytest.raises(error.WeftError) as e:
             get_op_def(name).infer(*args, **dict(node.attrs.items))
         assert name.rsplit(".", 1)[-1] in str(e.value), str(e.value)
         assert arg is not None

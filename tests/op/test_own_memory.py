@@ -3,39 +3,35 @@
 A compiler may keep such memory in registers, so that a race shows in some runs, or with another compiler.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import CASES, SIZES, TARGET, Sizes, prim_func
-from weft import ir
-from weft.op import get_op_def
+from weft import ir, op, tir
 from weft.script import tir as T
-from weft.tir import AllocBuffer, BufferStore, For, ForKind, LetStmt, PrimFunc
 from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
 
 
-def shared(func: PrimFunc) -> list[str]:
+def shared(func: tir.PrimFunc) -> list[str]:
     """Buffers of a lowered function that all iterations of a parallel loop write at the same place."""
-    allocated = {n.buffer.data for n in ir.walk(func.body) if isinstance(n, AllocBuffer)}
+    allocated = {n.buffer.data for n in ir.walk(func.body) if isinstance(n, tir.AllocBuffer)}
     found = []
     for loop in ir.walk(func.body):
-        if isinstance(loop, For) and loop.kind == ForKind.PARALLEL:
+        if isinstance(loop, tir.For) and loop.kind == tir.ForKind.PARALLEL:
             nodes = list(ir.walk(loop.body))
-            outside = allocated - {n.buffer.data for n in nodes if isinstance(n, AllocBuffer)}
+            outside = allocated - {n.buffer.data for n in nodes if isinstance(n, tir.AllocBuffer)}
             own = {loop.loop_var}
             for n in nodes:  # outer statements come first
-                value = n.value if isinstance(n, LetStmt) else n.min if isinstance(n, For) else None
+                value = n.value if isinstance(n, tir.LetStmt) else n.min if isinstance(n, tir.For) else None
                 if value is not None and own & set(ir.walk(value)):
-                    own.add(n.var if isinstance(n, LetStmt) else n.loop_var)
-            stores = [n for n in nodes if isinstance(n, BufferStore) and n.buffer.data in outside]
+                    own.add(n.var if isinstance(n, tir.LetStmt) else n.loop_var)
+            stores = [n for n in nodes if isinstance(n, tir.BufferStore) and n.buffer.data in outside]
             found += [n.buffer.name for n in stores if not own & {v for i in n.indices for v in ir.walk(i)}]
     return found
 
 
-@pytest.mark.parametrize("name", sorted(n for n in CASES if get_op_def(n).lower is not None))
+@pytest.mark.parametrize("name", sorted(n for n in CASES if op.get_op_def(n).lower is not None))
 def test_threads_write_memory_of_their_own(name: str) -> None:
     case = next(c for s in SIZES if (c := CASES[name][0](Sizes(s, f"{name}0{s}"))) is not None)
     assert not shared(lower(default_schedule(prim_func(name, case, False)[0], TARGET), TARGET))

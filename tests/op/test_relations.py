@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft import ir, relax
-from weft.arith import Analyzer
-from weft.error import IndexOutOfRange, InvalidArgument, ShapeMismatch, WeftError
-from weft.ir import SizeVar, Tuple, shape_expr, tensor_type
+from weft import arith, error, ir, relax
 from weft.op import make_call
 from weft.op.infer import broadcast_dims
 
-SHAPE, VALUE, INDEX = ShapeMismatch, InvalidArgument, IndexOutOfRange
+SHAPE, VALUE, INDEX = error.ShapeMismatch, error.InvalidArgument, error.IndexOutOfRange
 
 
 def f(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -37,7 +34,7 @@ class Row(NamedTuple):
 
     op: str
     args: tuple[np.ndarray, ...]
-    wrong: tuple[tuple[int, np.ndarray, type[WeftError]], ...]
+    wrong: tuple[tuple[int, np.ndarray, type[error.WeftError]], ...]
     attrs: dict[str, Any] = {}
     last: Any = None
     joined: bool = False
@@ -144,15 +141,15 @@ def program() -> Any:
     for n, row in enumerate(ROWS):
         params = []
         for k, x in enumerate(row.args):
-            dims = x.shape if k in row.known else [SizeVar(f"d{k}_{a}", "int64") for a in range(x.ndim)]
-            params.append(relax.Var(f"x{k}", tensor_type(dims, x.dtype.name)))
+            dims = x.shape if k in row.known else [ir.SizeVar(f"d{k}_{a}", "int64") for a in range(x.ndim)]
+            params.append(relax.Var(f"x{k}", ir.tensor_type(dims, x.dtype.name)))
         attrs, args = dict(row.attrs), list(params)
         if row.joined:
-            args = [Tuple(tuple(args))]
+            args = [ir.Tuple(tuple(args))]
         elif attrs.pop("data_and", 0):
-            args[1] = Tuple((args[1],))
+            args[1] = ir.Tuple((args[1],))
         if row.last is not None:
-            args.append(shape_expr(row.last))
+            args.append(ir.shape_expr(row.last))
         with bb.function(f"f{n}", params):
             bb.emit_func_output(bb.emit(make_call(row.op)(*args, **attrs)))
     return bb.get()
@@ -179,10 +176,10 @@ def test_contradictions_are_refused(vm: Any, n: int) -> None:
 
 def test_dimensions_that_differ_by_a_number_are_refused_at_once() -> None:
     """Whatever the variable is, 6c channels are no groups of 6 (c - 1)."""
-    c = SizeVar("c")
-    x = relax.Var("x", tensor_type((1, c * 6, 28), "float32"))
-    w = relax.Var("w", tensor_type((12, c - 1, 3), "float32"))
-    with pytest.raises(ShapeMismatch, match="nn.conv1d: channels of 'data'"):
+    c = ir.SizeVar("c")
+    x = relax.Var("x", ir.tensor_type((1, c * 6, 28), "float32"))
+    w = relax.Var("w", ir.tensor_type((12, c - 1, 3), "float32"))
+    with pytest.raises(error.ShapeMismatch, match="nn.conv1d: channels of 'data'"):
         relax.BlockBuilder().normalize(make_call("nn.conv1d")(x, w, groups=6))
 
 
@@ -195,4 +192,4 @@ def test_a_chain_of_sums_chooses_its_size_once():
     assert len(list(ir.walk(chain[0]))) < 30
     for sizes in itertools.product((1, 4), repeat=3):
         value = ir.substitute(chain[0], dict(zip((n, m, k), map(ir.int64, sizes), strict=True)))
-        assert ir.as_int(Analyzer().simplify(value)) == max(sizes)
+        assert ir.as_int(arith.Analyzer().simplify(value)) == max(sizes)

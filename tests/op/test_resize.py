@@ -1,29 +1,24 @@
 """Resizing with sizes that are known only at run time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import ir
-from weft.op import get_op_def, make_call
-from weft.relax import BlockBuilder
-from weft.runtime import ShapeTuple, VirtualMachine
+from weft import ir, op, relax, runtime
 
 
 @pytest.mark.parametrize("mode", ["tf_half_pixel_for_nn", "half_pixel", "asymmetric"])
 def test_an_axis_that_keeps_its_size_is_left_alone(mode: str) -> None:
     given, asked = ([ir.SizeVar(f"{name}{i}", "int64") for i in range(2)] for name in "nm")
     params = [ir.ExprVar("x", ir.tensor_type(given, "float32")), ir.ExprVar("size", ir.ShapeType(tuple(asked), 2))]
-    builder = BlockBuilder()
+    builder = relax.BlockBuilder()
     with builder.function("main", params):
-        call = make_call("image.resize")(params[0], ir.shape_expr(asked), coordinate_transformation_mode=mode)
+        call = op.make_call("image.resize")(params[0], ir.shape_expr(asked), coordinate_transformation_mode=mode)
         builder.emit_func_output(builder.emit(call))
-    resize = VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"]
+    resize = runtime.VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"]
     x = np.arange(12, dtype=np.float32).reshape(4, 3) ** 2
-    np.testing.assert_allclose(resize(x, ShapeTuple([4, 3])).numpy(), x)
-    reference = get_op_def("image.resize").reference
-    kinds = {name: kind.default for name, kind in get_op_def("image.resize").attrs.items()}
+    np.testing.assert_allclose(resize(x, runtime.ShapeTuple([4, 3])).numpy(), x)
+    reference = op.get_op_def("image.resize").reference
+    kinds = {name: kind.default for name, kind in op.get_op_def("image.resize").attrs.items()}
     expected = reference(x, (4, 6), **{**kinds, "coordinate_transformation_mode": mode})
-    np.testing.assert_allclose(resize(x, ShapeTuple([4, 6])).numpy(), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(resize(x, runtime.ShapeTuple([4, 6])).numpy(), expected, rtol=1e-4, atol=1e-4)

@@ -5,8 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from weft import relax
-from weft.ir import Op
+from weft import ir, relax
 from weft.op import get_op_def, make_call
 
 GATES = {"LSTM": 4, "GRU": 3}
@@ -73,7 +72,7 @@ def test_samples_of_different_lengths_go_through_blocks_together(kind, hidden, d
         y = bb.emit(make_call(f"nn.{kind}")(*parameters, direction=direction, **options))
         bb.emit_func_output(bb.emit_output(y))
     machine = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
-    op = get_op_def(Op.get(f"relax.nn.{kind}"))
+    op = get_op_def(ir.Op.get(f"relax.nn.{kind}"))
     attrs = {**{k: v.default for k, v in op.attrs.items()}, "direction": direction, **options}
     for found, wanted in zip(machine["main"](*map(weft.runtime.tensor, x)), op.reference(*x, **attrs), strict=True):
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)

@@ -3,8 +3,6 @@
 Where a type rule forgets an operand, nothing demands that it fits, and a kernel reads past it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -12,9 +10,7 @@ import pytest
 from tests.fuzz.calls import Params
 from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import CASES, SIZES, Sizes, with_cases
-from weft import ir
-from weft.error import WeftError
-from weft.op import get_op_def, make_call
+from weft import error, ir, op
 from weft.op.relations import IndexRange, collect_relations
 from weft.relax.infer import infer_call
 
@@ -38,12 +34,12 @@ def variables(value: Any) -> set[Any]:
 
 def loose(name: str, index: int, level: int) -> dict[str, list[str]]:
     """The dimensions of a case's operands that neither the result nor a relation has, by operand."""
-    definition = get_op_def(name)
+    definition = op.get_op_def(name)
     case = next(c for s in SIZES if (c := CASES[name][index](Sizes(s, f"{name}{index}{s}"))) is not None)
     params = Params(level)
     given = [params.expr(v, i.name) for v, i in zip(case.inputs, definition.inputs, strict=False)]
     with collect_relations() as relations:
-        tied = variables(infer_call(make_call(name)(*given, **case.attrs)))
+        tied = variables(infer_call(op.make_call(name)(*given, **case.attrs)))
     for r in relations:
         scalars = [e for pair in r.ranges for e in pair] if isinstance(r, IndexRange) else [r.found, r.expected]
         tied |= {v for e in scalars for v in variables(e)}
@@ -58,6 +54,6 @@ def test_every_dimension_is_tied(name: str, index: int) -> None:
         return
     try:
         found = loose(name, index, 0)
-    except WeftError:
+    except error.WeftError:
         found = {"": ["not known"]}
     assert not found or not loose(name, index, 2), found

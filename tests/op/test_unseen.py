@@ -1,7 +1,5 @@
 """Queries that see no key: attention gives 0 for them, a softmax that is written out gives NaN, fused or not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,11 +8,7 @@ from onnx import helper
 
 import weft
 from tests.frontend.models import model_of
-from weft import ir
-from weft.error import ModelImportError
-from weft.op import make_call
-from weft.relax import BlockBuilder
-from weft.runtime import VirtualMachine
+from weft import error, ir, op, relax, runtime
 
 RNG = np.random.default_rng(5)
 
@@ -25,10 +19,10 @@ def f32(*shape: int) -> np.ndarray:
 
 def attention(arrays: list[np.ndarray], **attrs: Any) -> np.ndarray:
     params = [ir.ExprVar(f"x{i}", ir.tensor_type(a.shape, str(a.dtype))) for i, a in enumerate(arrays)]
-    builder = BlockBuilder()
+    builder = relax.BlockBuilder()
     with builder.function("main", params):
-        builder.emit_func_output(builder.emit(make_call("nn.attention")(*params, **attrs)))
-    out = VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"](*arrays)
+        builder.emit_func_output(builder.emit(op.make_call("nn.attention")(*params, **attrs)))
+    out = runtime.VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"](*arrays)
     return out.numpy()
 
 
@@ -78,7 +72,7 @@ def test_of_a_softmax_that_is_written_out(level: int) -> None:
     feeds = {"q": f32(1, 2, 6, 8), "k": f32(1, 2, 8, 9), "v": f32(1, 2, 9, 8), "mask": blind(6, 9)}
     mod = weft.relax.frontend.onnx.from_onnx(model_of(nodes, feeds, ["y"], 17, {}))
     with weft.transform.PassContext(opt_level=level):
-        vm = VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())
+        vm = runtime.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())
     out = vm["main"](*feeds.values()).numpy()
     assert np.isnan(out[:, :, ::2]).all()
     assert np.isfinite(out[:, :, 1::2]).all()
@@ -95,5 +89,5 @@ def test_of_the_operator_of_onnx() -> None:
 def test_lengths_of_keys_are_those_of_the_batch() -> None:
     given = {"q": f32(1, 2, 6, 8), "k": f32(1, 2, 9, 8), "v": f32(1, 2, 9, 8), "kept": np.array([9, 4, 2], np.int64)}
     node = helper.make_node("Attention", ["q", "k", "v", "", "", "", "kept"], ["y"])
-    with pytest.raises(ModelImportError, match=r"(?s)input 6.*expected 1.*found 3"):
+    with pytest.raises(error.ModelImportError, match=r"(?s)input 6.*expected 1.*found 3"):
         weft.Session(model_of([node], given, ["y"], 24, {}))

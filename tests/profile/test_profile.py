@@ -1,7 +1,5 @@
 """Profiles of models: work, rates, where kernels come from, and the files that are written."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -10,10 +8,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from weft import te
+from weft import error, profile, te
 from weft.cli import main
-from weft.error import InvalidArgument
-from weft.profile import profile_model, write_page
 from weft.tir.analysis.work import work_of
 
 CEILINGS = (100.0, 10.0)
@@ -41,7 +37,7 @@ def model(path=None):
 
 
 def test_kernels_rates_and_nodes():
-    found = profile_model(model(), {"x": np.ones((5, 64), np.float32)}, repeat=3, ceilings=CEILINGS)
+    found = profile.profile_model(model(), {"x": np.ones((5, 64), np.float32)}, repeat=3, ceilings=CEILINGS)
     product = next(k for k in found.kernels if "matmul" in k.name)
     assert re.findall(r'"(\w+)"', " ".join(product.nodes)) == ["product", "bias", "relu"]
     operations = 5 * 32 * (64 * 2 + 2)  # multiply and add, bias, maximum
@@ -71,8 +67,8 @@ def test_indices_are_no_work():
 
 
 def test_page(tmp_path):
-    found = profile_model(model(), {"x": np.ones((5, 64), np.float32)}, repeat=1, ceilings=CEILINGS)
-    write_page(found, tmp_path / "p.html", "<model> & more")
+    found = profile.profile_model(model(), {"x": np.ones((5, 64), np.float32)}, repeat=1, ceilings=CEILINGS)
+    profile.write_page(found, tmp_path / "p.html", "<model> & more")
     text = (tmp_path / "p.html").read_text()
     assert "&lt;model&gt; &amp; more" in text and "http" not in text
     data = json.loads(re.search(r'id="profile">(.*?)</script>', text)[1])
@@ -93,5 +89,5 @@ def test_command(tmp_path, capsys):
 
 
 def test_bad_numbers():
-    with pytest.raises(InvalidArgument, match="runs"):
-        profile_model(model(), {"x": np.ones((5, 64), np.float32)}, repeat=0)
+    with pytest.raises(error.InvalidArgument, match="runs"):
+        profile.profile_model(model(), {"x": np.ones((5, 64), np.float32)}, repeat=0)

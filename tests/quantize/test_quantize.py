@@ -1,7 +1,5 @@
 """``weft quantize``: what it writes is standard, near the float model, and as small as was asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -10,9 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import weft
+from weft import error, quantize
 from weft.cli.main import main
-from weft.error import InvalidArgument
-from weft.quantize import METHODS, quantize_model
 from weft.quantize.ranges import Observed
 
 RNG = np.random.default_rng(12)
@@ -73,7 +70,7 @@ def distance(found, expected):
 def test_weights_without_data(weights, group, limit):
     model, x = perceptron(), RNG.standard_normal((5, 64)).astype(np.float32)
     before = model.SerializeToString()
-    made, layers = quantize_model(model, weights, group)
+    made, layers = quantize.quantize_model(model, weights, group)
     onnx.checker.check_model(made)
     assert model.SerializeToString() == before
     assert [x.node for x in layers] == ["first", "middle", "last"] and not any(x.kept for x in layers)
@@ -87,19 +84,19 @@ def test_weights_without_data(weights, group, limit):
 def test_each_weight_is_within_half_a_step():
     model = perceptron()
     w = next(numpy_helper.to_array(t) for t in model.graph.initializer if t.name == "b")
-    made, _ = quantize_model(model, "int8", 32)
+    made, _ = quantize.quantize_model(model, "int8", 32)
     held = {t.name: numpy_helper.to_array(t) for t in made.graph.initializer}
     scale = np.repeat(held["b.scale"], 32, 1)
     assert (np.abs(held["b.q"] * scale - w) <= scale * 0.501).all()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", quantize.METHODS)
 @pytest.mark.parametrize("make", [perceptron, convolution])
 def test_activations_on_data(make, method):
     model = make()
     shape = (200, 64) if make is perceptron else (1, 3, 9, 7)
     samples = [{"x": RNG.standard_normal(shape).astype(np.float32)} for _ in range(3 if make is perceptron else 60)]
-    made, layers = quantize_model(model, "int8", 0, samples, method, max_loss=0.2)
+    made, layers = quantize.quantize_model(model, "int8", 0, samples, method, max_loss=0.2)
     onnx.checker.check_model(made)
     assert not any(x.kept for x in layers) and all(x.found < 0.15 for x in layers)
     expected = ReferenceEvaluator(model).run(None, samples[0])[0]
@@ -109,7 +106,7 @@ def test_activations_on_data(make, method):
 
 
 def test_costly_layers_stay():
-    made, layers = quantize_model(perceptron(spoiled=True), "int4", 32, max_loss=0.11)
+    made, layers = quantize.quantize_model(perceptron(spoiled=True), "int4", 32, max_loss=0.11)
     assert {x.node: x.kept for x in layers} == {"first": False, "middle": True, "last": False}
     assert "b" in {t.name for t in made.graph.initializer}
 
@@ -119,19 +116,19 @@ def test_rare_large_values_are_cut_off():
     x[0] = 1000
     seen.widen(x)
     seen.count(x)
-    assert METHODS["minmax"](seen)[1] == 1000
-    assert METHODS["percentile"](seen)[1] < 10 and METHODS["entropy"](seen)[1] < 100
+    assert quantize.METHODS["minmax"](seen)[1] == 1000
+    assert quantize.METHODS["percentile"](seen)[1] < 10 and quantize.METHODS["entropy"](seen)[1] < 100
 
 
 @pytest.mark.parametrize("options", [{"weights": "int5"}, {"method": "mean"}, {"group": 24}])
 def test_settings_that_are_refused(options):
-    with pytest.raises(InvalidArgument, match="unknown setting"):
-        quantize_model(perceptron(), **options)
+    with pytest.raises(error.InvalidArgument, match="unknown setting"):
+        quantize.quantize_model(perceptron(), **options)
 
 
 def test_old_models_are_refused():
-    with pytest.raises(InvalidArgument, match="too old"):
-        quantize_model(perceptron(opset=11))
+    with pytest.raises(error.InvalidArgument, match="too old"):
+        quantize.quantize_model(perceptron(opset=11))
 
 
 def test_command(tmp_path, capsys):

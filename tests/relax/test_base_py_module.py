@@ -1,13 +1,10 @@
 """BasePyModule: one class of Python functions, Relax functions and kernels, called with NumPy and torch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.relax import BasePyModule
 from weft.script import ir as I
 from weft.script import relax as R
@@ -81,7 +78,7 @@ def test_functions_are_added_and_missing_ones_said():
                        (lambda: module.call_dps_packed("test.none", [X], [3]), "not found"),
                        (lambda: module.call_tir("double", [], relax.TensorType((weft.tir.Var("n", "int64"),))),
                         "Cannot infer")):  # fmt: skip
-        with pytest.raises(InvalidArgument, match=text):
+        with pytest.raises(error.InvalidArgument, match=text):
             call()
 
 

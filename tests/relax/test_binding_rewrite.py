@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
-from weft.relax import DataflowBlockRewrite
+from weft import error, relax
 from weft.relax.analysis import name_to_binding, well_formed
 from weft.script import ir as I
 from weft.script import relax as R
@@ -31,7 +29,7 @@ VARS = {name: bindings[0].var for name, bindings in name_to_binding(MAIN).items(
 
 @pytest.fixture
 def rewrite():
-    return DataflowBlockRewrite(MAIN.body.blocks[0], MAIN)
+    return relax.DataflowBlockRewrite(MAIN.body.blocks[0], MAIN)
 
 
 def names(func):
@@ -68,18 +66,18 @@ def test_all_that_is_unused(rewrite):
 
 
 def test_what_is_refused(rewrite):
-    with pytest.raises(InvalidArgument, match="a is used by 2 vars"):
+    with pytest.raises(error.InvalidArgument, match="a is used by 2 vars"):
         rewrite.remove_unused(VARS["a"])
-    with pytest.raises(InvalidArgument, match="d is used by 1 vars"):
+    with pytest.raises(error.InvalidArgument, match="d is used by 1 vars"):
         rewrite.remove_unused(VARS["d"])
     stranger = relax.Var("stranger")
-    with pytest.raises(InvalidArgument, match="Cannot find the variable 'stranger'"):
+    with pytest.raises(error.InvalidArgument, match="Cannot find the variable 'stranger'"):
         rewrite.remove_unused(stranger)
-    with pytest.raises(InvalidArgument, match="Cannot find the variable 'stranger'"):
+    with pytest.raises(error.InvalidArgument, match="Cannot find the variable 'stranger'"):
         rewrite.replace_all_uses(stranger, stranger)
     rewrite.remove_unused(stranger, allow_undef=True)
     assert rewrite.mutated_root_fn() is MAIN
-    with pytest.raises(InvalidArgument, match="none of the function's"):
-        DataflowBlockRewrite(relax.DataflowBlock(()), MAIN)
-    with pytest.raises(InvalidArgument, match="no such function"):
+    with pytest.raises(error.InvalidArgument, match="none of the function's"):
+        relax.DataflowBlockRewrite(relax.DataflowBlock(()), MAIN)
+    with pytest.raises(error.InvalidArgument, match="no such function"):
         rewrite.mutate_irmodule(weft.IRModule())

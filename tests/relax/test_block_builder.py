@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import weft as tvm
-from weft import relax, te, tir, topi
-from weft.error import InvalidArgument
-from weft.ir import assert_structural_equal
+from weft import error, ir, relax, te, tir, topi
 from weft.relax.analysis import well_formed
 from weft.script import relax as R
 
@@ -46,7 +44,7 @@ def test_expressions_are_normalized_outside_of_functions():
     bb = relax.BlockBuilder()
     x, y = variables((2, 3), (3,))
     call = bb.normalize(relax.op.exp(relax.op.add(x, y)))
-    assert_structural_equal(call.ty, relax.TensorType((2, 3), "float32"))
+    ir.assert_structural_equal(call.ty, relax.TensorType((2, 3), "float32"))
     with bb.testing_scope(def_vars=[tir.Var("n", "int64")]):
         assert isinstance(bb.emit(call), relax.DataflowVar)
 
@@ -57,9 +55,9 @@ def test_parameters_come_once():
     with bb.function("deferred"):
         gvar = bb.emit_func_output(relax.op.exp(x), params=[x])
     assert gvar.name_hint == "deferred" and bb.get()["deferred"].params == (x,)
-    with pytest.raises(InvalidArgument, match="has its parameters already"), bb.function("f", [x]):
+    with pytest.raises(error.InvalidArgument, match="has its parameters already"), bb.function("f", [x]):
         bb.emit_func_output(x, [x])
-    with pytest.raises(InvalidArgument, match="has no parameters"), bb.function("f"):
+    with pytest.raises(error.InvalidArgument, match="has no parameters"), bb.function("f"):
         bb.emit_func_output(x)
     with bb.function("g", [x]):
         bb.emit_func_output(x)
@@ -147,7 +145,7 @@ def test_sequences_are_emitted_where_they_may_stand():
             R.output(f)
         return f
 
-    assert_structural_equal(bb.finalize()["f"], expected)
+    ir.assert_structural_equal(bb.finalize()["f"], expected)
 
 
 def test_nothing_and_tuples_may_be_bound():

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import relax
-from weft.error import InvalidArgument, ShapeMismatch, WeftError
-from weft.relax import BlockBuilder, TensorType, Var, VirtualMachine
+from weft import error, relax
 from weft.relax.op import ccl
 from weft.tir import Var as Scalar
 
@@ -13,16 +11,16 @@ X = np.arange(12, dtype="float32").reshape(4, 3)
 
 
 def infer(call):
-    return BlockBuilder().normalize(call).ty
+    return relax.BlockBuilder().normalize(call).ty
 
 
 def test_types():
     n = Scalar("n", "int64")
-    x = Var("x", TensorType((n, 4), "float16"))
+    x = relax.Var("x", relax.TensorType((n, 4), "float16"))
     assert infer(ccl.allreduce(x)) is x.ty and infer(ccl.broadcast_from_worker0(x)) is x.ty
     assert str(infer(ccl.allgather(x, 3)).shape[0]) == str(n * 3)
     assert [int(d) for d in infer(ccl.scatter_from_worker0(x, 2, axis=1)).shape[1:]] == [2]
-    assert infer(ccl.allgather(Var("x", TensorType(None, "int8", 3)), 2)).ndim == 3
+    assert infer(ccl.allgather(relax.Var("x", relax.TensorType(None, "int8", 3)), 2)).ndim == 3
 
 
 @pytest.mark.parametrize("wrong", [
@@ -30,16 +28,16 @@ def test_types():
     lambda x: ccl.scatter_from_worker0(x, 2, axis=5),
 ])  # fmt: skip
 def test_wrong_arguments(wrong):
-    with pytest.raises((InvalidArgument, ShapeMismatch)):
-        infer(wrong(Var("x", TensorType((4, 3), "float32"))))
+    with pytest.raises((error.InvalidArgument, error.ShapeMismatch)):
+        infer(wrong(relax.Var("x", relax.TensorType((4, 3), "float32"))))
 
 
 def run(fn, legalize):
-    bb, x = BlockBuilder(), Var("x", TensorType((4, 3), "float32"))
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((4, 3), "float32"))
     with bb.function("main", [x]):
         bb.emit_func_output(bb.emit(fn(x)))
     mod = relax.transform.LegalizeOps()(bb.get()) if legalize else bb.get()
-    return VirtualMachine(relax.build(mod))["main"](X).numpy()
+    return relax.VirtualMachine(relax.build(mod))["main"](X).numpy()
 
 
 @pytest.mark.parametrize("legalize", [False, True])
@@ -50,5 +48,5 @@ def test_one_worker_has_all(legalize):
 
 
 def test_several_workers_are_refused():
-    with pytest.raises(WeftError, match="there is one worker"):
+    with pytest.raises(error.WeftError, match="there is one worker"):
         run(lambda x: ccl.allgather(x, 2), False)

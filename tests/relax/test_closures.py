@@ -1,13 +1,10 @@
 """Closures and recursion, from TVMScript to the virtual machine."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.ir import Function, Var, structural_equal, tensor_type
+from weft import ir, relax
 from weft.ir.spec import violations
 from weft.relax.analysis.well_formed import WELL_FORMED
 from weft.relax.expr import SeqExpr
@@ -21,20 +18,15 @@ MAIN = f"""{HEAD}
         n = T.int64()
 """
 
-CAPTURES = (
-    MAIN
-    + """\
+CAPTURES = f"""{MAIN}\
         @R.function
         def inner(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.subtract(z, x)
         a = inner(y)
         return a
 """
-)
 
-RECURSION = (
-    MAIN
-    + """\
+RECURSION = f"""{MAIN}\
         @R.function
         def count(i: R.Tensor((), "int64"), acc: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             c: R.Tensor((), "bool") = R.greater(i, R.const(0, "int64"))
@@ -48,11 +40,8 @@ RECURSION = (
         b = count(R.const(5, "int64"), y)
         return b
 """
-)
 
-NOTHING_CAPTURED = (
-    MAIN
-    + """\
+NOTHING_CAPTURED = f"""{MAIN}\
         @R.function
         def double(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.add(z, z)
@@ -60,11 +49,8 @@ NOTHING_CAPTURED = (
         b = double(a)
         return b
 """
-)
 
-NESTED = (
-    MAIN
-    + """\
+NESTED = f"""{MAIN}\
         @R.function
         def outer(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             @R.function
@@ -76,22 +62,16 @@ NESTED = (
         a = outer(y)
         return a
 """
-)
 
-SYMBOLIC_ONLY = (
-    MAIN
-    + """\
+SYMBOLIC_ONLY = f"""{MAIN}\
         @R.function
         def inner(z: R.Tensor((), "float32")) -> R.Tensor((n,), "float32"):
             return R.broadcast_to(z, (n,))
         a = inner(R.const(3.0, "float32"))
         return a
 """
-)
 
-TUPLE = (
-    MAIN
-    + """\
+TUPLE = f"""{MAIN}\
         @R.function
         def f(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
             return R.add(z, x)
@@ -105,11 +85,8 @@ TUPLE = (
         b = k(a)
         return b
 """
-)
 
-MUTUAL = (
-    HEAD
-    + """
+MUTUAL = f"""{HEAD}
     @R.function
     def even(i: R.Tensor((), "int64"), acc: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
@@ -136,11 +113,8 @@ MUTUAL = (
         a: R.Tensor((n,), "float32") = cls.even(R.const(4, "int64"), x)
         return a
 """
-)
 
-CURRIED = (
-    MAIN
-    + """\
+CURRIED = f"""{MAIN}\
         @R.function
         def f(z: R.Tensor((n,), "float32")) -> R.Callable(
             (R.Tensor((n,), "float32"),), R.Tensor((n,), "float32"), True
@@ -153,11 +127,8 @@ CURRIED = (
         a = h(y)
         return a
 """
-)
 
-GLOBAL_VALUE = (
-    HEAD
-    + """
+GLOBAL_VALUE = f"""{HEAD}
     @R.function
     def twice(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         return R.add(x, x)
@@ -168,11 +139,8 @@ GLOBAL_VALUE = (
         a: R.Tensor((n,), "float32") = f(x)
         return a
 """
-)
 
-BRANCH = (
-    HEAD
-    + """
+BRANCH = f"""{HEAD}
     @R.function
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"),
              c: R.Tensor((), "bool")) -> R.Tensor(("n",), "float32"):
@@ -190,11 +158,8 @@ BRANCH = (
         a = h(x)
         return a
 """
-)
 
-RETURNED = (
-    HEAD
-    + """
+RETURNED = f"""{HEAD}
     @R.function
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Any:
         n = T.int64()
@@ -206,7 +171,6 @@ RETURNED = (
             return g(y)
         return f
 """
-)
 
 PROGRAMS = {
     "captures": (CAPTURES, lambda x, y: y - x),
@@ -242,11 +206,11 @@ def test_no_inner_function_is_left(name):
     bodies = [f.body for f in out.functions.values()]
     assert len(bodies) == (3 if name == "nested" else 2)
     assert all(isinstance(b, SeqExpr) for b in bodies)
-    assert not [b for s in bodies for block in s.blocks for b in block.bindings if isinstance(b.value, Function)]
+    assert not [b for s in bodies for block in s.blocks for b in block.bindings if isinstance(b.value, ir.Function)]
     assert not violations(out, WELL_FORMED)
     again = relax.transform.lambda_lift()(out)
     assert all(again[v] is out[v] for v in out.functions)
-    assert not structural_equal(mod, out)
+    assert not ir.structural_equal(mod, out)
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -270,10 +234,10 @@ def test_a_closure_is_called_from_outside(exec_mode):
 
 @pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
 def test_symbolic_sizes_of_built_functions_are_captured(exec_mode):
-    n = Var("n", "int64")
-    x, z = relax.Var("x", tensor_type((n,), "float32")), relax.Var("z", tensor_type((), "float32"))
+    n = ir.Var("n", "int64")
+    x, z = relax.Var("x", ir.tensor_type((n,), "float32")), relax.Var("z", ir.tensor_type((), "float32"))
     bb = relax.BlockBuilder()
-    inner = Function((z,), relax.op.broadcast_to(z, (n,)), tensor_type((n,), "float32"))
+    inner = ir.Function((z,), relax.op.broadcast_to(z, (n,)), ir.tensor_type((n,), "float32"))
     with bb.function("main", [x]):
         f = bb.emit(inner)
         bb.emit_func_output(bb.emit(relax.Call(f, (relax.const(2.0, "float32"),))))

@@ -1,7 +1,5 @@
 """Recursion, closures, nested ifs, effects and several devices, from TVMScript to the virtual machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,33 +1,28 @@
 """Operators of the Relax language itself: each in a program that is printed, read back, compiled and run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument, WeftError
-from weft.ffi import register_global_func
-from weft.ir import structural_equal
+from weft import error, ffi, ir, relax
 from weft.relax.core_ops import as_vdevice
 from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
 
 
-@register_global_func("test.core_ops.twice_in_place", override=True)
+@ffi.register_global_func("test.core_ops.twice_in_place", override=True)
 def _twice_in_place(x):
     x.copyfrom(2 * x.numpy())
     return x
 
 
-@register_global_func("test.core_ops.add_dps", override=True)
+@ffi.register_global_func("test.core_ops.add_dps", override=True)
 def _add_dps(x, y, out):
     out.copyfrom(x.numpy() + y.numpy())
 
 
-@register_global_func("test.core_ops.add", override=True)
+@ffi.register_global_func("test.core_ops.add", override=True)
 def _add(x, y):
     return weft.runtime.tensor(x.numpy() + y.numpy())
 
@@ -35,7 +30,7 @@ def _add(x, y):
 def run(source, *args):
     mod = from_source(HEAD + source)
     again = from_source(mod.script())
-    assert structural_equal(mod, again)
+    assert ir.structural_equal(mod, again)
     vm = relax.VirtualMachine(weft.compile(again, target="llvm"), weft.cpu())
     return vm["main"](*[weft.runtime.tensor(a) for a in args]), vm
 
@@ -112,7 +107,7 @@ def test_a_closure_leaves_the_machine():
 
 def test_effects_of_a_closure_are_refused_in_pure_functions():
     source = HEAD + CLOSURE.replace("invoke_pure_closure", "invoke_closure")
-    with pytest.raises(WeftError, match="relax.invoke_closure"):
+    with pytest.raises(error.WeftError, match="relax.invoke_closure"):
         relax.analysis.well_formed(from_source(source))
 
 
@@ -127,14 +122,14 @@ def test_constructors_are_operators():
 @pytest.mark.parametrize("indices", [[1], [-2], [-1], []])
 def test_inplace_indices_name_arguments(indices):
     x = relax.Var("x", relax.TensorType((3,), "float32"))
-    with pytest.raises(InvalidArgument, match="inplace_indices"):
+    with pytest.raises(error.InvalidArgument, match="inplace_indices"):
         relax.op.call_inplace_packed("f", x, inplace_indices=indices, ty_args=x.ty)
 
 
 def test_virtual_devices_have_names():
     assert (as_vdevice("cuda:1").target, as_vdevice("cuda:1").vdevice_id) == ("cuda", 1)
     assert as_vdevice("llvm:0:local").memory_scope == "local"
-    with pytest.raises(InvalidArgument, match="target:index:scope"):
+    with pytest.raises(error.InvalidArgument, match="target:index:scope"):
         as_vdevice("cuda:x")
 
 
@@ -143,7 +138,7 @@ def test_shape_of_a_tensor():
     assert [int(d) for d in known.values] == [3, 4]
     unknown = relax.get_shape_of(relax.Var("x", relax.TensorType(None, "float32", 2)))
     assert unknown.op.name == "relax.shape_of"
-    with pytest.raises(WeftError, match="only a tensor"):
+    with pytest.raises(error.WeftError, match="only a tensor"):
         relax.get_shape_of(relax.Var("x", relax.ShapeType(None, 2)))
 
 
@@ -155,7 +150,7 @@ def test_an_effect_in_a_pure_function_names_function_and_binding():
         told = R.print(y)
         return y
 """
-    with pytest.raises(WeftError) as e:
+    with pytest.raises(error.WeftError) as e:
         relax.analysis.well_formed(from_source(HEAD + source))
     assert "relax.print" in str(e.value)
     assert "helper" in str(e.value)

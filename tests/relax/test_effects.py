@@ -1,7 +1,5 @@
 """Calls that write to their arguments happen, where they stand; checks are not dropped."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

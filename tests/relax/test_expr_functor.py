@@ -1,7 +1,5 @@
 """Visitors and mutators as a user writes them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import weft

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import weft as tvm
-from weft import relax, tir
-from weft.error import IndexOutOfRange, InvalidArgument
-from weft.ir import assert_structural_equal, structural_equal
+from weft import error, ir, relax, tir
 from weft.script import relax as R
 
 X = relax.Var("x", relax.TensorType((2, 3), "float32"))
@@ -38,13 +36,13 @@ def test_python_operators():
 def test_elements_of_tuples():
     pair = relax.Var("pair", relax.TupleType([X.ty, relax.AnyType()]))
     first, second = pair
-    assert_structural_equal(first.ty, X.ty)
+    ir.assert_structural_equal(first.ty, X.ty)
     assert isinstance(second.ty, relax.AnyType) and pair[-1].index == 1
     made = relax.Tuple([X, pair])
     assert made[0] is X and made[-1] is pair and len(made) == 2 and made
-    assert_structural_equal(made.ty, relax.TupleType([X.ty, pair.ty]))
+    ir.assert_structural_equal(made.ty, relax.TupleType([X.ty, pair.ty]))
     for wrong in (lambda: pair[2], lambda: made[-3], lambda: X[0], lambda: relax.ShapeExpr([1])[1]):
-        with pytest.raises(IndexOutOfRange):
+        with pytest.raises(error.IndexOutOfRange):
             wrong()
     with pytest.raises(ValueError, match="not enough values"):
         _, _, _ = pair
@@ -74,8 +72,8 @@ def test_tensor_types_in_tvms_order():
     assert relax.TensorType([2], None).dtype == ""
     assert relax.TensorType((2, 3), "int8", where).vdevice is where and relax.TensorType((2,), "int8", where).ndim == 1
     shape = relax.Var("s", relax.ShapeType(ndim=2))
-    assert_structural_equal(relax.TensorType(shape, "float32"), relax.TensorType(ndim=2))
-    assert_structural_equal(relax.TensorType(relax.ShapeExpr([2, 3]), "int8"), relax.TensorType((2, 3), "int8"))
+    ir.assert_structural_equal(relax.TensorType(shape, "float32"), relax.TensorType(ndim=2))
+    ir.assert_structural_equal(relax.TensorType(relax.ShapeExpr([2, 3]), "int8"), relax.TensorType((2, 3), "int8"))
 
 
 def test_scalar_values():
@@ -105,10 +103,10 @@ def test_functions_bind_parameters_and_sizes():
     assert scaled.bind_symbolic_vars({"n": 5}).ret_ty.shape[0].value == 5
     other = relax.Var("other", bound.params[0].ty)
     assert scaled.bind_params({scaled.params[0]: other}).body.blocks[0].bindings[0].value.args[0] is other
-    with pytest.raises(InvalidArgument, match="no symbolic variable"):
+    with pytest.raises(error.InvalidArgument, match="no symbolic variable"):
         scaled.bind_symbolic_vars({"k": 5})
     empty = relax.Function.create_empty([X], X.ty)
-    assert_structural_equal(empty.ty, relax.FuncType([X.ty], X.ty))
+    ir.assert_structural_equal(empty.ty, relax.FuncType([X.ty], X.ty))
 
 
 def test_sizes_correspond_to_plain_variables():
@@ -122,5 +120,5 @@ def test_sizes_correspond_to_plain_variables():
     def f(x: R.Tensor(("n", 3), "float32")):
         return x
 
-    assert_structural_equal(bb.get()["f"], f)
-    assert not structural_equal(bb.get()["f"], f)  # passes may use that sizes are not negative
+    ir.assert_structural_equal(bb.get()["f"], f)
+    assert not ir.structural_equal(bb.get()["f"], f)  # passes may use that sizes are not negative

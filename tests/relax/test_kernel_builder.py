@@ -1,28 +1,21 @@
 """Kernels compiled in processes beside this one: the same code, and this process steps in where they fail."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import CodegenError
-from weft.ir import IRModule
+from weft import error, ir, relax, target, tir, tune
 from weft.relax import kernel_builder
 from weft.relax.kernel_builder import CompiledKernel, KernelJob, compile_kernel_jobs, compile_scheduled
-from weft.target import Target
 from weft.te import compute, create_prim_func, placeholder
-from weft.tir import PrimFunc
-from weft.tune import Tuned
 
-TARGET = Target("llvm")
-RECORDS = Tuned(None, TARGET)
+TARGET = target.Target("llvm")
+RECORDS = tune.Tuned(None, TARGET)
 
 
-def scaled(factor: int) -> PrimFunc:
+def scaled(factor: int) -> tir.PrimFunc:
     x = placeholder((64 + factor,), name="x")
     return create_prim_func([x, compute(x.shape, lambda i: x[i] * float(factor), name="y")])
 
@@ -88,9 +81,9 @@ def test_what_fails_there_fails_here_with_the_reason(two_processes):
     todo = jobs(9)
 
     def refuse(job: KernelJob) -> bytes:
-        raise CodegenError(f"no code for {job.name}")
+        raise error.CodegenError(f"no code for {job.name}")
 
-    with pytest.raises(CodegenError, match="no code for k"):
+    with pytest.raises(error.CodegenError, match="no code for k"):
         compiled(todo, refuse)
 
 
@@ -104,7 +97,7 @@ def test_few_kernels_are_compiled_here(two_processes):
 def test_a_module_built_with_a_process_beside(two_processes, tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     functions = {f"k{i}": scaled(i).with_attr("global_symbol", f"k{i}") for i in range(10)}
-    module = relax.vm_build.compile_kernels(IRModule(functions), TARGET)
+    module = relax.vm_build.compile_kernels(ir.IRModule(functions), TARGET)
     assert module is not None
     for i in (0, 3, 9):
         x = weft.runtime.tensor(np.arange(64 + i, dtype="float32"))
@@ -113,7 +106,7 @@ def test_a_module_built_with_a_process_beside(two_processes, tmp_path, monkeypat
         assert np.array_equal(y.numpy(), np.arange(64 + i, dtype="float32") * i)
 
 
-def chain(n: int) -> IRModule:
+def chain(n: int) -> ir.IRModule:
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
     with bb.function("main", [x]):

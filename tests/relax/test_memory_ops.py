@@ -5,9 +5,8 @@ import pytest
 import tvm_ffi
 
 import weft as tvm
-from weft import relax
+from weft import ir, relax
 from weft.ffi import get_global_func
-from weft.ir import assert_structural_equal
 from weft.relax.testing.runtime_builtin import MakeShapeCode, MatchShapeCode
 from weft.relax.testing.vm import check_saved_func
 from weft.script import ir as I
@@ -90,9 +89,9 @@ def test_types_of_views():
     x = relax.Var("x", relax.TensorType((4, 2), "float32"))
     bb = relax.BlockBuilder()
     view = relax.op.memory.view
-    assert_structural_equal(bb.normalize(view(x, dtype="int64", shape=(4,))).ty, relax.TensorType((4,), "int64"))
+    ir.assert_structural_equal(bb.normalize(view(x, dtype="int64", shape=(4,))).ty, relax.TensorType((4,), "int64"))
     shape = relax.Var("s", relax.ShapeType(ndim=3))
-    assert_structural_equal(bb.normalize(view(x, shape)).ty, relax.TensorType(None, "float32", ndim=3))
+    ir.assert_structural_equal(bb.normalize(view(x, shape)).ty, relax.TensorType(None, "float32", ndim=3))
     for wrong in (
         lambda: view(x, (9,)), lambda: view(x, (8,), relative_byte_offset=4), lambda: view(x, x),
         lambda: view(x, relative_byte_offset=-4), lambda: view(x, dtype=x), lambda: view(shape),
@@ -131,8 +130,8 @@ def test_operators_on_data(mode):
 def test_types_of_operators_on_data():
     x = relax.Var("x", relax.TensorType((2, 3), "int8"))
     bb = relax.BlockBuilder()
-    assert_structural_equal(bb.normalize(relax.op.unique(x)).ty, relax.TensorType(None, "int8", ndim=1))
-    assert_structural_equal(bb.normalize(relax.op.nonzero(x)).ty, relax.TensorType(None, "int64", ndim=2))
+    ir.assert_structural_equal(bb.normalize(relax.op.unique(x)).ty, relax.TensorType(None, "int8", ndim=1))
+    ir.assert_structural_equal(bb.normalize(relax.op.nonzero(x)).ty, relax.TensorType(None, "int64", ndim=2))
     counted = bb.normalize(relax.op.unique(x, return_counts=True, axis=1)).ty
     assert [t.ndim for t in counted.fields] == [2, 1]
     with pytest.raises(ValueError, match="no such axis"):

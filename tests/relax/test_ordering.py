@@ -1,7 +1,5 @@
 """Bindings stand after what they need, symbols of ``match_cast`` included."""
 
-from __future__ import annotations
-
 from weft.relax.ordering import dependencies, sort_bindings
 from weft.script import from_source
 

@@ -1,16 +1,12 @@
 """Pipelines compose: after any of them, twice over, or after any part of one, `compile` gives what it gives alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.ir import PassContext
+from weft import ir, relax, target
 from weft.relax.pipeline import _PIPELINES, default_passes
 from weft.script import from_source
-from weft.target import Target
 
 KERNEL = """
     @T.prim_func
@@ -162,7 +158,7 @@ def check(name, mod, **options):
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_levels(name, level, mode):
-    with PassContext(opt_level=level):
+    with ir.PassContext(opt_level=level):
         check(name, program(name), exec_mode=mode)
 
 
@@ -171,9 +167,9 @@ def test_levels(name, level, mode):
 def test_pipelines_before_compile_and_in_it(name, pipeline):
     mod = program(name)
     check(name, mod, relax_pipeline=pipeline)
-    once = relax.get_pipeline(pipeline, Target("llvm"))(mod)
+    once = relax.get_pipeline(pipeline, target.Target("llvm"))(mod)
     check(name, once, exec_mode="compiled")
-    twice = relax.get_pipeline(pipeline, Target("llvm"))(once)
+    twice = relax.get_pipeline(pipeline, target.Target("llvm"))(once)
     check(name, twice)
     check(name, twice, relax_pipeline=pipeline)
 
@@ -182,7 +178,7 @@ def test_pipelines_before_compile_and_in_it(name, pipeline):
 def test_any_part_of_a_pipeline_before_compile(name):
     mod = program(name)
     seen = set()
-    for p in default_passes(Target("llvm")):
+    for p in default_passes(target.Target("llvm")):
         new = p(mod)
         if new is not mod and str(new) not in seen:
             seen.add(str(new))

@@ -1,7 +1,5 @@
 """The pipeline at every stage: its modules print and parse back, and a second run of a pass changes nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper
@@ -9,7 +7,6 @@ from onnx import helper
 import weft
 from tests import onnx_models
 from tests.fuzz import graphs
-from weft.ir import assert_structural_equal
 from weft.relax.pipeline import default_passes
 from weft.script import from_source
 
@@ -82,7 +79,7 @@ def test_every_stage_round_trips(name):
     mod = weft.relax.frontend.onnx.from_onnx(MODELS[name]())
     for step in (None, *default_passes()):
         mod = mod if step is None else step(mod)
-        assert_structural_equal(mod, from_source(mod.script(show_meta=True)))
+        weft.ir.assert_structural_equal(mod, from_source(mod.script(show_meta=True)))
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -7,7 +7,6 @@ import weft as tvm
 from tests.ir.programs import relax_module
 from weft import ir, relax
 from weft.ir import If, SizeVar, Var, assert_structural_equal
-from weft.relax import DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax import transform as t
 from weft.script import from_source, ir_module
 from weft.script import ir as I
@@ -37,7 +36,7 @@ def test_the_example_of_the_document():
     func = MyModule["main"]
     (binding,) = bindings(func)
     assert binding.value.op is ir.Op.get("relax.add")
-    assert isinstance(func.body, SeqExpr) and func.body.body is binding.var
+    assert isinstance(func.body, relax.SeqExpr) and func.body.body is binding.var
     assert str(func.ret_ty) == 'R.Tensor((3, 4), dtype="float32")'
     assert func.attrs["global_symbol"] == "main"
     round_trip(MyModule)
@@ -80,8 +79,8 @@ def test_dataflow_blocks():
         return d
 
     first, second = f.body.blocks
-    assert isinstance(first, DataflowBlock) and not isinstance(second, DataflowBlock)
-    assert [isinstance(b.var, DataflowVar) for b in first.bindings] == [True, False, False]
+    assert isinstance(first, relax.DataflowBlock) and not isinstance(second, relax.DataflowBlock)
+    assert [isinstance(b.var, relax.DataflowVar) for b in first.bindings] == [True, False, False]
     assert "R.output(b, c)" in round_trip(f)
 
 
@@ -182,7 +181,7 @@ def test_match_cast():
         return R.shape([n, m])
 
     first, second = bindings(f)
-    assert isinstance(first, MatchCast) and isinstance(first.ty.shape[1], SizeVar)
+    assert isinstance(first, relax.MatchCast) and isinstance(first.ty.shape[1], SizeVar)
     assert second.ty.shape[0] is first.ty.shape[0]
     round_trip(f)
 
@@ -303,7 +302,7 @@ def test_tuples():
 def test_scalar_constants(value, dtype):
     c = relax.const(value, dtype)
     assert "metadata" not in str(c)
-    func = relax.Function((), SeqExpr((), c, ty=c.ty), c.ty)
+    func = relax.Function((), relax.SeqExpr((), c, ty=c.ty), c.ty)
     assert_structural_equal(from_source(func.script()).body.body, c)
 
 

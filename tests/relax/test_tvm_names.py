@@ -5,9 +5,7 @@ import pytest
 import tvm_ffi
 
 import weft
-from weft import relax, tir
-from weft.error import InvalidArgument, WeftError
-from weft.ir import VDevice, assert_structural_equal
+from weft import error, ir, relax, tir
 from weft.relax.transform import EliminateCommonSubexpr, LambdaLift
 from weft.script import from_source
 from weft.script import ir as I
@@ -45,8 +43,8 @@ def test_types_and_what_they_hold():
 
 
 def test_a_device_described_by_more_than_its_kind():
-    described = VDevice({"kind": "cuda", "arch": "sm_80"}, 1)
-    assert_structural_equal(described, I.vdevice({"kind": "cuda", "arch": "sm_80"}, 1))
+    described = ir.VDevice({"kind": "cuda", "arch": "sm_80"}, 1)
+    ir.assert_structural_equal(described, I.vdevice({"kind": "cuda", "arch": "sm_80"}, 1))
     assert "sm_80" in described.target
     assert I.vdevice({"kind": "llvm"}).target == "llvm"
 
@@ -88,7 +86,7 @@ def test_functions_inline_functions():
 
 def test_what_inlining_refuses():
     var = Nested.get_global_var("inner")
-    with pytest.raises(InvalidArgument, match="given twice"):
+    with pytest.raises(error.InvalidArgument, match="given twice"):
         Nested["main"].inline_functions({var: Nested["inner"], "inner": Nested["inner"]})
     loop = from_source(
         '@R.function(private=True)\ndef loop(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):\n    return x'
@@ -96,7 +94,7 @@ def test_what_inlining_refuses():
     again = relax.Function(
         loop.params, relax.SeqExpr((), relax.Call(relax.GlobalVar("loop"), loop.params)), loop.ret_ty
     )
-    with pytest.raises(InvalidArgument, match="no end"):
+    with pytest.raises(error.InvalidArgument, match="no end"):
         Nested["main"].inline_functions({"loop": again})
 
 
@@ -122,10 +120,10 @@ def test_several_results_are_a_tuple_and_an_array():
 
 def test_shapes_of_types_are_shapes():
     ty = relax.TensorType((N, 2), "float32")
-    assert_structural_equal(relax.ShapeExpr((N, 2)), ty.shape)
-    assert_structural_equal(ty.shape, relax.ShapeExpr((N, 2)))
+    ir.assert_structural_equal(relax.ShapeExpr((N, 2)), ty.shape)
+    ir.assert_structural_equal(ty.shape, relax.ShapeExpr((N, 2)))
     with pytest.raises(ValueError, match="differ"):
-        assert_structural_equal(ty.shape, relax.ShapeExpr((N, 3)))
+        ir.assert_structural_equal(ty.shape, relax.ShapeExpr((N, 3)))
 
 
 def test_what_a_sequence_does_not_use():
@@ -145,14 +143,14 @@ def test_what_a_sequence_does_not_use():
 
 def test_copies_have_variables_of_their_own():
     copy = relax.utils.copy_with_new_vars(Nested["inner"])
-    assert_structural_equal(copy, Nested["inner"])
+    ir.assert_structural_equal(copy, Nested["inner"])
     assert copy.params[0] is not Nested["inner"].params[0]
 
 
 @pytest.mark.parametrize("indices", [[-1], [2], [0, 0], []])
 def test_places_of_results(indices):
     x = relax.Var("x", relax.TensorType((2, 3), "int32"))
-    with pytest.raises(InvalidArgument, match="inplace_indices"):
+    with pytest.raises(error.InvalidArgument, match="inplace_indices"):
         relax.op.call_tir_inplace(relax.GlobalVar("f"), (x,), indices, [x.ty] * max(len(indices), 1))
 
 
@@ -166,7 +164,7 @@ def test_places_of_results(indices):
 def test_texts_that_are_refused(body, message):
     shape = '("m + 1",)' if "size" in message else "(2,)"
     text = f'@R.function\ndef main(x: R.Tensor({shape}, "float32"), c: R.Tensor((), "bool")):\n {body}\n'
-    with pytest.raises(WeftError, match=message):
+    with pytest.raises(error.WeftError, match=message):
         from_source(text)
 
 

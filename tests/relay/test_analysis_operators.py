@@ -2,9 +2,7 @@
 
 import pytest
 
-from weft import relay
-from weft.error import InvalidArgument
-from weft.ir import IRModule
+from weft import error, ir, relay
 
 
 def test_bodies_share_nothing_but_names():
@@ -12,9 +10,9 @@ def test_bodies_share_nothing_but_names():
     shared = relay.add(x, x)
     body = relay.If(c, relay.multiply(shared, shared), relay.negative(shared))
     func = relay.Function([x, c], body)
-    with pytest.raises(InvalidArgument, match="several bodies share"):
+    with pytest.raises(error.InvalidArgument, match="several bodies share"):
         relay.analysis.check_basic_block_normal_form(func)
-    mod = relay.transform.ToBasicBlockNormalForm()(IRModule.from_expr(func))
+    mod = relay.transform.ToBasicBlockNormalForm()(ir.IRModule.from_expr(func))
     relay.analysis.check_basic_block_normal_form(mod["main"])
     relay.analysis.check_basic_block_normal_form(relay.add(shared, shared))
 
@@ -22,5 +20,5 @@ def test_bodies_share_nothing_but_names():
 def test_operators_are_counted():
     x = relay.var("x", shape=(4,))
     y = relay.exp(relay.add(relay.add(x, x), x))
-    mod = relay.transform.InferType()(IRModule.from_expr(relay.Function([x], y)))
+    mod = relay.transform.InferType()(ir.IRModule.from_expr(relay.Function([x], y)))
     assert relay.analysis.list_op_freqs(mod) == {"add": 2, "exp": 1}

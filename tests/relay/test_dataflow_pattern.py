@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import ir, relay
-from weft.error import InvalidArgument
-from weft.ir import structural_equal
+from weft import error, ir, relay
 from weft.relay.dataflow_pattern import (
     DFPatternCallback,
     FunctionPattern,
@@ -106,12 +104,12 @@ def test_rewriting_goes_on_until_nothing_changes():
     zero = relay.const(0.0)
     assert _Simplify().rewrite((x + zero) + zero) is x
     func = rewrite([_Simplify()], relay.Function([x], relay.exp(x + zero)))
-    assert structural_equal(func, relay.Function([x], relay.exp(x)))
+    assert ir.structural_equal(func, relay.Function([x], relay.exp(x)))
 
 
 def test_rewriting_once_and_without_end():
-    assert structural_equal(_Grow(rewrite_once=True).rewrite(relay.exp(x)), relay.exp(x + relay.const(1.0)))
-    with pytest.raises(InvalidArgument, match="after 100 rounds"):
+    assert ir.structural_equal(_Grow(rewrite_once=True).rewrite(relay.exp(x)), relay.exp(x + relay.const(1.0)))
+    with pytest.raises(error.InvalidArgument, match="after 100 rounds"):
         _Grow().rewrite(relay.exp(x))
 
 
@@ -121,7 +119,7 @@ def test_partition():
     call = pattern.partition(out, {"Library": "mine"})
     assert call.args == inputs
     assert call.op.attrs["PartitionedFromPattern"] == "nn.conv2d_nn.bias_add_nn.relu_"
-    assert call.op.attrs["Library"] == "mine" and structural_equal(call.op.body, conv_relu()[0], map_free_vars=True)
+    assert call.op.attrs["Library"] == "mine" and ir.structural_equal(call.op.body, conv_relu()[0], map_free_vars=True)
     assert pattern.partition(out, check=lambda e: False) is out
 
 

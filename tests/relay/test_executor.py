@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import ir, relay
-from weft.error import InvalidArgument
+from weft import error, ir, relay
 from weft.relay.backend.interpreter import ConstructorValue, Executor
 
 I32 = relay.scalar_type("int32")
@@ -29,9 +28,9 @@ def test_functions_take_arguments_by_position_and_name(mod):
         for got in (main(x, y), main(y=y, x=x), main(x, y=y)):
             np.testing.assert_array_equal(got.numpy(), x - y)
     assert int(executor.evaluate("neg")(4).numpy()) == -4
-    with pytest.raises(InvalidArgument, match="argument"):
+    with pytest.raises(error.InvalidArgument, match="argument"):
         main(x)
-    with pytest.raises(InvalidArgument, match="argument"):
+    with pytest.raises(error.InvalidArgument, match="argument"):
         main(x, z=y)
 
 
@@ -52,7 +51,7 @@ def test_params_are_bound(mod):
     x, y = np.float32([1, 2, 3]), np.float32([5, 5, 5])
     main = relay.create_executor("debug", mod, params={"y": y}).evaluate()
     np.testing.assert_array_equal(main(x).numpy(), x - y)
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(error.InvalidArgument):
         main(x, y)
 
 
@@ -66,16 +65,16 @@ def test_values_of_data_types_go_in_and_out():
     mod["swap"] = relay.Function([p], relay.Match(p, [relay.Clause(pattern, ctor(b, a))]))
     got = relay.create_executor(mod=mod).evaluate("swap")(ConstructorValue(1, [3, 4], ctor))
     assert got.tag == 1 and got.constructor is ctor and [int(f.numpy()) for f in got.fields] == [4, 3]
-    with pytest.raises(InvalidArgument, match="Pair"):
+    with pytest.raises(error.InvalidArgument, match="Pair"):
         ConstructorValue(1, [3], ctor)
 
 
 def test_what_is_refused(mod):
-    with pytest.raises(InvalidArgument, match="no such executor"):
+    with pytest.raises(error.InvalidArgument, match="no such executor"):
         relay.create_executor("fast", mod)
-    with pytest.raises(InvalidArgument, match="no function 'f'"):
+    with pytest.raises(error.InvalidArgument, match="no function 'f'"):
         relay.create_executor("debug", mod).evaluate("f")
-    with pytest.raises(InvalidArgument, match="no function 'main'"):
+    with pytest.raises(error.InvalidArgument, match="no function 'main'"):
         relay.create_executor().evaluate()
 
 
@@ -113,7 +112,7 @@ def test_results_of_every_kind(kind):
     assert int(difference.numpy()) == 5 and listed.constructor.name_hint == "Cons"
     (a, b), rest = listed.fields
     assert (int(a.numpy()), int(b.numpy()), rest.constructor.name_hint) == (7, 2, "Nil")
-    with pytest.raises(InvalidArgument, match="argument"):
+    with pytest.raises(error.InvalidArgument, match="argument"):
         run()
 
 
@@ -143,7 +142,7 @@ def test_arguments_of_other_types_are_refused(kind):
         for value in good:
             main(value)
         for value in bad:
-            with pytest.raises(InvalidArgument):
+            with pytest.raises(error.InvalidArgument):
                 main(value)
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import relay
-from weft.ir import Op, assert_structural_equal
+from weft import ir, relay
 from weft.relay.adt import Clause, Match, PatternVar
 from weft.relay.expr import lets
 from weft.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
@@ -41,16 +40,16 @@ def test_mutator():
             return relay.var(var.name_hint + "_")
 
     made = Fresh().visit(func)
-    assert_structural_equal(made, func)
+    ir.assert_structural_equal(made, func)
     assert made.params[0].name_hint == "x_" and made.body.body.body.true_branch.clauses[0].lhs.var.name_hint == "z_"
 
     class Swap(ExprMutator):
         def visit_call(self, call):
             call = super().visit_call(call)
-            return relay.Call(Op.get("subtract"), call.args) if call.op.name == "add" else call
+            return relay.Call(ir.Op.get("subtract"), call.args) if call.op.name == "add" else call
 
     x = relay.var("x")
-    assert_structural_equal(Swap().visit((x + x) * (x + x)), (x - x) * (x - x), map_free_vars=True)
+    ir.assert_structural_equal(Swap().visit((x + x) * (x + x)), (x - x) * (x - x), map_free_vars=True)
 
 
 def test_functor_without_methods():

@@ -2,9 +2,7 @@
 
 import pytest
 
-from weft import relay
-from weft.error import EvaluationError, InvalidArgument
-from weft.ir import assert_structural_equal
+from weft import error, ir, relay
 
 
 def test_choices_and_lets():
@@ -18,7 +16,7 @@ def test_choices_and_lets():
         sb.ret(x)
     a, b = relay.var("a"), relay.var("b", "float32")
     expected = relay.If(c, relay.Let(a, x + x, relay.Let(b, a * a, b)), x)
-    assert_structural_equal(sb.get(), expected, map_free_vars=True)
+    ir.assert_structural_equal(sb.get(), expected, map_free_vars=True)
     assert one.type_annotation is None and two.type_annotation.dtype == "float32"
 
 
@@ -41,17 +39,17 @@ def test_nested_choices_and_types():
 
 def test_mistakes():
     sb, c = relay.ScopeBuilder(), relay.var("c", "bool")
-    with pytest.raises(EvaluationError, match="no result"):
+    with pytest.raises(error.EvaluationError, match="no result"):
         sb.get()
-    with pytest.raises(EvaluationError, match="must follow"), sb.else_scope():
+    with pytest.raises(error.EvaluationError, match="must follow"), sb.else_scope():
         pass
     with sb.if_scope(c):
         sb.ret(c)
-        with pytest.raises(EvaluationError, match="behind the result"):
+        with pytest.raises(error.EvaluationError, match="behind the result"):
             sb.ret(c)
-        with pytest.raises(EvaluationError, match="outside of all"):
+        with pytest.raises(error.EvaluationError, match="outside of all"):
             sb.get()
-    with pytest.raises(EvaluationError, match="no result"):
+    with pytest.raises(error.EvaluationError, match="no result"):
         sb.get()
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(error.InvalidArgument):
         sb.let(("a", None, 3), c)

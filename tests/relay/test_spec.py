@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import ir, relay
-from weft.error import ErrorGroup
+from weft import error, ir, relay
 from weft.ir.spec import verify
 from weft.relay import transform
 from weft.relay.op import op_call
@@ -25,7 +24,7 @@ def violation(body, form, params=(), passes=()):
     mod = ir.IRModule({"main": relay.Function(params, body)})
     for p in passes:
         mod = p(mod)
-    with pytest.raises(ErrorGroup) as caught:
+    with pytest.raises(error.ErrorGroup) as caught:
         verify(mod, form)
     return str(caught.value)
 
@@ -33,13 +32,13 @@ def violation(body, form, params=(), passes=()):
 def test_the_passes_lead_through_the_forms():
     typed = transform.InferType()(relay.fromtext(TEXT))
     verify(typed, "relay.typed")
-    with pytest.raises(ErrorGroup, match="not 'relay.anf'"):
+    with pytest.raises(error.ErrorGroup, match="not 'relay.anf'"):
         verify(typed, "relay.anf")
     lifted = transform.LambdaLift()(transform.ToANormalForm()(typed))
     verify(lifted, "relay.anf")
     again = transform.InferType()(lifted)
     verify(again, "relay.typed")
-    with pytest.raises(ErrorGroup, match="operator 'exp' is left"):
+    with pytest.raises(error.ErrorGroup, match="operator 'exp' is left"):
         verify(again, "relay.lowered")
     lowered = transform.ManifestAlloc("llvm")(transform.LowerRegions("llvm")(again))
     verify(lowered, "relay.lowered")

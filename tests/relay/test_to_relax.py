@@ -5,8 +5,7 @@ import pytest
 
 import weft
 from tests.relay.lower.machine import equal, typed, values
-from weft import ir, relax, relay
-from weft.error import UnsupportedOperator, WeftError
+from weft import error, ir, relax, relay
 from weft.relax.analysis import well_formed
 
 rng = np.random.default_rng(9)
@@ -98,12 +97,12 @@ def test_a_long_chain_is_no_recursion():
 )
 def test_what_is_not_of_first_order_is_refused(body):
     mod = typed(f'#[version = "0.0.5"]\ndef @main(%x: float32) {{ {body} }}')
-    with pytest.raises((UnsupportedOperator, WeftError), match="no form in Relax|of first order|not bound"):
+    with pytest.raises((error.UnsupportedOperator, error.WeftError), match="no form in Relax|of first order|not bound"):
         relay.to_relax(mod)
 
 
 def test_types_must_be_known():
     x = relay.var("x")
-    with pytest.raises(UnsupportedOperator, match="no form in Relax") as e:
+    with pytest.raises(error.UnsupportedOperator, match="no form in Relax") as e:
         relay.to_relax(relay.Function([x], relay.exp(x)))
     assert "infer types first" in str(e.value)

@@ -9,8 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from weft import rpc
-from weft.error import RPCError, RPCSessionTimeoutError
+from weft import error, rpc
 from weft.rpc import base
 from weft.rpc.base import TrackerCode
 from weft.rpc.proxy import Proxy
@@ -77,7 +76,7 @@ def test_one_session_at_a_time(tracker, client):
 def test_functions_run_with_whoever_is_free(tracker, client):
     server = offered(tracker, "runner")
     assert client.request_and_run("runner", lambda s: s.get_function("rpc.test.addone")(1)) == 2
-    with pytest.raises(RPCError, match="timed out"):
+    with pytest.raises(error.RPCError, match="timed out"):
         client.request_and_run("runner", lambda s: time.sleep(0.4) or s.get_function("rpc.test.addone")(1),
                                session_timeout=0.2)  # fmt: skip
     server.terminate()
@@ -142,13 +141,13 @@ def test_servers_behind_a_proxy(proxied):
             assert session.get_function("rpc.test.addone")(1) == 2
     session = proxied(session_timeout=0.3)
     time.sleep(0.6)
-    with pytest.raises(RPCSessionTimeoutError):
+    with pytest.raises(error.RPCSessionTimeoutError):
         session.get_function("rpc.test.addone")
 
 
 def test_nobody_behind_a_proxy():
     proxy = Proxy("127.0.0.1", port=0, timeout_client=0.2)
-    with pytest.raises(RPCError, match="does not take this key"):
+    with pytest.raises(error.RPCError, match="does not take this key"):
         rpc.connect("127.0.0.1", proxy.port, key="nobody")
     proxy.terminate()
 

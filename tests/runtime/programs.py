@@ -1,7 +1,5 @@
 """Hand-made bytecode for the tests: a tiny assembler, and a kernel in C that follows the safe-call convention."""
 
-from __future__ import annotations
-
 import subprocess
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hand-made Relay programs for the tests: short names for instructions, kernels, programs that several tests run."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import weft

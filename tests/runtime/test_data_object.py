@@ -1,7 +1,5 @@
 """Blobs as object files: what a linker makes of them holds their bytes where the symbol says."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from pathlib import Path

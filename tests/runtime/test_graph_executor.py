@@ -1,7 +1,5 @@
 """Graphs of kernels that are written by hand: running, binding, parameters, export, and graphs that are malformed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -11,8 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import runtime, te
-from weft.error import ExecutableError
+from weft import error, runtime, te
 from weft.runtime import graph_executor
 
 N = 33
@@ -216,9 +213,9 @@ def test_saved_parameters(tmp_path):
     data = runtime.save_param_dict(values)
     assert data[:8] == (0xF7E58D4F05049CB7).to_bytes(8, "little")
     for size in range(0, len(data), 7):
-        with pytest.raises(ExecutableError, match="params: section"):
+        with pytest.raises(error.ExecutableError, match="params: section"):
             runtime.load_param_dict(data[:size])
-    with pytest.raises(ExecutableError, match="1 bytes after the end"):
+    with pytest.raises(error.ExecutableError, match="1 bytes after the end"):
         runtime.load_param_dict(data + b"x")
     rng = np.random.default_rng(0)
     for _ in range(300):
@@ -226,7 +223,7 @@ def test_saved_parameters(tmp_path):
         bad[rng.integers(len(bad))] ^= 1 << int(rng.integers(8))
         try:
             runtime.load_param_dict(bad)
-        except ExecutableError:
+        except error.ExecutableError:
             pass
 
 
@@ -272,7 +269,7 @@ def test_altered_library_bytes(kernels):
     load = weft.get_global_func("ffi.Module.load_from_bytes.weft.GraphExecutorFactory")
     assert runtime.Module(load(data)).kind == "weft.GraphExecutorFactory"
     for size in range(0, len(data), 41):
-        with pytest.raises(ExecutableError):
+        with pytest.raises(error.ExecutableError):
             load(data[:size])
     rng = np.random.default_rng(0)
     for _ in range(400):
@@ -280,7 +277,7 @@ def test_altered_library_bytes(kernels):
         bad[rng.integers(len(bad))] ^= 1 << int(rng.integers(8))
         try:
             load(bytes(bad))
-        except (ExecutableError, UnicodeDecodeError):
+        except (error.ExecutableError, UnicodeDecodeError):
             pass
 
 
@@ -334,7 +331,7 @@ def change(path, value):
 def test_malformed_graphs(kernels, alter, message):
     g = graph()
     alter(g)
-    with pytest.raises(ExecutableError, match=message):
+    with pytest.raises(error.ExecutableError, match=message):
         graph_executor.create(json.dumps(g), kernels, "cpu")
 
 
@@ -342,7 +339,7 @@ def test_malformed_graphs(kernels, alter, message):
     "text", ["", "{", "[]", "3", '{"nodes": }', "[" * 200000, '{"nodes": [' * 100000, '"' + "\\" * 3]
 )
 def test_no_graph_at_all(kernels, text):
-    with pytest.raises(ExecutableError, match="graph: "):
+    with pytest.raises(error.ExecutableError, match="graph: "):
         graph_executor.create(text, kernels, "cpu")
 
 
@@ -355,7 +352,7 @@ def test_altered_text_never_crashes(kernels):
         bad = text[:at] + "".join(chr(c) for c in rng.integers(32, 127, int(rng.integers(0, n + 1)))) + text[at + n :]
         try:
             graph_executor.create(bad, kernels, "cpu")
-        except (ExecutableError, MemoryError) as e:
+        except (error.ExecutableError, MemoryError) as e:
             refused += 1
             assert str(e)
     assert 250 < refused < 500, "most texts are no graph; a few are other graphs"
@@ -365,15 +362,15 @@ def test_all_errors_are_told_at_once(kernels):
     g = graph()
     g["nodes"][2]["inputs"][0] = [9, 0, 0]
     g["heads"][1] = [0, 4, 0]
-    with pytest.raises(ExecutableError, match="2 errors") as e:
+    with pytest.raises(error.ExecutableError, match="2 errors") as e:
         graph_executor.create(g, kernels, "cpu")
     assert "nodes[2].inputs[0] 'sum'" in str(e.value) and "heads[1]" in str(e.value)
 
 
 def test_missing_functions_and_devices(kernels):
-    with pytest.raises(ExecutableError, match="2 functions that it calls are neither(.|\n)*- add\n- twice"):
+    with pytest.raises(error.ExecutableError, match="2 functions that it calls are neither(.|\n)*- add\n- twice"):
         graph_executor.create(graph(), None, "cpu")
-    with pytest.raises(ExecutableError, match="for a device of type 2"):
+    with pytest.raises(error.ExecutableError, match="for a device of type 2"):
         graph_executor.create(graph(device=2), kernels, "cpu")
     graph_executor.create(graph(device=1), kernels, ["cpu"])
 

@@ -1,7 +1,5 @@
 """WEFT_GUARD: kernels that leave their tensors die where they do it, in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -12,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import relax
-from weft.ffi import find_library
+from weft import ffi, relax
 from weft.script import tir as T
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,7 +176,7 @@ def test_a_wrong_value_is_refused(library):
 
 
 def test_a_program_without_python_is_refused_a_wrong_value():
-    code = f"import tvm_ffi, ctypes; ctypes.CDLL({str(find_library())!r})"
+    code = f"import tvm_ffi, ctypes; ctypes.CDLL({str(ffi.find_library())!r})"
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "WEFT_GUARD": "yes"}, capture_output=True)
     assert (done.returncode, done.stderr) == (2, b"weft: WEFT_GUARD: expected 0, 1 or start, found 'yes'\n")
 

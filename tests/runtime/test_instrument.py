@@ -11,11 +11,10 @@ import tvm_ffi
 import weft
 from tests.runtime.programs import Assembler, add_twice, imm, r
 from weft import runtime
-from weft.runtime import Tensor, VirtualMachine
 
 
 def test_both_callbacks_get_the_same_values():
-    machine = VirtualMachine(add_twice(1))
+    machine = runtime.VirtualMachine(add_twice(1))
     before, after = [], []
 
     def watch(func, name, before_run, ret_value, *args):
@@ -23,9 +22,9 @@ def test_both_callbacks_get_the_same_values():
         if name == "vm.builtin.alloc_tensor":
             storage, offset, shape, dtype = args
             assert (offset, tuple(shape), str(dtype)) == (0, (2, 4), "float32")
-            assert isinstance(ret_value, Tensor) != before_run
+            assert isinstance(ret_value, runtime.Tensor) != before_run
         elif name == "add":
-            assert all(isinstance(a, Tensor) and a.shape == (2, 4) for a in args)
+            assert all(isinstance(a, runtime.Tensor) and a.shape == (2, 4) for a in args)
             assert ret_value is None
             if not before_run:
                 np.testing.assert_array_equal(args[2].numpy(), np.full((2, 4), 2))
@@ -54,7 +53,7 @@ def test_nested_functions_and_errors():
     a.call(1, "inner", r(0))
     a.ret(1)
     a.end()
-    machine = VirtualMachine(a.build())
+    machine = runtime.VirtualMachine(a.build())
     events = []
     machine.set_instrument(lambda func, name, before, ret, *args: events.append((name, before)))
     inner = [(n, b) for n in ("vm.builtin.copy", "vm.builtin.tuple_getitem") for b in (True, False)]
@@ -71,7 +70,7 @@ def test_nested_functions_and_errors():
 
 @pytest.mark.parametrize("when", [True, False])
 def test_an_error_of_the_instrument_is_the_error_of_the_call(when):
-    machine = VirtualMachine(add_twice(1))
+    machine = runtime.VirtualMachine(add_twice(1))
 
     def refuse(func, name, before_run, ret_value, *args):
         if before_run == when and name == "add":
@@ -86,7 +85,7 @@ def test_an_error_of_the_instrument_is_the_error_of_the_call(when):
 
 
 def test_threads_do_not_mix_their_calls():
-    machine = VirtualMachine(add_twice(2))
+    machine = runtime.VirtualMachine(add_twice(2))
     wrong = []
 
     def watch(func, name, before_run, ret_value, *args):
@@ -116,7 +115,7 @@ def test_a_machine_with_an_instrument_is_freed():
 
     watch = Watch()
     gone = weakref.ref(watch)
-    machine = VirtualMachine(add_twice(1))
+    machine = runtime.VirtualMachine(add_twice(1))
     machine.set_instrument(watch)
     machine["main"](np.ones((1, 4), np.float32))
     del machine, watch
@@ -131,7 +130,7 @@ def test_a_global_function_gets_the_documented_arguments():
         seen.append((type(func), str(name), bool(before_run), ret_value is None, len(args)))
 
     tvm_ffi.register_global_func("weft.test.instrument", watch, override=True)
-    machine = VirtualMachine(add_twice(1))
+    machine = runtime.VirtualMachine(add_twice(1))
     machine.set_instrument("weft.test.instrument")
     machine["main"](runtime.tensor(np.ones((1, 4), np.float32)))
     names = [n for _, n, before, _, _ in seen if before]

@@ -9,8 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from weft import runtime
-from weft.relax import ExecBuilder
+from weft import relax, runtime
 from weft.runtime import VMExecutable, VMFuncInfo, load_module
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 def weights(*constants):
     """A function that copies each constant and returns the first."""
-    builder = ExecBuilder()
+    builder = relax.ExecBuilder()
     with builder.function("main", 0):
         words = [builder.convert_constant(value) for value in constants]
         for word in [*words, words[0]]:

@@ -8,8 +8,7 @@ import tvm_ffi
 
 import weft
 from tests.runtime.programs import add_twice, kernel_module, kernel_object
-from weft import runtime, te
-from weft.error import ExecutableError, InvalidArgument
+from weft import error, runtime, te
 from weft.runtime import link, load_module
 from weft.support import cc
 
@@ -38,7 +37,7 @@ def test_interface():
     assert mod.time_evaluator("main", runtime.cpu(), number=2, repeat=3)(x).min > 0
     with pytest.raises(AttributeError, match="no function 'nope'"):
         mod["nope"]
-    with pytest.raises(InvalidArgument, match="no function 'nope'"):
+    with pytest.raises(error.InvalidArgument, match="no function 'nope'"):
         mod.get_function("nope")
 
 
@@ -66,7 +65,7 @@ def test_export_and_load(tmp_path):
     x = rand(5, 4)
     np.testing.assert_array_equal(np.from_dlpack(stock["main"](x)), x * 4)
     again = load_module(path).export_library  # a loaded library has no object files
-    with pytest.raises(ExecutableError, match="cannot be put into a library"):
+    with pytest.raises(error.ExecutableError, match="cannot be put into a library"):
         again(tmp_path / "again.so")
 
 
@@ -86,7 +85,7 @@ def test_host_tvm_writes_its_kind(tmp_path):
     assert b"relax.VMExecutable" in (tmp_path / "model.so").read_bytes()
     check(load_module(path))
     assert tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable", allow_missing=True) is None
-    with pytest.raises(InvalidArgument, match="unknown host"):
+    with pytest.raises(error.InvalidArgument, match="unknown host"):
         add_twice(1).export_library(tmp_path / "m.so", host="other")
 
 
@@ -102,7 +101,7 @@ def test_container(tmp_path, monkeypatch):
     monkeypatch.setattr("weft.runtime.module.placed_module", lambda objects, names: None)  # as on other platforms
     saved, link._object_loader[:] = list(link._object_loader), []
     try:
-        with pytest.raises(ExecutableError, match="just-in-time linker"):
+        with pytest.raises(error.ExecutableError, match="just-in-time linker"):
             load_module(path)
         objects = []
 
@@ -117,7 +116,7 @@ def test_container(tmp_path, monkeypatch):
         content = (tmp_path / "model.so").read_bytes()
         for n in [*range(8, len(content) - 96, 97), len(content) - 80, len(content) - 1]:
             (tmp_path / "cut.so").write_bytes(content[:n])
-            with pytest.raises(ExecutableError, match="cut short|damaged"):
+            with pytest.raises(error.ExecutableError, match="cut short|damaged"):
                 load_module(tmp_path / "cut.so")
     finally:
         link._object_loader[:] = saved
@@ -127,13 +126,13 @@ def test_no_linker_falls_back_to_a_container(tmp_path, monkeypatch):
     monkeypatch.setattr(link, "_drivers", lambda cc, target: [])
     path = add_twice(2).export_library(tmp_path / "model.so")
     assert open(path, "rb").read(8) == link.CONTAINER_MAGIC
-    with pytest.raises(ExecutableError, match="no linker for riscv64-linux"):
+    with pytest.raises(error.ExecutableError, match="no linker for riscv64-linux"):
         add_twice(2).export_library(tmp_path / "other.so", target="riscv64-linux")
 
 
 def test_failed_linkers_are_listed(tmp_path, monkeypatch):
     monkeypatch.setattr(link, "_drivers", lambda cc, target: [["false"], ["no-such-linker"]])
-    with pytest.raises(ExecutableError, match=r"false: exit status 1(.|\n)*no-such-linker"):
+    with pytest.raises(error.ExecutableError, match=r"false: exit status 1(.|\n)*no-such-linker"):
         add_twice(2).export_library(tmp_path / "model.so")
 
 
@@ -144,12 +143,12 @@ def test_cc_variable_is_tried_first(monkeypatch):
 
 
 def test_load_errors(tmp_path):
-    with pytest.raises(ExecutableError, match="no such library"):
+    with pytest.raises(error.ExecutableError, match="no such library"):
         load_module(tmp_path / "none.so")
     (tmp_path / "bad.so").write_bytes(b"junk" * 100)
-    with pytest.raises(ExecutableError, match="cannot open the library"):
+    with pytest.raises(error.ExecutableError, match="cannot open the library"):
         load_module(tmp_path / "bad.so")
-    with pytest.raises(InvalidArgument, match="no such directory"):
+    with pytest.raises(error.InvalidArgument, match="no such directory"):
         add_twice(1).export_library(tmp_path / "none" / "m.so")
 
 
@@ -183,7 +182,7 @@ def test_source_of_a_built_module(tmp_path):
     assert (tmp_path / "m.ll").read_text() == module.get_source("ll")
     library = tmp_path / "m.so"
     module.export_library(library)
-    with pytest.raises(InvalidArgument, match="no source"):
+    with pytest.raises(error.InvalidArgument, match="no source"):
         load_module(library).get_source()
 
 

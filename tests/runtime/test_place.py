@@ -1,7 +1,5 @@
 """Object files placed in the process: they run as linked ones do, and damaged ones are left to the linker."""
 
-from __future__ import annotations
-
 import platform
 import random
 import subprocess
@@ -12,7 +10,6 @@ import pytest
 
 import weft
 from weft.runtime.place import NotPlaced, place_objects
-from weft.target import Target, compile_func
 from weft.te import compute, create_prim_func, exp, placeholder, power, reduce_axis
 from weft.te import sum as te_sum
 
@@ -24,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 def _object(name: str, body, shapes) -> bytes:
     arguments = [placeholder(s, name=f"a{i}") for i, s in enumerate(shapes)]
     func = create_prim_func([*arguments, body(*arguments)])
-    return compile_func(func.with_attr("global_symbol", name), Target("llvm"))
+    return weft.target.compile_func(func.with_attr("global_symbol", name), weft.target.Target("llvm"))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +79,7 @@ def test_an_object_for_another_machine_is_not_placed():
     k = reduce_axis((0, 8), "k")
     a = placeholder((8,), name="a")
     func = create_prim_func([a, compute((1,), lambda i: te_sum(a[k], axis=k))]).with_attr("global_symbol", "f")
-    code = compile_func(func, Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"}))
+    code = weft.target.compile_func(func, weft.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"}))
     assert weft.runtime.placed_module([code], ["f"]) is None
 
 

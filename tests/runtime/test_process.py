@@ -1,7 +1,5 @@
 """Processes of Weft's own: nothing that lies where they are started is run, and they end with who started them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

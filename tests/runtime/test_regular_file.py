@@ -1,7 +1,5 @@
 """Files that somebody names: whatever is there that is no regular file is refused, and nothing waits for it."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path
@@ -13,17 +11,16 @@ import pytest
 
 import weft
 from tests.frontend.models import model_of
+from weft import runtime, tune
 from weft.cli.arguments import read_inputs
 from weft.error import ExecutableError, InvalidArgument, ModelImportError
 from weft.frontend.onnx import from_onnx
-from weft.runtime import load_module, load_param_dict_from_file, open_regular
-from weft.tune import open_database
 
 KINDS = {"pipe": "named pipe", "folder": "a folder", "socket": "a socket", "device": "a device", "link": "named pipe"}
 READERS: dict[str, tuple[Any, Any]] = {
-    "any": (open_regular, OSError), "params": (load_param_dict_from_file, OSError),
-    "library": (load_module, ExecutableError), "model": (from_onnx, ModelImportError),
-    "session": (weft.Session, ModelImportError), "records": (open_database, InvalidArgument),
+    "any": (runtime.open_regular, OSError), "params": (runtime.load_param_dict_from_file, OSError),
+    "library": (runtime.load_module, ExecutableError), "model": (from_onnx, ModelImportError),
+    "session": (weft.Session, ModelImportError), "records": (tune.open_database, InvalidArgument),
 }  # fmt: skip
 
 

@@ -1,7 +1,5 @@
 """Files of Relay executables: their layout, and what is refused, one by one."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory, devices, errors, threads and the stateful interface of the Relay virtual machine."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The Relay virtual machine, on hand-made programs."""
 
-from __future__ import annotations
-
 import resource
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Libraries carry a digest: what was damaged is refused before its code is mapped; what has none is loaded as ever."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import random
@@ -13,7 +11,6 @@ import pytest
 
 import weft
 from tests.runtime.programs import add_twice
-from weft.error import ExecutableError
 from weft.ffi.native import find_library
 from weft.runtime import seal
 from weft.runtime.elf import find_section
@@ -36,7 +33,7 @@ def test_damage_anywhere_is_refused(exported, tmp_path):
         path.write_bytes(data)
         if at in range(len(exported) - 56, len(exported) - 48):  # zeros that mean nothing
             continue
-        with pytest.raises(ExecutableError, match="damaged"):
+        with pytest.raises(weft.error.ExecutableError, match="damaged"):
             weft.runtime.load_module(path)
 
 
@@ -44,7 +41,7 @@ def test_pieces_put_together_are_refused(exported, tmp_path):
     path = tmp_path / "model.so"
     for at, other in ((4096, 4097), (5000, 4000), (0, 8)):
         path.write_bytes(exported[:at] + exported[other:])
-        with pytest.raises(ExecutableError, match="damaged"):
+        with pytest.raises(weft.error.ExecutableError, match="damaged"):
             weft.runtime.load_module(path)
 
 
@@ -52,7 +49,7 @@ def test_a_library_without_a_digest_is_loaded(exported, tmp_path):
     path = tmp_path / "model.so"
     path.write_bytes(exported[:-96])
     if exported.startswith(CONTAINER_MAGIC):
-        with pytest.raises(ExecutableError, match="damaged"):
+        with pytest.raises(weft.error.ExecutableError, match="damaged"):
             weft.runtime.load_module(path)
         path.write_bytes(exported[:-96].replace(CONTAINER_MAGIC, UNSEALED_MAGIC))
     assert weft.runtime.load_module(path) is not None
@@ -72,7 +69,7 @@ def test_large_weights_are_summed_up(tmp_path, monkeypatch):
         data[place] ^= 1
         os.remove(path)
         path.write_bytes(data)
-        with pytest.raises(ExecutableError, match="damaged"):
+        with pytest.raises(weft.error.ExecutableError, match="damaged"):
             weft.runtime.load_module(path)
         data[place] ^= 1
     data[sums : sums + 8] = bytes(8)  # as early versions wrote it: weights are not looked at

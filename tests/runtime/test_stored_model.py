@@ -1,7 +1,5 @@
 """Stored models: what is written comes back, on cache lines; what is damaged is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tvm_ffi

@@ -6,9 +6,7 @@ import pytest
 import tvm_ffi
 
 import weft
-from weft import runtime
-from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ffi import builtin
+from weft import error, ffi, runtime
 
 DTYPES = ["float32", "float64", "float16", "int8", "uint8", "int16", "int32", "int64", "uint32", "bool", "bfloat16",
           "float8_e4m3fn"]  # fmt: skip
@@ -35,7 +33,7 @@ def test_round_trip(dtype, shape):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_go_in_and_come_out(dtype):
     x = sample(dtype)
-    copy = builtin("copy")
+    copy = ffi.builtin("copy")
     for value in (x, x.T, x[::2], x[:, ::-1]):
         out = copy(value)
         np.testing.assert_array_equal(out.numpy(), value)
@@ -46,7 +44,7 @@ def test_arrays_go_in_and_come_out(dtype):
 
 def test_no_copy_for_plain_arrays():
     x = sample("float32")
-    assert np.shares_memory(builtin("copy")(x).numpy(), x)
+    assert np.shares_memory(ffi.builtin("copy")(x).numpy(), x)
     assert np.shares_memory(runtime.from_dlpack(x).numpy(), x)
     assert np.shares_memory(np.from_dlpack(runtime.from_dlpack(x)), x)
     b = sample("bfloat16")
@@ -70,9 +68,9 @@ def test_copyto_copyfrom():
     np.testing.assert_array_equal(t.copyto(runtime.cpu()).numpy(), x)
     t.copyfrom([[1] * 5] * 3)
     assert (t.numpy() == 1).all()
-    with pytest.raises(ShapeMismatch):
+    with pytest.raises(error.ShapeMismatch):
         t.copyfrom(x[:2])
-    with pytest.raises(DTypeMismatch):
+    with pytest.raises(error.DTypeMismatch):
         t.copyfrom(runtime.tensor(sample("float32")))
 
 
@@ -102,9 +100,9 @@ def test_python_side():
 
 
 def test_bad_arguments():
-    with pytest.raises(DTypeMismatch, match="cannot become a tensor"):
+    with pytest.raises(error.DTypeMismatch, match="cannot become a tensor"):
         runtime.tensor(np.array(["a"]))
-    with pytest.raises(InvalidArgument, match="memory scope"):
+    with pytest.raises(error.InvalidArgument, match="memory scope"):
         runtime.empty((1,), mem_scope="nowhere")
     with pytest.raises(ValueError, match="has the CPU, CUDA and OpenCL"):
         runtime.empty((1,), "float32", runtime.device("metal", 0))
@@ -118,11 +116,11 @@ def test_bad_arguments():
 
 def test_many_dimensions():
     x = np.zeros((1,) * 20 + (2,), "float32")
-    assert builtin("copy")(runtime.tensor(x)).shape == x.shape
+    assert ffi.builtin("copy")(runtime.tensor(x)).shape == x.shape
 
 
 def test_result_class_is_ours_and_ffi_class_is_not_taken():
-    t = builtin("copy")(sample("float32"))
+    t = ffi.builtin("copy")(sample("float32"))
     assert isinstance(t, runtime.Tensor)
     assert weft.Tensor is runtime.Tensor
     assert type(tvm_ffi.from_dlpack(sample("float32"))) is tvm_ffi.Tensor
@@ -133,7 +131,7 @@ def test_result_class_is_ours_and_ffi_class_is_not_taken():
 def test_torch_tensors():
     torch = pytest.importorskip("torch")
     x = torch.arange(6.0).reshape(2, 3)
-    out = builtin("copy")(x)
+    out = ffi.builtin("copy")(x)
     assert torch.equal(torch.from_dlpack(out), x)
     np.testing.assert_array_equal(runtime.from_dlpack(x.t()).numpy(), x.t().numpy())
     assert torch.equal(torch.from_dlpack(runtime.tensor(x)), x)
@@ -141,7 +139,7 @@ def test_torch_tensors():
 
 def test_ml_dtypes_bits():
     x = np.array([1.5, -2.0], ml_dtypes.bfloat16)
-    np.testing.assert_array_equal(builtin("copy")(x).numpy().view("uint16"), x.view("uint16"))
+    np.testing.assert_array_equal(ffi.builtin("copy")(x).numpy().view("uint16"), x.view("uint16"))
 
 
 def test_device():
@@ -153,5 +151,5 @@ def test_device():
     assert not runtime.cuda().exist
     assert len({runtime.cpu(), runtime.device("cpu", 0), runtime.cuda()}) == 2
     assert runtime.device(runtime.cuda(2)).index == 2
-    with pytest.raises(InvalidArgument, match="unknown device 'gpu9'"):
+    with pytest.raises(error.InvalidArgument, match="unknown device 'gpu9'"):
         runtime.device("gpu9")

@@ -8,7 +8,6 @@ from tvm_ffi import Shape
 from weft.contrib import tvmjs
 
 import weft
-from weft.error import InvalidArgument, ShapeMismatch
 
 
 def function(name):
@@ -52,7 +51,7 @@ def test_tensors_are_replaced_and_added(tmp_path, params):
     found, _ = tvmjs.load_tensor_cache(tmp_path, weft.cpu())
     for name, value in {**params, **new}.items():
         np.testing.assert_array_equal(found[name].numpy(), value)
-    with pytest.raises(InvalidArgument, match="'c' is there already"):
+    with pytest.raises(weft.error.InvalidArgument, match="'c' is there already"):
         tvmjs.dump_tensor_cache({"c": np.ones(4, "float32")}, tmp_path, "raw", update_if_exists=True)
 
 
@@ -76,7 +75,7 @@ def test_loaded_tensors_by_name_and_number(tmp_path, params):
 
 
 def test_damage_is_noticed(tmp_path, params):
-    with pytest.raises(InvalidArgument, match="there are no tensors"):
+    with pytest.raises(weft.error.InvalidArgument, match="there are no tensors"):
         tvmjs.load_tensor_cache(tmp_path, weft.cpu())
     tvmjs.dump_tensor_cache(params, tmp_path)
     description = tmp_path / "tensor-cache.json"
@@ -84,14 +83,14 @@ def test_damage_is_noticed(tmp_path, params):
     rows["records"][0]["records"][0]["shape"] = [30, 8]
     whole = description.read_text()
     description.write_text(json.dumps(rows))
-    with pytest.raises(InvalidArgument, match="'w_0' does not have the bytes of its shape"):
+    with pytest.raises(weft.error.InvalidArgument, match="'w_0' does not have the bytes of its shape"):
         tvmjs.load_tensor_cache(tmp_path, weft.cpu())
     description.write_text(whole)
     shard = tmp_path / "params_shard_0.bin"
     data = bytearray(shard.read_bytes())
     data[3] ^= 1
     shard.write_bytes(data)
-    with pytest.raises(InvalidArgument, match="is damaged"):
+    with pytest.raises(weft.error.InvalidArgument, match="is damaged"):
         tvmjs.load_tensor_cache(tmp_path, weft.cpu())
 
 
@@ -113,5 +112,5 @@ def test_windows_keep_the_newest_rows(sinks):
         first = min(sinks, done)
         expected = np.concatenate([rows[:first], rows[done - (kept - first) : done]])
         np.testing.assert_array_equal(found[np.argsort(found[:, 0])], expected)
-    with pytest.raises(ShapeMismatch, match="do not fit the window"):
+    with pytest.raises(weft.error.ShapeMismatch, match="do not fit the window"):
         function("attention_kv_cache_window_override")(cache, weft.runtime.tensor(rows[:1]), 9)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import weft
-from weft.error import InvalidArgument
 from weft.runtime import Executable, Module, load_module, tensor
 from weft.script import tir as T
 
@@ -40,7 +39,7 @@ def test_views():
 
 def test_dimensions_are_whole():
     assert weft.runtime.empty((2.0, np.float64(3))).shape == (2, 3)
-    with pytest.raises(InvalidArgument, match="whole number"):
+    with pytest.raises(weft.error.InvalidArgument, match="whole number"):
         weft.runtime.empty((2.5,))
 
 

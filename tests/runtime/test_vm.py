@@ -9,9 +9,7 @@ import tvm_ffi
 
 from tests.runtime.programs import VM, VOID, Assembler, add_twice, context, imm, kernel_module, r
 from tests.threads import at_once
-from weft import runtime
-from weft.error import ExecutableError, InvalidArgument
-from weft.ffi import register_global_func, remove_global_func
+from weft import error, ffi, runtime
 from weft.runtime import VirtualMachine, VMInstrumentReturnKind
 
 
@@ -20,12 +18,12 @@ def registered():
     names = []
 
     def register(name, function):
-        register_global_func(name, function, override=True)
+        ffi.register_global_func(name, function, override=True)
         names.append(name)
 
     yield register
     for name in names:
-        remove_global_func(name)
+        ffi.remove_global_func(name)
 
 
 def rand(*shape):
@@ -369,15 +367,15 @@ def test_missing_function_is_named():
     a.ret(0)
     a.end()
     ex = a.build()
-    with pytest.raises(ExecutableError, match=r"2 functions(.|\n)*no\.such\.kernel(.|\n)*nor\.this"):
+    with pytest.raises(error.ExecutableError, match=r"2 functions(.|\n)*no\.such\.kernel(.|\n)*nor\.this"):
         VirtualMachine(ex)
-    with pytest.raises(ExecutableError):
+    with pytest.raises(error.ExecutableError):
         ex["main"]
 
 
 def test_unknown_function_lists_known():
     vm = VirtualMachine(add_twice(1))
-    with pytest.raises(InvalidArgument, match="no function 'nain'"):
+    with pytest.raises(error.InvalidArgument, match="no function 'nain'"):
         vm["nain"]
 
 
@@ -390,7 +388,7 @@ def test_stateful():
     vm.invoke_stateful("main")
     np.testing.assert_array_equal(vm.get_outputs("main").numpy(), x * 2)
     assert vm.get_output_arity("main") == -1
-    with pytest.raises(InvalidArgument, match="unknown: y"):
+    with pytest.raises(error.InvalidArgument, match="unknown: y"):
         vm.set_input("main", y=x)
     with pytest.raises(TypeError, match="expected 1 arguments, found 2"):
         vm.set_input("main", x, x)

@@ -1,15 +1,12 @@
 """Linking of WebAssembly objects; tests/devices/test_web.py runs what is linked."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 
 import pytest
 
 import weft
-from weft import te
-from weft.error import CodegenError, ExecutableError, InvalidArgument
+from weft import error, te
 from weft.runtime.module import object_code
 from weft.runtime.wasm_link import link_wasm
 from weft.runtime.wasm_object import MAGIC, read_object, uleb
@@ -70,19 +67,19 @@ def test_places_for_the_loader_are_addresses_of_the_module(tmp_path: Path) -> No
 
 
 def test_a_function_that_no_object_has_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ExecutableError, match="no object has the function two"):
+    with pytest.raises(error.ExecutableError, match="no object has the function two"):
         link_wasm(tmp_path / "x.wasm", objects_of("one"), ["one", "two"], None)
 
 
 def test_a_function_of_two_objects_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ExecutableError, match="two objects define '__tvm_ffi_one'"):
+    with pytest.raises(error.ExecutableError, match="two objects define '__tvm_ffi_one'"):
         link_wasm(tmp_path / "x.wasm", [*objects_of("one"), *objects_of("one")], ["one"], None)
 
 
 def test_objects_of_other_machines_are_refused(tmp_path: Path) -> None:
     n = te.placeholder((4,), name="a")
     here = weft.build(te.create_prim_func([n, te.compute((4,), lambda i: n[i], name="b")]), target="llvm")
-    with pytest.raises(ExecutableError, match="no WebAssembly object"):
+    with pytest.raises(error.ExecutableError, match="no WebAssembly object"):
         here.export_library(tmp_path / "x.wasm")
 
 
@@ -93,7 +90,7 @@ def test_objects_that_are_cut_short_are_refused() -> None:
     for n in range(len(MAGIC) + 1, len(whole)):
         try:
             read_object(whole[:n])  # between two sections, a file may end
-        except ExecutableError:
+        except error.ExecutableError:
             refused += 1
     assert refused > 0.98 * (len(whole) - len(MAGIC))
 
@@ -110,7 +107,7 @@ def test_the_target_has_vectors_of_128_bits() -> None:
     assert target.pointer_bits == 32 and target.vector_bits == 128 and "simd128" in target.features
     assert "v128" in weft.build(te_add(), target="wasm32").get_source("asm")
     assert "simd128" not in Target("llvm -mtriple=wasm32-unknown-unknown -mattr=-simd128").features
-    with pytest.raises(InvalidArgument, match="simd129"):
+    with pytest.raises(error.InvalidArgument, match="simd129"):
         Target("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd129")
 
 
@@ -122,5 +119,5 @@ def te_add() -> object:
 
 def test_code_for_webassembly_is_not_called_here() -> None:
     module = weft.build(te_add(), target="wasm32")
-    with pytest.raises(CodegenError, match="for another machine"):
+    with pytest.raises(error.CodegenError, match="for another machine"):
         module["main"]()

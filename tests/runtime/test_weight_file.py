@@ -1,7 +1,5 @@
 """Constants in files while a model is compiled: same values, nothing held, and no file left."""
 
-from __future__ import annotations
-
 import mmap
 import os
 
@@ -11,7 +9,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from weft.ir import constant
 from weft.runtime import map_file, weight_file, weights_in_files
 from weft.runtime.stored_model import read_model, write_model
 
@@ -27,8 +24,8 @@ def resident_kb() -> int:
 def test_a_constant_keeps_its_values(tmp_path, dtype):
     values = np.random.default_rng(0).integers(-100, 100, (1033, 1029)).astype(dtype)
     with weights_in_files(tmp_path):
-        made = constant(values)
-        transposed = constant(values.T)
+        made = weft.ir.constant(values)
+        transposed = weft.ir.constant(values.T)
         weight_file.release()
         assert made.data.handle.__dlpack_device__()[0] == 1
         np.testing.assert_array_equal(made.data.numpy(), values)
@@ -40,7 +37,7 @@ def test_a_constant_keeps_its_values(tmp_path, dtype):
 
 def test_what_is_mapped_is_not_held(tmp_path):
     with weights_in_files(tmp_path):
-        made = [constant(np.full((4 << 20,), i, np.float32)) for i in range(8)]
+        made = [weft.ir.constant(np.full((4 << 20,), i, np.float32)) for i in range(8)]
         assert sum(float(c.data.numpy().sum()) for c in made) == 28 * (4 << 20)
         before = resident_kb()
         weight_file.release()

@@ -1,7 +1,5 @@
 """Running AMX instructions in tests: on the processor where it has them, else by a trap that carries them out."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Small TIR functions by hand, and the comparison of native code with the interpreter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

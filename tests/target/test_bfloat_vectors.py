@@ -1,7 +1,5 @@
 """Vectors of bfloat16: rounding to the nearest even value, and maxima, which need no rounding."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -7,11 +7,9 @@ import pytest
 
 import weft
 from tests.target.programs import N, assert_same, check_native, elementwise, function, load, loop, sample, store
-from weft import te, tir, topi
-from weft.error import CodegenError, InvalidArgument, MissingDependency
+from weft import error, te, tir, topi
 from weft.ir import Let, Select, Var, cast, const, floordiv, floormod, int64, truncdiv, truncmod
 from weft.target import Target, get_source
-from weft.tir import ForKind, decl_buffer
 
 RNG = np.random.default_rng(7)
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
@@ -137,7 +135,7 @@ def test_bits(dtype):
 
 
 def test_if_else_and_select():
-    x, y = decl_buffer((N,), "float32", "x"), decl_buffer((N,), "float32", "y")
+    x, y = tir.decl_buffer((N,), "float32", "x"), tir.decl_buffer((N,), "float32", "y")
     v = Var("v", "float32")
 
     def body(i):
@@ -146,13 +144,13 @@ def test_if_else_and_select():
         return tir.IfThenElse(i < floordiv(N, int64(2)), low, high)
 
     a, out = f32(31), np.zeros(31, np.float32)
-    weft.build(function([x, y], loop(N, body, ForKind.PARALLEL)), target="c")(a, out)
+    weft.build(function([x, y], loop(N, body, tir.ForKind.PARALLEL)), target="c")(a, out)
     expected = np.where(np.arange(31) < 15, a * 4, np.where(a > 0, a, -1))
     np.testing.assert_allclose(out, expected)
 
 
 def test_if_then_else_guards_a_load():
-    x, y = decl_buffer((int64(4),), "float32", "x"), decl_buffer((int64(9),), "float32", "y")
+    x, y = tir.decl_buffer((int64(4),), "float32", "x"), tir.decl_buffer((int64(9),), "float32", "y")
     func = function([x, y], loop(9, lambda i: store(
         y, i, tir.if_then_else(i < int64(4), load(x, i), const(7.0, "float32")))))  # fmt: skip
     a, out = f32(4), np.zeros(9, np.float32)
@@ -173,7 +171,7 @@ def test_workspace_on_the_stack_and_off(n):
 
 def test_scalars_and_expressions_of_dimensions():
     """An extent 2 * n + 1 alone gives n."""
-    x, y = decl_buffer((N * 2 + 1,), "float32", "x"), decl_buffer((N,), "float32", "y")
+    x, y = tir.decl_buffer((N * 2 + 1,), "float32", "x"), tir.decl_buffer((N,), "float32", "y")
     k = Var("k", "int32")
     module = weft.build(function([x, k, y], loop(N, lambda i: store(
         y, i, load(x, i * 2 + 1) + cast("float32", k)))), target="c")  # fmt: skip
@@ -187,7 +185,7 @@ def test_scalars_and_expressions_of_dimensions():
 
 
 def test_assertion():
-    x = decl_buffer((N,), "float32", "x")
+    x = tir.decl_buffer((N,), "float32", "x")
     body = tir.AssertStmt(N < int64(8), tir.StringImm('at most 7, "please" %d'), store(x, 0, const(1.0, "float32")))
     module = weft.build(function([x], body), target="c")
     out = f32(3)
@@ -225,7 +223,7 @@ def test_several_functions_and_source():
         assert out.tolist() == [0, 2, 4, 6]
     text = get_source(functions[0], "c", "c")
     assert "int __tvm_ffi_one(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret)" in text
-    with pytest.raises(CodegenError, match="no source of kind 'asm'"):
+    with pytest.raises(error.CodegenError, match="no source of kind 'asm'"):
         get_source(functions[0], "c", "asm")
 
 
@@ -238,15 +236,15 @@ def test_exported_library(tmp_path):
 
 
 def test_what_c_does_not_express():
-    with pytest.raises(CodegenError, match="float16"):
+    with pytest.raises(error.CodegenError, match="float16"):
         weft.build(elementwise(lambda a: a, ["float16"], "float16", 4), target="c")
-    with pytest.raises(CodegenError, match="no name of a C function"):
+    with pytest.raises(error.CodegenError, match="no name of a C function"):
         weft.build(elementwise(lambda a: a, ["int32"], "int32", 4, name="a.b"), target="c")
 
 
 def test_missing_compiler(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler -O1")
-    with pytest.raises(MissingDependency, match="C compiler"):
+    with pytest.raises(error.MissingDependency, match="C compiler"):
         weft.build(elementwise(lambda a: a, ["int32"], "int32", 4), target="c")
 
 
@@ -258,7 +256,7 @@ def test_users_generator():
         seen.append((sorted(v.name_hint for v, _ in mod.items()), target.kind.name, target.attrs))
         return weft.build(mod, target="c")
 
-    with pytest.raises(InvalidArgument, match="unknown target kind 'toy'"):
+    with pytest.raises(error.InvalidArgument, match="unknown target kind 'toy'"):
         Target("toy")
     weft.register_global_func("target.build.toy", generate, override=True)
     module = weft.build(elementwise(lambda a: a + a, ["int32"], "int32", 3, name="twice"), target="toy -speed=9")
@@ -276,7 +274,7 @@ def test_packed_functions_take_numbers_and_strings():
         return args[0] * 2
 
     weft.register_global_func("test.c_note", note, override=True)
-    out = decl_buffer((3,), "float64", name="out")
+    out = tir.decl_buffer((3,), "float64", name="out")
     n = Var("n", "int32")
     call = tir.call_packed("test.c_note", n, 2.5, "text", tir.const(1, "bool"))
     half = tir.Call("float64", call.op, (tir.StringImm("test.c_note"), const(0.75, "float64")))

@@ -1,7 +1,5 @@
 """The generator of examples/c_source, which nothing of the compiler knows: found by name, equal to NumPy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -7,8 +7,7 @@ import pytest
 
 import weft
 from tests.target.programs import N, elementwise, function, load, loop, store
-from weft import tir
-from weft.error import CodegenError
+from weft import error, tir
 from weft.ir import SizeVar, Var, const, int64
 from weft.target import build
 from weft.tir import ForKind, decl_buffer
@@ -134,7 +133,7 @@ def test_dimensions_inside_expressions_are_solved():
 def test_a_dimension_that_nothing_determines():
     n, m = SizeVar("n", "int64"), SizeVar("m", "int64")
     x = decl_buffer((n * m,), "int32", "x")
-    with pytest.raises((CodegenError, RuntimeError), match="determines"):
+    with pytest.raises((error.CodegenError, RuntimeError), match="determines"):
         build(function([x], loop(n, lambda i: store(x, i, const(0, "int32")))), "llvm")
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 import weft
-from weft import target
-from weft.error import InvalidArgument
+from weft import error, target
 
 
 def test_the_target_chooses():
@@ -30,11 +29,11 @@ def test_the_target_chooses():
 def test_functions_known_by_name():
     native = target.get_native_generic_func("weft.test.by_name")
     native.register(lambda x: -x, ["cuda"])
-    with pytest.raises(InvalidArgument, match="no function for the target"):
+    with pytest.raises(error.InvalidArgument, match="no function for the target"):
         native(1)
     f = target.override_native_generic_func("weft.test.by_name")(lambda x: x)
     assert f is native and f(1) == 1
     with weft.target.Target("cuda"):
         assert f(1) == -1
-    with pytest.raises(InvalidArgument, match="has a default"):
+    with pytest.raises(error.InvalidArgument, match="has a default"):
         native.set_default(lambda x: x)

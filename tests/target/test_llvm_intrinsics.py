@@ -1,13 +1,10 @@
 """Intrinsics of LLVM that programs name: what the target lacks is an error, and never ends the process."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import CodegenError, InvalidArgument
+from weft import error, te, tir
 
 
 def build(name, target="llvm", n_args=1):
@@ -36,12 +33,12 @@ def test_names_with_and_without_suffix(name, n_args):
     ],
 )
 def test_what_is_refused(name, n_args, target, message):
-    with pytest.raises(CodegenError, match=f"(?s)test_llvm_intrinsics.*{message}|{message}"):
+    with pytest.raises(error.CodegenError, match=f"(?s)test_llvm_intrinsics.*{message}|{message}"):
         build(name, target, n_args)
 
 
 def test_functions_of_bits_are_for_integers():
-    with pytest.raises(InvalidArgument, match="popcount is for integers"):
+    with pytest.raises(error.InvalidArgument, match="popcount is for integers"):
         tir.popcount(tir.Var("x", "float32"))
-    with pytest.raises(InvalidArgument, match="shift_left is for integers"):
+    with pytest.raises(error.InvalidArgument, match="shift_left is for integers"):
         tir.shift_left(tir.Var("x", "float32"), 2)

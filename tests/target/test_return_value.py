@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import weft
-from weft.error import CodegenError
 from weft.script import tir as T
 
 TARGETS = pytest.mark.parametrize("target", ["llvm", "c"])
@@ -77,7 +76,7 @@ def test_parallel_loops_do_not_return():
             if A[i] > T.float32(1):
                 return i
 
-    with pytest.raises(CodegenError, match="cannot be returned from here"):
+    with pytest.raises(weft.error.CodegenError, match="cannot be returned from here"):
         weft.build(bad)
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import te
-from weft.error import InvalidArgument
+from weft import error, te
 from weft.target import Target, get_source, host_features
 
 
@@ -43,7 +42,7 @@ def test_current_target():
     assert Target.current() is None
     with Target("llvm -mcpu=haswell") as t:
         assert Target.current() is t
-    with pytest.raises(InvalidArgument, match="with Target"):
+    with pytest.raises(error.InvalidArgument, match="with Target"):
         Target.current(allow_none=False)
 
 
@@ -51,13 +50,13 @@ def test_current_target():
     ("text", "near"), [("llvm -mcp=haswell", "-mcpu"), ("lvm", "llvm"), ("llvm -num-core=2", "-num-cores")]
 )
 def test_an_unknown_option_suggests_the_near_one(text, near):
-    with pytest.raises(InvalidArgument, match=f"did you mean '{near}'"):
+    with pytest.raises(error.InvalidArgument, match=f"did you mean '{near}'"):
         Target(text)
 
 
 @pytest.mark.parametrize("text", ["", "llvm mcpu=haswell"])
 def test_malformed(text):
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(error.InvalidArgument):
         Target(text)
 
 
@@ -72,7 +71,7 @@ def test_nvptx_describes_a_device():
 
 @pytest.mark.parametrize("attribute", ["+ptx60", "+ptx79", "-ptx80", "+avx2"])
 def test_nvptx_takes_a_version_of_ptx_that_has_the_architecture(attribute):
-    with pytest.raises(InvalidArgument, match=r"(?s)PTX that has sm_80.*\+ptx70"):
+    with pytest.raises(error.InvalidArgument, match=r"(?s)PTX that has sm_80.*\+ptx70"):
         Target(f"nvptx -mcpu=sm_80 -mattr={attribute}")
 
 
@@ -80,7 +79,7 @@ def test_nvptx_takes_a_version_of_ptx_that_has_the_architecture(attribute):
     ("text", "near"), [("nvptx -mcpu=sm80", "-mcpu=sm_80"), ("nvptx -mcu=sm_80", "-mcpu"), ("nvpt", "nvptx")]
 )
 def test_an_unknown_architecture_suggests_the_near_one(text, near):
-    with pytest.raises(InvalidArgument, match=f"did you mean '{near}'"):
+    with pytest.raises(error.InvalidArgument, match=f"did you mean '{near}'"):
         Target(text)
 
 
@@ -96,7 +95,7 @@ def test_an_unknown_architecture_suggests_the_near_one(text, near):
     ],
 )
 def test_values_of_options(target, message):
-    with pytest.raises(InvalidArgument, match=message):
+    with pytest.raises(error.InvalidArgument, match=message):
         Target(target)
 
 

@@ -1,7 +1,5 @@
 """Where the system refuses matrix tiles, code that has them gives an error, and this machine's target has none."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,9 +5,7 @@ import re
 import pytest
 
 import weft
-from weft import te
-from weft.error import CodegenError, InvalidArgument
-from weft.rpc import LocalSession
+from weft import error, rpc, te
 from weft.target import Target
 from weft.target.remote import options_from_facts
 
@@ -39,7 +37,7 @@ def test_a_plain_triple_is_a_target(text, triple, bits, registers, abi):
 
 @pytest.mark.parametrize("text", ["aarch65-linux-gnu", "x86-64", "mips"])
 def test_what_is_no_triple_is_no_target(text):
-    with pytest.raises(InvalidArgument, match=text):
+    with pytest.raises(error.InvalidArgument, match=text):
         Target(text)
 
 
@@ -61,7 +59,7 @@ def test_code_for_another_machine_is_kept_and_not_run(target):
         pytest.skip("this is such a machine")
     module = weft.build(sums(), target=target)
     x, y = weft.runtime.empty((3,), "float32"), weft.runtime.empty((3,), "float32")
-    with pytest.raises(CodegenError, match="for another machine"):
+    with pytest.raises(error.CodegenError, match="for another machine"):
         module["main"](x, y)
 
 
@@ -87,12 +85,12 @@ def test_a_machine_describes_itself():
     "facts", ["", "architecture=vax", "architecture=aarch64\ncores=many", "architecture=riscv64\ncores=0"]
 )
 def test_a_wrong_description_is_refused(facts):
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(error.InvalidArgument):
         options_from_facts(facts)
 
 
 def test_the_target_of_a_session_is_its_machine():
-    with LocalSession() as session:
+    with rpc.LocalSession() as session:
         found = Target.from_device(session.cpu())
         assert found.triple.split("-")[0] == Target("llvm").triple.split("-")[0]
         assert found.num_cores == Target("llvm").num_cores

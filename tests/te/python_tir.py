@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from weft import ir
-from weft.tir import AllocBuffer, AttrStmt, BufferLoad, BufferStore, For, IfThenElse, LetStmt, SeqStmt
+from weft import ir, tir
 
 _BINARY = {
     ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.Div: "/", ir.FloorDiv: "//", ir.FloorMod: "%", ir.LT: "<", ir.LE: "<=",
@@ -50,7 +49,7 @@ class Program:
             return f"(not {self.expr(e.a)})"
         if kind is ir.Cast:
             return self.expr(e.value)
-        if kind is BufferLoad:
+        if kind is tir.BufferLoad:
             return f"load({self.name(e.buffer)}, {', '.join(map(self.expr, e.indices))},)"
         if kind is ir.Select:
             return f"({self.expr(e.true_value)} if {self.expr(e.condition)} else {self.expr(e.false_value)})"
@@ -64,32 +63,32 @@ class Program:
     def stmt(self, s, depth):
         pad = "  " * depth
         kind = type(s)
-        if kind is SeqStmt:
+        if kind is tir.SeqStmt:
             for x in s.seq:
                 self.stmt(x, depth)
-        elif kind is For:
+        elif kind is tir.For:
             self.lines.append(
                 f"{pad}for {self.name(s.loop_var)} in "
                 f"range({self.expr(s.min)}, {self.expr(s.min)} + {self.expr(s.extent)}):"
             )
             self.stmt(s.body, depth + 1)
-        elif kind is IfThenElse:
+        elif kind is tir.IfThenElse:
             self.lines.append(f"{pad}if {self.expr(s.condition)}:")
             self.stmt(s.then_case, depth + 1)
-        elif kind is BufferStore:
+        elif kind is tir.BufferStore:
             index = ", ".join(map(self.expr, s.indices))
             self.lines.append(f"{pad}assert all(0 <= i < n for i, n in zip(({index},), {self.name(s.buffer)}.shape))")
             self.lines.append(f"{pad}{self.name(s.buffer)}[{index}] = {self.expr(s.value)}")
-        elif kind is AllocBuffer:
+        elif kind is tir.AllocBuffer:
             name = self.name(s.buffer)
             shape = ", ".join(map(self.expr, s.buffer.shape))
             self.dtypes[name] = ir.numpy_dtype(s.buffer.dtype)
             self.lines.append(f"{pad}{name} = np.full(({shape},), 77, dtypes['{name}'])")
             self.stmt(s.body, depth)
-        elif kind is LetStmt:
+        elif kind is tir.LetStmt:
             self.lines.append(f"{pad}{self.name(s.var)} = {self.expr(s.value)}")
             self.stmt(s.body, depth)
-        elif kind is AttrStmt:
+        elif kind is tir.AttrStmt:
             self.stmt(s.body, depth)
         else:
             raise NotImplementedError(kind.__name__)

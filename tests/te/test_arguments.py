@@ -1,7 +1,5 @@
 """What a schedule of tensor expressions takes for arguments, and externs between computes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from weft import te, tir, topi  # noqa: F401 - brings what operators on whole tensors mean

@@ -1,18 +1,14 @@
 """Building tensor expressions, and the TIR functions that ``create_prim_func`` makes of them."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np
 import pytest
 
-from weft import te, tir
+from weft import op, te, tir
 from weft.error import InvalidArgument
 from weft.ir import SizeVar, as_int, int64, walk
-from weft.op import make_call
 from weft.target import build
-from weft.tir import Block, BlockRealize, For
 from weft.topi.norm import softmax
 
 
@@ -22,7 +18,7 @@ def run(args, *arrays):
 
 
 def blocks(func):
-    return [n for n in walk(func.body) if isinstance(n, Block) and n.name_hint != "root"]
+    return [n for n in walk(func.body) if isinstance(n, tir.Block) and n.name_hint != "root"]
 
 
 def test_compute_by_index() -> None:
@@ -88,16 +84,16 @@ def test_prim_func_form() -> None:
     assert found[0].init is not None
     assert [r.buffer.name for r in found[1].reads] == ["a", "T_softmax_max"]
     assert all(as_int(r.extent) == 1 for r in found[1].reads[0].region)
-    assert {n.loop_var.dtype for n in walk(func.body) if isinstance(n, For)} == {"int64"}
-    assert all(len(n.iter_values) == len(n.block.iter_vars) for n in walk(func.body) if isinstance(n, BlockRealize))
+    assert {n.loop_var.dtype for n in walk(func.body) if isinstance(n, tir.For)} == {"int64"}
+    assert all(len(n.iter_values) == len(n.block.iter_vars) for n in walk(func.body) if isinstance(n, tir.BlockRealize))
 
 
 def test_int32_loops_where_extents_are() -> None:
     a = te.placeholder((4,), name="a")
     func = te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 1.0)])
-    assert {n.loop_var.dtype for n in walk(func.body) if isinstance(n, For)} == {"int32"}
+    assert {n.loop_var.dtype for n in walk(func.body) if isinstance(n, tir.For)} == {"int32"}
     wide = te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 1.0)], index_dtype_override="int64")
-    assert {n.loop_var.dtype for n in walk(wide.body) if isinstance(n, For)} == {"int64"}
+    assert {n.loop_var.dtype for n in walk(wide.body) if isinstance(n, tir.For)} == {"int64"}
 
 
 def test_scalar_parameters() -> None:
@@ -179,6 +175,6 @@ def test_errors(make, text: str) -> None:
 
 def test_registry_constructors_report_arguments() -> None:
     with pytest.raises(InvalidArgument, match="unknown argument 'axes'"):
-        make_call("nn.softmax")(1.0, axes=0)
+        op.make_call("nn.softmax")(1.0, axes=0)
     with pytest.raises(InvalidArgument, match="missing input"):
-        make_call("add")(1.0)
+        op.make_call("add")(1.0)

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument
-from weft.ir import PrimExpr
+from weft import error, ir, te, tir
 
 RNG = np.random.default_rng(17)
 A = te.placeholder((16,), "int32", name="A")
@@ -63,14 +61,14 @@ def test_a_bool_by_itself():
 def test_what_is_left_to_index():
     m = te.placeholder((4, 5), name="M")
     row = m[1]
-    assert isinstance(row, te.TensorSlice) and isinstance(row[2], PrimExpr) and isinstance(m[1, 2], PrimExpr)
+    assert isinstance(row, te.TensorSlice) and isinstance(row[2], ir.PrimExpr) and isinstance(m[1, 2], ir.PrimExpr)
     assert row.dtype == row[2].dtype == "float32"
-    with pytest.raises(InvalidArgument, match="another number of indices"):
+    with pytest.raises(error.InvalidArgument, match="another number of indices"):
         row.asobject()
-    with pytest.raises(InvalidArgument, match="another number of indices"):
+    with pytest.raises(error.InvalidArgument, match="another number of indices"):
         m[1][2, 3]
     one = te.placeholder((), name="one")
-    assert isinstance(one[()], PrimExpr) and isinstance(one(), PrimExpr)
+    assert isinstance(one[()], ir.PrimExpr) and isinstance(one(), ir.PrimExpr)
     values = RNG.random((4, 5), "float32")
     np.testing.assert_array_equal(run(te.compute((5, 4), lambda i, j: m[j][i]), values), values.T)
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import build, te, tir, topi
-from weft.error import InvalidArgument, UnsupportedForm
+from weft import build, error, te, tir, topi
 
 
 def dense(*shape, name="x"):
@@ -134,10 +133,10 @@ def test_a_matrix_product_s_gradient_sums_over_one_axis():
 
 def test_refusals():
     a = dense(3)
-    with pytest.raises(UnsupportedForm, match="'copysign' has no derivative"):
+    with pytest.raises(error.UnsupportedForm, match="'copysign' has no derivative"):
         te.gradient(te.compute((3,), lambda i: te.copysign(a[i], a[i] * 2)), a)
-    with pytest.raises(InvalidArgument, match="head"):
+    with pytest.raises(error.InvalidArgument, match="head"):
         te.gradient(te.compute((3,), lambda i: a[i]), a, dense(4))
     filled = te.extern((3,), [a], lambda ins, outs: tir.call_packed("f", ins[0], outs[0]), dtype="float64")
-    with pytest.raises(UnsupportedForm, match="no te.compute"):
+    with pytest.raises(error.UnsupportedForm, match="no te.compute"):
         te.gradient(filled, a)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te
-from weft.error import InvalidArgument, ParseError
+from weft import error, te
 from weft.te.hybrid import HYBRID_GLOBALS, HybridModule, script
 
 # ruff: noqa: F821 - the words of hybrid script
@@ -172,11 +171,11 @@ def test_refusals():
         return a
 
     a = te.placeholder((4,), name="a")
-    with pytest.raises(InvalidArgument, match="returns other things than output_tensor made"):
+    with pytest.raises(error.InvalidArgument, match="returns other things than output_tensor made"):
         unreturned(a)
-    with pytest.raises(InvalidArgument, match="a list is indexed by a variable"):
+    with pytest.raises(error.InvalidArgument, match="a list is indexed by a variable"):
         variable_index(a, [1, 2, 3, 4])
-    with pytest.raises(ParseError, match="hybrid script has no while"):
+    with pytest.raises(error.ParseError, match="hybrid script has no while"):
         looping(a)
-    with pytest.raises(ParseError, match="source of a hybrid script"):
+    with pytest.raises(error.ParseError, match="source of a hybrid script"):
         script(eval("lambda x: x"))

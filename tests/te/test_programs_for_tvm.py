@@ -7,8 +7,7 @@ import pytest
 import tvm_ffi
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument, ScheduleError
+from weft import error, te, tir
 from weft.ir import walk
 
 
@@ -50,7 +49,7 @@ def test_groups_within_groups():
     inner.compute_at(s[y], y.op.axis[1])
     assert te.schedule.InferBound(s)[x.op.axis[1]].extent.value == 1
     check_chain(s, a, z)
-    with pytest.raises(ScheduleError, match="would be left out"):
+    with pytest.raises(error.ScheduleError, match="would be left out"):
         s.create_group(outputs=y, inputs=x)
 
 
@@ -136,7 +135,7 @@ def test_an_intrinsic_called_in_a_compute_function():
         out = np.zeros((6, 8), "float32")
         weft.build(s, [a, b, c])(x, y, out)
         np.testing.assert_allclose(out, x + 2 * y, rtol=1e-6)
-    with pytest.raises(InvalidArgument, match="another number of tensors"):
+    with pytest.raises(error.InvalidArgument, match="another number of tensors"):
         te.compute((6, 8), lambda i: add(a[i, 0:8]))
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument, ScheduleError, WeftError
+from weft import error, te, tir
 
 
 def product(m=12, n=10, k=8):
@@ -83,7 +82,7 @@ STAGES = [
 @pytest.mark.parametrize("case", range(len(STAGES)))
 def test_stages(case):
     use, message = STAGES[case]
-    with pytest.raises(ScheduleError, match=f"(?s){message}"):
+    with pytest.raises(error.ScheduleError, match=f"(?s){message}"):
         use(te.create_schedule(C.op))
 
 
@@ -102,7 +101,7 @@ REDUCTIONS = [
 @pytest.mark.parametrize("case", range(len(REDUCTIONS)))
 def test_reductions(case):
     use, message = REDUCTIONS[case]
-    with pytest.raises(ScheduleError, match=f"(?s){message}"):
+    with pytest.raises(error.ScheduleError, match=f"(?s){message}"):
         use(te.create_schedule(P.op))
 
 
@@ -111,16 +110,16 @@ def test_loops_around_each_other():
     d = te.compute((20, 20), lambda i, j: C[i, j] + B[i, j], name="D")
     s = te.create_schedule(d.op)
     s[B].compute_at(s[C], I)
-    with pytest.raises(ScheduleError, match=r"'D' reads it outside"):
+    with pytest.raises(error.ScheduleError, match=r"'D' reads it outside"):
         weft.lower(s, [A, d])
     s[C].compute_at(s[B], B.op.axis[0])
-    with pytest.raises(ScheduleError, match="stage 'B' does not use 'C'"):
+    with pytest.raises(error.ScheduleError, match="stage 'B' does not use 'C'"):
         weft.lower(s, [A, d])
 
 
 def test_a_reduction_is_not_inlined():
     d = te.compute((12, 10), lambda i, j: P[i, j] + 1.0, name="D")
-    with pytest.raises(ScheduleError, match="'C' is a reduction"):
+    with pytest.raises(error.ScheduleError, match="'C' is a reduction"):
         te.create_schedule(d.op)[P].compute_inline()
 
 
@@ -173,16 +172,16 @@ EXPRESSIONS = [
 @pytest.mark.parametrize("case", range(len(EXPRESSIONS)))
 def test_expressions(case):
     use, message = EXPRESSIONS[case]
-    with pytest.raises(InvalidArgument, match=message):
+    with pytest.raises(error.InvalidArgument, match=message):
         use()
 
 
 def test_tags():
     with te.tag_scope("one"):
         assert te.compute((3,), lambda i: V[i]).op.tag == "one"
-        with pytest.raises(InvalidArgument, match="one tag"):
+        with pytest.raises(error.InvalidArgument, match="one tag"):
             te.compute((3,), lambda i: V[i], tag="two")
-        with pytest.raises(InvalidArgument, match="do not nest"), te.tag_scope("two"):
+        with pytest.raises(error.InvalidArgument, match="do not nest"), te.tag_scope("two"):
             pass
     assert te.compute((3,), lambda i: V[i], tag="two").op.tag == "two"
 
@@ -204,7 +203,7 @@ ARGUMENTS = [
 @pytest.mark.parametrize("case", range(len(ARGUMENTS)))
 def test_arguments(case):
     use, message = ARGUMENTS[case]
-    with pytest.raises(WeftError, match=message):
+    with pytest.raises(error.WeftError, match=message):
         use(te.create_schedule(C.op))
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import te
-from weft.error import ScheduleError
+from weft import error, te
 from weft.ir import walk
 from weft.tir import AllocBuffer, For, ForKind, if_then_else
 
@@ -222,22 +221,22 @@ def test_refusals():
     s = te.create_schedule(E.op)
     x, y = C.op.axis
     xo, xi = s[C].split(x, factor=2)
-    with pytest.raises(ScheduleError, match="not a loop of stage 'C' any more"):
+    with pytest.raises(error.ScheduleError, match="not a loop of stage 'C' any more"):
         s[C].split(x, factor=2)
-    with pytest.raises(ScheduleError, match="not adjacent"):
+    with pytest.raises(error.ScheduleError, match="not adjacent"):
         s[C].fuse(xo, y)
-    with pytest.raises(ScheduleError, match="is a reduction"):
+    with pytest.raises(error.ScheduleError, match="is a reduction"):
         s[C].vectorize(k)
-    with pytest.raises(ScheduleError, match="either factor or nparts"):
+    with pytest.raises(error.ScheduleError, match="either factor or nparts"):
         s[C].split(y)
-    with pytest.raises(ScheduleError, match="is a reduction"):
+    with pytest.raises(error.ScheduleError, match="is a reduction"):
         s[C].compute_inline()
     s[D].compute_at(s[C], y)
-    with pytest.raises(ScheduleError, match="does not use"):
+    with pytest.raises(error.ScheduleError, match="does not use"):
         s.normalize()
     s[D].compute_root()
     s[C].compute_at(s[D], D.op.axis[0])
-    with pytest.raises(ScheduleError, match="reads it outside"):
+    with pytest.raises(error.ScheduleError, match="reads it outside"):
         te.InferBound(s)
-    with pytest.raises(ScheduleError, match="no stage"):
+    with pytest.raises(error.ScheduleError, match="no stage"):
         s[te.placeholder((1,))]

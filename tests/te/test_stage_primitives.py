@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import ScheduleError
+from weft import error, te, tir
 from weft.ir import walk
 from weft.target import get_source
 
@@ -31,7 +30,7 @@ def test_prefetch():
         run(s, [a, b], x, out, target=target)
         np.testing.assert_allclose(out, x.sum(1), rtol=1e-5)
         out[:] = 0
-    with pytest.raises(ScheduleError, match="does not read 'C'"):
+    with pytest.raises(error.ScheduleError, match="does not read 'C'"):
         s[b].prefetch(te.placeholder((4,), name="C"), b.op.axis[0], 1)
 
 
@@ -236,13 +235,13 @@ def test_tensorize_refusals():
         s[c].tensorize(ji, intrin)
         return weft.lower(s, [a, b, c])
 
-    with pytest.raises(ScheduleError, match="do not cover what 'dot_row' describes"):
+    with pytest.raises(error.ScheduleError, match="do not cover what 'dot_row' describes"):
         scheduled(2, dot_row(12, 4))
-    with pytest.raises(ScheduleError, match="overshoot"):
+    with pytest.raises(error.ScheduleError, match="overshoot"):
         scheduled(3, dot_row(12, 3))
     x, w = te.placeholder((12,), name="x"), te.placeholder((4, 12), name="w")
     k = te.reduce_axis((0, 12), name="k")
     other = te.compute((4,), lambda i: te.sum(x[k] + w[i, k], axis=k), name="y")
     wrong = te.decl_tensor_intrin(other.op, lambda ins, outs: tir.Evaluate(0), name="sum_row")
-    with pytest.raises(ScheduleError, match="does not compute what 'sum_row' describes"):
+    with pytest.raises(error.ScheduleError, match="does not compute what 'sum_row' describes"):
         scheduled(4, wrong)

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import testing, tir
-from weft.error import InvalidArgument
-from weft.ir import Range
+from weft import error, ir, testing, tir
 
 number = testing.parameter(1, 2)
 word, length = testing.parameters(("ab", 2), ("abc", 3), ids=["short", "long"])
@@ -55,10 +53,10 @@ def test_cases_are_left_out(n):
 
 
 def test_refusals():
-    with pytest.raises(InvalidArgument, match="a value for each fixture"):
+    with pytest.raises(error.InvalidArgument, match="a value for each fixture"):
         testing.parameters((1, 2), (1,))
     assert testing.strtobool("Yes") == 1 and testing.strtobool("off") == 0
-    with pytest.raises(InvalidArgument, match="neither yes nor no"):
+    with pytest.raises(error.InvalidArgument, match="neither yes nor no"):
         testing.strtobool("perhaps")
 
 
@@ -71,10 +69,10 @@ def test_gradients():
 
 def test_conditions():
     i = tir.Var("i", "int32")
-    testing.check_bool_expr_is_true(i < 10, {i: Range(0, 10)})
-    testing.check_bool_expr_is_true(i > 5, {i: Range(0, 10)}, cond=i > 6)
+    testing.check_bool_expr_is_true(i < 10, {i: ir.Range(0, 10)})
+    testing.check_bool_expr_is_true(i > 5, {i: ir.Range(0, 10)}, cond=i > 6)
     with pytest.raises(AssertionError, match="i = 9"):
-        testing.check_bool_expr_is_true(i < 9, {i: Range(0, 10)})
+        testing.check_bool_expr_is_true(i < 9, {i: ir.Range(0, 10)})
 
 
 def test_random_arrays():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import testing, tir
-from weft.error import InvalidArgument
+from weft import error, testing, tir
 
 
 def test_allclose():
@@ -32,7 +31,7 @@ def test_functions():
     assert testing.object_use_count(array) == before + 1
     np.testing.assert_array_equal(again.numpy(), array.numpy())
     assert testing.device_test(weft.cpu(0), 1, 0) == weft.cpu(0)
-    with pytest.raises(InvalidArgument, match="another device"):
+    with pytest.raises(error.InvalidArgument, match="another device"):
         testing.device_test(weft.cpu(0), 2, 0)
 
 

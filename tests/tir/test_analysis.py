@@ -3,8 +3,7 @@
 import pytest
 
 import weft
-from weft import ir, tir
-from weft.error import ScheduleError
+from weft import error, ir, tir
 from weft.ir import IRModule, structural_equal, walk
 from weft.script import tir as T
 from weft.tir.analysis import OOBChecker, calculate_allocated_bytes, estimate_tir_flops, verify_vtcm_limit
@@ -65,9 +64,9 @@ def test_accesses_outside():
 
     mod = IRModule({"f": inside})
     assert OOBChecker()(mod) is mod
-    with pytest.raises(ScheduleError, match=r"buffer A dimension 0.*\[1, 4\]"):
+    with pytest.raises(error.ScheduleError, match=r"buffer A dimension 0.*\[1, 4\]"):
         OOBChecker()(IRModule({"f": above}))
-    with pytest.raises(ScheduleError, match="buffer A dimension 0"):
+    with pytest.raises(error.ScheduleError, match="buffer A dimension 0"):
         OOBChecker()(IRModule({"f": below}))
 
 

@@ -1,14 +1,11 @@
 """What is known of the elements that instances of blocks and iterations of loops touch."""
 
-from __future__ import annotations
-
 import itertools
 import random
 
 import pytest
 
-from weft import ir, tir
-from weft.arith import Analyzer
+from weft import arith, ir, tir
 from weft.script import from_source
 from weft.tir.analysis.apart import values_apart
 from weft.tir.pipeline import lower
@@ -35,7 +32,7 @@ def test_known_to_differ_means_differ():
         domain = {v: ir.Range.from_min_extent(ir.int64(s), ir.int64(n))
                   for v, s, n in zip(_VARS, starts, extents, strict=True)}  # fmt: skip
         points = list(itertools.product(*(range(s, s + n) for s, n in zip(starts, extents, strict=True))))
-        simplify = Analyzer().simplify
+        simplify = arith.Analyzer().simplify
         at = [{v: ir.int64(x) for v, x in zip(_VARS, p, strict=True)} for p in points]
         places = {tuple(ir.as_int(simplify(ir.substitute(e, m))) for e in exprs) for m in at}
         differ = len(places) == len(points)

@@ -6,8 +6,7 @@ Unscheduled, scheduled and lowered forms agree.
 import numpy as np
 import pytest
 
-from weft import te, tir
-from weft.error import InvalidArgument, ShapeMismatch
+from weft import error, te, tir
 from weft.ir import SizeVar, floordiv, floormod, int64, structural_equal
 from weft.target import Target, build
 from weft.tir.pipeline import lower, lowering_passes
@@ -103,9 +102,9 @@ def test_all_forms_agree(name, rows, symbolic):
 
 def test_a_wrong_shape_is_an_error():
     func, _ = softmax(int64(4), 8)
-    with pytest.raises(ShapeMismatch):
+    with pytest.raises(error.ShapeMismatch):
         tir.interpret(func, np.zeros((3, 8), np.float32), np.zeros((4, 8), np.float32))
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(error.InvalidArgument):
         tir.interpret(func, np.zeros((4, 8), np.float32))
 
 

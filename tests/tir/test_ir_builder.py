@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 
 
 def halves(n):
@@ -63,14 +62,14 @@ def test_while():
 
 def test_refusals():
     ib = tir.ir_builder.create()
-    with pytest.raises(InvalidArgument, match="else_scope has no if_scope"):
+    with pytest.raises(error.InvalidArgument, match="else_scope has no if_scope"):
         ib.else_scope()
-    with pytest.raises(InvalidArgument, match="unknown kind of loop"), ib.for_range(0, 3, kind="sideways"):
+    with pytest.raises(error.InvalidArgument, match="unknown kind of loop"), ib.for_range(0, 3, kind="sideways"):
         pass
     a = ib.buffer_ptr(tir.decl_buffer((2, 3, 4), "float32", "A"))
-    with pytest.raises(InvalidArgument, match="indexed by 2 values"):
+    with pytest.raises(error.InvalidArgument, match="indexed by 2 values"):
         a[0, 1]
-    with ib.for_range(0, 3), pytest.raises(InvalidArgument, match="a scope is open"):
+    with ib.for_range(0, 3), pytest.raises(error.InvalidArgument, match="a scope is open"):
         ib.get()
 
 

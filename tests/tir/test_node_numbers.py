@@ -2,9 +2,8 @@
 
 import pytest
 
-from weft import te, tir
+from weft import ir, te, tir
 from weft.error import InvalidArgument
-from weft.ir import NO_ATTRS, IntImm, PrimExpr
 
 X = te.var("x", "int64")
 BUFFER = tir.decl_buffer((4, 4), "float16", "B")
@@ -29,12 +28,12 @@ def test_numbers_become_expressions(name):
     make, fields = MADE[name]
     node = make()
     for field, dtype in fields.items():
-        assert isinstance(getattr(node, field), PrimExpr) and getattr(node, field).dtype == dtype
+        assert isinstance(getattr(node, field), ir.PrimExpr) and getattr(node, field).dtype == dtype
 
 
 def test_indices():
     for node in (tir.BufferLoad(BUFFER, [1, X]), tir.BufferLoad(BUFFER, (1, X)), tir.BufferStore(BUFFER, 0.0, [1, X])):
-        assert type(node.indices) is tuple and isinstance(node.indices[0], IntImm) and node.indices[1] is X
+        assert type(node.indices) is tuple and isinstance(node.indices[0], ir.IntImm) and node.indices[1] is X
     indices = (X, X)
     assert tir.BufferLoad(BUFFER, indices).indices is indices
 
@@ -42,7 +41,7 @@ def test_indices():
 def test_kind_and_annotations_of_a_loop():
     loop = tir.For(X, 0, 8, 2, NOTHING, None, {"pragma": 1})
     assert loop.kind is tir.ForKind.VECTORIZED and loop.annotations["pragma"] == 1
-    assert tir.For(X, 0, 8, 0, NOTHING, None, None).annotations is NO_ATTRS
+    assert tir.For(X, 0, 8, 0, NOTHING, None, None).annotations is ir.NO_ATTRS
 
 
 def test_kinds_of_axes_as_tvm_names_them():

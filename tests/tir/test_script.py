@@ -5,8 +5,7 @@ import pytest
 
 import weft
 from tests.ir.programs import matmul_func
-from weft import ir, tir
-from weft.error import WeftError
+from weft import error, ir, tir
 from weft.ir import IntImm, SizeVar, StringImm, Var, assert_structural_equal, const, walk
 from weft.script import from_source
 from weft.script import tir as T
@@ -438,5 +437,5 @@ def test_slices_of_elements_are_vectors():
     expected[15] = 31
     np.testing.assert_array_equal(b, expected)
     assert_structural_equal(from_source(f.script()), f)
-    with pytest.raises(WeftError, match="constant length"):
+    with pytest.raises(error.WeftError, match="constant length"):
         from_source("@T.prim_func\ndef f(A: T.Buffer((32,), 'float32'), n: T.int32):\n    A[0:n] = T.float32(1)\n")

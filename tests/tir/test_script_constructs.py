@@ -1,12 +1,9 @@
 """Every construct of TIR scripts: read, printed, read again, the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from weft import tir
-from weft.ir import structural_equal
+from weft import ir, tir
 from weft.script import from_source
 
 CASES = {
@@ -366,7 +363,7 @@ def test_reads_as_printed(name):
     first = from_source(CASES[name])
     text = first.script()
     again = from_source(text)
-    assert structural_equal(first, again)
+    assert ir.structural_equal(first, again)
     assert again.script() == text
 
 

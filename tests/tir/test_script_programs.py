@@ -3,8 +3,7 @@
 import pytest
 import tvm_ffi
 
-from weft import ir, tir
-from weft.error import WeftError
+from weft import error, ir, tir
 from weft.ir import assert_structural_equal, walk
 from weft.script import from_source
 from weft.script import tir as T
@@ -50,7 +49,7 @@ def test_shapes_in_quotes(order):
     ('A: T.Buffer(("n",), "float32")', "n = T.int64()\n    T.evaluate(n)"),
 ])  # fmt: skip
 def test_names_that_shapes_do_not_define(signature, body):
-    with pytest.raises(WeftError):
+    with pytest.raises(error.WeftError):
         from_source(f"@T.prim_func\ndef f({signature}):\n    {body}")
 
 
@@ -123,7 +122,7 @@ def test_annotations_in_parts_and_attributes_by_newer_names():
     with pytest.raises(RuntimeError, match="two values"):
         from_source('@T.prim_func\ndef f():\n    with T.sblock():\n        T.sblock_attr({"a": 1})\n'
                     '        T.sblock_attr({"a": 2})\n        T.evaluate(0)')  # fmt: skip
-    with pytest.raises(WeftError, match="no global symbol"):
+    with pytest.raises(error.WeftError, match="no global symbol"):
         from_source('@T.prim_func(private=True)\ndef f():\n    T.func_attr({"global_symbol": "f"})\n    T.evaluate(0)')
 
 

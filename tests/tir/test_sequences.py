@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import build, ir, te, tir
-from weft.error import InvalidArgument
+from weft import build, error, ir, te, tir
 from weft.script import tir as T
 from weft.tir.analysis import expr_deep_equal, verify_ssa
 
@@ -20,7 +19,7 @@ def test_sequences_and_results():
 def test_conversions_and_scalable_lengths():
     assert [v.value for v in tir.convert([1, 2])] == [1, 2]
     assert str(tir.get_vscale_expr("float32")) == "T.vscale() * 4"
-    with pytest.raises(InvalidArgument, match="whole elements"):
+    with pytest.raises(error.InvalidArgument, match="whole elements"):
         tir.get_vscale_expr("float32", 100)
 
 
@@ -51,7 +50,7 @@ def test_a_function_as_a_tensor_operation():
     given, out = np.arange(5, dtype="float32"), np.zeros(5, "float32")
     build(te.create_prim_func([x, z]))["main"](given, out)
     np.testing.assert_array_equal(out, given * 2 + 1)
-    with pytest.raises(InvalidArgument, match="not those that the function reads"):
+    with pytest.raises(error.InvalidArgument, match="not those that the function reads"):
         te.extern_primfunc([x, x], twice)
-    with pytest.raises(InvalidArgument, match="'w' is no 'A'"):
+    with pytest.raises(error.InvalidArgument, match="'w' is no 'A'"):
         te.extern_primfunc([te.placeholder((5,), "int32", "w")], twice)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.script import tir as T
 from weft.tir.specialize import dimension_places, specialize
 
@@ -79,9 +78,9 @@ def test_parameters_are_given():
     np.testing.assert_array_equal(out.numpy(), 2 * x)
     half = scaled.specialize({a: tir.decl_buffer((m, 5), "float32")})
     assert [str(d) for d in half.buffer_map[1][1].shape] == ["m", "5"] and scaled.specialize({}) is scaled
-    with pytest.raises(InvalidArgument, match="another kind"):
+    with pytest.raises(error.InvalidArgument, match="another kind"):
         scaled.specialize({a: tir.decl_buffer((3,), "float32")})
-    with pytest.raises(InvalidArgument, match="disagrees"):
+    with pytest.raises(error.InvalidArgument, match="disagrees"):
         whole.specialize({whole.params[0]: tir.decl_buffer((4, 5), "float32")})
-    with pytest.raises(InvalidArgument, match="is a parameter"):
+    with pytest.raises(error.InvalidArgument, match="is a parameter"):
         scaled.specialize({a: 3})

@@ -1,7 +1,5 @@
 """Intrinsics of matrix tiles: the interpreter, the instructions and the registers' checks agree."""
 
-from __future__ import annotations
-
 import re
 
 import ml_dtypes
@@ -10,7 +8,6 @@ import pytest
 
 import weft
 from tests.target import amx_emulation as amx
-from weft.error import CodegenError, LoweringError
 from weft.target import Target, get_source
 from weft.tir import TILE_KINDS, PrimFunc, Var, decl_buffer, interpret, seq, tile_intrinsic
 from weft.tir.tiles import TileRegisters
@@ -91,7 +88,7 @@ def test_assembly():
 def test_targets_without_tiles_refuse():
     for kind, target, feature in (("bf16", SPR + " -mattr=-amx-tile", "amx-tile"),
                                   ("uint8int8", SPR + " -mattr=-amx-int8", "amx-int8")):  # fmt: skip
-        with pytest.raises(CodegenError, match=f"no {feature}"):
+        with pytest.raises(weft.error.CodegenError, match=f"no {feature}"):
             get_source(product(kind, 16, 16, 16, 1), Target(target), fmt="asm")
 
 
@@ -108,5 +105,5 @@ def test_targets_without_tiles_refuse():
     ],
 )
 def test_what_registers_refuse(use):
-    with pytest.raises(LoweringError):
+    with pytest.raises(weft.error.LoweringError):
         use(TileRegisters())

@@ -1,7 +1,5 @@
 """Running a function of tensors as native code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,15 +1,12 @@
 """Products with sparse matrices, against the same products with dense ones."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.topi.running import evaluate
-from weft import topi
-from weft.error import InvalidArgument
+from weft import error, topi
 
 RNG = np.random.default_rng(4)
 
@@ -53,7 +50,7 @@ def test_dense_of_either_factor() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     found = evaluate(lambda d, i, p, x, y: topi.sparse.dense(x, _matrix(d, i, p), y), *compressed(w), a, bias)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    with pytest.raises(InvalidArgument, match="dense"):
+    with pytest.raises(error.InvalidArgument, match="dense"):
         evaluate(topi.sparse.dense, a, w)
 
 

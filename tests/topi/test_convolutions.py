@@ -1,15 +1,12 @@
 """Convolutions in every layout, against PyTorch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from tests.topi.running import evaluate
-from weft import topi
-from weft.error import InvalidArgument
+from weft import error, topi
 
 RNG = np.random.default_rng(5)
 nn = topi.nn
@@ -158,7 +155,7 @@ def test_winograd() -> None:
         return nn.conv2d_winograd_nhwc_without_weight_transform(a, weight, 1, "SAME", 1, "float32")
 
     _close(evaluate(transformed, _last(x), w), _last(expected), 1e-3)
-    with pytest.raises(InvalidArgument, match="winograd"):
+    with pytest.raises(error.InvalidArgument, match="winograd"):
         evaluate(lambda a, b: nn.conv2d_winograd_nchw(a, b, 2, 1, 1, "float32"), x, w)
 
 

@@ -1,18 +1,15 @@
 """Every code of the 8-bit floats, and rounding to them, against ml_dtypes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft.ir import numpy_dtype, tensor_type
 from weft.relax import BlockBuilder, Var, op
 from weft.topi.float8 import FLOAT8
 
 
 def converter(source: str, target: str) -> object:
-    bb, x = BlockBuilder(), Var("x", tensor_type((weft.tir.Var("n", "int64"),), source))
+    bb, x = BlockBuilder(), Var("x", weft.ir.tensor_type((weft.tir.Var("n", "int64"),), source))
     with bb.function("main", [x]):
         with bb.dataflow():
             y = bb.emit_output(op.astype(x, target))
@@ -22,7 +19,7 @@ def converter(source: str, target: str) -> object:
 
 @pytest.mark.parametrize("dtype", list(FLOAT8))
 def test_every_code(dtype: str) -> None:
-    codes = np.arange(256, dtype=np.uint8).view(numpy_dtype(dtype))
+    codes = np.arange(256, dtype=np.uint8).view(weft.ir.numpy_dtype(dtype))
     got = converter(dtype, "float32")(codes).numpy()
     np.testing.assert_array_equal(got, codes.astype(np.float32))
     numbers = ~np.isnan(got)
@@ -31,7 +28,7 @@ def test_every_code(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", list(FLOAT8))
 def test_rounding(dtype: str) -> None:
-    exact = np.sort(np.unique(np.arange(256, dtype=np.uint8).view(numpy_dtype(dtype)).astype(np.float32)))
+    exact = np.sort(np.unique(np.arange(256, dtype=np.uint8).view(weft.ir.numpy_dtype(dtype)).astype(np.float32)))
     exact = exact[np.isfinite(exact)]
     middles = ((exact[:-1].astype(np.float64) + exact[1:]) / 2).astype(np.float32)
     near = [np.nextafter(middles, np.float32(s * np.inf)) for s in (-1, 1)]
@@ -42,7 +39,7 @@ def test_rounding(dtype: str) -> None:
     )
     x = np.concatenate([exact, middles, *near, spread, special])
     with np.errstate(all="ignore"):
-        expected = x.astype(numpy_dtype(dtype))
+        expected = x.astype(weft.ir.numpy_dtype(dtype))
     got = converter("float32", dtype)(x).numpy()
     same = (got.view(np.uint8) == expected.view(np.uint8)) | (
         np.isnan(got.astype(np.float32)) & np.isnan(expected.astype(np.float32))

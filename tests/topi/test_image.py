@@ -1,15 +1,12 @@
 """The functions of ``topi.image``, against PyTorch and by definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from tests.topi.running import evaluate
-from weft import topi
-from weft.error import InvalidArgument
+from weft import error, topi
 
 RNG = np.random.default_rng(7)
 IMAGE = RNG.normal(size=(2, 3, 6, 7)).astype("float32")
@@ -22,7 +19,7 @@ def test_affine_grid(align: bool, rank: int) -> None:
     found = evaluate(lambda t: topi.image.affine_grid(t, shape, align), theta)
     expected = F.affine_grid(torch.from_numpy(theta), [2, 1, *shape], align).movedim(-1, 1).numpy()
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    with pytest.raises(InvalidArgument, match="two points"):
+    with pytest.raises(error.InvalidArgument, match="two points"):
         evaluate(lambda t: topi.image.affine_grid(t, (1,) * rank), theta)
 
 

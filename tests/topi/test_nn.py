@@ -1,15 +1,12 @@
 """The functions of ``topi.nn`` besides convolutions, against PyTorch and NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from tests.topi.running import evaluate
-from weft import te, topi
-from weft.error import InvalidArgument, ShapeMismatch
+from weft import error, te, topi
 from weft.target import build
 
 RNG = np.random.default_rng(6)
@@ -134,16 +131,16 @@ def test_batch_to_space_undoes_space_to_batch() -> None:
         return nn.batch_to_space_nd(nn.space_to_batch_nd(a, (2, 3), (1, 0), (0, 2)), (2, 3), (1, 0), (0, 2))
 
     np.testing.assert_array_equal(evaluate(there_and_back, x), x)
-    with pytest.raises(ShapeMismatch, match="multiple"):
+    with pytest.raises(error.ShapeMismatch, match="multiple"):
         evaluate(lambda a: nn.space_to_batch_nd(a, (2, 3), (0, 0), (0, 0)), x)
 
 
 def test_padded_shape() -> None:
     x = te.placeholder((3, 5))
     assert [int(d) for d in nn.get_padded_shape(x, (1, 2), (0, 3))] == [4, 10]
-    with pytest.raises(ShapeMismatch, match="pad_after"):
+    with pytest.raises(error.ShapeMismatch, match="pad_after"):
         nn.get_padded_shape(x, (1, 2), (0,))
-    with pytest.raises(InvalidArgument, match="mirror_pad"):
+    with pytest.raises(error.InvalidArgument, match="mirror_pad"):
         nn.mirror_pad(x, (1, 2), mode="EDGE")
 
 
@@ -158,7 +155,7 @@ def test_signs_in_words() -> None:
     packed = evaluate(lambda x: nn.binarize_pack(x, 1), a)
     bits = np.packbits(a >= 0, axis=1).view(">u4")
     np.testing.assert_array_equal(packed, bits)
-    with pytest.raises(InvalidArgument, match="32"):
+    with pytest.raises(error.InvalidArgument, match="32"):
         evaluate(nn.binarize_pack, normal(3, 33))
 
 
@@ -232,7 +229,7 @@ def test_lstm(reverse: bool, projected: int) -> None:
     found = [np.empty([int(d) for d in t.shape], "float32") for t in (hs, cs)]
     kernel(x.numpy(), *weights, *found)
     np.testing.assert_allclose(found[0], out.detach().numpy(), atol=1e-5)
-    with pytest.raises(InvalidArgument, match="IFGX"):
+    with pytest.raises(error.InvalidArgument, match="IFGX"):
         nn.lstm(*tensors[:3], weight_layout="IFGX")
 
 

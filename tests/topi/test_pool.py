@@ -6,8 +6,7 @@ import mmap
 import numpy as np
 import pytest
 
-from weft import te, topi
-from weft.ir import int64
+from weft import ir, te, topi
 from weft.target import Target, build
 from weft.tir.schedule import default_schedule, explain_schedule
 
@@ -22,7 +21,7 @@ def expected(x, k, stride, pad, kind):
 
 
 def pooled(x, k, stride, pad, kind, target="llvm"):
-    t = te.placeholder([int64(d) for d in x.shape], name="x")
+    t = te.placeholder([ir.int64(d) for d in x.shape], name="x")
     y = topi.nn.pool2d(t, (k, k), (stride, stride), (1, 1), (pad,) * 4, kind, count_include_pad=False)
     out = np.zeros([int(d) for d in y.shape], np.float32)
     chosen = Target(target)
@@ -69,7 +68,7 @@ def test_not_a_number_wins():
 @pytest.mark.parametrize("stride", [1, 2])
 def test_volumes_get_the_rule_for_windows(width, stride):
     x = np.random.default_rng(width).standard_normal((2, 2, 4, 5, 2 * width + 1), np.float32)
-    t = te.placeholder([int64(d) for d in x.shape], name="x")
+    t = te.placeholder([ir.int64(d) for d in x.shape], name="x")
     y = topi.nn.pool3d(t, (2, 2, 2), (stride,) * 3, (1, 1, 1), (0,) * 6, "max")
     z = te.compute(y.shape, lambda *i: y(*i) * 2.0 + 1.0, "z")
     func, chosen = te.create_prim_func([t, z]), Target("llvm -mcpu=haswell")
@@ -83,7 +82,7 @@ def test_volumes_get_the_rule_for_windows(width, stride):
 @pytest.mark.parametrize("shape", [(33, 7, 129), (64, 1, 13), (17, 50, 8 * 9 + 1), (300, 5, 9)])
 def test_sums_over_columns_that_end_inside_a_vector(shape):
     x = np.random.default_rng(3).standard_normal(shape, np.float32)
-    t = te.placeholder([int64(d) for d in shape], name="x")
+    t = te.placeholder([ir.int64(d) for d in shape], name="x")
     func, chosen = te.create_prim_func([t, topi.sum(t, axis=1)]), Target("llvm -mcpu=haswell")
     assert "windows" in explain_schedule(func, chosen).kernels[0].record.taken.values()
     out = np.zeros((shape[0], shape[2]), np.float32)

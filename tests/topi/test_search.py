@@ -1,13 +1,10 @@
 """Searching, distinct elements and coordinates, against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tests.topi.running import evaluate
-from weft import te, topi
-from weft.error import ShapeMismatch
+from weft import error, te, topi
 
 RNG = np.random.default_rng(2)
 
@@ -63,7 +60,7 @@ def test_values_at_their_places() -> None:
         lambda i, v, d: topi.sparse_to_dense(i, (4,), v, d()), np.array([0]), values[:1], np.array(2.0, "float32")
     )
     np.testing.assert_array_equal(found, [3, 2, 2, 2])
-    with pytest.raises(ShapeMismatch, match="sparse_to_dense"):
+    with pytest.raises(error.ShapeMismatch, match="sparse_to_dense"):
         evaluate(lambda i, v: topi.sparse_to_dense(i, (4, 4), v), np.array([0]), values[:1])
 
 

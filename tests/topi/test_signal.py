@@ -1,7 +1,5 @@
 """Fourier transforms, windows, scans and fixed-point products, against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

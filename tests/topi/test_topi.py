@@ -1,14 +1,10 @@
 """The public functions of ``topi``: names, parameter orders and broadcasting of ``tvm.topi``, run as native code."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tests.topi.running import check, evaluate
-from weft import te, topi
-from weft.error import InvalidArgument
-from weft.ir import IntImm
+from weft import error, ir, te, topi
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(3, 5)).astype("float32"), RNG.normal(size=(5,)).astype("float32")
@@ -99,11 +95,11 @@ def test_depthwise_convolution() -> None:
 
 
 def test_scalars_stay_scalars() -> None:
-    assert isinstance(topi.add(2, 3), IntImm)
+    assert isinstance(topi.add(2, 3), ir.IntImm)
     assert topi.add(2, 3).value == 5
 
 
 def test_unknown_padding_is_an_error() -> None:
     x = te.placeholder((1, 3, 8, 8), name="x")
-    with pytest.raises(InvalidArgument, match="padding"):
+    with pytest.raises(error.InvalidArgument, match="padding"):
         topi.nn.conv2d(x, te.placeholder((2, 3, 3, 3)), 1, "SAMEISH", 1)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.error import InvalidArgument
+from weft import error, target
 from weft.relax.transform import convert_layout
-from weft.target import Target
 from weft.tir.schedule import default_schedule
 from weft.topi import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
 from weft.topi.conv import conv
@@ -22,7 +21,7 @@ def test_matrices_compute_a_filter_of_three(tile):
 
 
 def test_other_tiles_are_refused():
-    with pytest.raises(InvalidArgument, match="no tiles of 9 outputs"):
+    with pytest.raises(error.InvalidArgument, match="no tiles of 9 outputs"):
         winograd_matrices(9)
 
 
@@ -53,7 +52,7 @@ def test_scheduled_kernel_equals_direct_convolution(shape, channels, padding, ti
     u = winograd_weight(w, tile, 32)
     data, weight = weft.te.placeholder(shape, name="x"), weft.te.placeholder(u.shape, name="u")
     out = conv2d_winograd(data, weight, padding, tile, channels)
-    func = default_schedule(weft.te.create_prim_func([data, weight, out]), Target("llvm"))
+    func = default_schedule(weft.te.create_prim_func([data, weight, out]), target.Target("llvm"))
     expected = direct(x, w, padding)
     y = weft.runtime.tensor(np.full(expected.shape, np.nan, np.float32))
     weft.build(func, target="llvm")["main"](weft.runtime.tensor(x), weft.runtime.tensor(u), y)

@@ -1,15 +1,12 @@
 """What a cost model was told, kept in files that anybody may have written."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from weft import auto_scheduler, meta_schedule
-from weft.error import InvalidArgument
+from weft import auto_scheduler, error, meta_schedule
 from weft.tune.boost import Experience
 
 
@@ -42,7 +39,7 @@ class Runs:
 )
 def test_files_that_are_no_models(tmp_path: Path, model: type, text: bytes) -> None:
     (tmp_path / "model").write_bytes(text)
-    with pytest.raises(InvalidArgument, match="not "):
+    with pytest.raises(error.InvalidArgument, match="not "):
         model().load(str(tmp_path / "model"))
 
 

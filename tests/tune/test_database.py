@@ -1,7 +1,5 @@
 """Tuning databases: what is written is read, what is damaged is left out and told, nothing is lost."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

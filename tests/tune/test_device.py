@@ -1,7 +1,5 @@
 """Kernels are measured on devices of a tracker, here servers of this machine; what they lose is replaced."""
 
-from __future__ import annotations
-
 import os
 import signal
 
@@ -9,13 +7,11 @@ import pytest
 
 from tests import onnx_models
 from tests.tune.test_measure import CASES, crashes, doubled, good, hangs, outcome
-from weft import auto_scheduler, autotvm, rpc, te, tune
+from weft import auto_scheduler, autotvm, error, rpc, target, te, tune
 from weft import meta_schedule as ms
 from weft.cli import main
-from weft.error import InvalidArgument
 from weft.rpc.tracker import Tracker
 from weft.runtime.worker import WorkerError
-from weft.target import Target
 from weft.testing.auto_scheduler import matmul_auto_scheduler_test
 from weft.tir.schedule import default_schedule
 from weft.tune.measure import Measurer
@@ -49,13 +45,13 @@ def measuring(tracker):
 
 @pytest.fixture
 def ready(measurer):
-    measurer.prepare(default_schedule(doubled(), Target(measurer.target)), CASES)
+    measurer.prepare(default_schedule(doubled(), target.Target(measurer.target)), CASES)
     return measurer
 
 
 def test_candidates_are_compared_there(ready):
     good(ready)
-    assert outcome(ready, default_schedule(doubled(3.0), Target(ready.target))).state == "wrong"
+    assert outcome(ready, default_schedule(doubled(3.0), target.Target(ready.target))).state == "wrong"
     good(ready)
 
 
@@ -73,7 +69,7 @@ def test_a_kernel_that_hangs_is_given_up(ready, monkeypatch):
 
 
 def test_a_device_that_is_lost_is_replaced(ready):
-    (code,) = ready.compile([default_schedule(doubled(), Target(ready.target))])
+    (code,) = ready.compile([default_schedule(doubled(), target.Target(ready.target))])
     assert ready.measure(code).state == "measured"
     lost = ready.runner.session
     os.kill(pid_of(lost), signal.SIGKILL)
@@ -82,7 +78,7 @@ def test_a_device_that_is_lost_is_replaced(ready):
 
 def test_what_cannot_be_reached_is_said(tracker, monkeypatch):
     for address, key, words in (("nowhere", "board", "HOST:PORT"), (tracker, "", "needs its key")):
-        with pytest.raises(InvalidArgument, match=words):
+        with pytest.raises(error.InvalidArgument, match=words):
             tune.TrackerDevice(address, key)
     monkeypatch.setattr(tune.device, "_FREE_SECONDS", 0.2)
     with pytest.raises(WorkerError, match="no device 'other' of .* is free"):
@@ -111,7 +107,7 @@ def test_a_model_is_tuned_for_what_the_device_says_of_itself(tracker, tmp_path, 
         assert "measured 2 candidates" in told.out and "times as fast" in told.out and "-mtriple" in told.err
         (record,) = tune.JSONDatabase(output).get_all_tuning_records()
         assert len([t for t in record.trials if t.ratio is not None]) == trials
-        assert record.hardware.threads == Target(record.hardware.target).machine.cores
+        assert record.hardware.threads == target.Target(record.hardware.target).machine.cores
     assert main(["tune", str(model), "--rpc", "tracker", "--key", "board"]) == 1
     assert "HOST:PORT" in capsys.readouterr().err
 
@@ -161,5 +157,5 @@ def test_traces(tracker, monkeypatch, tmp_path):
     records = database.get_all_tuning_records()
     assert records and all(len(r.run_secs) == 2 and min(r.run_secs) > 0 for r in records)
     monkeypatch.delenv("TVM_TRACKER_HOST")
-    with pytest.raises(InvalidArgument, match="where is the tracker"):
+    with pytest.raises(error.InvalidArgument, match="where is the tracker"):
         ms.runner.create("rpc")

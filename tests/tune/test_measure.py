@@ -1,19 +1,16 @@
 """Candidates are measured in processes of their own; whatever they do, measuring goes on."""
 
-from __future__ import annotations
-
 import pytest
 
-from weft import te
+from weft import target, te
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError, WorkerHung
 from weft.script import tir as T
-from weft.target import Target
 from weft.tir.schedule import Knobs, default_schedule, schedule_func
 from weft.tune.case import Argument, Case
 from weft.tune.measure import Measurer
 from weft.tune.space import mark_of
 
-TARGET = Target("llvm")
+TARGET = target.Target("llvm")
 N = 4096
 
 

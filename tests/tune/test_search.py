@@ -1,15 +1,11 @@
 """What is measured, in which order, and what becomes of it: with clocks that are made up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
 from tests.tune.test_tuned import TARGET, choices, product, run
-from weft import te
-from weft.error import InvalidArgument, ScheduleError
-from weft.ir import fingerprint
+from weft import error, ir, te
 from weft.tir.schedule import schedule_func
 from weft.tune import (
     BudgetError,
@@ -42,7 +38,7 @@ class Clock:
         self.ratio, self.prepared, self.measured = ratio, [], []
 
     def prepare(self, default, cases):
-        self.prepared.append(fingerprint(default))
+        self.prepared.append(ir.fingerprint(default))
         return 10.0
 
     def build(self, func, candidates, known=()):
@@ -51,7 +47,7 @@ class Clock:
     def made(self, func, decisions):
         try:
             scheduled = schedule_as_decided(func, TARGET, decisions)
-        except ScheduleError as e:
+        except error.ScheduleError as e:
             return Built("refused", why=e.what)
         return Built("built", scheduled, mark_of(scheduled))
 
@@ -77,7 +73,7 @@ def tuned(tasks, ratio, database=None, seconds=60, **options):
 def tiles_of(func, height):
     """Whether a schedule of the product has tiles of so many rows."""
     wanted = schedule_func(product(), TARGET, weft.tir.schedule.Knobs({"y.tile": height}))
-    return fingerprint(func) == fingerprint(wanted)
+    return ir.fingerprint(func) == ir.fingerprint(wanted)
 
 
 def record_of(database, func=None):
@@ -154,7 +150,7 @@ def test_a_candidate_that_fails_the_second_time_is_dropped():
 def test_time_goes_to_kernels_with_the_largest_share():
     small, large = task(product(40), us=10.0), task(product(41), us=1000.0)
     _, clock, _ = tuned([small, large], lambda *_: 1.0, max_trials=30)
-    first = fingerprint(large.search.default)
+    first = ir.fingerprint(large.search.default)
     assert clock.prepared.count(first) == len(clock.prepared) > 3
 
 
@@ -170,13 +166,13 @@ def test_kernels_that_cost_much_to_try_come_less_often(monkeypatch):
     monkeypatch.setattr("weft.tune.task.time.monotonic", lambda: now[0])
 
     def ratio(_func, _rounds):
-        now[0] += 10.0 if clock.prepared[-1] == fingerprint(dear.search.default) else 0.1
+        now[0] += 10.0 if clock.prepared[-1] == ir.fingerprint(dear.search.default) else 0.1
         return 1.0
 
     clock = Clock(ratio)
     tune_tasks([cheap, dear], TARGET, Database(), 1e9, max_trials=48, measurer=clock)
-    assert clock.prepared.count(fingerprint(cheap.search.default)) > 5 * clock.prepared.count(
-        fingerprint(dear.search.default)
+    assert clock.prepared.count(ir.fingerprint(cheap.search.default)) > 5 * clock.prepared.count(
+        ir.fingerprint(dear.search.default)
     )
 
 
@@ -185,7 +181,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     _, clock, first = tuned([task()], lambda *_: 1.0, JSONDatabase(path), max_trials=7)
     _, again, second = tuned([task()], lambda *_: 1.0, JSONDatabase(path), max_trials=7)
     assert first == second == 7
-    assert not {fingerprint(f) for f in clock.measured} & {fingerprint(f) for f in again.measured}
+    assert not {ir.fingerprint(f) for f in clock.measured} & {ir.fingerprint(f) for f in again.measured}
 
 
 def test_all_measured_ends_early_and_is_no_error():
@@ -242,7 +238,7 @@ def test_a_space_of_the_users_own(tmp_path):
     (trial,) = [t for t in record_of(database).trials if t.state == "confirmed"]
     again = JSONDatabase(path)
     scheduled = Tuned(again, TARGET).schedule(product())
-    assert fingerprint(scheduled) == fingerprint(clock.measured[0])
+    assert ir.fingerprint(scheduled) == ir.fingerprint(clock.measured[0])
     with again:
         run(product())
     drawn = DrawnSpace(product(), TARGET, space)
@@ -257,7 +253,7 @@ def test_a_trace_that_does_not_apply_is_told():
 
 
 def test_rules_refuse_choices_they_do_not_have():
-    with pytest.raises(ScheduleError, match=r"choices no\.such"):
+    with pytest.raises(error.ScheduleError, match=r"choices no\.such"):
         RuleSpace(product(), TARGET).schedule({"no.such": 1})
 
 
@@ -273,9 +269,9 @@ def test_tune_tir_of_symbolic_shapes_needs_arguments():
     n = te.var("n", "int64")
     x = te.placeholder((n, 32), "float32", "x")
     func = te.create_prim_func([x, te.compute((n, 32), lambda i, j: x[i, j] * 2.0, "y")])
-    with pytest.raises(InvalidArgument, match="without being told with what"):
+    with pytest.raises(error.InvalidArgument, match="without being told with what"):
         tune_tir(func)
-    with pytest.raises(InvalidArgument, match="wrong arguments"):
+    with pytest.raises(error.InvalidArgument, match="wrong arguments"):
         tune_tir(func, arguments={"main": [[np.zeros((4, 32), np.float32)]]})
     calls = [[np.zeros((m, 32), np.float32)] * 2 for m in (4, 400)]
     database = tune_tir(func, max_trials_global=2, arguments={"main": calls})

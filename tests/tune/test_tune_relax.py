@@ -1,24 +1,20 @@
 """Whole models: which kernels are tuned, with what, and that records which do not help are taken back."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
+from weft import relax, runtime, target
 from weft.error import InvalidArgument
 from weft.relax import tuning
 from weft.relax.tune_choices import tune_choices
-from weft.runtime import VirtualMachine
-from weft.target import Target
 from weft.tune import CHOICE, Asked, BudgetError, Case, Database, Hardware, Measured, Trial, TuningRecord, WorkerError
 from weft.tune import workload_of_choice as choice_key
 from weft.tune.measure import Built
 
-TARGET = Target("llvm")
+TARGET = target.Target("llvm")
 RNG = np.random.default_rng(0)
 
 
@@ -52,7 +48,7 @@ def values(*shape):
 
 
 def run(mod, x, database=None):
-    return VirtualMachine(relax.build(mod, TARGET, tuned=database), jit=False)["main"](x).numpy()
+    return runtime.VirtualMachine(relax.build(mod, TARGET, tuned=database), jit=False)["main"](x).numpy()
 
 
 def test_tasks_are_kernels_with_their_calls():
@@ -67,7 +63,7 @@ def test_tasks_are_kernels_with_their_calls():
 
 
 def test_symbolic_sizes_are_cases_of_one_task():
-    little = Target("llvm -l3-cache-bytes=1024")  # the weights come from memory
+    little = target.Target("llvm -l3-cache-bytes=1024")  # the weights come from memory
     n = weft.tir.Var("n", "int64")
     tasks = relax.extract_tasks(layers(n), [[values(3, 32)], [values(70, 32)]], little)
     first = next(t for t in tasks if sum(c.calls for c in t.cases) == 4)

@@ -1,22 +1,18 @@
 """Records decide how kernels are scheduled, and their code is cached by what was decided."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
 import pytest
 
-from weft import te, topi
-from weft.ir import IRModule, PassContext, structural_equal
+from weft import ir, target, te, topi
 from weft.relax.transform import schedule_tir
 from weft.relax.vm_build import compile_kernels
 from weft.runtime import cache, tensor
-from weft.target import Target
 from weft.tir.schedule import Knobs, default_schedule, schedule_func
 from weft.tune import CONFIG, Database, Hardware, Trial, Tuned, TuningRecord, workload_of
 
-TARGET = Target("llvm")
+TARGET = target.Target("llvm")
 M, K, N = 37, 64, 64
 
 
@@ -47,7 +43,7 @@ def run(func):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((M, K), np.float32), rng.standard_normal((N // 32, K, 32), np.float32)
     y = tensor(np.full((M, N), np.nan, np.float32))
-    compile_kernels(IRModule({"f": func}), TARGET)["main"](tensor(x), tensor(w), y)
+    compile_kernels(ir.IRModule({"f": func}), TARGET)["main"](tensor(x), tensor(w), y)
     np.testing.assert_allclose(y.numpy(), np.maximum(x @ np.concatenate(list(w), 1), 0), rtol=1e-4, atol=1e-4)
 
 
@@ -69,21 +65,21 @@ def test_every_candidate_of_a_product_computes_the_same(name):
 def test_defaults_are_the_rules_own_choice():
     func = product()
     knobs = Knobs({n: k.default for n, k in choices(func).items()})
-    assert structural_equal(schedule_func(func, TARGET, knobs), default_schedule(func, TARGET))
+    assert ir.structural_equal(schedule_func(func, TARGET, knobs), default_schedule(func, TARGET))
     assert not knobs.unused()
 
 
 def test_records_reach_the_schedule_pass():
-    func, mod = product(), IRModule({"f": product()})
+    func, mod = product(), ir.IRModule({"f": product()})
     decisions = others(func)
     plain = schedule_tir(target=TARGET)(mod)["f"]
     with database(func, decisions) as given:
         tuned = schedule_tir(target=TARGET)(mod)["f"]
-    with PassContext(config={CONFIG: given}):
+    with ir.PassContext(config={CONFIG: given}):
         configured = schedule_tir(target=TARGET)(mod)["f"]
     expected = schedule_func(func, TARGET, Knobs(decisions)).with_attr("tir.is_scheduled", True)
-    assert structural_equal(tuned, expected) and structural_equal(configured, expected)
-    assert not structural_equal(tuned, plain)
+    assert ir.structural_equal(tuned, expected) and ir.structural_equal(configured, expected)
+    assert not ir.structural_equal(tuned, plain)
 
 
 def test_the_name_of_a_kernel_does_not_matter():

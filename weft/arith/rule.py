@@ -12,8 +12,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.error import InternalError
+from weft import error, ir
 
 Env = dict[str, Any]
 Matcher = Callable[[Any, Env, Any], bool]
@@ -84,7 +83,7 @@ def _compile(line: str) -> tuple[type, tuple[type | None, ...], Callable[[Any, A
         matcher, build = _pattern(pattern), _template(ast.parse(right.strip(), mode="eval").body)
         check = _condition(ast.parse(condition.strip(), mode="eval").body) if condition else None
     except (SyntaxError, ValueError, KeyError) as e:
-        raise InternalError(f"malformed rule: {line}", found=str(e)) from e
+        raise error.InternalError(f"malformed rule: {line}", found=str(e)) from e
     root, parts = _shape(pattern)
     assert root is not None
 

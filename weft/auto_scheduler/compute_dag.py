@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from weft import te, tir
+from weft import error, ir, te, tir
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.workload_registry import workload_key_to_tensors
-from weft.error import InvalidArgument
-from weft.ir import DataType, FloatImm, IntImm, PrimExpr, Var, children
 
 __all__ = ["ComputeDAG", "LayoutRewriteOption"]
 
@@ -55,7 +53,7 @@ class ComputeDAG:
         else:
             self.tensors = list(compute_or_sche)
             if not all(isinstance(t, te.Tensor) for t in self.tensors):
-                raise InvalidArgument("a computation is a list of tensors", found=repr(compute_or_sche))
+                raise error.InvalidArgument("a computation is a list of tensors", found=repr(compute_or_sche))
         read = {t for op in self._reached() for t in op.input_tensors_tuple}
         self.outputs = [t for t in self.tensors if not isinstance(t.op, te.PlaceholderOp) and t not in read]
         for op in self.ops:
@@ -117,7 +115,7 @@ class ComputeDAG:
 
     def workload_key(self) -> str:
         """Return the key of a workload that has no function: the hash and the shapes."""
-        shapes = [int(d) for t in self.tensors for d in t.shape if isinstance(d, IntImm)]
+        shapes = [int(d) for t in self.tensors for d in t.shape if isinstance(d, ir.IntImm)]
         return json.dumps([self.hash_key(), *shapes])
 
     def __str__(self) -> str:
@@ -158,7 +156,7 @@ def _combined(body: tir.Reduce) -> str:
 def _check_axes(op: Any) -> None:
     names = [a.var.name for a in (*getattr(op, "axis", ()), *getattr(op, "reduce_axis", ()))]
     if len(set(names)) < len(names):
-        raise InvalidArgument(f"two axes of '{op.name}' have one name", found=", ".join(names))
+        raise error.InvalidArgument(f"two axes of '{op.name}' have one name", found=", ".join(names))
 
 
 def _flops(op: Any) -> float:
@@ -169,26 +167,26 @@ def _flops(op: Any) -> float:
     if given is not None:
         return float(getattr(given, "value", given))
     elements = _length(op.axis)
-    return float(sum(elements * _count(b, DataType(b.dtype).is_float) for b in op.body))
+    return float(sum(elements * _count(b, ir.DataType(b.dtype).is_float) for b in op.body))
 
 
 def _length(axes: Sequence[Any]) -> int:
     size = 1
     for a in axes:
-        size *= a.dom.extent.value if isinstance(a.dom.extent, IntImm) else 1
+        size *= a.dom.extent.value if isinstance(a.dom.extent, ir.IntImm) else 1
     return size
 
 
-def _count(expr: PrimExpr, floats: bool) -> float:
+def _count(expr: ir.PrimExpr, floats: bool) -> float:
     if isinstance(expr, tir.Reduce):
         i = expr.value_index
         return _length(expr.axis) * (_count(expr.combiner.result[i], floats) + _count(expr.source[i], floats))
-    if isinstance(expr, (tir.ProducerLoad, IntImm, FloatImm, Var)):
+    if isinstance(expr, (tir.ProducerLoad, ir.IntImm, ir.FloatImm, ir.Var)):
         return 0.0
     if isinstance(expr, tir.Select):
         return _count(expr.condition, floats) + max(_count(expr.true_value, floats), _count(expr.false_value, floats))
-    parts = [c for c in children(expr) if isinstance(c, PrimExpr)]
-    own = not isinstance(expr, tir.Cast) and any(DataType(p.dtype).is_float == floats for p in parts[:2])
+    parts = [c for c in ir.children(expr) if isinstance(c, ir.PrimExpr)]
+    own = not isinstance(expr, tir.Cast) and any(ir.DataType(p.dtype).is_float == floats for p in parts[:2])
     if isinstance(expr, tir.Call):
         own = str(getattr(expr.op, "name", "")) != "tir.if_then_else"
     return float(own) + sum(_count(p, floats) for p in parts)

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from weft import te
+from weft import error, ir, te
 from weft.auto_scheduler.transform_step import ANNOTATIONS, apply_step, followed_lengths, fused_length, python_lines
-from weft.error import InvalidArgument
-from weft.ir import IntImm, Range
 from weft.te.schedule import InferBound
 
 __all__ = ["Iterator", "Stage", "State"]
@@ -22,14 +20,21 @@ class Iterator:
     """A loop: its range, None where bounds have to be inferred, and its annotation, a number of ``ANNOTATIONS``."""
 
     name: str
-    range: Range | None
+    range: ir.Range | None
     is_reduce: bool
     annotation: int = 0
 
     @property
     def extent(self) -> int | None:
         """The number of iterations, where it is a constant that is known."""
-        return self.range.extent.value if self.range is not None and isinstance(self.range.extent, IntImm) else None
+        return self.range.extent.value if self.range is not None and isinstance(self.range.extent, ir.IntImm) else None
+
+
+LoopKey = Iterator | int
+"""A loop of a stage, or its place."""
+
+StageKey = te.Tensor | te.Operation | int
+"""A stage: what it computes, or its number."""
 
 
 class Stage:
@@ -51,7 +56,7 @@ class Stage:
         self.iters = [Iterator(v.var.name, v.dom, v in reduce) for v in self.vars]
 
     @property
-    def op(self) -> Any:
+    def op(self) -> te.Operation:
         """The operation."""
         return self.te_stage.origin_op
 
@@ -60,13 +65,13 @@ class Stage:
         """``"placeholder"`` or ``"compute"``."""
         return "placeholder" if isinstance(self.op, te.PlaceholderOp) else "compute"
 
-    def position(self, it: Any) -> int:
+    def position(self, it: LoopKey) -> int:
         """Return the place of a loop, given by itself or its place."""
         if isinstance(it, int):
             return range(len(self.iters))[it]
         found = [i for i, known in enumerate(self.iters) if known.name == it.name]
         if not found:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"'{it.name}' is no loop of '{self.op.name}'", expected=", ".join(map(str, self.iters))
             )
         return found[0]
@@ -110,7 +115,7 @@ class State:
         return all(s[0] != "SP" or all(n is not None for n in s[4]) for s in self.transform_steps)
 
     @property
-    def stage_ops(self) -> list[Any]:
+    def stage_ops(self) -> list[te.Operation]:
         """The operations of the stages, producers first."""
         return [s.op for s in self.stages]
 
@@ -121,10 +126,10 @@ class State:
         new._here = {**{op: pairs[here] for op, here in self._here.items()}, **pairs}
         return new
 
-    def __getitem__(self, key: Any) -> Stage:
+    def __getitem__(self, key: StageKey) -> Stage:
         return self.stages[self.stage_id(key)]
 
-    def stage_id(self, key: Any) -> int:
+    def stage_id(self, key: StageKey) -> int:
         """Return the number of a stage."""
         if isinstance(key, int):
             return range(len(self.stages))[key]
@@ -132,7 +137,7 @@ class State:
         op = self._here.get(op, op)
         found = [i for i, s in enumerate(self.stages) if s.op is op]
         if not found:
-            raise InvalidArgument(f"there is no stage of '{getattr(op, 'name', op)}'")
+            raise error.InvalidArgument(f"there is no stage of '{getattr(op, 'name', op)}'")
         return found[0]
 
     def __eq__(self, other: object) -> bool:
@@ -149,94 +154,96 @@ class State:
         self.transform_steps.append(step)
         return made
 
-    def _at(self, stage: Any, it: Any) -> tuple[int, int]:
+    def _at(self, stage: StageKey, it: LoopKey) -> tuple[int, int]:
         number = self.stage_id(stage)
         return number, self.stages[number].position(it)
 
-    def _annotate(self, stage: Any, it: Any, annotation: str) -> Iterator:
+    def _annotate(self, stage: StageKey, it: LoopKey, annotation: str) -> Iterator:
         return self.do(["AN", *self._at(stage, it), ANNOTATIONS.index(annotation)])
 
-    def bind(self, stage: Any, iterator: Any, thread_name: str) -> Iterator:
+    def bind(self, stage: StageKey, iterator: LoopKey, thread_name: str) -> Iterator:
         """Bind a loop to a thread: ``blockIdx.x``, ``threadIdx.y``, ``vthread`` ..."""
         if thread_name not in ANNOTATIONS[4:11]:
-            raise InvalidArgument(f"'{thread_name}' is no thread", expected=", ".join(ANNOTATIONS[4:11]))
+            raise error.InvalidArgument(f"'{thread_name}' is no thread", expected=", ".join(ANNOTATIONS[4:11]))
         return self._annotate(stage, iterator, thread_name)
 
-    def parallel(self, stage: Any, iterator: Any) -> Iterator:
+    def parallel(self, stage: StageKey, iterator: LoopKey) -> Iterator:
         """Share a loop among threads."""
         return self._annotate(stage, iterator, "parallel")
 
-    def unroll(self, stage: Any, iterator: Any, max_unroll: int | None = None) -> Iterator:
+    def unroll(self, stage: StageKey, iterator: LoopKey, max_unroll: int | None = None) -> Iterator:
         """Unroll a loop, unless it is longer than `max_unroll`."""
-        extent = self[stage].iters[self[stage].position(iterator)].extent
-        if max_unroll is not None and extent is not None and extent > max_unroll:
-            return iterator
+        loop = self[stage].iters[self[stage].position(iterator)]
+        if max_unroll is not None and loop.extent is not None and loop.extent > max_unroll:
+            return loop
         return self._annotate(stage, iterator, "unroll")
 
-    def vectorize(self, stage: Any, iterator: Any) -> Iterator:
+    def vectorize(self, stage: StageKey, iterator: LoopKey) -> Iterator:
         """Make a loop one vector operation."""
         return self._annotate(stage, iterator, "vectorize")
 
-    def tensorize(self, stage: Any, iterator: Any, ti_func: Any) -> Iterator:
+    def tensorize(self, stage: StageKey, iterator: LoopKey, ti_func: Any) -> Iterator:
         """Put an intrinsic in the place of a loop."""
         return self.do(["TS", *self._at(stage, iterator), ti_func])
 
-    def fuse(self, stage: Any, iters: Sequence[Any]) -> Iterator:
+    def fuse(self, stage: StageKey, iters: Sequence[LoopKey]) -> Iterator:
         """Make loops one inside another one loop."""
         number = self.stage_id(stage)
         return self.do(["FU", number, [self.stages[number].position(i) for i in iters]])
 
-    def pragma(self, stage: Any, iterator: Any, pragma: str) -> None:
+    def pragma(self, stage: StageKey, iterator: LoopKey, pragma: str) -> None:
         """Add a pragma, such as ``"auto_unroll_max_step$64"``."""
         self.do(["PR", *self._at(stage, iterator), pragma])
 
-    def reorder(self, stage: Any, order: Sequence[Any]) -> None:
+    def reorder(self, stage: StageKey, order: Sequence[LoopKey]) -> None:
         """Put all loops of a stage in another order."""
         number = self.stage_id(stage)
         self.do(["RE", number, [self.stages[number].position(i) for i in order]])
 
-    def split(self, stage: Any, iterator: Any, lengths: Sequence[Any], inner_to_outer: bool = True) -> list[Iterator]:
+    def split(
+        self, stage: StageKey, iterator: LoopKey, lengths: Sequence[int | None], inner_to_outer: bool = True
+    ) -> list[Iterator]:
         """Split a loop: `lengths` are those of the inner parts, or, not `inner_to_outer`, of the outer ones."""
         number, at = self._at(stage, iterator)
         extent = self.stages[number].iters[at].extent
         return self.do(["SP", number, at, extent, list(lengths), int(inner_to_outer)])
 
-    def follow_split(self, stage: Any, iterator: Any, src_step_id: int, n_split: int) -> list[Iterator]:
+    def follow_split(self, stage: StageKey, iterator: LoopKey, src_step_id: int, n_split: int) -> list[Iterator]:
         """Split a loop as an earlier step split another, into ``n_split + 1`` parts."""
         return self.do(["FSP", *self._at(stage, iterator), src_step_id, n_split])
 
     def follow_fused_split(
-        self, stage: Any, iterator: Any, src_step_ids: Sequence[int], level: int, factor_or_nparts: bool
+        self, stage: StageKey, iterator: LoopKey, src_step_ids: Sequence[int], level: int, factor_or_nparts: bool
     ) -> list[Iterator]:
         """Split a loop by the length that earlier splits have together at a level."""
         return self.do(["FFSP", *self._at(stage, iterator), list(src_step_ids), level, int(factor_or_nparts)])
 
-    def storage_align(self, stage: Any, iterator: Any, factor: int, offset: int) -> None:
+    def storage_align(self, stage: StageKey, iterator: LoopKey, factor: int, offset: int) -> None:
         """Align the rows of what a stage stores."""
         self.do(["SA", *self._at(stage, iterator), factor, offset])
 
-    def compute_at(self, stage: Any, target_stage: Any, target_iter: Any) -> None:
+    def compute_at(self, stage: StageKey, target_stage: StageKey, target_iter: LoopKey) -> None:
         """Compute a stage at a loop of another."""
         self.do(["CA", self.stage_id(stage), *self._at(target_stage, target_iter)])
 
-    def compute_inline(self, stage: Any) -> None:
+    def compute_inline(self, stage: StageKey) -> None:
         """Compute a stage where it is read."""
         self.do(["CI", self.stage_id(stage)])
 
-    def compute_root(self, stage: Any) -> None:
+    def compute_root(self, stage: StageKey) -> None:
         """Compute a stage by itself."""
         self.do(["CR", self.stage_id(stage)])
 
-    def cache_read(self, stage: Any, scope_name: str, reader_stages: Sequence[Any]) -> Any:
+    def cache_read(self, stage: StageKey, scope_name: str, reader_stages: Sequence[StageKey]) -> te.Operation:
         """Copy what a stage computes to `scope_name` for its readers; returns the operation of the copy."""
         readers = [self.stage_id(r) for r in reader_stages]
         return self.do(["CHR", self.stage_id(stage), scope_name, readers])
 
-    def cache_write(self, stage: Any, scope_name: str) -> Any:
+    def cache_write(self, stage: StageKey, scope_name: str) -> te.Operation:
         """Compute a stage in `scope_name` first; returns the operation that does."""
         return self.do(["CHW", self.stage_id(stage), scope_name])
 
-    def rfactor(self, stage: Any, iterator: Any, factor_iter_id: int) -> Any:
+    def rfactor(self, stage: StageKey, iterator: LoopKey, factor_iter_id: int) -> te.Operation:
         """Reduce in parts, one a value of a loop; returns the operation of the parts."""
         return self.do(["RF", *self._at(stage, iterator), factor_iter_id])
 

@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft
+from weft import ir, runtime, target, te
 from weft.auto_scheduler.compute_dag import ComputeDAG
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.task_inputs import input_values
 from weft.error import WeftError
-from weft.ir import FloatImm
-from weft.runtime import num_threads
-from weft.target import Target
-from weft.te import schedule_to_prim_func
 from weft.tune import Built, Case, Measurer
 from weft.tune.front_end import MeasureErrorNo, Timer
 
@@ -62,7 +59,7 @@ class MeasureResult:
     def __init__(
         self, costs: Sequence[Any], error_no: int, error_msg: str | None, all_cost: float, timestamp: float
     ) -> None:
-        self.costs = [c if isinstance(c, FloatImm) else FloatImm("float64", float(c)) for c in costs]
+        self.costs = [c if isinstance(c, ir.FloatImm) else ir.FloatImm("float64", float(c)) for c in costs]
         self.error_no, self.error_msg = int(error_no), error_msg or ""
         self.all_cost, self.timestamp = all_cost, timestamp
 
@@ -135,12 +132,14 @@ class LocalBuilder(ProgramBuilder):
         for inp in measure_inputs:
             try:
                 sch, tensors = inp.task.compute_dag.apply_steps_from_state(inp.state)
-                functions.append(schedule_to_prim_func(sch, tensors, "main"))
+                functions.append(te.schedule_to_prim_func(sch, tensors, "main"))
                 errors.append(None)
             except WeftError as e:
                 errors.append(str(e))
         if functions and self._measurer is None:
-            self._measurer = Measurer(Target(measure_inputs[0].task.target), num_threads(), min(2, self.n_parallel))
+            self._measurer = Measurer(
+                target.Target(measure_inputs[0].task.target), runtime.num_threads(), min(2, self.n_parallel)
+            )
         built = iter(self._measurer.compile(functions) if self._measurer is not None else ())
         made, seconds = iter(functions), time.time() - start
         instantiation = MeasureErrorNo.INSTANTIATION_ERROR

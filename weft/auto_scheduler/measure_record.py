@@ -10,7 +10,6 @@ from typing import Any
 import weft
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure import MeasureInput, MeasureResult
-from weft.error import InvalidArgument
 
 __all__ = [
     "RecordReader", "RecordToFile", "dump_record_to_string", "load_best_record", "load_record_from_string",
@@ -72,13 +71,13 @@ class RecordReader:
 
     def __init__(self, filename: str) -> None:
         if not Path(filename).exists():
-            raise InvalidArgument("there is no such log", found=filename)
+            raise weft.error.InvalidArgument("there is no such log", found=filename)
         self.filename = filename
 
     def check_workload_key(self, inputs: Sequence[MeasureInput]) -> None:
         """Refuse records without the key of their workload."""
         if any(not i.task.workload_key for i in inputs):
-            raise InvalidArgument("a record has no workload")
+            raise weft.error.InvalidArgument("a record has no workload")
 
     def read_lines(self, max_lines: int | None = None, skip_lines: int = 0) -> tuple[list[Any], list[Any]]:
         """Return the inputs and the results of some lines."""

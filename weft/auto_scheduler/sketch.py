@@ -10,11 +10,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from weft import te
+from weft import error, te, tir
 from weft.auto_scheduler.loop_state import State
-from weft.error import WeftError
 from weft.ir import IntImm, walk
-from weft.tir import ProducerLoad
 
 _STRUCTURE = "SSRSRS"
 
@@ -55,7 +53,7 @@ def _own(state: State, stage_id: int) -> list[tuple[State, int]]:
         inlined = state.copy()
         try:
             inlined.compute_inline(stage_id)
-        except WeftError:
+        except error.WeftError:
             return [(state, stage_id - 1)]
         return [(inlined, stage_id - 1)]
     if not _reuses(op):
@@ -64,7 +62,7 @@ def _own(state: State, stage_id: int) -> list[tuple[State, int]]:
     for make in (_tiled, _tiled_with_consumer, _tiled_with_cache):
         try:
             made = make(state.copy(), stage_id)
-        except WeftError:
+        except error.WeftError:
             continue
         if made is not None:
             found.append((made, stage_id - 1))
@@ -83,7 +81,7 @@ def _reuses(op: te.ComputeOp) -> bool:
     if not op.reduce_axis:
         return False
     axes = {a.var for a in op.axis}
-    loads = [n for b in op.body for n in walk(b) if isinstance(n, ProducerLoad)]
+    loads = [n for b in op.body for n in walk(b) if isinstance(n, tir.ProducerLoad)]
     return any(axes - {v for i in load.indices for v in walk(i) if v in axes} for load in loads)
 
 

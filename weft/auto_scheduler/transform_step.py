@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import Range, const
-from weft.te import thread_axis
+from weft import error, ir, te
 
 ANNOTATIONS = (
     "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
@@ -27,7 +25,7 @@ _STEPS: dict[str, Callable[..., Any]] = {}
 def apply_step(state: Any, step: Sequence[Any]) -> Any:
     """Apply a step to the schedule and the loops of a state."""
     if step[0] not in _STEPS:
-        raise InvalidArgument(f"unknown step '{step[0]}'", expected=", ".join(_STEPS))
+        raise error.InvalidArgument(f"unknown step '{step[0]}'", expected=", ".join(_STEPS))
     return _STEPS[step[0]](state, *step[1:])
 
 
@@ -57,7 +55,7 @@ def _annotate(state: Any, stage_id: int, at: int, annotation: int) -> Any:
     stage = state.stages[stage_id]
     word, var = ANNOTATIONS[annotation], stage.vars[at]
     if word == "vthread" or "Idx" in word:
-        stage.te_stage.bind(var, thread_axis(word))
+        stage.te_stage.bind(var, te.thread_axis(word))
     elif word != "none":
         getattr(stage.te_stage, word)(var)
     stage.iters[at] = replace(stage.iters[at], annotation=annotation)
@@ -69,9 +67,9 @@ def _fuse(state: Any, stage_id: int, fused: list[int]) -> Any:
     stage = state.stages[stage_id]
     first, iters = fused[0], [stage.iters[i] for i in fused]
     if fused != list(range(first, first + len(fused))):
-        raise InvalidArgument("only loops one inside another are fused", found=str(fused))
+        raise error.InvalidArgument("only loops one inside another are fused", found=str(fused))
     extents = [i.extent for i in iters]
-    size = None if None in extents else Range.from_min_extent(0, const(math.prod(extents), "int32"))
+    size = None if None in extents else ir.Range.from_min_extent(0, ir.const(math.prod(extents), "int32"))
     var = stage.te_stage.fuse(*[stage.vars[i] for i in fused])
     new = replace(iters[0], name="".join(f"{i.name}@" for i in iters), range=size, annotation=0,
                   is_reduce=any(i.is_reduce for i in iters))  # fmt: skip
@@ -99,7 +97,7 @@ def _pragma(state: Any, stage_id: int, at: int, pragma: str) -> None:
 def _reorder(state: Any, stage_id: int, order: list[int]) -> None:
     stage = state.stages[stage_id]
     if sorted(order) != list(range(len(stage.iters))):
-        raise InvalidArgument("reorder takes all loops of a stage, each once", found=str(order))
+        raise error.InvalidArgument("reorder takes all loops of a stage, each once", found=str(order))
     stage.iters, stage.vars = [stage.iters[i] for i in order], [stage.vars[i] for i in order]
     stage.te_stage.reorder(*stage.vars)
 
@@ -109,7 +107,7 @@ def _split(state: Any, stage_id: int, at: int, extent: int | None, lengths: list
     stage = state.stages[stage_id]
     it, var, made = stage.iters[at], stage.vars[at], []
     if None in lengths:
-        raise InvalidArgument("a split waits for its lengths", found=str(lengths))
+        raise error.InvalidArgument("a split waits for its lengths", found=str(lengths))
     for size in reversed(lengths) if inner_to_outer else lengths:
         how = {"factor": size} if inner_to_outer else {"nparts": size}
         outer, inner = stage.te_stage.split(var, **how)
@@ -118,7 +116,7 @@ def _split(state: Any, stage_id: int, at: int, extent: int | None, lengths: list
     variables = [var, *reversed(made)] if inner_to_outer else [*made, var]
     rest = None if it.extent is None else -(-it.extent // math.prod(lengths))
     sizes = [rest, *lengths] if inner_to_outer else [*lengths, rest]
-    ranges = [None if s is None else Range.from_min_extent(0, const(int(s), "int32")) for s in sizes]
+    ranges = [None if s is None else ir.Range.from_min_extent(0, ir.const(int(s), "int32")) for s in sizes]
     new = [replace(it, name=f"{it.name}.{i}", range=r, annotation=0) for i, r in enumerate(ranges)]
     stage.iters[at : at + 1], stage.vars[at : at + 1] = new, variables
     return new

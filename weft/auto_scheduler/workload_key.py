@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import IntImm, as_int
+from weft import error, ir
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
@@ -61,15 +60,15 @@ def calc_workload_dis_factor(
 
 def get_const_int(exp: Any) -> int:
     """Return the value of a constant."""
-    value = exp if isinstance(exp, int) else as_int(exp)
+    value = exp if isinstance(exp, int) else ir.as_int(exp)
     if value is None:
-        raise InvalidArgument("not a constant", expected="an integer", found=str(exp))
+        raise error.InvalidArgument("not a constant", expected="an integer", found=str(exp))
     return value
 
 
 def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[Any, ...]:
     """Return a shape with numbers for constants; dimensions that are none stay."""
-    return tuple(get_const_int(v) if isinstance(v, (int, IntImm)) else v for v in in_tuple)
+    return tuple(get_const_int(v) if isinstance(v, (int, ir.IntImm)) else v for v in in_tuple)
 
 
 def list_to_tuple(x: Sequence[Any]) -> tuple[Any, ...]:

@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import te
-from weft.error import InvalidArgument
+from weft import error, te
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
@@ -29,7 +28,7 @@ def register_workload(func_name: Any, f: Callable[..., Any] | None = None, overr
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if func_name in WORKLOAD_FUNC_REGISTRY and not override:
-            raise InvalidArgument(f"a workload '{func_name}' is registered already", help="pass override=True")
+            raise error.InvalidArgument(f"a workload '{func_name}' is registered already", help="pass override=True")
         WORKLOAD_FUNC_REGISTRY[func_name] = function
         return function
 
@@ -39,7 +38,7 @@ def register_workload(func_name: Any, f: Callable[..., Any] | None = None, overr
 def register_workload_tensors(workload_key: str, tensors: Sequence[te.Tensor], override: bool = True) -> str:
     """Register tensors under a key, and return it."""
     if workload_key in WORKLOAD_FUNC_REGISTRY and not override:
-        raise InvalidArgument(f"a workload '{workload_key}' is registered already", help="pass override=True")
+        raise error.InvalidArgument(f"a workload '{workload_key}' is registered already", help="pass override=True")
     WORKLOAD_FUNC_REGISTRY[workload_key] = list(tensors)
     return workload_key
 
@@ -64,7 +63,7 @@ def make_workload_key(func: Any, args: Sequence[Any]) -> str:
     try:
         return json.dumps([name, *serialize_args(tuple(args))])
     except TypeError as e:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "the key of a workload is JSON", expected="numbers, strings, tensors", found=str(e)
         ) from e
 
@@ -76,7 +75,7 @@ def workload_key_to_tensors(workload_key: str) -> list[te.Tensor]:
     try:
         name, *args = json.loads(workload_key)
     except ValueError as e:
-        raise InvalidArgument("not the key of a workload", expected="a JSON list", found=workload_key) from e
+        raise error.InvalidArgument("not the key of a workload", expected="a JSON list", found=workload_key) from e
     if name not in WORKLOAD_FUNC_REGISTRY:
-        raise InvalidArgument(f"there is no workload '{name}'", help="register_workload its function first")
+        raise error.InvalidArgument(f"there is no workload '{name}'", help="register_workload its function first")
     return list(WORKLOAD_FUNC_REGISTRY[name](*deserialize_args(args)))

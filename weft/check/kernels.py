@@ -7,13 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import relax, runtime, tir, tune
 from weft.check.difference import Difference, Tolerance, compare
 from weft.ir import IRModule, walk
-from weft.relax import Interpreter, UnscheduledKernels, schedule_kernel
-from weft.runtime import aligned
 from weft.target import Target, compile_func, load_objects
-from weft.tir import PrimFunc
-from weft.tune import Tuned
 
 
 class WrongKernel(NamedTuple):
@@ -32,14 +29,14 @@ class _Compared:
     def __init__(self, target: Target, sites: Mapping[str, Sequence[tuple[str, ...]]], tolerance: Tolerance,
                  each: bool) -> None:  # fmt: skip
         self.target, self.sites, self.tolerance, self.each = target, sites, tolerance, each
-        self.plain, self.records = UnscheduledKernels(), Tuned(None, target)
+        self.plain, self.records = relax.UnscheduledKernels(), tune.Tuned(None, target)
         self.compiled: dict[int, Any] = {}
         self.calls: dict[str, int] = {}
         self.wrong: dict[str, WrongKernel] = {}
 
-    def __call__(self, name: str, func: PrimFunc, args: Sequence[Any]) -> None:
+    def __call__(self, name: str, func: tir.PrimFunc, args: Sequence[Any]) -> None:
         call = self.calls[name] = self.calls.get(name, 0) + 1
-        copies = [aligned(a.copy()) if isinstance(a, np.ndarray) else a for a in args]
+        copies = [runtime.aligned(a.copy()) if isinstance(a, np.ndarray) else a for a in args]
         self.plain(name, func, args)
         if self.wrong and (not self.each or name in self.wrong):
             return
@@ -50,7 +47,7 @@ class _Compared:
             self.wrong[name] = WrongKernel(name, call, *found, nodes)
 
     def _difference(
-        self, name: str, func: PrimFunc, expected: Sequence[Any], args: Sequence[Any]
+        self, name: str, func: tir.PrimFunc, expected: Sequence[Any], args: Sequence[Any]
     ) -> tuple[str, Difference] | None:
         try:
             self._compile(name, func)(*args)
@@ -63,10 +60,10 @@ class _Compared:
                 return f"argument '{buffers[param].name if param in buffers else param.name}'", difference
         return None
 
-    def _compile(self, name: str, func: PrimFunc) -> Any:
+    def _compile(self, name: str, func: tir.PrimFunc) -> Any:
         """Compile a kernel as for the model, anew: what is in the cache was made of the same, and nothing shows how."""
         if id(func) not in self.compiled:
-            scheduled = schedule_kernel(func, name, self.target, self.records)
+            scheduled = relax.schedule_kernel(func, name, self.target, self.records)
             self.compiled[id(func)] = load_objects([compile_func(scheduled, self.target)], [name])[name]
         return self.compiled[id(func)]
 
@@ -75,7 +72,7 @@ def program_of_kernels(programs: Mapping[str, IRModule]) -> IRModule | None:
     """The last stage that calls kernels for their results, or None."""
     calls = ("relax.call_tir", "relax.call_tir_inplace")
     for mod in reversed(list(programs.values())):
-        functions = [f for _, f in mod.items() if not isinstance(f, PrimFunc)]
+        functions = [f for _, f in mod.items() if not isinstance(f, tir.PrimFunc)]
         if any(getattr(getattr(n, "op", None), "name", "") in calls for f in functions for n in walk(f)):
             return mod
     return None
@@ -107,5 +104,5 @@ def wrong_kernels(
         Those that differ, and how many there are.
     """
     compared = _Compared(target, sites, tolerance, each)
-    Interpreter(mod, compared).run("main", *feeds)
+    relax.Interpreter(mod, compared).run("main", *feeds)
     return list(compared.wrong.values()), len(compared.calls)

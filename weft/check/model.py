@@ -10,16 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import error, ir, relax, runtime
 from weft.check.difference import Difference, Tolerance, compare_all
 from weft.check.kernels import program_of_kernels, wrong_kernels
 from weft.check.nodes import check_nodes
 from weft.check.stages import Outcome, Stages, wrong_passes
-from weft.error import EvaluationError, InvalidArgument, WeftError, require
 from weft.frontend.onnx import from_onnx
-from weft.ir import PassContext
 from weft.profile.model import Sources
-from weft.relax import get_pipeline
-from weft.runtime import numpy_dtype
 from weft.session import Session, TensorInfo
 from weft.target import Target
 
@@ -101,18 +98,18 @@ class _Check:
         missing = [i.name for i in infos if i.name not in given]
         unknown = [n for n in given if n not in {i.name for i in infos}]
         if missing or unknown:
-            raise InvalidArgument("wrong inputs", expected=", ".join(i.name for i in infos) or "none",
-                                  found=", ".join([f"no {n}" for n in missing] + unknown))  # fmt: skip
-        self.feeds = {i.name: np.array(given[i.name], numpy_dtype(str(i.dtype)), order="C") for i in infos}
+            raise error.InvalidArgument("wrong inputs", expected=", ".join(i.name for i in infos) or "none",
+                                        found=", ".join([f"no {n}" for n in missing] + unknown))  # fmt: skip
+        self.feeds = {i.name: np.array(given[i.name], runtime.numpy_dtype(str(i.dtype)), order="C") for i in infos}
         self.outputs = [o["name"] for o in described["outputs"]]
 
     def run(self) -> Report:
         self.nodes()
         stages, sources = Stages(self.mod), Sources()
         try:
-            with PassContext(instruments=[stages, sources], verify=True):
-                get_pipeline("default", self.target, self.precision)(self.mod)
-        except WeftError as e:  # also of the form that a pass promises
+            with ir.PassContext(instruments=[stages, sources], verify=True):
+                relax.get_pipeline("default", self.target, self.precision)(self.mod)
+        except error.WeftError as e:  # also of the form that a pass promises
             failed = Finding("pass", stages.last, "the program", Difference(f"{type(e).__name__}: {e}"))
             self.passes(stages)
             self.report.findings.append(failed)
@@ -124,7 +121,7 @@ class _Check:
 
     def nodes(self) -> None:
         """Compare the imported program with ONNX."""
-        proto = require("onnx", extra="onnx").load(str(self.path))
+        proto = error.require("onnx", extra="onnx").load(str(self.path))
         found = check_nodes(proto, {"shape_dict": self.shape_dict}, self.feeds, self.tolerance, self.each)
         self.report.left_out += found.skipped
         self.line("nodes", found.agree, len(found.wrong), "as ONNX has it")
@@ -153,7 +150,7 @@ class _Check:
         try:
             wrong, count = wrong_kernels(mod, list(self.feeds.values()), self.target, sources.sites, self.tolerance,
                                          self.each)  # fmt: skip
-        except (EvaluationError, ValueError, TypeError) as e:
+        except (error.EvaluationError, ValueError, TypeError) as e:
             self.report.left_out.append(f"kernels: the program that calls them cannot be run: {type(e).__name__}: {e}")
             return
         self.line("kernels", count - len(wrong), len(wrong), "as their loops")
@@ -170,7 +167,7 @@ class _Check:
         try:
             session = Session(self.path, self.asked, shape_dict=self.shape_dict, precision=self.precision)
             results = [t.numpy() for t in session.run(self.feeds)]
-        except WeftError as e:
+        except error.WeftError as e:
             found = "the model", Difference(f"cannot be run: {type(e).__name__}: {e}")
         else:
             found = compare_all(results, right.results, self.outputs, self.tolerance)

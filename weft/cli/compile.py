@@ -8,10 +8,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import weft
+from weft import error, session
 from weft.cli.arguments import parse_shapes
 from weft.cli.screen import compiling, size_text
-from weft.error import InvalidArgument
-from weft.session import compiled
 from weft.support.system_library import create_object
 
 
@@ -50,12 +49,12 @@ def compile_model(
     """
     shapes = parse_shapes(shape)
     if prefix and not system_lib:
-        raise InvalidArgument("--prefix is for models that are linked into a program", help="add --system-lib")
+        raise error.InvalidArgument("--prefix is for models that are linked into a program", help="add --system-lib")
     if not output.parent.is_dir():
-        raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
+        raise error.InvalidArgument("the output's folder does not exist", found=str(output.parent))
     if output.suffix == ".c":
         if weft.target.Target(target).kind.name != "c":
-            raise InvalidArgument("a model as C is made for the target c", expected="--target c", found=target)
+            raise error.InvalidArgument("a model as C is made for the target c", expected="--target c", found=target)
         with weft.ir.compilation(model.stem):
             weft.relay.plain_c(weft.frontend.onnx.from_onnx(model, shape_dict=shapes), output.stem, target).write(
                 output
@@ -64,7 +63,7 @@ def compile_model(
         return
     with compiling(model.name) as progress:
         if target == "llvm":
-            executable = compiled(model, {
+            executable = session.compiled(model, {
                 "target": None, "shape_dict": shapes or None, "dtype_dict": None, "opset": None, "tuned": tuned,
                 "precision": precision,
             }, progress)  # fmt: skip
@@ -76,5 +75,5 @@ def compile_model(
     try:
         executable.export_library(output, **linked)
     except OSError as e:
-        raise InvalidArgument(f"cannot write '{output}'", found=e.strerror or str(e)) from e
+        raise error.InvalidArgument(f"cannot write '{output}'", found=e.strerror or str(e)) from e
     print(f"wrote {output}, {size_text(output.stat().st_size)}")

@@ -9,10 +9,8 @@ from importlib import metadata
 from typing import Any
 
 import weft
-from weft import environment
+from weft import environment, error, ffi
 from weft.cli.screen import print_table, size_text
-from weft.error import InvalidArgument
-from weft.ffi import find_library
 from weft.machine import OPTION_OF, Machine, host_facts
 from weft.runtime import cache, device, num_threads
 
@@ -24,7 +22,7 @@ _FEATURES = ("avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "amx-tile", "
 
 def doctor() -> None:
     """Print versions, CPU features, threads, devices, cache, linker and environment variables of this installation."""
-    library = find_library()
+    library = ffi.find_library()
     rows = [("weft", weft.__version__), ("python", platform.python_version()), ("platform", platform.platform())]
     rows += [(name, _version(name)) for name in _NEEDED]
     rows += [(f"{name} (optional)", _version(name)) for name in _OPTIONAL]
@@ -65,7 +63,7 @@ def _setting(variable: environment.Variable[Any]) -> str:
     """What a variable is now, also where it cannot be that."""
     try:
         variable.read()
-    except InvalidArgument as e:
+    except error.InvalidArgument as e:
         return f"{variable.text}: wrong, expected {e.expected}"
     return variable.text or f"not set: {variable.unset}"
 

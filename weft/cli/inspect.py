@@ -10,13 +10,12 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import weft
+from weft import error, tir
 from weft.cli.arguments import parse_shapes
 from weft.cli.screen import print_table, size_text
-from weft.error import InvalidArgument
 from weft.ir import Call, Function, GlobalVar, Op, PassContext, walk
 from weft.runtime import VMExecutable, opcodes
 from weft.session import Session
-from weft.tir import PrimFunc
 from weft.tir.schedule import explain_schedule
 
 _AFTER_PASSES = ("summary", "bytecode", "python", "kernels", "scheduled", "schedule", "memory", "statistics")
@@ -87,7 +86,7 @@ def _find(stage: str, known: list[str]) -> str:
         if plain(name) == plain(stage):
             return name
     near = difflib.get_close_matches(stage, known, 1)
-    raise InvalidArgument(
+    raise error.InvalidArgument(
         f"there is no stage '{stage}'", expected=", ".join(known), help=f"did you mean '{near[0]}'?" if near else None
     )
 
@@ -135,8 +134,8 @@ def _shape(shape: tuple[int | str, ...] | None) -> str:
     return "?" if shape is None else "(" + ", ".join(map(str, shape)) + ")"
 
 
-def _kernels(mod: Any) -> list[tuple[str, PrimFunc]]:
-    return [(v.name_hint, f) for v, f in mod.items() if isinstance(f, PrimFunc)]
+def _kernels(mod: Any) -> list[tuple[str, tir.PrimFunc]]:
+    return [(v.name_hint, f) for v, f in mod.items() if isinstance(f, tir.PrimFunc)]
 
 
 def _print_kernels(mod: Any) -> None:

@@ -15,13 +15,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import weft
-from weft import environment
+from weft import environment, error, runtime, session
 from weft.cli.arguments import parse_shapes
 from weft.cli.run import random_inputs
 from weft.cli.screen import print_table
-from weft.error import InvalidArgument
-from weft.runtime import num_threads, set_num_threads
-from weft.session import TensorInfo
 from weft.target import Target
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "": 1.0}
@@ -70,17 +67,17 @@ def tune(
     seconds = _seconds(budget)
     output = output if output is not None else model.with_suffix(".tune.json")
     if not output.parent.is_dir():
-        raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
+        raise error.InvalidArgument("the output's folder does not exist", found=str(output.parent))
     if threads < 0:
-        raise InvalidArgument("--threads counts threads", expected="at least 1", found=str(threads))
+        raise error.InvalidArgument("--threads counts threads", expected="at least 1", found=str(threads))
     if threads:
         os.environ[environment.NUM_THREADS.name] = str(threads)
-        set_num_threads(threads)
+        runtime.set_num_threads(threads)
     mod = weft.frontend.onnx.from_onnx(model)
     sizes, described = _sizes(shape), _inputs(mod)
     unknown = [name for name in sizes[0] if name not in {info.name for info in described}]
     if unknown:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "--shape names no input of the model",
             expected=", ".join(info.name for info in described),
             found=", ".join(unknown),
@@ -104,7 +101,7 @@ def _elsewhere(target: str, rpc: str | None, key: str, ray: str | None) -> Any:
         return None
     device = None if rpc is None else weft.tune.TrackerDevice(rpc, key)
     machine = Target(target) if device is None else device.target()
-    threads = num_threads() if device is None else machine.machine.cores
+    threads = runtime.num_threads() if device is None else machine.machine.cores
     workers, runner = weft.tune.ray_workers(ray, threads, device is None) if ray is not None else ((), None)
     print(f"tuning for {machine}", file=sys.stderr, flush=True)
     return weft.tune.Measurer(machine, threads, workers=workers, runner=device or runner)
@@ -118,13 +115,13 @@ def _seconds(budget: str) -> float:
     except (KeyError, ValueError):
         seconds = -1.0
     if not 0 < seconds < float("inf"):
-        raise InvalidArgument("malformed --budget", expected="a time such as 60s, 5m or 1h", found=budget)
+        raise error.InvalidArgument("malformed --budget", expected="a time such as 60s, 5m or 1h", found=budget)
     return seconds
 
 
-def _inputs(mod: Any) -> list[TensorInfo]:
+def _inputs(mod: Any) -> list[session.TensorInfo]:
     described = json.loads(mod["main"].attrs["weft.io"])["inputs"]
-    return [TensorInfo(i["name"], i["dtype"], tuple(i["shape"])) for i in described]
+    return [session.TensorInfo(i["name"], i["dtype"], tuple(i["shape"])) for i in described]
 
 
 def _sizes(options: Iterable[str]) -> list[dict[str, list[int | str]]]:

@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from weft import environment
-from weft.error import InternalError
+from weft import environment, error
 
 __all__ = ["LIBRARY", "find_include_path", "find_library", "find_libtvm_runtime", "symbol_address"]
 
@@ -47,7 +46,7 @@ def find_library() -> Path:
     if found:
         return max(found, key=lambda place: place.stat().st_mtime)
     looked = ", ".join(str(p) for p in dict.fromkeys(places[:4]))
-    raise InternalError("the native runtime library was not found", where=looked, help=_BUILD_HELP)
+    raise error.InternalError("the native runtime library was not found", where=looked, help=_BUILD_HELP)
 
 
 def find_libtvm_runtime() -> str:
@@ -67,7 +66,7 @@ def find_include_path() -> str:
     places = [package / "include", package.parent / "native" / "include"]
     found = [place for place in places if (place / "weft").is_dir()]
     if not found:
-        raise InternalError("the C headers were not found", where=", ".join(map(str, places)), help=_BUILD_HELP)
+        raise error.InternalError("the C headers were not found", where=", ".join(map(str, places)), help=_BUILD_HELP)
     return str(found[0])
 
 
@@ -77,12 +76,12 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
-        raise InternalError("the native runtime library cannot be loaded", where=str(path), found=str(e),
-                            help=_BUILD_HELP) from e  # fmt: skip
+        raise error.InternalError("the native runtime library cannot be loaded", where=str(path), found=str(e),
+                                  help=_BUILD_HELP) from e  # fmt: skip
     version = int(library.weft_abi_version())
     if version != ABI_VERSION:
-        raise InternalError("the native runtime library is stale", where=str(path), expected=f"ABI {ABI_VERSION}",
-                            found=f"ABI {version}", help=_BUILD_HELP)  # fmt: skip
+        raise error.InternalError("the native runtime library is stale", where=str(path), expected=f"ABI {ABI_VERSION}",
+                                  found=f"ABI {version}", help=_BUILD_HELP)  # fmt: skip
     return library
 
 

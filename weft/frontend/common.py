@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from weft.ir import Function, IRModule
-from weft.runtime import Tensor
+from weft import ir, runtime
 
 
-def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Tensor]]]:
+def detach_params(mod: ir.IRModule) -> tuple[ir.IRModule, dict[str, list[runtime.Tensor]]]:
     """Take the weights that importers keep as the attribute ``params`` off a module's functions.
 
     Returns
@@ -14,10 +13,10 @@ def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Tensor]]]:
     (mod, params)
         The module without them, and for each function that had some its weights in the order of its last parameters.
     """
-    params: dict[str, list[Tensor]] = {}
+    params: dict[str, list[runtime.Tensor]] = {}
     functions = {}
     for var, func in mod.items():
-        held = func.attrs.get("params") if isinstance(func, Function) else None
+        held = func.attrs.get("params") if isinstance(func, ir.Function) else None
         if held is not None:
             params[var.name_hint] = list(held)
             func = func.without_attr("params")

@@ -28,8 +28,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from weft import environment
-from weft.error import InvalidArgument
+from weft import environment, error
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs
 from weft.ir.passes import Pass, PassContext, PassInstrument
@@ -149,7 +148,7 @@ def compilation(name: str) -> Generator[None]:
     try:
         folder = _new_folder(parent, re.sub(r"[^\w.-]", "_", name), number=True)
     except OSError as e:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "the folder of WEFT_DUMP_DIR cannot be written", found=str(e), help="unset WEFT_DUMP_DIR, or name another"
         ) from e
     watched = copy.copy(now)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from msgspec.structs import force_setattr
 
-from weft.error import InvalidArgument
+from weft import error, runtime
 from weft.ir.dtype import numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node, own_name
 from weft.ir.scalar import Op, PrimExpr, const
 from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor_type
-from weft.runtime import constant_view
 
 
 class Expr(Node, abstract=True):
@@ -185,7 +184,7 @@ class Call(TypedExpr):
         if type(self.ty_args) is not tuple:
             force_setattr(self, "ty_args", tuple(self.ty_args or ()))
         if self.op is None:  # pyright: ignore[reportUnnecessaryComparison] - in programs it may be
-            raise InvalidArgument("a call needs a defined operator or function", found="None")
+            raise error.InvalidArgument("a call needs a defined operator or function", found="None")
 
     @property
     def sinfo_args(self) -> tuple[Type, ...]:
@@ -242,8 +241,8 @@ def prim_value(value: Any, dtype: str | None = None) -> PrimValue:
         return value
     if not isinstance(value, PrimExpr):
         if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
-            raise InvalidArgument("Cannot convert to a scalar value", expected="a number or a scalar expression",
-                                  found=f"{type(value).__name__}: {value!r}")  # fmt: skip
+            raise error.InvalidArgument("Cannot convert to a scalar value", expected="a number or a scalar expression",
+                                        found=f"{type(value).__name__}: {value!r}")  # fmt: skip
         number = value.item() if isinstance(value, np.generic) else value
         default = "bool" if isinstance(number, bool) else "int64" if isinstance(number, int) else "float64"
         value = const(number, dtype or default)
@@ -266,5 +265,5 @@ def constant(data: Any, dtype: str | None = None) -> Constant:
     elif dtype is not None and isinstance(data, (np.ndarray, np.generic)):
         data = np.asarray(data).astype(numpy_dtype(dtype), copy=False)
     if isinstance(data, (np.ndarray, np.generic)):
-        data = constant_view(np.asarray(data))
+        data = runtime.constant_view(np.asarray(data))
     return Constant(data, ty=tensor_type(tuple(int(d) for d in data.shape), str(data.dtype)))

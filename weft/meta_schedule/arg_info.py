@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import IntImm, IRModule
-from weft.tir import PrimFunc
-from weft.tune import Argument, Case
+from weft import error, ir, tir, tune
 
 __all__ = ["ArgInfo", "Seconds", "TensorInfo"]
 
@@ -40,18 +37,18 @@ class ArgInfo:
         return TensorInfo.from_json(json_obj)
 
     @staticmethod
-    def from_prim_func(func: PrimFunc) -> list[ArgInfo]:
+    def from_prim_func(func: tir.PrimFunc) -> list[ArgInfo]:
         """List the arguments of a function, whose shapes are constant."""
         found: list[ArgInfo] = []
         for p in func.params:
             buffer = func.buffer_of(p)
-            if buffer is None or not all(isinstance(d, IntImm) for d in buffer.shape):
-                raise InvalidArgument(f"the argument '{p.name}' is no tensor of a constant shape")
+            if buffer is None or not all(isinstance(d, ir.IntImm) for d in buffer.shape):
+                raise error.InvalidArgument(f"the argument '{p.name}' is no tensor of a constant shape")
             found.append(TensorInfo(str(buffer.dtype), [d.value for d in buffer.shape]))  # type: ignore[union-attr]
         return found
 
     @staticmethod
-    def from_entry_func(mod: IRModule, remove_preproc: bool = True) -> list[ArgInfo]:
+    def from_entry_func(mod: ir.IRModule, remove_preproc: bool = True) -> list[ArgInfo]:
         """List the arguments of a module's function ``main``, or its only one."""
         return ArgInfo.from_prim_func(entry_of(mod))
 
@@ -77,25 +74,27 @@ class TensorInfo(ArgInfo):
         """Read what :meth:`as_json` returned."""
         kind, dtype, shape = json_obj
         if kind != "TENSOR":
-            raise InvalidArgument("unknown kind of argument", expected="TENSOR", found=str(kind))
+            raise error.InvalidArgument("unknown kind of argument", expected="TENSOR", found=str(kind))
         return TensorInfo(str(dtype), shape)
 
     def __repr__(self) -> str:
         return f'TensorInfo("{self.dtype}", {self.shape})'
 
 
-def entry_of(mod: IRModule | PrimFunc) -> PrimFunc:
+def entry_of(mod: ir.IRModule | tir.PrimFunc) -> tir.PrimFunc:
     """Return the function of a module that is tuned."""
-    if isinstance(mod, PrimFunc):
+    if isinstance(mod, tir.PrimFunc):
         return mod
-    functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, PrimFunc)}
+    functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, tir.PrimFunc)}
     if not functions:
-        raise InvalidArgument("the module has no TIR function")
+        raise error.InvalidArgument("the module has no TIR function")
     return functions.get("main") or next(iter(functions.values()))
 
 
-def case_of(args_info: Sequence[ArgInfo], func: PrimFunc | None = None) -> Case:
+def case_of(args_info: Sequence[ArgInfo], func: tir.PrimFunc | None = None) -> tune.Case:
     """Return the call of a kernel with such arguments."""
-    if func is not None and (case := Case.static(func)) is not None:
+    if func is not None and (case := tune.Case.static(func)) is not None:
         return case
-    return Case(tuple(Argument(a.dtype, tuple(a.shape), True) for a in args_info if isinstance(a, TensorInfo)))
+    return tune.Case(
+        tuple(tune.Argument(a.dtype, tuple(a.shape), True) for a in args_info if isinstance(a, TensorInfo))
+    )

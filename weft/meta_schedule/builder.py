@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, ir, runtime
 from weft.ffi import get_global_func
-from weft.ir import IRModule
 from weft.meta_schedule.arg_info import entry_of
-from weft.runtime import num_threads
 from weft.target import Target
 from weft.tune import Measurer
 
@@ -22,7 +20,7 @@ __all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder", "PyBuilde
 class BuilderInput:
     """A module to be compiled for a target."""
 
-    def __init__(self, mod: IRModule, target: Target, params: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, mod: ir.IRModule, target: Target, params: Mapping[str, Any] | None = None) -> None:
         self.mod, self.target, self.params = mod, target, params
 
 
@@ -92,7 +90,7 @@ class LocalBuilder(PyBuilder):
         if not build_inputs:
             return []
         if self._measurer is None:
-            self._measurer = Measurer(Target(build_inputs[0].target), num_threads(), min(2, self.max_workers))
+            self._measurer = Measurer(Target(build_inputs[0].target), runtime.num_threads(), min(2, self.max_workers))
         results = []
         for built in self._measurer.compile([entry_of(i.mod) for i in build_inputs]):
             if built.code is None:
@@ -117,12 +115,12 @@ class LocalBuilder(PyBuilder):
 
 def _function(given: Any) -> Any:
     if given is None:
-        raise InvalidArgument("a builder of the user's needs f_build and f_export")
+        raise error.InvalidArgument("a builder of the user's needs f_build and f_export")
     return get_global_func(given) if isinstance(given, str) else given
 
 
 def create(kind: str = "local", *args: Any, **kwargs: Any) -> Builder:
     """Make a builder; ``"local"`` is the only kind."""
     if kind != "local":
-        raise InvalidArgument(f"unknown builder '{kind}'", expected="'local'")
+        raise error.InvalidArgument(f"unknown builder '{kind}'", expected="'local'")
     return LocalBuilder(*args, **kwargs)

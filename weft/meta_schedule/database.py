@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from weft.error import InvalidArgument
+from weft import error, tir
 from weft.ir import Ambient, IRModule, fingerprint, load_json, rewrite, save_json
 from weft.meta_schedule.arg_info import ArgInfo, Seconds, entry_of
 from weft.target import Target
-from weft.tir import Block, PrimFunc
 from weft.tir.analysis import blocks_in, replace_node
 from weft.tir.schedule import Schedule, Trace
 
@@ -25,24 +24,24 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _module(mod: IRModule | PrimFunc) -> IRModule:
-    return IRModule({"main": mod}) if isinstance(mod, PrimFunc) else mod
+def _module(mod: IRModule | tir.PrimFunc) -> IRModule:
+    return IRModule({"main": mod}) if isinstance(mod, tir.PrimFunc) else mod
 
 
-def _names(func: PrimFunc) -> list[str]:
+def _names(func: tir.PrimFunc) -> list[str]:
     return [b.name_hint for b in blocks_in(func.body)]
 
 
-def workload_hash(mod: IRModule | PrimFunc) -> str:
+def workload_hash(mod: IRModule | tir.PrimFunc) -> str:
     """Name a module by what it computes, whatever its functions and blocks are called."""
     parts = []
     for _, func in _module(mod).items():
-        if isinstance(func, PrimFunc):
+        if isinstance(func, tir.PrimFunc):
             numbers = {name: f"b{i}" for i, name in enumerate(dict.fromkeys(_names(func)))}
             plain = rewrite(
                 func.body,
                 lambda n, to=numbers: (
-                    replace_node(n, name_hint=to[n.name_hint]) if isinstance(n, Block) and n.name_hint in to else n
+                    replace_node(n, name_hint=to[n.name_hint]) if isinstance(n, tir.Block) and n.name_hint in to else n
                 ),
             )
             parts.append(fingerprint(func.replace(body=plain).without_attr("global_symbol")))
@@ -52,7 +51,7 @@ def workload_hash(mod: IRModule | PrimFunc) -> str:
 class Workload:
     """A module that is tuned."""
 
-    def __init__(self, mod: IRModule | PrimFunc) -> None:
+    def __init__(self, mod: IRModule | tir.PrimFunc) -> None:
         self.mod = _module(mod)
         self.hash = workload_hash(self.mod)
 
@@ -185,7 +184,7 @@ class Database:
         """Return what is known of a module: its ``"schedule"``, ``"record"`` or ``"ir_module"``."""
         how = {"schedule": self.query_schedule, "record": self.query_tuning_record, "ir_module": self.query_ir_module}
         if kind not in how:
-            raise InvalidArgument(f"unknown kind '{kind}'", expected=", ".join(how))
+            raise error.InvalidArgument(f"unknown kind '{kind}'", expected=", ".join(how))
         return how[kind](mod, target, workload_name)
 
     def dump_pruned(self, destination: Database) -> None:
@@ -209,7 +208,7 @@ class PyDatabase(Database):
     """A database written in Python."""
 
 
-def apply_record(record: TuningRecord, mod: IRModule | PrimFunc) -> Schedule:
+def apply_record(record: TuningRecord, mod: IRModule | tir.PrimFunc) -> Schedule:
     """Apply a record's schedule to a module that computes the same; blocks may have other names there."""
     sch = Schedule(mod)
     ours, theirs = _names(entry_of(_module(mod))), _names(entry_of(record.workload.mod))
@@ -242,7 +241,7 @@ class MemoryDatabase(Database):
 
     def __init__(self, module_equality: str = "structural") -> None:
         if module_equality not in ("structural", "ignore-tensor", "ignore-ndarray", "anchor-block"):
-            raise InvalidArgument("unknown module_equality", expected="'structural'", found=module_equality)
+            raise error.InvalidArgument("unknown module_equality", expected="'structural'", found=module_equality)
         self.module_equality = module_equality
         self.workloads: dict[str, Workload] = {}
         self.records: list[TuningRecord] = []
@@ -263,7 +262,7 @@ class MemoryDatabase(Database):
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
         """Return the fastest records of a workload; those that failed come last."""
         if top_k < 0:
-            raise InvalidArgument("top_k is a count", found=str(top_k))
+            raise error.InvalidArgument("top_k is a count", found=str(top_k))
         found = [r for r in self.records if r.workload.hash == workload.hash and r.run_secs]
         return sorted(found, key=lambda r: r.mean_seconds)[:top_k]
 
@@ -302,12 +301,12 @@ class JSONDatabase(MemoryDatabase):
             path_workload = path_workload or Path(work_dir) / "database_workload.json"
             path_tuning_record = path_tuning_record or Path(work_dir) / "database_tuning_record.json"
         if path_workload is None or path_tuning_record is None:
-            raise InvalidArgument("a database in files needs work_dir, or both paths")
+            raise error.InvalidArgument("a database in files needs work_dir, or both paths")
         self.path_workload, self.path_tuning_record = str(path_workload), str(path_tuning_record)
         for path in map(Path, (self.path_workload, self.path_tuning_record)):
             if not path.exists():
                 if not allow_missing:
-                    raise InvalidArgument("there is no such database", found=str(path))
+                    raise error.InvalidArgument("there is no such database", found=str(path))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
         for line in _lines(self.path_workload):
@@ -389,5 +388,5 @@ def create(kind: Any = "json", *args: Any, **kwargs: Any) -> Database:
         "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase, "ordered_union": OrderedUnionDatabase,
     }  # fmt: skip
     if kind not in kinds:
-        raise InvalidArgument(f"unknown database '{kind}'", expected=", ".join(kinds))
+        raise error.InvalidArgument(f"unknown database '{kind}'", expected=", ".join(kinds))
     return kinds[kind](*args, **kwargs)

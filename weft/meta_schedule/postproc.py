@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from weft.ir import IntImm
-from weft.tir import For, PrimFunc
+from weft import ir, tir
 from weft.tir.analysis import statements
 from weft.tir.schedule import Schedule
 
@@ -37,6 +36,6 @@ class DisallowDynamicLoop(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         """Whether all extents are constants."""
-        functions = [f for _, f in sch.mod.items() if isinstance(f, PrimFunc)]
-        loops = [s for f in functions for s in statements(f.body) if isinstance(s, For)]
-        return all(isinstance(loop.extent, IntImm) for loop in loops)
+        functions = [f for _, f in sch.mod.items() if isinstance(f, tir.PrimFunc)]
+        loops = [s for f in functions for s in statements(f.body) if isinstance(s, tir.For)]
+        return all(isinstance(loop.extent, ir.IntImm) for loop in loops)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.error import InvalidArgument
+from weft import error, tune
 from weft.meta_schedule.arg_info import ArgInfo, Seconds, case_of
-from weft.tune import Built
 from weft.tune.front_end import Timer
 
 __all__ = [
@@ -112,7 +111,7 @@ class LocalRunner(PyRunner):
         return [RunnerFuture(lambda: True, lambda r=r: r) for r in results]
 
     def _time(self, given: RunnerInput) -> RunnerResult:
-        built = Built("built", Path(given.artifact_path).read_bytes())
+        built = tune.Built("built", Path(given.artifact_path).read_bytes())
         number, repeat, min_repeat_ms, _ = self.evaluator_config
         timed = self._timer.time(
             given.device_type, built, case_of(given.args_info), limit_s=self.timeout_sec, number=number, repeat=repeat,
@@ -171,5 +170,5 @@ _KINDS: dict[str, type[Runner]] = {"local": LocalRunner, "rpc": RPCRunner}
 def create(kind: str = "local", *args: Any, **kwargs: Any) -> Runner:
     """Make a runner, ``"local"`` or ``"rpc"``."""
     if kind not in _KINDS:
-        raise InvalidArgument(f"unknown runner '{kind}'", expected="'local' or 'rpc'")
+        raise error.InvalidArgument(f"unknown runner '{kind}'", expected="'local' or 'rpc'")
     return _KINDS[kind](*args, **kwargs)

@@ -6,8 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import IRModule
+from weft import error, ir
 from weft.meta_schedule.arg_info import entry_of
 from weft.meta_schedule.schedule_rule import ScheduleRule
 from weft.tir.analysis import blocks_in
@@ -42,7 +41,7 @@ class SpaceGenerator:
         for part in (*(self.sch_rules or ()), *self.postprocs, *self.mutator_probs):
             part._initialize_with_tune_context(context)
 
-    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+    def generate_design_space(self, mod: ir.IRModule) -> list[Schedule]:
         """Return the schedules to begin with; what they draw is drawn anew for each candidate."""
         raise NotImplementedError
 
@@ -76,7 +75,7 @@ class ScheduleFn(SpaceGenerator):
         super().__init__(**{"sch_rules": [], **kwargs})
         self.sch_fn = sch_fn
 
-    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+    def generate_design_space(self, mod: ir.IRModule) -> list[Schedule]:
         """Call the function."""
         sch = Schedule(mod)
         made = self.sch_fn(sch)
@@ -84,7 +83,7 @@ class ScheduleFn(SpaceGenerator):
             return [sch]
         found = [made] if isinstance(made, Schedule) else list(made)
         if not all(isinstance(s, Schedule) for s in found):
-            raise InvalidArgument("a schedule function returns schedules, or nothing", found=repr(made))
+            raise error.InvalidArgument("a schedule function returns schedules, or nothing", found=repr(made))
         return found
 
 
@@ -101,7 +100,7 @@ class PostOrderApply(SpaceGenerator):
         super().__init__(**kwargs)
         self.f_block_filter = f_block_filter
 
-    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+    def generate_design_space(self, mod: ir.IRModule) -> list[Schedule]:
         """Apply the rules; the first schedule is the one that compilation would choose."""
         if self.sch_rules is None:
             target = self.context.target if self.context is not None else None
@@ -122,7 +121,7 @@ class PostOrderApply(SpaceGenerator):
         return list(rule.apply(sch, block))
 
 
-def _replayed(mod: IRModule, sch: Schedule) -> Schedule:
+def _replayed(mod: ir.IRModule, sch: Schedule) -> Schedule:
     """Make a function's schedule one of its module."""
     new = Schedule(mod)
     sch.trace.apply_to_schedule(new)
@@ -142,7 +141,7 @@ class SpaceGeneratorUnion(SpaceGenerator):
         for g in self.space_generators:
             g._initialize_with_tune_context(context)
 
-    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+    def generate_design_space(self, mod: ir.IRModule) -> list[Schedule]:
         """Ask each."""
         return [s for g in self.space_generators for s in g.generate_design_space(mod)]
 
@@ -153,5 +152,5 @@ def create(kind: Any = "post-order-apply", *args: Any, **kwargs: Any) -> SpaceGe
         return ScheduleFn(kind, *args, **kwargs)
     kinds: dict[str, Any] = {"post-order-apply": PostOrderApply, "union": SpaceGeneratorUnion}
     if kind not in kinds:
-        raise InvalidArgument(f"unknown space generator '{kind}'", expected=", ".join(kinds))
+        raise error.InvalidArgument(f"unknown space generator '{kind}'", expected=", ".join(kinds))
     return kinds[kind](*args, **kwargs)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import IRModule
+from weft import error, ir, tir
 from weft.meta_schedule.builder import Builder
 from weft.meta_schedule.cost_model import CostModel
 from weft.meta_schedule.database import Database
@@ -14,7 +13,6 @@ from weft.meta_schedule.runner import Runner
 from weft.meta_schedule.task_scheduler import TaskScheduler, callbacks_of
 from weft.meta_schedule.tune_context import TuneContext
 from weft.target import Target
-from weft.tir import PrimFunc
 from weft.tir.schedule import Schedule
 
 __all__ = ["compile_tir", "tune_tasks", "tune_tir"]
@@ -53,9 +51,9 @@ def tune_tasks(
     module_equality : str
     """
     if not tasks:
-        raise InvalidArgument("there are no tasks to tune")
+        raise error.InvalidArgument("there are no tasks to tune")
     if len(tasks) != len(task_weights):
-        raise InvalidArgument("each task has a weight", expected=str(len(tasks)), found=str(len(task_weights)))
+        raise error.InvalidArgument("each task has a weight", expected=str(len(tasks)), found=str(len(task_weights)))
     if not isinstance(database, Database):
         where = {"work_dir": work_dir} if database == "json" else {}
         database = Database.create(database, module_equality=module_equality, **where)
@@ -76,7 +74,7 @@ def tune_tasks(
 
 
 def tune_tir(
-    mod: IRModule | PrimFunc,
+    mod: ir.IRModule | tir.PrimFunc,
     target: Any,
     work_dir: str,
     max_trials_global: int,
@@ -108,14 +106,14 @@ def tune_tir(
     **options : Any
         Of :func:`tune_tasks`.
     """
-    functions = {task_name: mod} if isinstance(mod, PrimFunc) else {v.name_hint: f for v, f in mod.items()}
+    functions = {task_name: mod} if isinstance(mod, tir.PrimFunc) else {v.name_hint: f for v, f in mod.items()}
     tasks = [
         TuneContext(
             func, target=target, space_generator=(special_space or {}).get(name, space), search_strategy=strategy,
             task_name=name, rand_state=-1 if seed is None else seed, num_threads=num_tuning_cores,
         ).clone()
         for name, func in functions.items()
-        if isinstance(func, PrimFunc)
+        if isinstance(func, tir.PrimFunc)
     ]  # fmt: skip
     return tune_tasks(
         tasks=tasks, task_weights=[1.0] * len(tasks), work_dir=work_dir, max_trials_global=max_trials_global,
@@ -123,7 +121,7 @@ def tune_tir(
     )  # fmt: skip
 
 
-def compile_tir(database: Database, mod: IRModule | PrimFunc, target: Any) -> Schedule | None:
+def compile_tir(database: Database, mod: ir.IRModule | tir.PrimFunc, target: Any) -> Schedule | None:
     """Return the fastest schedule that a database has for a module; None where it has none."""
-    whole = IRModule({"main": mod}) if isinstance(mod, PrimFunc) else mod
+    whole = ir.IRModule({"main": mod}) if isinstance(mod, tir.PrimFunc) else mod
     return database.query_schedule(whole, Target(target))

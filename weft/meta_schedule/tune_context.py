@@ -9,12 +9,10 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft.error import InvalidArgument
-from weft.ir import IRModule
+from weft import error, ir, tir
 from weft.meta_schedule.search_strategy import SearchStrategy
 from weft.meta_schedule.space_generator import SpaceGenerator
 from weft.target import Target
-from weft.tir import PrimFunc
 
 __all__ = ["ExtractedTask", "TuneContext"]
 
@@ -23,9 +21,9 @@ class ExtractedTask(NamedTuple):
     """A kernel of a program: its name, the program's module of it, and how often it is called."""
 
     task_name: str
-    mod: IRModule
+    mod: ir.IRModule
     target: Target
-    dispatched: Sequence[IRModule]
+    dispatched: Sequence[ir.IRModule]
     weight: int
 
 
@@ -57,7 +55,7 @@ class TuneContext:
         num_threads: Any = "physical",
         logger: Any = None,
     ) -> None:
-        self.mod: Any = IRModule({"main": mod}) if isinstance(mod, PrimFunc) else mod
+        self.mod: Any = ir.IRModule({"main": mod}) if isinstance(mod, tir.PrimFunc) else mod
         self.target = Target(target) if target is not None else None
         made = space_generator is None or isinstance(space_generator, SpaceGenerator)
         self.space_generator = space_generator if made else SpaceGenerator.create(space_generator)
@@ -81,12 +79,12 @@ class TuneContext:
 
     def _generator(self) -> Any:
         if self.space_generator is None:
-            raise InvalidArgument("the task has no space generator")
+            raise error.InvalidArgument("the task has no space generator")
         return self.space_generator
 
     def _strategy(self) -> Any:
         if self.search_strategy is None:
-            raise InvalidArgument("the task has no search strategy")
+            raise error.InvalidArgument("the task has no search strategy")
         return self.search_strategy
 
     def pre_tuning(

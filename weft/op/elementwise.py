@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import DTypeMismatch
+from weft import error, tir
 from weft.ir import DataType, Expr, PrimType, TensorType, numpy_dtype
 from weft.op.attributes import dtype, number
 from weft.op.infer import broadcast, broadcast_dims, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.tir import INTRINSICS
 from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, clip, where
 from weft.topi.math import reinterpret
@@ -102,8 +101,8 @@ declare(
 def _reinterpret_infer(x: Expr, dtype: str) -> TensorType:
     ty = tensor_arg("reinterpret", "x", x)
     if ty.dtype and (DataType(ty.dtype).bits != DataType(dtype).bits or "bool" in (ty.dtype, dtype)):
-        raise DTypeMismatch("reinterpret: data types of different sizes", expected=f"{DataType(dtype).bits} bits",
-                            found=ty.dtype, where=x.span)  # fmt: skip
+        raise error.DTypeMismatch("reinterpret: data types of different sizes", expected=f"{DataType(dtype).bits} bits",
+                                  found=ty.dtype, where=x.span)  # fmt: skip
     return TensorType(ty.shape, DataType(dtype), ty.ndim, ty.vdevice)
 
 
@@ -136,7 +135,7 @@ def _truncated(a: Any, b: Any) -> Any:
 
 def _power_ref(a: Any, b: Any) -> Any:
     wide = np.float64 if a.dtype.kind in "fV" else a.dtype
-    return INTRINSICS["pow"].reference(a.astype(wide), b.astype(wide))
+    return tir.INTRINSICS["pow"].reference(a.astype(wide), b.astype(wide))
 
 
 _BINARY_REFERENCES: dict[str, Any] = {
@@ -204,7 +203,7 @@ for _name in BINARY:
 def _where_infer(condition: Expr, x1: Expr, x2: Expr) -> TensorType:
     c = tensor_arg("where", "condition", condition)
     if c.dtype and c.dtype != "bool":
-        raise DTypeMismatch(
+        raise error.DTypeMismatch(
             "where: 'condition' has the wrong data type", expected="bool", found=c.dtype, where=condition.span
         )
     types = [c, tensor_arg("where", "x1", x1), tensor_arg("where", "x2", x2)]

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import te
-from weft.error import ShapeMismatch
+from weft import error, te
 from weft.ir import Expr, TensorType, as_int, ceildiv, floordiv, int64, numpy_dtype
 from weft.op.attributes import dtype, integer, text
 from weft.op.infer import broadcast_dims, equal_dims, fields_of, same_dtype, tensor_arg
@@ -21,7 +20,7 @@ def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str) -> TensorType:
     a, b = tensor_arg("matmul", "x1", x1), tensor_arg("matmul", "x2", x2)
     dtype = out_dtype or same_dtype("matmul", x1, x2)
     if a.ndim == 0 or b.ndim == 0:
-        raise ShapeMismatch(
+        raise error.ShapeMismatch(
             "matmul: operands need at least one dimension", found=f"{a.ndim} and {b.ndim} dimensions", where=x1.span
         )
     if a.ndim < 0 or b.ndim < 0:
@@ -33,7 +32,7 @@ def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str) -> TensorType:
     if not equal_dims(k1, k2) and hasattr(k1, "value") and hasattr(k2, "value"):
         shown = f"x1: ({', '.join(map(str, a.shape))})   x2: ({', '.join(map(str, b.shape))})"
         hint = "x2 looks transposed; use permute_dims(x2)" if b.ndim > 1 and equal_dims(k1, b.shape[-1]) else None
-        raise ShapeMismatch(
+        raise error.ShapeMismatch(
             f"matmul: inner dimensions differ: {shown}",
             expected=f"x2.shape[-2] == {k1}",
             found=str(k2),

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import DTypeMismatch, InvalidArgument
-from weft.ir import DataType, Expr, TensorType, TupleType
+from weft import error, ir
 from weft.op.attributes import axes, axis, flag, integer, number
 from weft.op.infer import normalize_axes, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, Layout, declare
@@ -18,16 +17,16 @@ from weft.topi.norm import batch_norm, group_norm, instance_norm, layer_norm, lo
 def _along(op: str) -> Any:
     """The rule of an operator along one axis of floating-point data."""
 
-    def infer(data: Expr) -> TensorType:
+    def infer(data: ir.Expr) -> ir.TensorType:
         return _floats(op, "data", data)
 
     return infer
 
 
-def _floats(op: str, name: str, arg: Expr, **checks: Any) -> TensorType:
+def _floats(op: str, name: str, arg: ir.Expr, **checks: Any) -> ir.TensorType:
     ty = tensor_arg(op, name, arg, **checks)
-    if ty.dtype and not DataType(ty.dtype).is_real:
-        raise DTypeMismatch(
+    if ty.dtype and not ir.DataType(ty.dtype).is_real:
+        raise error.DTypeMismatch(
             f"{op}: '{name}' must be floating-point",
             expected="a float type",
             found=ty.dtype,
@@ -40,7 +39,7 @@ def _floats(op: str, name: str, arg: Expr, **checks: Any) -> TensorType:
 def _scaled(op: str, *names: str, axes: Any = None) -> Any:
     """The rule of a normalisation of `data` with scale and shift of the rank of the axes (None: of one axis)."""
 
-    def infer(data: Expr, *vectors: Expr, **attrs: Any) -> TensorType:
+    def infer(data: ir.Expr, *vectors: ir.Expr, **attrs: Any) -> ir.TensorType:
         ty = _floats(op, "data", data)
         over = attrs.get("axes", axes) if axes is not None else None
         rank = len(over) if isinstance(over, (tuple, list)) else 1
@@ -162,7 +161,7 @@ declare(
 # --- batch norm -------------------------------------------------------------------------------------------------------
 
 
-def _batch_norm_infer(data: Expr, *vectors: Expr, axis: int, training: bool) -> TupleType:
+def _batch_norm_infer(data: ir.Expr, *vectors: ir.Expr, axis: int, training: bool) -> ir.TupleType:
     ty = _floats("nn.batch_norm", "data", data)
     names = ("gamma", "beta", "moving_mean", "moving_var")
     types = [_floats("nn.batch_norm", name, v, ndim=1) for name, v in zip(names, vectors, strict=True)]
@@ -171,10 +170,10 @@ def _batch_norm_infer(data: Expr, *vectors: Expr, axis: int, training: bool) -> 
         for name, t in zip(names, types, strict=True):
             demand_same_shape(f"nn.batch_norm: '{name}'", t.shape, (channels,), data.span)
     if training:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "nn.batch_norm: training mode is not supported", expected="training=False", where=data.span
         )
-    return TupleType((ty, types[2], types[3]))
+    return ir.TupleType((ty, types[2], types[3]))
 
 
 def _batch_norm_ref(

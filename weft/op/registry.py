@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import InvalidArgument, UnsupportedOperator
+from weft import error, ir
 from weft.op.attributes import Attribute, checked_axes, normal_values
 
 
@@ -153,7 +152,7 @@ def declare(
         By default AXES for element-wise operators, else OWN.
     """
     if name in _OPS:
-        raise InvalidArgument(f"operator '{name}' is declared twice")
+        raise error.InvalidArgument(f"operator '{name}' is declared twice")
     kinds = dict(attrs or {})
 
     def bound(fn: Callable[..., Any] | None) -> Any:
@@ -180,7 +179,7 @@ def get_op_def(op: ir.Op | str) -> OpDef:
     definition = _OPS.get(name)
     if definition is None:
         near = sorted(n for n in _OPS if n.rsplit(".", 1)[-1][:4] == name.rsplit(".", 1)[-1][:4])
-        raise UnsupportedOperator(
+        raise error.UnsupportedOperator(
             f"there is no operator '{name}'", help=f"near names: {', '.join(near)}" if near else None
         )
     return definition
@@ -224,15 +223,15 @@ def _bind(
     """Distribute arguments over inputs and attributes."""
     names = [i.name for i in definition.inputs] + list(definition.attrs)
     if len(args) > len(names):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"{definition.name}: too many arguments", expected=f"at most {len(names)}", found=str(len(args))
         )
     values = dict(zip(names, args, strict=False))
     for key, value in kwargs.items():
         if key not in names:
-            raise InvalidArgument(f"{definition.name}: unknown argument '{key}'", expected=", ".join(names))
+            raise error.InvalidArgument(f"{definition.name}: unknown argument '{key}'", expected=", ".join(names))
         if key in values:
-            raise InvalidArgument(f"{definition.name}: argument '{key}' is given twice")
+            raise error.InvalidArgument(f"{definition.name}: argument '{key}' is given twice")
         values[key] = value
     like = next((_dtype(v) for v in values.values() if _dtype(v)), None)
     inputs: list[ir.Expr] = []
@@ -240,7 +239,7 @@ def _bind(
         value = values.get(spec.name)
         if value is None:
             if not spec.optional:
-                raise InvalidArgument(f"{definition.name}: missing input '{spec.name}'")
+                raise error.InvalidArgument(f"{definition.name}: missing input '{spec.name}'")
             break
         inputs.append(_convert(spec, value, like))
     attrs = {k: v for k, v in values.items() if k in definition.attrs}

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import ShapeMismatch
-from weft.ir import Expr, TensorType
+from weft import error, ir
 from weft.op.attributes import flag, word
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare
@@ -16,25 +15,25 @@ from weft.op.relations import demand_at_least, demand_equal
 from weft.topi.sample import grid_sample
 
 
-def _infer(data: Expr, grid: Expr) -> TensorType:
+def _infer(data: ir.Expr, grid: ir.Expr) -> ir.TensorType:
     ty, gt = (
         tensor_arg("image.grid_sample", "data", data, min_ndim=3, kind="float"),
         tensor_arg("image.grid_sample", "grid", grid, kind="float"),
     )
     if ty.ndim >= 0 and gt.ndim >= 0 and ty.ndim != gt.ndim:
-        raise ShapeMismatch(
+        raise error.ShapeMismatch(
             "image.grid_sample: data and grid have different ranks",
             expected=str(ty.ndim),
             found=str(gt.ndim),
             where=data.span,
         )
     if ty.shape is None or gt.shape is None:
-        return TensorType(None, ty.dtype, ty.ndim)
+        return ir.TensorType(None, ty.dtype, ty.ndim)
     demand_equal("image.grid_sample: batch of 'grid'", gt.shape[0], ty.shape[0], data.span)
     demand_equal("image.grid_sample: coordinates of a point", gt.shape[1], ty.ndim - 2, data.span)
     for i, d in enumerate(ty.shape[2:], 2):
         demand_at_least(f"image.grid_sample: dimension {i} of 'data'", d, 1, data.span)
-    return TensorType((*ty.shape[:2], *gt.shape[2:]), ty.dtype, ty.ndim)
+    return ir.TensorType((*ty.shape[:2], *gt.shape[2:]), ty.dtype, ty.ndim)
 
 
 def _reflect(v: float, size: int, align_corners: bool) -> float:

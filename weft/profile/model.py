@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
-from weft.ir import Call, ExprVar, Function, IRModule, Pass, PassContext, PassInstrument
+from weft import error, ir, runtime, tir
 from weft.profile.ceilings import fma_peak, read_bandwidth
-from weft.runtime import VirtualMachine, num_threads
 from weft.runtime.profiler import Report
 from weft.session import Session
 from weft.target import Target
-from weft.tir import PrimFunc
 from weft.tir.analysis.work import Work, work_of
 from weft.tir.schedule import explain_schedule
 
@@ -72,22 +69,22 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and np.isnan(value) else value
 
 
-class Sources(PassInstrument):
+class Sources(ir.PassInstrument):
     """Notes, while a module is compiled, its kernels and which nodes of the model each call of one comes from."""
 
     def __init__(self) -> None:
-        self.kernels: dict[str, PrimFunc] = {}
+        self.kernels: dict[str, tir.PrimFunc] = {}
         self.sites: dict[str, list[tuple[str, ...]]] = defaultdict(list)
         self._groups: dict[str, tuple[str, ...]] = {}
         self._members: dict[str | tuple[str, str], tuple[str, ...]] = {}
 
-    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+    def run_after_pass(self, mod: ir.IRModule, info: ir.Pass) -> None:
         """Look at the module where groups and kernels appear."""
         if info.name == "FuseOps":
             self._groups = {
                 v.name_hint: _origins(b for b in _bindings(f))
                 for v, f in mod.items()
-                if isinstance(f, Function) and f.attrs.get("Primitive")
+                if isinstance(f, ir.Function) and f.attrs.get("Primitive")
             }
             for b in self._main(mod):
                 name = getattr(getattr(b.value, "op", None), "name_hint", "")
@@ -95,10 +92,10 @@ class Sources(PassInstrument):
                 self._members[b.var.name_hint, str(b.span)] = self._members[str(b.span)] = nodes
         elif info.name in ("LegalizeOps", "ConcatInPlace"):
             self.sites.clear()
-            self.kernels = {v.name_hint: f for v, f in mod.items() if isinstance(f, PrimFunc)}
+            self.kernels = {v.name_hint: f for v, f in mod.items() if isinstance(f, tir.PrimFunc)}
             for b in self._main(mod):
-                kernel: Any = b.value.args[0] if isinstance(b.value, Call) and b.value.args else None
-                if isinstance(b.value, Call) and getattr(b.value.op, "name", "") in (
+                kernel: Any = b.value.args[0] if isinstance(b.value, ir.Call) and b.value.args else None
+                if isinstance(b.value, ir.Call) and getattr(b.value.op, "name", "") in (
                     "relax.call_tir",
                     "relax.call_tir_inplace",
                 ):
@@ -107,7 +104,7 @@ class Sources(PassInstrument):
                     self.sites[kernel.name_hint].append(nodes)
 
     @staticmethod
-    def _main(mod: IRModule) -> list[Any]:
+    def _main(mod: ir.IRModule) -> list[Any]:
         return _bindings(mod["main"]) if "main" in mod else []
 
 
@@ -116,7 +113,7 @@ def _bindings(func: Any) -> list[Any]:
 
 
 def _origins(bindings: Any) -> tuple[str, ...]:
-    found = dict.fromkeys(str(b.span) for b in bindings if b.span is not None and isinstance(b.var, ExprVar))
+    found = dict.fromkeys(str(b.span) for b in bindings if b.span is not None and isinstance(b.var, ir.ExprVar))
     return tuple(found)
 
 
@@ -147,19 +144,21 @@ def profile_model(
         As in :class:`weft.Session`.
     """
     if repeat < 1:
-        raise InvalidArgument("a profile needs runs", expected="repeat of at least 1", found=str(repeat))
+        raise error.InvalidArgument("a profile needs runs", expected="repeat of at least 1", found=str(repeat))
     sources = Sources()
-    with PassContext(instruments=[sources]):
+    with ir.PassContext(instruments=[sources]):
         session = Session(model, target, tuned=tuned, precision=precision)
     feeds = feeds(session) if callable(feeds) else feeds
     session.run(feeds)
-    peak = ceilings or (fma_peak(num_threads()), read_bandwidth())
+    peak = ceilings or (fma_peak(runtime.num_threads()), read_bandwidth())
     values = [np.asarray(feeds[info.name], order="C") for info in session.inputs]
-    machine = VirtualMachine(session.executable, "cpu")
+    machine = runtime.VirtualMachine(session.executable, "cpu")
     total = _median_us(lambda: session.run(feeds), repeat)
     reports = [machine.profile("main", *values) for _ in range(repeat + 1)][1:]
     rules = _rules(sources, Target(target or "llvm"))
-    return ModelProfile(_kernels(reports, sources, total, peak, rules), total, num_threads(), *peak, reports[-1])
+    return ModelProfile(
+        _kernels(reports, sources, total, peak, rules), total, runtime.num_threads(), *peak, reports[-1]
+    )
 
 
 def _median_us(call: Callable[[], Any], repeat: int) -> float:
@@ -209,7 +208,7 @@ def _kernels(
     return sorted(rows, key=lambda k: -k.us)
 
 
-def _work(func: PrimFunc | None, shapes: str, calls: int) -> Work | None:
+def _work(func: tir.PrimFunc | None, shapes: str, calls: int) -> Work | None:
     if func is None:
         return None
     sizes = [[int(d) for d in found.split(",") if d.strip()] for found in _SHAPE.findall(shapes)]

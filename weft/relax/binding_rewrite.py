@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import Expr, ExprVar, Function, GlobalVar, IRModule
+from weft import error, ir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
 from weft.relax.rename import rename_vars, variables
@@ -28,18 +27,18 @@ class DataflowBlockRewrite:
         When the function has no such block.
     """
 
-    def __init__(self, dfb: DataflowBlock, root_fn: Function) -> None:
+    def __init__(self, dfb: DataflowBlock, root_fn: ir.Function) -> None:
         self.root_fn, self.dfb = root_fn, dfb
         blocks = root_fn.body.blocks if isinstance(root_fn.body, SeqExpr) else ()
         self._place = next((i for i, b in enumerate(blocks) if b is dfb), None)
         if self._place is None:
-            raise InvalidArgument("the block is none of the function's", help="take it from func.body.blocks")
+            raise error.InvalidArgument("the block is none of the function's", help="take it from func.body.blocks")
 
     def add_binding(self, binding: Any) -> None:
         """Add a binding at the end of the block."""
         self._set_bindings((*self.dfb.bindings, binding))
 
-    def add(self, expr: Expr, name: str | None = None, is_dfvar: bool = False) -> None:
+    def add(self, expr: ir.Expr, name: str | None = None, is_dfvar: bool = False) -> None:
         """Bind an expression at the end of the block.
 
         Parameters
@@ -53,7 +52,7 @@ class DataflowBlockRewrite:
         made = DataflowVar if is_dfvar else Var
         self.add_binding(VarBinding(made(name or self._fresh_name(), value.ty), value))  # type: ignore[attr-defined]
 
-    def remove_unused(self, var: ExprVar, allow_undef: bool = False) -> None:
+    def remove_unused(self, var: ir.ExprVar, allow_undef: bool = False) -> None:
         """Remove the binding of a variable that nothing uses.
 
         Parameters
@@ -73,7 +72,7 @@ class DataflowBlockRewrite:
         users = sum(var in variables(b.value) for block in self._blocks() for b in block.bindings)  # type: ignore[attr-defined]
         users += var in variables(self._body.body)
         if users:
-            raise InvalidArgument(f"{var.name_hint} is used by {users} vars", help="replace its uses first")
+            raise error.InvalidArgument(f"{var.name_hint} is used by {users} vars", help="replace its uses first")
         self._set_bindings(tuple(b for b in self.dfb.bindings if b.var is not var))
 
     def remove_all_unused(self) -> None:
@@ -86,7 +85,7 @@ class DataflowBlockRewrite:
             self.dfb: Any = left[0] if left else DataflowBlock(())
             self._place = self._blocks().index(left[0]) if left else None
 
-    def replace_all_uses(self, old_var: ExprVar, new_var: ExprVar) -> None:
+    def replace_all_uses(self, old_var: ir.ExprVar, new_var: ir.ExprVar) -> None:
         """Use another variable wherever one is used.
 
         Raises
@@ -111,11 +110,11 @@ class DataflowBlockRewrite:
         """The block as it is now."""
         return self.dfb
 
-    def mutated_root_fn(self) -> Function:
+    def mutated_root_fn(self) -> ir.Function:
         """The function as it is now."""
         return self.root_fn
 
-    def mutate_irmodule(self, irmodule: IRModule) -> IRModule:
+    def mutate_irmodule(self, irmodule: ir.IRModule) -> ir.IRModule:
         """Return a module in which the function is as it is now.
 
         Raises
@@ -124,9 +123,9 @@ class DataflowBlockRewrite:
             When the module has no function of its symbol.
         """
         symbol = self.root_fn.attrs.get("global_symbol")
-        found: GlobalVar | None = next((v for v in irmodule if v.name_hint == symbol), None)
+        found: ir.GlobalVar | None = next((v for v in irmodule if v.name_hint == symbol), None)
         if found is None:
-            raise InvalidArgument("the module has no such function", found=str(symbol))
+            raise error.InvalidArgument("the module has no such function", found=str(symbol))
         return irmodule.with_functions({v: self.root_fn if v is found else f for v, f in irmodule.items()})
 
     @property
@@ -144,7 +143,7 @@ class DataflowBlockRewrite:
         self._place = place if bindings else None
         self._set_body(blocks, self._body.body)
 
-    def _set_body(self, blocks: list[Any], result: Expr) -> None:
+    def _set_body(self, blocks: list[Any], result: ir.Expr) -> None:
         body = SeqExpr(tuple(blocks), result, span=self._body.span, ty=self._body.ty)
         self.root_fn = self.root_fn.replace(body=body)
 
@@ -157,7 +156,7 @@ class DataflowBlockRewrite:
         return f"tmp{n}"
 
     @staticmethod
-    def _unknown(var: ExprVar) -> InvalidArgument:
-        return InvalidArgument(
+    def _unknown(var: ir.ExprVar) -> error.InvalidArgument:
+        return error.InvalidArgument(
             f"Cannot find the variable '{var.name_hint}' in the block", help="take it from a binding"
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from weft import ir
+from weft import ir, tir
 from weft.error import InvalidArgument, own_errors
 from weft.relax.analysis.types import type_outside
 from weft.relax.core_ops import as_relax, call_tir, null_value
@@ -18,7 +18,6 @@ from weft.relax.infer import function_type, type_of
 from weft.relax.normal_form import ATOMS, NORMAL_FORM
 from weft.relax.rename import rename_vars
 from weft.relax.te_bridge import prim_func_from_te
-from weft.tir import PrimFunc
 
 
 class _Frame:
@@ -358,7 +357,7 @@ class BlockBuilder:
 
     def add_func(self, func: Any, name_hint: str) -> ir.GlobalVar:
         """Add a function, or find one of equal structure, and return its global variable."""
-        key = ir.fingerprint(func.without_attr("global_symbol") if isinstance(func, PrimFunc) else func)
+        key = ir.fingerprint(func.without_attr("global_symbol") if isinstance(func, tir.PrimFunc) else func)
         known = self._funcs_by_fingerprint.get(key)
         if known is not None and known in self.module:
             return known
@@ -371,7 +370,7 @@ class BlockBuilder:
         n, name = 0, hint
         while name in self.module:
             n, name = n + 1, f"{hint}{n + 1}"
-        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs:
+        if isinstance(func, tir.PrimFunc) and "global_symbol" in func.attrs:
             func = func.with_attr("global_symbol", name)
         self.module[name] = func
         return self.module.get_global_var(name)

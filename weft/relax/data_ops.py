@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import ShapeMismatch, TypeInferenceError
+from weft import error, ir
 from weft.relax.core_ops import core_op
 
 
@@ -46,7 +45,7 @@ def nonzero(x: ir.Expr) -> ir.Call:
 def _tensor(call: ir.Call) -> ir.TensorType:
     ty: Any = call.args[0].ty
     if not isinstance(ty, ir.TensorType):
-        raise TypeInferenceError("the operator needs a tensor", found=str(ty), where=call.span)
+        raise error.TypeInferenceError("the operator needs a tensor", found=str(ty), where=call.span)
     return ty
 
 
@@ -55,7 +54,7 @@ def _unique_type(call: ir.Call) -> ir.Type:
     ty = _tensor(call)
     axis = ir.as_int(call.args[5].value) if len(call.args) > 5 else None  # type: ignore[attr-defined]
     if axis is not None and ty.ndim >= 0 and not -ty.ndim <= axis < ty.ndim:
-        raise ShapeMismatch("unique: there is no such axis", expected=f"rank {ty.ndim}", found=str(axis))
+        raise error.ShapeMismatch("unique: there is no such axis", expected=f"rank {ty.ndim}", found=str(axis))
     one = (ir.int64(1),) if ty.ndim == 0 else None
     rank = ty.ndim if axis is not None and ty.ndim != 0 else 1
     types = [ir.TensorType(one, ty.dtype, rank, ty.vdevice)]

@@ -12,12 +12,11 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from weft import ir
+from weft import ir, tir
 from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rename import variables
-from weft.tir import BufferLoad, BufferStore, PrimFunc
 
 _DESTINATION_PASSING = ("call_tir", "call_tir_inplace")
 _ALLOCATIONS = (
@@ -70,14 +69,14 @@ def written_arguments(
             packed: Any = call.args[1]
             fields = packed.fields if isinstance(packed, ir.Tuple) else (packed,) * len(packed.ty.fields)
             kernel = _callee(call.args[0], mod)
-            stored = _written_places(kernel)[0] if isinstance(kernel, PrimFunc) else ()
+            stored = _written_places(kernel)[0] if isinstance(kernel, tir.PrimFunc) else ()
             places = {i for i in (*call.attrs.get("inplace_indices", ()), *stored) if 0 <= i < len(fields)}
             return tuple(fields[i] for i in sorted(places))
         if name == "call_inplace_packed":
             return tuple(call.args[1 + i] for i in call.attrs["inplace_indices"] if i >= 0)
         return () if is_pure_call(call) or name in _READING else _tensors(call.args)
     callee = _callee(call.op, mod)
-    if isinstance(callee, PrimFunc):
+    if isinstance(callee, tir.PrimFunc):
         stored, given_away = _written_places(callee)
         return tuple(a for i, a in enumerate(call.args) if i in stored or i in given_away)
     if isinstance(callee, ir.Function):
@@ -163,25 +162,25 @@ def _tensors(args: Iterable[Any]) -> tuple[ir.Expr, ...]:
     return tuple(a for a in args if isinstance(a, (ir.ExprVar, ir.Tuple)))
 
 
-def _written_places(func: PrimFunc) -> tuple[frozenset[int], frozenset[int]]:
+def _written_places(func: tir.PrimFunc) -> tuple[frozenset[int], frozenset[int]]:
     """Say which parameters a kernel stores to, and which it gives away by address, so that others may."""
     if func not in _WRITTEN:
         nodes: list[Any] = list(ir.walk(func.body))
-        stored = {n.buffer.data for n in nodes if isinstance(n, BufferStore)}
+        stored = {n.buffer.data for n in nodes if isinstance(n, tir.BufferStore)}
         given: set[ir.Var] = set()
         for n in nodes:
             for r in getattr(n, "match_buffers", ()):
                 stored |= {r.source.buffer.data} if r.buffer.data in stored else set()
             for a in n.args if isinstance(n, ir.CallIntrin) else ():
                 given |= {a} if isinstance(a, ir.Var) and a.dtype == "handle" else set()
-                given |= {a.buffer.data} if isinstance(a, BufferLoad) and n.op.name == "tir.address_of" else set()
+                given |= {a.buffer.data} if isinstance(a, tir.BufferLoad) and n.op.name == "tir.address_of" else set()
         places = [b.data if (b := func.buffer_of(p)) is not None else p for p in func.params]
         _WRITTEN[func] = (frozenset(i for i, m in enumerate(places) if m in stored),
                           frozenset(i for i, m in enumerate(places) if m in given))  # fmt: skip
     return _WRITTEN[func]
 
 
-_WRITTEN: WeakKeyDictionary[PrimFunc, tuple[frozenset[int], frozenset[int]]] = WeakKeyDictionary()
+_WRITTEN: WeakKeyDictionary[tir.PrimFunc, tuple[frozenset[int], frozenset[int]]] = WeakKeyDictionary()
 
 
 def _checks(func: ir.Function, mod: ir.IRModule | None) -> bool:
@@ -226,5 +225,5 @@ def _aliased(binding: Any, mod: ir.IRModule | None) -> list[ir.ExprVar]:
     if isinstance(value, ir.Call):
         if isinstance(value.op, ir.Op) and _name(value) not in _VIEWS:
             return [v for a in written_arguments(value) for v in variables(a)]
-        return [] if isinstance(_callee(value.op, mod), PrimFunc) else variables(value)
+        return [] if isinstance(_callee(value.op, mod), tir.PrimFunc) else variables(value)
     return variables(value) if isinstance(value, (ir.ExprVar, ir.Tuple, ir.TupleGetItem)) else []

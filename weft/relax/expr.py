@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from msgspec.structs import force_setattr
 
-from weft import te
-from weft.error import InvalidArgument
+from weft import error, te
 from weft.ir import (
     BaseFunc,
     Call,
@@ -141,7 +140,7 @@ def make_shape(shape: Sequence[Any]) -> ShapeExpr:
         When `shape` is neither.
     """
     if not isinstance(shape, (list, tuple)):
-        raise InvalidArgument("a shape is a list or tuple of sizes", found=repr(shape))
+        raise error.InvalidArgument("a shape is a list or tuple of sizes", found=repr(shape))
     return shape_expr(shape)
 
 
@@ -154,5 +153,5 @@ def te_tensor(value: Expr, tir_var_map: Mapping[Any, Any], name: str = "rxplaceh
     """Make a te placeholder for a tensor, the symbolic variables of its shape replaced by those that a map gives."""
     ty = value.ty
     if not isinstance(ty, TensorType) or ty.shape is None:
-        raise InvalidArgument("te_tensor needs a tensor whose shape is known", found=str(ty))
+        raise error.InvalidArgument("te_tensor needs a tensor whose shape is known", found=str(ty))
     return te.placeholder(tuple(substitute(d, dict(tir_var_map)) for d in ty.shape), ty.dtype, name=name)

@@ -10,9 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
-from weft.op import make_call
+from weft import error, ir, op
 from weft.relax.gradient_rules import Gradient, fit, like, operators, rule, shape_of
 
 _o = operators
@@ -59,7 +57,7 @@ for _name, _derivative in _DERIVATIVES.items():
 @rule("floor", "ceil", "round", "trunc", "sign", "floor_divide", "logical_and", "logical_or", "logical_not",
       "logical_xor", "arange", "one_hot", "argmax", "argmin", "argsort", "isnan", "isinf", "isfinite")  # fmt: skip
 def _flat(_y: Any, call: Any, _g: Any, _bb: Any) -> Any:
-    return [make_call("grad.no_grad")(x) for x in call.args]
+    return [op.make_call("grad.no_grad")(x) for x in call.args]
 
 
 @rule("clip")
@@ -91,7 +89,7 @@ def _global_avg_pool(y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x, layout = call.args[0], call.attrs["layout"]
     axes = [i for i, c in enumerate(layout) if c not in "NC"]
     if any(_sizes(y)[i] != 1 for i in axes):
-        raise InvalidArgument("the gradient of adaptive pooling is that to one element", found=str(y.ty))
+        raise error.InvalidArgument("the gradient of adaptive pooling is that to one element", found=str(y.ty))
     count = math.prod(_sizes(x)[i] for i in axes)
     return [_o.broadcast_to(_o.divide(g, like(count, g)), ir.shape_expr(shape_of(x)))]
 
@@ -130,7 +128,7 @@ def _prod(y: Any, call: Any, g: Any, _bb: Any) -> Any:
 def _sizes(x: Any) -> tuple[int, ...]:
     found = tuple(ir.as_int(d) for d in shape_of(x))
     if None in found:
-        raise InvalidArgument("the gradient needs constant sizes", found=str(x.ty), where=x.span)
+        raise error.InvalidArgument("the gradient needs constant sizes", found=str(x.ty), where=x.span)
     return found  # type: ignore[return-value]
 
 
@@ -182,7 +180,7 @@ def _put_back(g: Any, axis: int, sizes: tuple[int, ...], begin: int, step: int) 
 @rule("nn.pad")
 def _pad(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     if call.attrs["pad_mode"] != "constant":
-        raise InvalidArgument("the gradient of pad is that of constants", found=str(call.attrs["pad_mode"]))
+        raise error.InvalidArgument("the gradient of pad is that of constants", found=str(call.attrs["pad_mode"]))
     width = [int(w) for w in call.attrs["pad_width"]]
     ends = [w + n for w, n in zip(width[::2], _sizes(call.args[0]), strict=True)]
     return [_o.strided_slice(g, list(range(len(ends))), width[::2], ends)]
@@ -216,20 +214,20 @@ def _flip(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 def _gather_nd(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x, indices = call.args
     if call.attrs["batch_dims"]:
-        raise InvalidArgument("the gradient of gather_nd is that without batch_dims")
-    return [_o.scatter_nd(_o.zeros_like(x), indices, g, "add"), make_call("grad.no_grad")(indices)]
+        raise error.InvalidArgument("the gradient of gather_nd is that without batch_dims")
+    return [_o.scatter_nd(_o.zeros_like(x), indices, g, "add"), op.make_call("grad.no_grad")(indices)]
 
 
 @rule("collapse_sum_to")
 def _collapse_sum_to(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x = call.args[0]
-    return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), make_call("grad.no_grad")(call.args[1])]
+    return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), op.make_call("grad.no_grad")(call.args[1])]
 
 
 @rule("collapse_sum_like")
 def _collapse_sum_like(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
     x = call.args[0]
-    return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), make_call("grad.no_grad")(call.args[1])]
+    return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), op.make_call("grad.no_grad")(call.args[1])]
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -243,7 +241,7 @@ def _windows(call: Any, y: Any, fill: float, bb: Any) -> tuple[Any, Callable[[An
     x, a = call.args[0], call.attrs
     layout, rank = a["layout"], len(a["pool_size"])
     if a.get("out_layout") not in (None, "", layout):
-        raise InvalidArgument("the gradient of pooling keeps the layout", found=str(a["out_layout"]))
+        raise error.InvalidArgument("the gradient of pooling keeps the layout", found=str(a["out_layout"]))
     axes = [i for i, c in enumerate(layout) if c not in "NC"]
     sizes, made, pads = _sizes(x), _sizes(y), list(map(int, a["padding"]))
     spans = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(

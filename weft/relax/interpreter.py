@@ -16,20 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import EvaluationError
+from weft import error, ir, op, tir
 from weft.ffi import get_global_func
-from weft.op import get_op_def
 from weft.op.relations import Relation, refused
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.runtime import aligned, tensor
 from weft.runtime.host import HOST_FUNCTION, Kind, call_host, from_machine, known_texts, to_machine
 from weft.target import build as build_kernels
-from weft.tir import PrimFunc
 from weft.tir.interpret import evaluate as evaluate_scalar
 
-Kernels = Callable[[str, PrimFunc, Sequence[Any]], None]
+Kernels = Callable[[str, tir.PrimFunc, Sequence[Any]], None]
 """Runs a TIR function of a name on arrays and numbers; what it writes, it writes in place."""
 Watcher = Callable[[Any, Any], None]
 """Gets each binding and its value."""
@@ -37,7 +34,7 @@ _UNWRITTEN = 0xFF
 """What fresh memory is full of: not a number as a float, -1 as an integer."""
 
 
-class MachineOnly(EvaluationError):
+class MachineOnly(error.EvaluationError):
     """A program has what only the virtual machine, or compiled code, can run."""
 
 
@@ -46,9 +43,9 @@ class UnscheduledKernels:
 
     def __init__(self, target: Any = "llvm") -> None:
         self._target = target
-        self._built: dict[PrimFunc, Any] = {}
+        self._built: dict[tir.PrimFunc, Any] = {}
 
-    def __call__(self, name: str, func: PrimFunc, args: Sequence[Any]) -> None:
+    def __call__(self, name: str, func: tir.PrimFunc, args: Sequence[Any]) -> None:
         """Run a kernel."""
         if func not in self._built:
             module = build_kernels(ir.IRModule({name: func.with_attr("global_symbol", name)}), self._target)
@@ -106,8 +103,8 @@ class Interpreter:
         frame = _Frame(function.frame)
         given = [*args, *function.given]
         if len(given) != len(function.func.params):
-            raise EvaluationError("wrong number of arguments", expected=str(len(function.func.params)),
-                                  found=str(len(given)))  # fmt: skip
+            raise error.EvaluationError("wrong number of arguments", expected=str(len(function.func.params)),
+                                        found=str(len(given)))  # fmt: skip
         for p, a in zip(function.func.params, given, strict=True):
             frame.values[p] = a
             _check_type(a, p.ty, frame, p.name_hint)
@@ -127,7 +124,7 @@ class Interpreter:
             _packed_named(callee.global_symbol)(*args)
             return
         func = self.mod[callee]
-        assert isinstance(func, PrimFunc)
+        assert isinstance(func, tir.PrimFunc)
         self.kernels(str(func.attrs.get("global_symbol") or callee.name_hint), func, args)
 
     def fresh(self, ty: Any, frame: _Frame) -> np.ndarray:
@@ -169,10 +166,10 @@ def _check_type(value: Any, ty: Any, frame: _Frame, what: str) -> None:
     """Compare a value with a type, binding dimensions that are new."""
     if isinstance(ty, ir.TensorType):
         if not isinstance(value, np.ndarray):
-            raise EvaluationError(f"{what} is no tensor", expected=str(ty), found=type(value).__name__)
+            raise error.EvaluationError(f"{what} is no tensor", expected=str(ty), found=type(value).__name__)
         if ty.dtype and value.dtype.name != ty.dtype:
-            raise EvaluationError(f"{what} has another dtype than its type says", expected=ty.dtype,
-                                  found=value.dtype.name)  # fmt: skip
+            raise error.EvaluationError(f"{what} has another dtype than its type says", expected=ty.dtype,
+                                        found=value.dtype.name)  # fmt: skip
         if ty.shape is not None:
             _check_dims(value.shape, ty.shape, frame, what)
     elif isinstance(ty, ir.ShapeType) and ty.values is not None:
@@ -199,14 +196,14 @@ def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what:
         right = right and int(evaluate_scalar(d, frame.dims)) == a
     if not right:
         shown = ", ".join(map(str, dims))
-        raise EvaluationError(f"a dimension of {what} is not what its type says", expected=f"({shown})",
-                              found=str(tuple(actual)))  # fmt: skip
+        raise error.EvaluationError(f"a dimension of {what} is not what its type says", expected=f"({shown})",
+                                    found=str(tuple(actual)))  # fmt: skip
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 # Functions of other levels are called where they are named, and are no values.
-_EXPR = ir.Dispatch("interpret Relax", (ir.Expr,), leaves_out=(ir.ExternFunc, PrimFunc))
+_EXPR = ir.Dispatch("interpret Relax", (ir.Expr,), leaves_out=(ir.ExternFunc, tir.PrimFunc))
 
 
 @_EXPR.on(SeqExpr)
@@ -228,7 +225,7 @@ def _sequence(e: SeqExpr, run: Interpreter, frame: _Frame) -> Any:
 @_EXPR.on(ir.ExprVar)
 def _variable(e: ir.ExprVar, run: Interpreter, frame: _Frame) -> Any:
     if e not in frame.values:
-        raise EvaluationError(f"'{e.name_hint}' is used where it has no value, or no more")
+        raise error.EvaluationError(f"'{e.name_hint}' is used where it has no value, or no more")
     return frame.values[e]
 
 
@@ -286,7 +283,7 @@ def _call(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
         return _CORE[name](e, run, frame)
     if name in CORE_OPS:
         return _on_values(name, [run.eval(a, frame) for a in e.args], run)
-    definition = get_op_def(e.op)
+    definition = op.get_op_def(e.op)
     attrs = {k: _attribute(v, frame) for k, v in e.attrs.items}
     if definition.reference is None:
         simpler = definition.decompose(*e.args, **attrs) if definition.decompose is not None else None
@@ -311,7 +308,7 @@ def _call_function(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
     args = [run.eval(a, frame) for a in e.args]
     if isinstance(e.op, ir.ExternFunc):
         return _packed(e.op, args, run)
-    if isinstance(e.op, ir.GlobalVar) and isinstance(run.mod[e.op], PrimFunc):
+    if isinstance(e.op, ir.GlobalVar) and isinstance(run.mod[e.op], tir.PrimFunc):
         run.run_kernel(e.op, args)
         return ()
     return run.call(run.eval(e.op, frame), args)
@@ -401,13 +398,13 @@ def _index_bounds(run: Interpreter, x: Any, places: int) -> Any:
 
 def _slice(run: Interpreter, x: Any, *bounds: Any) -> Any:
     begin, end, strides = (tuple(map(int, b)) for b in bounds)
-    reference: Any = get_op_def("strided_slice").reference
+    reference: Any = op.get_op_def("strided_slice").reference
     return reference(x, axes=tuple(range(x.ndim)), begin=begin, end=end, strides=strides)
 
 
 def _assert(run: Interpreter, condition: Any, *_: Any) -> Any:
     if not bool(condition):
-        raise EvaluationError("an assertion of the program fails")
+        raise error.EvaluationError("an assertion of the program fails")
     return ()
 
 

@@ -15,15 +15,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, cast
 
-from weft import environment
-from weft.compile_key import is_plain, is_watched
+from weft import compile_key, environment, tir, tune
 from weft.ir import DeepPool, IRModule, load_json, save_json, walk
 from weft.relax.transform import schedule_tir
 from weft.runtime.worker import Process, WorkerError
 from weft.target import Target, compile_func
-from weft.tir import PrimFunc
 from weft.tir.schedule import noting_schedules
-from weft.tune import Tuned
 
 _KERNELS_A_PROCESS = 8  # that are worth the 0.7 s in which a process starts
 _BINDINGS_A_KERNEL = 3  # about
@@ -35,7 +32,7 @@ class KernelJob(NamedTuple):
     """A function to be compiled."""
 
     name: str
-    func: PrimFunc
+    func: tir.PrimFunc
     linkage: str
 
 
@@ -61,24 +58,26 @@ class CompiledKernel(NamedTuple):
         return cls(entry[end:], entry[4:end].decode())
 
 
-def compile_scheduled(func: PrimFunc, name: str, target: Target, linkage: str, records: Tuned) -> CompiledKernel:
+def compile_scheduled(
+    func: tir.PrimFunc, name: str, target: Target, linkage: str, records: tune.Tuned
+) -> CompiledKernel:
     """Schedule a kernel by rule and compile it."""
     with noting_schedules() as noted:
         scheduled = schedule_kernel(func, name, target, records)
     return CompiledKernel(compile_func(scheduled, target, linkage), noted[-1].as_json() if noted else "")
 
 
-def schedule_kernel(func: PrimFunc, name: str, target: Target, records: Tuned) -> PrimFunc:
+def schedule_kernel(func: tir.PrimFunc, name: str, target: Target, records: tune.Tuned) -> tir.PrimFunc:
     """Schedule a kernel under its name in the library."""
     mod = IRModule({name: func.with_attr("global_symbol", name)})
-    return cast(PrimFunc, schedule_tir(target=target, tuned=records)(mod)[name])
+    return cast(tir.PrimFunc, schedule_tir(target=target, tuned=records)(mod)[name])
 
 
 def compile_kernel_jobs(
     jobs: Sequence[KernelJob],
     here: Callable[[KernelJob], CompiledKernel],
     target: Target,
-    records: Tuned,
+    records: tune.Tuned,
     done: Callable[[KernelJob, CompiledKernel], None],
     *,
     plain: bool,
@@ -176,7 +175,7 @@ def _compiles_anywhere(target: Target) -> bool:
 
 def _processes(jobs: int, cores: int, target: Target) -> int:
     """How many processes to start beside this one; ``WEFT_COMPILE_PROCESSES`` bounds them, this one included."""
-    if is_watched() or not is_plain() or not _compiles_anywhere(target) or not sys.executable:
+    if compile_key.is_watched() or not compile_key.is_plain() or not _compiles_anywhere(target) or not sys.executable:
         return 0
     return max(0, min(environment.COMPILE_PROCESSES.read(), cores, 1 + jobs // _KERNELS_A_PROCESS) - 1)
 
@@ -187,7 +186,7 @@ class _Beside:
     It has the next function before it is done with one: this process may be slow to answer, as Python threads are.
     """
 
-    def __init__(self, target: Target, records: Tuned) -> None:
+    def __init__(self, target: Target, records: tune.Tuned) -> None:
         self.process = _ahead.pop() if _ahead else _new_process()
         self.target, self.records, self.works = target, records, True
         self.taken: deque[KernelJob] = deque()
@@ -234,14 +233,14 @@ class _Beside:
 # --- in the process beside --------------------------------------------------------------------------------------------
 
 
-class _Given(Tuned):
+class _Given(tune.Tuned):
     """Decisions that came with the kernel."""
 
     def __init__(self, target: Target, decisions: Mapping[str, Any]) -> None:
         super().__init__(None, target)
         self._given = decisions
 
-    def decisions(self, func: PrimFunc) -> Mapping[str, Any]:
+    def decisions(self, func: tir.PrimFunc) -> Mapping[str, Any]:
         return self._given
 
 
@@ -253,5 +252,5 @@ class Service:
         kind = Target(target)
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
-            made = compile_scheduled(cast(PrimFunc, load_json(func)), name, kind, linkage, _Given(kind, decisions))
+            made = compile_scheduled(cast(tir.PrimFunc, load_json(func)), name, kind, linkage, _Given(kind, decisions))
             return {"made": tuple(made)}

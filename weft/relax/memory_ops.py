@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from weft import ir
-from weft.error import ShapeMismatch, TypeInferenceError
+from weft import error, ir
 from weft.relax.core_ops import as_relax, core_op, tensor_of
 
 
@@ -103,7 +102,7 @@ def _tensor_type(call: ir.Call) -> ir.Type:
 @core_op("memory.ensure_zero_offset")
 def _same_type(call: ir.Call) -> ir.Type:
     if not isinstance(call.args[0].ty, ir.TensorType):
-        raise TypeInferenceError("the operator needs a tensor", found=str(call.args[0].ty), where=call.span)
+        raise error.TypeInferenceError("the operator needs a tensor", found=str(call.args[0].ty), where=call.span)
     return call.args[0].ty
 
 
@@ -116,13 +115,13 @@ def _view_type(call: ir.Call) -> ir.Type:
     data, shape, dtype, offset = call.args
     ty: Any = data.ty
     if not isinstance(ty, ir.TensorType):
-        raise TypeInferenceError("view needs a tensor", found=str(ty), where=call.span)
+        raise error.TypeInferenceError("view needs a tensor", found=str(ty), where=call.span)
     if not (_is_nothing(shape) or isinstance(shape.ty, ir.ShapeType)):
-        raise TypeInferenceError("view: the shape is no shape value", found=str(shape.ty), where=call.span)
+        raise error.TypeInferenceError("view: the shape is no shape value", found=str(shape.ty), where=call.span)
     if not (_is_nothing(dtype) or isinstance(dtype, ir.DataTypeImm) or isinstance(dtype.ty, ir.AnyType)):
-        raise TypeInferenceError("view: the data type is none", found=str(dtype.ty), where=call.span)
+        raise error.TypeInferenceError("view: the data type is none", found=str(dtype.ty), where=call.span)
     if not (_is_nothing(offset) or (isinstance(offset.ty, ir.PrimType) and offset.ty.dtype == "int64")):
-        raise TypeInferenceError("view: the offset is no int64", found=str(offset.ty), where=call.span)
+        raise error.TypeInferenceError("view: the offset is no int64", found=str(offset.ty), where=call.span)
     element = ty.dtype if _is_nothing(dtype) else dtype.value if isinstance(dtype, ir.DataTypeImm) else ""
     dims, ndim = (ty.shape, ty.ndim) if _is_nothing(shape) else (shape.ty.values, shape.ty.ndim)
     result = ir.TensorType(dims, element, ndim if dims is None else len(dims), ty.vdevice)
@@ -134,10 +133,10 @@ def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: A
     """Refuse a view that is known to leave the memory of its tensor."""
     start = 0 if _is_nothing(offset) else ir.as_int(offset.value) if isinstance(offset, ir.PrimValue) else None
     if start is not None and start < 0:
-        raise TypeInferenceError("view: the offset is negative", found=str(start), where=call.span)
+        raise error.TypeInferenceError("view: the offset is negative", found=str(start), where=call.span)
     sizes = [_bytes(old), _bytes(new)]
     if sizes[0] is not None and sizes[1] is not None and (start or 0) + sizes[1] > sizes[0]:
-        raise ShapeMismatch(
+        raise error.ShapeMismatch(
             "view: it does not lie inside of the tensor", expected=f"at most {sizes[0]} bytes",
             found=f"{sizes[1]} bytes behind the first {start or 0}", where=call.span,
         )  # fmt: skip

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.ir import IRModule
-from weft.meta_schedule import Database
+from weft import ir, meta_schedule, runtime
 from weft.relax.transform.bind_params import BindParams
 from weft.relax.transform.meta_schedule import (
     MetaScheduleApplyDatabase,
@@ -15,19 +14,18 @@ from weft.relax.transform.meta_schedule import (
     tune_relax,
 )
 from weft.relax.vm_build import build
-from weft.runtime import VMExecutable
 from weft.target import Target
 
 __all__ = ["compile_relax", "extract_tasks", "extracted_tasks_to_tune_contexts", "tune_relax"]
 
 
 def compile_relax(
-    database: Database,
-    mod: IRModule,
+    database: meta_schedule.Database,
+    mod: ir.IRModule,
     target: Any,
     params: Mapping[str, Any] | None = None,
     enable_warning: bool = False,
-) -> VMExecutable:
+) -> runtime.VMExecutable:
     """Compile a program with the schedules of a database; other kernels are scheduled as ever."""
     target = Target(target)
     if params:

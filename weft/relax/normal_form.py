@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import WeftError
+from weft import error, ir, tir
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars
-from weft.tir import PrimFunc
 
 ATOMS = (
     ir.ExprVar,
@@ -41,7 +39,7 @@ def operands(e: Any) -> tuple[Any, ...]:
 
 
 # Functions of TIR belong to the module.
-NORMAL_FORM = ir.Dispatch("normalize", (ir.Expr,), leaves_out=(PrimFunc,))
+NORMAL_FORM = ir.Dispatch("normalize", (ir.Expr,), leaves_out=(tir.PrimFunc,))
 
 
 @NORMAL_FORM.on(*ATOMS, ir.Op)
@@ -66,7 +64,7 @@ def _call(expr: ir.Call, bb: Any) -> ir.Expr:
     call = ir.Call(op, args, expr.attrs, expr.ty_args, span=span)
     try:
         ty = infer_call(call, bb.module)
-    except WeftError as e:
+    except error.WeftError as e:
         if span is not None:  # the call, rather than the operand that does not fit it
             e.where = span
         raise

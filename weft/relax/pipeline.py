@@ -7,13 +7,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from weft import error, tune
 from weft.dlight.gpu import gpu_schedule
-from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
 from weft.machine import Machine
 from weft.relax import transform as t
 from weft.target import Target, register_attribute
-from weft.tune import Tuned, current_database
 
 PRECISIONS = {"float32": "float32", "f32": "float32", "bfloat16": "bfloat16", "bf16": "bfloat16", "int8": "int8"}
 """What products of float32 tensors may be computed on, by the names that users give."""
@@ -81,7 +80,7 @@ def _graph_passes(
         *(_attention_passes() if tiled else []),
         *([t.widen_conv1d()] if layouts else []),
         *([t.products_in_bfloat16(dot_forms=machine.dot_forms)] if _narrows(target, precision) else []),
-        *([t.convert_layout(machine=machine, tuned=Tuned(current_database(), target))] if layouts else []),
+        *([t.convert_layout(machine=machine, tuned=tune.Tuned(tune.current_database(), target))] if layouts else []),
         *([compress] if tiled and machine.unpacks_weights else []),
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),
@@ -113,7 +112,7 @@ def _pack_nbits(machine: Machine, precision: str) -> Pass:
 def _narrows(target: Target, precision: str) -> bool:
     """Whether products are computed on bfloat16 operands: as asked for, where the target can."""
     if precision not in PRECISIONS:
-        raise InvalidArgument(f"unknown precision '{precision}'", expected=", ".join(PRECISIONS))
+        raise error.InvalidArgument(f"unknown precision '{precision}'", expected=", ".join(PRECISIONS))
     if PRECISIONS[precision] != "bfloat16":
         return False
     if any(form[0] == "bfloat16" for form in target.machine.dot_forms):
@@ -200,12 +199,12 @@ def get_pipeline(
         When there is none of that name, or it has one precision only and another is asked for.
     """
     if name not in _PIPELINES:
-        raise InvalidArgument(f"no pipeline is called '{name}'", expected=", ".join(sorted(_PIPELINES)))
+        raise error.InvalidArgument(f"no pipeline is called '{name}'", expected=", ".join(sorted(_PIPELINES)))
     make = _PIPELINES[name]
     if PRECISIONS.get(precision) == "float32":
         return Sequential(make(target, **options), name=name)
     if "precision" not in inspect.signature(make).parameters:
-        raise InvalidArgument(f"pipeline '{name}' computes in float32", expected="float32", found=repr(precision))
+        raise error.InvalidArgument(f"pipeline '{name}' computes in float32", expected="float32", found=repr(precision))
     return Sequential(make(target, precision=precision, **options), name=name)
 
 

@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from weft.error import ScheduleWarning
+from weft import error, tir
 from weft.ir import Call, Function, GlobalVar, IRModule, walk
-from weft.tir import PrimFunc
 from weft.tir.schedule import KernelReport, ScheduleRecord, ScheduleReport, report_of
 
 _SHARE = 0.1
@@ -36,8 +35,8 @@ def schedule_report(kernels: IRModule, noted: Mapping[str, str], target: Any) ->
     """
     found: list[KernelReport] = []
     for var, func in kernels.items():
-        name = str(func.attrs.get("global_symbol") or var.name_hint) if isinstance(func, PrimFunc) else ""
-        if isinstance(func, PrimFunc) and name in noted:
+        name = str(func.attrs.get("global_symbol") or var.name_hint) if isinstance(func, tir.PrimFunc) else ""
+        if isinstance(func, tir.PrimFunc) and name in noted:
             found.append(report_of(name, func, ScheduleRecord.from_json(noted[name]), target))
     return ScheduleReport(found)
 
@@ -68,7 +67,7 @@ def slow_kernels(mod: IRModule, report: ScheduleReport) -> tuple[str, ...]:
 def warn_of_slow_kernels(messages: Iterable[str]) -> None:
     """Warn of what :func:`slow_kernels` found."""
     for message in messages:
-        warnings.warn(message, ScheduleWarning, stacklevel=4)
+        warnings.warn(message, error.ScheduleWarning, stacklevel=4)
 
 
 def _calls(mod: IRModule) -> tuple[Counter[str], dict[str, dict[str, None]]]:

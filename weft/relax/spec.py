@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft import ir
+from weft import ir, op
 from weft.ir.spec import Spec
-from weft.op import get_op_def, list_ops
 from weft.relax.analysis.well_formed import WELL_FORMED
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr, VarBinding
@@ -68,7 +67,7 @@ def _no_operators(node: ir.Call, func: ir.Function, mod: ir.IRModule) -> str | N
     if not isinstance(node.op, ir.Op) or _is_primitive(func):
         return None
     name = node.op.name.removeprefix("relax.")
-    if name in CORE_OPS or name in _KEPT or name not in list_ops() or get_op_def(name).lower is None:
+    if name in CORE_OPS or name in _KEPT or name not in op.list_ops() or op.get_op_def(name).lower is None:
         return None
     return f"operator '{name}' is left, although it can be lowered"
 

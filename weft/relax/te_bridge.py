@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir, tir
 from weft.relax.te_form import as_compared
 from weft.te import Tensor as TETensor
 from weft.te import compute, kernel_of_stages, placeholder
-from weft.tir import Buffer, For, LetStmt, PrimFunc
 
 
 class PrimFuncCall:
     """A TIR function made of te tensors, and what a ``call_tir`` of it takes."""
 
-    def __init__(self, func: PrimFunc, args: list[ir.Expr], out_types: list[ir.TensorType]) -> None:
+    def __init__(self, func: tir.PrimFunc, args: list[ir.Expr], out_types: list[ir.TensorType]) -> None:
         self.func, self.args, self.out_types = func, args, out_types
 
 
@@ -96,7 +94,7 @@ class _Inputs:
     def tensor(self, value: ir.Expr, ty: ir.TensorType) -> TETensor:
         """Return the placeholder of a tensor."""
         if ty.shape is None or not ty.dtype:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "a te function needs tensors of known shape and data type", found=str(ty), help="use match_cast first"
             )
         self.vdevice = self.vdevice or ty.vdevice
@@ -116,7 +114,7 @@ class _Inputs:
         return getattr(value, "name_hint", chr(ord("A") + n) if n < 26 else f"tensor_input_{n}")
 
 
-def undefined_vars(func: PrimFunc) -> list[ir.Var]:
+def undefined_vars(func: tir.PrimFunc) -> list[ir.Var]:
     """List the scalar variables that a function uses without a definition, in order of first use.
 
     Parameters, loop and block variables, pointers of buffers, and dimensions of parameter buffers that are bare
@@ -127,11 +125,11 @@ def undefined_vars(func: PrimFunc) -> list[ir.Var]:
         defined.update(buffer.shape)
     used: list[ir.Var] = []
     for node in ir.walk(func.body):
-        if isinstance(node, For):
+        if isinstance(node, tir.For):
             defined.add(node.loop_var)
-        elif isinstance(node, (ir.IterVar, LetStmt, ir.Let)):
+        elif isinstance(node, (ir.IterVar, tir.LetStmt, ir.Let)):
             defined.add(node.var)
-        elif isinstance(node, Buffer):
+        elif isinstance(node, tir.Buffer):
             defined.add(node.data)
         elif isinstance(node, ir.Var):
             used.append(node)

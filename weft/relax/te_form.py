@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir import Block, BufferLoad, BufferStore
 from weft.tir.analysis import loads_of
 from weft.tir.analysis.structure import replace_node
@@ -36,7 +35,7 @@ def _rule(node: ir.Node) -> ir.Node:
         low, extent = _wide(node.min), _wide(node.extent)
         return node if low is node.min and extent is node.extent else ir.Range.from_min_extent(low, extent)
     if isinstance(node, ir.CallIntrin) and node.op.name == "tir.if_then_else":
-        condition = Analyzer().simplify(node.args[0])
+        condition = arith.Analyzer().simplify(node.args[0])
         return node if condition is node.args[0] else replace_node(node, args=(condition, *node.args[1:]))
     return _in_order(_in_place(node)) if isinstance(node, Block) else node
 

@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import tune
-from weft.ir import IRModule, Sequential, TensorType, constant
+from weft import ir, runtime, tir, tune
 from weft.op import Fusion
 from weft.relax import op
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 from weft.relax.pipeline import graph_passes
-from weft.runtime import aligned
 from weft.target import Target
-from weft.tir import PrimFunc
 from weft.tir.schedule import default_schedule
 
 _MARGIN = 0.97
@@ -130,26 +127,26 @@ def _work(subject: str) -> float:
     return float(np.prod(about["convolution"]) * np.prod(about["channels"]))
 
 
-def _kernel(subject: str, choice: Any, target: Target, hardware: tune.Hardware) -> tuple[PrimFunc, tune.Case]:
+def _kernel(subject: str, choice: Any, target: Target, hardware: tune.Hardware) -> tuple[tir.PrimFunc, tune.Case]:
     """Compile a convolution by itself, with a choice, to its scheduled kernel."""
     forced = tune.TuningRecord(
         tune.workload_of_choice(subject), hardware, trials=[tune.Trial({tune.CHOICE: choice}, 0.0, "confirmed")]
     )
     with tune.Database([forced]):
-        mod = Sequential(graph_passes(target))(_convolution(json.loads(subject)))
-    func = next(f for _, f in mod.items() if isinstance(f, PrimFunc) and f.attrs.get("op_pattern") == Fusion.ANCHOR)
+        mod = ir.Sequential(graph_passes(target))(_convolution(json.loads(subject)))
+    func = next(f for _, f in mod.items() if isinstance(f, tir.PrimFunc) and f.attrs.get("op_pattern") == Fusion.ANCHOR)
     case = tune.Case.static(func)
     assert case is not None
     return default_schedule(func, target), case
 
 
-def _convolution(about: Mapping[str, Any]) -> IRModule:
+def _convolution(about: Mapping[str, Any]) -> ir.IRModule:
     n, h, w = about["convolution"]
     c, o = about["channels"]
     top, left, bottom, right = about["padding"]
     rng = np.random.default_rng(0)
-    x = Var("x", TensorType((n, c, h + 2 - top - bottom, w + 2 - left - right), "float32"))
-    weight = constant(aligned(rng.standard_normal((o, c, 3, 3), np.float32)))
+    x = Var("x", ir.TensorType((n, c, h + 2 - top - bottom, w + 2 - left - right), "float32"))
+    weight = ir.constant(runtime.aligned(rng.standard_normal((o, c, 3, 3), np.float32)))
     script = BlockBuilder()
     with script.function("main", [x]):
         with script.dataflow():

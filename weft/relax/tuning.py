@@ -11,17 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import tune
-from weft.error import InvalidArgument
-from weft.ir import Constant, Expr, Function, IRModule, Pass, PassContext, PassInstrument
+from weft import error, ir, runtime, tir, tune
 from weft.relax.core_ops import is_op
 from weft.relax.pipeline import get_pipeline
 from weft.relax.transform import BindParams
 from weft.relax.tune_choices import tune_choices
 from weft.relax.vm_build import build
-from weft.runtime import VirtualMachine, VMExecutable
 from weft.target import Target
-from weft.tir import PrimFunc
 
 _Clock = Callable[[Sequence[Any]], float]
 """Runs a model once; returns seconds."""
@@ -80,7 +76,7 @@ class TuningResult:
 
 
 def tune_relax(
-    mod: IRModule,
+    mod: ir.IRModule,
     params: Mapping[str, Any] | None = None,
     target: Any = None,
     database: tune.Database | str | Any = None,
@@ -124,10 +120,10 @@ def tune_relax(
     """
     start = time.monotonic()
     if not inputs:
-        raise InvalidArgument("tuning needs inputs", expected="the arguments of main, at one size or more")
+        raise error.InvalidArgument("tuning needs inputs", expected="the arguments of main, at one size or more")
     target = target if isinstance(target, Target) else Target(target or (measurer.target if measurer else "llvm"))
     if target.kind.compile is None:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "kernels of this target cannot be tuned", expected="a kind with compile=", found=str(target.kind)
         )
     if not isinstance(database, tune.Database):
@@ -170,7 +166,7 @@ def tune_relax(
 
 
 def extract_tasks(
-    mod: IRModule, inputs: Sequence[Sequence[Any]], target: Any = None, params: Mapping[str, Any] | None = None
+    mod: ir.IRModule, inputs: Sequence[Sequence[Any]], target: Any = None, params: Mapping[str, Any] | None = None
 ) -> list[tune.Task]:
     """Compile and run a model, and make a task of each kernel that takes a part of its time, the longest first."""
     target = target if isinstance(target, Target) else Target(target or "llvm")
@@ -187,23 +183,23 @@ class _Model:
     """
 
     def __init__(
-        self, mod: IRModule, target: Target, database: tune.Database, device: tune.TrackerDevice | None = None
+        self, mod: ir.IRModule, target: Target, database: tune.Database, device: tune.TrackerDevice | None = None
     ) -> None:
         self.target, self.device = target, device
         self.constants = _Constants()
-        with PassContext(instruments=[self.constants]), database:
+        with ir.PassContext(instruments=[self.constants]), database:
             self.lowered = get_pipeline("default", target)(mod)
         self.asked = dict(database.asked)
         self.machine = self.compiled(tune.Database(), Target("llvm") if device is not None else target)
 
-    def compiled(self, database: tune.Database, target: Target | None = None) -> VirtualMachine:
+    def compiled(self, database: tune.Database, target: Target | None = None) -> runtime.VirtualMachine:
         """Compile the model with a database's records of kernels, for this machine."""
-        return VirtualMachine(self._built(database, target or self.target), "cpu", jit=False)
+        return runtime.VirtualMachine(self._built(database, target or self.target), "cpu", jit=False)
 
-    def _built(self, database: tune.Database, target: Target) -> VMExecutable:
+    def _built(self, database: tune.Database, target: Target) -> runtime.VMExecutable:
         return build(self.lowered, target, relax_pipeline=None, tuned=database)
 
-    def clock(self, machine: VirtualMachine, database: tune.Database) -> _Clock:
+    def clock(self, machine: runtime.VirtualMachine, database: tune.Database) -> _Clock:
         """What times runs of the model with a database's records: of `machine`, or on the device."""
         if self.device is not None:
             return self.device.program(self._built(database, self.target).export_library)
@@ -219,7 +215,7 @@ class _Model:
         functions = {
             str(f.attrs.get("global_symbol") or v.name_hint): f
             for v, f in self.lowered.items()
-            if isinstance(f, PrimFunc) and not f.attrs.get("tir.is_scheduled")
+            if isinstance(f, tir.PrimFunc) and not f.attrs.get("tir.is_scheduled")
         }
         calls = _Calls(functions, self.constants.positions if self.is_large else {})
         times: dict[str, float] = defaultdict(float)
@@ -241,7 +237,7 @@ class _Model:
 
 def _choose(
     plain: _Model,
-    mod: IRModule,
+    mod: ir.IRModule,
     measurer: tune.Measurer | None,
     database: tune.Database,
     seconds: float,
@@ -276,26 +272,28 @@ def _distinct(tasks: Sequence[tune.Task]) -> list[tune.Task]:
     return list(found.values())
 
 
-class _Constants(PassInstrument):
+class _Constants(ir.PassInstrument):
     """Notes which arguments of kernels are constants, and how large all of them are."""
 
     def __init__(self) -> None:
         self.positions: dict[str, set[int]] = defaultdict(set)
         self.bytes = 0
 
-    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+    def run_after_pass(self, mod: ir.IRModule, info: ir.Pass) -> None:
         """Look at the calls where kernels appear."""
         if info.name not in ("LegalizeOps", "ConcatInPlace"):
             return
         self.bytes = 0
-        seen: set[Expr] = set()
-        blocks = [block for _, f in mod.items() if isinstance(f, Function) for block in getattr(f.body, "blocks", ())]
+        seen: set[ir.Expr] = set()
+        blocks = [
+            block for _, f in mod.items() if isinstance(f, ir.Function) for block in getattr(f.body, "blocks", ())
+        ]
         for call in (b.value for block in blocks for b in block.bindings):
             if not is_op(call, "call_tir") and not is_op(call, "call_tir_inplace"):
                 continue
             kernel: Any = call.args[0]
             for i, a in enumerate(getattr(call.args[1], "fields", (call.args[1],))):
-                if isinstance(a, Constant):
+                if isinstance(a, ir.Constant):
                     self.positions[kernel.name_hint].add(i)
                     self.bytes += 0 if a in seen else a.data.numpy().nbytes
                     seen.add(a)
@@ -304,7 +302,7 @@ class _Constants(PassInstrument):
 class _Calls:
     """An instrument that notes what kernels are called with."""
 
-    def __init__(self, functions: Mapping[str, PrimFunc], cold: Mapping[str, set[int]]) -> None:
+    def __init__(self, functions: Mapping[str, tir.PrimFunc], cold: Mapping[str, set[int]]) -> None:
         self.functions, self.cold = functions, cold
         self.found: dict[str, dict[tune.Case, int]] = defaultdict(lambda: defaultdict(int))
         self.unknown: set[str] = set()
@@ -325,7 +323,7 @@ class _Calls:
                 for name, cases in self.found.items() if name not in self.unknown}  # fmt: skip
 
 
-def _kernel_times(machines: Sequence[VirtualMachine], arguments: Sequence[Any]) -> list[dict[str, float]]:
+def _kernel_times(machines: Sequence[runtime.VirtualMachine], arguments: Sequence[Any]) -> list[dict[str, float]]:
     """Run machines in turns and return, for each, the median time of each kernel in a run, in microseconds."""
     taken: list[dict[str, list[float]]] = [defaultdict(list) for _ in machines]
     for _ in _rounds(_RUNS):
@@ -374,7 +372,7 @@ def _leave_out(result: TuningResult, records: Sequence[tuple[str, tune.TuningRec
 
 
 def _both(
-    plain: VirtualMachine, tuned: VirtualMachine, values: Sequence[Sequence[Any]]
+    plain: runtime.VirtualMachine, tuned: runtime.VirtualMachine, values: Sequence[Sequence[Any]]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """The time of each kernel in a run of each machine, over all sizes."""
     sums: tuple[dict[str, float], dict[str, float]] = (defaultdict(float), defaultdict(float))
@@ -387,7 +385,7 @@ def _both(
     return sums
 
 
-def _here(machine: VirtualMachine) -> _Clock:
+def _here(machine: runtime.VirtualMachine) -> _Clock:
     def seconds(arguments: Sequence[Any]) -> float:
         start = time.perf_counter_ns()
         machine["main"](*arguments)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import LoweringError
+from weft import error, relax, runtime, tir
 from weft.ir import Attrs, CallIntrin, DataType, IRModule, Op, StringImm, Var, int64
-from weft.relax import compile_with_callers
 from weft.relax.vm.direct import kernel_signature
 from weft.relay.graph import ALIGNMENT, VIEW, Entry, KernelGraph
-from weft.runtime import Module
 from weft.target import Target
-from weft.tir import AllocBuffer, BufferLoad, Evaluate, PrimFunc, decl_buffer, seq
 
 
 def compile_ahead(
     graph: KernelGraph, storage: dict[Entry, int], kernels: IRModule, target: Target, name: str
-) -> tuple[KernelGraph, Module | None]:
+) -> tuple[KernelGraph, runtime.Module | None]:
     """Compile the calls of a graph to one function.
 
     Parameters
@@ -44,7 +41,7 @@ def compile_ahead(
     code = None
     if any(n.function not in (None, VIEW) for n in graph.nodes):
         entry = _entry(graph, storage, kernels, target, name, [*inputs, *results])
-        code = compile_with_callers(IRModule({name: entry}), kernels, target)
+        code = relax.compile_with_callers(IRModule({name: entry}), kernels, target)
         outputs = outer.add(name, name, [known[e] for e in inputs], [graph.type_of(e) for e in results])
         known.update(zip(results, outputs, strict=True))
     for head in graph.heads:
@@ -57,21 +54,21 @@ def compile_ahead(
 
 def _entry(
     graph: KernelGraph, storage: dict[Entry, int], kernels: IRModule, target: Target, name: str, args: list[Entry]
-) -> PrimFunc:
+) -> tir.PrimFunc:
     """Write the function, in lowered form."""
     if target.kind.compile is None:
-        raise LoweringError("ahead-of-time compilation is for CPUs", found=f"target '{target.kind}'",
-                            help="use executor='graph'")  # fmt: skip
-    buffers = [decl_buffer(shape, dtype, f"a{i}") for i, (shape, dtype) in enumerate(map(graph.type_of, args))]
+        raise error.LoweringError("ahead-of-time compilation is for CPUs", found=f"target '{target.kind}'",
+                                  help="use executor='graph'")  # fmt: skip
+    buffers = [tir.decl_buffer(shape, dtype, f"a{i}") for i, (shape, dtype) in enumerate(map(graph.type_of, args))]
     data: dict[Entry, Any] = {e: b.data for e, b in zip(args, buffers, strict=True)}
     places, n_bytes = tensor_places(graph, storage, set(args))
-    arena = decl_buffer((int64(n_bytes),), "uint8", "arena")
+    arena = tir.decl_buffer((int64(n_bytes),), "uint8", "arena")
 
     def address(entry: Entry) -> Any:
         source = graph.source(entry)
         if source in data:
             return data[source]
-        load = BufferLoad(arena, (int64(places[source]),))
+        load = tir.BufferLoad(arena, (int64(places[source]),))
         return CallIntrin(DataType("handle"), Op.get("tir.address_of"), (load,))
 
     calls = []
@@ -81,13 +78,13 @@ def _entry(
         _check_callable(kernels, node.function)
         operands = [address(e) for e in (*node.inputs, *(Entry(at, k) for k in range(len(node.outputs))))]
         args_of_call = (StringImm(node.function), int64(0), *operands)
-        calls.append(Evaluate(CallIntrin(DataType("void"), Op.get("tir.call_kernel"), args_of_call)))
-    body = seq(*calls)
+        calls.append(tir.Evaluate(CallIntrin(DataType("void"), Op.get("tir.call_kernel"), args_of_call)))
+    body = tir.seq(*calls)
     if n_bytes:
-        body = AllocBuffer(arena, body, Attrs.of({"stack_bytes": target.machine.stack_buffer_bytes}))
+        body = tir.AllocBuffer(arena, body, Attrs.of({"stack_bytes": target.machine.stack_buffer_bytes}))
     params = [Var(b.name, "handle") for b in buffers]
     attrs = Attrs.of({"global_symbol": name, "tir.noalias": False})
-    return PrimFunc(tuple(params), body, buffer_map=tuple(zip(params, buffers, strict=True)), attrs=attrs)
+    return tir.PrimFunc(tuple(params), body, buffer_map=tuple(zip(params, buffers, strict=True)), attrs=attrs)
 
 
 def tensor_places(graph: KernelGraph, storage: dict[Entry, int], given: set[Entry]) -> tuple[dict[Entry, int], int]:
@@ -105,6 +102,6 @@ def tensor_places(graph: KernelGraph, storage: dict[Entry, int], given: set[Entr
 
 def _check_callable(kernels: IRModule, name: str) -> None:
     func = kernels[name] if name in kernels else None
-    if not isinstance(func, PrimFunc) or kernel_signature(func) is None:
-        raise LoweringError(f"'{name}' cannot be called ahead of time", expected="a kernel on compact tensors",
-                            help="use executor='graph'")  # fmt: skip
+    if not isinstance(func, tir.PrimFunc) or kernel_signature(func) is None:
+        raise error.LoweringError(f"'{name}' cannot be called ahead of time", expected="a kernel on compact tensors",
+                                  help="use executor='graph'")  # fmt: skip

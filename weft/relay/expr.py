@@ -10,12 +10,10 @@ from typing import Any, dataclass_transform
 import numpy as np
 from msgspec.structs import force_setattr
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir, runtime
 from weft.ir import NO_ATTRS, Attrs, Op, Type
 from weft.ir.structural import BIND
 from weft.relay.types import FuncType, IncompleteType, TensorType, TypeVar
-from weft.runtime import Tensor
 
 Expr = RelayExpr = ir.Expr
 
@@ -307,7 +305,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     dtype : str, optional
         The data type.
     """
-    if isinstance(value, Tensor):
+    if isinstance(value, runtime.Tensor):
         made = ir.constant(value)
     elif isinstance(value, (np.ndarray, np.generic)):
         made = ir.constant(np.asarray(value), dtype)
@@ -315,7 +313,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
         array = np.array(value)
         made = ir.constant(array, dtype or _DTYPES.get(str(array.dtype), str(array.dtype)))
     else:
-        raise InvalidArgument("a constant needs a number or an array", found=type(value).__name__)
+        raise error.InvalidArgument("a constant needs a number or an array", found=type(value).__name__)
     ty: Any = made.ty
     return Constant(made.data, ty=TensorType(ty.shape, ty.dtype))
 
@@ -337,7 +335,7 @@ def var(
         The data type that goes with `shape`.
     """
     if type_annotation is not None and shape is not None:
-        raise InvalidArgument("a variable is annotated by type_annotation or shape, not both", where=span)
+        raise error.InvalidArgument("a variable is annotated by type_annotation or shape, not both", where=span)
     if shape is not None:
         dtype = "bool" if dtype == "uint1" else dtype
         type_annotation = TensorType(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,), dtype)

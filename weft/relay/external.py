@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import CodegenError, LoweringError
+from weft import error, ir, runtime
 from weft.ffi import as_opaque, get_global_func
-from weft.ir import IRModule, Pass
 from weft.relay.expr import Call, Function, Let, Tuple, TupleGetItem, Var, is_external
 from weft.relay.op.registry import op_call
 from weft.relay.to_relax import to_relax
 from weft.relay.walk import rewrite
-from weft.runtime import Module
 
 EXTERNAL_FUNCTIONS = "external_functions"
 
 
-def compile_external(functions: list[Function]) -> list[Module]:
+def compile_external(functions: list[Function]) -> list[runtime.Module]:
     """Have the functions of external compilers compiled.
 
     Raises
@@ -30,7 +27,7 @@ def compile_external(functions: list[Function]) -> list[Module]:
     CodegenError
         When there is no generator for a compiler.
     """
-    return [m if isinstance(m, Module) else Module(m) for f in functions for m in _generated(f)]
+    return [m if isinstance(m, runtime.Module) else runtime.Module(m) for f in functions for m in _generated(f)]
 
 
 def _generated(func: Function) -> list[Any]:
@@ -40,23 +37,23 @@ def _generated(func: Function) -> list[Any]:
         return [generate(as_opaque(func))]
     generate = get_global_func(f"relax.ext.{compiler}", allow_missing=True)
     if generate is None:
-        raise CodegenError(
+        raise error.CodegenError(
             f"there is no code generator for the compiler '{compiler}'", where=func.span,
             expected=f"the global function relay.ext.{compiler} or relax.ext.{compiler}",
             help="register_global_func makes one; without PartitionGraph the program is compiled by Weft",
         )  # fmt: skip
     name = str(func.attrs["global_symbol"])
-    made = to_relax(IRModule({name: func.without_attr("Compiler").with_attr("Codegen", compiler)}))
+    made = to_relax(ir.IRModule({name: func.without_attr("Compiler").with_attr("Codegen", compiler)}))
     return list(generate([made[name]], {}, {}))
 
 
-def external_functions(mod: IRModule) -> list[Function]:
+def external_functions(mod: ir.IRModule) -> list[Function]:
     """List the functions of external compilers that a module has, or had before :func:`CallExternal`."""
     own: list[Any] = [f for _, f in mod.items() if is_external(f)]
     return own + list(mod.attrs.get(EXTERNAL_FUNCTIONS, ()))
 
 
-def with_externals(mod: Module | None, external: list[Module]) -> Module | None:
+def with_externals(mod: runtime.Module | None, external: list[runtime.Module]) -> runtime.Module | None:
     """Return a module that brings others along."""
     first, *rest = [mod, *external] if mod is not None else external or [None]
     for other in rest:
@@ -64,13 +61,13 @@ def with_externals(mod: Module | None, external: list[Module]) -> Module | None:
     return first
 
 
-def CallExternal() -> Pass:
+def CallExternal() -> ir.Pass:
     """Make the pass that calls functions of external compilers in destination-passing style (``vm.call_kernel``).
 
     It needs A-normal form with types. The functions leave the module; :func:`external_functions` finds them.
     """
 
-    def lower(mod: IRModule) -> IRModule:
+    def lower(mod: ir.IRModule) -> ir.IRModule:
         """Change the calls and put the functions aside."""
         external = {v.name_hint: f for v, f in mod.items() if is_external(f)}
         if not external:
@@ -84,7 +81,7 @@ def CallExternal() -> Pass:
         kept = {v: rewrite(f, rule) if type(f) is Function else f for v, f in mod.items() if not is_external(f)}
         return mod.with_functions(kept).with_attr(EXTERNAL_FUNCTIONS, tuple(external.values()))
 
-    return Pass("CallExternal", lower, 0, lower.__doc__)
+    return ir.Pass("CallExternal", lower, 0, lower.__doc__)
 
 
 def _lowered(let: Let) -> Let:
@@ -101,7 +98,9 @@ def _lowered(let: Let) -> Let:
             args.append(a)
     for t in call.ty.fields if isinstance(call.ty, ir.TupleType) else (call.ty,):
         if not isinstance(t, ir.TensorType) or any(ir.as_int(d) is None for d in t.shape or ()):
-            raise LoweringError("an external compiler fills tensors of constant shapes", where=call.span, found=str(t))
+            raise error.LoweringError(
+                "an external compiler fills tensors of constant shapes", where=call.span, found=str(t)
+            )
     inputs = Tuple(tuple(args), ty=ir.TupleType(tuple(a.ty for a in args)))
     made = op_call("vm.call_kernel", call.op, inputs, ret_type=call.ty)
     made = Call(made.op, made.args, made.attrs, ty=call.ty, span=call.span)

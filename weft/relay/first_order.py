@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from weft.error import ErrorGroup, LoweringError
-from weft.ir import IRModule, Op, TensorType, TupleType
+from weft import error, ir
 from weft.relay.adt import Constructor, Match
 from weft.relay.expr import Call, Function, GlobalVar, If, RefCreate, RefRead, RefWrite, is_external
 from weft.relay.types import Any as AnyDim
@@ -14,7 +13,7 @@ from weft.relay.types import FuncType, GlobalTypeVar, RefType, TypeCall
 from weft.relay.walk import subexpressions
 
 
-def check_first_order(mod: IRModule, name: str = "main") -> None:
+def check_first_order(mod: ir.IRModule, name: str = "main") -> None:
     """Check that a function computes tensors of constant shapes from tensors, by operators alone.
 
     Raises
@@ -24,7 +23,7 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
         unknown dimension. The error says where; with more than one, an ``ErrorGroup`` of them.
     """
     func: Any = mod[name]
-    errors: dict[Any, LoweringError] = {}
+    errors: dict[Any, error.LoweringError] = {}
     outside = {v.name_hint for v, f in mod.items() if is_external(f)}
     calls = [e for e in subexpressions(func.body) if isinstance(e, Call)]
     called = {e.op for e in calls if isinstance(e.op, Function) or getattr(e.op, "name_hint", None) in outside}
@@ -32,11 +31,11 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
         if e in called:
             continue
         what = (None if type(e) is Call and e.op in called else _construct(e)) or (
-            None if isinstance(e, Op) else _of_type(getattr(e, "ty", None))
+            None if isinstance(e, ir.Op) else _of_type(getattr(e, "ty", None))
         )
         where = getattr(e, "span", None) or func.span
         if what and (what, where) not in errors and len(errors) < 20:
-            errors[what, where] = LoweringError(
+            errors[what, where] = error.LoweringError(
                 f"'{name}' has {what}, which needs the virtual machine", where=where, found=_head(e),
                 expected="operators on tensors of constant shapes, after inlining and constant folding",
                 help="compile it by relay.vm.compile, or evaluate it by create_executor('vm')",
@@ -45,7 +44,7 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
     if len(found) == 1:
         raise found[0]
     if found:
-        raise ErrorGroup(f"'{name}' needs the virtual machine", found)
+        raise error.ErrorGroup(f"'{name}' needs the virtual machine", found)
 
 
 def _head(expr: Any) -> str | None:
@@ -57,16 +56,16 @@ def _head(expr: Any) -> str | None:
 
 def _of_type(ty: Any) -> str | None:
     """What a value of a type has that a graph does not."""
-    if isinstance(ty, TupleType):
+    if isinstance(ty, ir.TupleType):
         return next(filter(None, map(_of_type, ty.fields)), None)
-    if isinstance(ty, TensorType):
+    if isinstance(ty, ir.TensorType):
         return "an unknown dimension" if any(isinstance(d, AnyDim) for d in ty.shape or ()) else None
     return next((name for kind, name in _TYPES.items() if isinstance(ty, kind)), None)
 
 
 def _construct(expr: Any) -> str | None:
     if type(expr) is Call and not isinstance(
-        expr.op, (Op, Function, Constructor)
+        expr.op, (ir.Op, Function, Constructor)
     ):  # what else is called says it itself
         return "recursion" if isinstance(expr.op, GlobalVar) else "a call of a function value"
     return _CONSTRUCTS.get(type(expr))

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from weft import ir
-from weft.error import LoweringError
-from weft.runtime import Device, Tensor
+from weft import error, ir, runtime
 from weft.tir.custom_datatype import stored_as
 
 VIEW = "__nop"  # the function of nodes that give their input another shape
@@ -45,7 +43,7 @@ class KernelGraph:
 
     nodes: list[GraphNode] = field(default_factory=list)
     heads: list[Entry] = field(default_factory=list)
-    params: dict[str, Tensor] = field(default_factory=dict)
+    params: dict[str, runtime.Tensor] = field(default_factory=dict)
 
     def add(self, name: str, function: str | None, inputs: Sequence[Entry], outputs: Sequence[Any]) -> list[Entry]:
         """Append a node, under that name or one near it, and return its outputs."""
@@ -80,7 +78,7 @@ class KernelGraph:
         shape, dtype = self.type_of(entry)
         return prod(shape) * ir.DataType(dtype).itemsize
 
-    def to_json(self, storage: dict[Entry, int], device_type: int = Device.kDLCPU) -> str:
+    def to_json(self, storage: dict[Entry, int], device_type: int = runtime.Device.kDLCPU) -> str:
         """Write the graph.
 
         Parameters
@@ -197,7 +195,7 @@ def _outputs(ty: Any, span: Any) -> list[tuple[tuple[int, ...], str]]:
     for t in fields:
         shape = None if getattr(t, "shape", None) is None else [ir.as_int(d) for d in t.shape]
         if shape is None or None in shape:
-            raise LoweringError(
+            raise error.LoweringError(
                 "a graph has tensors of constant shapes only", where=span, found=str(t),
                 help="compile programs with dynamic shapes by relay.vm.compile",
             )  # fmt: skip
@@ -205,8 +203,8 @@ def _outputs(ty: Any, span: Any) -> list[tuple[tuple[int, ...], str]]:
     return out
 
 
-def _no_kernel(value: Any, span: Any) -> LoweringError:
-    return LoweringError(
+def _no_kernel(value: Any, span: Any) -> error.LoweringError:
+    return error.LoweringError(
         f"a graph has no node for `{value}`", where=span, expected="calls of kernels, reshapes and tuples",
         help="compile the program by relay.vm.compile",
     )  # fmt: skip

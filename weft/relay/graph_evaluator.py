@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
-from weft.ir import IRModule, TupleType
+from weft import error, ir
 from weft.relay.build_module import as_target, build_function
 from weft.relay.build_options import Executor as Kind
 from weft.relay.executor import Executor, register_executor
@@ -23,7 +22,7 @@ class GraphExecutor(Executor):
 
     kind = "graph"
 
-    def prepare(self, mod: IRModule, name: str) -> Callable[..., Any]:
+    def prepare(self, mod: ir.IRModule, name: str) -> Callable[..., Any]:
         """Compile a function; the result runs it on an executor of its own."""
         mod = infer_type()(mod)
         func: Any = mod[name]
@@ -33,8 +32,8 @@ class GraphExecutor(Executor):
 
         def run(*args: Any) -> Any:
             if len(args) != len(func.params):
-                raise InvalidArgument(f"{name}: wrong number of arguments", expected=str(len(func.params)),
-                                      found=str(len(args)))  # fmt: skip
+                raise error.InvalidArgument(f"{name}: wrong number of arguments", expected=str(len(func.params)),
+                                            found=str(len(args)))  # fmt: skip
             for i, value in enumerate(_fields(args)):
                 module.set_input(i, value)
             module.run()
@@ -62,6 +61,6 @@ def _fields(value: Any) -> Iterator[Any]:
 
 def _packed(ty: Any, outputs: Iterator[Tensor]) -> Any:
     """The next outputs as a value of a type."""
-    if isinstance(ty, TupleType):
+    if isinstance(ty, ir.TupleType):
         return tuple([_packed(f, outputs) for f in ty.fields])
     return next(outputs)

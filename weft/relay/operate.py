@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import EvaluationError, InternalError, WeftError
+from weft import error, ir
 from weft.op import get_op_def
 from weft.relay.expr import Call, Tuple, Var, const
 from weft.relay.op.registry import expand, get
@@ -32,10 +31,10 @@ def operate(op: ir.Op, attrs: ir.Attrs, args: list[Any]) -> Any:
     try:
         params, body = _expansion(op, attrs, tuple(map(_form, args)), elements, known)
         return compute(body, dict(zip(params, args, strict=True)))
-    except WeftError:
+    except error.WeftError:
         raise
     except Exception as e:
-        raise EvaluationError(f"'{op.name}' failed: {e}") from e
+        raise error.EvaluationError(f"'{op.name}' failed: {e}") from e
 
 
 @functools.lru_cache(maxsize=4096)
@@ -94,7 +93,7 @@ def _value(expr: Any, known: dict[ir.Expr, Any]) -> Any:
     if isinstance(expr, ir.Call):
         definition = get_op_def(expr.op)  # type: ignore[arg-type]
         if definition.reference is None:
-            raise EvaluationError(f"'{definition.name}' has no reference")
+            raise error.EvaluationError(f"'{definition.name}' has no reference")
         args = [compute(a, known) for a in expr.args]
         with np.errstate(all="ignore"):
             return _typed(definition.reference(*args, **dict(expr.attrs.items)), expr.ty)
@@ -108,14 +107,14 @@ def _value(expr: Any, known: dict[ir.Expr, Any]) -> Any:
         return tuple(map(_literal, expr.values))
     if isinstance(expr, ir.PrimValue):
         return _literal(expr.value)
-    raise InternalError(f"an expansion has a {type(expr).__name__} that is not an argument")
+    raise error.InternalError(f"an expansion has a {type(expr).__name__} that is not an argument")
 
 
 def _literal(value: Any) -> Any:
     """Return the number that a scalar expression is."""
     number = getattr(value, "value", None)
     if number is None:
-        raise InternalError(f"a dimension of an evaluated operator is not a number: {value}")
+        raise error.InternalError(f"a dimension of an evaluated operator is not a number: {value}")
     return number
 
 

@@ -13,17 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import ir
-from weft.error import CodegenError, InvalidArgument, LoweringError
-from weft.relax import schedule_kernel
+from weft import error, ir, relax, tir, tune
 from weft.relax.pipeline import graph_passes
 from weft.relay.aot import tensor_places
 from weft.relay.build_module import lower_to_graph
 from weft.relay.graph import ALIGNMENT, VIEW, Entry, KernelGraph, graph_of, plan_graph_memory
 from weft.target import Target
 from weft.target.c import CALLS, TYPES, emit_c
-from weft.tir import PrimFunc
-from weft.tune import Tuned, current_database
 
 _WORDS_A_LINE = 6
 
@@ -60,7 +56,9 @@ def plain_c(mod: ir.IRModule, name: str = "model", target: Any = "c") -> PlainC:
         When a kernel uses what plain C does not have, such as functions of the runtime.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise InvalidArgument("the model's name is a function of C", expected="letters, digits and _", found=repr(name))
+        raise error.InvalidArgument(
+            "the model's name is a function of C", expected="letters, digits and _", found=repr(name)
+        )
     made = target if isinstance(target, Target) else Target(target)
     lowered, graph = _lowered(mod, made)
     return _Writer(graph, lowered, made, name).files()
@@ -96,24 +94,24 @@ class _Writer:
         """Write both files."""
         kernels = emit_c(self.scheduled(), self.target, entries=False)
         if CALLS in kernels:
-            raise CodegenError("a kernel calls a packed function, which plain C does not have",
-                               help="compile the model to a library")  # fmt: skip
+            raise error.CodegenError("a kernel calls a packed function, which plain C does not have",
+                                     help="compile the model to a library")  # fmt: skip
         parts = [f'#include "{self.name}.h"', "#include <string.h>", kernels]
         parts += [self.weights(e, n) for e, n in self.constants.items()]
         parts += ["", *self.function(), ""]
         return PlainC("\n".join(parts), self.declarations())
 
-    def scheduled(self) -> list[PrimFunc]:
+    def scheduled(self) -> list[tir.PrimFunc]:
         """The kernels that the graph calls, as schedule rules leave them."""
-        records = Tuned(current_database(), self.target)
+        records = tune.Tuned(tune.current_database(), self.target)
         named = {f.attrs.get("global_symbol") or v.name_hint: f for v, f in self.kernels.items()
-                 if isinstance(f, PrimFunc)}  # fmt: skip
-        out: list[PrimFunc] = []
+                 if isinstance(f, tir.PrimFunc)}  # fmt: skip
+        out: list[tir.PrimFunc] = []
         for name in dict.fromkeys(n.function for n in self.graph.nodes if n.function not in (None, VIEW)):
             if name not in named:
-                raise LoweringError(f"the model calls '{name}', which is no kernel of its own",
-                                    help="compile it to a library, which may call such functions")  # fmt: skip
-            out.append(schedule_kernel(named[name], name, self.target, records))
+                raise error.LoweringError(f"the model calls '{name}', which is no kernel of its own",
+                                          help="compile it to a library, which may call such functions")  # fmt: skip
+            out.append(relax.schedule_kernel(named[name], name, self.target, records))
         return out
 
     def weights(self, entry: Entry, name: str) -> str:

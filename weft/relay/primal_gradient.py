@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.relax import BlockBuilder
+from weft import ir, relax
 from weft.relax.transform import DecomposeOpsForInference
 from weft.relax.transform.gradient import pullback
 from weft.relay.expr import Call, Constant, Tuple, TupleGetItem
@@ -55,7 +54,7 @@ def primal_gradient(call: Any, args: Any, adjoint: Any) -> list[Any]:
     if rule is not None:
         again = Call(call.op, tuple(args), call.attrs, span=call.span, ty=call.ty)
         return list(rule(again, adjoint))
-    bb, params, given = BlockBuilder(), [], []
+    bb, params, given = relax.BlockBuilder(), [], []
     builder = RelaxBuilder(bb)
     holders = []
 

@@ -6,8 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.error import EvaluationError, InvalidArgument
-from weft.ir import Expr
+from weft import error, ir
 from weft.relay.expr import If, Var, as_expr, lets, var
 from weft.relay.types import IncompleteType
 
@@ -29,7 +28,7 @@ class ScopeBuilder:
     """
 
     def __init__(self) -> None:
-        self._bindings: list[list[tuple[Var, Expr]]] = [[]]
+        self._bindings: list[list[tuple[Var, ir.Expr]]] = [[]]
         self._results: list[Any] = [None]  # of the scopes; a choice without its second branch is a pair
 
     def let(self, var_: Any, value: Any) -> Var:
@@ -44,7 +43,7 @@ class ScopeBuilder:
         """
         if isinstance(var_, (tuple, list)):
             if len(var_) > 2:
-                raise InvalidArgument("a variable is given by its name and type", found=str(var_))
+                raise error.InvalidArgument("a variable is given by its name and type", found=str(var_))
             made = var(*var_)
         else:
             made = var(var_) if isinstance(var_, str) else var_
@@ -64,7 +63,7 @@ class ScopeBuilder:
     def else_scope(self) -> Generator[None]:
         """Build the other branch of the choice before; the choice is the result of the scope around."""
         if type(self._results[-1]) is not tuple:
-            raise EvaluationError("an else scope must follow an if scope")
+            raise error.EvaluationError("an else scope must follow an if scope")
         self._enter()
         yield
         branch = self._leave()
@@ -84,25 +83,25 @@ class ScopeBuilder:
         self._unset("a result")
         self._results[-1] = as_expr(value)
 
-    def get(self) -> Expr:
+    def get(self) -> ir.Expr:
         """Return the expression that was built."""
         if len(self._bindings) != 1:
-            raise EvaluationError("the expression is taken outside of all scopes")
+            raise error.EvaluationError("the expression is taken outside of all scopes")
         return self._made()
 
     def _enter(self) -> None:
         self._bindings.append([])
         self._results.append(None)
 
-    def _leave(self) -> Expr:
+    def _leave(self) -> ir.Expr:
         made = self._made()
         self._bindings.pop()
         self._results.pop()
         return made
 
-    def _made(self) -> Expr:
+    def _made(self) -> ir.Expr:
         if self._results[-1] is None or type(self._results[-1]) is tuple:
-            raise EvaluationError(
+            raise error.EvaluationError(
                 "a scope has no result",
                 found="an if scope without an else scope" if self._results[-1] else "neither ret nor a choice",
                 help="end the scope with ret(value), or with if_scope and else_scope",
@@ -111,4 +110,4 @@ class ScopeBuilder:
 
     def _unset(self, what: str) -> None:
         if self._results[-1] is not None:
-            raise EvaluationError(f"{what} comes behind the result of its scope")
+            raise error.EvaluationError(f"{what} comes behind the result of its scope")

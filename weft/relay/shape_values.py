@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import WeftError
+from weft import error, ir, op
 from weft.ir import Op, PrimExpr, as_int, const, floordiv, floormod, min_, select
-from weft.op import get_op_def
 
 _MOST = 64  # elements of a tensor that is followed
 _MOVES = frozenset(
@@ -61,7 +59,7 @@ class ShapeValues:
             return
         try:
             found = self._evaluate(expr)
-        except (WeftError, TypeError, ValueError, IndexError, AttributeError):
+        except (error.WeftError, TypeError, ValueError, IndexError, AttributeError):
             return  # an operator that does not take expressions for numbers
         arrays = list(found) if isinstance(found, (tuple, list)) else [found]
         for t, array in zip(types, arrays, strict=len(types) == len(arrays)):
@@ -103,7 +101,7 @@ class ShapeValues:
         if name in _MOVES:
             if name == "take":
                 args[1] = np.vectorize(as_int, otypes=[np.int64])(args[1])
-            reference = get_op_def(expr.op).reference
+            reference = op.get_op_def(expr.op).reference
             assert reference is not None
             found = reference(*args, **dict(expr.attrs.items))
             return [_object(f) for f in found] if isinstance(found, (tuple, list)) else _object(found)

@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument, UnsupportedOperator
+from weft import error, ir, op, relax
 from weft.ir import DataType, Dispatch, IRModule, Op, PrimExpr, TensorType, as_int, tensor_type
 from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
-from weft.op import get_op_def, list_ops
-from weft.relax import BlockBuilder, VarBinding
 from weft.relax.core_ops import call_dps_packed, tensor_to_shape
 from weft.relay.expr import Function, GlobalVar, Let, is_external
 from weft.relay.op.registry import expand, known_values
@@ -53,7 +50,7 @@ def to_relax(func_or_mod: Any) -> IRModule:
 
 
 def _function(name: str, func: Function, out: IRModule, mod: IRModule) -> IRModule:
-    bb = BlockBuilder(out)
+    bb = relax.BlockBuilder(out)
     builder = RelaxBuilder(bb, mod)
     params = [builder.param(p) for p in func.params]
     with bb.function(name, params, func.attrs or None):
@@ -68,7 +65,7 @@ def relax_type(ty: Any, dims: Callable[[], PrimExpr] | None = None) -> Any:
         return IRTupleType(tuple(relax_type(f, fresh) for f in ty.fields))
     if isinstance(ty, TensorType) and ty.shape is not None:
         return tensor_type(tuple(fresh() if isinstance(d, AnyDim) else d for d in ty.shape), ty.dtype)
-    raise UnsupportedOperator(
+    raise error.UnsupportedOperator(
         "a value that is no tensor has no form in Relax", found=str(ty) if ty is not None else "no type",
         help="infer types first" if ty is None else "only tensors and tuples of them are of first order",
     )  # fmt: skip
@@ -85,7 +82,7 @@ class RelaxBuilder:
         Where functions that are called are found.
     """
 
-    def __init__(self, bb: BlockBuilder, mod: IRModule | None = None) -> None:
+    def __init__(self, bb: relax.BlockBuilder, mod: IRModule | None = None) -> None:
         self.bb, self.mod = bb, mod
         self.env: dict[ir.Expr, Any] = {}
         self.values = ShapeValues()
@@ -124,7 +121,7 @@ class RelaxBuilder:
 
     def free(self, var: Any) -> Any:
         """Return what stands for a variable that nothing binds."""
-        raise InvalidArgument(f"variable '{var.name_hint}' is not bound", where=var.span)
+        raise error.InvalidArgument(f"variable '{var.name_hint}' is not bound", where=var.span)
 
     def elements(self, tensor: Any) -> tuple[PrimExpr, ...]:
         """Return the scalar expressions that the elements of a Relax tensor are."""
@@ -132,7 +129,7 @@ class RelaxBuilder:
         if known is None:
             ty: Any = tensor.ty
             if DataType(ty.dtype).is_float:
-                raise UnsupportedOperator(
+                raise error.UnsupportedOperator(
                     "a floating-point number that run time computes decides a shape", found=str(ty),
                     where=tensor.span, help="compute it as int64",
                 )  # fmt: skip
@@ -157,7 +154,7 @@ def count_of(tensor: Any) -> int:
     ty = tensor.ty
     n = 1 if ty.ndim == 0 else as_int(ty.shape[0]) if ty.ndim == 1 else None
     if n is None:
-        raise UnsupportedOperator(
+        raise error.UnsupportedOperator(
             "a tensor whose elements are dimensions is a vector of known length", found=str(ty), where=tensor.span
         )
     return n
@@ -167,7 +164,7 @@ _CONVERT = Dispatch("Relay to Relax", (ir.Expr,), default=lambda e, b: _refuse(e
 
 
 def _refuse(expr: Any) -> Any:
-    raise UnsupportedOperator(
+    raise error.UnsupportedOperator(
         f"{type(expr).__name__} has no form in Relax",
         expected="tensors, tuples, operators, If and calls of functions of the module",
         where=getattr(expr, "span", None),
@@ -279,7 +276,7 @@ def _called_in_place(expr: Any, b: RelaxBuilder) -> Any:
 
 def _group(func: Function, args: tuple[Any, ...], b: RelaxBuilder) -> ir.Function | None:
     """Return a group as a Relax function, or None where it has no form that becomes one kernel."""
-    inner = RelaxBuilder(BlockBuilder(), b.mod)
+    inner = RelaxBuilder(relax.BlockBuilder(), b.mod)
     params = [ir.ExprVar(p.name_hint, b.bb.atom(a).ty) for p, a in zip(func.params, args, strict=True)]  # type: ignore[attr-defined]
     for p, made in zip(func.params, params, strict=True):
         inner.define(p, made)
@@ -293,7 +290,7 @@ def _group(func: Function, args: tuple[Any, ...], b: RelaxBuilder) -> ir.Functio
                 inner.bb.emit_output(ir.Tuple(()))
                 result = None
             else:
-                bindings[-1] = VarBinding(ir.ExprVar(result.name_hint, result.ty), values[-1])
+                bindings[-1] = relax.VarBinding(ir.ExprVar(result.name_hint, result.ty), values[-1])
                 result = bindings[-1].var
         inner.bb.emit_func_output(ir.Tuple(()) if result is None else result)
     return None if result is None else inner.bb.get()["fused"]  # type: ignore[return-value]
@@ -302,4 +299,4 @@ def _group(func: Function, args: tuple[Any, ...], b: RelaxBuilder) -> ir.Functio
 def _has_kernel(value: Any) -> bool:
     if not isinstance(value, ir.Call) or not isinstance(value.op, Op) or not isinstance(value.ty, TensorType):
         return False
-    return value.op.name.removeprefix("relax.") in list_ops() and get_op_def(value.op).lower is not None
+    return value.op.name.removeprefix("relax.") in op.list_ops() and op.get_op_def(value.op).lower is not None

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import Type, as_int, numpy_dtype
+from weft import error, ir, runtime
 from weft.relay.adt import Constructor
 from weft.relay.expr import Constant, Function
 from weft.relay.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall
-from weft.runtime import Tensor, from_dlpack
 from weft.runtime.relay_vm import tuple_object
 
 _PYTHON_DTYPES = {bool: "bool", int: "int32", float: "float32"}
@@ -42,7 +40,7 @@ class ConstructorValue:
         types: Any = () if constructor is None else constructor.inputs
         given = tuple(fields)
         if constructor is not None and len(types) != len(given):
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"constructor {constructor.name_hint} takes other fields",
                 expected=f"{len(types)}",
                 found=f"{len(given)}",
@@ -126,7 +124,7 @@ class Closure:
         return f"Closure({self.name}, {len(self.func.params)} parameters)"
 
 
-def inward(value: Any, ty: Type | None = None) -> Any:
+def inward(value: Any, ty: ir.Type | None = None) -> Any:
     """Turn what a caller gives into a value of the interpreter.
 
     Parameters
@@ -147,7 +145,7 @@ def inward(value: Any, ty: Type | None = None) -> Any:
         made: Any = np.asarray(value)
     elif isinstance(value, (bool, int, float)):
         made = _number(value, ty)
-    elif isinstance(value, Tensor):
+    elif isinstance(value, runtime.Tensor):
         made = value.numpy()
     elif isinstance(value, (tuple, list)):
         fields = ty.fields if isinstance(ty, TupleType) and len(ty.fields) == len(value) else (None,) * len(value)
@@ -155,9 +153,9 @@ def inward(value: Any, ty: Type | None = None) -> Any:
     elif isinstance(value, (ConstructorValue, RefValue, Closure, Constructor)):
         made = value
     elif hasattr(value, "__dlpack__"):
-        made = from_dlpack(value).numpy()
+        made = runtime.from_dlpack(value).numpy()
     else:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "this is no value of a Relay program", expected=str(ty or "a tensor, tuple or data type"), found=repr(value)
         )
     return made if ty is None else _checked(made, ty)
@@ -166,22 +164,22 @@ def inward(value: Any, ty: Type | None = None) -> Any:
 def outward(value: Any) -> Any:
     """Turn a value of the interpreter into what callers get: arrays become tensors, tuples those of the machine."""
     if isinstance(value, np.ndarray):
-        return from_dlpack(value)
+        return runtime.from_dlpack(value)
     if isinstance(value, tuple):
         return tuple_object([outward(v) for v in value])
     return value
 
 
-def _number(value: Any, ty: Type | None) -> np.ndarray[Any, Any]:
+def _number(value: Any, ty: ir.Type | None) -> np.ndarray[Any, Any]:
     """Make a scalar of a number, of the wanted data type if that holds it."""
     default = "int64" if type(value) is int and not -(2**31) <= value < 2**31 else _PYTHON_DTYPES[type(value)]
-    dtype = numpy_dtype(ty.dtype if isinstance(ty, TensorType) else default)
+    dtype = ir.numpy_dtype(ty.dtype if isinstance(ty, TensorType) else default)
     integral = dtype.kind in "iu"
     fits = type(value) is not float if integral or dtype.kind == "b" else True
     if fits and integral:
         fits = np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
     if not fits:
-        raise DTypeMismatch("a number is of another data type", expected=str(dtype), found=repr(value))
+        raise error.DTypeMismatch("a number is of another data type", expected=str(dtype), found=repr(value))
     return np.array(value, dtype)
 
 
@@ -194,22 +192,22 @@ _KINDS: dict[type, Any] = {
 }
 
 
-def _checked(value: Any, ty: Type) -> Any:
+def _checked(value: Any, ty: ir.Type) -> Any:
     """Return a value that must be of a type, as far as that shows at its surface."""
     if not isinstance(value, _KINDS.get(type(ty), object)):
-        raise InvalidArgument("a value is of another type", expected=str(ty), found=_describe(value))
+        raise error.InvalidArgument("a value is of another type", expected=str(ty), found=_describe(value))
     if isinstance(ty, TensorType):
-        if value.dtype != numpy_dtype(ty.dtype):
-            raise DTypeMismatch("a tensor has another data type", expected=ty.dtype, found=str(value.dtype))
-        dims = [as_int(d) for d in ty.shape or ()]
+        if value.dtype != ir.numpy_dtype(ty.dtype):
+            raise error.DTypeMismatch("a tensor has another data type", expected=ty.dtype, found=str(value.dtype))
+        dims = [ir.as_int(d) for d in ty.shape or ()]
         if value.ndim != len(dims) or any(d is not None and d != n for d, n in zip(dims, value.shape, strict=True)):
-            raise ShapeMismatch("a tensor has another shape", expected=str(ty), found=str(tuple(value.shape)))
+            raise error.ShapeMismatch("a tensor has another shape", expected=str(ty), found=str(tuple(value.shape)))
     elif isinstance(ty, TupleType) and len(value) != len(ty.fields):
-        raise InvalidArgument("a tuple has other fields", expected=str(ty), found=f"{len(value)} fields")
+        raise error.InvalidArgument("a tuple has other fields", expected=str(ty), found=f"{len(value)} fields")
     elif isinstance(ty, TypeCall) and value.constructor is not None:
         made_for, wanted = value.constructor.belong_to.name_hint, ty.func
         if isinstance(wanted, GlobalTypeVar) and made_for != wanted.name_hint:
-            raise InvalidArgument("a value is of another data type", expected=str(ty), found=f"a {made_for}")
+            raise error.InvalidArgument("a value is of another data type", expected=str(ty), found=f"a {made_for}")
     return value
 
 

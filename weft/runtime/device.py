@@ -22,6 +22,11 @@ def _native(name: str) -> Any:
     return tvm_ffi.get_global_func(f"weft.device_{name}")
 
 
+def _fact(what: str, doc: str) -> Any:
+    """A property that a device says of itself, as :meth:`Device._attribute` finds it."""
+    return property(lambda device: device._attribute(what), doc=doc)
+
+
 class Device:
     """A device: a kind and an index.
 
@@ -91,60 +96,19 @@ class Device:
         there = self.device_type != Device.kDLCPU and self.exist
         return _native("attribute")(self.device_type, self.device_id, what) if there else None
 
-    @property
-    def max_threads_per_block(self) -> int | None:
-        """Most threads of a block."""
-        return self._attribute("max_threads_per_block")
-
-    @property
-    def warp_size(self) -> int | None:
-        """Threads that run in step."""
-        return self._attribute("warp_size")
-
-    @property
-    def max_shared_memory_per_block(self) -> int | None:
-        """Bytes of shared memory that a block may use."""
-        return self._attribute("max_shared_memory_per_block")
-
-    @property
-    def max_clock_rate(self) -> int | None:
-        """Highest clock, in kHz."""
-        return self._attribute("max_clock_rate")
-
-    @property
-    def multi_processor_count(self) -> int | None:
-        """Number of multiprocessors."""
-        return self._attribute("multi_processor_count")
-
-    @property
-    def compute_version(self) -> str | None:
-        """Compute capability of a CUDA device, ``"9.0"``."""
-        return self._attribute("compute_version")
-
-    @property
-    def device_name(self) -> str | None:
-        """The maker's name of the device."""
-        return self._attribute("device_name")
-
-    @property
-    def total_global_memory(self) -> int | None:
-        """Bytes of device memory."""
-        return self._attribute("total_global_memory")
-
-    @property
-    def api_version(self) -> str | None:
-        """The version of OpenCL or Vulkan that the device has; CUDA does not say."""
-        return self._attribute("api_version")
-
-    @property
-    def driver_version(self) -> str | None:
-        """The version of an OpenCL or Vulkan device's driver."""
-        return self._attribute("driver_version")
-
-    @property
-    def extensions(self) -> str | None:
-        """The extensions that an OpenCL device has, by names with spaces between them."""
-        return self._attribute("extensions")
+    max_threads_per_block: int | None = _fact("max_threads_per_block", "Most threads of a block.")
+    warp_size: int | None = _fact("warp_size", "Threads that run in step.")
+    max_shared_memory_per_block: int | None = _fact(
+        "max_shared_memory_per_block", "Bytes of shared memory for a block."
+    )
+    max_clock_rate: int | None = _fact("max_clock_rate", "Highest clock, in kHz.")
+    multi_processor_count: int | None = _fact("multi_processor_count", "Number of multiprocessors.")
+    compute_version: str | None = _fact("compute_version", 'Compute capability of a CUDA device, ``"9.0"``.')
+    device_name: str | None = _fact("device_name", "The maker's name of the device.")
+    total_global_memory: int | None = _fact("total_global_memory", "Bytes of device memory.")
+    api_version: str | None = _fact("api_version", "The version of OpenCL or Vulkan; CUDA does not say.")
+    driver_version: str | None = _fact("driver_version", "The version of an OpenCL or Vulkan device's driver.")
+    extensions: str | None = _fact("extensions", "OpenCL's extensions, names with spaces between them.")
 
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""

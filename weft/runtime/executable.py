@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from weft import runtime
+from weft import ffi, runtime
 from weft.error import InvalidArgument, OutOfMemory, WeftError
-from weft.ffi import convert_argument, register_global_func
 from weft.runtime.bytecode import Bytecode, VMFuncInfo
 from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module, load_module
@@ -157,7 +156,7 @@ class VMExecutable(Bytecode, Executable):
         handles = [m.__tvm_ffi_object__() if hasattr(m, "__tvm_ffi_object__") else m for m in imports]
         offsets = np.array(instr_offset, np.int64).reshape(-1)
         words = np.array(instr_data, np.int64).reshape(-1)
-        pool = [convert_argument(_on_a_line(c)) for c in constants]
+        pool = [ffi.convert_argument(_on_a_line(c)) for c in constants]
         return VMExecutable(Module(_from_parts(rows, pool, scopes, offsets, words, handles)))
 
     @staticmethod
@@ -214,7 +213,7 @@ class VMExecutable(Bytecode, Executable):
 
 for _name in ("as_text", "as_python", "stats"):  # as functions of a module that was loaded
 
-    @register_global_func(f"weft.Executable.{_name}", override=True)
+    @ffi.register_global_func(f"weft.Executable.{_name}", override=True)
     def _about(mod: Any, name: str = _name) -> str:
         return getattr(VMExecutable(Module(mod) if isinstance(mod, tvm_ffi.Module) else mod), name)()
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from weft.error import InvalidArgument
-from weft.ffi import convert_argument
+from weft import error, ffi
 from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.module import Module
@@ -87,8 +86,8 @@ class GraphModule:
     def __init__(self, module: Any) -> None:
         self.module = module if isinstance(module, Module) else Module(_handle(module))
         if self.module.kind != "weft.GraphExecutor":
-            raise InvalidArgument("not a graph executor", expected="what lib['default'](device) returns",
-                                  found=f"a module of kind '{self.module.kind}'")  # fmt: skip
+            raise error.InvalidArgument("not a graph executor", expected="what lib['default'](device) returns",
+                                        found=f"a module of kind '{self.module.kind}'")  # fmt: skip
         self._run = self.module["run"]
         self._set_input = self.module["set_input"]
         self._get_input = self.module["get_input"]
@@ -128,12 +127,12 @@ class GraphModule:
         wanted = numpy_dtype(self._inputs[name][0])
         if array.dtype != wanted:
             if not isinstance(value, np.ndarray) or np.can_cast(array.dtype, wanted, "same_kind"):
-                return convert_argument(array.astype(wanted))
+                return ffi.convert_argument(array.astype(wanted))
             if array.dtype.kind in "biuf":
                 with np.errstate(invalid="ignore"):
                     made = array.astype(wanted)
                 array = made if np.array_equal(made, array) else array
-        return convert_argument(array)
+        return ffi.convert_argument(array)
 
     def set_input_zero_copy(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Let inputs lie where tensors do, which are contiguous and begin at a multiple of 64 bytes."""
@@ -258,4 +257,4 @@ class GraphModule:
 
 def _tensor(value: Any) -> Any:
     """A tensor over the memory of a value."""
-    return value if isinstance(value, (Tensor, tvm_ffi.Tensor)) else convert_argument(value)
+    return value if isinstance(value, (Tensor, tvm_ffi.Tensor)) else ffi.convert_argument(value)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tvm_ffi
 
-from weft.error import InvalidArgument
-from weft.ffi import convert_argument, wrap
+from weft import error, ffi
 from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module
 from weft.runtime.relay_instruction import RELAY_OPCODES, Instruction
@@ -50,8 +49,8 @@ class Executable:
 
     def __init__(self, mod: Module) -> None:
         if mod.kind != "weft.RelayExecutable":
-            raise InvalidArgument("not a Relay executable", expected="a module of kind 'weft.RelayExecutable'",
-                                  found=mod.kind)  # fmt: skip
+            raise error.InvalidArgument("not a Relay executable", expected="a module of kind 'weft.RelayExecutable'",
+                                        found=mod.kind)  # fmt: skip
         self.mod = mod
         self.recompilable: dict[str, Recompilable] = {}
         functions, constants, primitives = _parts(mod)
@@ -61,7 +60,7 @@ class Executable:
                        tuple(np.from_dlpack(devices).tolist()))
             for name, params, devices, size, words in functions
         ]  # fmt: skip
-        self._constants = [(int(device), wrap(value)) for device, value in constants]
+        self._constants = [(int(device), ffi.wrap(value)) for device, value in constants]
         self._primitives = [str(p) for p in primitives]
 
     @staticmethod
@@ -98,7 +97,7 @@ class Executable:
             for f in functions
         ]  # fmt: skip
         devices = list(constant_device_indexes) if constant_device_indexes is not None else [0] * len(constants)
-        pool = [[int(d), convert_argument(c)] for d, c in zip(devices, constants, strict=True)]
+        pool = [[int(d), ffi.convert_argument(c)] for d, c in zip(devices, constants, strict=True)]
         return Executable(Module(_from_parts(rows, pool, list(primitive_ops), _imports(lib))))
 
     def save(self) -> tuple[bytearray, Module | None]:
@@ -117,7 +116,7 @@ class Executable:
             The library.
         """
         if not isinstance(bytecode, (bytes, bytearray)):
-            raise InvalidArgument("the code of an executable is bytes", found=type(bytecode).__name__)
+            raise error.InvalidArgument("the code of an executable is bytes", found=type(bytecode).__name__)
         mod = Module(_from_bytes(bytes(bytecode)))
         for module in _imports(lib):
             mod.import_module(Module(module))
@@ -162,7 +161,7 @@ class Executable:
         for f in self._functions:
             if f.name == name:
                 return f
-        raise InvalidArgument(f"the executable has no function '{name}'", found=", ".join(self.globals))
+        raise error.InvalidArgument(f"the executable has no function '{name}'", found=", ".join(self.globals))
 
     def get_function_params(self, func_name: str) -> list[str]:
         """Return the names of a function's parameters."""

@@ -24,8 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import tvm_ffi
 
-from weft import runtime
-from weft.error import ExecutableError
+from weft import error, runtime
 from weft.runtime.bytecode import VMFuncInfo
 from weft.runtime.executable import VMExecutable, dtype_constant, shape_constant
 from weft.runtime.module import Module, object_code, placed_module
@@ -265,5 +264,5 @@ def _up(n: int) -> int:
     return (n + _LINE - 1) // _LINE * _LINE
 
 
-def _damaged(path: Path) -> ExecutableError:
-    return ExecutableError("the stored model is damaged", where=str(path), help="delete it; it is made again")
+def _damaged(path: Path) -> error.ExecutableError:
+    return error.ExecutableError("the stored model is damaged", where=str(path), help="delete it; it is made again")

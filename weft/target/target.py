@@ -14,10 +14,9 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from weft import ir, runtime
 from weft.error import InvalidArgument
-from weft.ir import Ambient, register_json_form
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
-from weft.runtime import Device
 from weft.target.cpu import host_features, known_host_features, model_features, with_implied, without
 from weft.target.kind import TargetKind, kind_named, kind_names
 from weft.target.remote import options_of_device
@@ -43,7 +42,7 @@ class Target:
     'llvm'
     """
 
-    _open: Ambient[Target] = Ambient("Target")
+    _open: ir.Ambient[Target] = ir.Ambient("Target")
 
     def __init__(self, target: str | Mapping[str, Any] | Target = "llvm", host: Any = None) -> None:
         if isinstance(target, Target):
@@ -86,7 +85,7 @@ class Target:
         """
         if getattr(device, "_rpc_sess", None) is not None and int(device.device_type) % 128 == 1:
             return Target(options_of_device(device))
-        found = Device(device)
+        found = runtime.Device(device)
         if found.type == "cpu":
             return Target("llvm")
         if not found.exist:
@@ -175,7 +174,7 @@ class Target:
     def get_target_device_type(self) -> int:
         """DLPack's number of the device that its code runs on."""
         given = self.attrs.get("target_device_type")
-        return int(given) if given is not None else Device(self.kind.device).device_type
+        return int(given) if given is not None else runtime.Device(self.kind.device).device_type
 
     def get_kind_attr(self, attr_name: str) -> Any:
         """Return what its kind decides, or None."""
@@ -354,7 +353,7 @@ class Target:
         return {"kind": self.kind.name, **self.attrs}
 
 
-register_json_form(Target, "target", lambda t: t.export() | ({"host": t.host} if t.host else {}), Target)
+ir.register_json_form(Target, "target", lambda t: t.export() | ({"host": t.host} if t.host else {}), Target)
 
 _NUMBERS = ("opt-level", "max_num_threads", "thread_warp_size")
 _FLAGS = ("system-lib",)

@@ -12,14 +12,13 @@ from typing import Any
 
 from tvm_ffi import Map
 
+from weft import error, tir
 from weft.arith import Analyzer, IntervalSet
 from weft.arith import union as union_of
-from weft.error import ScheduleError
 from weft.ir import IntImm, IterVar, PrimExpr, Range, as_int, cast, const, floordiv, floormod, substitute, walk
 from weft.te.stage import AttachType, Fuse, Singleton, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
-from weft.tir import ProducerLoad, RegionRead
 
 
 class Bounds(dict[IterVar, Range]):
@@ -63,7 +62,7 @@ def _check_threads(stage: Stage, bounds: Bounds) -> None:
             continue
         wanted, there = as_int(bounds[iv].extent), as_int(thread.dom.extent)
         if wanted is not None and there is not None and wanted > there:
-            raise ScheduleError(
+            raise error.ScheduleError(
                 f"'{iv.var.name}' of stage '{stage.name}' has {wanted} iterations, "
                 f"and '{thread.thread_tag}' was made with {there} threads",
                 help="split it by the number of threads, or make the axis without a domain",
@@ -73,7 +72,7 @@ def _check_threads(stage: Stage, bounds: Bounds) -> None:
 def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> dict[IterVar, Range]:
     whole = {iv: iv.dom for iv in (*stage.axis, *stage.reduce_axis)}
     if any(dom is None for dom in whole.values()):
-        raise ScheduleError(f"an axis of '{stage.name}' has no domain")
+        raise error.ScheduleError(f"an axis of '{stage.name}' has no domain")
     if isinstance(stage.origin_op, ScanOp):
         axis = stage.origin_op.scan_axis
         assert axis is not None and axis.dom is not None
@@ -93,7 +92,7 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
         if consumer.attach_type == AttachType.INLINE:
             continue
         if at is not None and parent is not None and not _is_inside(consumer, stage):
-            raise ScheduleError(
+            raise error.ScheduleError(
                 f"'{stage.name}' runs inside '{at.var.name}' of '{parent.name}', "
                 f"but '{consumer.name}' reads it outside",
                 help=f"compute '{stage.name}' around all of them, or '{consumer.name}' inside that loop too",
@@ -134,7 +133,7 @@ def enclosing_loops(stage: Stage) -> list[tuple[Stage, IterVar]]:
         _, parent, at = stage.placement
         assert parent is not None and at is not None
         if not any(iv is at for iv in parent.leaf_iter_vars):
-            raise ScheduleError(
+            raise error.ScheduleError(
                 f"'{stage.name}' runs at '{at.var.name}' of '{parent.name}', which was split or fused since",
                 help="call compute_at after the loops of the consumer have their final form",
             )
@@ -169,11 +168,11 @@ def _region_read(
     running = {v: r for v, r in running.items() if v not in threads}
     result: list[list[IntervalSet]] = [[] for _ in stage.axis]
     for node in walk(consumer.body):
-        read = node.load if isinstance(node, RegionRead) else node
-        if not isinstance(read, ProducerLoad) or read.producer.op is not stage.origin_op:
+        read = node.load if isinstance(node, tir.RegionRead) else node
+        if not isinstance(read, tir.ProducerLoad) or read.producer.op is not stage.origin_op:
             continue
         for axis, index in enumerate(read.indices):
-            ends = [index, index + node.extents[axis] - 1] if isinstance(node, RegionRead) else [index]
+            ends = [index, index + node.extents[axis] - 1] if isinstance(node, tir.RegionRead) else [index]
             sets = [an.int_set(substitute(substitute(e, mapping), threads), running) for e in ends]
             result[axis].append(_inside_shape(union_of(sets, an), read.producer.shape[axis], an))
     return result

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from weft import ir, tir
-from weft.arith import Analyzer
-from weft.error import InvalidArgument
+from weft import arith, error, ir, tir
 from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.tir.analysis import block_regions, used_vars
 from weft.tir.analysis.structure import replace_node
@@ -67,7 +65,7 @@ def _function(
         elif isinstance(arg, ir.Var):
             params.append(arg)
         else:
-            raise InvalidArgument("create_prim_func takes tensors and variables", found=repr(arg))
+            raise error.InvalidArgument("create_prim_func takes tensors and variables", found=repr(arg))
     root = tir.Block((), (), (), "root", tir.seq(*stages), None, tuple(state.intermediates))
     attrs = ir.Attrs.of({"global_symbol": "main", "tir.noalias": True, **_layout_free(flat, state)})
     return tir.PrimFunc(tuple(params), tir.BlockRealize((), ir.TRUE, root), None, tuple(buffer_map), attrs)
@@ -83,7 +81,7 @@ class _State:
         self.arguments = {a for a in args if isinstance(a, Tensor)}
         self.names: set[str] = set()
         self.blocks: dict[str, int] = {"root": 0}
-        self.analyzer = Analyzer()  # one, which remembers what it has simplified
+        self.analyzer = arith.Analyzer()  # one, which remembers what it has simplified
         self.index_dtype = index_dtype
 
     def unique(self, name: str) -> str:
@@ -176,7 +174,7 @@ _STAGE = ir.Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operati
 @_STAGE.on(PlaceholderOp)
 def _placeholder(op: PlaceholderOp, state: _State) -> list[tir.Stmt]:
     if op.output(0) not in state.arguments:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"placeholder '{op.name}' is used but is not among the arguments", help="pass it to create_prim_func"
         )
     state.buffer(op.output(0))
@@ -200,7 +198,7 @@ def _compute(op: ComputeOp, state: _State) -> list[tir.Stmt]:
 
 def _refuse_inner_reductions(op: ComputeOp) -> None:
     if any(isinstance(n, tir.Reduce) for b in op.body for n in ir.walk(b)):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"'{op.name}': a reduction must be the whole body of a compute",
             help="compute the reduction as a tensor of its own",
         )
@@ -453,7 +451,7 @@ def _whole(buffer: tir.Buffer) -> tir.BufferRegion:
 
 @_STAGE.on(ScanOp)
 def _scan(op: ScanOp, state: _State) -> list[tir.Stmt]:
-    raise InvalidArgument(
+    raise error.InvalidArgument(
         f"Unsupported Operation: te.ScanOp. The scan '{op.name}' cannot become blocks",
         help="use te.create_schedule and tvm.lower, or write the recurrence with te.extern",
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft import ir, tir
-from weft.error import UnsupportedForm
+from weft import error, ir, tir
 
 
 def derivative(expr: Any, element: Any) -> Any:
@@ -38,7 +37,7 @@ def derivative(expr: Any, element: Any) -> Any:
 
 def _refuse(expr: Any) -> Any:
     name = expr.op.name.removeprefix("tir.") if isinstance(expr, ir.CallIntrin) else type(expr).__name__
-    raise UnsupportedForm(
+    raise error.UnsupportedForm(
         f"te.gradient: '{name}' has no derivative here", found=str(expr), help="write it with functions that have one"
     )
 

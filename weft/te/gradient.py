@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import ir, tir
-from weft.arith import Analyzer, detect_linear_equation
-from weft.error import InvalidArgument, UnsupportedForm
+from weft import arith, error, ir, tir
 from weft.te.compute import comm_reducer, compute, reduce_axis
 from weft.te.compute import sum as te_sum
 from weft.te.derivative import derivative
 from weft.te.tensor import ComputeOp, Operation, Tensor
-from weft.tir import ProducerLoad
 from weft.tir.analysis.structure import used_vars
 
 
@@ -48,9 +45,9 @@ def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | N
     wanted: list[Tensor] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     head = _identity(output) if head is None else head
     rank = len(head.shape) - len(output.shape)
-    an = Analyzer()
+    an = arith.Analyzer()
     if rank < 0 or not all(an.can_prove_equal(a, b) for a, b in zip(head.shape[rank:], output.shape, strict=True)):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "te.gradient: the head is not shaped as the output",
             expected=f"a prefix and {output.shape}",
             found=str(head.shape),
@@ -107,8 +104,8 @@ def _between(output: Tensor, wanted: list[Tensor]) -> list[Operation]:
             stack.extend((t.op, False) for t in op.input_tensors)
     for op in order:
         if not isinstance(op, ComputeOp) or (isinstance(op.body[0], tir.Reduce) and len(op.body) > 1):
-            raise UnsupportedForm(f"te.gradient: '{op.name}' is no te.compute of one value an element",
-                                  found=type(op).__name__, help="write the stage as te.compute")  # fmt: skip
+            raise error.UnsupportedForm(f"te.gradient: '{op.name}' is no te.compute of one value an element",
+                                        found=type(op).__name__, help="write the stage as te.compute")  # fmt: skip
     return order
 
 
@@ -116,7 +113,7 @@ def _reads_of(op: Any, output: int, wanted: list[Tensor]) -> list[Tensor]:
     """List the tensors behind the floating-point value of an output through which an input is reached."""
     body = op.body[output]
     source = (*body.source, *body.init) if isinstance(body, tir.Reduce) else (body,)
-    found = dict.fromkeys(n.producer for n in ir.walk(source) if isinstance(n, ProducerLoad))
+    found = dict.fromkeys(n.producer for n in ir.walk(source) if isinstance(n, tir.ProducerLoad))
     return [t for t in found if t in wanted or _reaches(t, wanted)]
 
 
@@ -134,10 +131,10 @@ def _reaches(tensor: Tensor, wanted: list[Tensor]) -> bool:
     return False
 
 
-def _distinct_loads(expr: Any, tensor: Tensor) -> list[ProducerLoad]:
-    found: list[ProducerLoad] = []
+def _distinct_loads(expr: Any, tensor: Tensor) -> list[tir.ProducerLoad]:
+    found: list[tir.ProducerLoad] = []
     for n in ir.walk(expr):
-        if isinstance(n, ProducerLoad) and n.producer is tensor:
+        if isinstance(n, tir.ProducerLoad) and n.producer is tensor:
             if not any(ir.structural_equal(n, m) for m in found):
                 found.append(n)
     return found
@@ -178,7 +175,7 @@ def _reduced(op: Any, body: tir.Reduce, at: tuple[Any, ...]) -> _Term:
     if isinstance(result, (ir.Max, ir.Min)) and {result.a, result.b} == {lhs, rhs}:
         place = _flat(body.axis)
         chosen = _place_of_extremum(op, body, isinstance(result, ir.Max))
-        return source, axes, ir.all_of(body.condition, ProducerLoad(chosen, at).equal(place)), None
+        return source, axes, ir.all_of(body.condition, tir.ProducerLoad(chosen, at).equal(place)), None
     return source, axes, body.condition, _slope_of_fold(op, body)
 
 
@@ -253,7 +250,7 @@ def _slope_of_fold(op: Any, body: tir.Reduce) -> Any:
 
     slope = compute((*op.output(0).shape, *extents), element, name=f"{op.name}_slope")[1]
     at = (*(iv.var for iv in op.axis), *(iv.var - iv.dom.min for iv in body.axis))  # type: ignore[union-attr]
-    return ProducerLoad(slope, at)
+    return tir.ProducerLoad(slope, at)
 
 
 class _Scatter:
@@ -264,7 +261,7 @@ class _Scatter:
     ) -> None:
         self.tensor_read, self.adjoint, self.rank, self.at, self.over = tensor, adjoint, rank, at, over
 
-    def tensor(self, load: ProducerLoad, slope: Any, where: Any, name: str) -> Tensor:
+    def tensor(self, load: tir.ProducerLoad, slope: Any, where: Any, name: str) -> Tensor:
         """Compute it for one read of the tensor, whose value counts `slope` times."""
         shape = (*self.adjoint.shape[: self.rank], *self.tensor_read.shape)
 
@@ -274,8 +271,8 @@ class _Scatter:
             fresh, env = _fresh(free)
             known = {**{k: ir.substitute(v, env) for k, v in known.items()}, **env}
             held = ir.substitute((*conditions, where), known)
-            value = ProducerLoad(self.adjoint, (*prefix, *self.at)) * slope
-            an = Analyzer()
+            value = tir.ProducerLoad(self.adjoint, (*prefix, *self.at)) * slope
+            an = arith.Analyzer()
             for v, d in zip(i, shape, strict=True):
                 an.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), d))
             for iv in fresh:
@@ -316,7 +313,7 @@ def _isolate(index: Any, target: Any, free: Sequence[ir.IterVar]) -> tuple[ir.It
     """Solve an equation for the axis that it holds with the smallest factor, the longest among those."""
     inside = used_vars(index)
     candidates = [iv for iv in free if iv.var in inside and not _bounds_another(iv, free)]
-    found = detect_linear_equation(index, [iv.var for iv in candidates]) if candidates else []
+    found = arith.detect_linear_equation(index, [iv.var for iv in candidates]) if candidates else []
     options = []
     for iv, factor in zip(candidates, found[:-1], strict=False):
         c = ir.as_int(factor)

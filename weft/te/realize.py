@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import tir
-from weft.arith import Analyzer
-from weft.ir import Attrs, PrimExpr, Range, is_const_int, rewrite
+from weft import arith, ir, tir
 
 _NOTES = ("double_buffer_scope", "buffer_dim_align")
 
@@ -17,8 +15,8 @@ def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
     Requires each buffer to be realized once. Ensures that indices into it start at zero; a mark
     ``double_buffer_scope`` or ``buffer_dim_align`` becomes a note on the allocation.
     """
-    analyzer = Analyzer()
-    regions: dict[tir.Buffer, tuple[tir.Buffer, tuple[Range, ...]]] = {}
+    analyzer = arith.Analyzer()
+    regions: dict[tir.Buffer, tuple[tir.Buffer, tuple[ir.Range, ...]]] = {}
 
     def collect(node: Any) -> Any:
         if isinstance(node, tir.BufferRealize):
@@ -35,11 +33,12 @@ def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
             regions[buffer] = (small, node.bounds)
         return None
 
-    rewrite(stmt, lambda n: n, pre=collect)
+    ir.rewrite(stmt, lambda n: n, pre=collect)
 
-    def shift(indices: tuple[PrimExpr, ...], bounds: tuple[Range, ...]) -> tuple[PrimExpr, ...]:
+    def shift(indices: tuple[ir.PrimExpr, ...], bounds: tuple[ir.Range, ...]) -> tuple[ir.PrimExpr, ...]:
         return tuple(
-            i if is_const_int(r.min, 0) else analyzer.simplify(i - r.min) for i, r in zip(indices, bounds, strict=True)
+            i if ir.is_const_int(r.min, 0) else analyzer.simplify(i - r.min)
+            for i, r in zip(indices, bounds, strict=True)
         )
 
     def replace(node: Any) -> Any:
@@ -54,7 +53,7 @@ def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
             ranges = node.region if isinstance(node, tir.BufferRegion) else node.bounds
             moved = shift(tuple(r.min for r in ranges), bounds)
             return type(node)(
-                small, tuple(Range.from_min_extent(m, r.extent) for m, r in zip(moved, ranges, strict=True))
+                small, tuple(ir.Range.from_min_extent(m, r.extent) for m, r in zip(moved, ranges, strict=True))
             )
         if isinstance(node, tir.BufferRealize):
             return tir.AllocBuffer(regions[node.buffer][0], node.body)
@@ -66,7 +65,7 @@ def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
             value: Any = node.value
             if node.attr_key == "buffer_dim_align":
                 value = (*(alloc.annotations.get(node.attr_key) or ()), tuple(map(int, node.value.value.split(","))))
-            return tir.AllocBuffer(alloc.buffer, alloc.body, Attrs.of(alloc.annotations, **{node.attr_key: value}))
+            return tir.AllocBuffer(alloc.buffer, alloc.body, ir.Attrs.of(alloc.annotations, **{node.attr_key: value}))
         return node
 
-    return rewrite(stmt, replace)
+    return ir.rewrite(stmt, replace)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import ScheduleError
+from weft import arith, error, ir, tir
 from weft.te.stage import Fuse, Split, Stage
-from weft.tir import Reduce
 
 
 def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr, ...], tuple[ir.PrimExpr, ...]]:
@@ -16,7 +13,7 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
 
     The axes are the data-parallel loops of the stage from the outside; reductions keep their whole axes.
     """
-    an = Analyzer()
+    an = arith.Analyzer()
     extents: dict[ir.IterVar, ir.PrimExpr] = {iv: iv.dom.extent for iv in stage.axis}  # type: ignore[union-attr]
     place: dict[ir.IterVar, ir.PrimExpr] = {iv: iv.var for iv in stage.axis}
     for r in stage.relations:
@@ -45,14 +42,14 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
             values[r.outer] = ir.floordiv(values[r.fused], extents[r.inner])
             values[r.inner] = ir.floormod(values[r.fused], extents[r.inner])
     if any(iv not in values for iv in stage.axis):
-        raise ScheduleError(f"cache_write: an axis of '{stage.name}' was fused with a reduction",
-                            help="call cache_write before fuse")  # fmt: skip
+        raise error.ScheduleError(f"cache_write: an axis of '{stage.name}' was fused with a reduction",
+                                  help="call cache_write before fuse")  # fmt: skip
     body = _where(stage, values, axis, an)
     return axis, body, tuple(an.simplify(place[iv]) for iv in leaves)
 
 
 def _where(
-    stage: Stage, values: dict[ir.IterVar, ir.PrimExpr], axis: tuple[ir.IterVar, ...], an: Analyzer
+    stage: Stage, values: dict[ir.IterVar, ir.PrimExpr], axis: tuple[ir.IterVar, ...], an: arith.Analyzer
 ) -> tuple[ir.PrimExpr, ...]:
     """Return the stage's body over the new axes, which is computed only where they are inside of the old ones."""
     for iv in axis:
@@ -69,8 +66,8 @@ def _where(
         inside = ir.logical_and(inside, c)
 
     def guarded(e: ir.PrimExpr) -> ir.PrimExpr:
-        if isinstance(e, Reduce):
-            return Reduce(e.combiner, e.source, e.axis, ir.logical_and(inside, e.condition), e.value_index, e.init)
+        if isinstance(e, tir.Reduce):
+            return tir.Reduce(e.combiner, e.source, e.axis, ir.logical_and(inside, e.condition), e.value_index, e.init)
         return ir.if_then_else(inside, e, ir.const(0, e.dtype))
 
     return tuple(guarded(e) for e in body)

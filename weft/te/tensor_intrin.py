@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import ir, tir
-from weft.arith import Analyzer
-from weft.error import InvalidArgument, ScheduleError
+from weft import arith, error, ir, tir
 from weft.te.tensor import ComputeOp, Operation, Tensor, TensorSlice
 
 
@@ -68,8 +66,8 @@ class TensorIntrin:
         scalars = tuple(ir.as_expr(a) for a in args if not _is_region(a))
         for what, wanted, given in (("tensors", self.inputs, reads), ("scalars", self.scalar_params, scalars)):
             if len(wanted) != len(given):
-                raise InvalidArgument(f"'{self.name}' takes another number of {what}", expected=str(len(wanted)),
-                                      found=str(len(given)))  # fmt: skip
+                raise error.InvalidArgument(f"'{self.name}' takes another number of {what}", expected=str(len(wanted)),
+                                            found=str(len(given)))  # fmt: skip
         axis = tuple(reduce_axis) if isinstance(reduce_axis, (list, tuple)) else (reduce_axis,)
         return tuple(tir.IntrinCall(self, reads, scalars, axis, 0, i) for i in range(self.op.num_outputs))
 
@@ -95,7 +93,7 @@ def _region(value: Any) -> tir.RegionRead:
         low = ir.as_expr(0 if given.start is None else given.start)
         high = dim if given.stop is None else ir.as_expr(given.stop)
         mins.append(low)
-        extents.append(Analyzer().simplify(high - low))
+        extents.append(arith.Analyzer().simplify(high - low))
     return tir.RegionRead(tir.ProducerLoad(tensor, tuple(mins)), tuple(extents))
 
 
@@ -124,7 +122,7 @@ def decl_tensor_intrin(
         What other buffers are declared with, as for ``decl_buffer``.
     """
     if not isinstance(op, ComputeOp):
-        raise InvalidArgument("a tensor intrinsic describes a compute operation", found=type(op).__name__)
+        raise error.InvalidArgument("a tensor intrinsic describes a compute operation", found=type(op).__name__)
     inputs = op.input_tensors
     options: dict[str, Any] = {"offset_factor": 1, **(default_buffer_params or {})}
     given = binds or {}
@@ -148,7 +146,7 @@ def matched(
     reduce_axes: Sequence[tuple[ir.IterVar, ir.Range]],
     bodies: Sequence[ir.PrimExpr],
     regions: Mapping[Tensor, tuple[ir.Range, ...]],
-    an: Analyzer,
+    an: arith.Analyzer,
 ) -> dict[Tensor, Tensor]:
     """Check that a region of a stage is what an intrinsic describes; return the tensor behind each of its inputs.
 
@@ -167,7 +165,7 @@ def matched(
         if lead < 0 or not all(ir.is_const_int(s, 1) for s in sizes[: max(lead, 0)]) or not all(
             an.can_prove_equal(s, w) for s, w in zip(sizes[max(lead, 0) :], wanted, strict=True)
         ):  # fmt: skip
-            raise ScheduleError(
+            raise error.ScheduleError(
                 f"tensorize: the loops of '{name}' do not cover what '{intrin.name}' describes",
                 expected=f"{kind} of {[str(w) for w in wanted]}",
                 found=str([str(s) for s in sizes]),
@@ -202,7 +200,7 @@ def matched(
                 pairs = list(zip((*ours.source, ours.condition), (*theirs.source, theirs.condition), strict=True))
         if not pairs or not all(ir.structural_equal(simple(ir.rewrite(ir.substitute(a, values), rule)), simple(b))
                                 for a, b in pairs):  # fmt: skip
-            raise ScheduleError(
+            raise error.ScheduleError(
                 f"tensorize: '{name}' does not compute what '{intrin.name}' describes",
                 expected=str(theirs),
                 found=str(ours),

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.arith import Analyzer
-from weft.ir import as_expr
+from weft import arith, ir
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True) -> None:
@@ -31,6 +30,6 @@ def _array(value: Any) -> Any:
 
 def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
     """Assert that two integer expressions have the same value for all values of their variables."""
-    a, b = as_expr(lhs), as_expr(rhs)
-    if not Analyzer().can_prove_equal(a, b):
+    a, b = ir.as_expr(lhs), ir.as_expr(rhs)
+    if not arith.Analyzer().can_prove_equal(a, b):
         raise AssertionError(f"not equal: {a} and {b}")

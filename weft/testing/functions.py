@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, runtime
 from weft.ffi import PackedFunc, get_global_func, register_global_func
-from weft.runtime import Device
 
 
 def _echo(value: Any, *_: Any) -> Any:
@@ -35,7 +34,7 @@ nop = _function("testing.nop")
 """Take anything, return nothing."""
 
 
-def device_test(dev: Device, type_id: int, device_id: int) -> Device:
+def device_test(dev: runtime.Device, type_id: int, device_id: int) -> runtime.Device:
     """Return a device that has a type and an index.
 
     Raises
@@ -44,7 +43,7 @@ def device_test(dev: Device, type_id: int, device_id: int) -> Device:
         When it has others.
     """
     if (int(dev.device_type), int(dev.index)) != (int(type_id), int(device_id)):
-        raise InvalidArgument("this is another device", expected=f"{type_id}, {device_id}", found=str(dev))
+        raise error.InvalidArgument("this is another device", expected=f"{type_id}, {device_id}", found=str(dev))
     return dev
 
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.arith import Analyzer
-from weft.ir import as_int, substitute
-from weft.runtime import numpy_dtype
+from weft import arith, ir, runtime
 
 
 def check_numerical_grads(
@@ -73,20 +71,20 @@ def check_bool_expr_is_true(bool_expr: Any, vranges: Mapping[Any, Any], cond: An
     vranges : mapping of Var to Range
         The values of each variable.
     """
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     axes = [range(_known(r.min), _known(r.min) + _known(r.extent)) for r in vranges.values()]
     for values in itertools.product(*axes):
         env = dict(zip(vranges, values, strict=True))
         constants = {v: v * 0 + x for v, x in env.items()}
-        if cond is not None and not as_int(analyzer.simplify(substitute(cond, constants))):
+        if cond is not None and not ir.as_int(analyzer.simplify(ir.substitute(cond, constants))):
             continue
-        if not as_int(analyzer.simplify(substitute(bool_expr, constants))):
+        if not ir.as_int(analyzer.simplify(ir.substitute(bool_expr, constants))):
             shown = ", ".join(f"{v.name} = {x}" for v, x in env.items())
             raise AssertionError(f"{bool_expr} does not hold where {shown}")
 
 
 def _known(value: Any) -> int:
-    found = as_int(value)
+    found = ir.as_int(value)
     if found is None:
         raise AssertionError(f"the range's end is not known: {value}")
     return found
@@ -94,12 +92,12 @@ def _known(value: Any) -> int:
 
 def np_dtype_from_str(dtype: str) -> np.dtype[Any]:
     """NumPy's dtype of a name, ml_dtypes included."""
-    return numpy_dtype(dtype)
+    return runtime.numpy_dtype(dtype)
 
 
 def generate_random_array(dtype: str, shape: Sequence[int]) -> np.ndarray[Any, Any]:
     """Make an array of random numbers: all values of an integer type, standard normal ones of floats."""
-    kind, rng = numpy_dtype(dtype), np.random.default_rng()
+    kind, rng = runtime.numpy_dtype(dtype), np.random.default_rng()
     if kind == np.bool_:
         return rng.integers(0, 2, shape).astype(bool)
     if np.issubdtype(kind, np.integer):

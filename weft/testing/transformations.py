@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, cast
 
-from weft.error import require
-from weft.ir import BaseFunc, IRModule, Pass, assert_structural_equal
+from weft import error, ir
 from weft.ir.text.parser import from_source
 
 
@@ -33,19 +32,19 @@ class CompareBeforeAfter:
             if len(given) > 1:
                 raise TypeError(f"{cls.__name__} has {' and '.join(given)}; one is expected")
             if given and not _is_fixture(vars(cls)[given[0]]):
-                setattr(cls, name, require("pytest", extra="test").fixture(convert(vars(cls)[given[0]])))
+                setattr(cls, name, error.require("pytest", extra="test").fixture(convert(vars(cls)[given[0]])))
 
     def test_compare(self, before: Any, expected: Any, transform: Any) -> None:
         """Transform what is there before and compare with what is expected."""
         apply = _applied(transform)
         if inspect.isclass(expected) and issubclass(expected, BaseException):
-            with require("pytest", extra="test").raises(expected):
+            with error.require("pytest", extra="test").raises(expected):
                 apply(before)
             return
         after = apply(before)
-        if isinstance(before, BaseFunc):
-            after, expected = (f.with_attr("global_symbol", "main") for f in (after, cast(BaseFunc, expected)))
-        assert_structural_equal(after, expected)
+        if isinstance(before, ir.BaseFunc):
+            after, expected = (f.with_attr("global_symbol", "main") for f in (after, cast(ir.BaseFunc, expected)))
+        ir.assert_structural_equal(after, expected)
 
 
 def _is_fixture(value: Any) -> bool:
@@ -65,15 +64,15 @@ def _program(value: Any) -> Callable[[Any], Any]:
     """Make the fixture's function of whatever stands for a program, or for an exception."""
     if _takes_self(value):
         return value
-    if isinstance(value, (BaseFunc, IRModule)) or (inspect.isclass(value) and issubclass(value, BaseException)):
+    if isinstance(value, (ir.BaseFunc, ir.IRModule)) or (inspect.isclass(value) and issubclass(value, BaseException)):
         return lambda self: value
     if inspect.isclass(value):
-        return lambda self: IRModule({n: _named(f, n) for n, f in vars(value).items() if not n.startswith("_")})
+        return lambda self: ir.IRModule({n: _named(f, n) for n, f in vars(value).items() if not n.startswith("_")})
     return lambda self: _parsed(value)
 
 
-def _named(value: Any, name: str) -> BaseFunc:
-    func: Any = value if isinstance(value, BaseFunc) else _parsed(value)
+def _named(value: Any, name: str) -> ir.BaseFunc:
+    func: Any = value if isinstance(value, ir.BaseFunc) else _parsed(value)
     return func.with_attr("global_symbol", name)
 
 
@@ -85,8 +84,8 @@ def _applied(transform: Any) -> Callable[[Any], Any]:
     """Return what a transformation makes of a function or a module."""
 
     def apply(program: Any) -> Any:
-        if not isinstance(transform, Pass) or isinstance(program, IRModule):
+        if not isinstance(transform, ir.Pass) or isinstance(program, ir.IRModule):
             return transform(program)
-        return transform(IRModule({"main": program}))["main"]
+        return transform(ir.IRModule({"main": program}))["main"]
 
     return apply

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft.error import CodegenError, InvalidArgument
-from weft.ffi import register_global_func
+from weft import error, ffi
 from weft.ir import CallIntrin, Cast, DataType, FloatImm, PrimExpr, with_lanes
 from weft.tir.intrin import LEAST, call_pure_extern
 
@@ -31,16 +30,16 @@ def register(type_name: str, type_code: int) -> None:
         A number from 129 up that no other type has; 128 and below are DLPack's.
     """
     if not type_name.isidentifier():
-        raise InvalidArgument("a type's name has letters, digits and underscores", found=repr(type_name))
+        raise error.InvalidArgument("a type's name has letters, digits and underscores", found=repr(type_name))
     if type_code <= 128 or _NAMES.get(type_code, type_name) != type_name:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"type code {type_code} is taken", expected="an unused number from 129 up", found=_NAMES.get(type_code)
         )
     if _CODES.get(type_name, type_code) != type_code:
-        raise InvalidArgument(f"type '{type_name}' has the code {_CODES[type_name]}", found=str(type_code))
+        raise error.InvalidArgument(f"type '{type_name}' has the code {_CODES[type_name]}", found=str(type_code))
     _NAMES[type_code], _CODES[type_name] = type_name, type_code
-    register_global_func("dtype.get_custom_type_code", get_type_code, override=True)  # tensors ask for these
-    register_global_func("dtype.get_custom_type_name", get_type_name, override=True)
+    ffi.register_global_func("dtype.get_custom_type_code", get_type_code, override=True)  # tensors ask for these
+    ffi.register_global_func("dtype.get_custom_type_name", get_type_name, override=True)
 
 
 def registered() -> bool:
@@ -61,14 +60,14 @@ def has_lowerings() -> bool:
 def get_type_name(type_code: int) -> str:
     """Return the name of a type."""
     if type_code not in _NAMES:
-        raise InvalidArgument(f"no type has the code {type_code}", help="register it first")
+        raise error.InvalidArgument(f"no type has the code {type_code}", help="register it first")
     return _NAMES[type_code]
 
 
 def get_type_code(type_name: str) -> int:
     """Return the code of a type."""
     if type_name not in _CODES:
-        raise InvalidArgument(f"there is no type '{type_name}'", help="register it first")
+        raise error.InvalidArgument(f"there is no type '{type_name}'", help="register it first")
     return _CODES[type_name]
 
 
@@ -104,9 +103,9 @@ def register_op(
         A kind of target.
     """
     if op_name == "Cast" and dest_type_name is None:
-        raise InvalidArgument("a Cast goes to a type", help="give dest_type_name")
+        raise error.InvalidArgument("a Cast goes to a type", help="give dest_type_name")
     if op_name == "Call" and intrinsic_name is None:
-        raise InvalidArgument("a Call is of an intrinsic", help="give intrinsic_name")
+        raise error.InvalidArgument("a Call is of an intrinsic", help="give intrinsic_name")
     _OPS[op_name, target, src_type_name, dest_type_name or intrinsic_name or ""] = lower_func
 
 
@@ -129,8 +128,8 @@ def lowering_of(op: Any, target: str, src: str, extra: str = "") -> Lowering:
     found = _OPS.get((name, target, _key(src), extra))
     if found is None:
         what = f"{name} of '{_key(src)}'" + (f" ({extra})" if extra else "")
-        raise CodegenError(f"{what} has no meaning on target '{target}'", where=op.span,
-                           help="say what it becomes with target.datatype.register_op")  # fmt: skip
+        raise error.CodegenError(f"{what} has no meaning on target '{target}'", where=op.span,
+                                 help="say what it becomes with target.datatype.register_op")  # fmt: skip
     return found
 
 
@@ -169,8 +168,8 @@ def create_lower_func(extern_func_map: Mapping[Any, str]) -> Lowering:
             args = [op.a, op.b]
             key = DataType(op.a.dtype).bits
         if key not in extern_func_map:
-            raise CodegenError(f"there is no function for {type(op).__name__} of {key} bits",
-                               expected=", ".join(map(str, extern_func_map)))  # fmt: skip
+            raise error.CodegenError(f"there is no function for {type(op).__name__} of {key} bits",
+                                     expected=", ".join(map(str, extern_func_map)))  # fmt: skip
         return call_pure_extern(result, extern_func_map[key], *args)
 
     return lower
@@ -189,8 +188,8 @@ def create_min_lower_func(extern_func_map: Mapping[int, str], type_name: str) ->
 
     def least(bits: int) -> PrimExpr:
         if bits not in extern_func_map:
-            raise CodegenError(f"there is no least value of {bits} bits of '{type_name}'",
-                               expected=", ".join(map(str, extern_func_map)))  # fmt: skip
+            raise error.CodegenError(f"there is no least value of {bits} bits of '{type_name}'",
+                                     expected=", ".join(map(str, extern_func_map)))  # fmt: skip
         return call_pure_extern(f"custom[{type_name}]{bits}", extern_func_map[bits])
 
     return least

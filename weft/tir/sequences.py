@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.tir.stmt import Evaluate, SeqStmt, Stmt, seq
 
 
@@ -39,6 +38,6 @@ def get_vscale_expr(dtype: Any, min_size: int = 128) -> ir.PrimExpr:
     """Return how many elements a scalable vector has, `min_size` bits times ``vscale``."""
     bits = ir.DataType(dtype).bits
     if min_size % bits:
-        raise InvalidArgument("a scalable vector holds whole elements", expected=f"a multiple of {bits} bits",
-                              found=str(min_size))  # fmt: skip
+        raise error.InvalidArgument("a scalable vector holds whole elements", expected=f"a multiple of {bits} bits",
+                                    found=str(min_size))  # fmt: skip
     return ir.vscale() * (min_size // bits)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.arith import Analyzer
-from weft.error import InvalidArgument
+from weft import arith, error
 from weft.ir import IntImm, PrimExpr, Var, as_expr, as_int, children, rewrite
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
@@ -81,7 +80,7 @@ def specialize_params(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
         elif isinstance(key, Var) and buffer is None and not isinstance(value, Buffer):
             _bind(key, as_expr(value, key.dtype), values)
         else:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "what is specialized is a parameter, by a buffer where it is one, else by a number",
                 expected=", ".join(p.name for p in func.params), found=f"{key}: {value}",
             )  # fmt: skip
@@ -94,13 +93,13 @@ def _bind(var: PrimExpr, value: PrimExpr, values: dict[Any, PrimExpr]) -> None:
     known = values.get(var, var)
     if isinstance(var, Var) and known is var:
         values[var] = value
-    elif known is not value and not Analyzer().can_prove_equal(known, value):
-        raise InvalidArgument("a value disagrees", expected=str(known), found=str(value))
+    elif known is not value and not arith.Analyzer().can_prove_equal(known, value):
+        raise error.InvalidArgument("a value disagrees", expected=str(known), found=str(value))
 
 
 def _bind_buffer(old: Buffer, new: Buffer, values: dict[Any, PrimExpr]) -> None:
     if old.ndim != new.ndim or old.dtype != new.dtype:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"'{old.name}' is specialized by a buffer of another kind",
             expected=f"{old.ndim} dimensions of {old.dtype}",
             found=f"{new.ndim} dimensions of {new.dtype}",
@@ -116,7 +115,7 @@ def _bind_buffer(old: Buffer, new: Buffer, values: dict[Any, PrimExpr]) -> None:
 
 def _substituted(func: PrimFunc, values: Mapping[Any, PrimExpr]) -> PrimFunc:
     """Put values in the places of variables, the dimensions of buffers among them, and fold."""
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
 
     def fold(node: Any) -> Any:
         parts = list(children(node)) if isinstance(node, PrimExpr) else []

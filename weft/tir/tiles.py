@@ -19,8 +19,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.error import LoweringError
-from weft.ir import CallIntrin, Op, PrimExpr, StringImm, as_expr, int64
+from weft import error, ir
 from weft.tir.stmt import Evaluate, Stmt
 
 TILE_COUNT, TILE_ROWS, TILE_BYTES = 8, 16, 64
@@ -37,10 +36,10 @@ _SMALLEST = np.float32(2.0**-126)
 
 def tile_intrinsic(name: str, *args: Any) -> Stmt:
     """Make the statement that calls ``tir.tile_<name>``; a leading string is a kind."""
-    exprs: list[PrimExpr] = [
-        StringImm(a) if isinstance(a, str) else int64(a) if isinstance(a, int) else as_expr(a) for a in args
+    exprs: list[ir.PrimExpr] = [
+        ir.StringImm(a) if isinstance(a, str) else ir.int64(a) if isinstance(a, int) else ir.as_expr(a) for a in args
     ]
-    return Evaluate(CallIntrin("void", Op.get(f"tir.tile_{name}"), tuple(exprs)))
+    return Evaluate(ir.CallIntrin("void", ir.Op.get(f"tir.tile_{name}"), tuple(exprs)))
 
 
 class TileRegisters:
@@ -55,7 +54,7 @@ class TileRegisters:
         shapes = list(zip(numbers[::2], numbers[1::2], strict=True))
         if len(shapes) > TILE_COUNT or any(not (0 < r <= TILE_ROWS and 0 < b <= TILE_BYTES and b % 4 == 0)
                                            for r, b in shapes):  # fmt: skip
-            raise LoweringError(
+            raise error.LoweringError(
                 "tile_configure: no such tiles", expected="at most 8 of 1..16 rows of 4..64 bytes", found=str(shapes)
             )
         self.shapes = shapes
@@ -88,14 +87,14 @@ class TileRegisters:
     def dot(self, kind: str, c: int, a: int, b: int) -> None:
         """Add the product of two tiles to a third."""
         if kind not in TILE_KINDS:
-            raise LoweringError(f"tile_dot: there is no kind '{kind}'", expected=", ".join(TILE_KINDS))
+            raise error.LoweringError(f"tile_dot: there is no kind '{kind}'", expected=", ".join(TILE_KINDS))
         left, right, sums = (self._tile(t) for t in (a, b, c))
         if len({a, b, c}) < 3 or (left.shape[0], right.shape[1], left.shape[1] // 4) != (
             sums.shape[0],
             sums.shape[1],
             right.shape[0],
         ):
-            raise LoweringError("tile_dot: shapes do not fit", found=str([self.shapes[t] for t in (c, a, b)]))
+            raise error.LoweringError("tile_dot: shapes do not fit", found=str([self.shapes[t] for t in (c, a, b)]))
         ta, tb, tc = TILE_KINDS[kind]
         x = left.view(ta).astype(tc)
         y = right.view(tb).astype(tc).reshape(right.shape[0], right.shape[1] // 4, -1)
@@ -108,12 +107,12 @@ class TileRegisters:
 
     def _tile(self, t: int) -> np.ndarray:
         if not 0 <= t < len(self.tiles):
-            raise LoweringError(f"tile {t} is not configured", found=f"{len(self.tiles)} tiles")
+            raise error.LoweringError(f"tile {t} is not configured", found=f"{len(self.tiles)} tiles")
         return self.tiles[t]
 
     def _within(self, memory: np.ndarray, at: int, width: int) -> None:
         if at < 0 or at + width > memory.size:
-            raise LoweringError(
+            raise error.LoweringError(
                 "a tile's row is outside of its buffer", expected=f"0..{memory.size}", found=f"{at}..{at + width}"
             )
 

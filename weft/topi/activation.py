@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft import te, tir
-from weft.ir import as_int, const, select
+from weft import ir, te, tir
 from weft.topi.broadcast import elementwise
 from weft.topi.shape import normalize_axis
 
 
 def _c(x: Any, value: float) -> Any:
-    return const(value, x.dtype)
+    return ir.const(value, x.dtype)
 
 
 def _relu(x: Any) -> Any:
@@ -40,11 +39,11 @@ def _hard_sigmoid(x: Any, alpha: float = 1 / 6, beta: float = 0.5) -> Any:
 
 
 def _elu(x: Any, alpha: float = 1.0) -> Any:
-    return select(x > _c(x, 0), x, _c(x, alpha) * (tir.exp(tir.min(x, _c(x, 0))) - _c(x, 1)))
+    return ir.select(x > _c(x, 0), x, _c(x, alpha) * (tir.exp(tir.min(x, _c(x, 0))) - _c(x, 1)))
 
 
 def _shrink(x: Any, bias: float = 0.0, lambd: float = 0.5) -> Any:
-    return select(x < _c(x, -lambd), x + _c(x, bias), select(x > _c(x, lambd), x - _c(x, bias), _c(x, 0)))
+    return ir.select(x < _c(x, -lambd), x + _c(x, bias), ir.select(x > _c(x, lambd), x - _c(x, bias), _c(x, 0)))
 
 
 def _celu(x: Any, alpha: float = 1.0) -> Any:
@@ -58,7 +57,7 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "gelu_tanh": _gelu_tanh,
     "hardsigmoid": _hard_sigmoid,
     "hardswish": lambda x: x * _hard_sigmoid(x),
-    "leakyrelu": lambda x, alpha=0.01: select(x > _c(x, 0), x, x * _c(x, alpha)),
+    "leakyrelu": lambda x, alpha=0.01: ir.select(x > _c(x, 0), x, x * _c(x, alpha)),
     "mish": lambda x: x * tir.tanh(_softplus(x)),
     "relu": _relu,
     "relu6": lambda x: tir.min(_relu(x), _c(x, 6)),
@@ -67,7 +66,7 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "silu": lambda x: x * tir.sigmoid(x),
     "softplus": _softplus,
     "softsign": lambda x: x / (_c(x, 1) + tir.abs(x)),
-    "thresholded_relu": lambda x, alpha=1.0: select(x > _c(x, alpha), x, _c(x, 0)),
+    "thresholded_relu": lambda x, alpha=1.0: ir.select(x > _c(x, alpha), x, _c(x, 0)),
 }
 """Functions of one value, by operator name without ``nn.``."""
 
@@ -87,8 +86,8 @@ def prelu(x: te.Tensor, slope: Any, axis: int | None = 1) -> Any:
 
     A vector `slope` has a value for each index along `axis`; another tensor, or any where `axis` is None, broadcasts.
     """
-    if axis is not None and len(slope.shape) == 1 and as_int(slope.shape[0]) != 1:
+    if axis is not None and len(slope.shape) == 1 and ir.as_int(slope.shape[0]) != 1:
         channel = normalize_axis("nn.prelu", axis, len(x.shape))
-        negative = lambda *i: select(x(*i) > _c(x, 0), x(*i), x(*i) * slope(i[channel]))  # noqa: E731
+        negative = lambda *i: ir.select(x(*i) > _c(x, 0), x(*i), x(*i) * slope(i[channel]))  # noqa: E731
         return te.compute(x.shape, negative, name="T_prelu")
-    return elementwise(lambda v, a: select(v > _c(v, 0), v, v * a), x, slope, name="T_prelu")
+    return elementwise(lambda v, a: ir.select(v > _c(v, 0), v, v * a), x, slope, name="T_prelu")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv
 from weft.topi.conv import conv_size, paddings, pair
 from weft.topi.convolutions import resolved_padding
@@ -17,8 +16,8 @@ from weft.topi.typing import Extents, Padding
 
 def _whole_words(data: Any, axis: int, bits: int) -> None:
     if (as_int(data.shape[axis]) or 0) % bits or as_int(data.shape[axis]) is None:
-        raise InvalidArgument(f"bits are packed into words of {bits}", expected=f"a multiple of {bits}",
-                              found=str(data.shape[axis]))  # fmt: skip
+        raise error.InvalidArgument(f"bits are packed into words of {bits}", expected=f"a multiple of {bits}",
+                                    found=str(data.shape[axis]))  # fmt: skip
 
 
 def bitpack(data: Any, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str = "QuantizeInput") -> Any:
@@ -74,7 +73,7 @@ def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedI
 def binary_dense(data: te.Tensor, weight: te.Tensor) -> Any:
     """``data @ weight.T`` of matrices of 1 and -1, packed by :func:`binarize_pack`, as float32."""
     if data.dtype != "uint32" or weight.dtype != "uint32" or data.ndim != 2 or weight.ndim != 2:
-        raise InvalidArgument("binary_dense: two matrices of uint32", found=f"{data.dtype}, {weight.dtype}")
+        raise error.InvalidArgument("binary_dense: two matrices of uint32", found=f"{data.dtype}, {weight.dtype}")
     words = data.shape[1]
     k = te.reduce_axis((0, words), "k")
     differ = te.compute(

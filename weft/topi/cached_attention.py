@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, floormod, int64
 from weft.topi.attention import attention_scale
 from weft.topi.shape import simplify
@@ -19,8 +18,8 @@ def _vectors(op: str, x: Any) -> int:
     """Return how many vectors a head has."""
     size = as_int(x.shape[3])
     if size is None or size % _LANES:
-        raise InvalidArgument(f"{op}: a head has a constant size", expected=f"a multiple of {_LANES}",
-                              found=str(x.shape[3]))  # fmt: skip
+        raise error.InvalidArgument(f"{op}: a head has a constant size", expected=f"a multiple of {_LANES}",
+                                    found=str(x.shape[3]))  # fmt: skip
     return size // _LANES
 
 

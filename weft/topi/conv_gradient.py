@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import cast, const, floordiv, floormod, if_then_else, int64
 from weft.topi.conv import channels_last, paddings, pair, spatial
 from weft.topi.convolutions import resolved_padding
@@ -72,7 +71,7 @@ def pool_grad(
     if isinstance(count_include_pad, str):
         count_include_pad, layout = (True if isinstance(layout, str) else layout), count_include_pad
     if pool_type not in ("max", "avg"):
-        raise InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
+        raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
     if channels_last(layout):
         first = (0, 3, 1, 2)
         found = pool_grad(transpose(grads, first), transpose(data, first), kernel, stride, padding, pool_type,

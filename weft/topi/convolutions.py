@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from weft.error import InvalidArgument
-from weft.ir import as_int, int64
+from weft import error, ir
 from weft.te import Tensor
 from weft.topi import conv as _conv
 from weft.topi.manipulate import transpose, view
@@ -42,8 +41,8 @@ def resolved_padding(padding: Padding, kernel: Any, dilation: Extents, rank: int
     if padding.upper() == "VALID":
         return 0
     if padding.upper() != "SAME":
-        raise InvalidArgument(f"unknown padding '{padding}'", expected="numbers, 'VALID' or 'SAME'")
-    total = [(as_int(k) - 1) * d for k, d in zip(kernel, _conv.pair(dilation, rank), strict=True)]  # type: ignore[operator]
+        raise error.InvalidArgument(f"unknown padding '{padding}'", expected="numbers, 'VALID' or 'SAME'")
+    total = [(ir.as_int(k) - 1) * d for k, d in zip(kernel, _conv.pair(dilation, rank), strict=True)]  # type: ignore[operator]
     return (*((t + 1) // 2 for t in total), *(t // 2 for t in total))
 
 
@@ -168,9 +167,9 @@ def depthwise_conv2d_nchw(
 ) -> Any:
     """Depthwise convolution, channels first, kernel (channels, multiplier, height, width)."""
     c, m, *size = Filter.shape
-    kernel = view(Filter, (simplify(c * m), int64(1), *size), "T_filter")
+    kernel = view(Filter, (simplify(c * m), ir.int64(1), *size), "T_filter")
     pads = resolved_padding(padding, size, dilation, 2)
-    return _conv.conv(Input, kernel, stride, pads, dilation, as_int(c) or 1, "NCHW", "OIHW", None, out_dtype or "")
+    return _conv.conv(Input, kernel, stride, pads, dilation, ir.as_int(c) or 1, "NCHW", "OIHW", None, out_dtype or "")
 
 
 def depthwise_conv2d_nhwc(
@@ -185,7 +184,7 @@ def depthwise_conv2d_nhwc(
     h, w, c, m = Filter.shape
     kernel = view(Filter, (h, w, simplify(c * m)), "T_filter")
     pads = resolved_padding(padding, (h, w), dilation, 2)
-    return _conv.conv(Input, kernel, stride, pads, dilation, as_int(c) or 1, "NHWC", "HWC", None, out_dtype or "")
+    return _conv.conv(Input, kernel, stride, pads, dilation, ir.as_int(c) or 1, "NHWC", "HWC", None, out_dtype or "")
 
 
 # --- three dimensions -------------------------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.error import ShapeMismatch
+from weft import error, te, tir
 from weft.ir import as_expr, as_int, cast, const, floordiv, floormod
 from weft.topi.scatter import scatter_at
 from weft.topi.typing import Scalar, Shape
@@ -25,7 +24,7 @@ def sparse_to_dense(
     """
     dtype, rank, many = sparse_values.dtype, len(output_shape), sparse_indices.ndim
     if rank != (as_int(sparse_indices.shape[-1]) if many == 2 else 1):
-        raise ShapeMismatch("sparse_to_dense: the places have another rank than the output", expected=str(rank))
+        raise error.ShapeMismatch("sparse_to_dense: the places have another rank than the output", expected=str(rank))
 
     def fill(*_: Any) -> Any:
         if isinstance(default_value, te.Tensor):

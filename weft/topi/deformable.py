@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else
 from weft.topi.conv import paddings, pair
 from weft.topi.convolutions import resolved_padding
@@ -107,7 +106,7 @@ def correlation_nchw(
         Whether to sum products, else absolute differences; the sum is divided by the number of terms.
     """
     if kernel_size <= 0 or kernel_size % 2 == 0:
-        raise InvalidArgument("correlation: the side of a patch is an odd number", found=str(kernel_size))
+        raise error.InvalidArgument("correlation: the side of a patch is an odd number", found=str(kernel_size))
     before, after = paddings(padding, 2)
     first, second = (pad(t, (0, 0, *before), (0, 0, *after)) for t in (data1, data2))
     n, channels = data1.shape[:2]

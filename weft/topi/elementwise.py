@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import tir
+from weft import te, tir
 from weft.ir import DataType, FloatImm, IntImm, as_expr, cast, const, select
-from weft.te import Tensor
 from weft.topi.broadcast import elementwise
 from weft.topi.float8 import FLOAT8, float8_to_float32, float32_to_float8
 from weft.topi.typing import Operand
@@ -163,7 +162,7 @@ def cast_scalar(x: Any, dtype: str) -> Any:
     return cast(target, x)
 
 
-def astype(x: Tensor, dtype: str) -> Any:
+def astype(x: te.Tensor, dtype: str) -> Any:
     """Convert a tensor to another data type."""
     return elementwise(lambda v: cast_scalar(v, dtype), x, name="T_cast")
 
@@ -178,6 +177,6 @@ def clip(x: Operand, min: Any = None, max: Any = None) -> Any:
     return elementwise(limited, x, name="T_clip")
 
 
-def where(condition: Tensor, x: Tensor, y: Operand) -> Any:
+def where(condition: te.Tensor, x: te.Tensor, y: Operand) -> Any:
     """`x` where the condition holds, else `y`."""
     return elementwise(lambda c, a, b: select(cast_scalar(c, "bool"), a, b), condition, x, y, name="T_where")

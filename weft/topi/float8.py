@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from weft import tir
+from weft import te, tir
 from weft.ir import DataType, cast, const, select
-from weft.te import Tensor
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def float8_to_float32(x: Any) -> Any:
     return select(is_nan, const(float("nan"), "float32"), signed)
 
 
-def float32_to_float8(x: Tensor, dtype: str) -> Any:
+def float32_to_float8(x: te.Tensor, dtype: str) -> Any:
     """Round one float32 to nearest, halves to even; beyond the range is infinity, or NaN where there is none."""
     form = FLOAT8[DataType(dtype).code]
     bits = tir.reinterpret("uint32", x)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis, product, unravel
@@ -73,7 +72,7 @@ def gather_nd(a: Any, indices: Any, batch_dims: int = 0) -> Any:
     """Take slices by tuples of indices."""
     depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
     if depth is None:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "gather_nd: the last dimension of the indices must be constant", found=str(indices.shape[-1])
         )
 

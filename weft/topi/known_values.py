@@ -6,10 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import tir
-from weft.arith import Analyzer
-from weft.error import InvalidArgument
-from weft.ir import AnyDim, FloatImm, PrimExpr, as_int, const
+from weft import arith, error, ir, tir
 from weft.target import Target
 from weft.topi.tag import is_injective
 from weft.topi.typing import Operand
@@ -24,7 +21,7 @@ __all__ = [
 
 def simplify(expr: Any) -> Any:
     """Simplify an expression; numbers stay."""
-    return Analyzer().simplify(expr) if isinstance(expr, PrimExpr) else expr
+    return arith.Analyzer().simplify(expr) if isinstance(expr, ir.PrimExpr) else expr
 
 
 def get_const_int(expr: Any) -> int:
@@ -35,9 +32,9 @@ def get_const_int(expr: Any) -> int:
     ValueError
         When it is none.
     """
-    known = as_int(simplify(expr))
+    known = ir.as_int(simplify(expr))
     if known is None:
-        raise InvalidArgument("no constant integer", found=str(expr))
+        raise error.InvalidArgument("no constant integer", found=str(expr))
     return known
 
 
@@ -50,20 +47,20 @@ def get_const_float(expr: Any) -> float:
         When it is none.
     """
     known = simplify(expr)
-    if not isinstance(known, (float, FloatImm)):
-        raise InvalidArgument("no constant float", found=str(expr))
-    return float(known.value if isinstance(known, FloatImm) else known)
+    if not isinstance(known, (float, ir.FloatImm)):
+        raise error.InvalidArgument("no constant float", found=str(expr))
+    return float(known.value if isinstance(known, ir.FloatImm) else known)
 
 
 def equal_const_int(expr: Any, value: int) -> bool:
     """Whether an expression is that integer."""
-    return as_int(simplify(expr)) == value
+    return ir.as_int(simplify(expr)) == value
 
 
 def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[Any, ...]:
     """Return a shape with its known dimensions as ints; variables and unknown dimensions stay."""
     simple = [simplify(d) for d in in_tuple]
-    return tuple(d if as_int(d) is None else as_int(d) for d in simple)
+    return tuple(d if ir.as_int(d) is None else ir.as_int(d) for d in simple)
 
 
 def get_float_tuple(in_tuple: Sequence[Any]) -> tuple[float, ...]:
@@ -76,13 +73,15 @@ def get_shape(src_shape: Sequence[Any], src_layout: str, dst_layout: str) -> tup
     if src_layout == dst_layout:
         return get_const_tuple(src_shape)
     if sorted(src_layout) != sorted(dst_layout) or not src_layout.isalpha():
-        raise InvalidArgument("layouts of the same axes differ in order alone", found=f"{src_layout}, {dst_layout}")
+        raise error.InvalidArgument(
+            "layouts of the same axes differ in order alone", found=f"{src_layout}, {dst_layout}"
+        )
     return get_const_tuple([src_shape[src_layout.index(c)] for c in dst_layout])
 
 
 def prod(x: Sequence[Any]) -> Any:
     """Multiply dimensions; of none the product is 1."""
-    made: Any = const(1, "int32")
+    made: Any = ir.const(1, "int32")
     for i, d in enumerate(x):
         made = made * d if i else d
     return made
@@ -108,12 +107,12 @@ def get_max_power2_factor(n: int, max_value: int | None = None) -> int:
 
 def is_empty_shape(shape: Sequence[Any]) -> bool:
     """Whether a tensor of that shape has no elements, for sure."""
-    return any(as_int(simplify(d)) == 0 for d in shape)
+    return any(ir.as_int(simplify(d)) == 0 for d in shape)
 
 
 def is_dynamic_shape(shape: Sequence[Any]) -> bool:
     """Whether a dimension is a variable or not known."""
-    return any(isinstance(d, (tir.Var, AnyDim)) for d in shape)
+    return any(isinstance(d, (tir.Var, ir.AnyDim)) for d in shape)
 
 
 def is_target(names: str | Sequence[str]) -> bool:

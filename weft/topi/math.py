@@ -7,9 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import tir
-from weft.error import InvalidArgument
-from weft.ir import DataType, PrimExpr, as_expr
+from weft import error, ir, tir
 from weft.te import Tensor, TensorSlice, install_tensor_arithmetic
 from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, cast_scalar
@@ -24,10 +22,10 @@ def _unary(name: str) -> Callable[[Any], Any]:
     fn = UNARY[name]
 
     def apply(x: Any) -> Any:
-        x = x if isinstance(x, Tensor) else as_expr(x)
-        if name in FLOAT_UNARY and DataType(x.dtype).code in ("int", "uint", "bool"):
-            raise InvalidArgument(f"topi.{name} only supports floating-point inputs, but got {x.dtype}",
-                                  help="convert them: topi.cast(x, 'float32')")  # fmt: skip
+        x = x if isinstance(x, Tensor) else ir.as_expr(x)
+        if name in FLOAT_UNARY and ir.DataType(x.dtype).code in ("int", "uint", "bool"):
+            raise error.InvalidArgument(f"topi.{name} only supports floating-point inputs, but got {x.dtype}",
+                                        help="convert them: topi.cast(x, 'float32')")  # fmt: skip
         return elementwise(fn, x, name="T_" + name) if isinstance(x, Tensor) else fn(x)
 
     apply.__name__ = name
@@ -38,9 +36,9 @@ def _unary(name: str) -> Callable[[Any], Any]:
 def _beside(value: Any, other: Any) -> Any:
     """A number as an expression of the type of the tensor beside it."""
     if isinstance(value, (bool, int, float)) and isinstance(other, Tensor):
-        dt = DataType(other.dtype)
-        return as_expr(value, None if isinstance(value, float) and not dt.is_real else dt)
-    return as_expr(value)
+        dt = ir.DataType(other.dtype)
+        return ir.as_expr(value, None if isinstance(value, float) and not dt.is_real else dt)
+    return ir.as_expr(value)
 
 
 def broadcasting(fn: Callable[[Any, Any], Any], a: Operand, b: Operand, name: str = "T_elementwise") -> Any:
@@ -57,7 +55,7 @@ def broadcasting(fn: Callable[[Any, Any], Any], a: Operand, b: Operand, name: st
 
 
 def _scalar(value: Any) -> Any:
-    return value.asobject() if isinstance(value, TensorSlice) else as_expr(value)
+    return value.asobject() if isinstance(value, TensorSlice) else ir.as_expr(value)
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
@@ -75,7 +73,7 @@ globals().update({name: _binary(name) for name in BINARY})
 
 def cast(x: Operand, dtype: str) -> Any:
     """Convert a tensor or a scalar to another data type."""
-    return astype(x, dtype) if isinstance(x, Tensor) else cast_scalar(as_expr(x), dtype)
+    return astype(x, dtype) if isinstance(x, Tensor) else cast_scalar(ir.as_expr(x), dtype)
 
 
 def identity(x: Operand) -> Any:
@@ -86,7 +84,7 @@ def identity(x: Operand) -> Any:
 def reinterpret(x: Operand, dtype: str) -> Any:
     """The same bits as values of another data type of the same width."""
     read = lambda v: tir.reinterpret(dtype, v)  # noqa: E731
-    return elementwise(read, x, name="T_reinterpret") if isinstance(x, Tensor) else read(as_expr(x))
+    return elementwise(read, x, name="T_reinterpret") if isinstance(x, Tensor) else read(ir.as_expr(x))
 
 
 def elemwise_sum(xs: Sequence[Any]) -> Any:
@@ -109,7 +107,7 @@ def fast_erf(x: Tensor) -> Any:
     return _unary("erf")(x)
 
 
-def _operator(fn: Callable[[Any, Any], PrimExpr], a: Any, b: Any) -> Any:
+def _operator(fn: Callable[[Any, Any], ir.PrimExpr], a: Any, b: Any) -> Any:
     return broadcasting(fn, a, b)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
+from weft import error, te, tir
 from weft._aliases import names_of
-from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64, select
 from weft.te import Tensor
 from weft.topi import conv as _conv
@@ -132,7 +131,7 @@ def _pooled(
     include_pad: bool,
 ) -> Any:
     if pool_type not in ("max", "avg"):
-        raise InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
+        raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
     return _pool(pool_type, data, kernel, stride, padding, dilation, ceil_mode, include_pad, layout)
 
 
@@ -317,7 +316,7 @@ def conv3d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Any:
 
 def _winograd(data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str | None) -> Any:
     if _conv.pair(strides, 2) != (1, 1) or _conv.pair(dilation, 2) != (1, 1):
-        raise InvalidArgument("winograd: stride and dilation are 1", found=f"{strides}, {dilation}")
+        raise error.InvalidArgument("winograd: stride and dilation are 1", found=f"{strides}, {dilation}")
     pads = resolved_padding(padding, (3, 3), 1, 2)
     return winograd_convolution(data, weight, pads, out_dtype or data.dtype)
 
@@ -408,7 +407,7 @@ def nll_loss(predictions: Tensor, targets: Tensor, weights: Tensor, reduction: s
         ``none``; ``sum``; or ``mean``, the sum divided by that of the weights.
     """
     if reduction not in ("none", "sum", "mean"):
-        raise InvalidArgument(f"unknown reduction '{reduction}'", expected="none, sum or mean")
+        raise error.InvalidArgument(f"unknown reduction '{reduction}'", expected="none, sum or mean")
     zero = const(0, predictions.dtype)
 
     def of_target(value: Any) -> Any:
@@ -434,8 +433,8 @@ def fifo_buffer(data: Tensor, buffer: Any, axis: int) -> Any:
     """Put `data` behind `buffer` along an axis, and let as much go at the front."""
     a = normalize_axis("fifo_buffer", axis, buffer.ndim)
     if data.ndim != buffer.ndim:
-        raise ShapeMismatch("fifo_buffer: data and buffer differ in rank", expected=str(buffer.ndim),
-                            found=str(data.ndim))  # fmt: skip
+        raise error.ShapeMismatch("fifo_buffer: data and buffer differ in rank", expected=str(buffer.ndim),
+                                  found=str(data.ndim))  # fmt: skip
     new, kept = data.shape[a], simplify(buffer.shape[a] - data.shape[a])
 
     def element(*i: Any) -> Any:

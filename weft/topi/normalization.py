@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.ir import cast, const
+from weft import ir, te, tir
 from weft.te import Tensor
 from weft.topi import norm as _norm
 from weft.topi.reduce import mean, variance
@@ -46,8 +45,8 @@ def instance_norm(
     middle, spread = mean(data, over, True), variance(data, over, True)
 
     def element(*i: Any) -> Any:
-        at = [const(0, v.dtype) if d in over else v for d, v in enumerate(i)]
-        scale = tir.rsqrt(spread(*at) + const(epsilon, data.dtype))
+        at = [ir.const(0, v.dtype) if d in over else v for d, v in enumerate(i)]
+        scale = tir.rsqrt(spread(*at) + ir.const(epsilon, data.dtype))
         return (data(*i) - middle(*at)) * scale * gamma(i[channel]) + beta(i[channel])
 
     return te.compute(data.shape, element, name="T_instance_norm")
@@ -75,9 +74,9 @@ def batch_norm(
     out = _norm.batch_norm(data, gamma, beta, *found, a, eps, *flags)[0]
 
     def moved(old: Any, new: Any) -> Any:
-        f = const(share, old.dtype)
+        f = ir.const(share, old.dtype)
         return te.compute(
-            old.shape, lambda i: (const(1.0, old.dtype) - f) * old(i) + f * cast(old.dtype, new(i)), name="moved"
+            old.shape, lambda i: (ir.const(1.0, old.dtype) - f) * old(i) + f * ir.cast(old.dtype, new(i)), name="moved"
         )
 
     return [out, moved(moving_mean, found[0]), moved(moving_var, found[1])]

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te
-from weft.ir import DataType, as_int, cast
+from weft import ir, te
 from weft.topi.typing import Operand
 
 
 def accumulator(dtype: str) -> str:
     """The data type in which values of `dtype` are summed."""
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     return "float32" if dt.is_float and dt.bits < 32 else dt
 
 
 def widened(x: Any) -> Any:
     """A tensor in the data type that sums of it are taken in."""
     wide = accumulator(x.dtype)
-    return x if x.dtype == wide else te.compute(x.shape, lambda *i: cast(wide, x(*i)), name="wide")
+    return x if x.dtype == wide else te.compute(x.shape, lambda *i: ir.cast(wide, x(*i)), name="wide")
 
 
 def narrowed(y: Any, dtype: str) -> Any:
     """A result, converted to the data type that it should have."""
-    return y if y.dtype == dtype else te.compute(y.shape, lambda *i: cast(dtype, y(*i)), name="narrow")
+    return y if y.dtype == dtype else te.compute(y.shape, lambda *i: ir.cast(dtype, y(*i)), name="narrow")
 
 
 def shared(x: Operand, times: Any) -> Any:
     """A tensor, converted before it is used if each element is used so many times, one by one, that this saves work."""
-    return widened(x) if (as_int(times) or _TIMES) >= _TIMES else x
+    return widened(x) if (ir.as_int(times) or _TIMES) >= _TIMES else x
 
 
 _TIMES = 16

@@ -6,8 +6,7 @@ import importlib
 import math
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import as_expr, cast, const
 from weft.topi.broadcast import broadcast_index
 from weft.topi.scan import cumsum
@@ -29,7 +28,7 @@ def _beside(value: Any, shape: Any, i: Any, dtype: str) -> Any:
 def _unit(gen: Any, shape: Any, dtype: str) -> tuple[Any, Any]:
     """Numbers in [0, 1): the bits of a word are the fraction of a number in [1, 2), from which 1 is taken."""
     if dtype not in _LAYOUTS:
-        raise InvalidArgument(f"random numbers of {dtype} are not drawn", expected=" or ".join(_LAYOUTS))
+        raise error.InvalidArgument(f"random numbers of {dtype} are not drawn", expected=" or ".join(_LAYOUTS))
     word, bits, fraction = _LAYOUTS[dtype]
     new, words = threefry_generate(gen, shape)
     exponent = const(((1 << (bits - fraction - 2)) - 1) << fraction, word)

@@ -12,10 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, machine, te, tir
 from weft.ir import as_int, cast, ceildiv, const, floordiv, int64, select
-from weft.machine import UNKNOWN
 
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
@@ -97,7 +95,7 @@ class _Layer:
         names = names[per_direction * d : per_direction * (d + 1)] or names[:per_direction]
         for name in names:
             if name not in ACTIVATIONS:
-                raise InvalidArgument(f"nn.{kind}: unknown activation '{name}'", expected=", ".join(ACTIVATIONS))
+                raise error.InvalidArgument(f"nn.{kind}: unknown activation '{name}'", expected=", ".join(ACTIVATIONS))
         self.activations = [ACTIVATIONS[n] for n in names]
         self.d, self.xw, self.r, self.outputs, self.hidden = int64(d), xw, r, outputs, hidden
         self.units, self.gates = UNITS[kind], GATES[kind]
@@ -267,7 +265,7 @@ class _Recurrence:
     def run(self) -> Any:
         """All of it."""
         layer = self.layers[0]
-        if layer.gates * layer.hidden * layer.hidden >= UNKNOWN.parallel_step_products:
+        if layer.gates * layer.hidden * layer.hidden >= machine.UNKNOWN.parallel_step_products:
             return self._blocks_in_parallel()
         return self._samples_in_parallel()
 
@@ -426,7 +424,7 @@ def _recurrence(kind: str, xw: Any, r: Any, inputs: list[Any], n_states: int, ma
     """
     directions, hidden = as_int(r.shape[0]), as_int(r.shape[2])
     if directions is None or hidden is None:
-        raise InvalidArgument(f"nn.{kind}: the hidden size must be constant")
+        raise error.InvalidArgument(f"nn.{kind}: the hidden size must be constant")
     steps, batch = xw.shape[:2]
 
     def body(ins: Any, outs: Any) -> Any:

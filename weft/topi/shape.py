@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.arith import Analyzer
-from weft.error import ShapeMismatch
+from weft import arith, error
 from weft.ir import IntImm, PrimExpr, as_int, floordiv, floormod, int64
 
-_ANALYZER = Analyzer()
+_ANALYZER = arith.Analyzer()
 
 
 def simplify(expr: PrimExpr) -> PrimExpr:
@@ -43,7 +42,7 @@ def normalize_axis(op: str, axis: Any, ndim: int) -> int:
     """
     value = int(axis)
     if not -ndim <= value < max(ndim, 1):
-        raise ShapeMismatch(f"{op}: axis out of range", expected=f"-{ndim}..{ndim - 1}", found=str(value))
+        raise error.ShapeMismatch(f"{op}: axis out of range", expected=f"-{ndim}..{ndim - 1}", found=str(value))
     return value % ndim if ndim else 0
 
 
@@ -53,7 +52,7 @@ def normalize_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     values = tuple(normalize_axis(op, a, ndim) for a in (axes if isinstance(axes, (list, tuple)) else (axes,)))
     if len(set(values)) != len(values):
-        raise ShapeMismatch(f"{op}: an axis is repeated", found=str(values))
+        raise error.ShapeMismatch(f"{op}: an axis is repeated", found=str(values))
     return tuple(sorted(values))
 
 

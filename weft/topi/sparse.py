@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te
-from weft.error import InvalidArgument
+from weft import error, te
 from weft.topi.compressed_rows import rows_times
 from weft.topi.typing import Operand
 
@@ -38,6 +37,6 @@ def dense(data: Any, weight: Any, bias: te.Tensor | None = None) -> Any:
         turned = rows_times(weight.data, weight.indices, weight.indptr, data, "dense", turned=True)
         out = te.compute((turned.shape[1], turned.shape[0]), lambda i, j: turned(j, i), name="dense")
     else:
-        raise InvalidArgument("dense: one factor is compressed, the other is not",
-                              found=f"{type(data).__name__}, {type(weight).__name__}")  # fmt: skip
+        raise error.InvalidArgument("dense: one factor is compressed, the other is not",
+                                    found=f"{type(data).__name__}, {type(weight).__name__}")  # fmt: skip
     return out if bias is None else te.compute(out.shape, lambda i, j: out(i, j) + bias(j), name="dense_bias")

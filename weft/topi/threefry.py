@@ -14,9 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
-from weft.ir import as_expr, as_int, cast, const, int64
+from weft import error, ir, te, tir
 from weft.topi.manipulate import view
 from weft.topi.shape import product
 from weft.topi.typing import Shape
@@ -31,7 +29,7 @@ _U64 = "uint64"
 
 
 def _word(value: int) -> Any:
-    return const(value, _U64)
+    return ir.const(value, _U64)
 
 
 def _rotated(x: Any, bits: int) -> Any:
@@ -115,10 +113,10 @@ def threefry_generate(gen: te.Tensor, out_shape: Shape) -> Any:
     list of Tensor
         The generator for what is drawn next, (10,) uint64, and the words, uint64.
     """
-    shape = tuple(as_expr(d) for d in out_shape)
-    count = as_int(product(shape))
+    shape = tuple(ir.as_expr(d) for d in out_shape)
+    count = ir.as_int(product(shape))
     if count is None:
-        raise InvalidArgument("threefry_generate: how many numbers must be known", found=str(out_shape))
+        raise error.InvalidArgument("threefry_generate: how many numbers must be known", found=str(out_shape))
     blocks = math.ceil(count / _WORDS)
 
     def body(ins: Any, outs: Any) -> Any:
@@ -129,12 +127,12 @@ def threefry_generate(gen: te.Tensor, out_shape: Shape) -> Any:
                 new[i] = old[i]
         with ib.else_scope():
             _next_path(ib, old, new)
-        with ib.for_range(int64(0), int64(blocks), name="block", kind="parallel") as block:
-            base = cast(_U64, block) * _word(_WORDS)
+        with ib.for_range(ir.int64(0), ir.int64(blocks), name="block", kind="parallel") as block:
+            base = ir.cast(_U64, block) * _word(_WORDS)
             drawn = encrypted(ib, [new[i] for i in range(4)], [new[4], new[5], new[6], new[7] + base])
             for i in range(_WORDS):
-                with ib.if_scope(block * int64(_WORDS) + int64(i) < int64(count)):
-                    words[block * int64(_WORDS) + int64(i)] = drawn[i]
+                with ib.if_scope(block * ir.int64(_WORDS) + ir.int64(i) < ir.int64(count)):
+                    words[block * ir.int64(_WORDS) + ir.int64(i)] = drawn[i]
         new[6], new[7] = _word(0), new[7] + _word(blocks * _WORDS)
         return ib.get()
 

@@ -1,16 +1,13 @@
 """What public functions of topi take, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
-from weft.ir import PrimExpr
-from weft.te import Tensor
+from weft import ir, te
 
-Scalar = PrimExpr | int | float
+Scalar = ir.PrimExpr | int | float
 """A number, which a program may compute."""
 
-Extent = PrimExpr | int
+Extent = ir.PrimExpr | int
 """A dimension, or a distance along one."""
 
 Shape = Sequence[Extent]
@@ -25,8 +22,8 @@ Padding = Extent | Sequence[Extent] | str
 Axes = int | Sequence[int] | None
 """Dimensions by number, negative ones from the end; None is all of them."""
 
-Operand = Tensor | Scalar
+Operand = te.Tensor | Scalar
 """What is broadcast against a tensor."""
 
-Tensors = Sequence[Tensor]
+Tensors = Sequence[te.Tensor]
 """Several tensors."""

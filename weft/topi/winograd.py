@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import PrimExpr, as_int, const, floordiv, floormod, if_then_else, int64
 from weft.machine import UNKNOWN, Machine
 from weft.topi.conv import conv_size, paddings
@@ -48,7 +47,7 @@ def winograd_matrices(tile: int, taps: int = 3) -> tuple[np.ndarray, np.ndarray,
         For another tile or filter.
     """
     if not 2 <= tile <= 8 or not 3 <= taps <= 7:
-        raise InvalidArgument(f"winograd: no tiles of {tile} outputs of {taps} taps", expected="2 to 8 of 3 to 7")
+        raise error.InvalidArgument(f"winograd: no tiles of {tile} outputs of {taps} taps", expected="2 to 8 of 3 to 7")
     n = tile + taps - 1
     points = _POINTS[: n - 1]
     outputs = np.zeros((tile, n))
@@ -82,7 +81,7 @@ def weight_transform(kernel: te.Tensor, tile: int, spatial: Sequence[int], last:
     """
     sizes = [as_int(kernel.shape[a]) or 0 for a in spatial]
     if len(set(sizes)) != 1:
-        raise InvalidArgument("winograd: a filter has as many taps along each axis", found=str(sizes))
+        raise error.InvalidArgument("winograd: a filter has as many taps along each axis", found=str(sizes))
     g = winograd_matrices(tile, sizes[0])[1]
     n, kept = tile + sizes[0] - 1, kernel.ndim - 2 - len(spatial)
     channels = (kernel.ndim - 1, kernel.ndim - 2) if last else (0, 1)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from weft import runtime, tir
 from weft.ir import walk
-from weft.runtime import Tensor
-from weft.tir import Block, BufferStore, PrimFunc
 
 
 class Argument(NamedTuple):
@@ -30,12 +29,12 @@ class Case(NamedTuple):
     calls: int = 1
 
     @classmethod
-    def of(cls, func: PrimFunc, values: Sequence[Any], cold: Collection[int] = ()) -> Case | None:
+    def of(cls, func: tir.PrimFunc, values: Sequence[Any], cold: Collection[int] = ()) -> Case | None:
         """Describe a call by its arguments; None where one is neither a tensor nor an integer."""
         written = written_arguments(func)
         described: list[Argument] = []
         for i, value in enumerate(values):
-            if isinstance(value, Tensor):
+            if isinstance(value, runtime.Tensor):
                 shape = tuple(int(d) for d in value.shape)
                 described.append(Argument(str(value.dtype), shape, i in written, i in cold and i not in written))
             elif isinstance(value, int):
@@ -45,7 +44,7 @@ class Case(NamedTuple):
         return cls(tuple(described))
 
     @classmethod
-    def static(cls, func: PrimFunc) -> Case | None:
+    def static(cls, func: tir.PrimFunc) -> Case | None:
         """Describe the call of a function whose arguments have constant shapes; None where one has not."""
         written = written_arguments(func)
         described: list[Argument] = []
@@ -58,8 +57,8 @@ class Case(NamedTuple):
         return cls(tuple(described))
 
 
-def written_arguments(func: PrimFunc) -> set[int]:
+def written_arguments(func: tir.PrimFunc) -> set[int]:
     """The positions of the arguments that a function stores into."""
-    stored = {n.buffer for n in walk(func.body) if isinstance(n, BufferStore)}
-    stored |= {w.buffer for n in walk(func.body) if isinstance(n, Block) for w in n.writes}
+    stored = {n.buffer for n in walk(func.body) if isinstance(n, tir.BufferStore)}
+    stored |= {w.buffer for n in walk(func.body) if isinstance(n, tir.Block) for w in n.writes}
     return {i for i, p in enumerate(func.params) if func.buffer_of(p) in stored}

@@ -19,15 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.error import InvalidArgument, WeftError
-from weft.ir import Ambient
-from weft.runtime import open_regular, read_regular
+from weft import error, ir, runtime
 from weft.tune.hardware import Hardware
 
 _FORMAT, _VERSION = "weft-tune", 1
 
 
-class DatabaseError(WeftError):
+class DatabaseError(error.WeftError):
     """A tuning database cannot be read or written."""
 
 
@@ -122,7 +120,7 @@ class Database:
     True
     """
 
-    _open: Ambient[Database] = Ambient("Database")
+    _open: ir.Ambient[Database] = ir.Ambient("Database")
 
     def __init__(self, records: Iterable[TuningRecord] = ()) -> None:
         self.records: dict[tuple[str, str], TuningRecord] = {r.key: r for r in records}
@@ -265,7 +263,7 @@ def _object(line: str) -> dict[str, Any]:
 def _read(path: Path) -> tuple[list[TuningRecord], str | None, list[int]]:
     """Read a file: its records, why it is unusable as a whole, and the numbers of lines that are damaged."""
     try:
-        lines = read_regular(path).decode(errors="replace").splitlines()
+        lines = runtime.read_regular(path).decode(errors="replace").splitlines()
     except FileNotFoundError:
         return [], None, []
     except OSError as e:
@@ -335,10 +333,10 @@ def open_database(tuned: Any) -> Database | None:
     if tuned is None or isinstance(tuned, Database):
         return tuned
     if not isinstance(tuned, (str, os.PathLike)):
-        raise InvalidArgument("not a tuning database", expected="a file's path or a Database", found=repr(tuned))
+        raise error.InvalidArgument("not a tuning database", expected="a file's path or a Database", found=repr(tuned))
     try:
-        open_regular(tuned).close()
+        runtime.open_regular(tuned).close()
     except OSError as e:
         what = "there is no such" if isinstance(e, FileNotFoundError) else f"{e.strerror or e}: this is no"
-        raise InvalidArgument(f"{what} tuning database", found=str(tuned), help="weft tune writes one") from e
+        raise error.InvalidArgument(f"{what} tuning database", found=str(tuned), help="weft tune writes one") from e
     return JSONDatabase(tuned)

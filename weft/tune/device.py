@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import rpc
-from weft.error import InvalidArgument, RPCError, WeftError
+from weft import error, rpc
 from weft.rpc.machine import RemoteVirtualMachine
 from weft.runtime import Tensor, tensor
 from weft.runtime.link import link_library
@@ -93,9 +92,9 @@ class TrackerDevice:
     def __init__(self, address: str, key: str, priority: int = 1) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            raise InvalidArgument("malformed address of a tracker", expected="HOST:PORT", found=address)
+            raise error.InvalidArgument("malformed address of a tracker", expected="HOST:PORT", found=address)
         if not key:
-            raise InvalidArgument("a tracker's device needs its key", expected="the --key of its server")
+            raise error.InvalidArgument("a tracker's device needs its key", expected="the --key of its server")
         self.host, self.port, self.key, self.priority = host, int(port), key, priority
         self.session: rpc.RPCSession | None = None
         self._until = 0.0
@@ -174,7 +173,7 @@ class TrackerDevice:
             fresh = not self.is_alive
             try:
                 self.start()
-            except (RPCError, OSError) as e:
+            except (error.RPCError, OSError) as e:
                 raise WorkerError(f"no device '{self.key}' of {self.host}:{self.port} is free: {e}") from e
             try:
                 with self._limited(seconds):
@@ -183,7 +182,7 @@ class TrackerDevice:
                     elif request["do"] == "measure" and fresh and self._prepared is not None:
                         self._service.prepare(**self._prepared)
                     return getattr(self._service, request["do"])(**about)
-            except (WeftError, OSError, ValueError, TypeError, RuntimeError) as e:
+            except (error.WeftError, OSError, ValueError, TypeError, RuntimeError) as e:
                 why = f"{type(e).__name__}: {e}"
                 if isinstance(e, WorkerHung) or self.is_alive:
                     raise e if isinstance(e, WorkerError) else WorkerError(why) from e
@@ -205,7 +204,7 @@ class TrackerDevice:
         timer.start()
         try:
             yield
-        except (RPCError, OSError) as e:
+        except (error.RPCError, OSError) as e:
             if not late.is_set():
                 raise
             self.stop()

@@ -9,10 +9,7 @@ from enum import IntEnum
 from queue import Queue
 from typing import Any, ClassVar, Self
 
-from weft import te
-from weft.error import InvalidArgument
-from weft.ir import Ambient, FloatImm, IntImm, StringImm, Var
-from weft.runtime import num_threads
+from weft import error, ir, runtime, te
 from weft.target import Target
 from weft.tune.device import TrackerDevice
 from weft.tune.measure import Built, Measurer, Timed, Worker
@@ -59,7 +56,7 @@ class Timer:
         device = self._idle.get()
         try:
             if device not in self._measurers:
-                self._measurers[device] = Measurer(Target(target), num_threads(), 1, runner=device)
+                self._measurers[device] = Measurer(Target(target), runtime.num_threads(), 1, runner=device)
             return self._measurers[device].time(built, case, **how)
         finally:
             self._idle.put(device)
@@ -80,7 +77,7 @@ def tracker_address(host: str | None, port: int | None) -> str:
     """Where a tracker is: as given, else by TVM_TRACKER_HOST and TVM_TRACKER_PORT."""
     host, found = host or os.environ.get("TVM_TRACKER_HOST"), port or os.environ.get("TVM_TRACKER_PORT")
     if not host or not found:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "where is the tracker?", expected="host and port, or TVM_TRACKER_HOST and TVM_TRACKER_PORT"
         )
     return f"{host}:{found}"
@@ -99,12 +96,12 @@ class Dispatcher:
 
     current = _Current()
     _kind: ClassVar[type[Dispatcher]]
-    _open: ClassVar[Ambient[Any]]
+    _open: ClassVar[ir.Ambient[Any]]
     _outermost: ClassVar[Any] = None
 
     def __init_subclass__(cls, kind: str | None = None) -> None:
         if kind is not None:
-            cls._kind, cls._open = cls, Ambient(kind)
+            cls._kind, cls._open = cls, ir.Ambient(kind)
 
     def __init__(self) -> None:
         self._old_ctx: Any = self._kind.current
@@ -130,13 +127,13 @@ def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
 def _plain(value: Any) -> Any:
     if isinstance(value, te.Tensor):
         return ("TENSOR", tuple(_plain(d) for d in value.shape), value.dtype)
-    if isinstance(value, (IntImm, FloatImm, StringImm)):
+    if isinstance(value, (ir.IntImm, ir.FloatImm, ir.StringImm)):
         return value.value
-    if value is None or isinstance(value, (str, int, float, Var)):
+    if value is None or isinstance(value, (str, int, float, ir.Var)):
         return value
     if isinstance(value, Sequence):
         return tuple(_plain(v) for v in value)
-    raise InvalidArgument(
+    raise error.InvalidArgument(
         "a workload takes strings, numbers, tensors and lists of them", found=f"{type(value).__name__} {value!r}"
     )
 

@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
+from weft import ir, tir
 from weft.environment import NUM_THREADS
-from weft.ir import fingerprint, save_json
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError, WorkerHung
 from weft.target import Target
-from weft.tir import PrimFunc
 from weft.tune.case import Case
 
 __all__ = ["Built", "Measured", "Measurer", "Timed", "Worker", "WorkerError"]
@@ -126,7 +125,7 @@ class Measurer:
             worker.stop()
 
     def build(
-        self, func: PrimFunc, candidates: Sequence[Mapping[str, Any]], known: Collection[str] = ()
+        self, func: tir.PrimFunc, candidates: Sequence[Mapping[str, Any]], known: Collection[str] = ()
     ) -> list[Built]:
         """Schedule a function as each candidate decides and compile it, by all workers at once.
 
@@ -138,13 +137,13 @@ class Measurer:
         known : collection of str
             Fingerprints of scheduled functions that are not worth compiling.
         """
-        text = save_json(func.with_attr("global_symbol", _KERNEL))
+        text = ir.save_json(func.with_attr("global_symbol", _KERNEL))
         request = {"do": "compile", "func": text, "target": self.target, "known": list(known)}
         return self._compile([{**request, "decisions": dict(d)} for d in candidates])
 
-    def compile(self, functions: Sequence[PrimFunc]) -> list[Built]:
+    def compile(self, functions: Sequence[tir.PrimFunc]) -> list[Built]:
         """Compile scheduled functions, by all workers at once."""
-        texts = [save_json(func.with_attr("global_symbol", _KERNEL)) for func in functions]
+        texts = [ir.save_json(func.with_attr("global_symbol", _KERNEL)) for func in functions]
         return self._compile([{"do": "compile", "func": text, "target": self.target} for text in texts])
 
     def _compile(self, requests: Sequence[Mapping[str, Any]]) -> list[Built]:
@@ -169,7 +168,7 @@ class Measurer:
         self._ready = self._ready and self.runner.is_alive
         return [results[i] for i in range(len(requests))]
 
-    def prepare(self, default: PrimFunc, cases: Sequence[Case]) -> float:
+    def prepare(self, default: tir.PrimFunc, cases: Sequence[Case]) -> float:
         """Take up a kernel: `default` is the scheduled function that candidates have to beat; returns microseconds.
 
         Raises
@@ -177,7 +176,7 @@ class Measurer:
         WorkerError
             When it cannot be compiled or run.
         """
-        mark = fingerprint(default)
+        mark = ir.fingerprint(default)
         if mark not in self._defaults:
             (built,) = self.compile([default])
             if built.code is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.error import require
-from weft.runtime import set_num_threads
+from weft import error, runtime
 from weft.runtime.worker import WorkerCrashed, WorkerError, WorkerHung
 from weft.tune.worker import Service
 
@@ -30,7 +29,7 @@ class RayWorker:
     """
 
     def __init__(self, threads: int = 1) -> None:
-        self.ray, self.threads, self.actor = require("ray", extra="ray"), threads, None
+        self.ray, self.threads, self.actor = error.require("ray", extra="ray"), threads, None
 
     @property
     def is_alive(self) -> bool:
@@ -75,7 +74,7 @@ class _Actor(Service):
 
     def __init__(self, threads: int) -> None:
         super().__init__()
-        set_num_threads(threads)
+        runtime.set_num_threads(threads)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what a request says; an error is a reply."""
@@ -97,7 +96,7 @@ def ray_workers(address: str, threads: int, measures: bool = True) -> tuple[list
     measures : bool
         Whether something of the cluster measures.
     """
-    ray = require("ray", extra="ray")
+    ray = error.require("ray", extra="ray")
     ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
     cores, runner = int(ray.cluster_resources().get("CPU", 1)), None
     if measures:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft.error import ScheduleError
-from weft.ir import fingerprint
+from weft import error, ir, tir
 from weft.target import Target
-from weft.tir import PrimFunc
 from weft.tir.schedule import Knobs, Schedule, Trace, schedule_func
 
 _TRACE = "trace"
@@ -18,10 +16,10 @@ _TRACE = "trace"
 class RuleSpace:
     """The choices that the schedule rules leave open for a kernel."""
 
-    def __init__(self, func: PrimFunc, target: Target) -> None:
+    def __init__(self, func: tir.PrimFunc, target: Target) -> None:
         self.func, self.target = func, target
 
-    def schedule(self, decisions: Mapping[str, Any]) -> tuple[PrimFunc, Knobs]:
+    def schedule(self, decisions: Mapping[str, Any]) -> tuple[tir.PrimFunc, Knobs]:
         """Schedule the kernel as decided, and return the choices there were.
 
         Raises
@@ -32,7 +30,7 @@ class RuleSpace:
         knobs = Knobs(decisions)
         scheduled = schedule_func(self.func, self.target, knobs)
         if knobs.unused():
-            raise ScheduleError(f"the rules do not have its choices {', '.join(knobs.unused())}")
+            raise error.ScheduleError(f"the rules do not have its choices {', '.join(knobs.unused())}")
         return scheduled, knobs
 
 
@@ -49,11 +47,11 @@ class DrawnSpace:
         ``program(sch)`` applies primitives to a schedule.
     """
 
-    def __init__(self, func: PrimFunc, target: Target, program: Callable[[Schedule], Any]) -> None:
+    def __init__(self, func: tir.PrimFunc, target: Target, program: Callable[[Schedule], Any]) -> None:
         self.func, self.target, self.program = func, target, program
         self.signature = f"space {getattr(program, '__qualname__', type(program).__name__)}"
 
-    def default(self) -> PrimFunc:
+    def default(self) -> tir.PrimFunc:
         """Return the kernel as the rules schedule it."""
         return schedule_func(self.func, self.target)
 
@@ -62,12 +60,12 @@ class DrawnSpace:
         sch = Schedule(self.func, seed=seed)
         try:
             self.program(sch)
-        except ScheduleError:
+        except error.ScheduleError:
             return None
         return {_TRACE: sch.trace.as_json()}
 
 
-def schedule_as_decided(func: PrimFunc, target: Target, decisions: Mapping[str, Any]) -> PrimFunc:
+def schedule_as_decided(func: tir.PrimFunc, target: Target, decisions: Mapping[str, Any]) -> tir.PrimFunc:
     """Schedule a kernel as was decided.
 
     Raises
@@ -81,10 +79,10 @@ def schedule_as_decided(func: PrimFunc, target: Target, decisions: Mapping[str, 
     try:
         Trace.apply_json_to_schedule(decisions[_TRACE], sch)
     except Exception as e:
-        raise ScheduleError(f"its trace does not apply, {type(e).__name__}: {e}") from e
+        raise error.ScheduleError(f"its trace does not apply, {type(e).__name__}: {e}") from e
     return sch.func
 
 
-def mark_of(func: PrimFunc) -> str:
+def mark_of(func: tir.PrimFunc) -> str:
     """Name a scheduled function, whatever it is called."""
-    return fingerprint(func.without_attr("global_symbol"))[:24]
+    return ir.fingerprint(func.without_attr("global_symbol"))[:24]

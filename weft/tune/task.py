@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.error import ScheduleError, WeftError
+from weft import error, tir
 from weft.runtime.worker import WorkerError
 from weft.target import Target
-from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase, Trial, TuningRecord
 from weft.tune.hardware import Hardware
@@ -35,7 +34,7 @@ _ROUNDS_AGAIN = 15
 _SAVE_SECONDS = 5.0
 
 
-class BudgetError(WeftError):
+class BudgetError(error.WeftError):
     """The time for tuning ended before anything was measured."""
 
 
@@ -59,7 +58,7 @@ class Task:
 
     def __init__(
         self,
-        func: PrimFunc,
+        func: tir.PrimFunc,
         cases: Sequence[Case],
         us: float = 1.0,
         name: str = "",
@@ -85,7 +84,7 @@ class Task:
                 if self.space is None
                 else DrawnSearch(DrawnSpace(self.func, target, self.space), self.record)
             )
-        except ScheduleError as e:
+        except error.ScheduleError as e:
             self.failure = e.what
             return
         database.commit(self.record)

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
+from weft import error, tir
 from weft.ir import IRModule
 from weft.runtime import Tensor, tensor
 from weft.target import Target
-from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase
 from weft.tune.measure import Measurer
@@ -20,7 +19,7 @@ from weft.tune.task import Progress, Task, tune_tasks
 
 
 def tune_tir(
-    mod: IRModule | PrimFunc,
+    mod: IRModule | tir.PrimFunc,
     target: Any = None,
     database: Database | str | Any = None,
     max_trials_global: int | None = None,
@@ -67,31 +66,31 @@ def tune_tir(
     target = target if isinstance(target, Target) else Target(target or (measurer.target if measurer else "llvm"))
     if not isinstance(database, Database):
         database = JSONDatabase(database) if database is not None else Database()
-    functions = {"main": mod} if isinstance(mod, PrimFunc) else {v.name_hint: f for v, f in mod.items()}
+    functions = {"main": mod} if isinstance(mod, tir.PrimFunc) else {v.name_hint: f for v, f in mod.items()}
     tasks: list[Task] = []
     for name, func in functions.items():
-        if isinstance(func, PrimFunc) and not func.attrs.get("tir.is_scheduled"):
+        if isinstance(func, tir.PrimFunc) and not func.attrs.get("tir.is_scheduled"):
             tasks.append(Task(func, _cases(name, func, (arguments or {}).get(name)), 1.0, name, space))
     if not tasks:
-        raise InvalidArgument("there is nothing to tune", expected="TIR functions that are not scheduled")
+        raise error.InvalidArgument("there is nothing to tune", expected="TIR functions that are not scheduled")
     with measurer if measurer is not None else nullcontext():
         tune_tasks(tasks, target, database, budget, max_trials=max_trials_global, measurer=measurer, report=report)
     failed = [t for t in tasks if t.failure]
     if len(failed) == len(tasks):
-        raise InvalidArgument(f"'{failed[0].name}' cannot be measured", found=failed[0].failure)
+        raise error.InvalidArgument(f"'{failed[0].name}' cannot be measured", found=failed[0].failure)
     return database
 
 
-def _cases(name: str, func: PrimFunc, calls: Sequence[Sequence[Any]] | None) -> list[Case]:
+def _cases(name: str, func: tir.PrimFunc, calls: Sequence[Sequence[Any]] | None) -> list[Case]:
     if calls is None:
         found = [Case.static(func)]
     else:
         found = [Case.of(func, [_value(v) for v in call]) for call in calls]
         if any(len(call) != len(func.params) for call in calls):
-            raise InvalidArgument(f"wrong arguments for '{name}'", expected=f"{len(func.params)} of them")
+            raise error.InvalidArgument(f"wrong arguments for '{name}'", expected=f"{len(func.params)} of them")
     cases = [case for case in found if case is not None]
     if not cases or len(cases) < len(found):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"'{name}' cannot be called without being told with what",
             expected="constant shapes, or calls of arrays and integers",
             help=f"pass arguments={{'{name}': [[...]]}}",

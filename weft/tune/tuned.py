@@ -8,10 +8,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.error import ScheduleError
-from weft.ir import PassContext, fingerprint
+from weft import error, ir, tir
 from weft.target import Target
-from weft.tir import PrimFunc
 from weft.tune.database import Asked, Database, open_database
 from weft.tune.hardware import Hardware
 from weft.tune.space import schedule_as_decided
@@ -27,16 +25,16 @@ def current_database() -> Database | None:
     """Return the database of ``with database:``, else that of ``PassContext(config={"tune.database": ...})``."""
     if Database.current() is not None:
         return Database.current()
-    config = PassContext.current().config
+    config = ir.PassContext.current().config
     if config.get(CONFIG) is None:
         return None
     config[CONFIG] = open_database(config[CONFIG])
     return config[CONFIG]
 
 
-def workload_of(func: PrimFunc) -> str:
+def workload_of(func: tir.PrimFunc) -> str:
     """Name a kernel by what it computes, whatever it is called."""
-    return fingerprint(func.without_attr("global_symbol"))
+    return ir.fingerprint(func.without_attr("global_symbol"))
 
 
 def workload_of_choice(subject: str) -> str:
@@ -59,7 +57,7 @@ class Tuned:
         self.hardware = Hardware.of(target)
         self.database = database if database is not None and database.check_hardware(self.hardware) else None
 
-    def decisions(self, func: PrimFunc) -> Mapping[str, Any]:
+    def decisions(self, func: tir.PrimFunc) -> Mapping[str, Any]:
         """Return what is decided for a kernel; nothing where the rules' own choice is best."""
         record = self.database.query(workload_of(func), self.hardware) if self.database is not None else None
         best = record.best if record is not None else None
@@ -85,19 +83,19 @@ class Tuned:
         chosen = best.decisions.get(CHOICE, default) if best is not None else default
         return chosen if chosen in candidates else default
 
-    def cache_part(self, func: PrimFunc) -> str:
+    def cache_part(self, func: tir.PrimFunc) -> str:
         """Say what the code of a kernel depends on besides the kernel; empty where that is nothing."""
         decisions = self.decisions(func)
         return json.dumps(decisions, sort_keys=True) if decisions else ""
 
-    def schedule(self, func: PrimFunc) -> PrimFunc | None:
+    def schedule(self, func: tir.PrimFunc) -> tir.PrimFunc | None:
         """Schedule a kernel as decided; None where nothing is, or where it was for other rules (a warning says so)."""
         decisions = self.decisions(func)
         if not decisions:
             return None
         try:
             scheduled = schedule_as_decided(func, self.target, decisions)
-        except ScheduleError as e:
+        except error.ScheduleError as e:
             name = func.attrs.get("global_symbol")
             warnings.warn(
                 f"{self.database}: the record of kernel '{name}' is out of date and not used: {e.what}; tune again",

@@ -8,9 +8,8 @@ from weft.relax.frontend.nn import op, spec
 
 import weft
 from tests.frontend.nn.tracing import check, compiled, trace
-from weft import te
+from weft import ir, te
 from weft.error import DTypeMismatch, InvalidArgument, WeftError
-from weft.ir import Function
 from weft.script import tir as T
 
 
@@ -259,7 +258,7 @@ def test_a_failed_export_leaves_the_module_whole():
         model.export_tvm({"bad": specs})
     assert weft.relax.BlockBuilder.current() is None
     mod, _ = model.export_tvm({"good": specs})
-    assert [v.name_hint for v, f in mod.items() if isinstance(f, Function)] == ["good"]
+    assert [v.name_hint for v, f in mod.items() if isinstance(f, ir.Function)] == ["good"]
 
 
 def test_scalars_of_results():

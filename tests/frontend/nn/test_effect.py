@@ -7,7 +7,6 @@ from weft.relax.frontend.nn import op, spec
 
 import weft
 from tests.frontend.nn.tracing import compiled
-from weft.error import InvalidArgument, ShapeMismatch
 
 
 class TwoCaches(nn.Module):
@@ -62,13 +61,13 @@ def test_fresh_states_are_apart():
 
 
 def test_effect_mode_none():
-    with pytest.raises(InvalidArgument, match="does not get the KVCache"):
+    with pytest.raises(weft.error.InvalidArgument, match="does not get the KVCache"):
         TwoCaches().export_tvm({"length": {"total": int, "$": {"effect_mode": "none"}}})
 
 
 def test_wrong_rows():
     cache = TwoCaches()
-    with pytest.raises(ShapeMismatch) as e:
+    with pytest.raises(weft.error.ShapeMismatch) as e:
         cache.export_tvm({"forward": {"x": spec.Tensor(["n", 6], "float32"), "total": int}})
     assert "expected (n, 2, 3) float32, found (n, 6) float32" in str(e.value)
     assert "self.k.append(x)" in str(e.value)
@@ -121,5 +120,5 @@ def test_printing_in_order(capfd):
 
 
 def test_printing_needs_debug():
-    with pytest.raises(InvalidArgument, match="export with debug=True"):
+    with pytest.raises(weft.error.InvalidArgument, match="export with debug=True"):
         Printing().export_tvm({"forward": {"x": spec.Tensor(["n"], "float32")}})

@@ -9,8 +9,7 @@ from weft.relax.frontend.nn import op, spec
 
 import weft
 from tests.frontend.nn.tracing import compiled
-from weft import relax
-from weft.error import CodegenError, InvalidArgument
+from weft import error, relax
 
 SOURCE = """
 #include <tvm/ffi/container/tensor.h>
@@ -83,15 +82,15 @@ def test_jit(source):
 
 
 def test_errors(source, tmp_path):
-    with pytest.raises(InvalidArgument, match="export with allow_extern=True"):
+    with pytest.raises(error.InvalidArgument, match="export with allow_extern=True"):
         Model(source).export_tvm(SPECS)
-    with pytest.raises(InvalidArgument, match="there is no such object file"):
+    with pytest.raises(error.InvalidArgument, match="there is no such object file"):
         nn.ObjectModule(SYMBOLS, tmp_path / "none.o")
-    with pytest.raises(InvalidArgument, match="unsupported format"):
+    with pytest.raises(error.InvalidArgument, match="unsupported format"):
         nn.SourceModule(SYMBOLS, SOURCE, "f90")
-    with pytest.raises(CodegenError, match=r"does not compile[\s\S]*error"):
+    with pytest.raises(error.CodegenError, match=r"does not compile[\s\S]*error"):
         nn.SourceModule(SYMBOLS, "int f( {", "cpp").load()
-    with pytest.raises(CodegenError, match="the C\\+\\+ compiler does not run"):
+    with pytest.raises(error.CodegenError, match="the C\\+\\+ compiler does not run"):
         nn.SourceModule(SYMBOLS, SOURCE, "cpp", compiler=str(tmp_path / "none")).load()
 
     class Other(nn.Module):
@@ -103,9 +102,9 @@ def test_errors(source, tmp_path):
             nn.add_extern(nn.SourceModule(SYMBOLS, SOURCE, "cpp"))
             return op.relu(x)
 
-    with pytest.raises(InvalidArgument, match="has no function 'ext_none'"):
+    with pytest.raises(error.InvalidArgument, match="has no function 'ext_none'"):
         Other().export_tvm(SPECS, allow_extern=True)
-    with pytest.raises(InvalidArgument, match="functions of the same name"):
+    with pytest.raises(error.InvalidArgument, match="functions of the same name"):
         Other().export_tvm({"twice": SPECS["forward"]}, allow_extern=True)
-    with pytest.raises(InvalidArgument, match="no module is being exported"):
+    with pytest.raises(error.InvalidArgument, match="no module is being exported"):
         nn.add_extern(source)

@@ -8,9 +8,7 @@ from weft.relax.frontend.nn import op, spec
 
 import weft
 from tests.frontend.nn.tracing import compiled, flat
-from weft import tir
-from weft.error import ErrorGroup, InvalidArgument
-from weft.ir import assert_structural_equal
+from weft import error, ir, tir
 
 
 def compare(module, reference, sizes=({},), rtol=1e-4, atol=1e-5, **specs):
@@ -114,7 +112,7 @@ def test_symbolic_parameter():
     main = mod["forward"]
     scale = spec.Tensor([tir.Var("vocab", "int64")], "float32")
     other, _ = Head().export_tvm({"forward": {"x": spec.Tensor(["n"], "int64"), "scale": scale}})
-    assert_structural_equal(mod, other)
+    ir.assert_structural_equal(mod, other)
     vocab = main.params[1].ty.shape[0]
     assert main.params[2].ty.shape[0] is vocab and main.params[3].ty.shape[0] is vocab
     vm = compiled(mod)
@@ -171,7 +169,7 @@ def test_containers():
     assert [type(m).__name__ for m in dicts] == ["Linear", "ModuleList"]
     Model().to("float16")
     assert {p.dtype for p in lists} == {"float16"} and dicts["c"][0].weight.dtype == "float16"
-    with pytest.raises(InvalidArgument, match=r"ModuleList holds nn.Module objects"):
+    with pytest.raises(error.InvalidArgument, match=r"ModuleList holds nn.Module objects"):
         nn.ModuleList([nn.Parameter((2,))])
 
 
@@ -219,13 +217,13 @@ def test_out_dtype():
 
 class TestParameters:
     def test_names_differ(self):
-        with pytest.raises(InvalidArgument, match=r"missing: bias; unexpected: other"):
+        with pytest.raises(error.InvalidArgument, match=r"missing: bias; unexpected: other"):
             nn.Linear(2, 3).load_state_dict({"weight": np.zeros((3, 2), "float32"), "other": 1})
         missing, unexpected = nn.Linear(2, 3).load_state_dict({"weight": np.zeros((3, 2), "float32")}, strict=False)
         assert (missing, unexpected) == (["bias"], [])
 
     def test_all_wrong_values_are_named(self):
-        with pytest.raises(ErrorGroup) as e:
+        with pytest.raises(error.ErrorGroup) as e:
             nn.Linear(2, 3).load_state_dict({"weight": np.zeros((2, 3), "float32"), "bias": np.zeros(3)})
         text = str(e.value)
         assert "parameter 'weight'" in text and "expected [3, 2], found [2, 3]" in text
@@ -238,7 +236,7 @@ class TestParameters:
         q = nn.Parameter((2, 5))
         q.data = p
         np.testing.assert_array_equal(q.data.numpy(), np.ones((2, 5)))
-        with pytest.raises(InvalidArgument, match="has a value"):
+        with pytest.raises(error.InvalidArgument, match="has a value"):
             p.to("float16")
 
     def test_half(self):
@@ -248,16 +246,16 @@ class TestParameters:
 
     @pytest.mark.parametrize("shape", [(2, -1), (2, 1.5), "n", (2, None), (True,), ("",), 3])
     def test_bad_shape(self, shape):
-        with pytest.raises(InvalidArgument, match="dimension"):
+        with pytest.raises(error.InvalidArgument, match="dimension"):
             nn.Parameter(shape)
 
 
 def test_construction_errors():
-    with pytest.raises(InvalidArgument, match="in_channels is no multiple of groups"):
+    with pytest.raises(error.InvalidArgument, match="in_channels is no multiple of groups"):
         nn.Conv2D(3, 4, 3, groups=2)
-    with pytest.raises(InvalidArgument, match="kernel_size has a size for each"):
+    with pytest.raises(error.InvalidArgument, match="kernel_size has a size for each"):
         nn.Conv2D(4, 4, [3, 3, 3])
-    with pytest.raises(InvalidArgument, match="num_channels is no multiple"):
+    with pytest.raises(error.InvalidArgument, match="num_channels is no multiple"):
         nn.GroupNorm(3, 8)
-    with pytest.raises(InvalidArgument, match="has no method 'forward'"):
+    with pytest.raises(error.InvalidArgument, match="has no method 'forward'"):
         nn.Module()(1)

@@ -6,8 +6,7 @@ from weft.relax.frontend.nn import op, spec
 
 import weft
 from tests.frontend.nn.tracing import compiled
-from weft import tir
-from weft.ir import Function, assert_structural_equal
+from weft import ir, tir
 from weft.script import ir as I
 from weft.script import relax as R
 
@@ -27,7 +26,7 @@ class Block(nn.Module):
 
 
 def functions(mod):
-    return sorted(v.name_hint for v, f in mod.items() if isinstance(f, Function))
+    return sorted(v.name_hint for v, f in mod.items() if isinstance(f, ir.Function))
 
 
 def run(model, specs, *inputs):
@@ -121,7 +120,7 @@ def test_structure():
     """As Apache TVM's: functions within functions, whose parameters are arguments; unused effects are not passed."""
     batch = tir.Var("n", "int64")
     mod, _ = Layer().export_tvm({"forward": {"input": spec.Tensor((batch, 64), "float32")}}, debug=True)
-    assert_structural_equal(mod, Expected)
+    ir.assert_structural_equal(mod, Expected)
     x, w = np.ones((2, 64), "float32"), np.ones((64, 32), "float32")
     out, _ = compiled(mod)["forward"](weft.runtime.tensor(x), None, weft.runtime.tensor(w))
     np.testing.assert_allclose(out.numpy(), np.full((2, 32), 64.0), rtol=1e-6)

@@ -10,7 +10,6 @@ import pytest
 from onnx import TensorProto, helper
 
 import weft
-from weft.error import InvalidArgument, UnsupportedOperator
 from weft.runtime.host import register_operator
 
 
@@ -32,7 +31,7 @@ def model(op: str, domain: str, declared: bool = True, **attrs: Any) -> onnx.Mod
 def test_a_registered_function_runs_it() -> None:
     register_operator("test.domain", "TwiceAsWide", lambda x, times, label: np.tile(x * len(label), (1, times)))
     made = model("TwiceAsWide", "test.domain", times=2, label="abc")
-    with pytest.raises(UnsupportedOperator, match="TwiceAsWide.*"):
+    with pytest.raises(weft.error.UnsupportedOperator, match="TwiceAsWide.*"):
         weft.Session(made)
     with pytest.warns(UserWarning, match="a registered function runs it on the host"):
         session = weft.Session(made, fallback="reference")
@@ -51,7 +50,7 @@ def test_the_reference_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
         [helper.make_empty_tensor_value_info("y")],
     )  # fmt: skip
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    with pytest.raises(UnsupportedOperator, match="fallback='reference'"):
+    with pytest.raises(weft.error.UnsupportedOperator, match="fallback='reference'"):
         weft.Session(made)
     with pytest.warns(UserWarning, match="ONNX's reference implementation"):
         session = weft.Session(made, fallback="reference")
@@ -60,10 +59,10 @@ def test_the_reference_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_nobody_can_run_is_an_error() -> None:
-    with pytest.raises(UnsupportedOperator, match="NoSuchThing"):
+    with pytest.raises(weft.error.UnsupportedOperator, match="NoSuchThing"):
         weft.Session(model("NoSuchThing", "test.domain"), fallback="reference")
     register_operator("test.domain", "Untyped", lambda x: x)
-    with pytest.raises(UnsupportedOperator, match="types of its outputs"):
+    with pytest.raises(weft.error.UnsupportedOperator, match="types of its outputs"):
         weft.Session(model("Untyped", "test.domain", declared=False), fallback="reference")
-    with pytest.raises(InvalidArgument, match="unknown fallback"):
+    with pytest.raises(weft.error.InvalidArgument, match="unknown fallback"):
         weft.Session(model("Untyped", "test.domain"), fallback="guess")

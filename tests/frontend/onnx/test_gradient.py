@@ -10,7 +10,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from weft.error import ModelImportError
 from weft.frontend.onnx import from_onnx
 
 TRAINING = "ai.onnx.preview.training"
@@ -49,5 +48,5 @@ def test_gradient_of_a_layer(names: Any) -> None:
 
 
 def test_what_the_result_needs_is_named() -> None:
-    with pytest.raises(ModelImportError, match="not in 'xs' or 'zs'"):
+    with pytest.raises(weft.error.ModelImportError, match="not in 'xs' or 'zs'"):
         from_onnx(model(["a"], []))

@@ -13,10 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
 
 from tests.frontend.models import calls, check, compare, model_of, oracle, symbolic
-from weft.error import ModelImportError
+from weft import error, relax
 from weft.frontend.onnx import from_onnx, supported_operators
 from weft.ir import If, IntImm, SizeVar
-from weft.relax import DataflowBlock, DataflowVar
 from weft.relax.interpreter import evaluate
 
 node = helper.make_node
@@ -83,10 +82,10 @@ def test_one_variable_for_each_named_dimension() -> None:
 
 def test_bindings_carry_their_node() -> None:
     block = from_onnx(linear())["main"].body.blocks[0]
-    assert isinstance(block, DataflowBlock)
+    assert isinstance(block, relax.DataflowBlock)
     assert str(block.bindings[0].span) == 'ONNX node 0 "mm" (MatMul)'
     assert str(block.bindings[1].value.span) == 'ONNX node 1 "y" (Relu)'
-    assert [isinstance(b.var, DataflowVar) for b in block.bindings] == [True, False]
+    assert [isinstance(b.var, relax.DataflowVar) for b in block.bindings] == [True, False]
 
 
 def test_weights_as_graph_inputs_are_weights() -> None:
@@ -130,7 +129,7 @@ def test_shape_dict_fixes_a_name_everywhere() -> None:
 def test_shape_dict_gives_a_missing_rank() -> None:
     model = linear()
     model.graph.input[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(ModelImportError, match="has no shape"):
+    with pytest.raises(error.ModelImportError, match="has no shape"):
         from_onnx(model)
     x = f32(3, 4)
     compare(
@@ -149,7 +148,7 @@ def test_shape_dict_gives_a_missing_rank() -> None:
     ],
 )
 def test_bad_shape_dict(given: dict, message: str) -> None:
-    with pytest.raises(ModelImportError, match=message):
+    with pytest.raises(error.ModelImportError, match=message):
         from_onnx(linear(["n", 4]), shape_dict=given)
 
 
@@ -157,7 +156,7 @@ def test_dtype_dict() -> None:
     model = model_of([node("Relu", ["x"], ["y"])], {"x": f32(2)}, ["y"])
     for given in ({"x": "float16"}, "float16"):
         assert from_onnx(model, dtype_dict=given)["main"].ret_ty.dtype == "float16"
-    with pytest.raises(ModelImportError, match="does not have"):
+    with pytest.raises(error.ModelImportError, match="does not have"):
         from_onnx(model, dtype_dict={"q": "float16"})
 
 
@@ -185,12 +184,12 @@ def test_external_data(tmp_path: Path, one_file: bool) -> None:
     onnx.save(model, path)
     x = f32(2, 64)
     compare(evaluate(from_onnx(path), x), [x @ weight])
-    with pytest.raises(ModelImportError, match="pass the model's path"):
+    with pytest.raises(error.ModelImportError, match="pass the model's path"):
         from_onnx(path.read_bytes())
     for file in tmp_path.iterdir():
         if file != path:
             file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(ModelImportError, match="not all inside of the file"):
+    with pytest.raises(error.ModelImportError, match="not all inside of the file"):
         from_onnx(path)
 
 
@@ -205,7 +204,7 @@ def test_external_data_stays_in_the_folder(tmp_path: Path, location: str) -> Non
     (tmp_path / "weights.bin").write_bytes(bytes(48))
     path = tmp_path / "m" / "model.onnx"
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(ModelImportError, match="tensor 'w'"):
+    with pytest.raises(error.ModelImportError, match="tensor 'w'"):
         from_onnx(path)
 
 
@@ -302,8 +301,8 @@ def test_condition_is_data(value: bool) -> None:
         compare(evaluate(mod, *inputs.values()), oracle(model, inputs))
         blocks = mod["main"].body.blocks
         assert sum(isinstance(b.value, If) for block in blocks for b in block.bindings) == 1
-        assert isinstance(blocks[0], DataflowBlock)
-        assert isinstance(blocks[-1], DataflowBlock)
+        assert isinstance(blocks[0], relax.DataflowBlock)
+        assert isinstance(blocks[-1], relax.DataflowBlock)
 
 
 @pytest.mark.parametrize("value", [True, False])
@@ -330,7 +329,7 @@ def test_branches_of_different_rank_are_refused() -> None:
         ["y"],
         17,
     )
-    with pytest.raises(ModelImportError, match="different type or rank"):
+    with pytest.raises(error.ModelImportError, match="different type or rank"):
         from_onnx(model)
 
 
@@ -381,7 +380,7 @@ def test_a_function_that_calls_itself_is_refused() -> None:
     loop.opset_import.append(helper.make_opsetid("my", 1))
     loop.node.append(node("Loop", ["v"], ["w"], domain="my"))
     model = model_of([node("Loop", ["x"], ["y"], domain="my")], {"x": f32(3)}, ["y"], 17, functions=[loop])
-    with pytest.raises(ModelImportError, match="without end"):
+    with pytest.raises(error.ModelImportError, match="without end"):
         from_onnx(model)
 
 

@@ -11,7 +11,6 @@ import pytest
 from onnx import TensorProto, helper
 
 import weft
-from weft.error import ModelImportError
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
@@ -126,10 +125,10 @@ def test_trees_as_kernels() -> None:
 def test_a_tree_without_end() -> None:
     attrs = forest(1, 2, 2, 1, "target")
     attrs["nodes_truenodeids"][0] = 0
-    with pytest.raises(ModelImportError, match="cycle"):
+    with pytest.raises(weft.error.ModelImportError, match="cycle"):
         from_onnx(model("TreeEnsembleRegressor", np.zeros((1, 2), np.float32), version=3, n_targets=1, **attrs))
     attrs["nodes_truenodeids"][0] = 99
-    with pytest.raises(ModelImportError, match="leads to no node"):
+    with pytest.raises(weft.error.ModelImportError, match="leads to no node"):
         from_onnx(model("TreeEnsembleRegressor", np.zeros((1, 2), np.float32), version=3, n_targets=1, **attrs))
 
 

@@ -10,7 +10,6 @@ from onnx import helper
 
 import weft
 from tests.frontend.models import check, model_of
-from weft.error import IndexOutOfRange, InvalidArgument, ModelImportError
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
@@ -43,7 +42,7 @@ def test_unpooling() -> None:
     one("MaxUnpool", {"x": x, "i": places}, 11, kernel_shape=[2, 2], strides=[2, 2])
     made = model_of([helper.make_node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2])],
                     {"x": x, "i": places}, ["y"], 11)  # fmt: skip
-    with pytest.raises(IndexOutOfRange):
+    with pytest.raises(weft.error.IndexOutOfRange):
         evaluate(from_onnx(made), x, places + 100)
 
 
@@ -120,7 +119,7 @@ def test_caches(mode: str) -> None:
     one("TensorScatter", {"x": x, "u": new}, 24, mode=mode)
     made = model_of([helper.make_node("TensorScatter", ["x", "u", "w"], ["y"], mode=mode)],
                     {"x": x, "u": new, "w": at}, ["y"], 24)  # fmt: skip
-    with pytest.raises(IndexOutOfRange, match="place to write at"):
+    with pytest.raises(weft.error.IndexOutOfRange, match="place to write at"):
         evaluate(from_onnx(made), x, new, at + 4)
 
 
@@ -167,7 +166,7 @@ def test_frames_longer_than_the_signal() -> None:
     x = f32(1, 8, 1)
     inputs = {"x": x, "s": np.array(2), "n": np.array(9)}
     made = model_of([helper.make_node("STFT", ["x", "s", "", "n"], ["y"])], inputs, ["y"], 17)
-    with pytest.raises((InvalidArgument, ModelImportError)):
+    with pytest.raises((weft.error.InvalidArgument, weft.error.ModelImportError)):
         evaluate(from_onnx(made), x, np.array(2), np.array(9))
 
 

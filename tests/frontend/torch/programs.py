@@ -1,18 +1,15 @@
 """Modules through the importer, beside PyTorch."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
 import torch
 
 import weft
-from weft import relax
+from weft import relax, target
 from weft.frontend.torch import from_exported_program
-from weft.target import Target
 
-QUICK = Target("llvm -opt-level=0")
+QUICK = target.Target("llvm -opt-level=0")
 """Compiles in half the time; numbers do not depend on it."""
 
 

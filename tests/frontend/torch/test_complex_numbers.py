@@ -7,7 +7,6 @@ from torch.export import Dim
 
 import weft
 from tests.frontend.torch.programs import Call, exported, machine
-from weft.error import UnsupportedOperator
 from weft.frontend.torch import from_exported_program
 from weft.frontend.torch.backend import weft_backend
 
@@ -142,5 +141,5 @@ def test_behind_torch_compile():
 
 
 def test_what_has_no_meaning_is_refused():
-    with pytest.raises(UnsupportedOperator, match=r"aten\.atan\.default"):
+    with pytest.raises(weft.error.UnsupportedOperator, match=r"aten\.atan\.default"):
         from_exported_program(exported(Call(torch.atan), (numbers(3),)))

@@ -10,7 +10,6 @@ from torch.export import Dim
 import weft
 from benchmarks.torch_networks.written import define_nms
 from tests.frontend.torch.programs import Call, check, exported, machine
-from weft.error import ModelImportError, WeftError
 from weft.frontend.torch import from_exported_program
 
 
@@ -93,7 +92,7 @@ def test_products_of_groups_of_rows(ends):
 
 def test_groups_that_go_back_are_refused_where_they_run():
     ends = torch.tensor([5, 2, 7], dtype=torch.int32)
-    with pytest.raises((WeftError, ValueError, RuntimeError)):
+    with pytest.raises((weft.error.WeftError, ValueError, RuntimeError)):
         imported(define_grouped_mm(), torch.randn(7, 8), torch.randn(3, 8, 4), ends)
 
 
@@ -114,5 +113,5 @@ def test_histogram_and_windows():
 
     check(Both(), (torch.tensor([-1.0, 2.0, -1.01, 2.01, float("nan"), float("inf"), 0.5, 0.4285715, 0, 1]),),
           (torch.randn(41),), dynamic=({0: Dim("n", min=8)},))  # fmt: skip
-    with pytest.raises(ModelImportError, match="expected min < max"):
+    with pytest.raises(weft.error.ModelImportError, match="expected min < max"):
         imported(lambda x: torch.histc(x, 7), torch.randn(9))

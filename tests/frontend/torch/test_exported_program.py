@@ -11,8 +11,7 @@ from torch.export import Dim
 
 import weft
 from tests.frontend.torch.programs import QUICK, check, exported, machine
-from weft import relax
-from weft.error import ModelImportError, UnsupportedOperator
+from weft import error, relax
 from weft.frontend.torch import from_exported_program
 
 
@@ -164,7 +163,7 @@ def test_what_has_no_converter_is_named_all_at_once():
         def forward(self, x):
             return torch.special.i0(x) + torch.special.i1(x), torch.special.i0(x)
 
-    with pytest.raises(UnsupportedOperator, match=r"special_i1.*\(1x\)|i0.*\(2x\)") as caught:
+    with pytest.raises(error.UnsupportedOperator, match=r"special_i1.*\(1x\)|i0.*\(2x\)") as caught:
         from_exported_program(exported(Odd(), (torch.ones(2),)))
     assert "aten.i0.default (2x)" in str(caught.value) and "i1" in str(caught.value)
 
@@ -195,7 +194,7 @@ def test_an_argument_that_is_not_read_is_refused():
     for node in program.graph.nodes:
         if node.op == "call_function":
             node.target, node.args = torch.ops.aten.embedding_renorm.default, (node.args[0], node.args[0], 1.0, 2.0)
-    with pytest.raises(UnsupportedOperator):
+    with pytest.raises(error.UnsupportedOperator):
         from_exported_program(program, run_ep_decomposition=False)
 
 
@@ -204,7 +203,7 @@ def test_refusals_name_the_node():
         def forward(self, x):
             return torch.complex(x, x).atan().abs()
 
-    with pytest.raises((ModelImportError, UnsupportedOperator), match=r"aten\.atan\.default"):
+    with pytest.raises((error.ModelImportError, error.UnsupportedOperator), match=r"aten\.atan\.default"):
         from_exported_program(exported(Complex(), (torch.ones(2),)))
 
 

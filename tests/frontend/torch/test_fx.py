@@ -7,8 +7,7 @@ from torch import nn
 
 import weft
 from tests.frontend.torch.programs import machine
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.frontend.torch import dynamo_capture_subgraphs, from_fx, relax_dynamo
 
 
@@ -30,7 +29,7 @@ def test_traced_modules_for_known_and_for_any_sizes():
         x, y = torch.randn(3, 6), torch.randn(3, 4)
         found = function(weft.runtime.from_dlpack(x), weft.runtime.from_dlpack(y))
         np.testing.assert_allclose(found.numpy(), module(x, y).detach().numpy(), rtol=1e-5, atol=1e-5)
-    with pytest.raises(InvalidArgument, match="NHWC"):
+    with pytest.raises(error.InvalidArgument, match="NHWC"):
         from_fx(traced, [((1, 6), "float32"), ((1, 4), "float32")], default_image_layout="NHWC")
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.frontend import nn
 from weft.frontend.nn import spec
 from weft.frontend.weights import FORMATS, bind_weights, load_gguf, load_safetensors, quantize_matrix
@@ -169,15 +168,15 @@ def test_damaged_gguf_files(tmp_path):
     path = tmp_path / "cut.gguf"
     for end in range(len(whole)):
         path.write_bytes(whole[:end])
-        with pytest.raises(InvalidArgument, match="cut.gguf"):
+        with pytest.raises(error.InvalidArgument, match="cut.gguf"):
             load_gguf(path)
     for tensors, version, message in (
         ([("w", (2, 32), 99, b"")], 3, "a type that is not read"), ([("w", (2, 33), 2, b"")], 3, "parts of blocks"),
         ([], 7, "unknown version"), ([("w", (1 << 40, 32), 2, b"")], 3, "outside of the file"),
     ):  # fmt: skip
-        with pytest.raises(InvalidArgument, match=message):
+        with pytest.raises(error.InvalidArgument, match=message):
             load_gguf(gguf(path, tensors, version))
-    with pytest.raises(InvalidArgument, match="no such file"):
+    with pytest.raises(error.InvalidArgument, match="no such file"):
         load_gguf(tmp_path / "none")
 
 
@@ -203,7 +202,7 @@ def test_safetensors(tmp_path):
         ({"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "outside of the file"),
         ({"dtype": "F32", "shape": [2]}, "cannot be read"),
     ):
-        with pytest.raises(InvalidArgument, match=message):
+        with pytest.raises(error.InvalidArgument, match=message):
             load_safetensors(safetensors(tmp_path / "bad.st", {"x": entry}))
 
 
@@ -235,9 +234,9 @@ def test_a_model_reads_the_blocks(tmp_path):
     h = x.astype(np.float64) @ file["up.weight"].numpy().T
     expected = h / (1 + np.exp(-h)) @ down.astype(np.float64).T + bias
     np.testing.assert_allclose(machine["forward"](weft.runtime.tensor(x)).numpy(), expected, rtol=1e-4, atol=1e-3)
-    with pytest.raises(InvalidArgument, match="another shape"):
+    with pytest.raises(error.InvalidArgument, match="another shape"):
         bind_weights(mod, {"up.weight": down}, "forward")
-    with pytest.raises(InvalidArgument, match="no such parameters"):
+    with pytest.raises(error.InvalidArgument, match="no such parameters"):
         bind_weights(mod, {"weight": down}, "forward")
 
 
@@ -256,9 +255,9 @@ def test_matrices_are_quantised_to_within_a_step(bits, group):
 
 def test_matrices_that_cannot_be_quantised():
     for shape, bits, group in (((3, 33), 4, 32), ((64,), 4, 32), ((2, 32), 3, 32)):
-        with pytest.raises(InvalidArgument, match="groups of few bits"):
+        with pytest.raises(error.InvalidArgument, match="groups of few bits"):
             quantize_matrix(np.ones(shape, "float32"), bits, group)
-    with pytest.raises(InvalidArgument, match="finite"):
+    with pytest.raises(error.InvalidArgument, match="finite"):
         quantize_matrix(np.full((1, 32), np.inf, "float32"))
 
 
@@ -277,5 +276,5 @@ def test_quantised_matrices_bind():
         n.op.name for n in walk(pack_nbits()(bound)["forward"].body) if isinstance(getattr(n, "op", None), weft.ir.Op)
     ]
     assert "relax.nn.matmul_nbits_dot" in calls
-    with pytest.raises(InvalidArgument, match="another shape"):
+    with pytest.raises(error.InvalidArgument, match="another shape"):
         bind_weights(mod, {"layer.weight": quantize_matrix(np.ones((4, 64), "float32"))}, "forward")

@@ -1,7 +1,5 @@
 """Attention over caches that each sequence fills to a place of its own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.op.contract import Array, Case, Fixed, Shape, Sizes, call, cases

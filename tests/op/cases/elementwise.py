@@ -1,7 +1,5 @@
 """Element-wise operators, over data types and broadcasts."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.op.contract import Case, Sizes, call, case, cases

@@ -1,7 +1,5 @@
 """Gathering and scattering."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.op.contract import Array, Case, Sizes, call, case, cases

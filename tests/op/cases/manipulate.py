@@ -1,7 +1,5 @@
 """Moving, joining, cutting and making tensors."""
 
-from __future__ import annotations
-
 from tests.op.contract import Case, Dim, Shape, Sizes, call, case, cases
 
 case("reshape", make=lambda s: call(s.real(s.a, s.b, 6), Shape((s.a, s.b, 2, 3))))

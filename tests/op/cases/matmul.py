@@ -1,7 +1,5 @@
 """Matrix products."""
 
-from __future__ import annotations
-
 from tests.op.contract import Array, Case, Fixed, Sizes, call, case, cases
 from weft.relax.transform.compress_weights import compress
 

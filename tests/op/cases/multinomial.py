@@ -1,7 +1,5 @@
 """Drawing indices by probability."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.op.contract import Array, Case, Sizes, call, cases

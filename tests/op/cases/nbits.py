@@ -1,7 +1,5 @@
 """Weights of few bits, and products with them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.op.contract import Array, Case, Fixed, Sizes, call, case, cases

@@ -1,7 +1,5 @@
 """Pooling."""
 
-from __future__ import annotations
-
 from tests.op.contract import Case, Sizes, call, case, cases
 
 NEAR = {"rtol": 1e-4, "atol": 1e-5}

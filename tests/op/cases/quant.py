@@ -1,7 +1,5 @@
 """Quantisation."""
 
-from __future__ import annotations
-
 from tests.op.contract import Case, Sizes, call, cases
 
 

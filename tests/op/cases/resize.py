@@ -1,7 +1,5 @@
 """Resizing and sampling of images."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.op.contract import Case, Shape, Sizes, call, case, cases

@@ -1,7 +1,5 @@
 """Recurrent layers."""
 
-from __future__ import annotations
-
 from tests.op.contract import Case, Sizes, call, case, cases
 from weft.topi.rnn import panel_shape
 

@@ -1,7 +1,5 @@
 """Drawing the next token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.op.contract import Case, Sizes, call, case, cases

@@ -1,7 +1,5 @@
 """Losses, and operators that gradients use."""
 
-from __future__ import annotations
-
 from tests.op.contract import Case, Shape, Sizes, call, case, cases
 
 case("collapse_sum_to", make=lambda s, name: call(s.real(s.a, s.b, s.c), Shape((s.b, 1)), rtol=1e-3, atol=1e-4))

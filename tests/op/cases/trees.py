@@ -1,7 +1,5 @@
 """Decision trees."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.op.contract import Array, Case, Sizes, call, cases

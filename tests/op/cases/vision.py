@@ -1,7 +1,5 @@
 """Regions, boxes and anchors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What kernels do with their elements: the classes that Apache TVM gives, and reshapes."""
 
-from __future__ import annotations
-
 import pytest
 
 import weft

@@ -1,18 +1,15 @@
 """Symbolic sizes in types, what two types have in common, and passes over blocks."""
 
-from __future__ import annotations
-
 import pytest
 
 import weft
-from weft import relax
-from weft.ir import Var, structural_equal
+from weft import ir, relax
 from weft.relax import analysis
 from weft.relax.expr import DataflowBlock
 from weft.relax.transform import dataflowblock_pass
 from weft.script import from_source
 
-N, M = Var("n", "int64"), Var("m", "int64")
+N, M = ir.Var("n", "int64"), ir.Var("m", "int64")
 TENSOR = relax.TensorType((N, N * M, 4), "float32")
 BOTH = relax.TupleType((TENSOR, relax.ShapeType((M,), 1)))
 
@@ -25,11 +22,11 @@ def test_symbolic_sizes():
 
 def test_erasing():
     assert analysis.erase_to_well_defined(TENSOR, [N, M]) is TENSOR
-    assert structural_equal(analysis.erase_to_well_defined(TENSOR, [N]), relax.TensorType(None, "float32", 3))
+    assert ir.structural_equal(analysis.erase_to_well_defined(TENSOR, [N]), relax.TensorType(None, "float32", 3))
     erased = analysis.erase_to_well_defined(BOTH, [M])
     assert erased.fields[0].shape is None and erased.fields[1].values is not None
     static = analysis.get_static_type(relax.TensorType((3, 4), "int8"))
-    assert structural_equal(static, relax.TensorType(None, "int8", 2))
+    assert ir.structural_equal(static, relax.TensorType(None, "int8", 2))
 
 
 @pytest.mark.parametrize(
@@ -52,11 +49,11 @@ def test_base_check(base, derived, expected):
 
 def test_common_types():
     lca = analysis.type_lca(relax.TensorType((2, 3), "float32"), relax.TensorType((2, 4), "float32"))
-    assert structural_equal(lca, relax.TensorType(None, "float32", 2))
+    assert ir.structural_equal(lca, relax.TensorType(None, "float32", 2))
     func = relax.FuncType((relax.TensorType((N,), "float32"),), relax.TensorType((N, N), "float32"))
     x = relax.Var("x", relax.TensorType((7,), "float32"))
     ret = analysis.derive_call_ret_type(func, relax.Call(relax.Var("f", func), (x,)))
-    assert structural_equal(ret, relax.TensorType((7, 7), "float32"))
+    assert ir.structural_equal(ret, relax.TensorType((7, 7), "float32"))
     assert analysis.used_vars(relax.Tuple((x, x))) == [x]
 
 

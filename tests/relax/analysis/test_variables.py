@@ -1,7 +1,5 @@
 """Variables, bindings and calls of small programs, counted by hand."""
 
-from __future__ import annotations
-
 from weft import relax
 from weft.relax import analysis
 from weft.relax.expr import DataflowBlock

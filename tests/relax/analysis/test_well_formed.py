@@ -1,12 +1,9 @@
 """Each rule of well-formedness has an error that names the function and the binding."""
 
-from __future__ import annotations
-
 import pytest
 
 import weft
-from weft import relax
-from weft.error import ErrorGroup
+from weft import error, relax
 from weft.ir import Attrs, Call, IRModule, Op, Var
 from weft.relax.analysis import check_well_formed, well_formed
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
@@ -20,7 +17,7 @@ TENSOR = relax.TensorType((4,), "float32")
 def refused(mod, place, message, beneath=None):
     """Check that a module breaks one rule, at a place, with the message under a line that begins with `beneath`."""
     assert not check_well_formed(mod)
-    with pytest.raises(ErrorGroup) as e:
+    with pytest.raises(error.ErrorGroup) as e:
         well_formed(mod)
     assert [str(x.what) for x in e.value.errors] == [f"{place}: {message}"]
     lines = [line.strip() for line in str(e.value).splitlines()]
@@ -106,8 +103,7 @@ def test_programs(name):
 
 def test_forced_purity_is_believed():
     mod = from_source(
-        HEAD
-        + f"""
+        f"""{HEAD}
     @R.function
     def main(x: {T}):
         R.func_attr({{"relax.force_pure": True}})
@@ -278,6 +274,6 @@ def test_names_of_functions():
 
 def test_all_violations_are_told():
     bad = [bind(n, call("exp", relax.Var("gone", TENSOR))) for n in "ab"]
-    with pytest.raises(ErrorGroup) as e:
+    with pytest.raises(error.ErrorGroup) as e:
         well_formed(module(*bad))
     assert len(e.value.errors) == 2

@@ -1,13 +1,10 @@
 """External code generators: groups by registered patterns, compiled to C, run by the machine."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import CodegenError, InvalidArgument
+from weft import error, relax
 from weft.relax.backend import get_pattern, get_patterns_with_prefix, patterns, register_patterns
 from weft.relax.dpl import is_op, wildcard
 from weft.relax.transform import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen
@@ -66,7 +63,7 @@ def test_a_generator_of_ones_own_gets_functions_and_options():
 
 def test_an_unknown_generator_is_said():
     mod = FuseOpsByPattern([("nobody.sum", SUM)], annotate_codegen=True)(from_source(TEXT))
-    with pytest.raises(CodegenError, match=r"relax\.ext\.nobody"):
+    with pytest.raises(error.CodegenError, match=r"relax\.ext\.nobody"):
         RunCodegen()(mod)
     plain = from_source(TEXT)
     assert RunCodegen()(plain) is plain
@@ -76,7 +73,7 @@ def test_patterns_are_found_by_name():
     register_patterns([("reg.a", SUM), ("reg.b", SUM)])
     assert [p.name for p in get_patterns_with_prefix("reg.")] == ["reg.b", "reg.a"]
     assert get_pattern("reg.a").name == "reg.a" and get_pattern("reg.c") is None
-    with pytest.raises(InvalidArgument, match="FusionPattern"):
+    with pytest.raises(error.InvalidArgument, match="FusionPattern"):
         register_patterns(["reg.a"])
 
 

@@ -1,7 +1,5 @@
 """Patterns over small programs, and what rewriting by them leaves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

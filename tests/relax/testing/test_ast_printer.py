@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import relax, tir
-from weft.error import InvalidArgument
+from weft import error, relax, tir
 from weft.relax.testing import dump_ast
 from weft.relax.testing.ast_printer import ASTPrinter
 from weft.script import relax as R
@@ -56,5 +55,5 @@ def test_types(ty, text):
 
 
 def test_what_is_no_expression():
-    with pytest.raises(InvalidArgument, match="no expression of Relax"):
+    with pytest.raises(error.InvalidArgument, match="no expression of Relax"):
         dump_ast(3)

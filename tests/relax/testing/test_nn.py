@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax, tir
-from weft.error import InvalidArgument
+from weft import error, relax, tir
 from weft.relax.testing import nn
 
 
@@ -31,7 +30,7 @@ def test_mlp():
 
 
 def test_errors():
-    with pytest.raises(InvalidArgument, match="no function under construction"):
+    with pytest.raises(error.InvalidArgument, match="no function under construction"):
         nn.ReLU()(nn.Placeholder((3,)))
-    with pytest.raises(InvalidArgument, match="needs a Relax function 'main'"):
+    with pytest.raises(error.InvalidArgument, match="needs a Relax function 'main'"):
         nn.init_params(weft.IRModule())

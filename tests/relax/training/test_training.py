@@ -1,13 +1,10 @@
 """Training: optimizers and losses give torch's numbers, and a model learns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import DTypeMismatch, EvaluationError, InvalidArgument
+from weft import error, relax
 from weft.relax.training import AppendLoss, SetupTrainer, Trainer
 from weft.relax.training.loss import CategoricalCrossEntropyLoss, CrossEntropyLoss, L1Loss, MSELoss
 from weft.relax.training.optimizer import SGD, Adam, MomentumSGD
@@ -54,13 +51,13 @@ def test_steps_are_those_of_torch(name):
 
 def test_what_no_optimizer_takes():
     w = relax.Var("w", MATRIX)
-    with pytest.raises(EvaluationError, match="init"):
+    with pytest.raises(error.EvaluationError, match="init"):
         SGD(0.1).get_function()
-    with pytest.raises(InvalidArgument, match="twice"):
+    with pytest.raises(error.InvalidArgument, match="twice"):
         SGD(0.1).init([w, w])
-    with pytest.raises(DTypeMismatch, match="no float tensor"):
+    with pytest.raises(error.DTypeMismatch, match="no float tensor"):
         SGD(0.1).init(relax.Var("i", weft.ir.tensor_type((2,), "int64")))
-    with pytest.raises(DTypeMismatch, match="different"):
+    with pytest.raises(error.DTypeMismatch, match="different"):
         SGD(0.1).init([w, relax.Var("d", weft.ir.tensor_type((2,), "float64"))])
 
 
@@ -149,11 +146,11 @@ def test_parameters_come_and_go_by_name():
     train = trainer()
     train.load_params({"b": np.array([1, 2], "float32")})
     assert train.export_params()["b"].numpy().tolist() == [1, 2] and not train.export_params()["w"].numpy().any()
-    with pytest.raises(InvalidArgument, match="no parameter 'c'"):
+    with pytest.raises(error.InvalidArgument, match="no parameter 'c'"):
         train.load_params({"c": 0})
-    with pytest.raises(InvalidArgument, match="one value for each"):
+    with pytest.raises(error.InvalidArgument, match="one value for each"):
         train.load_states([])
-    with pytest.raises(InvalidArgument, match="other inputs"):
+    with pytest.raises(error.InvalidArgument, match="other inputs"):
         train.predict()
 
 
@@ -163,5 +160,5 @@ def test_a_loss_must_fit():
     joined = AppendLoss("backbone", MSELoss()(out, out))(mod)["backbone_loss"]
     assert [p.name_hint for p in joined.params] == ["x", "w", "b", "n", "targets"]
     for loss in (MSELoss()(MATRIX, MATRIX), MSELoss("none")(out, out)):
-        with pytest.raises(InvalidArgument, match="another type|scalar"):
+        with pytest.raises(error.InvalidArgument, match="another type|scalar"):
             AppendLoss("backbone", loss)(mod)

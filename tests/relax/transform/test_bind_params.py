@@ -1,13 +1,10 @@
 """Parameters that became constants: the program computes what it did."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
+from weft import error, relax
 from weft.script import from_source
 
 SOURCE = """@I.ir_module
@@ -34,17 +31,17 @@ def test_bound(by_name):
 
 def test_refused():
     mod = from_source(SOURCE)
-    with pytest.raises(InvalidArgument, match="no parameter 'y'"):
+    with pytest.raises(error.InvalidArgument, match="no parameter 'y'"):
         relax.transform.BindParams("main", {"y": np.ones((5, 3), np.float32)})(mod)
-    with pytest.raises(InvalidArgument, match="no Relax function 'other'"):
+    with pytest.raises(error.InvalidArgument, match="no Relax function 'other'"):
         relax.transform.BindParams("other", {})(mod)
-    with pytest.raises(ShapeMismatch, match=r"(?s)parameter 'w' of 'main' has another shape.*found \(5, 4\)"):
+    with pytest.raises(error.ShapeMismatch, match=r"(?s)parameter 'w' of 'main' has another shape.*found \(5, 4\)"):
         relax.transform.BindParams("main", {"w": np.ones((5, 4), np.float32)})(mod)
-    with pytest.raises(ShapeMismatch, match=r"(?s)parameter 'w' of 'main'.*found \(6, 3\).*other parameters say"):
+    with pytest.raises(error.ShapeMismatch, match=r"(?s)parameter 'w' of 'main'.*found \(6, 3\).*other parameters say"):
         relax.transform.BindParams("main", {"x": np.ones((2, 5), np.float32), "w": np.ones((6, 3), np.float32)})(mod)
-    with pytest.raises(InvalidArgument, match=r"(?s)no parameter 'W'.*one of x, w"):
+    with pytest.raises(error.InvalidArgument, match=r"(?s)no parameter 'W'.*one of x, w"):
         relax.transform.BindParams("main", {"W": np.ones((5, 3), np.float32)})(mod)
-    with pytest.raises(InvalidArgument, match=r"(?s)no parameter 'ww'.*did you mean 'w'"):
+    with pytest.raises(error.InvalidArgument, match=r"(?s)no parameter 'ww'.*did you mean 'w'"):
         relax.transform.BindParams("main", {"ww": np.ones((5, 3), np.float32)})(mod)
-    with pytest.raises(DTypeMismatch, match="data type"):
+    with pytest.raises(error.DTypeMismatch, match="data type"):
         relax.transform.BindParams("main", {"w": np.ones((5, 3), np.float64)})(mod)

@@ -11,7 +11,6 @@ from weft.relax.transform import compress_weights, convert_layout
 from weft.relax.transform.compress_weights import compress
 from weft.relax.transform.convert_layout import pack_matmul_weight
 from weft.target import Target
-from weft.tir import Block, For
 from weft.tir.schedule import schedule_func
 from weft.tir.transform.prefetch_streams import PREFETCH_MARK
 from weft.topi.compressed import matmul_compressed
@@ -159,8 +158,8 @@ def test_weights_are_unpacked_where_they_are_used(rows):
     inputs = [te.placeholder((const(1, "int64"), rows, const(128, "int64")), "float32", "x")]
     inputs += [te.placeholder(a.shape, str(a.dtype), f) for a, f in zip(made, made._fields, strict=True)]
     func = schedule_func(te.create_prim_func([*inputs, matmul_compressed(*inputs, 100)]), Target("llvm"))
-    (steps,) = (f for f in walk(func.body) if isinstance(f, For) and PREFETCH_MARK in f.annotations)
-    unpacked = {b.name_hint for b in walk(steps) if isinstance(b, Block)}
+    (steps,) = (f for f in walk(func.body) if isinstance(f, tir.For) and PREFETCH_MARK in f.annotations)
+    unpacked = {b.name_hint for b in walk(steps) if isinstance(b, tir.Block)}
     assert unpacked == {"T_weights", "T_matmul_packed_update"}
 
 

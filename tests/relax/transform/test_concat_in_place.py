@@ -1,18 +1,15 @@
 """Parts of a concatenation are written where they belong, with the same values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
+from weft import relax, tir
 from weft.relax.core_ops import is_op
 from weft.relax.pipeline import graph_passes, lowering_passes
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import ConcatInPlace
 from weft.script import from_source
-from weft.tir import PrimFunc
 
 
 def module(body: str, x: str = '(2, 6, 5), "float32"'):
@@ -38,7 +35,7 @@ def calls(mod):
     """How many kernels are called, and how many of them write into what another one has begun."""
     mod = ConcatInPlace()(legalized(mod))
     values = [b.value for b in all_bindings(mod["main"])]
-    kernels = sum(isinstance(f, PrimFunc) for _, f in mod.items())
+    kernels = sum(isinstance(f, tir.PrimFunc) for _, f in mod.items())
     inplace = sum(is_op(v, "call_tir_inplace") for v in values)
     return sum(is_op(v, "call_tir") for v in values) + inplace, inplace, kernels
 

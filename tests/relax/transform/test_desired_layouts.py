@@ -1,16 +1,12 @@
 """ConvertLayout as programs ask for it: the layouts that they name, the same results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
-from weft.ir import structural_equal
+from weft import error, ir, relax
 from weft.relax.interpreter import evaluate
 from weft.relax.transform import ConvertLayout
 from weft.script import ir as I
@@ -127,7 +123,7 @@ def test_what_is_outside_of_dataflow_blocks_stays() -> None:
             y = R.nn.conv2d(x, w)
             return y
 
-    assert structural_equal(ConvertLayout(WANTED)(Before), Before)
+    assert ir.structural_equal(ConvertLayout(WANTED)(Before), Before)
 
 
 def test_a_callback_decides_for_each_call() -> None:
@@ -139,5 +135,5 @@ def test_a_callback_decides_for_each_call() -> None:
 
 
 def test_a_layout_of_other_dimensions_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="'NHW' is no order of NCHW"):
+    with pytest.raises(error.InvalidArgument, match="'NHW' is no order of NCHW"):
         ConvertLayout({"relax.nn.conv2d": ["NHW", "OHWI"]})(_program(OP.nn.relu))

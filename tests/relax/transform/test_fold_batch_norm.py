@@ -1,7 +1,5 @@
 """FoldBatchNorm: what it folds, and what it must leave."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

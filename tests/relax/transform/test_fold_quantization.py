@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.ir import Call
+from weft import ir, relax
 from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import FoldQuantization
@@ -128,7 +127,7 @@ def test_products_and_what_lies_between_are_integers(activations):
     well_formed(new)
     values = {}
     for b in all_bindings(new["main"]):
-        if isinstance(b.value, Call):
+        if isinstance(b.value, ir.Call):
             values.setdefault(b.value.op.name.removeprefix("relax."), []).append(b)
     convolutions = values["nn.conv2d"]
     assert len(convolutions) == 5

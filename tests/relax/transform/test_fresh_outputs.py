@@ -1,7 +1,5 @@
 """Results share memory with no argument, no constant and no other result; what is a kernel's result is not copied."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention as exporters write it becomes one operator, with the same results."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,13 +1,10 @@
 """Groups of operators by pattern: which form, what their functions are, and that results stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.relax.analysis import well_formed
 from weft.relax.dpl import is_const, is_op, is_tuple_get_item, make_fused_bias_activation_pattern, wildcard
 from weft.relax.transform import FuseOpsByPattern, FusionPattern
@@ -124,7 +121,7 @@ def test_only_where_asked():
     pattern = is_op("relax.matmul")(wildcard(), wildcard())
     assert FuseOpsByPattern([("a.b", pattern)], entry_functions=[])(MOD) is MOD
     assert len(check(FuseOpsByPattern([("a.b", pattern)], entry_functions=["main"])(MOD))) == 2
-    with pytest.raises(InvalidArgument, match="no function 'other'"):
+    with pytest.raises(error.InvalidArgument, match="no function 'other'"):
         FuseOpsByPattern([("a.b", pattern)], entry_functions=["other"])(MOD)
     once = FuseOpsByPattern([("a.b", pattern)])(MOD)
     assert FuseOpsByPattern([("a.b", pattern)])(once) is once

@@ -1,7 +1,5 @@
 """FuseOps over calls of kernels, and FuseTIR: one kernel a group, with the group's name and the same results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

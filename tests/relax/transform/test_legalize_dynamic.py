@@ -1,13 +1,10 @@
 """Slices between bounds that tensors hold, against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import WeftError
+from weft import error, relax
 from weft.script import from_source
 
 SOURCE = """@I.ir_module
@@ -64,7 +61,7 @@ def test_wrong_uses():
         ('x: R.Tensor(("n", "m", 5), "float32")', 'x: R.Tensor(ndim=3, dtype="float32")', "shape of x is not known"),
     ]:
         assert old in SOURCE
-        with pytest.raises(WeftError, match=message):
+        with pytest.raises(error.WeftError, match=message):
             weft.compile(from_source(SOURCE.replace(old, new)), target="llvm")
 
 

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from weft import relax, tir
-from weft.relax import BlockBuilder
 from weft.relax import op as R
 from weft.relax.transform import lower_ops
 
 
 def build(*steps):
     """A chain of operators on a vector of symbolic length, each returned."""
-    bb, n = BlockBuilder(), tir.Var("n", "int64")
+    bb, n = relax.BlockBuilder(), tir.Var("n", "int64")
     x = relax.Var("x", relax.TensorStructInfo((n, 4), "float32"))
     with bb.function("main", [x]), bb.dataflow():
         value, outputs = x, []
@@ -59,7 +58,7 @@ def test_what_differs_is_lowered_apart(one, other):
 
 
 def build_alone(step, shape):
-    bb, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo(shape, "float32"))
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo(shape, "float32"))
     with bb.function("main", [x]), bb.dataflow():
         bb.emit_func_output((bb.emit_output(step(x)),))
     return bb.get()

@@ -1,7 +1,5 @@
 """Groups for one code generator hang together in one function, without circles; results stay."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import weft

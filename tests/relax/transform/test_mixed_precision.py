@@ -1,13 +1,10 @@
 """Products in half precision: which operators change, and how near results stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import ToMixedPrecision
@@ -89,7 +86,7 @@ def test_nothing_to_do():
     plain = from_source(SOURCE.replace("R.matmul(x, w)", "R.exp(x)").replace("R.matmul(d, w)", "R.sin(d)")
                         .replace("R.matmul(f, w)", "R.sin(f)"))  # fmt: skip
     assert ToMixedPrecision()(plain) is plain
-    with pytest.raises(InvalidArgument, match="'float16' or 'float32'"):
+    with pytest.raises(error.InvalidArgument, match="'float16' or 'float32'"):
         ToMixedPrecision("bfloat16")(MOD)
 
 

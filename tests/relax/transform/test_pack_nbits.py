@@ -1,7 +1,5 @@
 """Weights of few bits: what is read as bits, what is not, and that products are right to what was asked for."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

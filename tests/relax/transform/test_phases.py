@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax
+from weft import op, relax
 from weft.ir import Call, Op, walk
-from weft.op import get_op_def, make_call
 from weft.relax.transform.phases import phases_of
 from weft.topi.conv import paddings, pair
 
@@ -25,7 +24,7 @@ def run(name, x, w, constant=True, symbolic=False, **attrs):
     channels = w.shape[1] * attrs.get("groups", 1) if "transpose" in name else w.shape[0]
     bias = np.linspace(-1, 1, channels, dtype=np.float32).reshape(-1, *[1] * rank)
     with bb.function("main", [data] if constant else [data, weight]), bb.dataflow():
-        y = bb.emit(make_call(name)(data, relax.const(w) if constant else weight, **attrs))
+        y = bb.emit(op.make_call(name)(data, relax.const(w) if constant else weight, **attrs))
         y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.add(y, relax.const(bias)))))
         bb.emit_func_output(bb.emit_output(y))
     mod = bb.get()
@@ -44,7 +43,7 @@ def expected(name, x, w, bias, **attrs):
         full["output_padding"] = pair(attrs.get("output_padding", 0), rank)
     else:
         full |= {"kernel_layout": f"OI{layout}", "out_layout": None, "channels": None, "pad_value": 0}
-    return np.maximum(get_op_def(Op.get(f"relax.{name}")).reference(x, w, **full) + bias, 0)
+    return np.maximum(op.get_op_def(Op.get(f"relax.{name}")).reference(x, w, **full) + bias, 0)
 
 
 def check(name, x, w, **options):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.relax.analysis import well_formed
 from weft.relax.pipeline import default_passes, get_pipeline
 from weft.relax.rewriter import all_bindings
@@ -125,9 +124,9 @@ def test_targets_without_bfloat16_say_so():
 
 
 def test_unknown_precisions():
-    with pytest.raises(InvalidArgument, match="unknown precision 'fp8'"):
+    with pytest.raises(error.InvalidArgument, match="unknown precision 'fp8'"):
         default_passes(Target("llvm"), "fp8")
-    with pytest.raises(InvalidArgument, match="computes in float32"):
+    with pytest.raises(error.InvalidArgument, match="computes in float32"):
         get_pipeline("zero", Target("llvm"), "bf16")
 
 

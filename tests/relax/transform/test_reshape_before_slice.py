@@ -1,7 +1,5 @@
 """Slices of columns that are taken apart become slices of heads, with the same values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Results that are only returned, and many constants later, are written past the caches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,14 +1,10 @@
 """The passes under TVM's names: the results that programs written for TVM compare, and the same numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax, tir
-from weft.error import InvalidArgument
-from weft.ir import PassContext, Sequential, assert_structural_equal
+from weft import error, ir, relax, tir
 from weft.relax import transform as t
 from weft.relax.transform.legalize_ops import register_legalize
 from weft.script import from_source
@@ -72,7 +68,7 @@ def test_a_legalization_of_ones_own_is_used_and_forgotten():
         mod = module(["z = R.nn.relu(x)"])
         assert kernels(t.LegalizeOps()(mod)) == ["add"]
         np.testing.assert_allclose(run(mod, X, Y), 2 * X)
-        assert_structural_equal(t.FoldConstant()(mod), mod)
+        ir.assert_structural_equal(t.FoldConstant()(mod), mod)
     finally:
         op.reset_attr("FLegalize")
     assert op.get_attr("FLegalize") is before and kernels(t.LegalizeOps()(mod)) == ["relu"]
@@ -110,7 +106,7 @@ FUSED = {
 @pytest.mark.parametrize("name", FUSED)
 def test_groups_have_the_names_of_their_kernels(name):
     body, names, expected = FUSED[name]
-    mod = Sequential(STEPS)(module(body))
+    mod = ir.Sequential(STEPS)(module(body))
     if names is not None:
         assert sorted(kernels(mod)) == sorted(names)
     assert all("global_symbol" not in mod[n].attrs for n in kernels(mod))
@@ -119,15 +115,15 @@ def test_groups_have_the_names_of_their_kernels(name):
 
 def test_equal_groups_share_a_function():
     body = ["a = R.exp(R.negative(x))", "b = R.exp(R.negative(y))", "z = (a, b)"]
-    mod = Sequential(STEPS[:3])(module(body))
+    mod = ir.Sequential(STEPS[:3])(module(body))
     assert [v.name_hint for v, f in mod.items() if f.attrs.get("Primitive")] == ["fused_tir_negative_tir_exp"]
 
 
 def test_constants_and_sizes_are_arguments_of_groups():
-    with PassContext(config={"relax.FuseOps.max_depth": 2}):
-        limited = Sequential(STEPS[:3])(module(["a = R.exp(x)", "b = R.exp(a)", "z = R.exp(b)"]))
+    with ir.PassContext(config={"relax.FuseOps.max_depth": 2}):
+        limited = ir.Sequential(STEPS[:3])(module(["a = R.exp(x)", "b = R.exp(a)", "z = R.exp(b)"]))
     assert [v.name_hint for v, f in limited.items() if f.attrs.get("Primitive")] == ["fused_tir_exp_tir_exp"]
-    mod = Sequential(STEPS[:3])(module(["a = R.add(x, R.const([1.0] * 8, 'float32'))", "z = R.exp(a)"]))
+    mod = ir.Sequential(STEPS[:3])(module(["a = R.add(x, R.const([1.0] * 8, 'float32'))", "z = R.exp(a)"]))
     assert len(mod["fused_add_tir_exp"].params) == 2
     assert t.FuseOps(0)(t.LegalizeOps()(module(["a = R.exp(x)", "z = R.exp(a)"])))["main"] is not None
 
@@ -210,7 +206,7 @@ class Module:
             R.output(d)
         return d
 """)
-    before = Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])(mod)
+    before = ir.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])(mod)
     return t.StaticPlanBlockMemory()(before)
 
 
@@ -233,7 +229,7 @@ def test_planned_programs_run():
 
 
 def test_a_bound_is_an_integer():
-    with pytest.raises(InvalidArgument, match="the bound of 'n' is no integer"):
+    with pytest.raises(error.InvalidArgument, match="the bound of 'n' is no integer"):
         planned({"tir_var_upper_bound": {"n": [4]}})
 
 

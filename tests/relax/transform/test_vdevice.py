@@ -1,13 +1,10 @@
 """Virtual devices: where values live, and on which device of the machine memory is taken."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.ir import VDevice, walk
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import RealizeVDevice, UpdateVDevice
@@ -17,9 +14,7 @@ HEAD = """@I.ir_module
 class Module:
     I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
 """
-SOURCE = (
-    HEAD
-    + """
+SOURCE = f"""{HEAD}
     @R.function
     def main(x: R.Tensor((4, 4), "float32", "llvm:0"), w: R.Tensor((4, 4), "float32")):
         with R.dataflow():
@@ -32,7 +27,6 @@ SOURCE = (
             R.output(e)
         return e
 """
-)
 
 
 def places(func):
@@ -76,9 +70,7 @@ def test_blocks_are_not_shared_between_devices():
         f"            d{i} = R.matmul(b{i}, b{i})\n            c{i + 1} = R.to_vdevice(d{i}, 'llvm:0')"
         for i in range(3)
     )
-    source = (
-        HEAD
-        + f"""
+    source = f"""{HEAD}
     @R.function
     def main(c0: R.Tensor((4, 4), "float32", "llvm:0")):
         with R.dataflow():
@@ -86,7 +78,6 @@ def test_blocks_are_not_shared_between_devices():
             R.output(c3)
         return c3
 """
-    )
     mod = RealizeVDevice()(from_source(source))
     ex = weft.compile(mod, target="llvm")
     assert sorted(set(allocated(ex))) == [0, 1]
@@ -96,16 +87,13 @@ def test_blocks_are_not_shared_between_devices():
 
 
 def test_hints_where_nothing_is_known_place_the_input():
-    source = (
-        HEAD
-        + """
+    source = f"""{HEAD}
     @R.function
     def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
         a = R.add(x, w)
         b = R.hint_on_device(a, "llvm:1")
         return b
 """
-    )
     new = RealizeVDevice()(from_source(source))["main"]
     assert places(new) == {"x": 1, "w": 1, "a": 1}
     assert RealizeVDevice()(from_source(SOURCE.replace("llvm:0", "llvm:1"))) is not None
@@ -118,5 +106,5 @@ def test_update():
     assert ids == {0, 5}
     assert [d.vdevice_id for d in new.global_infos["vdevice"]] == [0, 5]
     assert UpdateVDevice(VDevice("llvm", 1), 1)(mod) is mod
-    with pytest.raises(InvalidArgument, match="no virtual device 2"):
+    with pytest.raises(error.InvalidArgument, match="no virtual device 2"):
         UpdateVDevice(VDevice("llvm", 5), 2)(mod)

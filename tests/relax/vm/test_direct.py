@@ -1,7 +1,5 @@
 """Direct calls of kernels: what is planned, that tensors which live together lie apart, results as of bytecode."""
 
-from __future__ import annotations
-
 import random
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +9,6 @@ import pytest
 
 import weft
 from tests.relax.vm.test_vmtir import HEAD, machine, text_of
-from weft.ir import Sequential
 from weft.relax import transform as t
 from weft.relax.pipeline import lowering_passes
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
@@ -22,7 +19,7 @@ from weft.script import from_source
 
 def lowered(mod):
     """Take a module to the machine, a kernel for each operator."""
-    return Sequential([t.Normalize(), t.lower_ops(), *lowering_passes()])(mod)
+    return weft.ir.Sequential([t.Normalize(), t.lower_ops(), *lowering_passes()])(mod)
 
 
 def planned(mod, lower=lowered):

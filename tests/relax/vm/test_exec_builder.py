@@ -6,11 +6,8 @@ import pytest
 import tvm_ffi
 
 import weft as tvm
-from weft import relax, runtime
-from weft.error import InvalidArgument
-from weft.ir import DataType
+from weft import error, ir, relax, runtime
 from weft.relax import ExecBuilder
-from weft.runtime import VMExecutable, VMFuncInfo
 from weft.runtime.opcodes import FuncKind, Opcode, encode_arg
 from weft.script import ir as I
 from weft.script import relax as R
@@ -65,7 +62,7 @@ def listed():
         ib.emit_call("vm.builtin.copy", args=[ib.r(0)], dst=ib.r(2))
         tensor = runtime.tensor(np.arange(6, dtype="float32").reshape(2, 3))
         operands = [ib.r(0), ib.r(1), ib.imm(-5), ib.vm_state(), ib.f("other")]
-        ib.emit_call("test.vm.add", args=[*operands, (1, 2), tensor, DataType("float32")], dst=ib.r(3))
+        ib.emit_call("test.vm.add", args=[*operands, (1, 2), tensor, ir.DataType("float32")], dst=ib.r(3))
         ib.emit_call("foo", args=[ib.convert_constant("text")])
         ib.emit_call("foo", args=[ib.convert_constant(7)])
         ib.emit_if(ib.r(0), 2)
@@ -119,7 +116,7 @@ FLOATS = [0.0, -0.0, 0.1, 1e300, float("inf"), float("-inf"), float("nan")]
 def test_programs_rebuild_constants(pool):
     ex = values_of(pool)
     assert rebuilt(ex).bytes == ex.bytes
-    again = VMExecutable.from_bytes(ex.bytes)
+    again = runtime.VMExecutable.from_bytes(ex.bytes)
     assert rebuilt(again).bytes == ex.bytes
     assert again.as_python() == ex.as_python()
 
@@ -145,24 +142,24 @@ def test_programs_rebuild_compiled_models():
     other = rebuilt(ex)
     assert other.bytes == ex.bytes
     x = np.random.rand(3, 4).astype("float32")
-    vm = relax.VirtualMachine(VMExecutable.from_bytes(other.bytes, imports=ex.imports))
+    vm = relax.VirtualMachine(runtime.VMExecutable.from_bytes(other.bytes, imports=ex.imports))
     np.testing.assert_allclose(vm["main"](x)[1].numpy(), x)
 
 
 def test_programs_rebuild_tables_of_other_builders():
     functions = [
-        VMFuncInfo(0, "g"),
-        VMFuncInfo(0, "h", num_args=3),
-        VMFuncInfo(1, "late", 1, 2, 1, 5, ()),
-        VMFuncInfo(1, "early", 0, 1, 2, 2, ("x", "y")),
-        VMFuncInfo(2, "t", 0, 0, 2, 7, ("a", "b")),
+        runtime.VMFuncInfo(0, "g"),
+        runtime.VMFuncInfo(0, "h", num_args=3),
+        runtime.VMFuncInfo(1, "late", 1, 2, 1, 5, ()),
+        runtime.VMFuncInfo(1, "early", 0, 1, 2, 2, ("x", "y")),
+        runtime.VMFuncInfo(2, "t", 0, 0, 2, 7, ("a", "b")),
     ]
     data = [Opcode.Ret, 1, Opcode.Ret, 0]
-    ex = VMExecutable.from_parts(functions, [np.ones(2), 3.0], {0: "global.texture"}, [0, 2], data)
+    ex = runtime.VMExecutable.from_parts(functions, [np.ones(2), 3.0], {0: "global.texture"}, [0, 2], data)
     assert rebuilt(ex).bytes == ex.bytes
     assert rebuilt(ex).memory_scopes == {0: "global.texture"}
-    hole = VMExecutable.from_parts([VMFuncInfo(1, "f", 1, 2, 1, 1)], [], {}, [0, 2], data)
-    with pytest.raises(InvalidArgument, match="belong to no function"):
+    hole = runtime.VMExecutable.from_parts([runtime.VMFuncInfo(1, "f", 1, 2, 1, 1)], [], {}, [0, 2], data)
+    with pytest.raises(error.InvalidArgument, match="belong to no function"):
         hole.as_python()
 
 
@@ -181,7 +178,7 @@ def test_values_in_place_of_operands():
     ib = ExecBuilder()
     array = np.float32([1, 2])
     with ib.function("main", num_inputs=1):
-        args = [(1, ("a", 2.5, ()), array), array, True, "a", 2.5, DataType("int8")]
+        args = [(1, ("a", 2.5, ()), array), array, True, "a", 2.5, ir.DataType("int8")]
         args += [ib.convert_constant(2**60), ib.imm(-1), ib.void_arg()]
         ib.emit_call("vm.builtin.make_tuple", args=[ib.r(0), *args], dst=ib.r(1))
         ib.emit_ret(ib.r(1))
@@ -200,7 +197,7 @@ def test_values_in_place_of_operands():
 
 def test_equal_constants_share_a_place():
     ib = ExecBuilder()
-    for v in ("a", 2.5, tvm_ffi.Shape((1, 2)), DataType("int8"), float("nan")):
+    for v in ("a", 2.5, tvm_ffi.Shape((1, 2)), ir.DataType("int8"), float("nan")):
         assert ib.convert_constant(v) == ib.convert_constant(v)
     assert ib.convert_constant((1, 2)) == ib.convert_constant(tvm_ffi.Shape((1, 2)))
     assert ib.convert_constant(0.0) != ib.convert_constant(-0.0)

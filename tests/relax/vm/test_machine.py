@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import weft as tvm
-from weft import relax
-from weft.error import WeftError
-from weft.relax import VMInstrumentReturnKind
+from weft import error, relax
 from weft.script import ir as I
 from weft.script import relax as R
 from weft.script import tir as T
@@ -147,7 +145,7 @@ def test_instrument_sees_every_call(vm):
     def instrument(func, func_symbol, before_run, ret_value, *args):
         log.append((func_symbol, before_run, ret_value, args))
         assert callable(func)
-        return VMInstrumentReturnKind.NO_OP
+        return relax.VMInstrumentReturnKind.NO_OP
 
     vm.set_instrument(instrument)
     np.testing.assert_allclose(vm["add_one"](V).numpy(), V + 1)
@@ -170,7 +168,7 @@ def test_instrument_sees_every_call(vm):
 def _skip(func, func_symbol, before_run, ret_value, *args):
     skip = before_run and func_symbol.startswith("add")
     assert before_run or not func_symbol.startswith("add")
-    return VMInstrumentReturnKind.SKIP_RUN if skip else VMInstrumentReturnKind.NO_OP
+    return relax.VMInstrumentReturnKind.SKIP_RUN if skip else relax.VMInstrumentReturnKind.NO_OP
 
 
 @pytest.mark.parametrize("form", ["callable", "packed", "name"])
@@ -189,7 +187,7 @@ def test_instrument_replaces_a_kernel(vm):
     def instrument(func, func_symbol, before_run, ret_value, *args):
         if before_run and func_symbol.startswith("add"):
             args[-1].copyfrom(args[0].numpy() * 10)
-            return VMInstrumentReturnKind.SKIP_RUN
+            return relax.VMInstrumentReturnKind.SKIP_RUN
         return None
 
     vm.set_instrument(instrument)
@@ -239,7 +237,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("act", "message"), WRONG, ids=[m for _, m in WRONG])
 def test_wrong_uses(vm, act, message):
-    with pytest.raises((WeftError, ValueError, TypeError, IndexError), match=message):
+    with pytest.raises((error.WeftError, ValueError, TypeError, IndexError), match=message):
         act(vm)
 
 
@@ -258,5 +256,5 @@ def test_checks_of_indices_cost_three_calls():
     table = np.arange(14, dtype="float32").reshape(7, 2)
     np.testing.assert_array_equal(main(table, np.array([6, -7, 0])).numpy(), table[[6, 0, 0]])
     for wrong in (-8, 7):
-        with pytest.raises(WeftError, match=f"found {wrong}"):
+        with pytest.raises(error.WeftError, match=f"found {wrong}"):
             main(table, np.array([0, wrong]))

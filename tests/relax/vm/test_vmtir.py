@@ -1,15 +1,12 @@
 """Functions compiled to native code do what bytecode does: results, errors, libraries, text, instruments."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import WeftError
+from weft import error, relax
 from weft.script import from_source
 
 MODES = ["bytecode", "compiled"]
@@ -176,7 +173,7 @@ def test_packed_functions_see_tensors():
 
 
 def text_of(call):
-    with pytest.raises((WeftError, TypeError, ValueError, RuntimeError)) as caught:
+    with pytest.raises((error.WeftError, TypeError, ValueError, RuntimeError)) as caught:
         call()
     return type(caught.value), re.sub(r"0x[0-9a-f]+", "0x", str(caught.value))
 

@@ -20,8 +20,7 @@ import onnx
 from onnx.backend.test.loader import load_model_tests
 
 from tests.relay.build.test_plain_c import compiled
-from weft import relay
-from weft.error import WeftError
+from weft import error, relay
 from weft.frontend.onnx import from_onnx
 
 
@@ -34,11 +33,11 @@ def outcome(case: Any, folder: Path) -> str:
         return "refused: no numbers"
     try:
         model = relay.plain_c(from_onnx(case.model), "net")
-    except WeftError:
+    except error.WeftError:
         try:  # as exporters write it, with the sizes and axes that shapes depend on in the file
             inputs, written = with_constants(case.model, inputs)
             model = relay.plain_c(from_onnx(written), "net")
-        except WeftError as e:
+        except error.WeftError as e:
             return f"refused: {str(e).splitlines()[0]}"
     outputs = [np.zeros(a.shape, a.dtype) for a in wanted]
     arguments = [c_void_p(a.ctypes.data) for a in (*inputs, *outputs)]

@@ -1,7 +1,5 @@
 """relay.build: graphs with planned storage, which give what the interpreter gives."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -11,8 +9,7 @@ import pytest
 from weft.runtime.executor import AotModule
 
 import weft
-from weft import relay, runtime
-from weft.error import ErrorGroup, InvalidArgument, LoweringError
+from weft import error, relay, runtime
 from weft.runtime import graph_executor
 
 RNG = np.random.default_rng(0)
@@ -202,16 +199,8 @@ HEAD = '#[version = "0.0.5"]\n'
     [
         ("def @main(%c: bool, %x: Tensor[(2), float32]) {\n  if (%c) { %x } else { add(%x, %x) }\n}", "a branch", 3),
         ("def @main(%x: Tensor[(?, 2), float32]) {\n  add(%x, %x)\n}", "an unknown dimension", 2),
-        (
-            "def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {\n  @main(add(%x, %x))\n}",
-            "recursion",
-            3,
-        ),
-        (
-            "def @main(%x: Tensor[(2), float32]) {\n  let %r = ref(%x);\n  ref_read(%r)\n}",
-            "a reference",
-            3,
-        ),
+        ("def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {\n  @main(add(%x, %x))\n}", "recursion", 3),
+        ("def @main(%x: Tensor[(2), float32]) {\n  let %r = ref(%x);\n  ref_read(%r)\n}", "a reference", 3),
         (
             "type Box { Full(Tensor[(2), float32]), Empty }\ndef @main(%b: Box, %x: Tensor[(2), float32]) {\n"
             "  match (%b) { Full(%y) => add(%y, %x), Empty => %x }\n}",
@@ -223,9 +212,9 @@ HEAD = '#[version = "0.0.5"]\n'
 )
 def test_what_needs_the_virtual_machine_is_named_with_its_place(text, message, line):
     mod = relay.fromtext(HEAD + text)
-    with pytest.raises((LoweringError, ErrorGroup), match=message) as e:
+    with pytest.raises((error.LoweringError, error.ErrorGroup), match=message) as e:
         relay.build(mod, "llvm")
-    errors = e.value.errors if isinstance(e.value, ErrorGroup) else [e.value]
+    errors = e.value.errors if isinstance(e.value, error.ErrorGroup) else [e.value]
     found = next(x for x in errors if message in str(x))
     assert found.where.line == line and "relay.vm.compile" in str(found)
 
@@ -233,15 +222,15 @@ def test_what_needs_the_virtual_machine_is_named_with_its_place(text, message, l
 def test_wrong_arguments():
     x = relay.var("x", shape=(2,))
     func = relay.Function([x], x + x)
-    with pytest.raises(InvalidArgument, match='Executor "vm" is not defined'):
+    with pytest.raises(error.InvalidArgument, match='Executor "vm" is not defined'):
         relay.build(func, executor="vm")
-    with pytest.raises(InvalidArgument, match='Runtime "crt" is not defined'):
+    with pytest.raises(error.InvalidArgument, match='Runtime "crt" is not defined'):
         relay.build(func, runtime="crt")
-    with pytest.raises(InvalidArgument, match="no function 'main'"):
+    with pytest.raises(error.InvalidArgument, match="no function 'main'"):
         relay.build(weft.IRModule({"other": func}))
-    with pytest.raises(InvalidArgument, match="one target"):
+    with pytest.raises(error.InvalidArgument, match="one target"):
         relay.build(func, target=["llvm", "cuda"])
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(error.InvalidArgument):
         relay.build(3)
     with weft.target.Target("llvm"), relay.build_config(opt_level=3):
         assert relay.build(func, runtime=relay.backend.Runtime("cpp")).target.kind.name == "llvm"
@@ -266,7 +255,7 @@ def test_ahead_of_time(tmp_path):
     m.run(x=x)
     expected = relay.create_executor("debug", weft.IRModule.from_expr(func), params=params).evaluate()(x).numpy()
     np.testing.assert_allclose(m.get_output(0).numpy(), expected, rtol=1e-4, atol=1e-5)
-    with pytest.raises(InvalidArgument, match="input 99"):
+    with pytest.raises(error.InvalidArgument, match="input 99"):
         m.get_input_name(99)
     check(func, rand(64, 96), params=params, executor="aot")
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import CodegenError, InvalidArgument
+from weft import error, relay
 from weft.relay import transform
 from weft.relay.op.annotation import compiler_begin, compiler_end
 from weft.relay.testing import byoc
@@ -86,7 +85,7 @@ def test_a_users_generator_gets_the_function() -> None:
 
 @pytest.mark.parametrize("build", [relay.build, relay.vm.compile])
 def test_a_compiler_without_a_generator_is_named(build: object) -> None:
-    with pytest.raises(CodegenError, match="no code generator for the compiler 'nobody'"):
+    with pytest.raises(error.CodegenError, match="no code generator for the compiler 'nobody'"):
         build(transform.PartitionGraph()(_annotated("nobody")), "llvm")  # type: ignore[operator]
 
 
@@ -111,13 +110,13 @@ def test_constants_are_bound_or_passed() -> None:
 def test_a_value_without_an_annotation_is_refused() -> None:
     x, y = _vars("x", "y")
     mod = weft.IRModule.from_expr(relay.Function([x, y], compiler_end(relay.add(compiler_begin(x, "c"), y), "c")))
-    with pytest.raises(InvalidArgument, match="takes 'y' without an annotation"):
+    with pytest.raises(error.InvalidArgument, match="takes 'y' without an annotation"):
         transform.PartitionGraph()(mod)
 
 
 def test_a_region_that_did_not_begin_is_refused() -> None:
     (x,) = _vars("x")
-    with pytest.raises(InvalidArgument, match="a region ends that did not begin"):
+    with pytest.raises(error.InvalidArgument, match="a region ends that did not begin"):
         transform.PartitionGraph()(weft.IRModule.from_expr(relay.Function([x], compiler_end(relay.exp(x), "c"))))
 
 

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
-from weft import relay
-from weft.error import TypeInferenceError
-from weft.relay import Any, TensorType
+from weft import error, relay
 from weft.relay.op import op_call
 
 
 def t(*shape, dtype="float32"):
-    return TensorType(tuple(Any() if d is None else d for d in shape), dtype)
+    return relay.TensorType(tuple(relay.Any() if d is None else d for d in shape), dtype)
 
 
 def typed(name, *args, **attrs):
@@ -42,7 +40,7 @@ def test_one_variable_in_both_places():
 def test_dense():
     assert typed("nn.dense", t(None, 8), t(16, 8)) == t(None, 16)
     assert typed("nn.dense", t(None, None), t(16, 8)) == t(None, 16)
-    with pytest.raises(TypeInferenceError, match="inner dimensions"):
+    with pytest.raises(error.TypeInferenceError, match="inner dimensions"):
         typed("nn.dense", t(None, 9), t(16, 8))
 
 
@@ -74,7 +72,7 @@ def @g(%x: Tensor[(3, 2), float32]) { %x }
 def test_another_rank_or_type_does_not_pass():
     f = "def @f(%x: Tensor[(?, 2), float32]) { %x }\n"
     for wrong in ("Tensor[(2), float32]", "Tensor[(2, 2), float64]", "Tensor[(?, 3), float32]"):
-        with pytest.raises(TypeInferenceError, match="argument 1 of '@f'"):
+        with pytest.raises(error.TypeInferenceError, match="argument 1 of '@f'"):
             relay.infer_type(relay.fromtext(f + f"def @main(%a: {wrong}) {{ @f(%a) }}"))
 
 

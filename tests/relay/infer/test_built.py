@@ -2,9 +2,7 @@
 
 import pytest
 
-from weft import ir, relay
-from weft.error import TypeInferenceError
-from weft.ir import Span
+from weft import error, ir, relay
 
 INT = relay.scalar_type("int32")
 
@@ -14,7 +12,7 @@ def module(**functions):
 
 
 def fails(program, *parts, mod=None):
-    with pytest.raises(TypeInferenceError) as caught:
+    with pytest.raises(error.TypeInferenceError) as caught:
         relay.infer_type(program, mod)
     text = str(caught.value)
     for p in parts:
@@ -28,7 +26,7 @@ def test_unbound_variable():
 
 
 def test_unknown_operator():
-    call = relay.Call(ir.Op.get("nn.densely"), (relay.const(1),), span=Span("net", 3, column=7))
+    call = relay.Call(ir.Op.get("nn.densely"), (relay.const(1),), span=ir.Span("net", 3, column=7))
     fails(call, "nn.densely", "--> net:3:7")
 
 
@@ -37,7 +35,7 @@ def test_operator_that_is_a_value():
 
 
 def test_attribute_of_an_operator():
-    call = relay.Call(ir.Op.get("exp"), (relay.const(1.0),), {"axis": 1}, span=Span("net", 3, column=7))
+    call = relay.Call(ir.Op.get("exp"), (relay.const(1.0),), {"axis": 1}, span=ir.Span("net", 3, column=7))
     fails(call, "'exp' has no attribute 'axis'", "--> net:3:7")
 
 
@@ -101,7 +99,7 @@ def test_a_mistake_is_told_once():
     x = relay.Var("x", INT)
     bad = relay.TupleGetItem(x, 3)
     body = relay.If(relay.const(True), bad + bad, relay.Call(bad, (bad,)))
-    with pytest.raises(TypeInferenceError) as caught:
+    with pytest.raises(error.TypeInferenceError) as caught:
         relay.infer_type(relay.Function((x,), relay.Tuple((body, bad))))
     assert str(caught.value).count("-->") == 1
 

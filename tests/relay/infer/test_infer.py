@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from weft import ir, relay
-from weft.error import TypeInferenceError
+from weft import error, ir, relay
 from weft.relay.expr import lets
 from weft.relay.op import op_call
 
@@ -262,7 +261,7 @@ def test_deep_programs(nest):
 
 
 def test_functions_that_nobody_calls_are_checked():
-    with pytest.raises(TypeInferenceError, match="no tuple"):
+    with pytest.raises(error.TypeInferenceError, match="no tuple"):
         infer("def @main() { 0 }\ndef @unused(%x: int32) { %x.0 }")
 
 

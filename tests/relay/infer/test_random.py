@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.relay.programs.draw import programs
-from weft import relay
-from weft.error import ErrorGroup, TypeInferenceError
+from weft import error, relay
 from weft.ir.spec import verify
 from weft.relay.expr import Function, Let, Var
 from weft.relay.types import types_equal
@@ -54,7 +53,7 @@ def test_annotations_that_are_taken_away_are_found_again(drawn, random):
         functions[v] = without_annotations(f, [p for p in sorted(bound, key=str) if random.random() < 0.5])
     try:
         again = infer(typed.with_functions(functions))
-    except TypeInferenceError as e:
+    except error.TypeInferenceError as e:
         assert "cannot be inferred" in str(e) or "?" in str(e) or "fn [" in str(e), e
         return
     for v, f in typed.items():
@@ -74,12 +73,12 @@ def test_what_is_put_in_a_wrong_place_is_refused_or_fits(drawn, random):
     wrong = typed.with_functions({**typed.functions, "main": main.replace(body=swapped, ret_type=None, ty=None)})
     try:
         done = relay.infer_type(wrong)
-    except TypeInferenceError as e:
+    except error.TypeInferenceError as e:
         assert str(e)
         return
     try:
         again = infer(done)
-    except ErrorGroup as e:  # the variable that went there is not bound there
+    except error.ErrorGroup as e:  # the variable that went there is not bound there
         assert "used where it is not bound" in str(e)
         assert not relay.analysis.well_formed(done)
     else:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import relay
-from weft.error import TypeInferenceError
+from weft import error, relay
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "relay-types.md").read_text()
 
@@ -27,6 +26,6 @@ def test_error():
 def @main(%x: Tensor[(4), float32]) {
   @f(1, %x)
 }"""
-    with pytest.raises(TypeInferenceError) as caught:
+    with pytest.raises(error.TypeInferenceError) as caught:
         relay.infer_type(relay.fromtext(program, source_name="net.rly"))
     assert re.sub(r"net.rly( \d+)?:", "net.rly:", str(caught.value)) == golden

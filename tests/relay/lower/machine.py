@@ -3,16 +3,13 @@
 import numpy as np
 
 import weft
-from weft import ir, relay
-from weft.ir import Sequential
-from weft.relax import compile_kernels
+from weft import ir, relax, relay, target
 from weft.relay import transform as t
 from weft.relay.expr import let_chain
 from weft.relay.vm.codegen import CodeUnit
 from weft.runtime.relay_vm import Executable, VirtualMachine
-from weft.target import Target
 
-TARGET = Target("llvm")
+TARGET = target.Target("llvm")
 
 
 def typed(program):
@@ -24,19 +21,21 @@ def typed(program):
 
 
 def a_normal(program):
-    return Sequential([t.ToANormalForm(), t.InferType()])(typed(program))
+    return ir.Sequential([t.ToANormalForm(), t.InferType()])(typed(program))
 
 
 def lowered(program, *passes):
     """The module after LowerRegions and the passes given."""
-    return Sequential([t.LowerRegions(TARGET), *passes])(a_normal(program))
+    return ir.Sequential([t.LowerRegions(TARGET), *passes])(a_normal(program))
 
 
 def machine(mod):
     unit = CodeUnit(mod)
     code = unit.compile()
     pool = unit.constants
-    exe = Executable.from_parts(code, pool.values, list(unit.primitives), compile_kernels(mod, TARGET), pool.devices)
+    exe = Executable.from_parts(
+        code, pool.values, list(unit.primitives), relax.compile_kernels(mod, TARGET), pool.devices
+    )
     return VirtualMachine(exe, weft.cpu())
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.relay.lower.machine import calls, check, lowered
-from weft import relax, relay
-from weft.error import UnsupportedOperator
+from weft import error, relax, relay
 
 rng = np.random.default_rng(8)
 
@@ -67,6 +66,6 @@ def test_ranges():
     text = program('exp(cast(arange(0, add(%n, 1), 2, dtype="int32"), dtype="float32"))', "%n: int32")
     check(text, (np.int32(5),), (np.int32(0),))
     text = program('%0 = arange(0f, cast(%n, dtype="float32"), 1f, dtype="float32"); exp(%0)', "%n: int32")
-    with pytest.raises(UnsupportedOperator, match="decides a shape"):
+    with pytest.raises(error.UnsupportedOperator, match="decides a shape"):
         lowered(text)
     assert relax.BlockBuilder.current() is None, "the function under construction was left"

@@ -13,8 +13,7 @@ import pytest
 from tests.op.contract import compare
 from tests.relay.op import cases  # noqa: F401 - registers the cases
 from tests.relay.op.contract import CASES, Case, drawn, typed_call, unknown, values
-from weft import IRModule, relay
-from weft.ir import Constant, ExprVar, PrimValue, ShapeExpr
+from weft import IRModule, ir, relay
 from weft.relay.op import declaration, evaluate, expand, list_ops
 
 
@@ -24,7 +23,7 @@ def is_macro(name: str) -> bool:
         return False
     expansion: Any = expand(typed_call(name, drawn(name, 0)[0]))
     args = getattr(expansion, "args", ())
-    return not all(isinstance(a, (ExprVar, Constant, ShapeExpr, PrimValue, relay.Tuple)) for a in args)
+    return not all(isinstance(a, (ir.ExprVar, ir.Constant, ir.ShapeExpr, ir.PrimValue, relay.Tuple)) for a in args)
 
 
 MACROS = [n for n in list_ops() if is_macro(n)]

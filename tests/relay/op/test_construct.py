@@ -8,8 +8,7 @@ import inspect
 import numpy as np
 import pytest
 
-from weft import IRModule, relay
-from weft.error import InvalidArgument, UnsupportedOperator
+from weft import IRModule, error, relay
 from weft.relay.op import evaluate, infer_call
 
 x = relay.var("x", shape=(2, 3, 4))
@@ -54,16 +53,16 @@ def test_names_are_attributes() -> None:
     assert "dense" not in dir(relay)
     with pytest.raises(AttributeError, match="no_such"):
         relay.nn.no_such  # noqa: B018
-    with pytest.raises(UnsupportedOperator, match="near names"):
+    with pytest.raises(error.UnsupportedOperator, match="near names"):
         relay.op.get("nn.densed")
 
 
 def test_wrong_calls() -> None:
-    with pytest.raises(InvalidArgument, match="nn.dense: missing a required argument: 'weight'"):
+    with pytest.raises(error.InvalidArgument, match="nn.dense: missing a required argument: 'weight'"):
         relay.nn.dense(x)
-    with pytest.raises(InvalidArgument, match="unit"):
+    with pytest.raises(error.InvalidArgument, match="unit"):
         relay.nn.dense(x, x, unit=3)
-    with pytest.raises(InvalidArgument, match="missing a required argument"):
+    with pytest.raises(error.InvalidArgument, match="missing a required argument"):
         relay.cast(x)
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from weft import relay
-from weft.error import WeftError
+from weft import error, relay
 from weft.relay.op import infer_call
 
 
@@ -86,7 +85,7 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
 def test_messages(index: int) -> None:
     make, words = WRONG[index]
     call = make()
-    with pytest.raises(WeftError) as e:
+    with pytest.raises(error.WeftError) as e:
         infer_call(call)
     message = str(e.value)
     assert all(w in message for w in words), message

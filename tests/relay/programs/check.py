@@ -1,7 +1,5 @@
 """What must hold of every Relay program: types, text, passes and executors agree with the interpreter."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.programs.kinds import has_any, is_tensor, replace, shape_of

@@ -1,7 +1,5 @@
 """Expressions of any type in random programs: lets, choices, matches, calls, cells and loops."""
 
-from __future__ import annotations
-
 from tests.relay.programs.kinds import fit, holds_function, replace, same, scalar
 from tests.relay.programs.scope import Scope
 from weft import relay

@@ -5,8 +5,6 @@ An expression of a given type is drawn top-down, from rules that fit the type. T
 programs shrink to what fails. All recursion counts down or follows a value of a data type; cells hold only data.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from tests.relay.programs import control, tensors

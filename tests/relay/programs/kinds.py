@@ -3,12 +3,9 @@
 `d` is what draws: it has ``number``, ``pick`` and ``chance``, and the library as ``lib``. What is simplest comes first.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from weft import relay
-from weft.ir import as_int
+from weft import ir, relay
 from weft.relay.backend.interpreter import ConstructorValue
 
 SCALARS = ("int32", "float32", "bool", "int64")
@@ -33,7 +30,7 @@ def has_any(ty):
 
 def shape_of(ty):
     """The dimensions of a tensor whose dimensions are known."""
-    return tuple(as_int(d) for d in ty.shape)
+    return tuple(ir.as_int(d) for d in ty.shape)
 
 
 def same(a, b):
@@ -182,7 +179,7 @@ def _constructor_type(d, leaf):
 
 def array(d, ty):
     """An array of a type; dimensions that are not known are drawn."""
-    shape = tuple(d.number(0, 3) if as_int(n) is None else as_int(n) for n in ty.shape)
+    shape = tuple(d.number(0, 3) if ir.as_int(n) is None else ir.as_int(n) for n in ty.shape)
     draw = {"bool": lambda: d.chance(2), "float32": lambda: d.pick(FLOATS)}.get(ty.dtype, lambda: d.number(-4, 5))
     return np.array([draw() for _ in range(int(np.prod(shape)))], ty.dtype).reshape(shape)
 

@@ -1,9 +1,6 @@
 """What random programs stand on: data types, and polymorphic functions over them."""
 
-from __future__ import annotations
-
 from weft import ir, relay
-from weft.relay import Clause, Function, If, Match, PatternConstructor, PatternVar, PatternWildcard
 
 INT = relay.scalar_type("int32")
 
@@ -42,7 +39,7 @@ class Library:
         """Define a function; ``body(itself, *params)`` makes its body."""
         gv = relay.GlobalVar(name)
         variables = [relay.var(n, t) for n, t in params]
-        self.mod[gv] = Function(variables, body(gv, *variables), ret, type_params)
+        self.mod[gv] = relay.Function(variables, body(gv, *variables), ret, type_params)
         self.functions[name] = (gv, relay.FuncType(tuple(t for _, t in params), ret, tuple(type_params)))
 
     def match(self, value, *clauses):
@@ -50,10 +47,10 @@ class Library:
         made = []
         for name, fields, rhs in clauses:
             variables = [relay.var(f) for f in fields]
-            patterns = [PatternWildcard() if v.name_hint == "_" else PatternVar(v) for v in variables]
+            patterns = [relay.PatternWildcard() if v.name_hint == "_" else relay.PatternVar(v) for v in variables]
             named = [v for v in variables if v.name_hint != "_"]
-            made.append(Clause(PatternConstructor(self.constructor(name), patterns), rhs(*named)))
-        return Match(value, made)
+            made.append(relay.Clause(relay.PatternConstructor(self.constructor(name), patterns), rhs(*named)))
+        return relay.Match(value, made)
 
 
 def _list(lib):
@@ -148,6 +145,6 @@ def _count(lib):
 
     def body(itself, xs, n):
         more = lib.match(xs, ("Cons", ("_", "t"), lambda t: itself(t, n + relay.const(1))), ("Nil", (), lambda: n))
-        return If(relay.less(n, relay.const(100)), more, n)
+        return relay.If(relay.less(n, relay.const(100)), more, n)
 
     lib.function("count", [("xs", lib.type_of("List", a)), ("n", n.ty)], INT, [a], body)

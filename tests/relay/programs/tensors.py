@@ -3,8 +3,6 @@
 Numbers stay small, and no integer or bool depends on a float, so that rounding cannot change which way a program goes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.programs.kinds import has_any, scalar, shape_of

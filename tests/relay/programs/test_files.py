@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.relay.programs.check import FIRST_ORDER, KINDS, equal, show
-from weft import ir, relay
-from weft.error import WeftError
+from weft import error, ir, relay
 from weft.relay.prelude import import_std
 from weft.relay.text import parse, parse_expr
 
@@ -53,7 +52,7 @@ def compiled(executor, name, kind):
     """A function of the program; None where the executor does not take it."""
     try:
         return executor.evaluate(name)
-    except WeftError as e:
+    except error.WeftError as e:
         if kind in FIRST_ORDER and "needs the virtual machine" in str(e):
             return None
         raise

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import InvalidArgument
+from weft import error, relay
 from weft.relay.qnn import op as qnn
 
 RNG = np.random.default_rng(0)
@@ -60,7 +59,7 @@ def test_requantize_by_channels_and_configuration():
     np.testing.assert_array_equal(run(made(), q), exact(q, scales[:, None], 0, 2, 0, "UPWARD", "int8"))
     with qnn.requantize_config(rounding="TONEAREST"):
         np.testing.assert_array_equal(run(made(), q), exact(q, scales[:, None], 0, 2, 0, "TONEAREST", "int8"))
-    with pytest.raises(InvalidArgument, match="unknown rounding"), qnn.requantize_config(rounding="DOWN"):
+    with pytest.raises(error.InvalidArgument, match="unknown rounding"), qnn.requantize_config(rounding="DOWN"):
         pass
 
 
@@ -114,5 +113,5 @@ def test_scales_must_be_constants_where_they_become_integers():
                        relay.const(np.float32(1)), relay.const(np.int32(0)))  # fmt: skip
     mod = relay.transform.InferType()(weft.IRModule.from_expr(y))
     assert mod["main"].ret_type == relay.TensorType((2,), "int8")
-    with pytest.raises(InvalidArgument, match="'input_scale' must be a constant"):
+    with pytest.raises(error.InvalidArgument, match="'input_scale' must be a constant"):
         relay.qnn.transform.CanonicalizeOps()(mod)

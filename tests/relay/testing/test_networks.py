@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft import IRModule, relay
-from weft.error import InvalidArgument
+from weft import IRModule, error, relay
 from weft.relay import testing
 from weft.relay.testing import init
 
@@ -52,11 +51,11 @@ def test_deep_networks_type_check() -> None:
 
 
 def test_unknown_sizes_are_errors() -> None:
-    with pytest.raises(InvalidArgument, match="resnet"):
+    with pytest.raises(error.InvalidArgument, match="resnet"):
         testing.resnet.get_net(1, 10, 19)
-    with pytest.raises(InvalidArgument, match="vgg"):
+    with pytest.raises(error.InvalidArgument, match="vgg"):
         testing.vgg.get_net(1, (3, 224, 224), 10, "float32", 12)
-    with pytest.raises(InvalidArgument, match="squeezenet"):
+    with pytest.raises(error.InvalidArgument, match="squeezenet"):
         testing.squeezenet.get_net(1, (3, 224, 224), 10, "2", "float32")
 
 
@@ -71,7 +70,7 @@ def test_initial_values() -> None:
     x = relay.var("data", shape=(2, 3))
     _, params = testing.create_workload(relay.nn.dense(x, relay.var("weight"), units=4), init.Constant(0.5))
     assert (params["weight"].numpy() == 0.5).all()
-    with pytest.raises(InvalidArgument, match="scale"):
+    with pytest.raises(error.InvalidArgument, match="scale"):
         testing.create_workload(relay.add(x, relay.var("scale", shape=(3,))))
 
 

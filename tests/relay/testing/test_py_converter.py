@@ -7,8 +7,7 @@ import ast
 import numpy as np
 import pytest
 
-from weft import relay
-from weft.error import EvaluationError
+from weft import error, relay
 from weft.relay.interpreter import Interpreter
 from weft.relay.testing import run_as_python, to_python
 
@@ -64,5 +63,5 @@ def test_the_program_is_python_and_shares_what_the_graph_shares() -> None:
 
 def test_a_value_that_no_clause_takes_is_refused() -> None:
     expr, mod = _call("@missing(Node(Leaf(1), Leaf(2)))")
-    with pytest.raises(EvaluationError, match="no clause"):
+    with pytest.raises(error.EvaluationError, match="no clause"):
         run_as_python(expr, mod)

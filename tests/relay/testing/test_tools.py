@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft import IRModule, relay
-from weft.error import InvalidArgument
+from weft import IRModule, error, relay
 from weft.relay import loops, testing
 from weft.relay.prelude import Prelude
 from weft.testing import enabled_targets
@@ -24,7 +23,7 @@ def test_natural_numbers_in_and_out() -> None:
     assert testing.count(p, testing.make_nat_value(p, 0)) == 0
     expr = testing.make_nat_expr(p, 3)
     assert testing.count(p, relay.create_executor("debug", p.mod).evaluate(expr)) == 3
-    with pytest.raises(InvalidArgument, match="negative"):
+    with pytest.raises(error.InvalidArgument, match="negative"):
         testing.make_nat_expr(p, -1)
 
 

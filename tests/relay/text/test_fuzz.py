@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tests.relay.text.programs import PROGRAMS
-from weft import ir, relay
-from weft.error import WeftError
+from weft import error, ir, relay
 from weft.relay.text import fromtext, parse
 
 WITH_META = relay.Function(
@@ -56,7 +55,7 @@ def test_mutated_texts(seed):
         text = mutate(rng, rng.choice(TEXTS))
         try:
             made = fromtext(text)
-        except WeftError as e:
+        except error.WeftError as e:
             assert str(e)
             continue
         accepted += 1
@@ -71,5 +70,5 @@ def test_random_words():
         text = " ".join(rng.choices(PIECES, k=rng.randint(1, 25)))
         try:
             fromtext(text)
-        except WeftError as e:
+        except error.WeftError as e:
             assert str(e)

@@ -5,8 +5,7 @@ import pytest
 
 import weft
 from tests.relay.text.programs import PROGRAMS
-from weft import ir, relay
-from weft.error import ErrorGroup, InvalidArgument, ParseError
+from weft import error, ir, relay
 from weft.relay import fromtext, parse, parse_expr
 
 UNIT = relay.Tuple([])
@@ -116,7 +115,7 @@ def test_text_that_stands_on_a_module():
     mod = parse("def @main(%x: int32) -> (Box, float32) { (@f(%x), meta[relay.Constant][0]) }", None, base, table)
     assert "f" in mod and mod["main"].body[1] is table["relay.Constant"][0] and "main" not in base
     assert mod["main"].body[0].op is base.get_global_var("f")
-    with pytest.raises(ParseError, match="@f is defined twice"):
+    with pytest.raises(error.ParseError, match="@f is defined twice"):
         parse("def @f() { 1 }", mod=base)
 
 
@@ -126,7 +125,7 @@ def test_metadata_of_wrong_kinds():
         ('"d": "float32"', '"d": "int32"'), ('"value": 3', '"value": 4'), ('"t": 0', '"n": 0'), ('"n": 2', '"t": 0'),
     ]:  # fmt: skip
         assert old in text
-        with pytest.raises(ParseError, match="the metadata section cannot be read"):
+        with pytest.raises(error.ParseError, match="the metadata section cannot be read"):
             parse_expr(text.replace(old, new))
 
 
@@ -134,12 +133,12 @@ def test_modules_and_expressions():
     assert isinstance(fromtext('#[version = "0.0.5"]\ndef @main() { 1 }'), ir.IRModule)
     assert isinstance(fromtext('#[version = "0.0.5"]\n1'), relay.Constant)
     assert len(parse("")) == 0 and weft.parser.parse is parse
-    with pytest.raises(InvalidArgument, match="Relay text is a str"):
+    with pytest.raises(error.InvalidArgument, match="Relay text is a str"):
         parse(3)
 
 
 def check_error(text, line, column, message, read=parse_expr):
-    with pytest.raises(ParseError) as e:
+    with pytest.raises(error.ParseError) as e:
         read(text)
     assert message in str(e.value)
     assert (e.value.where.line, e.value.where.column) == (line, column)
@@ -200,7 +199,7 @@ def test_errors_of_modules(text, line, column, message):
 
 
 def test_all_wrong_functions_are_named():
-    with pytest.raises(ErrorGroup) as e:
+    with pytest.raises(error.ErrorGroup) as e:
         parse("def @f() { 1 + }\ndef @g() { %y }\ndef @h() { 1 }")
     assert len(e.value.errors) == 2 and "2 definitions" in str(e.value) and ":2:12" in str(e.value)
 

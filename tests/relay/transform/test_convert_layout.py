@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import InvalidArgument
+from weft import error, relay
 from weft.relay.testing import count_ops
 from weft.relay.testing.temp_op_attr import TempOpAttr
 from weft.relay.transform import AlterOpLayout, CanonicalizeOps, ConvertLayout, InferType, LayoutConfig
@@ -89,9 +88,9 @@ def test_depthwise_kernels_and_unknown_layouts():
     y = nn.conv2d(x, var("w", 4, 1, 3, 3), groups=4, channels=4, kernel_size=(3, 3))
     assert 'kernel_layout="HWOI"' in str(check(y, ConvertLayout(NHWC), 3))
     mod = InferType()(weft.IRModule.from_expr(y))
-    with pytest.raises(InvalidArgument, match="no default layout of kernels for 'CHWN'"):
+    with pytest.raises(error.InvalidArgument, match="no default layout of kernels for 'CHWN'"):
         ConvertLayout({"nn.conv2d": ["CHWN", "default"]})(mod)
-    with pytest.raises(InvalidArgument, match="a layout of its data and one of its kernel"):
+    with pytest.raises(error.InvalidArgument, match="a layout of its data and one of its kernel"):
         ConvertLayout({"nn.conv2d": ["NHWC"]})(mod)
 
 
@@ -115,5 +114,5 @@ def test_alter_op_layout_keeps_blocks_through_what_follows():
 def test_what_is_registered_must_be_a_call():
     with TempOpAttr("nn.conv2d", "FTVMAlterOpLayout", lambda attrs, args, tinfos, out: args[0]):
         mod = InferType()(weft.IRModule.from_expr(conv(X)))
-        with pytest.raises(InvalidArgument, match="is a call of one"):
+        with pytest.raises(error.InvalidArgument, match="is a call of one"):
             AlterOpLayout()(mod)

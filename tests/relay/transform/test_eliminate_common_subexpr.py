@@ -1,7 +1,6 @@
 """What is computed twice is computed once, where both uses see it."""
 
-from weft import relay
-from weft.ir import IRModule, assert_structural_equal
+from weft import ir, relay
 from weft.relay.expr import lets
 from weft.relay.op.registry import op_call
 from weft.relay.transform import EliminateCommonSubexpr
@@ -11,7 +10,7 @@ CELL = relay.TensorType((2,))
 
 
 def merge(body, *params, **options):
-    mod = EliminateCommonSubexpr(**options)(IRModule({"main": relay.Function(params, body)}))
+    mod = EliminateCommonSubexpr(**options)(ir.IRModule({"main": relay.Function(params, body)}))
     assert EliminateCommonSubexpr(**options)(mod) is mod
     return mod["main"].body
 
@@ -36,7 +35,7 @@ def test_lets():
     x, a, b, c = (relay.var(n, CELL) for n in "xabc")
     body = lets([(a, x + x), (b, x + x), (c, b * (x + x))], c - b)
     expected = lets([(a, x + x), (c, a * a)], c - a)
-    assert_structural_equal(relay.Function([x], merge(body, x)), relay.Function([x], expected))
+    ir.assert_structural_equal(relay.Function([x], merge(body, x)), relay.Function([x], expected))
 
 
 def test_scopes():
@@ -48,7 +47,7 @@ def test_scopes():
     assert calls(merge(around, x, c)) == 2
     within = lets([(a, x + x)], relay.If(c, lets([(b, x + x)], b * b), a))
     expected = lets([(a, x + x)], relay.If(c, a * a, a))
-    assert_structural_equal(relay.Function([x, c], merge(within, x, c)), relay.Function([x, c], expected))
+    ir.assert_structural_equal(relay.Function([x, c], merge(within, x, c)), relay.Function([x, c], expected))
 
 
 def test_shared_lets_do_not_see_names_around_one_use():

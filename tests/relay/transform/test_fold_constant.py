@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import relay
-from weft.ir import IRModule, assert_structural_equal
+from weft import ir, relay
 from weft.relay.expr import lets
 from weft.relay.op.registry import op_call
 from weft.relay.transform import FoldConstant, InferType
@@ -13,13 +12,13 @@ CELL = relay.TensorType((2,))
 
 
 def fold(body, *params):
-    mod = FoldConstant()(IRModule({"main": relay.Function(params, body)}))
+    mod = FoldConstant()(ir.IRModule({"main": relay.Function(params, body)}))
     assert FoldConstant()(mod) is mod
     return mod["main"].body
 
 
 def check(body, expected, *params):
-    assert_structural_equal(relay.Function(params, fold(body, *params)), relay.Function(params, expected))
+    ir.assert_structural_equal(relay.Function(params, fold(body, *params)), relay.Function(params, expected))
 
 
 def test_lets_and_operators():
@@ -42,7 +41,7 @@ def test_tuples():
 def test_operators_with_several_results():
     x = relay.const([1.0, 2.0, 3.0, 4.0])
     parts = op_call("split", x, indices_or_sections=2, axis=0)
-    assert_structural_equal(fold(relay.TupleGetItem(parts, 1)), relay.const([3.0, 4.0]))
+    ir.assert_structural_equal(fold(relay.TupleGetItem(parts, 1)), relay.const([3.0, 4.0]))
 
 
 def test_choices():
@@ -85,10 +84,10 @@ def test_what_stays():
 @pytest.mark.parametrize("shape", [(3, 4), (0, 2), ()])
 def test_shapes(shape):
     x = relay.var("x", shape=shape)
-    mod = InferType()(IRModule({"main": relay.Function([x], op_call("shape_of", x, dtype="int64"))}))
+    mod = InferType()(ir.IRModule({"main": relay.Function([x], op_call("shape_of", x, dtype="int64"))}))
     assert FoldConstant()(mod)["main"].body.data.numpy().tolist() == list(shape)
     x = relay.var("x", shape=(3, relay.Any()))
-    mod = InferType()(IRModule({"main": relay.Function([x], op_call("shape_of", x, dtype="int64"))}))
+    mod = InferType()(ir.IRModule({"main": relay.Function([x], op_call("shape_of", x, dtype="int64"))}))
     assert FoldConstant()(mod) is mod
 
 

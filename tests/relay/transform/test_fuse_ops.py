@@ -4,7 +4,6 @@ import numpy as np
 
 from tests.relay.lower.machine import check, kernels, lowered, typed
 from weft import ir, relay
-from weft.ir import PassContext, Sequential, structural_equal
 from weft.relay.expr import Function
 from weft.relay.transform import FuseOps, InferType, ToANormalForm
 
@@ -44,7 +43,7 @@ def test_groups():
 def test_graphs_stay_graphs_and_lets_stay_lets():
     graph = fused(PROGRAM)
     assert not any(isinstance(n, relay.Let) for n in ir.walk(graph["main"].body))
-    named = InferType()(FuseOps()(Sequential([ToANormalForm(), InferType()])(typed(PROGRAM))))
+    named = InferType()(FuseOps()(ir.Sequential([ToANormalForm(), InferType()])(typed(PROGRAM))))
     assert isinstance(named["main"].body, relay.Let)
     assert all(len(g) == 1 for g in groups(named))  # what has a name exists by itself
 
@@ -88,14 +87,14 @@ def test_expected_function():
     group = Function([p], relay.exp(relay.add(p, relay.const(1.0))), attrs={"Primitive": 1})
     x = relay.var("x", shape=(2, 3))
     wanted = InferType()(ir.IRModule({"main": Function([x], relay.Call(group, [x]))}))
-    assert structural_equal(fused(text)["main"], wanted["main"])
+    assert ir.structural_equal(fused(text)["main"], wanted["main"])
 
 
 def test_levels():
     assert all(len(g) == 1 for g in groups(fused(PROGRAM, fuse_opt_level=0)))
-    with PassContext(opt_level=0):
+    with ir.PassContext(opt_level=0):
         assert all(len(g) == 1 for g in groups(fused(PROGRAM)))
-    with PassContext(config={"relay.FuseOps.max_depth": 2}):
+    with ir.PassContext(config={"relay.FuseOps.max_depth": 2}):
         assert max(map(len, groups(fused(PROGRAM)))) == 2
 
 
@@ -115,7 +114,7 @@ def test_a_function_of_groups_runs():
 
 def test_fused_twice_is_fused_once():
     once = fused(PROGRAM)
-    assert structural_equal(fused(once)["main"], once["main"])
+    assert ir.structural_equal(fused(once)["main"], once["main"])
 
 
 def test_branches_and_dynamic_shapes():

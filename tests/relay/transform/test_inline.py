@@ -1,7 +1,6 @@
 """Bodies take the place of calls; arguments with effects are computed once."""
 
-from weft import relay
-from weft.ir import IRModule, assert_structural_equal
+from weft import ir, relay
 from weft.relay.bind import bind, bind_params_by_name
 from weft.relay.expr import lets
 from weft.relay.transform import Inline
@@ -12,12 +11,12 @@ MARK = {"Inline": 1}
 
 
 def module(main, **functions):
-    return IRModule({**functions, "main": main})
+    return ir.IRModule({**functions, "main": main})
 
 
 def check(mod, expected, **options):
     result = Inline(**options)(mod)
-    assert_structural_equal(result, expected)
+    ir.assert_structural_equal(result, expected)
     bound = [v for f in result.functions.values() for e in subexpressions(f) for v in bound_by(e)]
     assert len(bound) == len(set(bound))
     assert Inline(**options)(result) is result
@@ -26,7 +25,7 @@ def check(mod, expected, **options):
 def test_levels():
     x, y, p = relay.var("x", CELL), relay.var("y", CELL), relay.var("p", CELL)
     g, h = relay.GlobalVar("g"), relay.GlobalVar("h")
-    mod = IRModule({
+    mod = ir.IRModule({
         g: relay.Function([x], x + x, attrs=MARK),
         h: relay.Function([y], y - g(y), attrs=MARK),
         "main": relay.Function([p], g(p) * h(p)),
@@ -37,14 +36,14 @@ def test_levels():
 def test_functions_as_values():
     p, g, h = relay.var("p", "bool"), relay.GlobalVar("g"), relay.GlobalVar("h")
     one, two = relay.Function([], relay.const(1), attrs=MARK), relay.Function([], relay.const(2), attrs=MARK)
-    mod = IRModule({g: one, h: two, "main": relay.Function([p], relay.Call(relay.If(p, g, h), ()))})
+    mod = ir.IRModule({g: one, h: two, "main": relay.Function([p], relay.Call(relay.If(p, g, h), ()))})
     check(mod, module(relay.Function([p], relay.Call(relay.If(p, one, two), ()))))
 
 
 def test_recursive_functions_stay():
     x, y, main = relay.var("x", CELL), relay.var("y", CELL), relay.var("p", CELL)
     even, odd = relay.GlobalVar("even"), relay.GlobalVar("odd")
-    mod = IRModule({
+    mod = ir.IRModule({
         even: relay.Function([x], odd(x), attrs=MARK),
         odd: relay.Function([y], even(y), attrs=MARK),
         "main": relay.Function([main], odd(main)),
@@ -56,8 +55,8 @@ def test_effects_and_loops_get_names():
     x, y, z, p = (relay.var(n, CELL) for n in "xyzp")
     g = relay.GlobalVar("g")
     body = relay.Tuple([x, y, relay.Function([], z)])
-    mod = IRModule({g: relay.Function([x, y, z], body, attrs=MARK),
-                    "main": relay.Function([p], g(relay.RefRead(p), p * p, p + p))})  # fmt: skip
+    mod = ir.IRModule({g: relay.Function([x, y, z], body, attrs=MARK),
+                       "main": relay.Function([p], g(relay.RefRead(p), p * p, p + p))})  # fmt: skip
     body = relay.Tuple([x, p * p, relay.Function([], z)])
     check(mod, module(relay.Function([p], lets([(x, relay.RefRead(p)), (z, p + p)], body))))
 
@@ -66,22 +65,22 @@ def test_used_once():
     x, y, p = relay.var("x", CELL), relay.var("y", CELL), relay.var("p", CELL)
     g, h = relay.GlobalVar("g"), relay.GlobalVar("h")
     twice = relay.Function([y], y * y)
-    mod = IRModule({g: relay.Function([x], x + h(x)), h: twice, "main": relay.Function([p], g(p) - h(p))})
-    check(mod, IRModule({h: twice, "main": relay.Function([p], (p + h(p)) - h(p))}), used_once=True)
+    mod = ir.IRModule({g: relay.Function([x], x + h(x)), h: twice, "main": relay.Function([p], g(p) - h(p))})
+    check(mod, ir.IRModule({h: twice, "main": relay.Function([p], (p + h(p)) - h(p))}), used_once=True)
     assert Inline()(mod) is mod
 
 
 def test_external_functions_are_called():
     x, p, g = relay.var("x", CELL), relay.var("p", CELL), relay.GlobalVar("g")
     ext = relay.Function([x], x + x, attrs={**MARK, "Compiler": "test"})
-    mod = IRModule({g: ext, "main": relay.Function([p], g(p))})
+    mod = ir.IRModule({g: ext, "main": relay.Function([p], g(p))})
     check(mod, module(relay.Function([p], ext(p))))
 
 
 def test_types_of_polymorphic_functions():
     t, p = relay.TypeVar("T"), relay.var("p", CELL)
     x, y, g = relay.var("x", t), relay.var("y", t), relay.GlobalVar("g")
-    mod = IRModule({
+    mod = ir.IRModule({
         g: relay.Function([x], lets([(y, x)], y), t, [t], MARK),
         "main": relay.Function([p], relay.Call(g, (p,), ty_args=(CELL,))),
     })  # fmt: skip
@@ -92,9 +91,9 @@ def test_types_of_polymorphic_functions():
 def test_bind():
     x, y, z = (relay.var(n, CELL) for n in "xyz")
     func = relay.Function([x, y], x + y)
-    assert_structural_equal(bind(func, {x: z * z}), relay.Function([y, z], z * z + y))
+    ir.assert_structural_equal(bind(func, {x: z * z}), relay.Function([y, z], z * z + y))
     assert bind(func, {z: x}) is func
-    assert_structural_equal(bind(x + y, {x: y}), y + y, map_free_vars=True)
+    ir.assert_structural_equal(bind(x + y, {x: y}), y + y, map_free_vars=True)
     inner = relay.Function([y], x + y)
     made = bind(inner, {x: y})
     assert made.params[0] is not y and made.body.args[0] is y and made.body.args[1] is made.params[0]

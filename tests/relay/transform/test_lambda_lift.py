@@ -1,7 +1,6 @@
 """Local functions move into the module; what they capture goes into closures."""
 
-from weft import relay
-from weft.ir import IRModule, assert_structural_equal
+from weft import ir, relay
 from weft.relay.expr import let_chain
 from weft.relay.transform import LambdaLift, ToANormalForm
 from weft.relay.transform.free import Captures
@@ -11,7 +10,7 @@ CELL = relay.TensorType((2,))
 
 
 def lift(body, *params):
-    mod = IRModule({"main": relay.Function(params, body)})
+    mod = ir.IRModule({"main": relay.Function(params, body)})
     lifted = LambdaLift()(mod)
     assert LambdaLift()(lifted) is lifted
     for f in lifted.functions.values():
@@ -41,7 +40,7 @@ def test_a_recursive_closure_makes_itself():
         relay.Let(itself, mod.get_global_var("lifted_name1")(held), relay.If(i < 10, itself(i + 1, s + held), s)),
     )
     assert held is not x
-    assert_structural_equal(holder.body, own)
+    ir.assert_structural_equal(holder.body, own)
 
 
 def test_functions_that_are_only_called_take_what_they_captured():
@@ -50,8 +49,8 @@ def test_functions_that_are_only_called_take_what_they_captured():
     mod = lift(relay.Let(loop, func, loop(0, x)), x)
     target, held = mod.get_global_var("lifted_name1"), relay.var("x", CELL)
     expected = relay.Function([held, i, s], relay.If(i < 10, target(held, i + 1, s + held), s))
-    assert_structural_equal(mod["lifted_name1"], expected)
-    assert_structural_equal(mod["main"], relay.Function([x], target(x, 0, x)))
+    ir.assert_structural_equal(mod["lifted_name1"], expected)
+    ir.assert_structural_equal(mod["main"], relay.Function([x], target(x, 0, x)))
 
 
 def test_what_they_captured_is_handed_on():
@@ -101,19 +100,19 @@ def test_type_variables_of_the_function_around():
     t, u = relay.TypeVar("T"), relay.TypeVar("U")
     x, y, z, f = relay.var("x", t), relay.var("y", t), relay.var("z", u), relay.var("f")
     for result in (y, relay.Tuple([x, y])):
-        mod = LambdaLift()(IRModule({"main": relay.Function([x], relay.Function([y], result), type_params=[t])}))
+        mod = LambdaLift()(ir.IRModule({"main": relay.Function([x], relay.Function([y], result), type_params=[t])}))
         assert mod["lifted_name1"].type_params == (t,) and mod["lifted_name1"].attrs["Closure"] == 1
         assert mod["main"].body.ty_args == (t,)
     nil = relay.Constructor("Nil", (), relay.GlobalTypeVar("List"))
     inner = relay.Function([z], relay.Tuple([relay.Call(nil, (), ty_args=(t,)), z]), type_params=[u])
     body = relay.Let(f, inner, relay.Call(f, (x,), ty_args=(t,)))
-    mod = LambdaLift()(IRModule({"main": relay.Function([x], body, type_params=[t])}))
+    mod = LambdaLift()(ir.IRModule({"main": relay.Function([x], body, type_params=[t])}))
     assert mod["lifted_name1"].type_params == (t, u) and mod["main"].body.ty_args == (t, t)
 
 
 def test_names_that_are_taken():
     x = relay.var("x", CELL)
-    mod = IRModule({"lifted_name1": relay.Function([x], x), "main": relay.Function([], relay.Function([x], x + x))})
+    mod = ir.IRModule({"lifted_name1": relay.Function([x], x), "main": relay.Function([], relay.Function([x], x + x))})
     assert set(v.name_hint for v in LambdaLift()(mod)) == {"main", "lifted_name1", "lifted_name2"}
 
 
@@ -127,7 +126,7 @@ def test_deep_nests_and_long_chains():
     chain = x
     for _ in range(10_000):
         chain = relay.Call(relay.Function([], chain), ()) if _ % 1000 == 0 else chain + x
-    mod = ToANormalForm()(IRModule({"main": relay.Function([x], chain)}))
+    mod = ToANormalForm()(ir.IRModule({"main": relay.Function([x], chain)}))
     lifted = LambdaLift()(mod)
     assert len(lifted) == 11 and len(let_chain(lifted["lifted_name1"].body)[0]) == 1000
 

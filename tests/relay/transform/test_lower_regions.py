@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.relay.lower.machine import bindings, calls, check, kernels, lowered, run
-from weft import ir, relay
-from weft.error import ShapeMismatch
+from weft import error, ir, relay
 
 rng = np.random.default_rng(5)
 
@@ -168,7 +167,7 @@ def test_what_does_not_broadcast_is_an_error_at_run_time():
     def @main(%x: Tensor[(?), float32], %y: Tensor[(?), float32]) { add(%x, %y) }
     """
     for n, m in ((2, 3), (0, 2), (3, 0)):
-        with pytest.raises(ShapeMismatch, match="operands that broadcast"):
+        with pytest.raises(error.ShapeMismatch, match="operands that broadcast"):
             run(text, floats(n), floats(m))
 
 

@@ -1,7 +1,6 @@
 """Graphs, blocks and names: what is computed, and how often, stays."""
 
-from weft import relay
-from weft.ir import IRModule, assert_structural_equal
+from weft import ir, relay
 from weft.relay.expr import let_chain, lets
 from weft.relay.transform import ToANormalForm, ToBasicBlockNormalForm, ToGraphNormalForm
 from weft.relay.walk import subexpressions
@@ -10,7 +9,7 @@ CELL = relay.TensorType((2,))
 
 
 def run(make, body, *params):
-    mod = make()(IRModule({"main": relay.Function(params, body)}))
+    mod = make()(ir.IRModule({"main": relay.Function(params, body)}))
     assert make()(mod) is mod
     return mod["main"].body
 
@@ -22,7 +21,7 @@ def test_round_trip():
     names = run(ToANormalForm, body, x, c)
     graph = run(ToGraphNormalForm, names, x, c)
     assert not any(type(e) is relay.Let for e in subexpressions(graph))
-    assert_structural_equal(relay.Function([x, c], graph), relay.Function([x, c], body))
+    ir.assert_structural_equal(relay.Function([x, c], graph), relay.Function([x, c], body))
     assert len(list(subexpressions(graph))) == len(list(subexpressions(body)))
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import relay
-from weft.ir import IRModule, assert_structural_equal
+from weft import ir, relay
 from weft.relay.interpreter import Interpreter
 from weft.relay.transform import InferType, PartialEvaluate
 from weft.relay.walk import subexpressions
@@ -28,7 +27,7 @@ def run(text, **options):
 def check(body, expected, library="", params="%x: Tensor[(2), float32], %c: bool"):
     _, result = run(f"{library}\ndef @main({params}) {{ {body} }}")
     _, wanted = run(f"{library}\ndef @main({params}) {{ {expected} }}", max_steps=-10_000)
-    assert_structural_equal(result["main"].body, wanted["main"].body, map_free_vars=True)
+    ir.assert_structural_equal(result["main"].body, wanted["main"].body, map_free_vars=True)
 
 
 def count(mod, kind):
@@ -174,5 +173,5 @@ def test_long_chains():
     variables = [relay.var("v") for _ in range(10_000)]
     bindings = [(v, w + relay.const(1)) for w, v in zip([x, *variables], variables, strict=False)]
     body = relay.expr.lets([*bindings, (relay.var("u"), relay.If(relay.const(True), x, x))], variables[-1])
-    mod = PartialEvaluate()(IRModule({"main": relay.Function([x], body)}))
+    mod = PartialEvaluate()(ir.IRModule({"main": relay.Function([x], body)}))
     assert len(relay.expr.let_chain(mod["main"].body)[0]) == 10_000

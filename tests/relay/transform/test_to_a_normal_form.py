@@ -1,7 +1,6 @@
 """Names of intermediate results: what is shared is computed once, where all its uses see it."""
 
-from weft import relay
-from weft.ir import IRModule, Op, assert_structural_equal
+from weft import ir, relay
 from weft.relay.expr import let_chain
 from weft.relay.transform import ToANormalForm, ToANormalFormExpr
 
@@ -9,11 +8,11 @@ CELL = relay.TensorType((2,))
 
 
 def anf(body, *params, **options):
-    return ToANormalForm(**options)(IRModule({"main": relay.Function(params, body)}))["main"].body
+    return ToANormalForm(**options)(ir.IRModule({"main": relay.Function(params, body)}))["main"].body
 
 
 def call(op, *args):
-    return relay.Call(Op.get(op), args)
+    return relay.Call(ir.Op.get(op), args)
 
 
 def test_constants_get_names_in_order():
@@ -25,11 +24,11 @@ def test_constants_get_names_in_order():
     expected = relay.Let(p, call("multiply", b, c), expected)
     for var, value in ((c, z), (b, y), (a, x)):
         expected = relay.Let(var, value, expected)
-    assert_structural_equal(anf(x + y * z), expected)
+    ir.assert_structural_equal(anf(x + y * z), expected)
     q = relay.var("q")
     p = relay.var("p")
     expected = relay.Let(p, call("multiply", y, z), relay.Let(q, call("add", x, p), q))
-    assert_structural_equal(anf(x + y * z, bind_constants=False), expected)
+    ir.assert_structural_equal(anf(x + y * z, bind_constants=False), expected)
 
 
 def test_branches_are_scopes():
@@ -82,7 +81,7 @@ def test_primitive_functions_stay():
 
 def test_again_is_the_same():
     x = relay.var("x", CELL)
-    mod = IRModule({"main": relay.Function([x], relay.If(relay.const(True), x * x, x + x * x))})
+    mod = ir.IRModule({"main": relay.Function([x], relay.If(relay.const(True), x * x, x + x * x))})
     once = ToANormalForm()(mod)
     assert ToANormalForm()(once) is once
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import InvalidArgument
+from weft import error, relay
 from weft.relay.testing import run_infer_type
 from weft.relay.transform import InferType, to_cps, un_cps
 
@@ -60,5 +59,5 @@ def test_functions_as_values():
 
 def test_no_continuation_is_an_error():
     func = run_infer_type(relay.Function([x := relay.var("x", shape=())], x))
-    with pytest.raises(InvalidArgument, match="has no continuation"):
+    with pytest.raises(error.InvalidArgument, match="has no continuation"):
         un_cps(func)

@@ -1,7 +1,5 @@
 """Programs in A-normal form with types, written by hand: what comes out of the passes in front of code generation."""
 
-from __future__ import annotations
-
 from weft import ir, relay
 from weft.relay import Call, GlobalVar, If, Let, Match, Var
 from weft.relay.adt import Clause, Constructor, PatternConstructor, PatternVar, PatternWildcard, TypeData

@@ -5,8 +5,7 @@ import pytest
 
 import weft
 from tests.threads import at_once
-from weft import relay
-from weft.error import InvalidArgument, WeftError
+from weft import error, relay
 from weft.relay.vm import VMCompiler, compile
 from weft.runtime.relay_vm import Executable, VirtualMachine
 
@@ -159,9 +158,9 @@ def test_many_threads_call_one_machine():
 def test_steps_of_the_compiler():
     mod, params = mlp(2)
     compiler = VMCompiler()
-    with pytest.raises(InvalidArgument, match="call lower"):
+    with pytest.raises(error.InvalidArgument, match="call lower"):
         compiler.codegen()
-    with pytest.raises(InvalidArgument, match="call lower"):
+    with pytest.raises(error.InvalidArgument, match="call lower"):
         compiler.get_exec()
     compiler.set_params(params)
     assert compiler.get_params().keys() == params.keys()
@@ -179,7 +178,7 @@ def test_functions_and_expressions_are_compiled():
     x = relay.var("x", shape=(3,))
     assert VirtualMachine(compile(relay.Function([x], x + x)), "cpu").run(np.ones(3, "float32")).numpy().sum() == 6
     assert VirtualMachine(compile(relay.const(2) + relay.const(3)), "cpu").run().numpy() == 5
-    with pytest.raises(InvalidArgument, match="a module or function is compiled"):
+    with pytest.raises(error.InvalidArgument, match="a module or function is compiled"):
         compile("x")
 
 
@@ -265,7 +264,7 @@ def test_jagged_batches():
 
 
 def test_errors_of_programs():
-    with pytest.raises(WeftError):
+    with pytest.raises(error.WeftError):
         compile(text("def @main(%x: Tensor[(3), float32], %y: Tensor[(4), float32]) { add(%x, %y) }"), "llvm")
     vm = VirtualMachine(compile(text("def @main(%x: Tensor[(3, ?), float32]) { exp(%x) }"), "llvm"), weft.cpu())
     with pytest.raises(Exception, match=r"3|shape|rank|dim"):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import WeftError
+from weft import error, relay
 from weft.relay.transform import InferType, PlanDevices, ToANormalForm
 from weft.runtime.relay_vm import VirtualMachine
 
@@ -143,16 +142,16 @@ def test_planning_twice_changes_nothing():
 
 def test_errors():
     mod = text('def @main(%x: Tensor[(4), float32]) { on_device(exp(%x), device="cuda:0") }')
-    with pytest.raises(WeftError, match="device cuda:0, which there is no target for"):
+    with pytest.raises(error.WeftError, match="device cuda:0, which there is no target for"):
         relay.vm.compile(mod, TARGETS)
     mod = text("""
     def @main(%x: Tensor[(4), float32], %c: bool) {
       if (%c) { on_device(exp(%x), device="cpu:0", constrain_result=True) }
       else { on_device(exp(%x), device="cpu:1", constrain_result=True) }
     }""")
-    with pytest.raises(WeftError, match="on two devices"):
+    with pytest.raises(error.WeftError, match="on two devices"):
         relay.vm.compile(mod, TARGETS)
-    with pytest.raises(WeftError, match="there is no target"):
+    with pytest.raises(error.WeftError, match="there is no target"):
         relay.vm.compile(mod, {})
 
 
@@ -173,5 +172,5 @@ def test_kernels_of_other_kinds_of_devices():
     main = str(alone["main"])
     assert "@shape_func_device_1," in main and "@fused_exp," in main
     assert main.count("device_index=1") == 1, "the machine adds a CPU, where shapes are"
-    with pytest.raises(WeftError, match="made for CPUs only"):
+    with pytest.raises(error.WeftError, match="made for CPUs only"):
         relay.vm.compile(mod, {"cpu": "llvm", "cuda": cuda})

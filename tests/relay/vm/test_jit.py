@@ -1,7 +1,5 @@
 """Kernels of symbolic shapes are compiled for the shapes that stay hot, behind everybody's back."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,12 +1,9 @@
 """Building for CUDA and launching, against the stand-in for the driver."""
 
+import re
 from pathlib import Path
 
-import pytest
-
-from tests.target.cuda.stand_in import build_stub, run
-
-FADD = """
+HEAD = """
 def fadd(n=None, target="cuda -arch=sm_90"):
     n = te.var("n") if n is None else n
     A, B = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
@@ -20,12 +17,7 @@ rng = np.random.default_rng(0)
 """
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_stub(tmp_path_factory.mktemp("cuda"))
-
-
-def test_fadd(program: Program) -> None:
+def test_fadd(program):
     program("""
 f = fadd()
 for n in (1, 63, 64, 1000, 0):
@@ -41,7 +33,7 @@ assert launches == ["launch:%d,1,1:64,1,1:0:0" % g for g in (1, 1, 1, 16)], laun
 """)
 
 
-def test_a_host_in_c(program: Program, tmp_path: Path) -> None:
+def test_a_host_in_c(program, tmp_path):
     program(f"""
 f = fadd(target=weft.target.Target("cuda -arch=sm_90", host="c"))
 path = {str(tmp_path / "f.so")!r}
@@ -59,7 +51,7 @@ assert "weft_call(" in f.get_source("c")
 """)
 
 
-def test_arguments_are_checked(program: Program) -> None:
+def test_arguments_are_checked(program):
     program("""
 f = fadd()
 x = np.zeros(8, "float32")
@@ -74,7 +66,7 @@ assert not [c for c in log() if c.startswith("launch")]
 """)
 
 
-def test_each_device_loads_the_code_and_kernels_run_on_the_current_stream(program: Program) -> None:
+def test_each_device_loads_the_code_and_kernels_run_on_the_current_stream(program):
     program("""
 f = fadd(100)
 x = rng.random(100, "float32")
@@ -98,7 +90,7 @@ assert calls == ["load", "launch" + shape + "1", "load", "launch" + shape + "0",
 """)
 
 
-def test_kernels_pass_workspaces_of_the_device(program: Program) -> None:
+def test_kernels_pass_workspaces_of_the_device(program):
     program("""
 n = te.var("n")
 A = te.placeholder((n, 8), name="A")
@@ -123,7 +115,7 @@ assert log().count("alloc") == before, "the last call reuses the workspace of th
 """)
 
 
-def test_a_library_has_its_kernels_inside(program: Program, tmp_path: Path) -> None:
+def test_a_library_has_its_kernels_inside(program, tmp_path):
     program(f"""
 f = fadd()
 path = {str(tmp_path / "f.so")!r}
@@ -144,9 +136,9 @@ with pytest.raises(ValueError, match="no source"):
 """)
 
 
-def test_a_library_needs_no_compiler_to_load(program: Program, tmp_path: Path) -> None:
+def test_a_library_needs_no_compiler_to_load(program, tmp_path):
     path = tmp_path / "f.so"
-    program = """
+    client = """
 import sys
 import numpy as np
 import weft.runtime as rt
@@ -160,14 +152,14 @@ assert not any(m in sys.modules for m in ("llvmlite", "weft.tir", "weft.target")
 import subprocess, sys
 for options in ({{}}, {{"container": True}}):
     fadd().export_library({str(path)!r}, **options)
-    program = {program!r}
+    program = {client!r}
     if options:  # a container's code is placed by the just-in-time linker
         program = program.replace("import sys", "import sys, weft.target").rsplit("assert", 1)[0]
     subprocess.run([sys.executable, "-c", program, {str(path)!r}], check=True)
 """)
 
 
-def test_timing_is_by_events(program: Program) -> None:
+def test_timing_is_by_events(program):
     program("""
 x = np.ones(8, "float32")
 result = fadd().time_evaluator("fadd", dev, number=4, repeat=3)(*put(x, x, x))
@@ -178,7 +170,7 @@ assert len([c for c in calls if c.startswith("launch")]) == 13
 """)
 
 
-def test_launches_that_fail(program: Program) -> None:
+def test_launches_that_fail(program):
     program("""
 weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: b"no image", override=True)
 a, b, c = put(*np.zeros((3, 8), "float32"))
@@ -201,21 +193,17 @@ with pytest.raises(RuntimeError, match="out of range"):
 """)
 
 
-def test_without_a_driver(program: Program, tmp_path: Path) -> None:
-    program("""
+def test_without_a_driver(program):
+    text = """
 kernel = fadd().imported_modules[0]["fadd_kernel"]
 with pytest.raises(RuntimeError, match="no CUDA driver.*WEFT_CUDA_DRIVER"):
     kernel(None, None, None, 8, 1, 64)
-""",
-        stub.parent / "no_such_libcuda.so",
-        tmp_path,
-    )
+"""
+    program(text, "no_such_library.so")
 
 
-def test_without_nvrtc_llvm_makes_the_code(program: Program) -> None:
-    run(
-        FADD
-        + """
+def test_without_nvrtc_llvm_makes_the_code(program):
+    program("""
 os.environ["WEFT_NVRTC"] = "/nowhere/libnvrtc.so"
 weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: 1 / 0, override=True)
 from weft.ffi import remove_global_func
@@ -231,9 +219,15 @@ with pytest.raises(RuntimeError, match="cannot load the ptx code"):
 """)
 
 
-def test_hooks_see_the_text(program: Program) -> None:
+def test_hooks_see_the_text(program):
     program("""
 weft.register_global_func("tvm_callback_cuda_postproc", lambda text, target: "// " + str(target) + "\\n" + text)
 text = fadd().imported_modules[0].get_source()
 assert text.startswith("// cuda -arch=sm_90\\n")
 """)
+
+
+def test_the_page_on_cuda(program):
+    page = Path(__file__).parents[3] / "docs" / "cuda.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M)
+    program(block + "np.testing.assert_array_equal(c.numpy(), a.numpy() + b.numpy())")

@@ -1,13 +1,8 @@
 """Scheduled programs on CUDA: NVRTC makes machine code of them, and through the stand-in they give NumPy's values."""
 
-from pathlib import Path
-
-import pytest
-
-from tests.target.cuda.stand_in import build_stub, run
-
 # Build for the host's stand-in, and with NVRTC where it is.
-BUILD = """
+HEAD = """
+import ml_dtypes
 from weft.error import MissingDependency
 from weft.target.cuda import compile_cuda
 def build(*args, name="main", target="cuda -arch=sm_90"):
@@ -19,15 +14,34 @@ def build(*args, name="main", target="cuda -arch=sm_90"):
         pass
     return f, text
 rng = np.random.default_rng(1)
+
+# What a kernel computes elementwise: dtype, expression, NumPy's meaning.
+cases, functions = [], {}
+def check(dtype, compute, expected, out=None, x=None, **tolerance):
+    out, name = out or dtype, f"f{len(cases)}"
+    A = te.placeholder((200,), dtype, name="A")
+    B = te.compute(A.shape, lambda i: compute(A(i)).astype(out), name="B")
+    s = te.create_schedule(B.op)
+    block, thread = s[B].split(B.op.axis[0], factor=32)
+    s[B].bind(block, te.thread_axis("blockIdx.x"))
+    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    functions[name] = te.schedule.schedule_to_prim_func(s, [A, B], name)
+    x = (rng.standard_normal(200) * 20).astype(dtype) if x is None else x
+    cases.append((name, x, np.asarray(expected(x)).astype(out), tolerance))
+
+def run_all():
+    f, _ = build(weft.IRModule(functions))
+    for name, x, want, tolerance in cases:
+        a, b = rt.tensor(x, device=dev), rt.empty((200,), str(want.dtype), dev)
+        f[name](a, b)
+        if tolerance:
+            np.testing.assert_allclose(b.numpy().astype("float64"), want.astype("float64"), **tolerance)
+        else:
+            np.testing.assert_array_equal(b.numpy(), want, name)
 """
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_stub(tmp_path_factory.mktemp("cuda"))
-
-
-def test_matmul_with_shared_tiles_and_virtual_threads(program: Program) -> None:
+def test_matmul_with_shared_tiles_and_virtual_threads(program):
     program("""
 M, N, K, tile = 48, 32, 20, 4
 A, B = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B")
@@ -66,7 +80,7 @@ assert [c for c in log() if c.startswith("launch")] == ["launch:4,6,1:4,4,1:0:0"
 """)
 
 
-def test_a_reduction_over_the_threads_of_a_block(program: Program) -> None:
+def test_a_reduction_over_the_threads_of_a_block(program):
     program("""
 @T.prim_func
 def rowsum(A: T.Buffer((6, 100), "float32"), B: T.Buffer((6,), "float32")):
@@ -93,7 +107,7 @@ np.testing.assert_allclose(b.numpy(), x.sum(1), rtol=1e-5)
 """)
 
 
-def test_reductions_bound_to_threads(program: Program) -> None:
+def test_reductions_bound_to_threads(program):
     """The axis of a reduction is bound: threads reduce in shared memory."""
     program("""
 def parts(n, m, threads, rows=0, reduce=te.sum, dtype="float32"):
@@ -164,7 +178,7 @@ np.testing.assert_allclose(b.numpy(), 1 + x.sum((1, 2)), rtol=1e-5)
 """)
 
 
-def test_tir_schedules_and_several_functions(program: Program) -> None:
+def test_tir_schedules_and_several_functions(program):
     program("""
 @weft.script.ir_module
 class Mod:
@@ -203,7 +217,7 @@ np.testing.assert_array_equal(b.numpy(), np.maximum(x, 0))
 """)
 
 
-def test_axes_bound_by_attributes_and_launches_in_host_control_flow(program: Program) -> None:
+def test_axes_bound_by_attributes_and_launches_in_host_control_flow(program):
     program("""
 @T.prim_func
 def attributes(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
@@ -232,7 +246,7 @@ np.testing.assert_allclose(b.numpy(), x * 7 + 1, rtol=1e-6)
 """)
 
 
-def test_nvptx_uses_the_same_host_code(program: Program) -> None:
+def test_nvptx_uses_the_same_host_code(program):
     program("""
 A = te.placeholder((100,), name="A")
 B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
@@ -249,7 +263,7 @@ with pytest.raises(RuntimeError, match="cannot load the ptx code"):  # the stand
 """)
 
 
-def test_unbound_loops(program: Program) -> None:
+def test_unbound_loops(program):
     program("""
 A = te.placeholder((100,), name="A")
 B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
@@ -259,35 +273,7 @@ for target in ("cuda", "nvptx"):
 """)
 
 
-# What a kernel computes elementwise: name, dtype, expression, NumPy's meaning.
-ELEMENTWISE = """
-import ml_dtypes
-cases, functions = [], {}
-def check(dtype, compute, expected, out=None, x=None, **tolerance):
-    out, name = out or dtype, f"f{len(cases)}"
-    A = te.placeholder((200,), dtype, name="A")
-    B = te.compute(A.shape, lambda i: compute(A(i)).astype(out), name="B")
-    s = te.create_schedule(B.op)
-    block, thread = s[B].split(B.op.axis[0], factor=32)
-    s[B].bind(block, te.thread_axis("blockIdx.x"))
-    s[B].bind(thread, te.thread_axis("threadIdx.x"))
-    functions[name] = te.schedule.schedule_to_prim_func(s, [A, B], name)
-    x = (rng.standard_normal(200) * 20).astype(dtype) if x is None else x
-    cases.append((name, x, np.asarray(expected(x)).astype(out), tolerance))
-
-def run_all():
-    f, _ = build(weft.IRModule(functions))
-    for name, x, want, tolerance in cases:
-        a, b = rt.tensor(x, device=dev), rt.empty((200,), str(want.dtype), dev)
-        f[name](a, b)
-        if tolerance:
-            np.testing.assert_allclose(b.numpy().astype("float64"), want.astype("float64"), **tolerance)
-        else:
-            np.testing.assert_array_equal(b.numpy(), want, name)
-"""
-
-
-def test_integers(program: Program) -> None:
+def test_integers(program):
     program("""
 i32 = "int32"
 check(i32, lambda v: (v & 12) | (v ^ 5), lambda v: (v & 12) | (v ^ 5))
@@ -308,7 +294,7 @@ run_all()
 """)
 
 
-def test_floats(program: Program) -> None:
+def test_floats(program):
     program("""
 f32 = "float32"
 check(f32, lambda v: te.sigmoid(v), lambda v: 1 / (1 + np.exp(-v)), rtol=1e-5)
@@ -332,7 +318,7 @@ run_all()
 """)
 
 
-def test_dynamic_shared_memory(program: Program) -> None:
+def test_dynamic_shared_memory(program):
     program("""
 @T.prim_func
 def reverse(A: T.Buffer((4, 16), "float32"), I: T.Buffer((4, 16), "int8"), B: T.Buffer((4, 16), "float32")):
@@ -356,7 +342,7 @@ assert [c for c in log() if c.startswith("launch")] == ["launch:4,1,1:16,1,1:%d:
 """)
 
 
-def test_warp_shuffles_compile(program: Program) -> None:
+def test_warp_shuffles_compile(program):
     """The host has no warps, so this only asks NVRTC."""
     program("""
 from weft.target.cuda import emit_kernel

@@ -14,9 +14,7 @@ import pytest
 
 import weft
 from tests.target.cuda.stand_in import for_host
-from weft import te, tir
-from weft.error import CodegenError, MissingDependency
-from weft.ir import Var
+from weft import error, ir, te, tir
 from weft.target.cuda import Kernel, compile_cuda, emit_kernel
 
 _AT = """
@@ -60,7 +58,7 @@ def _run(kernel: Kernel, folder: Path, values: dict[str, Any], grid: tuple[int, 
 def _compiles(kernel: Kernel) -> None:
     try:
         assert compile_cuda(kernel.source, arch="sm_90")[:4] == b"\x7fELF"
-    except MissingDependency:
+    except error.MissingDependency:
         pass
 
 
@@ -72,7 +70,7 @@ def test_vector_addition_of_symbolic_length(n: int, tmp_path: Path) -> None:
     kernel = _kernel(_bound(c), [a, b, c])
     _compiles(kernel)
     assert [str(e) for e in kernel.block] == ["32", "1", "1"]
-    assert any(isinstance(p, Var) and p.name == "n" for p in kernel.params)
+    assert any(isinstance(p, ir.Var) and p.name == "n" for p in kernel.params)
     x, y = np.random.rand(2, n).astype("float32")
     out = np.full(n, np.nan, "float32")
     _run(kernel, tmp_path, {"A": x, "B": y, "C": out, "n": n}, ((n + 31) // 32, 1, 1), (32, 1, 1))
@@ -126,7 +124,7 @@ def test_prefetches_are_left_out(tmp_path: Path) -> None:
 def test_an_unbound_schedule_asks_for_bind() -> None:
     a = te.placeholder((8,), name="A")
     c = te.compute((8,), lambda i: a[i] + 1.0, name="C")
-    with pytest.raises(CodegenError, match="did you forget to bind"):
+    with pytest.raises(error.CodegenError, match="did you forget to bind"):
         _kernel(te.create_schedule(c.op), [a, c])
 
 
@@ -138,14 +136,14 @@ def test_a_reduction_over_threads_that_no_tree_can_do_is_refused() -> None:
     s = te.create_schedule(c.op)
     s[c].bind(c.op.axis[0], te.thread_axis("blockIdx.x"))
     s[c].bind(k, te.thread_axis("threadIdx.x"))
-    with pytest.raises(CodegenError, match=r"(?s)store to 'C' is not one thread's own.*threadIdx\.x"):
+    with pytest.raises(error.CodegenError, match=r"(?s)store to 'C' is not one thread's own.*threadIdx\.x"):
         _kernel(s, [a, c])
 
 
 def test_a_type_without_code_is_refused_by_name() -> None:
     a = te.placeholder((8,), "float8_e4m3fn", name="A")
     c = te.compute((8,), lambda i: a[i], name="C")
-    with pytest.raises(CodegenError, match="no code for 'float8_e4m3fn'"):
+    with pytest.raises(error.CodegenError, match="no code for 'float8_e4m3fn'"):
         _kernel(_bound(c), [a, c])
 
 
@@ -155,7 +153,7 @@ def test_one_axis_for_two_nested_loops_is_refused() -> None:
     s = te.create_schedule(c.op)
     for axis in c.op.axis:
         s[c].bind(axis, te.thread_axis("threadIdx.x"))
-    with pytest.raises(CodegenError, match=r"two nested loops are bound to threadIdx\.x"):
+    with pytest.raises(error.CodegenError, match=r"two nested loops are bound to threadIdx\.x"):
         _kernel(s, [a, c])
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tests.target.programs import N, elementwise, function, load, loop, store
-from weft import tir
-from weft.error import CodegenError
+from weft import error, tir
 from weft.ir import Broadcast, Ramp, const, int64
 from weft.target import Target, build, compile_func, get_source, load_objects
 from weft.tir import ForKind, call_intrin, decl_buffer
@@ -107,12 +106,12 @@ def test_other_machines(triple, machine):
 def test_an_object_for_another_machine_is_kept_and_not_called():
     data = compile_func(add(), Target("llvm -mtriple=aarch64-linux-gnu"))
     module = load_objects([data], ["main"])
-    with pytest.raises(CodegenError, match=r"for another machine: export the library"):
+    with pytest.raises(error.CodegenError, match=r"for another machine: export the library"):
         module["main"]()
 
 
 def test_an_unknown_machine():
-    with pytest.raises(CodegenError, match="no code generator"):
+    with pytest.raises(error.CodegenError, match="no code generator"):
         compile_func(add(), Target("llvm -mtriple=nonsense-unknown-none"))
 
 

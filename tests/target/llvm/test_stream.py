@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from weft import te
-from weft.machine import UNKNOWN
+from weft import machine, te
 from weft.target import Target, build, get_source
 from weft.tir.schedule import default_schedule
 
-STREAM_BYTES = UNKNOWN.streamed_output_bytes
+STREAM_BYTES = machine.UNKNOWN.streamed_output_bytes
 X86 = Target("llvm -mcpu=x86-64-v4 -mtriple=x86_64-unknown-linux-gnu")
 ARM = Target("llvm -mtriple=aarch64-linux-gnu")
 

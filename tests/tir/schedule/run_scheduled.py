@@ -1,14 +1,11 @@
 """Runs scheduled TIR by turning it into Python loops over NumPy arrays: an oracle that shares no code with lowering."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import numpy as np
 
 from weft import ir, tir
-from weft.ir import as_int, numpy_dtype
 
 _BINARY = {
     "Add": "({a} + {b})", "Sub": "({a} - {b})", "Mul": "({a} * {b})", "FloorDiv": "({a} // {b})",
@@ -42,9 +39,9 @@ class _Emitter:
             return repr(e.value)
         if kind == "FloatImm":
             return (
-                f"{numpy_dtype(e.dtype).name}({e.value!r})"
+                f"{ir.numpy_dtype(e.dtype).name}({e.value!r})"
                 if math.isfinite(e.value)
-                else f"{numpy_dtype(e.dtype).name}('{e.value}')"
+                else f"{ir.numpy_dtype(e.dtype).name}('{e.value}')"
             )
         if kind in _BINARY:
             return _BINARY[kind].format(a=self.expr(e.a), b=self.expr(e.b))
@@ -55,7 +52,7 @@ class _Emitter:
             return f"(not {self.expr(e.a)})"
         if kind == "Cast":
             inner = self.expr(e.value)
-            return f"int({inner})" if ir.is_integer(e.dtype) else f"{numpy_dtype(e.dtype).name}({inner})"
+            return f"int({inner})" if ir.is_integer(e.dtype) else f"{ir.numpy_dtype(e.dtype).name}({inner})"
         if kind == "Select":
             return f"({self.expr(e.true_value)} if {self.expr(e.condition)} else {self.expr(e.false_value)})"
         if kind == "BufferLoad":
@@ -133,7 +130,7 @@ class _Emitter:
             shape = ", ".join(self.expr(d) for d in buffer.shape)
             self.lines.append(
                 f"{pad}{self.name(buffer, buffer.name)} = "
-                f"poison(({shape}{',' if buffer.shape else ''}), '{numpy_dtype(buffer.dtype).name}')"
+                f"poison(({shape}{',' if buffer.shape else ''}), '{ir.numpy_dtype(buffer.dtype).name}')"
             )
             self.lines.append(f"{pad}{self.name(buffer.data, 'data')} = {self.name(buffer, '')}.reshape(-1)")
         if b.init is not None:
@@ -183,7 +180,7 @@ def run(func: tir.PrimFunc, *arrays: Any) -> None:
             if isinstance(d, ir.Var):
                 env[emitter.name(d, d.name)] = n
             else:
-                assert as_int(d) in (None, n), f"{buffer.name}: {d} != {n}"
+                assert ir.as_int(d) in (None, n), f"{buffer.name}: {d} != {n}"
     emitter.emit(func.body, 1)
     names = [n for n in env if n.isidentifier()]
     source = "def f(" + ", ".join(names) + "):\n" + "\n".join(emitter.lines)

@@ -3,8 +3,6 @@
 The tiles of products and convolutions stay in registers and multiply-add in full vectors.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

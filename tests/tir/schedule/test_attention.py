@@ -1,16 +1,12 @@
 """Attention as one kernel: recognised, and right beside float64 at odd sizes, known and symbolic."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import te
+from weft import op, te, tir
 from weft.ir import Var, int64, walk
-from weft.op import get_op_def
 from weft.target import Target
-from weft.tir import For, ForKind
 from weft.tir.schedule import schedule_func
 from weft.tir.schedule.rules.attention import attention_of
 from weft.topi.attention import attention, attention_past
@@ -49,7 +45,7 @@ def check(sizes, heads=(2, 2), size=16, bias=None, symbolic=False, target=TARGET
         assert not out.numpy().any()
         return
     with np.errstate(invalid="ignore"):
-        expected = get_op_def("nn.attention").reference(*args, **attrs)
+        expected = op.get_op_def("nn.attention").reference(*args, **attrs)
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -153,7 +149,7 @@ def test_a_past_is_read_where_it_lies(new, past, heads, rows, symbolic):
     result = weft.runtime.tensor(np.full((2, new, heads[0], size), 7, "float32"))
     built["main"](*map(weft.runtime.tensor, arrays), result)
     given = [arrays[0]] * 3 + arrays[1:] if rows else arrays
-    expected = get_op_def("nn.attention_past").reference(*given, **options)
+    expected = op.get_op_def("nn.attention_past").reference(*given, **options)
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -180,8 +176,8 @@ def test_shorter_vectors(sizes):
 def test_no_scores_are_stored():
     """What a task needs is its own: the function has no buffers but its parameters and the stack."""
     func = schedule_func(stages((1, 64, 64), (12, 12), 64), TARGET)
-    loops = [n for n in walk(func.body) if isinstance(n, For)]
-    assert sum(f.kind == ForKind.PARALLEL for f in loops) == 1
+    loops = [n for n in walk(func.body) if isinstance(n, tir.For)]
+    assert sum(f.kind == tir.ForKind.PARALLEL for f in loops) == 1
     assert not func.root.alloc_buffers
 
 

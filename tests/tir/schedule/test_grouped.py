@@ -1,7 +1,5 @@
 """Grouped convolutions whose groups are no whole vectors: the rule takes them at any shape, and values are right."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 
@@ -10,15 +8,14 @@ import pytest
 
 import weft
 from tests.tir.schedule.run_scheduled import run
-from weft import te, tir
+from weft import machine, te, tir
 from weft.ir import const, int64
-from weft.machine import Machine
 from weft.target import Target, build
 from weft.tir.schedule import explain_schedule, noting_schedules, schedule_func
 from weft.topi.conv import conv
 
 HOST = Target("llvm")
-WIDE = Machine(vector_bits=512, vector_registers=32, cores=2)
+WIDE = machine.Machine(vector_bits=512, vector_registers=32, cores=2)
 
 
 def reference(x, w, stride, pad, dilation, groups):

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.arith import Analyzer
-from weft.error import InvalidArgument
-from weft.ir import Var, as_int
+from weft import arith, error, ir
 from weft.tir.schedule import IndexMap
 
 MAPS = [
@@ -23,7 +21,7 @@ def test_the_inverse_takes_every_place_back(func, shape):
     m = IndexMap.from_func(func)
     back = m.inverse(shape)
     for index in np.ndindex(shape):
-        assert tuple(as_int(i) for i in back.map_indices(m.map_indices(index))) == index
+        assert tuple(ir.as_int(i) for i in back.map_indices(m.map_indices(index))) == index
 
 
 @pytest.mark.parametrize(("func", "shape"), MAPS)
@@ -31,24 +29,24 @@ def test_tensors_move_as_indices_do(func, shape):
     m = IndexMap.from_func(func)
     x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     moved = m.map_tensor(weft.runtime.tensor(x)).numpy()
-    assert moved.shape == tuple(as_int(d) for d in m.map_shape(shape))
+    assert moved.shape == tuple(ir.as_int(d) for d in m.map_shape(shape))
     for index in np.ndindex(shape):
-        assert moved[tuple(as_int(i) for i in m.map_indices(index))] == x[index]
+        assert moved[tuple(ir.as_int(i) for i in m.map_indices(index))] == x[index]
 
 
 def test_what_is_not_one_to_one_has_no_inverse():
-    with pytest.raises(InvalidArgument, match="no inverse"):
+    with pytest.raises(error.InvalidArgument, match="no inverse"):
         IndexMap.from_func(lambda i: [i // 4, i % 4]).inverse((14,))
-    with pytest.raises(InvalidArgument, match="no inverse"):
+    with pytest.raises(error.InvalidArgument, match="no inverse"):
         IndexMap.from_func(lambda i, j: [i]).inverse((4, 2))
 
 
 def test_an_analyzer_knows_more():
-    tile = Var("tile", "int32")
+    tile = ir.Var("tile", "int32")
     plain = IndexMap.from_func(lambda i: [i // 4, i % 4], index_dtype="int32")
     symbolic = IndexMap.from_func(lambda i: [i // tile, i % tile], index_dtype="int32")
     assert not plain.is_equivalent_to(symbolic)
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     analyzer.bind(tile, weft.ir.const(4, "int32"))
     assert plain.is_equivalent_to(symbolic, analyzer)
     assert not plain.is_equivalent_to(IndexMap.from_func(lambda i: [i]))

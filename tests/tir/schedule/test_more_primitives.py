@@ -1,7 +1,5 @@
 """merge, decompose_padding, transform_block_layout, reindex_cache_*, read_at, compute locations and the like."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import random
@@ -13,9 +11,8 @@ from tests.fuzz.schedules import PROGRAMS, arrays_of
 from tests.tir.schedule.run_scheduled import run
 from tests.tir.schedule.test_primitives import check_matmul, matmul
 from tests.tir.schedule.test_trace import every_way
-from weft import te, tir
+from weft import ir, te, tir
 from weft.error import ScheduleError
-from weft.ir import as_int
 from weft.tir import Schedule
 
 
@@ -39,7 +36,7 @@ def program(name):
 
 
 def extents(sch, block):
-    return [as_int(f.extent) for f in sch.state.loops_of(block)]
+    return [ir.as_int(f.extent) for f in sch.state.loops_of(block)]
 
 
 def two_steps(n=6, m=4, shift=0):
@@ -133,7 +130,7 @@ def test_reindex_caches():
     func = matmul(4, 6, 8)
     sch = Schedule(func)
     copy = sch.reindex_cache_read("C", 1, "shared", lambda i, j, k: (j, k // 4, k % 4))
-    assert [as_int(d) for d in sch.get(copy).writes[0].buffer.shape] == [6, 2, 4]
+    assert [ir.as_int(d) for d in sch.get(copy).writes[0].buffer.shape] == [6, 2, 4]
     sch.reindex_cache_write("C", 0, "global", lambda i, j, k: (j * 4 + i,))
     check_matmul(sch.func, 4, 6, 8)
     every_way(sch, func)
@@ -218,7 +215,7 @@ def test_padding_of_layouts(pad):
     sch.transform_layout("B", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value=pad)
     assert len(sch.state.block_names()) == 4
     buffer = sch.get(sch.get_block("B")).writes[0].buffer
-    assert [as_int(d) for d in buffer.shape] == [2, 6, 4]
+    assert [ir.as_int(d) for d in buffer.shape] == [2, 6, 4]
     same(sch, func)
     every_way(sch, func)
     with pytest.raises(ScheduleError, match="the padding 0.5 is no int32, which 'C' holds"):
@@ -233,7 +230,7 @@ def test_stated_and_hidden_accesses():
     sch = Schedule(func)
     sch.annotate_buffer_access("C", 0, "read", lambda i, j: ((i, i + 1), (0, 4)))
     (read,) = sch.get(sch.get_block("C")).reads
-    assert [(str(r.min), as_int(r.extent)) for r in read.region] == [("v_i", 1), ("0", 4)]
+    assert [(str(r.min), ir.as_int(r.extent)) for r in read.region] == [("v_i", 1), ("0", 4)]
     assert sch.get(sch.get_block("C")).annotations.get("explicit_read_region") == 0
     sch.unsafe_hide_buffer_access("C", "read", [0])
     assert sch.get(sch.get_block("C")).reads == ()

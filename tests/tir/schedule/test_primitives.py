@@ -1,7 +1,5 @@
 """Every primitive keeps what the function computes, on odd and symbolic shapes, or is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

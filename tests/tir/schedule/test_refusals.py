@@ -1,15 +1,12 @@
 """What each primitive does with a request that would change the result: an error that says who, where and why."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tests.tir.schedule.run_scheduled import run
 from tests.tir.schedule.test_primitives import check_matmul, matmul
-from weft import te, tir
+from weft import ir, te, tir
 from weft.error import InvalidArgument, ScheduleError
-from weft.ir import assert_structural_equal
 from weft.tir import Schedule
 
 SHAPE = (12, 10, 7)
@@ -163,7 +160,7 @@ def test_rebinding_the_axis_in_another_nest():
     sch.bind(loops(sch, "D")[0], "blockIdx.x")
     other = Schedule(matmul(*SHAPE))
     sch.trace.apply_to_schedule(other)
-    assert_structural_equal(other.func, sch.func)
+    ir.assert_structural_equal(other.func, sch.func)
 
 
 def window(shift):

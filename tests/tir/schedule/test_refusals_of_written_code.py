@@ -1,7 +1,5 @@
 """Functions written by hand, whose blocks share loops and buffers: what would change the result is refused."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -9,8 +7,7 @@ import pytest
 
 from tests.fuzz.schedules import PROGRAMS, arrays_of
 from tests.tir.schedule.run_scheduled import run
-from weft.error import ScheduleError
-from weft.tir import ForKind, Schedule
+from weft import error, tir
 
 
 def parallel_then_fuse(s):
@@ -109,8 +106,8 @@ CASES = {
 def test_refused(message):
     name, apply = CASES[message]
     func = PROGRAMS[name](random.Random(5))
-    sch = Schedule(func)
-    with pytest.raises(ScheduleError, match=message):
+    sch = tir.Schedule(func)
+    with pytest.raises(error.ScheduleError, match=message):
         apply(sch)
     given = arrays_of(func, 1)
     expected, found = [a.copy() for a in given], [a.copy() for a in given]
@@ -124,12 +121,12 @@ def test_refused(message):
     ("how", "kinds"), [("parallel", "PSS"), ("vectorize", "SSV"), ("unroll", "UUU"), (None, "SSS")]
 )
 def test_the_parts_of_a_split_loop(how, kinds):
-    sch = Schedule(PROGRAMS["where"](random.Random(0)))
+    sch = tir.Schedule(PROGRAMS["where"](random.Random(0)))
     loop = sch.fuse(*sch.get_loops("A"))
     if how:
         getattr(sch, how)(loop)
     sch.annotate(loop, "note", 1)
     parts = [sch.get(p) for p in sch.split(loop, [None, 2, 3])]
-    names = {"P": ForKind.PARALLEL, "S": ForKind.SERIAL, "V": ForKind.VECTORIZED, "U": ForKind.UNROLLED}
+    names = {"P": tir.ForKind.PARALLEL, "S": tir.ForKind.SERIAL, "V": tir.ForKind.VECTORIZED, "U": tir.ForKind.UNROLLED}
     assert [p.kind for p in parts] == [names[k] for k in kinds]
     assert [p.annotations.get("note") for p in parts] == [1, None, None]

@@ -1,7 +1,5 @@
 """Rules refuse in words, and what is no refusal is a defect that nothing hides."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -2,17 +2,13 @@
 sizes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tests.tir.schedule.run_scheduled import run
-from weft import te, tir, topi
+from weft import machine, te, tir, topi
 from weft.ir import CallIntrin, DataType, FloorMod, Var, as_int, int64, walk
-from weft.machine import Machine
 from weft.target import Target, build
-from weft.tir import BlockRealize, BufferLoad, ForKind
 from weft.tir.analysis import statements
 from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
@@ -20,10 +16,10 @@ from weft.tir.schedule.rules.record import ScheduleRecord
 from weft.tir.schedule.rules.select import schedule_of
 from weft.tir.schedule.rules.tile import choose_tile
 
-TARGET = Machine(cores=2)
+TARGET = machine.Machine(cores=2)
 HOST = Target("llvm")
 AVX2 = Target("llvm -mcpu=haswell")
-WIDE = Machine(vector_bits=512, vector_registers=32, cores=2)
+WIDE = machine.Machine(vector_bits=512, vector_registers=32, cores=2)
 
 
 def compare(func, *arrays, outputs: int = 1, target=TARGET, rtol: float = 2e-5):
@@ -63,7 +59,7 @@ def test_elementwise_chain(shape, static):
     sch = compare(te.create_prim_func([x, b, z]), rand(*shape), rand(shape[1]), np.zeros(shape, np.float32))
     assert sch.state.block_names().count("Y") == 0
     if shape[1] > 4 or not static:
-        assert ForKind.VECTORIZED in kinds(sch)
+        assert tir.ForKind.VECTORIZED in kinds(sch)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5), (1, 4, 7), (3, 1, 1)])
@@ -228,7 +224,7 @@ def refusals(func, target):
 
 
 def inner_kinds_ok(sch):
-    return ForKind.VECTORIZED in kinds(sch) and ForKind.UNROLLED in kinds(sch)
+    return tir.ForKind.VECTORIZED in kinds(sch) and tir.ForKind.UNROLLED in kinds(sch)
 
 
 @pytest.mark.parametrize("target", [TARGET, WIDE])
@@ -315,7 +311,7 @@ def test_large_weights_stay_while_rows_and_batches_pass(batch):
     func = conv2d(batch or sym(False, 1), 6, 6, 256, 112, (3, 3), 1, 1, 16)
     tiles = [
         x for x in statements(schedule_of(func, TARGET).func.body)
-        if isinstance(x, BlockRealize) and x.block.name_hint.startswith("Y")
+        if isinstance(x, tir.BlockRealize) and x.block.name_hint.startswith("Y")
     ]  # fmt: skip
     assert tiles
     for x in tiles:
@@ -453,7 +449,7 @@ def test_a_costly_epilogue_does_not_change_the_tile(sizes):
         )
         func = te.create_prim_func([a, w, epilogue(product)])
         lowered = lower(default_schedule(func, WIDE), WIDE)
-        loads = (n for n in walk(lowered.body) if isinstance(n, BufferLoad) and n.buffer.name == "a")
+        loads = (n for n in walk(lowered.body) if isinstance(n, tir.BufferLoad) and n.buffer.name == "a")
         return len({str(n.indices) for n in loads})
 
     plain = rows_at_a_time(topi.negative)
@@ -537,11 +533,11 @@ def test_softmax_of_odd_rows(shape):
     x = te.placeholder(shape, name="x")
     func = te.create_prim_func([x, topi.nn.softmax(x, 1)])
     lowered = lower(default_schedule(func, AVX2), AVX2)
-    loops = [s for s in statements(lowered.body) if isinstance(s, tir.For) and s.kind == ForKind.SERIAL]
+    loops = [s for s in statements(lowered.body) if isinstance(s, tir.For) and s.kind == tir.ForKind.SERIAL]
     inner = [s for s in loops if not any(isinstance(n, tir.For) for n in walk(s.body)) and as_int(s.extent) != 1]
     whole = [s for s in inner if "T_softmax_max_rf" in str(s.body)]
     assert whole or shape[1] < 128
-    assert not any(isinstance(n, BufferLoad) and n.predicate is not None for s in whole for n in walk(s.body))
+    assert not any(isinstance(n, tir.BufferLoad) and n.predicate is not None for s in whole for n in walk(s.body))
     data = rand(*shape)
     np.testing.assert_allclose(native(func, shape, data), softmax_of(data, 1), rtol=1e-5)
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from weft.error import InvalidArgument, ScheduleError
+from weft import error, testing
 from weft.script import tir as T
-from weft.testing import CompareBeforeAfter
 from weft.tir import transform
 from weft.tir.schedule import Schedule
 from weft.tir.schedule.testing import assert_structural_equal_ignore_global_symbol, verify_trace_roundtrip
@@ -34,7 +33,7 @@ def test_a_trace_does_the_same_again():
     sch.vectorize(inner)
     again = verify_trace_roundtrip(sch, doubled)
     assert len(again.trace) == len(sch.trace)
-    with pytest.raises(InvalidArgument, match="no such form"):
+    with pytest.raises(error.InvalidArgument, match="no such form"):
         verify_trace_roundtrip(sch, doubled, text_format="xml")
 
 
@@ -43,7 +42,7 @@ def test_a_trace_of_another_program_is_noticed():
     sch.split(sch.get_loops(sch.get_block("B"))[0], [None, 4])
     renamed = Schedule(doubled)
     renamed.annotate(renamed.get_block("B"), "k", 1)
-    with pytest.raises((ValueError, ScheduleError)):
+    with pytest.raises((ValueError, error.ScheduleError)):
         verify_trace_roundtrip(sch, renamed.func)
 
 
@@ -55,7 +54,7 @@ def test_names_of_functions_do_not_count():
         assert_structural_equal_ignore_global_symbol(doubled, sch.func)
 
 
-class TestPass(CompareBeforeAfter):
+class TestPass(testing.CompareBeforeAfter):
     transform = transform.StmtSimplify()
 
     def before(A: T.Buffer((4,), "int32")):  # noqa: N805 - a TVMScript function
@@ -68,7 +67,7 @@ class TestPass(CompareBeforeAfter):
         A[0] = 1
 
 
-class TestMethod(CompareBeforeAfter):
+class TestMethod(testing.CompareBeforeAfter):
     def transform(self):
         return transform.RemoveNoOp()
 
@@ -83,7 +82,7 @@ class TestMethod(CompareBeforeAfter):
             A[0] = 1
 
 
-class TestError(CompareBeforeAfter):
+class TestError(testing.CompareBeforeAfter):
     transform = transform.ConvertBlocksToOpaque()
 
     def before(A: T.Buffer((8,), "int32")):  # noqa: N805
@@ -98,4 +97,4 @@ class TestError(CompareBeforeAfter):
 
 def test_two_programs_under_one_role_are_refused():
     with pytest.raises(TypeError, match="one is expected"):
-        type("TestBoth", (CompareBeforeAfter,), {"before": doubled, "Before": doubled})
+        type("TestBoth", (testing.CompareBeforeAfter,), {"before": doubled, "Before": doubled})

@@ -2,11 +2,8 @@
 
 import pytest
 
-from weft import tir
-from weft.arith import IntervalSet
+from weft import arith, error, ir, tir
 from weft.arith.int_set import neg_inf, pos_inf, union_lower_bound
-from weft.error import InvalidArgument
-from weft.ir import IRModule
 from weft.script import tir as T
 from weft.tir.analysis import blocks_in
 from weft.tir.schedule import CachedFlags, DepKind
@@ -60,7 +57,7 @@ def test_dependencies():
 
 
 def test_replaced_loops_and_blocks():
-    s = tir.ScheduleState(IRModule({"main": chain, "other": late}))
+    s = tir.ScheduleState(ir.IRModule({"main": chain, "other": late}))
     outer = of(s, "root").stmt.body
     first, root = s.get_sref(outer), of(s, "root")
     block, kept = of(s, "B"), of(s, "C")
@@ -69,9 +66,9 @@ def test_replaced_loops_and_blocks():
     assert first.stmt is wide and root.stmt is s.mod["main"].body.block
     assert block.stmt is None and kept.stmt is of(s, "C").stmt
     assert s.mod["other"] is late and chain.body.block.body is outer
-    with pytest.raises(InvalidArgument, match="nothing in the module"):
+    with pytest.raises(error.InvalidArgument, match="nothing in the module"):
         s.replace(block, wide)
-    with pytest.raises(InvalidArgument, match="takes the place"):
+    with pytest.raises(error.InvalidArgument, match="takes the place"):
         s.replace(kept, wide)
 
 
@@ -84,8 +81,8 @@ def test_references_go_on_to_the_blocks_that_are_named():
 
 
 def test_union_of_what_is_covered():
-    below, above = IntervalSet(neg_inf(), 0), IntervalSet(1, pos_inf())
-    whole = union_lower_bound([below, above, IntervalSet(pos_inf(), neg_inf())])
+    below, above = arith.IntervalSet(neg_inf(), 0), arith.IntervalSet(1, pos_inf())
+    whole = union_lower_bound([below, above, arith.IntervalSet(pos_inf(), neg_inf())])
     assert whole.is_everything()
-    assert union_lower_bound([IntervalSet(0, 3), IntervalSet(5, 9)]).max_value.value == 3
-    assert union_lower_bound([IntervalSet(0, 3), IntervalSet(4, 9)]).max_value.value == 9
+    assert union_lower_bound([arith.IntervalSet(0, 3), arith.IntervalSet(5, 9)]).max_value.value == 3
+    assert union_lower_bound([arith.IntervalSet(0, 3), arith.IntervalSet(4, 9)]).max_value.value == 9

@@ -1,16 +1,12 @@
 """A schedule's record, run again as Python, from JSON and directly, makes the same function."""
 
-from __future__ import annotations
-
 import json
 import random
 
 import pytest
 
 from tests.tir.schedule.test_primitives import check_matmul, matmul
-from weft import tir
-from weft.error import InvalidArgument, ScheduleError
-from weft.ir import assert_structural_equal
+from weft import error, ir, tir
 from weft.script import tir as T
 from weft.tir import Schedule
 from weft.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace
@@ -27,7 +23,7 @@ def every_way(sch, source):
     written = Schedule(source)
     exec("\n".join(sch.trace.as_python()), {"sch": written, "T": T})
     for other in (direct, saved, written):
-        assert_structural_equal(other.func, sch.func)
+        ir.assert_structural_equal(other.func, sch.func)
         assert str(other.trace) == str(sch.trace)
 
 
@@ -60,7 +56,7 @@ def random_schedule(seed):
                     sch.transform_layout("C", ("write", 0), lambda i, j: (j // 2, i, j % 2))
                 case 8:
                     sch.annotate(loop, "note", sch.sample_categorical([1, 2, 3], [0.2, 0.5, 0.3]))
-        except (ScheduleError, InvalidArgument):
+        except (error.ScheduleError, error.InvalidArgument):
             pass
     return sch
 
@@ -89,7 +85,7 @@ def test_a_trace_of_another_function():
     check_matmul(other.func, *SHAPE, relu=False)
     relu = Schedule(matmul(*SHAPE))
     relu.get_block("D")
-    with pytest.raises(ScheduleError, match="no block 'D'"):
+    with pytest.raises(error.ScheduleError, match="no block 'D'"):
         relu.trace.apply_to_schedule(Schedule(matmul(*SHAPE, relu=False)))
 
 
@@ -119,7 +115,7 @@ def test_simplified_leaves_out_what_nothing_uses():
     assert [i.kind.name for i in short.insts] == ["GetSBlock", "GetLoops", "Split"]
     other = Schedule(matmul(*SHAPE))
     short.apply_to_schedule(other, remove_postproc=True)
-    assert_structural_equal(other.func, sch.func)
+    ir.assert_structural_equal(other.func, sch.func)
     check_matmul(other.func, *SHAPE)
 
 
@@ -128,7 +124,7 @@ def test_simplified_replays(seed):
     sch = random_schedule(seed)
     other = Schedule(matmul(*SHAPE))
     exec("\n".join(sch.trace.simplified().as_python()), {"sch": other})
-    assert_structural_equal(other.func, sch.func)
+    ir.assert_structural_equal(other.func, sch.func)
 
 
 def test_postprocessing_can_be_left_out():
@@ -139,10 +135,10 @@ def test_postprocessing_can_be_left_out():
     sch.parallel(sch.get_loops("C")[0])
     short, whole = Schedule(matmul(*SHAPE)), Schedule(matmul(*SHAPE))
     sch.trace.apply_to_schedule(short, remove_postproc=True)
-    assert_structural_equal(short.func, before)
+    ir.assert_structural_equal(short.func, before)
     every_way(sch, matmul(*SHAPE))
     sch.trace.simplified(remove_postproc=True).apply_to_schedule(whole)
-    assert_structural_equal(whole.func, before)
+    ir.assert_structural_equal(whole.func, before)
 
 
 def test_references_know_what_is_around():
@@ -161,12 +157,12 @@ def test_references_know_what_is_around():
 
 
 def test_options_of_a_schedule():
-    with pytest.raises(InvalidArgument, match="unknown debug_mask"):
+    with pytest.raises(error.InvalidArgument, match="unknown debug_mask"):
         Schedule(matmul(*SHAPE), debug_mask="some")
-    with pytest.raises(InvalidArgument, match="unknown error_render_level"):
+    with pytest.raises(error.InvalidArgument, match="unknown error_render_level"):
         Schedule(matmul(*SHAPE), error_render_level="loud")
     for level, message in (("fast", "get_block: there is no block 'X'"), ("none", "get_block: refused")):
-        with pytest.raises(ScheduleError) as caught:
+        with pytest.raises(error.ScheduleError) as caught:
             Schedule(matmul(*SHAPE), debug_mask="all", error_render_level=level).get_block("X")
         assert caught.value.what == message and caught.value.found is None
     sch = Schedule(matmul(*SHAPE), seed=7, debug_mask="all")
@@ -220,19 +216,19 @@ def test_a_trace_made_by_hand():
     sch, other = Schedule(matmul(*SHAPE)), Schedule(matmul(*SHAPE))
     trace.apply_to_schedule(sch)
     other.split(other.get_loops("C")[0], [None, 4])
-    assert_structural_equal(sch.func, other.func)
+    ir.assert_structural_equal(sch.func, other.func)
     assert trace.pop() is split and len(trace) == 2 and str(Trace()).endswith("  pass") and Trace().pop() is None
 
 
 def test_instructions_that_are_none():
-    with pytest.raises(InvalidArgument, match="no primitive is called 'Sort'"):
+    with pytest.raises(error.InvalidArgument, match="no primitive is called 'Sort'"):
         InstructionKind.get("Sort")
-    with pytest.raises(ScheduleError, match="ComputeInline takes other arguments"):
+    with pytest.raises(error.ScheduleError, match="ComputeInline takes other arguments"):
         Instruction(InstructionKind.get("ComputeInline"), [BlockRV(), 1], [], [])
-    with pytest.raises(ScheduleError, match="Bind lacks arguments"):
+    with pytest.raises(error.ScheduleError, match="Bind lacks arguments"):
         Instruction(InstructionKind.get("Bind"), [LoopRV()], [], [])
     sch = Schedule(matmul(*SHAPE))
-    with pytest.raises(ScheduleError, match="saved in another form"):
+    with pytest.raises(error.ScheduleError, match="saved in another form"):
         Trace.apply_json_to_schedule([["get_block", ["C"], {}, 1, None]], sch)
-    with pytest.raises(ScheduleError, match="nothing in it returned"):
+    with pytest.raises(error.ScheduleError, match="nothing in it returned"):
         Trace.apply_json_to_schedule([[["GetLoops", ["b0"], [], ["l1"]]], []], sch)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import weft
-from weft.error import InvalidArgument, LoweringError
 from weft.ir import GlobalVar, IRModule, walk
 from weft.script import tir as T
 from weft.tir import analysis, transform
@@ -79,9 +78,9 @@ def test_regions_of_a_block():
 
 def test_refusals():
     mod = IRModule({"main": sums})
-    with pytest.raises(LoweringError, match="LowerInitBlock goes first"):
+    with pytest.raises(weft.error.LoweringError, match="LowerInitBlock goes first"):
         transform.ConvertBlocksToOpaque()(mod)
-    with pytest.raises(LoweringError, match="ConvertBlocksToOpaque goes first"):
+    with pytest.raises(weft.error.LoweringError, match="ConvertBlocksToOpaque goes first"):
         transform.LowerOpaqueBlock()(mod)
 
     @T.prim_func
@@ -92,7 +91,7 @@ def test_refusals():
             for j in T.thread_binding(3, thread="threadIdx.x"):
                 A[j] = T.float32(1)
 
-    with pytest.raises(InvalidArgument, match="different extents"):
+    with pytest.raises(weft.error.InvalidArgument, match="different extents"):
         transform.UnifyThreadBinding()(IRModule({"main": uneven}))
 
 

@@ -1,13 +1,10 @@
 """Bound checks on request: an access outside of its buffer is an error with a name, and happens nowhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.ir import Broadcast, PassContext, Ramp, const
+from weft import ir, te, tir
 from weft.script import tir as T
 from weft.tir.interpret import interpret
 
@@ -15,7 +12,7 @@ CHECKED = {"tir.instrument_bound_checkers": True}
 
 
 def build(func, target="llvm"):
-    with PassContext(config=CHECKED):
+    with ir.PassContext(config=CHECKED):
         return weft.build(func, target=target)
 
 
@@ -44,7 +41,7 @@ def test_gather(target):
 
 
 def test_in_the_interpreter():
-    with PassContext(config=CHECKED):
+    with ir.PassContext(config=CHECKED):
         lowered = tir.transform.InstrumentBoundCheckers()(tir.transform.lower_blocks()(weft.IRModule({"main": gather})))
     with pytest.raises(IndexError, match="A: index 9 of axis 0"):
         interpret(lowered["main"], np.zeros(5, "float32"), np.array([9], "int32"), np.zeros(1, "float32"))
@@ -62,7 +59,7 @@ def test_a_store_and_an_inner_axis():
 
     b = te.extern((4, 6), [a], lambda ins, outs: last_column(ins[0], outs[0]), name="B")
     s = te.create_schedule(b.op)
-    with PassContext(config=CHECKED):
+    with ir.PassContext(config=CHECKED):
         f = weft.build(s, [a, b], target="llvm")
     with pytest.raises(IndexError, match=r"[AB]: index 6 of axis 1 is outside of 0...6"):
         f(np.zeros((4, 6), "float32"), np.zeros((4, 6), "float32"))
@@ -102,7 +99,7 @@ def test_a_whole_model():
     with builder.function("main", [x]):
         y = builder.emit(relax.op.nn.softmax(relax.op.add(x, x)))
         builder.emit_func_output(y)
-    with PassContext(config=CHECKED):
+    with ir.PassContext(config=CHECKED):
         executable = weft.compile(builder.get(), target="llvm")
     vm = relax.VirtualMachine(executable, weft.cpu())
     value = np.random.default_rng(0).random((5, 8), "float32")
@@ -150,8 +147,8 @@ def vectors(A: T.Buffer((6,), "float32"), W: T.Buffer((4,), "int32"), B: T.Buffe
 
 def masked():
     """A load of four lanes, of which the first n are read."""
-    lanes, moved = (Ramp(const(begin, "int32"), const(1, "int32"), 4) for begin in (0, 3))
-    mask = lanes < Broadcast(vectors.params[3], 4)
+    lanes, moved = (ir.Ramp(ir.const(begin, "int32"), ir.const(1, "int32"), 4) for begin in (0, 3))
+    mask = lanes < ir.Broadcast(vectors.params[3], 4)
     (_, a), _, (_, b) = vectors.buffer_map
     return vectors.replace(body=tir.BufferStore(b, tir.BufferLoad(a, (moved,), mask), (lanes,)))
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay, te, tir
-from weft.error import CodegenError, InvalidArgument
+from weft import error, relay, te, tir
 from weft.ir import DataType, walk
 from weft.support import cc
 from weft.target import datatype
@@ -115,25 +114,25 @@ def test_structure(mybf):
 def test_what_was_not_registered(mybf):
     a = te.placeholder((4,), T, name="A")
     b = te.compute((4,), lambda i: a[i] - a[i + 0], name="B")
-    with pytest.raises(CodegenError, match=r"Sub of 'mybf' has no meaning on target 'llvm'"):
+    with pytest.raises(error.CodegenError, match=r"Sub of 'mybf' has no meaning on target 'llvm'"):
         weft.build(te.create_schedule(b.op), [a, b], target="llvm")
     c = te.compute((4,), lambda i: tir.call_intrin(T, "tir.sqrt", a[i]), name="C")
-    with pytest.raises(CodegenError, match=r"Call of 'mybf' \(tir.sqrt\)"):
+    with pytest.raises(error.CodegenError, match=r"Call of 'mybf' \(tir.sqrt\)"):
         weft.build(te.create_schedule(c.op), [a, c], target="llvm")
 
 
 def test_registration_errors(mybf):
     assert datatype.get_type_name(150) == "mybf" and datatype.get_type_code("mybf") == 150
     assert datatype.get_type_registered(150) and not datatype.get_type_registered(151)
-    with pytest.raises(InvalidArgument, match="code 100 is taken"):
+    with pytest.raises(error.InvalidArgument, match="code 100 is taken"):
         datatype.register("other", 100)
-    with pytest.raises(InvalidArgument, match="code 150 is taken"):
+    with pytest.raises(error.InvalidArgument, match="code 150 is taken"):
         datatype.register("other", 150)
-    with pytest.raises(InvalidArgument, match="no type 'nothing'"):
+    with pytest.raises(error.InvalidArgument, match="no type 'nothing'"):
         datatype.get_type_code("nothing")
-    with pytest.raises(InvalidArgument, match="a Cast goes to a type"):
+    with pytest.raises(error.InvalidArgument, match="a Cast goes to a type"):
         datatype.register_op(lambda e: e, "Cast", "llvm", "float")
-    with pytest.raises(InvalidArgument, match="least value of 'custom\\[none\\]8'"):
+    with pytest.raises(error.InvalidArgument, match="least value of 'custom\\[none\\]8'"):
         tir.min_value("custom[none]8")
 
 
@@ -191,7 +190,7 @@ def test_the_least_value_is_a_function_of_the_library(arithmetic):
     pool = relay.Function([x], relay.nn.max_pool2d(x, (2, 2)))
     out = converted("float32", relay.create_executor("graph").evaluate(pool)(converted(T, data)))
     np.testing.assert_allclose(out.numpy(), data[:, :, :3, :3], rtol=0.01)
-    with pytest.raises(CodegenError, match="no least value of 32 bits"):
+    with pytest.raises(error.CodegenError, match="no least value of 32 bits"):
         te.lowest("custom[mybf]32")
-    with pytest.raises(InvalidArgument, match="greatest value"):
+    with pytest.raises(error.InvalidArgument, match="greatest value"):
         te.highest(T)

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from weft import te, topi
+from weft import te, tir, topi
 from weft.ir import IRModule, walk
 from weft.target import Target
-from weft.tir import For, ForKind
 from weft.tir.interpret import interpret
 from weft.tir.transform import DefaultGPUSchedule
 
@@ -22,7 +21,7 @@ def scheduled(func, **options):
 
 def test_each_block_has_threads():
     func = scheduled(kernel("cuda"), max_threads=64)
-    bound = [n for n in walk(func.body) if isinstance(n, For) and n.kind == ForKind.THREAD_BINDING]
+    bound = [n for n in walk(func.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.THREAD_BINDING]
     assert sorted(n.extent.value for n in bound) == [4, 17, 64, 64]
     x = np.random.default_rng(0).random((7, 5, 30), "float32")
     out = np.zeros((7, 30), "float32")

@@ -1,12 +1,9 @@
 """ThreadSync and SplitHostDevice: where barriers stand, what becomes a kernel, what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import LoweringError
+from weft import error, te, tir
 from weft.ir import walk
 from weft.script import tir as T
 from weft.tir import transform
@@ -60,7 +57,7 @@ def test_a_barrier_in_a_test_of_threads_is_refused():
                 S[t] = A[t]
                 B[t] = S[7 - t]
 
-    with pytest.raises(LoweringError, match="would not reach a barrier"):
+    with pytest.raises(error.LoweringError, match="would not reach a barrier"):
         apply(transform.ThreadSync("shared"), f)
 
 
@@ -109,7 +106,7 @@ def test_an_extent_that_only_the_device_knows():
             for t in T.thread_binding(A[b], thread="threadIdx.x"):
                 B[t] = 0.0
 
-    with pytest.raises(LoweringError, match="known only on the device"):
+    with pytest.raises(error.LoweringError, match="known only on the device"):
         apply(transform.SplitHostDevice(), f)
 
 

@@ -5,11 +5,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te
+from weft import machine, te, tir
 from weft.ir import IRModule, cast, walk
-from weft.machine import Machine
 from weft.target import Target, get_source
-from weft.tir import PrimFunc
 from weft.tir.interpret import interpret
 from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
@@ -18,7 +16,7 @@ from weft.tir.transform import dot_product
 FORMS = {4: ("uint8", "int8", "int32"), 2: ("bfloat16", "bfloat16", "float32")}
 
 
-def product(m: int, n: int, k: int, group: int, panel: int = 32) -> PrimFunc:
+def product(m: int, n: int, k: int, group: int, panel: int = 32) -> tir.PrimFunc:
     """A product whose second operand is packed in groups of neighbouring summands."""
     left, right, total = FORMS[group]
     a = te.placeholder((m, k), left, name="A")
@@ -98,7 +96,7 @@ def test_without_the_instruction_the_loop_stays():
 
 @pytest.mark.parametrize("group", [4, 2])
 def test_interpreter_defines_it(group):
-    class FourLanes(Machine):
+    class FourLanes(machine.Machine):
         """A machine whose instruction has four lanes."""
 
         dot_forms = ((*FORMS[group], 4),)

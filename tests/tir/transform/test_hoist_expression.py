@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import tir
-from weft.error import InvalidArgument
+from weft import error, tir
 from weft.ir import IRModule, PassContext, structural_equal, walk
 from weft.script import tir as T
 from weft.tir import transform
@@ -88,7 +87,7 @@ def test_what_memory_says_stays():
 
 
 def test_hoist_if_then_else_has_variants():
-    with pytest.raises(InvalidArgument, match="unknown variant"):
+    with pytest.raises(error.InvalidArgument, match="unknown variant"):
         transform.HoistIfThenElse("other")
     for variant in (None, "basic"):
         out = transform.HoistIfThenElse(variant)(IRModule({"main": bound}))["main"]

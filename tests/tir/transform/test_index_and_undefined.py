@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import tir
-from weft.error import LoweringError
+from weft import error, tir
 from weft.ir import IRModule, walk
 from weft.ir.passes import PrintIR
 from weft.script import tir as T
@@ -38,7 +37,7 @@ def test_what_32_bits_cannot_hold():
         A[n // T.int64(4294967296)] = T.float32(1)
 
     for f, what in ((wide, "holds int64"), (large, "does not fit")):
-        with pytest.raises(LoweringError, match=what):
+        with pytest.raises(error.LoweringError, match=what):
             transform.ForceNarrowIndexToInt32()(IRModule({"f": f}))
 
 
@@ -56,7 +55,7 @@ def test_undefined_values_are_not_stored():
     out, got = transform.RemoveStoreUndef()(IRModule({"f": f}))["f"], np.zeros(2, "int32")
     tir.interpret(out, got)
     assert got.tolist() == [3, 0]
-    with pytest.raises(LoweringError, match="undefined"):
+    with pytest.raises(error.LoweringError, match="undefined"):
         transform.RemoveStoreUndef()(IRModule({"f": index}))
 
 

@@ -7,7 +7,6 @@ import weft
 from weft import te, tir
 from weft.ir import substitute, walk
 from weft.script import from_source
-from weft.tir import AllocBuffer, BufferStore, For, ForKind
 from weft.tir.transform import inject_virtual_thread
 from weft.tir.transform.inject_virtual_thread import is_virtual
 
@@ -22,8 +21,8 @@ def parsed(text, outputs='B: T.Buffer((4, 8), "float32")'):
 
 def serial(node):
     """The same program with plain loops: what it means."""
-    if isinstance(node, For) and is_virtual(node):
-        return For(node.loop_var, node.min, node.extent, ForKind.SERIAL, node.body)
+    if isinstance(node, tir.For) and is_virtual(node):
+        return tir.For(node.loop_var, node.min, node.extent, tir.ForKind.SERIAL, node.body)
     return node
 
 
@@ -45,11 +44,11 @@ def check(func, size=(4, 8)):
 
 
 def allocated(func):
-    return {n.buffer.name: [d.value for d in n.buffer.shape] for n in walk(func.body) if isinstance(n, AllocBuffer)}
+    return {n.buffer.name: [d.value for d in n.buffer.shape] for n in walk(func.body) if isinstance(n, tir.AllocBuffer)}
 
 
 def stores(func, name):
-    return [n for n in walk(func.body) if isinstance(n, BufferStore) and n.buffer.name == name]
+    return [n for n in walk(func.body) if isinstance(n, tir.BufferStore) and n.buffer.name == name]
 
 
 def test_what_is_the_same_is_computed_once():
@@ -66,9 +65,9 @@ for v in T.thread_binding(4, thread="vthread"):
 """)
     )
     assert allocated(func) == {"S": [8], "P": [4, 8]}
-    loops = [n for n in walk(func.body) if isinstance(n, For)]
+    loops = [n for n in walk(func.body) if isinstance(n, tir.For)]
     assert [n.extent.value for n in loops] == [8, 4, 8, 4]
-    assert all(n.kind == ForKind.UNROLLED for n in loops[1::2])
+    assert all(n.kind == tir.ForKind.UNROLLED for n in loops[1::2])
 
 
 def test_what_follows_from_something_different_differs():
@@ -127,7 +126,7 @@ for v in T.thread_binding(4, thread="vthread"):
     B[1, 0] = A[1, 1]
 """)
     )
-    assert sum(isinstance(n, For) for n in walk(func.body)) == 1
+    assert sum(isinstance(n, tir.For) for n in walk(func.body)) == 1
 
 
 def test_nested_threads():
@@ -151,7 +150,7 @@ for v in T.thread_binding(32, thread="vthread"):
     B[v // 8, v % 8] = A[v // 8, v % 8]
 """)
     )
-    assert [n.kind for n in walk(func.body) if isinstance(n, For)] == [ForKind.SERIAL]
+    assert [n.kind for n in walk(func.body) if isinstance(n, tir.For)] == [tir.ForKind.SERIAL]
 
 
 def test_a_number_of_threads_known_at_run_time():
@@ -224,6 +223,6 @@ for v in T.thread_binding(2, thread="vthread"):
     for i in range(8):
         B[v + 2, i] = A[v + 2, i]
 """)
-    variables = [n.loop_var for n in walk(check(func).body) if isinstance(n, For)]
+    variables = [n.loop_var for n in walk(check(func).body) if isinstance(n, tir.For)]
     assert len({id(v) for v in variables}) == len(variables) == 4
     assert substitute(func.body, {}) is func.body

@@ -4,24 +4,22 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import PassContext, walk
 from weft.script import from_source
-from weft.tir import For, IfThenElse
 from weft.tir.transform import loop_partition
 
 RNG = np.random.default_rng(9)
 
 
 def conditions_in(loop):
-    return sum(isinstance(n, IfThenElse) for n in walk(loop.body))
+    return sum(isinstance(n, tir.IfThenElse) for n in walk(loop.body))
 
 
 def innermost(func):
     """How many conditions stand in each innermost loop."""
-    loops = [n for n in walk(func.body) if isinstance(n, For)]
-    return [conditions_in(f) for f in loops if not any(isinstance(n, For) for n in walk(f.body))]
+    loops = [n for n in walk(func.body) if isinstance(n, tir.For)]
+    return [conditions_in(f) for f in loops if not any(isinstance(n, tir.For) for n in walk(f.body))]
 
 
 def tail(n, factor=8, kind=None):
@@ -101,7 +99,7 @@ def test_loops_of_constant_extent():
 
 
 def test_option_names():
-    with pytest.raises(InvalidArgument, match="no option 'constant'"):
+    with pytest.raises(error.InvalidArgument, match="no option 'constant'"):
         PassContext(config={"tir.LoopPartition": {"constant": True}})
 
 

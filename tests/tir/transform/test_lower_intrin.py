@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import CodegenError, InvalidArgument, LoweringError
+from weft import error, te, tir
 from weft.ir import intrin_rules, register_intrin_lowering, register_intrin_rule
 
 
@@ -32,7 +31,7 @@ def run(f):
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_a_new_intrinsic(target):
-    with pytest.raises(CodegenError, match=r"mine\.square"):
+    with pytest.raises(error.CodegenError, match=r"mine\.square"):
         build("mine.square", target)
     register_intrin_lowering("mine.square", target, f=lambda e: e.args[0] * e.args[0])
     assert run(build("mine.square", target)) == [0, 1, 4, 9, 16]
@@ -51,7 +50,7 @@ def test_older_form_decorator_and_override():
         return e.args[0] + 1.0
 
     assert run(build("tir.exp")) == [1, 2, 3, 4, 5]
-    with pytest.raises(InvalidArgument, match="override=True"):
+    with pytest.raises(error.InvalidArgument, match="override=True"):
         register_intrin_rule("llvm", "exp", rule)
     register_intrin_rule("llvm", "exp", lambda e: None, override=True)
     np.testing.assert_allclose(run(build("tir.exp")), np.exp(np.arange(5)), rtol=1e-6)
@@ -62,10 +61,10 @@ def test_rules_that_use_rules_and_rules_that_never_end():
     register_intrin_lowering("mine.b", f=lambda e: e.args[0] * 10.0)
     assert run(build("mine.a")) == [1, 11, 21, 31, 41]
     register_intrin_lowering("mine.loop", f=lambda e: call("mine.loop", e.args[0]))
-    with pytest.raises(LoweringError, match="do not end"):
+    with pytest.raises(error.LoweringError, match="do not end"):
         build("mine.loop")
     register_intrin_lowering("mine.type", f=lambda e: tir.const(1, "int32"))
-    with pytest.raises(LoweringError, match="changes the type"):
+    with pytest.raises(error.LoweringError, match="changes the type"):
         build("mine.type")
 
 

@@ -1,14 +1,10 @@
 """MakePackedAPI: functions that check and bind packed arguments themselves, compiled by both generators."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import LoweringError
-from weft.ir import IRModule
+from weft import error, ir, te, tir
 from weft.script import tir as T
 from weft.tir.transform import MakePackedAPI
 
@@ -18,7 +14,7 @@ TARGETS = ("llvm", "c")
 
 def packed(func, name="f"):
     if isinstance(func, tir.PrimFunc):
-        func = IRModule({name: func.with_attr("global_symbol", name)})
+        func = ir.IRModule({name: func.with_attr("global_symbol", name)})
     return MakePackedAPI()(weft.lower(func["f"], name=name) if isinstance(func["f"], tir.PrimFunc) else func)
 
 
@@ -110,8 +106,8 @@ def test_what_is_left_alone_and_what_is_refused():
         X = T.match_buffer(x, (n * m,), "float32")
         X[0] = T.float32(0)
 
-    with pytest.raises(LoweringError, match="no argument determines the dimension"):
-        MakePackedAPI()(IRModule({"unknown": unknown}))
+    with pytest.raises(error.LoweringError, match="no argument determines the dimension"):
+        MakePackedAPI()(ir.IRModule({"unknown": unknown}))
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,7 +1,5 @@
 """Products with large packed weights ask for the next panel while they are at one, every line of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

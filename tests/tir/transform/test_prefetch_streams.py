@@ -1,15 +1,12 @@
 """A sum of several loops asks for the lines of the next panel of weights, each tile for its part."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
 
-from weft.arith import Analyzer
+from weft import arith, tir
 from weft.ir import CallIntrin, IRModule, as_int, const, substitute, walk
 from weft.script import tir as T
-from weft.tir import For
 from weft.tir.transform import prefetch_streams
 
 PANELS, LINE = 3, 16
@@ -39,12 +36,12 @@ def lines_by_panel(func) -> list[list[int]]:
     places = [n.args[0].args[0].indices[0] for n in walk(func.body)
               if isinstance(n, CallIntrin) and n.op.name == "tir.prefetch"]  # fmt: skip
     used = {v for p in places for v in walk(p)}
-    loops = [n for n in walk(func.body) if isinstance(n, For) and n.loop_var in used]
+    loops = [n for n in walk(func.body) if isinstance(n, tir.For) and n.loop_var in used]
     found: list[list[int]] = [[] for _ in range(PANELS)]
     for values in itertools.product(*[range(as_int(f.extent)) for f in loops]):
         at = {f.loop_var: const(v, f.loop_var.dtype) for f, v in zip(loops, values, strict=True)}
         tiles = as_int(loops[0].extent) // PANELS
-        found[values[0] // tiles] += [as_int(Analyzer().simplify(substitute(p, at))) // LINE for p in places]
+        found[values[0] // tiles] += [as_int(arith.Analyzer().simplify(substitute(p, at))) // LINE for p in places]
     return found
 
 
@@ -55,7 +52,7 @@ def test_the_whole_next_panel_and_no_more(tiles, taps, channels, marked):
     size = taps * channels
     for panel, lines in enumerate(lines_by_panel(func)):
         assert set(lines) == set(range((panel + 1) * size, (panel + 2) * size))
-    assert not any("pragma_prefetch_panel" in n.annotations for n in walk(func.body) if isinstance(n, For))
+    assert not any("pragma_prefetch_panel" in n.annotations for n in walk(func.body) if isinstance(n, tir.For))
 
 
 def test_panels_that_cannot_be_told_are_not_asked_for():

@@ -5,7 +5,6 @@ import numpy as np
 import weft
 from weft.ir import walk
 from weft.script import tir as T
-from weft.tir import IfThenElse
 from weft.tir.transform import relax_guards
 
 
@@ -53,7 +52,7 @@ def strided(A: T.Buffer((20,), "float32"), C: T.Buffer((16,), "float32")):
 
 def guards(func):
     after = relax_guards()(weft.IRModule({"f": func}))["f"]
-    return sum(isinstance(n, IfThenElse) for n in walk(after))
+    return sum(isinstance(n, weft.tir.IfThenElse) for n in walk(after))
 
 
 def test_a_sum_of_products_loads_zeros():

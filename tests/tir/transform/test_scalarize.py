@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import LoweringError
+from weft import error, te, tir
 from weft.ir import DataType, PrimExpr, walk
 from weft.script import from_source
 from weft.tir.transform import scalarize
@@ -98,7 +97,7 @@ def test_lanes_picked_by_number():
 
 def test_vectors_without_a_scalar_form():
     func = parsed('B[T.Ramp(0, 1, 8)] = T.call_extern("float32x8", "g", A[T.Ramp(0, 1, 8)])')
-    with pytest.raises(LoweringError, match="no scalar form"):
+    with pytest.raises(error.LoweringError, match="no scalar form"):
         scalarize()(func)
 
 

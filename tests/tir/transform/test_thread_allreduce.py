@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import tir
-from weft.error import InvalidArgument
+from weft import error, tir
 from weft.ir import IRModule, structural_equal, walk
 from weft.script import tir as T
 from weft.tir import transform
@@ -105,7 +104,7 @@ def test_refusals():
                         B[vi] = T.float32(0)
                     B[vi] = B[vi] - A[vi, vk]
 
-    with pytest.raises(InvalidArgument, match="blocks of threads"):
+    with pytest.raises(error.InvalidArgument, match="blocks of threads"):
         lowered(on_blocks)
-    with pytest.raises(InvalidArgument, match="no sum, product"):
+    with pytest.raises(error.InvalidArgument, match="no sum, product"):
         lowered(no_reducer)

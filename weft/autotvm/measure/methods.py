@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import rpc, target, te
 from weft.autotvm.measure.executor import Executor
 from weft.autotvm.measure.measure import Builder, MeasureErrorNo, MeasureInput, MeasureResult, Runner
 from weft.autotvm.task.knobs import InstantiationError
 from weft.error import InvalidArgument, WeftError
-from weft.rpc import connect_tracker
 from weft.runtime import num_threads
-from weft.target import Target
-from weft.te import schedule_to_prim_func
 from weft.tune import Built, Case, Measurer
 from weft.tune.front_end import Timer, tracker_address
 
@@ -75,12 +73,12 @@ class LocalBuilder(Builder):
                     sch, tensors = inp.task.instantiate(inp.config)
                 if not inp.config.valid():
                     raise InstantiationError("; ".join(inp.config.errors))
-                functions.append(schedule_to_prim_func(sch, tensors, "main"))
+                functions.append(te.schedule_to_prim_func(sch, tensors, "main"))
                 results.append(None)
             except WeftError as e:
                 results.append(BuildResult(None, None, (e, MeasureErrorNo.INSTANTIATION_ERROR), time.time() - start))
         if functions and self._measurer is None:
-            self._measurer = Measurer(Target(measure_inputs[0].target), num_threads(), min(2, self.n_parallel))
+            self._measurer = Measurer(target.Target(measure_inputs[0].target), num_threads(), min(2, self.n_parallel))
         built = iter(self._measurer.compile(functions) if self._measurer is not None else ())
         made = iter(functions)
         return [r or _result(next(made), next(built), time.time() - start) for r in results]
@@ -211,7 +209,7 @@ def request_remote(
 ) -> Any:
     """Begin a session with a device of a tracker, for `timeout` seconds at most."""
     where, _, number = tracker_address(host, port).rpartition(":")
-    return connect_tracker(where, int(number)).request(device_key, priority, session_timeout=timeout)
+    return rpc.connect_tracker(where, int(number)).request(device_key, priority, session_timeout=timeout)
 
 
 def measure_option(builder: Any, runner: Any) -> dict[str, Any]:

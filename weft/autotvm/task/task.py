@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from weft import te, tir
+from weft import error, ir, te, tir
 from weft.autotvm.task.dispatcher import ApplyConfig, DispatchContext
 from weft.autotvm.task.space import ConfigSpace, FallbackConfigEntity
-from weft.error import InvalidArgument, WeftError, require
-from weft.ir import FloatImm, IntImm, PrimExpr, Var, children
 from weft.target import Target
 from weft.tune.front_end import deserialize_args, serialize_args
 
@@ -21,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class FlopCalculationError(WeftError, RuntimeError):
+class FlopCalculationError(error.WeftError, RuntimeError):
     """The operations of a schedule cannot be counted; a template says them with ``cfg.add_flop``."""
 
 
@@ -44,7 +42,7 @@ class TaskTemplate:
         if self.fcustomized is not None:
             return self.fcustomized(*values, **kwargs)
         if self.fcompute is None or self.fschedule is None:
-            raise InvalidArgument("a task needs a compute and a schedule function")
+            raise error.InvalidArgument("a task needs a compute and a schedule function")
         out = self.fcompute(*values, **kwargs)
         return self.fschedule([out]), [out, *_inputs_of(out)]
 
@@ -58,7 +56,7 @@ class MissingTask(TaskTemplate):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Say that it is missing."""
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"there is no task '{self.taskname}'", help="import the module that registers its template first"
         )
 
@@ -82,7 +80,7 @@ def register(name: str, part: str, func: Callable[..., Any]) -> None:
     """Enter a part of a template: ``fcompute``, ``fschedule`` or ``fcustomized``."""
     entry = TASK_TABLE.setdefault(name, TaskTemplate())
     if getattr(entry, part) is not None:
-        raise InvalidArgument(f"the task '{name}' is registered already", help="take another name")
+        raise error.InvalidArgument(f"the task '{name}' is registered already", help="take another name")
     setattr(entry, part, func)
 
 
@@ -105,7 +103,7 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
         @wraps(f)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
-                raise InvalidArgument("a template takes positional arguments", found=", ".join(kwargs))
+                raise error.InvalidArgument("a template takes positional arguments", found=", ".join(kwargs))
             config = DispatchContext.current.query(Target.current(), args_to_workload(args, task_name))
             with ApplyConfig(config):
                 return f(*args)
@@ -150,11 +148,11 @@ class Task:
         return sch, tensors
 
     def __getstate__(self) -> dict[str, Any]:
-        pickled = require("cloudpickle", extra="cloudpickle").dumps(self.func)
+        pickled = error.require("cloudpickle", extra="cloudpickle").dumps(self.func)
         return {**self.__dict__, "func": pickled, "target": str(self.target) if self.target is not None else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        func = require("cloudpickle", extra="cloudpickle").loads(state["func"])
+        func = error.require("cloudpickle", extra="cloudpickle").loads(state["func"])
         target = Target(state["target"]) if state["target"] is not None else None
         self.__dict__.update(state, func=func, target=target)
 
@@ -216,19 +214,19 @@ def compute_flop(sch: te.Schedule) -> int:
 
 def _length(axes: Sequence[Any]) -> int:
     sizes = [a.dom.extent for a in axes]
-    if not all(isinstance(s, IntImm) for s in sizes):
+    if not all(isinstance(s, ir.IntImm) for s in sizes):
         raise FlopCalculationError("an axis has no constant length", help="use cfg.add_flop")
     return math.prod(s.value for s in sizes)
 
 
-def _operations(expr: PrimExpr) -> int:
+def _operations(expr: ir.PrimExpr) -> int:
     if isinstance(expr, tir.Reduce):
         if len(expr.source) != 1:
             raise FlopCalculationError("a reduction of several values", help="use cfg.add_flop")
         return _length(expr.axis) * (_operations(expr.combiner.result[0]) + _operations(expr.source[0]))
-    if isinstance(expr, (tir.ProducerLoad, IntImm, FloatImm, Var)):
+    if isinstance(expr, (tir.ProducerLoad, ir.IntImm, ir.FloatImm, ir.Var)):
         return 0
     if isinstance(expr, tir.Select):
         return _operations(expr.condition) + max(_operations(expr.true_value), _operations(expr.false_value))
     counted = not isinstance(expr, (tir.Cast, tir.Call))
-    return counted + sum(_operations(c) for c in children(expr) if isinstance(c, PrimExpr))
+    return counted + sum(_operations(c) for c in ir.children(expr) if isinstance(c, ir.PrimExpr))

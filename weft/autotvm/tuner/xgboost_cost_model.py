@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft import error, tune
 from weft.autotvm.tuner.metric import get_rank
-from weft.error import InvalidArgument
-from weft.tune import BoostedTrees
 
 
 class XGBoostCostModel:
@@ -36,13 +35,13 @@ class XGBoostCostModel:
         upper_model: XGBoostCostModel | None = None,
     ) -> None:
         if feature_type not in ("knob", "itervar", "curve"):
-            raise InvalidArgument(f"unknown features '{feature_type}'", expected="'knob', 'itervar' or 'curve'")
+            raise error.InvalidArgument(f"unknown features '{feature_type}'", expected="'knob', 'itervar' or 'curve'")
         if loss_type not in ("reg", "rank", "rank-binary"):
-            raise InvalidArgument(f"unknown loss '{loss_type}'", expected="'reg', 'rank' or 'rank-binary'")
+            raise error.InvalidArgument(f"unknown loss '{loss_type}'", expected="'reg', 'rank' or 'rank-binary'")
         self.task, self.space = task, task.config_space
         self.fea_type, self.loss_type, self.log_interval = feature_type, loss_type, log_interval
         self.base_model: XGBoostCostModel | None = upper_model
-        self.bst: BoostedTrees | None = None
+        self.bst: tune.BoostedTrees | None = None
         self.width = 0
 
     def fit(self, xs: Sequence[int], ys: Sequence[float], plan_size: int) -> None:
@@ -65,7 +64,7 @@ class XGBoostCostModel:
         matrix = self._matrix(rows)
         if self.base_model is not None:
             target = target - self.base_model.score(rows)
-        self.bst = BoostedTrees().fit(matrix, target)
+        self.bst = tune.BoostedTrees().fit(matrix, target)
 
     def predict(self, xs: Sequence[int], output_margin: bool = False) -> np.ndarray:
         """Score the configurations of some numbers; the larger, the faster."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir, tir
-from weft.error import ScheduleError
+from weft import error, ir, tir
 from weft.target import Target
 from weft.tir.analysis import is_reduction, used_vars
 from weft.tir.schedule import IndexMap, Schedule
@@ -110,7 +109,7 @@ def _normal_block(sch: Schedule, block: Any) -> BlockInfo:
         shape = IndexMap.from_func(lambda *i: [*lead, *(i[n] for n in kept)], ndim=len(iters))
         try:
             sch.transform_block_layout(block, shape)
-        except ScheduleError:
+        except error.ScheduleError:
             pass  # its axes stay as they are, and the loops around it
     node, loops = sch.get(block), sch.get_loops(block)
     infos = [

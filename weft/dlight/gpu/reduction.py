@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.dlight.base import GPUScheduleRule, suggest_threads_per_block
 from weft.dlight.base.analysis import BlockInfo, get_reduction_expr, is_broadcast_epilogue, is_gemv, normalize_prim_func
 from weft.dlight.inline import try_inline_contiguous_spatial
@@ -102,7 +101,7 @@ class GeneralReduction(GPUScheduleRule):
 
     def _widen(self, sch: Schedule, infos: list[BlockInfo], rank: int) -> None:
         """Give the last block axes of one element where the first has axes that it lacks."""
-        first, last, an = infos[0], infos[-1], Analyzer()
+        first, last, an = infos[0], infos[-1], arith.Analyzer()
 
         def image(*own: Any) -> list[Any]:
             zero, matched, out = ir.const(0, own[0].dtype), 0, []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from weft import ir, tir
+from weft import error, ir, tir
 from weft.dlight.base import ApplyDefaultSchedule
 from weft.dlight.gpu.fallback import Fallback
 from weft.dlight.gpu.matmul import Matmul
 from weft.dlight.gpu.reduction import GEMV, GeneralReduction, Reduction
 from weft.dlight.gpu.transpose import Transpose
-from weft.error import CodegenError, LoweringError
 from weft.target import Target
 from weft.target.gpu import launch_extents, lower_for_gpu
 from weft.tir.transform import default_gpu_schedule
@@ -39,6 +38,6 @@ def _runs(func: tir.PrimFunc, target: Target) -> bool:
         _, device = lower_for_gpu(ir.IRModule({"main": func}), target)
         for kernel in device.values():
             launch_extents(kernel, target.max_num_threads)
-    except (CodegenError, LoweringError):
+    except (error.CodegenError, error.LoweringError):
         return False
     return True

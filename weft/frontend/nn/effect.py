@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, ir, relax
 from weft.frontend.nn.tensor import builder
-from weft.ir import AnyType
-from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 from weft.relax.op import null_value
 
@@ -19,7 +17,7 @@ class Effect:
     ``_initialize_effect`` makes the first values (:meth:`emit_init`).
     """
 
-    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Any]:
+    def emit_init(self, name_hint: str, builder: relax.BlockBuilder) -> list[Any]:
         """Emit the first values and return their variables."""
         raise NotImplementedError
 
@@ -47,13 +45,13 @@ class IOEffect(Effect):
     def __init__(self) -> None:
         self.effect = None
 
-    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Any]:
+    def emit_init(self, name_hint: str, builder: relax.BlockBuilder) -> list[Any]:
         """Emit the null value."""
         return [builder.emit(null_value(), f"{name_hint}.io" if name_hint else "_io")]
 
     def create(self, name_hint: str) -> list[RelaxVar]:
         """Make one variable."""
-        self.effect = RelaxVar(f"{name_hint}.io" if name_hint else "_io", AnyType())
+        self.effect = RelaxVar(f"{name_hint}.io" if name_hint else "_io", ir.AnyType())
         return [self.effect]
 
     def set_state(self, state_vars: list[Any]) -> None:
@@ -74,5 +72,5 @@ class IOEffect(Effect):
             When the module is exported without debugging.
         """
         if self.effect is None:
-            raise InvalidArgument("printing is not on in this function", help="export with debug=True")
+            raise error.InvalidArgument("printing is not on in this function", help="export with debug=True")
         self.effect = builder().emit(call, "_io")

@@ -13,12 +13,10 @@ from typing import Any
 
 import tvm_ffi.libinfo
 
-from weft.error import CodegenError, InvalidArgument
+from weft import error, runtime, target
 from weft.frontend.nn.exporter import Exporter
 from weft.frontend.nn.op import extern
 from weft.frontend.nn.tensor import caller
-from weft.runtime import Module
-from weft.target import load_objects
 
 
 def add_extern(mod: ExternModule) -> None:
@@ -49,7 +47,7 @@ class ExternModule:
 
     def __getitem__(self, func_name: str) -> Callable[..., Any]:
         if func_name not in self.symbols:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"the external module has no function '{func_name}'",
                 where=caller(),
                 expected=", ".join(self.symbols) or "none",
@@ -60,7 +58,7 @@ class ExternModule:
 
         return call
 
-    def load(self) -> Module:
+    def load(self) -> runtime.Module:
         """Load the functions into this process."""
         raise NotImplementedError
 
@@ -78,9 +76,9 @@ class ObjectModule(ExternModule):
         super().__init__(symbols)
         self.filepath = Path(filepath)
         if not self.filepath.is_file():
-            raise InvalidArgument("there is no such object file", found=str(self.filepath))
+            raise error.InvalidArgument("there is no such object file", found=str(self.filepath))
 
-    def load(self) -> Module:
+    def load(self) -> runtime.Module:
         """Link the object file into this process."""
         return _load(self.filepath, list(self.symbols))
 
@@ -111,7 +109,7 @@ class SourceModule(ExternModule):
     ) -> None:
         super().__init__(symbols)
         if source_format != "cpp" or output_format != "obj":
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "unsupported format", expected="source_format='cpp', output_format='obj'",
                 found=f"'{source_format}', '{output_format}'",
             )  # fmt: skip
@@ -146,11 +144,11 @@ class SourceModule(ExternModule):
             try:
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             except OSError as e:
-                raise CodegenError("the C++ compiler does not run", found=str(e), help="set $CXX") from e
+                raise error.CodegenError("the C++ compiler does not run", found=str(e), help="set $CXX") from e
             if done.returncode:
-                raise CodegenError("the source of the external module does not compile", found="\n" + done.stderr)
+                raise error.CodegenError("the source of the external module does not compile", found="\n" + done.stderr)
 
-    def load(self) -> Module:
+    def load(self) -> runtime.Module:
         """Compile, and link into this process."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "extern.o"
@@ -158,8 +156,8 @@ class SourceModule(ExternModule):
             return _load(path, list(self.symbols))
 
 
-def _load(path: Path, names: list[str]) -> Module:
+def _load(path: Path, names: list[str]) -> runtime.Module:
     """Link an object file into this process for good: objects that its code made may live longer than any program."""
-    module = load_objects([path.read_bytes()], names)
+    module = target.load_objects([path.read_bytes()], names)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
     return module

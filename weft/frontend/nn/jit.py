@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.error import InvalidArgument, require
+from weft import error, ir
 from weft.frontend.nn import spec as _spec
 from weft.frontend.nn.parameter import Parameter
-from weft.ir import Constant, IRModule, constant
 from weft.relax import VirtualMachine, build
 from weft.relax.transform import BindParams
 from weft.runtime import Device, ShapeTuple, Tensor, from_dlpack, tensor
@@ -25,17 +24,17 @@ class JITModule:
     def __init__(
         self,
         spec: _spec.ModuleSpec,
-        mod: IRModule,
+        mod: ir.IRModule,
         params: Sequence[tuple[str, Parameter]],
         device: Any,
         pipeline: Any,
         out_format: str,
     ) -> None:
         if out_format not in _FORMATS:
-            raise InvalidArgument(f"unknown out_format '{out_format}'", expected=", ".join(_FORMATS))
+            raise error.InvalidArgument(f"unknown out_format '{out_format}'", expected=", ".join(_FORMATS))
         without = [name for name, p in params if p.data is None]
         if without:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "parameters have no value",
                 found=", ".join(without),
                 help="call module.load_state_dict(values), or set parameter.data",
@@ -44,7 +43,7 @@ class JITModule:
         self.spec = spec
         self.device = as_device(device) if isinstance(device, str) else device
         kind = "llvm" if self.device.device_type == Device.kDLCPU else self.device.type
-        values = [constant(p.data) for _, p in params]
+        values = [ir.constant(p.data) for _, p in params]
         for name, method in spec:
             if method.param_mode != "none":
                 mod = _bound(mod, name, values)
@@ -54,7 +53,7 @@ class JITModule:
     def __getitem__(self, method_name: str) -> Callable[..., Any]:
         specs = dict(self.spec)
         if method_name not in specs:
-            raise InvalidArgument(f"there is no method '{method_name}'", expected=", ".join(specs))
+            raise error.InvalidArgument(f"there is no method '{method_name}'", expected=", ".join(specs))
         method = specs[method_name]
 
         def call(*args: Any) -> Any:
@@ -68,7 +67,7 @@ class JITModule:
 
     def _call(self, name: str, method: _spec.MethodSpec, args: tuple[Any, ...]) -> Any:
         if len(args) != len(method.arg_names):
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"'{name}' takes {len(method.arg_names)} arguments",
                 expected=", ".join(method.arg_names),
                 found=f"{len(args)} values",
@@ -87,7 +86,7 @@ class JITModule:
             return ShapeTuple((int(value),))
         if isinstance(spec, _spec.Tuple):
             if not isinstance(value, (list, tuple)) or len(value) != len(spec.elements):
-                raise InvalidArgument(
+                raise error.InvalidArgument(
                     f"'{name}' is a tuple", expected=f"{len(spec.elements)} values", found=repr(value)
                 )
             return [
@@ -108,14 +107,14 @@ class JITModule:
         return value
 
 
-def _bound(mod: IRModule, name: str, values: list[Constant]) -> IRModule:
+def _bound(mod: ir.IRModule, name: str, values: list[ir.Constant]) -> ir.IRModule:
     """Put values in the place of a function's parameters, which are its last arguments."""
     arguments = mod[name].params  # type: ignore[attr-defined]
     return BindParams(name, dict(zip(arguments[len(arguments) - len(values) :], values, strict=True)))(mod)
 
 
 def _to_torch() -> Callable[[Tensor], Any]:
-    torch = require("torch", extra="torch")
+    torch = error.require("torch", extra="torch")
     return lambda value: torch.from_dlpack(value)
 
 

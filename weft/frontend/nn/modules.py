@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.frontend.nn import op
 from weft.frontend.nn.containers import ModuleList
 from weft.frontend.nn.effect import IOEffect
@@ -13,7 +13,6 @@ from weft.frontend.nn.kv_cache import KVCache
 from weft.frontend.nn.module import Module
 from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.tensor import Tensor
-from weft.ir import as_int
 
 __all__ = [
     "Attention", "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm", "IOEffect",
@@ -99,13 +98,13 @@ class _Conv(Module):
         dilation: Any = 1, groups: int = 1, bias: bool = True, dtype: str | None = None,
     ) -> None:  # fmt: skip
         for what, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
-            if as_int(channels) is not None and channels % groups:
-                raise InvalidArgument(
+            if ir.as_int(channels) is not None and channels % groups:
+                raise error.InvalidArgument(
                     f"{what} is no multiple of groups", expected=f"a multiple of {groups}", found=str(channels)
                 )
         sizes = list(kernel_size) if isinstance(kernel_size, (list, tuple)) else [kernel_size] * self._rank
         if len(sizes) != self._rank:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"{type(self).__name__}: kernel_size has a size for each spatial dimension",
                 expected=str(self._rank), found=str(len(sizes)),
             )  # fmt: skip
@@ -223,7 +222,7 @@ class GroupNorm(Module):
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: str | None = None
     ) -> None:
         if num_channels % num_groups:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "num_channels is no multiple of num_groups",
                 expected=f"a multiple of {num_groups}",
                 found=str(num_channels),
@@ -293,7 +292,7 @@ class TimestepEmbedding(Module):
         post_act_fn: str | None = None, cond_proj_dim: int | None = None,
     ) -> None:  # fmt: skip
         if act_fn != "silu" or post_act_fn not in (None, "silu"):
-            raise InvalidArgument("act_fn and post_act_fn are 'silu'", found=f"{act_fn!r}, {post_act_fn!r}")
+            raise error.InvalidArgument("act_fn and post_act_fn are 'silu'", found=f"{act_fn!r}, {post_act_fn!r}")
         self.linear_1 = Linear(in_channels, time_embed_dim)
         self.cond_proj = Linear(cond_proj_dim, in_channels, bias=False) if cond_proj_dim is not None else None
         self.act = SiLU()
@@ -304,7 +303,7 @@ class TimestepEmbedding(Module):
         """Apply the layers to (n, in_channels)."""
         if condition is not None:
             if self.cond_proj is None:
-                raise InvalidArgument("there is a condition, and no layer for it", help="pass cond_proj_dim")
+                raise error.InvalidArgument("there is a condition, and no layer for it", help="pass cond_proj_dim")
             sample = sample + self.cond_proj(condition)
         sample = self.linear_2(self.act(self.linear_1(sample)))
         return sample if self.post_act is None else self.post_act(sample)

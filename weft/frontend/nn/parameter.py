@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
+from weft import error, ir
 from weft.frontend.nn.tensor import Tensor, dimensions, get_default_dtype
-from weft.ir import DataType, as_int, tensor_type
 from weft.relax import Var as RelaxVar
 from weft.runtime import Tensor as RuntimeTensor
 from weft.runtime import from_dlpack, tensor
@@ -25,7 +24,7 @@ class Parameter(Tensor):
     """
 
     def __init__(self, shape: Sequence[Any], dtype: str | None = None) -> None:
-        ty = tensor_type(dimensions(shape), str(DataType(dtype or get_default_dtype())))
+        ty = ir.tensor_type(dimensions(shape), str(ir.DataType(dtype or get_default_dtype())))
         super().__init__(_expr=RelaxVar("param", ty))
         self._data: RuntimeTensor | None = None
 
@@ -52,14 +51,14 @@ class Parameter(Tensor):
             value = from_dlpack(value.detach().cpu().contiguous())
         data = tensor(value)
         fits = len(data.shape) == self.ndim and all(
-            as_int(want) in (None, have) for want, have in zip(self.shape, data.shape, strict=True)
+            ir.as_int(want) in (None, have) for want, have in zip(self.shape, data.shape, strict=True)
         )
         if not fits:
-            raise ShapeMismatch(
+            raise error.ShapeMismatch(
                 "the value does not have the parameter's shape", expected=str(self.shape), found=str(list(data.shape))
             )
         if str(data.dtype) != self.dtype:
-            raise DTypeMismatch(
+            raise error.DTypeMismatch(
                 "the value does not have the parameter's data type",
                 expected=self.dtype,
                 found=str(data.dtype),
@@ -78,10 +77,10 @@ class Parameter(Tensor):
         if dtype is None or dtype == self.dtype:
             return
         if self._data is not None:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "this parameter has a value, so its data type stays",
                 expected=self.dtype,
                 found=dtype,
                 help="call module.to(dtype) before values are set",
             )
-        self._expr = RelaxVar("param", tensor_type(self._expr.ty.shape, str(DataType(dtype))))
+        self._expr = RelaxVar("param", ir.tensor_type(self._expr.ty.shape, str(ir.DataType(dtype))))

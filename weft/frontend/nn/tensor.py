@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import DTypeMismatch, InvalidArgument
+from weft import error, ir, relax
 from weft.op import make_call
-from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 from weft.runtime import Tensor as RuntimeTensor
 
@@ -36,7 +34,7 @@ def set_default_dtype(dtype: str) -> None:
     _default_dtype = str(ir.DataType(dtype))
 
 
-def builder() -> BlockBuilder:
+def builder() -> relax.BlockBuilder:
     """Return the builder of the function under construction.
 
     Raises
@@ -44,9 +42,9 @@ def builder() -> BlockBuilder:
     InvalidArgument
         When there is none: the tensors of a module have no values outside of an export.
     """
-    current = BlockBuilder.current()
+    current = relax.BlockBuilder.current()
     if current is None:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "nn operations run only while a module is exported",
             help="call them in a module's methods, and the module's export_tvm(spec) or jit(spec)",
         )
@@ -99,7 +97,7 @@ def _operand(op: str, value: Any, like: Tensor | None) -> Any:
         and not ir.DataType(like.dtype).is_float
         and not value.is_integer()
     ):
-        raise DTypeMismatch(
+        raise error.DTypeMismatch(
             f"{op}: a fraction meets a tensor of integers",
             where=caller(),
             expected=f"a number of type {like.dtype}",
@@ -202,7 +200,7 @@ class Tensor(_Operators):
     def __init__(self, *, _expr: ir.Expr) -> None:
         ty = getattr(_expr, "ty", None)
         if not isinstance(ty, ir.TensorType):
-            raise InvalidArgument("an nn.Tensor wraps an expression of a tensor", found=f"type {ty}")
+            raise error.InvalidArgument("an nn.Tensor wraps an expression of a tensor", found=f"type {ty}")
         self._expr = _expr
 
     @staticmethod
@@ -237,7 +235,7 @@ class Tensor(_Operators):
         """
         ty = self._expr.ty
         if ty.shape is None:
-            raise InvalidArgument("this tensor's shape is not known while the module is exported", found=str(ty))
+            raise error.InvalidArgument("this tensor's shape is not known while the module is exported", found=str(ty))
         return [d if ir.as_int(d) is None else ir.as_int(d) for d in ty.shape]
 
     @property
@@ -258,12 +256,12 @@ def dimensions(shape: Sequence[Any], named: dict[str, Any] | None = None) -> tup
     """Convert dimensions: a name becomes a variable, one for all that share `named`."""
     names = {} if named is None else named
     if isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
-        raise InvalidArgument("a shape is a list of dimensions", expected='such as [1, "n"]', found=repr(shape))
+        raise error.InvalidArgument("a shape is a list of dimensions", expected='such as [1, "n"]', found=repr(shape))
     for d in shape:
         negative = not isinstance(d, str) and (ir.as_int(d) or 0) < 0
         unfit = not isinstance(d, (int, str, ir.PrimExpr)) or isinstance(d, bool) or d == ""
         if unfit or negative:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "a dimension is a size, a name or a scalar expression", expected='such as 4 or "n"', found=repr(d)
             )
     return tuple(_named(d, names) if isinstance(d, str) else d for d in shape)
@@ -282,7 +280,7 @@ class Object:
         self._expr = _expr if isinstance(_expr, RelaxVar) else emit(_expr, _name)
         ty = getattr(self._expr, "ty", None)
         if isinstance(ty, (ir.TensorType, ir.TupleType)):
-            raise InvalidArgument("an nn.Object is no tensor and no tuple", found=str(ty))
+            raise error.InvalidArgument("an nn.Object is no tensor and no tuple", found=str(ty))
 
     _expr: Any
 
@@ -304,7 +302,7 @@ def wrap_nested(expr: Any, name: str = "") -> Any:
         return tuple(wrap_nested(ir.TupleGetItem(expr, i), f"{name}.{i}") for i in range(len(ty.fields)))
     if isinstance(ty, ir.AnyType):
         return Object(_expr=expr, _name=name)
-    raise InvalidArgument("only tensors and tuples of them are wrapped", found=f"type {ty}")
+    raise error.InvalidArgument("only tensors and tuples of them are wrapped", found=f"type {ty}")
 
 
 def unwrap_nested(value: Any) -> Any:

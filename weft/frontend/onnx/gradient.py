@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir, relax
 from weft.frontend.onnx.function_body import type_proto
 from weft.frontend.onnx.importer import from_onnx
 from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.ir import Call
 from weft.relax import Var as RelaxVar
-from weft.relax import VarBinding
 from weft.relax.transform import Gradient
 
 
@@ -27,8 +26,8 @@ def _gradient(node: Node) -> Any:
     func: Any = Gradient("main", require_grads=list(inner["main"].params[: len(xs)]))(inner)["main_adjoint"]  # type: ignore[attr-defined]
     func = func.replace(attrs=type(func.attrs)())
     var = RelaxVar(graph.bb.fresh_name("adjoint"), func.ty)
-    graph.bb.emit_normalized(VarBinding(var, func))
-    found = graph.fields(graph.emit(Call(var, tuple(node.xs()))))
+    graph.bb.emit_normalized(relax.VarBinding(var, func))
+    found = graph.fields(graph.emit(ir.Call(var, tuple(node.xs()))))
     return graph.fields(found[1])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
+from weft import ir, relax
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.graph import Scope
 from weft.frontend.onnx.importer import convert_subgraph
@@ -20,7 +20,6 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.sequence import NO_RANK, merged
 from weft.frontend.onnx.value import Dim, Value
 from weft.relax import Var as RelaxVar
-from weft.relax import VarBinding, call_pure_packed
 from weft.runtime.host import Kind
 
 _MAX_WRITTEN_OUT = 200
@@ -235,7 +234,7 @@ class _Recursion:
                 left = graph.bb.finish(inner, graph.bb.atom(ir.Tuple(tuple(params))))
             sequence = graph.bb.finish(body, graph.bb.emit(ir.If(test, taken, left)))
         func = ir.Function(tuple(params), sequence, result, ty=itself.ty)
-        graph.bb.emit_normalized(VarBinding(itself, func, span=graph.bb.span))
+        graph.bb.emit_normalized(relax.VarBinding(itself, func, span=graph.bb.span))
         return itself
 
     def _step(self, itself: Any, params: list[Any], states: int) -> ir.Call:
@@ -247,7 +246,7 @@ class _Recursion:
         )
         announced = self.limit if self.endless else ir.prim_value(0)
         joined = [
-            graph.bb.emit(call_pure_packed("vm.builtin.append", r, graph.expr(v), announced, ty_args=r.ty))
+            graph.bb.emit(relax.call_pure_packed("vm.builtin.append", r, graph.expr(v), announced, ty_args=r.ty))
             for r, v in zip(rows, found, strict=True)
         ]
         test = node.astype(node.reshape(graph.expr(go_on), []), "bool")

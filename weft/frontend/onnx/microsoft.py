@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir, runtime
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.compose import call, calls, microsoft
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Value
-from weft.ir import constant
-from weft.runtime import aligned
 from weft.runtime.host import Kind
 
 # --- activations and normalisations -----------------------------------------------------------------------------------
@@ -234,7 +233,7 @@ def _known_weights(node: Node) -> Any:
     elif zeros.dtype == np.uint8:
         zeros = _taken_apart(zeros.reshape(n, -1), bits)[:, :blocks]
     q = _taken_apart(given.reshape(n, -1), bits)[:, :k]
-    parts = [constant(aligned(np.ascontiguousarray(a))) for a in
+    parts = [ir.constant(runtime.aligned(np.ascontiguousarray(a))) for a in
              (q, scales.reshape(n, blocks), zeros.reshape(n, blocks))]  # fmt: skip
     rows = "int8" if node.attr("accuracy_level", 0) == 4 else "float32"
     return node.op("dequantize_groups", *parts, axis=1, group=block, out_dtype=dtype, rows=rows)
@@ -271,7 +270,7 @@ def unpacked(node: Node, x: Any, bits: int) -> Any:
     if bits == 8:
         return x
     dims = node.dims(x)
-    shifts = constant(np.arange(0, 8, bits, dtype=np.uint8))
+    shifts = ir.constant(np.arange(0, 8, bits, dtype=np.uint8))
     parts = node.op("right_shift", node.reshape(x, [*dims, 1]), shifts)
     parts = node.op("bitwise_and", parts, node.scalar((1 << bits) - 1, "uint8"))
     return node.reshape(parts, [*dims[:-1], s.multiply(dims[-1], 8 // bits)])

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir, runtime
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.conv import convolution
 from weft.frontend.onnx.narrow import LIMITS, to_narrow
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
-from weft.ir import Constant, DataType, constant, numpy_dtype
-from weft.runtime import aligned
 from weft.runtime.host import STORED
 
 _FLOAT8 = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
@@ -45,7 +44,7 @@ def _dequantize_linear(node: Node) -> Any:
     scale, zero = _scale_and_zero_point(node, node.dtype(0))
     if node.dtype(0) not in _FLOAT8 and _is_simple(node, scale):
         return node.op("dequantize", node.x(0), scale, zero, axis=_axis(node), out_dtype=dtype)
-    if node.attr("block_size", 0) and len(scale.ty.shape) == node.ndim() and DataType(node.dtype(0)).bits <= 16:
+    if node.attr("block_size", 0) and len(scale.ty.shape) == node.ndim() and ir.DataType(node.dtype(0)).bits <= 16:
         return _dequantize_groups(node, scale, zero)
     wide = "float32" if node.dtype(0) in _FLOAT8 else "int32"
     x = node.op("subtract", node.astype(node.x(0), wide), node.astype(_spread(node, zero), wide))
@@ -60,7 +59,7 @@ def _dequantize_groups(node: Node, scale: Any, zero: Any) -> Any:
         zero = (
             node.full(node.dims(scale), 0, node.dtype(0))
             if known is None
-            else (constant(aligned(np.zeros(known.shape, numpy_dtype(node.dtype(0))))))
+            else (ir.constant(runtime.aligned(np.zeros(known.shape, ir.numpy_dtype(node.dtype(0))))))
         )
     return node.op("dequantize_groups", node.x(0), scale, zero, axis=axis, group=block, out_dtype=node.dtype(1))
 
@@ -254,8 +253,8 @@ def _as_signed(node: Node, x: Any, zero: Any) -> tuple[Any, Any]:
 
 
 def _moved(node: Node, x: Any, by: int, dtype: str) -> Any:
-    if isinstance(x, Constant):
-        return constant(aligned((x.data.numpy().astype(np.int16) + by).astype(dtype)))
+    if isinstance(x, ir.Constant):
+        return ir.constant(runtime.aligned((x.data.numpy().astype(np.int16) + by).astype(dtype)))
     return node.astype(node.op("add", node.astype(x, "int16"), node.scalar(by, "int16")), dtype)
 
 
@@ -291,9 +290,9 @@ def _without_zero_points(
 
 def _ones(node: Node, x: Any, axis: int | None) -> Any:
     dims, dtype = list(node.dims(x)), str(x.ty.dtype)
-    assert DataType(dtype).bits == 8
+    assert ir.DataType(dtype).bits == 8
     if axis is not None:
         dims[axis] = 1
     if all(isinstance(d, int) for d in dims):
-        return constant(aligned(np.ones(dims, dtype)))
+        return ir.constant(runtime.aligned(np.ones(dims, dtype)))
     return node.full(dims, 1, dtype)

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 
-_ANALYZER = Analyzer()
+_ANALYZER = arith.Analyzer()
 Element = Any  # int | float | bool | PrimExpr
 
 

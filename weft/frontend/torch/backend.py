@@ -20,7 +20,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 import weft
-from weft import ir, relax
+from weft import ir, relax, runtime
 from weft.error import InvalidArgument, ModelImportError, WeftError
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
@@ -28,7 +28,6 @@ from weft.frontend.torch.control import HIGHER_ORDER
 from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
 from weft.frontend.torch.symbols import as_expr
-from weft.runtime import ShapeTuple
 
 __all__ = ["relax_dynamo", "weft_backend"]
 
@@ -180,7 +179,7 @@ def _reader(node: Any) -> Callable[[Any], Any]:
 
 def _given(x: Any) -> Any:
     """A tensor or a size as Weft takes it."""
-    return ShapeTuple((x,)) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
+    return runtime.ShapeTuple((x,)) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
 
 
 class _Compiled(torch.nn.Module):

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
+from weft import ir, op
 from weft.frontend.fourier import transformed
 from weft.frontend.torch import registry
 from weft.frontend.torch.node import Node
-from weft.op import make_call
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +65,14 @@ def find(target: Any) -> Callable[[Node], Any] | None:
 def split(bb: Any, x: Any) -> Complex:
     """The parts of a tensor whose last dimension has both."""
     axis = len(x.ty.shape) - 1
-    parts = bb.emit(make_call("split")(x, indices_or_sections=2, axis=axis))
-    re, im = (bb.emit(make_call("squeeze")(bb.emit(ir.TupleGetItem(parts, i)), axis=(axis,))) for i in (0, 1))
+    parts = bb.emit(op.make_call("split")(x, indices_or_sections=2, axis=axis))
+    re, im = (bb.emit(op.make_call("squeeze")(bb.emit(ir.TupleGetItem(parts, i)), axis=(axis,))) for i in (0, 1))
     return Complex(re, im)
 
 
 def joined(bb: Any, x: Complex) -> Any:
     """Both parts along a new last dimension."""
-    return bb.emit(make_call("stack")(ir.Tuple((x.re, x.im)), axis=len(x.re.ty.shape)))
+    return bb.emit(op.make_call("stack")(ir.Tuple((x.re, x.im)), axis=len(x.re.ty.shape)))
 
 
 def _by_parts(node: Node, convert: Callable[[Node], Any]) -> Any:

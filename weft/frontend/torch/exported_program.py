@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft import ir, relax, te
-from weft.error import ModelImportError
+from weft import error, ir, relax, te
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
 from weft.frontend.torch.graph import Converter, Graph, as_real, calls, constant, find_custom, mutates
@@ -174,7 +173,7 @@ class ExportedProgramImporter(Graph):
             return relax.Var(node.name, self.type_of(value))
         if value is None or isinstance(value, (bool, int, float, str)):
             return value  # torch.export has checked it and compiled it in
-        raise ModelImportError(
+        raise error.ModelImportError(
             f"input '{node.name}' is no tensor", expected="a tensor or a constant", found=type(value).__name__
         )
 
@@ -184,7 +183,7 @@ class ExportedProgramImporter(Graph):
             if spec.target in table:
                 tensor = as_real(table[spec.target])
                 return constant(tensor.clone() if spec.target in self.written else tensor)
-        raise ModelImportError(f"'{spec.target}' has no value in the exported program")
+        raise error.ModelImportError(f"'{spec.target}' has no value in the exported program")
 
     def _result(self, unwrap: bool) -> Any:
         from torch.export.graph_signature import OutputKind

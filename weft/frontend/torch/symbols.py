@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft import ir, tir
-from weft.arith import Analyzer
-from weft.error import ModelImportError
+from weft import arith, error, ir, tir
 
 Dim = int | ir.PrimExpr
 INT64 = ir.DataType("int64")
@@ -70,7 +68,7 @@ class Symbols:
     """The variables of one import, by PyTorch's symbol."""
 
     def __init__(self) -> None:
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self._vars: dict[Any, ir.PrimExpr] = {}
 
     def define(self, symbol: Any, *, is_size: bool = True) -> ir.Var:
@@ -123,7 +121,7 @@ class Symbols:
     def _convert(self, e: Any) -> ir.PrimExpr:
         if e.is_Symbol:
             if e not in self._vars:
-                raise ModelImportError(f"size '{e}' is used before anything defines it")
+                raise error.ModelImportError(f"size '{e}' is used before anything defines it")
             return self._vars[e]
         if e.is_Integer:
             return ir.const(int(e), "int64")
@@ -137,7 +135,7 @@ class Symbols:
         if name.startswith("OpaqueUnaryFn_") and hasattr(tir, name[14:]):
             return getattr(tir, name[14:])(_float(self._convert(e.args[0])))
         if name not in _FUNCTIONS:
-            raise ModelImportError(f"a size is computed by {name}", expected=", ".join(_FUNCTIONS), found=str(e))
+            raise error.ModelImportError(f"a size is computed by {name}", expected=", ".join(_FUNCTIONS), found=str(e))
         return _FUNCTIONS[name](*(self._convert(arg) for arg in e.args))
 
 

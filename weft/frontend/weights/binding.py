@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir, op, runtime
 from weft.frontend.weights.files import Groups, Stored
-from weft.op import make_call
 from weft.relax.expr import SeqExpr
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform import normalize
-from weft.runtime import aligned
 
 
 def bind_weights(
@@ -37,7 +34,7 @@ def bind_weights(
     params = {p.name_hint: p for p in func.params}
     unknown = sorted(set(weights) - set(params))
     if unknown:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"'{function}' has no such parameters", found=", ".join(unknown), expected=", ".join(params)
         )
     bound = {params[name]: _value(params[name], weight, rows) for name, weight in weights.items()}
@@ -57,13 +54,15 @@ def _value(param: Any, weight: Stored | Groups | np.ndarray, rows: str) -> ir.Ex
     shape = tuple(ir.as_int(d) for d in param.ty.shape)
     found = tuple((weight.q if isinstance(weight, Groups) else weight).shape)
     if shape != found:
-        raise InvalidArgument(f"parameter '{param.name_hint}' has another shape", expected=str(shape), found=str(found))
+        raise error.InvalidArgument(
+            f"parameter '{param.name_hint}' has another shape", expected=str(shape), found=str(found)
+        )
     dtype = str(param.ty.dtype)
     if isinstance(weight, Stored) and weight.is_quantized and len(shape) == 2:
         weight = weight.groups()
     if isinstance(weight, Groups):
         q, scale, zero, group = weight
-        parts = [ir.constant(aligned(np.ascontiguousarray(a))) for a in (q, scale, zero)]
-        return make_call("dequantize_groups")(*parts, axis=1, group=group, out_dtype=dtype, rows=rows)
+        parts = [ir.constant(runtime.aligned(np.ascontiguousarray(a))) for a in (q, scale, zero)]
+        return op.make_call("dequantize_groups")(*parts, axis=1, group=group, out_dtype=dtype, rows=rows)
     values = weight.numpy() if isinstance(weight, Stored) else weight
-    return ir.constant(aligned(np.ascontiguousarray(values).astype(ir.numpy_dtype(dtype))))
+    return ir.constant(runtime.aligned(np.ascontiguousarray(values).astype(ir.numpy_dtype(dtype))))

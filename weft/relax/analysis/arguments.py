@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.tir import PrimFunc
+from weft import arith, ir, tir
 
 _CALL_TIR = ("relax.call_tir", "relax.call_tir_inplace")
 
@@ -76,7 +74,7 @@ def _call_tir_errors(call: ir.Call, mod: ir.IRModule) -> Iterator[str]:
     args: Any = call.args[1] if len(call.args) > 1 else None
     if not isinstance(target, ir.GlobalVar) or func is None or not isinstance(args, ir.Tuple):
         return  # a packed function, or one that is missing, which is said elsewhere
-    if not isinstance(func, PrimFunc):
+    if not isinstance(func, tir.PrimFunc):
         yield f"call_tir calls the Relax function '{target.name_hint}'; call it directly"
         return
     outs = [t for ty in call.ty_args for t in (ty.fields if isinstance(ty, ir.TupleType) else (ty,))]
@@ -98,10 +96,10 @@ def _call_tir_errors(call: ir.Call, mod: ir.IRModule) -> Iterator[str]:
                 yield f"the result {ty} is written into operand {i}, which is {types[i]}"
 
 
-def _kernel_errors(name: str, func: PrimFunc, types: list[Any]) -> Iterator[str]:
+def _kernel_errors(name: str, func: tir.PrimFunc, types: list[Any]) -> Iterator[str]:
     """Say where operands and results differ from parameters, whose symbolic sizes the first that have them decide."""
     buffers, sizes = dict(func.buffer_map), dict[ir.Var, ir.PrimExpr]()
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for param, ty in zip(func.params, types, strict=False):
         buffer = buffers.get(param)
         if buffer is None and isinstance(ty, ir.PrimType) and ty.dtype != param.dtype:

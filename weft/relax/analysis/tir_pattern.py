@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.arith import Analyzer
+from weft import arith, tir
 from weft.ir import PrimExpr, Range, Var, const, walk
 from weft.op import Fusion
-from weft.tir import Block, BufferLoad, BufferStore, PrimFunc
 from weft.tir.analysis import blocks_in, loads_of, stores_of
 
 
-def _leaves(func: PrimFunc) -> list[Block]:
+def _leaves(func: tir.PrimFunc) -> list[tir.Block]:
     """List the blocks of a kernel that have no blocks inside."""
     return [b for b in blocks_in(func.body) if not any(x is not b for x in blocks_in(b.body))]
 
 
-def tir_op_pattern(func: PrimFunc) -> Fusion:
+def tir_op_pattern(func: tir.PrimFunc) -> Fusion:
     """Classify a kernel of blocks, such as TE makes: how it may take part in fusion.
 
     Element-wise work reads with the indices it writes; a broadcast with some of them, in order; an injective function
@@ -31,8 +30,8 @@ def tir_op_pattern(func: PrimFunc) -> Fusion:
     return Fusion.ANCHOR if worst == Fusion.REDUCTION and len(blocks) > 1 else worst
 
 
-def _block_pattern(block: Block) -> Fusion:
-    stores: list[BufferStore] = stores_of(block.body)
+def _block_pattern(block: tir.Block) -> Fusion:
+    stores: list[tir.BufferStore] = stores_of(block.body)
     reduced = {iv.var for iv in block.iter_vars if iv.iter_type == "reduce"}
     if block.init is not None or reduced:
         return _reduction_pattern(stores, reduced)
@@ -56,7 +55,7 @@ def _is_zero(e: PrimExpr) -> bool:
     return getattr(e, "value", None) == 0
 
 
-def _load_pattern(load: BufferLoad, written: list[Any], spatial: set[Var]) -> Fusion:
+def _load_pattern(load: tir.BufferLoad, written: list[Any], spatial: set[Var]) -> Fusion:
     read: list[Any] = list(load.indices)
     same = [a is b or (_is_zero(a) and _is_zero(b)) for a, b in zip(read, written, strict=False)]
     if len(read) == len(written) and all(same):
@@ -65,12 +64,12 @@ def _load_pattern(load: BufferLoad, written: list[Any], spatial: set[Var]) -> Fu
     if -1 not in places and places == sorted(set(places)):
         return Fusion.BROADCAST
     parts = [n for i in read for n in walk(i)]
-    if any(isinstance(n, BufferLoad) for n in parts):
+    if any(isinstance(n, tir.BufferLoad) for n in parts):
         return Fusion.OPAQUE
     return Fusion.INJECTIVE
 
 
-def _reduction_pattern(stores: list[BufferStore], reduced: set[Var]) -> Fusion:
+def _reduction_pattern(stores: list[tir.BufferStore], reduced: set[Var]) -> Fusion:
     """Classify a reduction: plain if each load has its own indices as they are, over one accumulator."""
     if len(stores) != 1:
         return Fusion.ANCHOR
@@ -82,19 +81,19 @@ def _reduction_pattern(stores: list[BufferStore], reduced: set[Var]) -> Fusion:
     return Fusion.REDUCTION if len(buffers) == 1 and len(over) == len(loads) and plain else Fusion.ANCHOR
 
 
-def has_reshape_pattern(func: PrimFunc) -> bool:
+def has_reshape_pattern(func: tir.PrimFunc) -> bool:
     """Whether a kernel copies one buffer to another in the order of memory, and so only changes the shape."""
     blocks = _leaves(func)
     if len(blocks) != 1 or blocks[0].init is not None or len(func.params) != 2:
         return False
     block = blocks[0]
     stores = stores_of(block.body)
-    if len(stores) != 1 or not isinstance(stores[0].value, BufferLoad):
+    if len(stores) != 1 or not isinstance(stores[0].value, tir.BufferLoad):
         return False
     target, source = stores[0], stores[0].value
     if source.buffer.dtype != target.buffer.dtype or source.buffer is target.buffer:
         return False
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for iv in block.iter_vars:
         analyzer.bind(iv.var, iv.dom if isinstance(iv.dom, Range) else Range(const(0, iv.var.dtype), iv.dom))
     if not analyzer.can_prove_equal(_product(source.buffer.shape), _product(target.buffer.shape)):
@@ -109,7 +108,7 @@ def _product(shape: Any) -> PrimExpr:
     return size
 
 
-def _offset(access: BufferLoad | BufferStore) -> PrimExpr:
+def _offset(access: tir.BufferLoad | tir.BufferStore) -> PrimExpr:
     """Return the place of an element, counted in the order of memory."""
     place: Any = const(0, "int64")
     for i, d in zip(access.indices, access.buffer.shape, strict=True):

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.relax.analysis.arguments import contradict
 from weft.relax.infer import derive_call_type, merge_types, type_of
 from weft.relax.rename import variables
@@ -82,7 +81,7 @@ def erase_to_well_defined(ty: ir.Type, shape_var_map: Any = (), var_map: Any = N
     every : bool
         Whether to leave out constant dimensions as well.
     """
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     if shape_var_map and isinstance(shape_var_map, Mapping):
         values = {k: ir.as_shape((v,))[0] for k, v in shape_var_map.items()}
         ty = ir.rewrite(ir.substitute(ty, values), lambda n: analyzer.simplify(n) if isinstance(n, ir.PrimExpr) else n)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft import ir
-from weft.error import ErrorGroup
+from weft import error, ir
 from weft.ir.spec import Spec, verify
 from weft.relax.analysis.arguments import argument_errors, contradict
 from weft.relax.core_ops import CORE_OPS
@@ -58,7 +57,7 @@ def check_well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> 
     """Return whether a module or function is well formed; it takes what :func:`well_formed` takes."""
     try:
         return well_formed(mod, check_ty)
-    except ErrorGroup:
+    except error.ErrorGroup:
         return False
 
 

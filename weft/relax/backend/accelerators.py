@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
-from weft.ir import as_int
+from weft import error, ir
 from weft.op.registry import list_ops
 from weft.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from weft.relax.backend.patterns import make_matmul_pattern
@@ -51,7 +49,7 @@ def _tensorrt_resizes(context: PatternCheckContext) -> bool:
     attrs, dtype = root.attrs, data.ty.dtype
     return (
         isinstance(size, ShapeExpr)
-        and all((as_int(d) or 0) > 0 for d in size.values)
+        and all((ir.as_int(d) or 0) > 0 for d in size.values)
         and (attrs["layout"], data.ty.ndim) == ("NCHW", 4)
         and dtype in ("float16", "float32")
         and root.ty.dtype == dtype
@@ -136,7 +134,7 @@ def min_feature_level(pattern_name: str) -> int:
     for level, names in _NNAPI_LEVELS.items():
         if pattern_name.removeprefix("nnapi.") in names.split():
             return level
-    raise InvalidArgument("NNAPI takes no such pattern", found=pattern_name)
+    raise error.InvalidArgument("NNAPI takes no such pattern", found=pattern_name)
 
 
 def _partition(patterns: Sequence[Any], mod: ir.IRModule, bind_constants: bool) -> ir.IRModule:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import CodegenError
-from weft.ffi import register_global_func
+from weft import error, ffi, ir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import DataflowBlock, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
@@ -21,7 +19,7 @@ from weft.target import build
 __all__ = ["compile_to_c", "kernel_of_function"]
 
 
-@register_global_func("relax.ext.ccompiler")
+@ffi.register_global_func("relax.ext.ccompiler")
 def compile_to_c(functions: Any, _options: Any = None, _constant_names: Any = None) -> list[Any]:
     """Compile functions to C, a module each."""
     return [build(kernel_of_function(f), "c") for f in functions]
@@ -44,7 +42,7 @@ def kernel_of_function(func: ir.Function) -> Any:
     kernel: Any = lowered[call.args[0]]
     order = [next((i for i, a in enumerate(call.args[1].fields) if a is p), None) for p in params]
     if None in order or len(order) != len(call.args[1].fields) or len(call.args) > 2:
-        raise CodegenError(
+        raise error.CodegenError(
             f"'{symbol}' cannot be one kernel of its parameters", where=func.span,
             help="pass constants as arguments (bind_constants=False), and sizes as constants",
         )  # fmt: skip
@@ -58,7 +56,7 @@ def _flat(func: ir.Function) -> ir.Function:
     func = copy_with_new_vars(func)
     result = _inline(func, {}, bindings)
     if not isinstance(result, ir.ExprVar):
-        raise CodegenError("a compiled group returns one tensor", where=func.span, found=str(func.ret_ty))
+        raise error.CodegenError("a compiled group returns one tensor", where=func.span, found=str(func.ret_ty))
     body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
     made = ir.Function(func.params, body, func.ret_ty, True, ir.Attrs.of({"Primitive": 1}))
     return made.replace(ty=function_type(made))

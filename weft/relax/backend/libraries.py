@@ -12,9 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.ir import as_int
+from weft import arith, ir
 from weft.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from weft.relax.backend.patterns import (
     has_leaking_intermediate_variables,
@@ -40,7 +38,7 @@ def _product(dims: Sequence[Any]) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    return Analyzer().can_prove_equal(a, b)
+    return arith.Analyzer().can_prove_equal(a, b)
 
 
 def _types(context: PatternCheckContext, *names: str) -> list[Any] | None:
@@ -58,17 +56,17 @@ def _check_blas(context: PatternCheckContext) -> bool:
     if has_leaking_intermediate_variables(context) or types is None:
         return False
     lhs, rhs = types
-    if lhs.dtype != rhs.dtype or lhs.dtype not in _EQUAL or as_int(lhs.shape[-1]) is None:
+    if lhs.dtype != rhs.dtype or lhs.dtype not in _EQUAL or ir.as_int(lhs.shape[-1]) is None:
         return False
     narrow = lhs.dtype == "int8"
-    if narrow and any((as_int(t.shape[-1]) or 1) % 4 for t in types):
+    if narrow and any((ir.as_int(t.shape[-1]) or 1) % 4 for t in types):
         return False
     if "bias" in context.annotated_expr:
         bias = _types(context, "bias")
-        if narrow or bias is None or as_int(_product(bias[0].shape[:-1])) != 1:
+        if narrow or bias is None or ir.as_int(_product(bias[0].shape[:-1])) != 1:
             return False
     left, right = (_product(t.shape[:-2]) for t in types)
-    return any(isinstance(n, ir.Var) for n in (left, right)) or _same(left, right) or as_int(right) == 1
+    return any(isinstance(n, ir.Var) for n in (left, right)) or _same(left, right) or ir.as_int(right) == 1
 
 
 def _check_cutlass_matmul(context: PatternCheckContext) -> bool:
@@ -77,9 +75,9 @@ def _check_cutlass_matmul(context: PatternCheckContext) -> bool:
     if has_leaking_intermediate_variables(context) or types is None or not _cutlass_types(*types):
         return False
     lhs, rhs = types
-    if not _residual_fits(context) or as_int(lhs.shape[-1]) is None:
+    if not _residual_fits(context) or ir.as_int(lhs.shape[-1]) is None:
         return False
-    if 1 in (as_int(_product(t.shape[:-2])) for t in types):
+    if 1 in (ir.as_int(_product(t.shape[:-2])) for t in types):
         return True
     return all(_same(a, b) for a, b in itertools.zip_longest(lhs.shape[-3::-1], rhs.shape[-3::-1], fillvalue=1))
 
@@ -130,8 +128,8 @@ def _check_conv2d(layouts: Sequence[tuple[str, str]], whole: bool) -> Check:
             return False
         if not whole:
             return data.dtype in ("float16", "float32")
-        depthwise = as_int(data.shape[3]) == as_int(weight.shape[0]) == root.attrs["groups"]
-        return _residual_fits(context) and all(as_int(d) is not None for d in data.shape) and not depthwise
+        depthwise = ir.as_int(data.shape[3]) == ir.as_int(weight.shape[0]) == root.attrs["groups"]
+        return _residual_fits(context) and all(ir.as_int(d) is not None for d in data.shape) and not depthwise
 
     return check
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.relax.dpl import pattern as kinds
 from weft.relax.expr import DataflowVar
 
@@ -225,5 +224,5 @@ def same_shape(a: Any, b: Any) -> bool:
     """Whether two shapes are known and provably equal."""
     if a is None or b is None or len(a) != len(b):
         return False
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))

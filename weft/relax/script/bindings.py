@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from weft import ir
-from weft.error import TypeInferenceError
+from weft import error, ir
 from weft.ir.text.parser import Macro, MetaVar, ModuleScope, Parser
 from weft.relax.core_ops import as_relax
 from weft.relax.expr import DataflowVar, MatchCast, VarBinding
@@ -80,7 +79,7 @@ def checked(p: Parser, target: ast.AST, value: Any, note: ir.Type) -> ir.Expr:
     if isinstance(value, ir.Call) and (_is_unknown(inferred, p) and not isinstance(note, ir.AnyType)):
         return ir.Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
     if inferred is not None and _contradicts(inferred, note):
-        raise TypeInferenceError(
+        raise error.TypeInferenceError(
             "the annotation differs from the type of the value",
             where=p.span(target),
             expected=str(inferred),

@@ -9,11 +9,9 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.error import TypeInferenceError
+from weft import error, ir, op
 from weft.ir.text.evaluate import BINARY, CALL, PLACE, SUBSCRIPT, Evaluator
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
-from weft.op import list_ops, make_call
 from weft.relax.analysis.types import definable_tir_vars_in_type, tir_vars_in_type, type_outside
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax, assert_op
@@ -553,11 +551,11 @@ _OPERATORS = {"floor_mod": ("floor_mod", "mod")}
 @BINARY.on(ir.Expr)
 def _operator(a: Any, b: Any, name: str, p: Evaluator) -> Any:
     operands = (a,) if b is None else (a, b)
-    known = list_ops()
+    known = op.list_ops()
     for candidate in _OPERATORS.get(name, (name,)):
         if candidate in known:
-            return make_call(candidate)(*operands)
-    raise TypeInferenceError(f"Relax has no operator '{name}'")
+            return op.make_call(candidate)(*operands)
+    raise error.TypeInferenceError(f"Relax has no operator '{name}'")
 
 
 @SUBSCRIPT.on(ir.Expr)
@@ -565,7 +563,7 @@ def _item(value: Any, indices: tuple[Any, ...], p: Evaluator) -> Any:
     index: Any = indices[0] if len(indices) == 1 else None
     index = index.value if hasattr(index, "value") else index
     if not isinstance(index, int):
-        raise TypeInferenceError(
+        raise error.TypeInferenceError(
             "only elements of tuples are taken by an index", help="use R.take or R.strided_slice on a tensor"
         )
     if isinstance(value, ir.Tuple):
@@ -574,7 +572,7 @@ def _item(value: Any, indices: tuple[Any, ...], p: Evaluator) -> Any:
     count = len(ty.fields) if isinstance(ty, ir.TupleType) else None
     if isinstance(ty, ir.TensorType) or (count is not None and not -count <= index < count):
         found = f"index {index} of {ty}"
-        raise TypeInferenceError("the tuple has no such element", found=found)
+        raise error.TypeInferenceError("the tuple has no such element", found=found)
     return ir.TupleGetItem(value, index + count if index < 0 and count is not None else index)
 
 

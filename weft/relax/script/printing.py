@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.error import UnsupportedOperator
+from weft import error, ir
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
 from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, any_literal, quote
 from weft.ir.text.scalar import number
@@ -127,7 +126,7 @@ def _op_call(node: ir.Call, name: str, p: Printer) -> Doc:
         return call(f"R.{name}", args, [(k, any_literal(v, p)) for k, v in node.attrs.items])
     try:
         definition = get_op_def(name)
-    except UnsupportedOperator:
+    except error.UnsupportedOperator:
         return _generic(node, p)
     if set(node.attrs.keys()) != set(definition.attrs) or len(args) > len(definition.inputs):
         return _generic(node, p)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 
 # The record of each class: its name, and its fields. Of expressions follows the type.
@@ -69,7 +68,7 @@ class ASTPrinter:
             return self._record("DataTypeImm", [("value", expr.value), *self._type_field(expr)])
         kind = next((c for c in type(expr).__mro__ if c in _RECORDS), None)
         if kind is None:
-            raise InvalidArgument("no expression of Relax", found=f"{type(expr).__name__}: {expr}")
+            raise error.InvalidArgument("no expression of Relax", found=f"{type(expr).__name__}: {expr}")
         name, fields = _RECORDS[kind]
         values = [(f, self._field(f, getattr(expr, f))) for f in fields if self._is_shown(expr, f)]
         typed = [] if isinstance(expr, _UNTYPED) else self._type_field(expr)

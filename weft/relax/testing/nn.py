@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import topi
-from weft.error import InvalidArgument
-from weft.ir import Expr, Function, IRModule, TensorType, as_int, numpy_dtype, tensor_type
+from weft import error, ir, topi
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 from weft.runtime import Tensor, tensor
@@ -27,11 +25,11 @@ _add: Callable[..., Any] = vars(topi)["add"]
 def _builder() -> BlockBuilder:
     current = BlockBuilder.current()
     if current is None:
-        raise InvalidArgument("there is no function under construction", help="use `with bb.function(name):`")
+        raise error.InvalidArgument("there is no function under construction", help="use `with bb.function(name):`")
     return current
 
 
-def emit(expr: Expr, name_hint: str = "lv") -> Var:
+def emit(expr: ir.Expr, name_hint: str = "lv") -> Var:
     """Bind an expression in the function under construction."""
     return _builder().emit(expr, name_hint)
 
@@ -43,7 +41,7 @@ def emit_te(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
 
 def Placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "data") -> Var:
     """Make an input of a function."""
-    return Var(name if BlockBuilder.current() is None else _builder().fresh_name(name), tensor_type(shape, dtype))
+    return Var(name if BlockBuilder.current() is None else _builder().fresh_name(name), ir.tensor_type(shape, dtype))
 
 
 def Parameter(shape: Sequence[Any], dtype: str = "float32", name: str = "param") -> Var:
@@ -81,7 +79,7 @@ class Sequential(Module):
     def __init__(self, *modules: Module) -> None:
         self.modules = modules
 
-    def forward(self, x: Expr) -> Expr:
+    def forward(self, x: ir.Expr) -> ir.Expr:
         """Emit them."""
         for module in self.modules:
             x = module(x)
@@ -91,7 +89,7 @@ class Sequential(Module):
 class ReLU(Module):
     """``max(x, 0)``."""
 
-    def forward(self, input: Expr) -> Var:
+    def forward(self, input: ir.Expr) -> Var:
         """Emit it."""
         return emit_te(topi.nn.relu, input)
 
@@ -99,7 +97,7 @@ class ReLU(Module):
 class LogSoftmax(Module):
     """The logarithm of softmax."""
 
-    def forward(self, input: Expr) -> Var:
+    def forward(self, input: ir.Expr) -> Var:
         """Emit it."""
         return emit_te(topi.nn.log_softmax, input)
 
@@ -112,13 +110,13 @@ class Linear(Module):
         self.weight = Parameter((in_features, out_features), name="linear_weight")
         self.bias = Parameter((out_features,), name="linear_bias") if bias else None
 
-    def forward(self, input: Expr) -> Var:
+    def forward(self, input: ir.Expr) -> Var:
         """Emit it."""
         y = emit_te(topi.matmul, input, self.weight)
         return y if self.bias is None else emit_te(_add, y, self.bias)
 
 
-def init_params(mod: IRModule) -> list[Tensor]:
+def init_params(mod: ir.IRModule) -> list[Tensor]:
     """Draw values for all parameters of ``main`` after the first, from [0, 1).
 
     Raises
@@ -127,13 +125,13 @@ def init_params(mod: IRModule) -> list[Tensor]:
         When there is no ``main``, or the shape of a parameter is not known.
     """
     main = mod["main"] if "main" in mod else None
-    if not isinstance(main, Function):
-        raise InvalidArgument("init_params needs a Relax function 'main'")
+    if not isinstance(main, ir.Function):
+        raise error.InvalidArgument("init_params needs a Relax function 'main'")
     rng, out = np.random.default_rng(), []
     for param in main.params[1:]:
         ty = param.ty
-        sizes = [as_int(d) for d in ty.shape] if isinstance(ty, TensorType) and ty.shape is not None else [None]
+        sizes = [ir.as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
         if None in sizes:
-            raise InvalidArgument(f"the shape of parameter '{param.name_hint}' is not known", found=str(ty))
-        out.append(tensor(rng.random(sizes).astype(numpy_dtype(ty.dtype))))  # type: ignore[union-attr]
+            raise error.InvalidArgument(f"the shape of parameter '{param.name_hint}' is not known", found=str(ty))
+        out.append(tensor(rng.random(sizes).astype(ir.numpy_dtype(ty.dtype))))  # type: ignore[union-attr]
     return out

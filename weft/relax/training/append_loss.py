@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument, ShapeMismatch
+from weft import error, ir
 from weft.relax.expr import DataflowBlock, DataflowVar, SeqExpr, VarBinding
 from weft.relax.infer import function_type, type_of
 from weft.relax.rename import copy_with_new_vars, rename_vars, variables
@@ -31,7 +30,7 @@ def AppendLoss(
         """Add the function."""
         model = mod[func_name] if func_name in mod else None
         if not isinstance(model, ir.Function):
-            raise InvalidArgument(f"the module has no Relax function '{func_name}'")
+            raise error.InvalidArgument(f"the module has no Relax function '{func_name}'")
         out = mod.copy()
         name = new_func_name or f"{func_name}_loss"
         out[name] = _joined(model, loss_function, num_backbone_outputs).with_attr("global_symbol", name)
@@ -43,7 +42,7 @@ def AppendLoss(
 def _one_block(func: ir.Function, what: str) -> tuple[Any, Any]:
     seq: Any = func.body
     if not isinstance(seq, SeqExpr) or len(seq.blocks) != 1 or not isinstance(seq.blocks[0], DataflowBlock):
-        raise InvalidArgument(f"{what} must have one dataflow block")
+        raise error.InvalidArgument(f"{what} must have one dataflow block")
     return seq.blocks[0], seq.body
 
 
@@ -53,17 +52,17 @@ def _joined(model: ir.Function, loss: ir.Function, count: int) -> ir.Function:
     loss_block, loss_result = _one_block(loss, "the loss")
     results = list(result.fields) if isinstance(result, ir.Tuple) else [result]
     if not all(isinstance(r, ir.ExprVar) for r in results):
-        raise InvalidArgument("the model must return a variable, or a tuple of variables")
+        raise error.InvalidArgument("the model must return a variable, or a tuple of variables")
     if not isinstance(loss_result, ir.ExprVar) or getattr(type_of(loss_result), "ndim", -1) != 0:
-        raise ShapeMismatch("the loss must return a scalar", expected="R.Tensor(())", found=str(loss_result.ty))
+        raise error.ShapeMismatch("the loss must return a scalar", expected="R.Tensor(())", found=str(loss_result.ty))
     if count > len(results) or count > len(loss.params):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "the loss takes more results than there are", expected=f"at most {len(results)}", found=str(count)
         )
     for r, p in zip(results[:count], loss.params[:count], strict=True):
         if not ir.structural_equal(type_of(r), p.ty):
-            raise InvalidArgument("the loss takes another type than the model returns", expected=str(r.ty),
-                                  found=str(p.ty))  # fmt: skip
+            raise error.InvalidArgument("the loss takes another type than the model returns", expected=str(r.ty),
+                                        found=str(p.ty))  # fmt: skip
     rest, targets = results[count:], loss.params[count:]
     renamed: dict[Any, Any] = dict(zip(loss.params[:count], results[:count], strict=True))
     bindings = [*block.bindings]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.error import DTypeMismatch, InvalidArgument
+from weft import error, ir
 from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
@@ -31,7 +30,7 @@ class Loss:
 
     def __init__(self, loss_name: str, num_backbone_outputs: int, reduction: str = "mean") -> None:
         if reduction not in _REDUCTIONS:
-            raise InvalidArgument("unknown reduction", expected=", ".join(_REDUCTIONS), found=repr(reduction))
+            raise error.InvalidArgument("unknown reduction", expected=", ".join(_REDUCTIONS), found=repr(reduction))
         self._loss_name, self._reduction, self._num_backbone_outputs = loss_name, reduction, num_backbone_outputs
 
     @property
@@ -65,7 +64,7 @@ def _parameter(given: Any, name: str) -> Any:
         return Var(name, given)
     if isinstance(given, ir.ExprVar):
         return Var(given.name_hint, given.ty)
-    raise InvalidArgument(f"the type of '{name}' is missing", expected="a variable or a type", found=repr(given))
+    raise error.InvalidArgument(f"the type of '{name}' is missing", expected="a variable or a type", found=repr(given))
 
 
 class L1Loss(Loss):
@@ -140,7 +139,7 @@ class CategoricalCrossEntropyLoss(Loss):
         """Return the function for predictions, targets and perhaps weights of classes."""
         dtype = getattr(targets, "dtype", None) or targets.ty.dtype
         if not ir.DataType(dtype).is_integer:
-            raise DTypeMismatch("one-hot targets are integers", expected="an integer type", found=str(dtype))
+            raise error.DTypeMismatch("one-hot targets are integers", expected="an integer type", found=str(dtype))
 
         def body(bb: Any, p: Any, t: Any, *w: Any) -> ir.Expr:
             logits = bb.emit(make_call("nn.log_softmax")(p))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from weft.ir import Function, IRModule, module_pass
-from weft.tir import PrimFunc
+from weft import ir, tir
 
 
-@module_pass(opt_level=0)
-def attach_global_symbol(mod: IRModule) -> IRModule:
+@ir.module_pass(opt_level=0)
+def attach_global_symbol(mod: ir.IRModule) -> ir.IRModule:
     """Set ``global_symbol`` on functions that lack it.
 
     Requires: Anything.
@@ -28,7 +27,7 @@ def attach_global_symbol(mod: IRModule) -> IRModule:
     """
     functions = {}
     for gvar, func in mod.items():
-        if isinstance(func, (Function, PrimFunc)) and not func.attrs.get("global_symbol"):
+        if isinstance(func, (ir.Function, tir.PrimFunc)) and not func.attrs.get("global_symbol"):
             func = func.with_attr("global_symbol", gvar.name_hint)
         functions[gvar] = func
     return mod.with_functions(functions)

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import WeftError
-from weft.op import make_call
+from weft import arith, error, ir, op
 from weft.op.relations import IndexRange, Relation, collect_relations, demand_at_least, demand_at_most, refused
 from weft.relax.core_ops import CORE_OPS, index_bounds
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
@@ -61,11 +58,11 @@ def check_relations(func: ir.Function, mod: ir.IRModule, *, indices: bool = True
         return _Checker(func, mod, facts, indices).run()
 
 
-def refuted_relation(func: ir.Function, mod: ir.IRModule) -> WeftError | None:
+def refuted_relation(func: ir.Function, mod: ir.IRModule) -> error.WeftError | None:
     """Return the error of the first relation in a function that cannot hold, or None."""
     try:
         check_relations.transform(func, mod)
-    except WeftError as e:
+    except error.WeftError as e:
         return e
     return None
 
@@ -75,7 +72,7 @@ class _Checker:
 
     def __init__(self, func: ir.Function, mod: ir.IRModule, facts: ExitStack, indices: bool) -> None:
         self.func, self.mod, self.facts, self.indices = func, mod, facts, indices
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self.name = str(func.attrs.get("global_symbol", "function"))
         self.first: list[MatchCast] = []
         self.ranges: list[IndexRange] = []
@@ -196,8 +193,8 @@ def _without(r: IndexRange, bb: Any) -> ir.Expr:
         return bb.emit(r.indices, "indices") if isinstance(r.indices, ir.Call) else r.indices
     dtype = r.indices.ty.dtype  # type: ignore[attr-defined]
     low, but = (ir.constant(np.array(v, dtype)) for v in (0, r.but))
-    free = bb.emit(make_call("equal")(r.indices, but), "free")
-    return bb.emit(make_call("where")(free, low, r.indices), "indices")
+    free = bb.emit(op.make_call("equal")(r.indices, but), "free")
+    return bb.emit(op.make_call("where")(free, low, r.indices), "indices")
 
 
 def _bounds(values: Any, n: int) -> list[int]:

@@ -1,7 +1,5 @@
 """Operators that move elements and operators that multiply matrices, for the passes that narrow what these work on."""
 
-from __future__ import annotations
-
 PRODUCTS = frozenset({"matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d"})
 
 VIEWS = frozenset(

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.op import get_op_def
+from weft import ir, op, runtime
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.unused import remove_all_unused
-from weft.runtime import aligned
 
 
 @ir.function_pass(kind=ir.Function, opt_level=1)
@@ -67,7 +65,7 @@ def evaluate(call: ir.Call) -> ir.Expr | None:
     args = [constant_value(a) for a in call.args]
     if any(a is None for a in args):
         return None
-    definition = get_op_def(call.op)
+    definition = op.get_op_def(call.op)
     attrs = dict(call.attrs.items)
     if definition.reference is None or not definition.pure or str(attrs.get("dtype")).startswith("custom["):
         return None
@@ -104,4 +102,4 @@ def _to_expr(result: Any, ty: Any) -> ir.Expr | None:
     if isinstance(ty, ir.TupleType):
         fields = tuple(_to_expr(r, t) for r, t in zip(result, ty.fields, strict=True))
         return None if any(f is None for f in fields) else ir.Tuple(fields, ty=ty)  # type: ignore[arg-type]
-    return ir.constant(aligned(np.asarray(result, ir.numpy_dtype(ty.dtype))))
+    return ir.constant(runtime.aligned(np.asarray(result, ir.numpy_dtype(ty.dtype))))

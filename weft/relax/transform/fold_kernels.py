@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import WeftError
+from weft import error, ir, runtime, tir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.infer import function_type, type_of
@@ -15,9 +14,7 @@ from weft.relax.rename import rename_vars
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.fold_constant import constant_value, evaluate
 from weft.relax.unused import remove_all_unused
-from weft.runtime import empty
 from weft.target import build
-from weft.tir import PrimFunc
 
 _MOST_MADE = 1024  # elements of a tensor that is made of no other, which costs little at run time
 
@@ -105,14 +102,14 @@ class _Kernels:
 
     def __init__(self, mod: ir.IRModule) -> None:
         self.mod = mod
-        self.built: dict[PrimFunc, Any] = {}
+        self.built: dict[tir.PrimFunc, Any] = {}
 
     def evaluate(self, call: Any, mod: ir.IRModule) -> ir.Expr | None:
         """Run a kernel on constants."""
         kernel: Any = mod[call.args[0]] if call.args[0] in mod else None
         inputs = call.args[1].fields if isinstance(call.args[1], ir.Tuple) else None
         types: Any = call.ty.fields if isinstance(call.ty, ir.TupleType) else (call.ty,)
-        if not isinstance(kernel, PrimFunc) or inputs is None or len(call.args) > 2:
+        if not isinstance(kernel, tir.PrimFunc) or inputs is None or len(call.args) > 2:
             return None
         shapes = [[ir.as_int(d) for d in t.shape] if getattr(t, "shape", None) is not None else [None] for t in types]
         if not all(isinstance(i, ir.Constant) for i in inputs) or any(None in s for s in shapes):
@@ -120,17 +117,17 @@ class _Kernels:
         function = self.compiled(kernel)
         if function is None:
             return None
-        outs = [empty([d or 0 for d in s], t.dtype) for s, t in zip(shapes, types, strict=True)]
+        outs = [runtime.empty([d or 0 for d in s], t.dtype) for s, t in zip(shapes, types, strict=True)]
         function(*[i.data for i in inputs], *outs)
         made = tuple(ir.constant(o) for o in outs)
         return ir.Tuple(made, ty=call.ty) if isinstance(call.ty, ir.TupleType) else made[0]
 
-    def compiled(self, kernel: PrimFunc) -> Any:
+    def compiled(self, kernel: tir.PrimFunc) -> Any:
         """Return a kernel as a function; None where this machine cannot run it."""
         if kernel not in self.built:
             try:
                 module = build(kernel.with_attr("global_symbol", "folded"), "llvm")
                 self.built[kernel] = module["folded"]
-            except WeftError:  # such as a kernel scheduled for another device
+            except error.WeftError:  # such as a kernel scheduled for another device
                 self.built[kernel] = None
         return self.built[kernel]

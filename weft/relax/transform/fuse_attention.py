@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.op import make_call
+from weft import arith, ir, op
 from weft.relax.core_ops import is_op
 from weft.relax.expr import DataflowVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
@@ -106,7 +104,7 @@ class _Fusion:
     values: dict[ir.Expr, ir.Expr] = field(default_factory=dict)
     uses: dict[ir.Expr, int] = field(default_factory=dict)
     heads_last: dict[ir.Expr, ir.Expr] = field(default_factory=dict)
-    analyzer: Analyzer = field(default_factory=Analyzer)
+    analyzer: arith.Analyzer = field(default_factory=arith.Analyzer)
 
     def __post_init__(self) -> None:
         self.values = {b.var: b.value for b in all_bindings(self.func)}
@@ -155,14 +153,14 @@ class _Fusion:
         past: tuple[Any, ...] = ()
         if cached is not None:
             k, v, past = cached
-        out = bb.emit(make_call("nn.attention_past" if past else "nn.attention_heads")(
+        out = bb.emit(op.make_call("nn.attention_past" if past else "nn.attention_heads")(
             q.tensor, k.tensor, v.tensor, *past, *([bias] if bias is not None else []), num_heads=q.heads,
             num_key_heads=k.heads, size=q.size, value_size=v.size, offsets=(q.offset, k.offset, v.offset),
             scale=scores.scale * by, fill=fill, unseen="nan",
         ))  # fmt: skip
         if len(ty.shape) == 3:
-            return make_call("reshape")(out, ir.shape_expr(ty.shape))
-        turned = make_call("permute_dims")(out, axes=_HEADS_LAST)
+            return op.make_call("reshape")(out, ir.shape_expr(ty.shape))
+        turned = op.make_call("permute_dims")(out, axes=_HEADS_LAST)
         if not isinstance(var, DataflowVar):
             return turned
         first = bb.emit(turned)
@@ -264,17 +262,17 @@ class _Fusion:
             elif m.fill <= _NOTHING:  # no score shows beside it
                 zero, fill = ir.constant(0.0, "float32"), ir.constant(m.fill, "float32")
                 both = (fill, zero) if m.inverted else (zero, fill)
-                added.append(bb.emit(make_call("where")(m.expr, *both)))
+                added.append(bb.emit(op.make_call("where")(m.expr, *both)))
             else:
                 kept.append(m)
         if len(kept) > 1 or (kept and added):
             return None
         if kept:
-            test = bb.emit(make_call("logical_not")(kept[0].expr)) if kept[0].inverted else kept[0].expr
+            test = bb.emit(op.make_call("logical_not")(kept[0].expr)) if kept[0].inverted else kept[0].expr
             return self.four_dims(test, ndim, bb), kept[0].fill
         bias = added[0] if added else None
         for other in added[1:]:
-            bias = bb.emit(make_call("add")(bias, other))
+            bias = bb.emit(op.make_call("add")(bias, other))
         return (None if bias is None else self.four_dims(bias, ndim, bb)), None
 
     def four_dims(self, bias: Any, ndim: int, bb: Any) -> ir.Expr:
@@ -282,7 +280,7 @@ class _Fusion:
         shape = bias.ty.shape
         if ndim == 4 or len(shape) < 3:
             return bias
-        return bb.emit(make_call("reshape")(bias, ir.shape_expr((shape[0], ir.int64(1), *shape[1:]))))
+        return bb.emit(op.make_call("reshape")(bias, ir.shape_expr((shape[0], ir.int64(1), *shape[1:]))))
 
     # --- operands ---
 
@@ -351,7 +349,7 @@ class _Fusion:
         flat = value.args[0] if is_op(value, "reshape") else None
         if flat is None or getattr(flat.ty, "ndim", 0) != 3 or not self.same_shape_of(flat, batch, positions):
             shape = ir.shape_expr((batch, positions, ir.int64(heads * size)))
-            return _Operand(bb.emit(make_call("reshape")(expr, shape)), heads, size)
+            return _Operand(bb.emit(op.make_call("reshape")(expr, shape)), heads, size)
         source, begin = self.slice_of(flat)
         return _Operand(source, heads, size, begin)
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relax.dpl import DFPattern, extract_matches
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
@@ -96,7 +95,7 @@ def FuseOpsByPattern(
         """Group the operators."""
         unknown = [n for n in entry_functions or () if n not in mod]
         if unknown:
-            raise InvalidArgument(f"the module has no function '{unknown[0]}'")
+            raise error.InvalidArgument(f"the module has no function '{unknown[0]}'")
         out = mod.copy()
         made: dict[tuple[str, str], ir.GlobalVar] = {}
         for rule in rules:

@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir, tir
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.rename import variables
 from weft.relax.transform.grouping import with_free_dims
-from weft.tir import PrimFunc
 
 _STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "relax.take")
 
@@ -119,7 +117,7 @@ class _Graph:
         self.group = list(range(n))
         self.group_kind = list(self.kind)
         self.group_size = [1] * n
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self._same: dict[tuple[int, int], bool] = {}
         for i, b in enumerate(block.bindings):
             for v in dict.fromkeys(variables(b.value)):
@@ -215,17 +213,17 @@ def fusion_kind(binding: Any, mod: ir.IRModule | None = None) -> int:
     return int(fusion(value) if callable(fusion) else fusion)
 
 
-def kernel_of(value: Any, mod: ir.IRModule | None) -> PrimFunc | None:
+def kernel_of(value: Any, mod: ir.IRModule | None) -> tir.PrimFunc | None:
     """Return the TIR function that a ``call_tir`` calls."""
     kernel = mod[value.args[0]] if mod is not None and is_op(value, "call_tir") and value.args[0] in mod else None
-    return kernel if isinstance(kernel, PrimFunc) else None
+    return kernel if isinstance(kernel, tir.PrimFunc) else None
 
 
 def _shape(ty: Any) -> Any:
     return ty.shape if isinstance(ty, ir.TensorType) else None
 
 
-def _equal_shapes(a: Any, b: Any, analyzer: Analyzer) -> bool:
+def _equal_shapes(a: Any, b: Any, analyzer: arith.Analyzer) -> bool:
     if a is None or b is None or len(a) != len(b):
         return False
     return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from weft import ir
+from weft import ir, tir
 from weft.relax.transform.fuse_tir import fuse_tir
-from weft.tir import PrimFunc
 
 
 def FuseTIR() -> ir.Pass:
@@ -21,7 +20,7 @@ def FuseTIR() -> ir.Pass:
         groups = {v.name_hint for v, f in mod.items() if isinstance(f, ir.Function)}
         made = {v.name_hint: f for v, f in fused.items()}
         for name, f in made.items():
-            if name in groups and isinstance(f, PrimFunc):
+            if name in groups and isinstance(f, tir.PrimFunc):
                 made[name] = f.without_attr("global_symbol")
         kept = _reached(made)
         return fused.with_functions({v: made[v.name_hint] for v in fused if v.name_hint in kept})

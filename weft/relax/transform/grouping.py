@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relax.analysis import free_symbolic_vars
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
@@ -115,7 +114,7 @@ class _Grouping:
                     done.add(node)
                     order += members[node]
                 elif node in active:
-                    raise InvalidArgument("groups of operators need each other's results", found=b.var.name_hint)
+                    raise error.InvalidArgument("groups of operators need each other's results", found=b.var.name_hint)
                 elif node not in done:
                     active.add(node)
                     stack.append((node, True))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import tir
-from weft.error import LoweringError
+from weft import error, tir
 from weft.ir import Call, Expr, GlobalVar, ShapeType, SizeVar, TensorType, const, int64, select, shape_expr
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_tir, tensor_to_shape
@@ -27,7 +26,7 @@ def lower_dynamic_strided_slice(call: Call, bb: BlockBuilder, add: Add) -> Expr:
     x, *bounds = call.args
     ty: Any = x.ty  # type: ignore[attr-defined]
     if ty.shape is None or not ty.dtype:
-        raise LoweringError(
+        raise error.LoweringError(
             "dynamic_strided_slice: the shape of x is not known", where=call.span, found=str(ty), help="use match_cast"
         )
     rank = len(ty.shape)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft import ir
-from weft.error import LoweringError
-from weft.op import Fusion, get_op_def
+from weft import error, ir, op
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, call_tir, is_op
 from weft.relax.effects import mutable_variables
@@ -143,7 +141,7 @@ def _is_kernel(func: Any) -> bool:
         isinstance(v, ir.Call)
         and isinstance(v.op, ir.Op)
         and v.op.name.removeprefix("relax.") not in CORE_OPS
-        and get_op_def(v.op).lower is not None
+        and op.get_op_def(v.op).lower is not None
         and not isinstance(v.ty, ir.TupleType)
         for v in values
     )
@@ -192,7 +190,7 @@ class _Legalizer:
         viewed = value.op.name in _BUILTIN and not touched  # a view would show what is written later
         if viewed or value.op.name.removeprefix("relax.") in CORE_OPS:
             return None
-        definition = get_op_def(value.op)
+        definition = op.get_op_def(value.op)
         if definition.lower is None:
             return None
         name = value.op.name.removeprefix("relax.").replace(".", "_")
@@ -207,7 +205,7 @@ class _Legalizer:
         steps: list[_Step] = []
         for var, call in calls:
             assert isinstance(call.op, ir.Op)
-            definition = get_op_def(call.op)
+            definition = op.get_op_def(call.op)
             assert definition.lower is not None
             fusion = definition.fusion(call) if callable(definition.fusion) else definition.fusion
             args = [inputs.to_te(a, produced) for a in call.args]
@@ -238,7 +236,7 @@ class _Legalizer:
         if extra:
             prim = prim.replace(params=(*prim.params, *extra))
         attrs: dict[str, Any] = {"op_pattern": max(patterns)}
-        if max(patterns) <= Fusion.BROADCAST and len(outs) == 1:
+        if max(patterns) <= op.Fusion.BROADCAST and len(outs) == 1:
             attrs["inplace_inputs"] = in_place
             attrs["tir.noalias"] = not in_place
         return self.add(prim.with_attr(attrs), name), extra
@@ -350,7 +348,7 @@ class _Inputs:
             if e is arg:
                 return t
         if ty.shape is None or not ty.dtype:
-            raise LoweringError(
+            raise error.LoweringError(
                 f"cannot generate code for '{getattr(arg, 'name_hint', arg)}': its type is not fully known",
                 where=arg.span,
                 expected="a tensor of known rank, dimensions (symbolic ones included) and data type",
@@ -381,7 +379,7 @@ def _tensor_types(call: ir.Call) -> list[ir.TensorType]:
     for t in types:
         if not isinstance(t, ir.TensorType) or t.shape is None or not t.dtype:
             name = call.op.name if isinstance(call.op, ir.Op) else getattr(call.op, "name_hint", str(call.op))
-            raise LoweringError(
+            raise error.LoweringError(
                 f"{name}: the shape of the result is not known", where=call.span, found=str(t), help="use match_cast"
             )
     return types  # type: ignore[return-value]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, result_type
@@ -84,7 +83,7 @@ def _flat_block(block: BindingBlock) -> list[BindingBlock]:
             value = ir.If(current[-1].var, *parts, span=value.span)
         if isinstance(value, SeqExpr):
             if isinstance(block, DataflowBlock) and not all(isinstance(x, DataflowBlock) for x in value.blocks):
-                raise InvalidArgument(
+                raise error.InvalidArgument(
                     "a dataflow block holds a block that is none", where=b.span, found=f"the value of {b.var.name_hint}"
                 )
             out += [type(block)(tuple(current), span=block.span), *value.blocks]

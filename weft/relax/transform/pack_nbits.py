@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import ir
+from weft import ir, runtime
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.fold_constant import constant_value
 from weft.relax.unused import remove_all_unused
-from weft.runtime import aligned
 from weft.topi.nbits import rows_per_word
 
 _GROUPS = (128, 64, 32, 16)
@@ -174,14 +173,14 @@ def _narrowest(scale: np.ndarray) -> np.ndarray:
     """Store scales as float16 where that is exact."""
     with np.errstate(over="ignore"):
         half = scale.astype(np.float16)
-    return aligned(half) if (half.astype(np.float32) == scale).all() else scale
+    return runtime.aligned(half) if (half.astype(np.float32) == scale).all() else scale
 
 
 def _in_panels(a: np.ndarray, panel: int) -> np.ndarray:
     """Turn rows of columns (rows, n) into panels (panels, rows, panel), filled up with zeros."""
     panels = -(-a.shape[1] // panel)
     filled = np.pad(a, ((0, 0), (0, panels * panel - a.shape[1])))
-    return aligned(np.ascontiguousarray(filled.reshape(a.shape[0], panels, panel).transpose(1, 0, 2)))
+    return runtime.aligned(np.ascontiguousarray(filled.reshape(a.shape[0], panels, panel).transpose(1, 0, 2)))
 
 
 def _words(q: np.ndarray, shift: int, bits: int, rows: int, panel: int) -> np.ndarray:

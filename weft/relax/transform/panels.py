@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft import ir
-from weft.op import make_call
+from weft import ir, op, runtime
 from weft.relax.block_builder import BlockBuilder
-from weft.runtime import aligned
 
 
 def known_shape(expr: ir.Expr) -> tuple[int, ...]:
@@ -27,8 +25,8 @@ def permute(x: ir.Expr, axes: tuple[int, ...]) -> ir.Call:
 def moved_weight(weight: ir.Expr, shape: Sequence[int], axes: Sequence[int], bb: BlockBuilder) -> ir.Expr:
     """Return weights in another shape and order of dimensions: at once, or computed where they come at run time."""
     if isinstance(weight, ir.Constant):
-        return ir.constant(aligned(weight.data.numpy().reshape(shape).transpose(axes)))
-    return bb.emit(permute(bb.emit(make_call("reshape")(weight, ir.shape_expr(shape))), tuple(axes)))
+        return ir.constant(runtime.aligned(weight.data.numpy().reshape(shape).transpose(axes)))
+    return bb.emit(permute(bb.emit(op.make_call("reshape")(weight, ir.shape_expr(shape))), tuple(axes)))
 
 
 def padded_weight(weight: ir.Expr, after: Sequence[int], bb: BlockBuilder) -> ir.Expr:
@@ -40,21 +38,21 @@ def padded_weight(weight: ir.Expr, after: Sequence[int], bb: BlockBuilder) -> ir
             weight = ir.constant(weight.data.numpy()[tuple(slice(n) for n in ends)])
         else:
             axes = list(range(len(ends)))
-            weight = bb.emit(make_call("strided_slice")(weight, axes=axes, begin=[0] * len(ends), end=ends))
+            weight = bb.emit(op.make_call("strided_slice")(weight, axes=axes, begin=[0] * len(ends), end=ends))
     width = [(0, max(n, 0)) for n in after]
     if not any(n for _, n in width):
         return weight
     if isinstance(weight, ir.Constant):
         return ir.constant(np.pad(weight.data.numpy(), width))
-    return bb.emit(make_call("nn.pad")(weight, pad_width=[n for pair in width for n in pair]))
+    return bb.emit(op.make_call("nn.pad")(weight, pad_width=[n for pair in width for n in pair]))
 
 
 def flipped_weight(weight: ir.Expr, axes: Sequence[int], bb: BlockBuilder) -> ir.Expr:
     """Return weights with the elements of some dimensions in reverse order."""
     if isinstance(weight, ir.Constant):
-        return ir.constant(aligned(np.flip(weight.data.numpy(), tuple(axes))))
+        return ir.constant(runtime.aligned(np.flip(weight.data.numpy(), tuple(axes))))
     for axis in axes:
-        weight = bb.emit(make_call("flip")(weight, axis=axis))
+        weight = bb.emit(op.make_call("flip")(weight, axis=axis))
     return weight
 
 
@@ -85,7 +83,7 @@ def pack_conv_weight(kernel: np.ndarray, panel: int, group: int = 1) -> np.ndarr
         padded[:o, :i] = kernel
     apart = padded.reshape(-1, panel, padded.shape[1] // group, group, *sizes)
     groups = apart.transpose(0, *range(4, apart.ndim), 2, 1, 3)
-    return aligned(groups).reshape(*groups.shape[:-2], panel * group)
+    return runtime.aligned(groups).reshape(*groups.shape[:-2], panel * group)
 
 
 def _convenient(panels: int) -> int:
@@ -106,4 +104,4 @@ def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1) -> np.nda
         padded = np.zeros((rows, width), weight.dtype)
         padded[:k, :n] = weight
     groups = padded.reshape(rows // group, group, -1, panel).transpose(2, 0, 3, 1)
-    return aligned(groups).reshape(*groups.shape[:2], panel * group)
+    return runtime.aligned(groups).reshape(*groups.shape[:2], panel * group)

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import ir
+from weft import ir, tir
 from weft.op import Fusion
 from weft.relax.core_ops import is_op
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rename import variables
-from weft.tir import PrimFunc
 
 _LEAVES = (ir.ShapeExpr, ir.ExprVar, ir.Constant, ir.PrimValue, ir.ExprStringImm, ir.DataTypeImm)
 
@@ -111,7 +110,7 @@ class Graph:
         if is_op(call, "call_tir") or is_op(call, "call_tir_inplace"):
             callee: Any = call.args[0]
             kernel = self.mod[callee] if callee in self.mod else None
-            known = kernel.attrs.get("op_pattern") if isinstance(kernel, PrimFunc) else None
+            known = kernel.attrs.get("op_pattern") if isinstance(kernel, tir.PrimFunc) else None
             leaves = call.args[1].fields if isinstance(call.args[1], ir.Tuple) else (call.args[1],)
             return int(Fusion.OPAQUE if known is None else known), tuple(leaves)
         return int(Fusion.OPAQUE), call.args

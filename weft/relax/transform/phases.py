@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import op, runtime
 from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, as_int, constant, shape_expr
-from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.transform.panels import flipped_weight, known_shape, moved_weight, padded_weight
-from weft.runtime import aligned
 
 Crop = tuple[tuple[int, PrimExpr], ...]
 """Where the image begins in what the blocks make, and its size, for each spatial axis."""
@@ -56,7 +55,7 @@ class Phased:
         if self.crop is None:
             return value
         begin, end = [b for b, _ in self.crop], [b + size for b, size in self.crop]
-        return bb.emit(make_call("strided_slice")(value, axes=list(range(1, rank + 1)), begin=begin, end=end))
+        return bb.emit(op.make_call("strided_slice")(value, axes=list(range(1, rank + 1)), begin=begin, end=end))
 
     def alike(self, other: Phased) -> bool:
         """Whether elements of both values stand for the same elements of images, where their sizes are equal."""
@@ -74,7 +73,7 @@ class Phased:
         repeats = prod(self.block if self.together else self.block[1:])
         each = data.reshape(self.groups, 1, -1) if shape[1] > 1 else data.reshape(1, 1, 1)
         tiled = np.tile(each, (1, repeats if shape[1] > 1 else 1, 1))
-        return constant(aligned(tiled.reshape((1,) * (ndim - 1 if self.together else ndim) + (-1,))))
+        return constant(runtime.aligned(tiled.reshape((1,) * (ndim - 1 if self.together else ndim) + (-1,))))
 
 
 def _begins(crop: Crop | None) -> tuple[int, ...] | None:
@@ -161,5 +160,5 @@ def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, ...], kernel: Expr, bb
     weight = moved_weight(kernel, (c, channels, rows, columns), (2, 0, 3, 1), bb)
     weight = moved_weight(weight, (rows, c, columns * channels), range(3), bb)
     apart = bb.emit(_reshape(pixels, (n, h, 1, w, c)))
-    value = bb.emit(make_call("matmul")(apart, weight))
+    value = bb.emit(op.make_call("matmul")(apart, weight))
     return Phased(value, base, (rows, columns), channels, together=False)

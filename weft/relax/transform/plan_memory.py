@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir, tir
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import typed_call
 from weft.relax.rename import variables
-from weft.tir import PrimFunc
 
 
 @ir.function_pass(kind=ir.Function, name="StaticPlanBlockMemory", opt_level=0, ensures="relax.planned")
@@ -120,7 +118,7 @@ class _Plan:
     def __init__(self, seq: SeqExpr, mod: ir.IRModule) -> None:
         self.seq, self.mod = seq, mod
         self.bindings = seq.blocks[0].bindings
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self.roots: dict[ir.Expr, tuple[ir.Expr, ...]] = {}
         self.allocs: dict[ir.Expr, ir.Call] = {
             b.var: b.value
@@ -160,7 +158,7 @@ class _Plan:
         if not isinstance(value, ir.Call):
             return False
         if isinstance(value.op, ir.GlobalVar):
-            return value.op in self.mod and isinstance(self.mod[value.op], PrimFunc)
+            return value.op in self.mod and isinstance(self.mod[value.op], tir.PrimFunc)
         return isinstance(value.op, ir.Op) and value.op.name in (
             "relax.vm.call_tir_dyn",
             "relax.shape_of",
@@ -186,7 +184,7 @@ class _Plan:
             value = self.bindings[j].value
             if self._is_kernel(value) and isinstance(value, ir.Call) and any(a is out for a in value.args):
                 func = self.mod[value.op] if isinstance(value.op, ir.GlobalVar) else None
-                for k in (func.attrs.get("inplace_inputs") or ()) if isinstance(func, PrimFunc) else ():
+                for k in (func.attrs.get("inplace_inputs") or ()) if isinstance(func, tir.PrimFunc) else ():
                     roots = self._root(value.args[k])
                     if len(roots) != 1 or self.last_use.get(roots[0]) != j or roots[0] not in self.token_of:
                         continue

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from weft import op, runtime
 from weft.ir import Call, Constant, Expr, Function, IRModule, Op, TensorType, Tuple, constant, function_pass, walk
-from weft.op import make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
-from weft.runtime import aligned, numpy_dtype
 
 _NARROW, _WIDE = "bfloat16", "float32"
 _FORM = (_NARROW, _NARROW, _WIDE)
@@ -150,7 +149,7 @@ class _Narrowed:
             first = Tuple(tuple(data)) if isinstance(value.args[0], Tuple) else data[0]
             return self.widened(binding, bb.emit(self.moved(value, first), f"{binding.var.name_hint}16"))
         wide = bb.emit(value, binding.var.name_hint)
-        narrow = bb.emit(make_call("astype")(wide, dtype=_NARROW), f"{binding.var.name_hint}16")
+        narrow = bb.emit(op.make_call("astype")(wide, dtype=_NARROW), f"{binding.var.name_hint}16")
         return self.widened(binding, narrow)
 
     @staticmethod
@@ -161,16 +160,16 @@ class _Narrowed:
     def widened(self, binding: Any, narrow: Any) -> Expr:
         """Remember the bfloat16 form of a variable, and return its float32 value."""
         self.narrow[binding.var] = narrow
-        return make_call("astype")(narrow, dtype=_WIDE)
+        return op.make_call("astype")(narrow, dtype=_WIDE)
 
     def narrowed(self, e: Any, bb: Any) -> Any:
         """Return the bfloat16 form of an expression."""
         if isinstance(e, Constant):
-            return constant(aligned(e.data.numpy().astype(numpy_dtype(_NARROW))))
+            return constant(runtime.aligned(e.data.numpy().astype(runtime.numpy_dtype(_NARROW))))
         if e in self.narrow:
             return self.narrow[e]
         key = (e, id(bb.bindings()))
         if key not in self.casts:
             self.blocks.append(bb.bindings())
-            self.casts[key] = bb.emit(make_call("astype")(e, dtype=_NARROW), f"{e.name_hint}16")
+            self.casts[key] = bb.emit(op.make_call("astype")(e, dtype=_NARROW), f"{e.name_hint}16")
         return self.casts[key]

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import InvalidArgument
+from weft import arith, error, ir, tir
 from weft.relax.analysis import tir_vars_in_type
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, typed_call
-from weft.tir import PrimFunc
 
 _UPPER, _LOWER, _OUTPUTS = "tir_var_upper_bound", "tir_var_lower_bound", "relax.memory_plan_dynamic_func_output"
 _VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
@@ -56,7 +53,7 @@ class KnownSizes:
     """What a function says of the symbolic sizes in its signature."""
 
     def __init__(self, func: ir.Function) -> None:
-        self.analyzer, self.domains = Analyzer(), {}
+        self.analyzer, self.domains = arith.Analyzer(), {}
         upper, lower = (_bounds(func, key) for key in (_UPPER, _LOWER))
         positive: set[str] = set(func.attrs.get("tir_non_negative_var") or ())
         for v in tir_vars_in_type(function_type(func)):
@@ -104,7 +101,9 @@ def _bounds(func: ir.Function, key: str) -> dict[str, int]:
     for name, value in found.items():
         plain = getattr(value, "value", value)
         if not isinstance(plain, int) or isinstance(plain, bool):
-            raise InvalidArgument(f"{key}: the bound of '{name}' is no integer", expected="int", found=repr(value))
+            raise error.InvalidArgument(
+                f"{key}: the bound of '{name}' is no integer", expected="int", found=repr(value)
+            )
         found[name] = plain
     return found
 
@@ -211,14 +210,14 @@ class _Uses(_Walk):
     def reads(self, call: ir.Call) -> bool:
         """Whether a call keeps none of its arguments."""
         if isinstance(call.op, ir.GlobalVar):
-            return call.op in self.mod and isinstance(self.mod[call.op], PrimFunc)
+            return call.op in self.mod and isinstance(self.mod[call.op], tir.PrimFunc)
         return isinstance(call.op, ir.ExternFunc) or is_op(call, "vm.call_tir_dyn")
 
 
 class _Places(_Walk):
     """Gives each token storage: its own, or that of one that nobody needs any more."""
 
-    def __init__(self, uses: _Uses, analyzer: Analyzer) -> None:
+    def __init__(self, uses: _Uses, analyzer: arith.Analyzer) -> None:
         super().__init__()
         self.uses, self.analyzer = uses, analyzer
         self.free: dict[Any, list[_Token]] = {}

@@ -5,18 +5,17 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from weft import machine, tir
 from weft.ir import Call, Constant, DataType, Function, GlobalVar, IRModule, TensorType, Tuple, module_pass, walk
-from weft.machine import UNKNOWN
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.expr import SeqExpr
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
-from weft.tir import PrimFunc
 
 
 @module_pass(opt_level=1)
-def stream_outputs(mod: IRModule, *, after: int = UNKNOWN.flushing_bytes) -> IRModule:
+def stream_outputs(mod: IRModule, *, after: int = machine.UNKNOWN.flushing_bytes) -> IRModule:
     """Let kernels write past the caches what is only returned, where a program reads many constants after that.
 
     A decoder returns a longer cache of keys and values from each of its layers. What it wrote would be read from memory
@@ -113,7 +112,7 @@ def _cold(func: Function, mod: IRModule, after: int) -> set[int]:
     for b in reversed(bindings):
         if following >= after and id(b.var) in returned - read and is_op(b.value, "call_tir"):
             callee = mod.functions.get(b.value.args[0])
-            plain = isinstance(callee, PrimFunc) and "tir.stream_outputs" not in callee.attrs
+            plain = isinstance(callee, tir.PrimFunc) and "tir.stream_outputs" not in callee.attrs
             if plain and isinstance(b.value.ty, TensorType):
                 cold.add(id(b.var))
         following += sum(_bytes(c) for c in walk(b.value) if isinstance(c, Constant))

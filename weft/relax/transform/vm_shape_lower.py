@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft import ir
+from weft import ir, tir
 from weft.ir import cast, int64
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
@@ -18,7 +18,6 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
 from weft.runtime.opcodes import MakeShapeCode, MatchShapeCode
-from weft.tir import BufferStore, PrimFunc, decl_buffer, seq
 
 ASSERT_IMM, _STORE, _NO_OP, ASSERT_LOAD, _AT_LEAST_IMM, _, _AT_MOST_IMM, _ = map(int, MatchShapeCode)
 _USE_IMM, _LOAD = map(int, MakeShapeCode)
@@ -287,13 +286,13 @@ class Lowerer:
                 todo.append(expr)
         if not todo:
             return
-        heap = decl_buffer((self.heap_size(),), "int64", "heap")
+        heap = tir.decl_buffer((self.heap_size(),), "int64", "heap")
         for expr in todo:
             value = ir.rewrite(expr, lambda n: heap[int64(self.slot(n))] if isinstance(n, ir.Var) else n)
-            stores.append(BufferStore(heap, cast("int64", value), (int64(self.slot(expr)),)))
+            stores.append(tir.BufferStore(heap, cast("int64", value), (int64(self.slot(expr)),)))
         handle = ir.Var("heap_handle", "handle")
         name = self.mod.fresh_name("shape_func")
-        self.mod[name] = PrimFunc((handle,), seq(*stores), None, ((handle, heap),), self.kernel_attrs(name))
+        self.mod[name] = tir.PrimFunc((handle,), tir.seq(*stores), None, ((handle, heap),), self.kernel_attrs(name))
         call = ir.Call(self.mod.get_global_var(name), (self.heap,), ty=ir.TupleType(()))
         self.out.append(VarBinding(RelaxVar("_", ir.TupleType(())), call))
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
+from weft import ir, runtime
 from weft.op import Layout, get_op_def, in_places, make_call
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
-from weft.runtime import aligned
 
 
 @ir.function_pass(kind=ir.Function, opt_level=2)
@@ -106,7 +105,7 @@ class _Wide:
         if isinstance(expr, ir.Constant):
             data = np.asarray(expr.data.numpy())
             dims = (1,) * (3 - data.ndim) + data.shape
-            return ir.constant(aligned(data.reshape(*dims[:2], 1, dims[2])))
+            return ir.constant(runtime.aligned(data.reshape(*dims[:2], 1, dims[2])))
         one = ir.const(1, "int64")
         sizes = (one,) * (3 - ty.ndim) + tuple(ty.shape)
         twin = bb.emit(make_call("reshape")(expr, ir.shape_expr((*sizes[:2], one, sizes[2]))))
@@ -146,7 +145,7 @@ def _conv1d(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
     if any(x not in (None, "", "NCW", "W") for x in layouts) or not isinstance(ty, ir.TensorType) or ty.shape is None:
         return None
     if isinstance(weight, ir.Constant):
-        kernel: ir.Expr = ir.constant(aligned(weight.data.numpy()[:, :, None]))
+        kernel: ir.Expr = ir.constant(runtime.aligned(weight.data.numpy()[:, :, None]))
     else:
         shape = (*ty.shape[:2], ir.const(1, "int64"), ty.shape[2])
         kernel = bb.emit(make_call("reshape")(weight, ir.shape_expr(shape)))

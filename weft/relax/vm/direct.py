@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft import environment
-from weft.ir import DataType, as_int
+from weft import environment, ir, runtime, tir
 from weft.relax.vm.exec_builder import ExecBuilder, Insn, SpecialReg
-from weft.runtime import Tensor
 from weft.runtime.opcodes import ArgKind, Opcode, decode_arg
-from weft.tir import PrimFunc
 
 _ALIGNMENT = 64
 
@@ -45,7 +42,7 @@ class DirectPlan(NamedTuple):
     arena_bytes: int
 
 
-def plan_direct(body: Sequence[Insn], builder: ExecBuilder, kernels: Mapping[str, PrimFunc]) -> DirectPlan:
+def plan_direct(body: Sequence[Insn], builder: ExecBuilder, kernels: Mapping[str, tir.PrimFunc]) -> DirectPlan:
     """Plan the direct calls of one function."""
     return _Planner(body, builder, kernels).plan()
 
@@ -53,7 +50,7 @@ def plan_direct(body: Sequence[Insn], builder: ExecBuilder, kernels: Mapping[str
 class _Planner:
     """What is known about the registers of one function."""
 
-    def __init__(self, body: Sequence[Insn], builder: ExecBuilder, kernels: Mapping[str, PrimFunc]) -> None:
+    def __init__(self, body: Sequence[Insn], builder: ExecBuilder, kernels: Mapping[str, tir.PrimFunc]) -> None:
         self.body, self.builder = body, builder
         found = {builder.find_function(n): kernel_signature(f) for n, f in kernels.items()}
         self.signatures = {i: s for i, s in found.items() if i is not None and s is not None}
@@ -161,7 +158,7 @@ class _Planner:
                 if kind != ArgKind.IMMEDIATE or not -(1 << 31) <= value < (1 << 31):
                     return False
             elif kind == ArgKind.CONSTANT:
-                if not isinstance(self.builder.constant(value), Tensor):
+                if not isinstance(self.builder.constant(value), runtime.Tensor):
                     return False
             elif kind != ArgKind.REGISTER or value >= SpecialReg.VOID_ARG:
                 return False
@@ -175,7 +172,7 @@ class _Planner:
         sizes: dict[int, int] = {}
         for t in direct:
             storage, offset = self.place(t)
-            n_bytes = _count(self.types[t].shape) * DataType(self.types[t].dtype).itemsize
+            n_bytes = _count(self.types[t].shape) * ir.DataType(self.types[t].dtype).itemsize
             sizes[storage] = max(sizes.get(storage, 0), -(-(offset + n_bytes) // _ALIGNMENT) * _ALIGNMENT)
         for at, insn in enumerate(self.body):
             words = {insn.words[0], *insn.args} if insn.opcode == Opcode.CALL else set[int]()
@@ -203,17 +200,17 @@ def _count(shape: Sequence[int]) -> int:
     return total
 
 
-def kernel_signature(func: PrimFunc) -> tuple[_Type | None, ...] | None:
+def kernel_signature(func: tir.PrimFunc) -> tuple[_Type | None, ...] | None:
     """What each parameter of a kernel demands, None for an integer; None of a kernel that is not called directly."""
     out: list[_Type | None] = []
     for p in func.params:
         buffer = func.buffer_of(p)
         if buffer is None:
-            if DataType(p.dtype) not in ("int32", "int64"):
+            if ir.DataType(p.dtype) not in ("int32", "int64"):
                 return None
             out.append(None)
             continue
-        shape = [as_int(d) for d in buffer.shape]
+        shape = [ir.as_int(d) for d in buffer.shape]
         if buffer.strides or buffer.elem_offset is not None or any(d is None for d in shape):
             return None
         out.append(_Type(tuple(d for d in shape if d is not None), str(buffer.dtype)))

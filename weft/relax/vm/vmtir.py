@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from weft.error import InternalError
+from weft import error, machine
 from weft.ir import Attrs, CallIntrin, DataType, IRModule, Op, PrimExpr, StringImm, Var, int64
-from weft.machine import UNKNOWN
 from weft.relax.vm.direct import DirectPlan, plan_direct
 from weft.relax.vm.exec_builder import ExecBuilder, Insn, SpecialReg
 from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, decode_arg
@@ -85,7 +84,7 @@ class _Writer:
         attrs = Attrs.of({"global_symbol": PREFIX + self.name, "tir.noalias": False})
         body = self.block(0, len(self.body))
         if self.plan.arena_bytes:
-            body = AllocBuffer(self.arena, body, Attrs.of({"stack_bytes": UNKNOWN.frame_arena_bytes}))
+            body = AllocBuffer(self.arena, body, Attrs.of({"stack_bytes": machine.UNKNOWN.frame_arena_bytes}))
         return PrimFunc((self.context, self.r, self.c, self.f), body, attrs=attrs)
 
     def block(self, begin: int, end: int) -> Stmt:
@@ -105,13 +104,13 @@ class _Writer:
                 otherwise = at + insn.words[1]
                 jump = self.body[otherwise - 1]
                 if jump.opcode != Opcode.GOTO:
-                    raise InternalError("a branch of bytecode does not end in a jump", found=self.name)
+                    raise error.InternalError("a branch of bytecode does not end in a jump", found=self.name)
                 joined = otherwise - 1 + jump.words[0]
                 condition = self.item_call("truth", self.register(insn.words[0]), dtype="bool")
                 out.append(IfThenElse(condition, self.block(at + 1, otherwise - 1), self.block(otherwise, joined)))
                 at = joined
             else:
-                raise InternalError("a jump of bytecode stands alone", found=self.name)
+                raise error.InternalError("a jump of bytecode stands alone", found=self.name)
         return seq(*out)
 
     def register(self, index: int) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relay.adt import Match
 from weft.relay.analysis.excerpt import excerpt
 from weft.relay.expr import Call, Function, Let
@@ -120,7 +119,7 @@ class AnnotatedRegionSet:
         elif (target := annotation_of(expr, self._end)) is not None:
             region = self.get_region(expr.args[0])
             if region is None or region.target != target:
-                raise InvalidArgument(
+                raise error.InvalidArgument(
                     "a region ends that did not begin" if region is None else "a region ends for another compiler",
                     where=expr.span, expected=f"a {self._begin} for '{target if region is None else region.target}'",
                     found=excerpt(expr),

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
-from weft.error import InvalidArgument, render_where
-from weft.ir import IRModule
+from weft import error, ir
 from weft.relay import adt
 from weft.relay.expr import Function
 from weft.relay.walk import subexpressions
@@ -31,7 +30,7 @@ class UnmatchedWarning(UserWarning):
     """A match says that its clauses cover all values, and they do not."""
 
 
-def warn_unmatched(program: Any, mod: IRModule | None = None, *, repeat: bool = True) -> None:
+def warn_unmatched(program: Any, mod: ir.IRModule | None = None, *, repeat: bool = True) -> None:
     """Warn of each match that says to be complete and is not: of the constructor that is missing, and where.
 
     Parameters
@@ -43,7 +42,7 @@ def warn_unmatched(program: Any, mod: IRModule | None = None, *, repeat: bool = 
     repeat : bool
         Whether to warn again of a match that was warned of.
     """
-    if isinstance(program, IRModule):
+    if isinstance(program, ir.IRModule):
         mod = program
         program = [e for f in mod.functions.values() if isinstance(f, Function) for e in subexpressions(f)]
     elif not isinstance(program, list):
@@ -52,7 +51,7 @@ def warn_unmatched(program: Any, mod: IRModule | None = None, *, repeat: bool = 
         if isinstance(m, adt.Match) and m.complete and m.clauses and (repeat or m.clauses[0].lhs not in _WARNED):
             try:
                 cases = unmatched_cases(m, mod)
-            except InvalidArgument:  # a constructor of no type: type inference says it better
+            except error.InvalidArgument:  # a constructor of no type: type inference says it better
                 continue
             if cases:
                 _WARNED.add(m.clauses[0].lhs)
@@ -68,7 +67,7 @@ def keep_warned(old: adt.Pattern, new: adt.Pattern) -> None:
 def _warn(m: adt.Match, cases: list[adt.Pattern]) -> None:
     listed = ", ".join(f"`{c}`" for c in cases[:4]) + (" and others" if len(cases) > 4 else "")
     text = f"a match does not cover {listed}"
-    where = "" if m.span is None else "\n" + "\n".join(render_where(m.span))
+    where = "" if m.span is None else "\n" + "\n".join(error.render_where(m.span))
     text += f"{where}\n  help: add a clause, or write `match?`; other values stop the program when it runs"
     if m.span is None:
         warnings.warn(text, UnmatchedWarning, stacklevel=3)
@@ -76,7 +75,7 @@ def _warn(m: adt.Match, cases: list[adt.Pattern]) -> None:
         warnings.warn_explicit(text, UnmatchedWarning, m.span.file, m.span.line, registry=_SHOWN)
 
 
-def unmatched_cases(match: adt.Match, mod: IRModule | None = None) -> list[adt.Pattern]:
+def unmatched_cases(match: adt.Match, mod: ir.IRModule | None = None) -> list[adt.Pattern]:
     """List patterns for the values that no clause of a match covers.
 
     Parameters
@@ -100,7 +99,7 @@ def unmatched_cases(match: adt.Match, mod: IRModule | None = None) -> list[adt.P
     return [p for (p,) in itertools.islice(_uncovered(rows, 1, mod), _MOST)]
 
 
-def _uncovered(rows: list[_Row], width: int, mod: IRModule | None) -> Iterator[_Row]:
+def _uncovered(rows: list[_Row], width: int, mod: ir.IRModule | None) -> Iterator[_Row]:
     """Yield rows of patterns for what no row covers."""
     if not rows or not width:
         if not rows:
@@ -121,7 +120,7 @@ def _uncovered(rows: list[_Row], width: int, mod: IRModule | None) -> Iterator[_
 
 
 def _split(
-    rows: list[_Row], width: int, fields: int, c: adt.Constructor | None, mod: IRModule | None
+    rows: list[_Row], width: int, fields: int, c: adt.Constructor | None, mod: ir.IRModule | None
 ) -> Iterator[_Row]:
     """Yield what is not covered of the values that a constructor makes; None makes tuples."""
     fitting = [(*inner, *r[1:]) for r in rows if (inner := _fields(r[0], fields, c)) is not None]
@@ -138,10 +137,10 @@ def _fields(p: adt.Pattern, count: int, c: adt.Constructor | None) -> _Row | Non
     return (*given, *(adt.PatternWildcard(),) * count)[:count]
 
 
-def _definition(c: adt.Constructor, mod: IRModule | None) -> adt.TypeData:
+def _definition(c: adt.Constructor, mod: ir.IRModule | None) -> adt.TypeData:
     found: Any = adt.type_data(mod, c) if mod is not None else None
     if found is None:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"there is no data type '{c.belong_to.name_hint}', which constructor '{c.name_hint}' belongs to",
             expected="a module that defines it",
             found="no module" if mod is None else ", ".join(g.name_hint for g in mod.type_definitions) or "none",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import Op, TensorType, as_int
+from weft import error, ir
 from weft.relay.expr import Call, Function
 from weft.relay.walk import subexpressions
 
@@ -25,7 +24,7 @@ def get_total_mac_number(expr: Any) -> int:
     return sum(
         _macs(e)
         for e in subexpressions(body)
-        if isinstance(e, Call) and isinstance(e.op, Op) and e.op.name in (*_CONVOLUTIONS, *_PRODUCTS)
+        if isinstance(e, Call) and isinstance(e.op, ir.Op) and e.op.name in (*_CONVOLUTIONS, *_PRODUCTS)
     )
 
 
@@ -34,9 +33,9 @@ _PRODUCTS = ("nn.dense", "nn.matmul", "nn.batch_matmul")
 
 
 def _shape(e: Any) -> tuple[int, ...]:
-    dims = [as_int(d) for d in e.ty.shape or ()] if isinstance(e.ty, TensorType) else [None]
+    dims = [ir.as_int(d) for d in e.ty.shape or ()] if isinstance(e.ty, ir.TensorType) else [None]
     if any(d is None for d in dims):
-        raise InvalidArgument("operations are counted where shapes are constant", found=str(e.ty), where=e)
+        raise error.InvalidArgument("operations are counted where shapes are constant", found=str(e.ty), where=e)
     return tuple(d for d in dims if d is not None)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import WeftError
-from weft.ir import IntImm, IRModule, Op, StringImm, TensorType, structural_equal
+from weft import error, ir
 from weft.relay.dataflow_pattern import pattern as kinds
 from weft.relay.dataflow_pattern.graph import Graph
 from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var
@@ -79,7 +78,7 @@ class Matcher:
     def _attrs(self, p: kinds.AttrPattern, e: Any) -> bool:
         if not self._visit(p.pattern, e):
             return False
-        if isinstance(e, Op):
+        if isinstance(e, ir.Op):
             return all(_same(v, e.get_attr(k)) for k, v in p.attrs.items())
         if isinstance(e, (Call, Function)):
             return all(k in e.attrs and _same(v, e.attrs[k]) for k, v in p.attrs.items())
@@ -144,16 +143,16 @@ class Matcher:
         return type(e) is Let and self._all(p.parts(), (e.var, e.value, e.body))
 
     def _type(self, p: kinds.TypePattern, e: Any) -> bool:
-        return structural_equal(p.type, type_of(e)) and self._visit(p.pattern, e)
+        return ir.structural_equal(p.type, type_of(e)) and self._visit(p.pattern, e)
 
     def _shape(self, p: kinds.ShapePattern, e: Any) -> bool:
         ty = type_of(e)
-        same = isinstance(ty, TensorType) and structural_equal(tuple(p.dims), tuple(ty.shape or ()))
+        same = isinstance(ty, ir.TensorType) and ir.structural_equal(tuple(p.dims), tuple(ty.shape or ()))
         return same and self._visit(p.pattern, e)
 
     def _dtype(self, p: kinds.DataTypePattern, e: Any) -> bool:
         ty = type_of(e)
-        return isinstance(ty, TensorType) and ty.dtype == str(p.dtype) and self._visit(p.pattern, e)
+        return isinstance(ty, ir.TensorType) and ty.dtype == str(p.dtype) and self._visit(p.pattern, e)
 
 
 _RULES: dict[type, Any] = {
@@ -163,7 +162,7 @@ _RULES: dict[type, Any] = {
     kinds.ConstantPattern: lambda m, p, e: type(e) is Constant,
     kinds.DataTypePattern: Matcher._dtype,
     kinds.DominatorPattern: Matcher._dominator,
-    kinds.ExprPattern: lambda m, p, e: p.expr is e or (type(p.expr) is type(e) and structural_equal(p.expr, e)),
+    kinds.ExprPattern: lambda m, p, e: p.expr is e or (type(p.expr) is type(e) and ir.structural_equal(p.expr, e)),
     kinds.FunctionPattern: Matcher._function,
     kinds.IfPattern: Matcher._if,
     kinds.LetPattern: Matcher._let,
@@ -182,8 +181,8 @@ def type_of(expr: Any) -> Any:
     if known is not None or not hasattr(expr, "in_function"):
         return known
     try:
-        func: Any = infer_module(IRModule.from_expr(expr))["main"]
-    except WeftError:
+        func: Any = infer_module(ir.IRModule.from_expr(expr))["main"]
+    except error.WeftError:
         return None
     return func.ty if type(expr) is Function else func.body.ty
 
@@ -197,18 +196,18 @@ def _same(wanted: Any, found: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, (IntImm, StringImm)):
+    if isinstance(value, (ir.IntImm, ir.StringImm)):
         return value.value
     return tuple(value) if isinstance(value, list) else value
 
 
 def _name(pattern: Any) -> str | None:
     expr = getattr(pattern, "expr", None)
-    return expr.name if isinstance(expr, Op) else None
+    return expr.name if isinstance(expr, ir.Op) else None
 
 
 def _calls(expr: Any, name: str) -> bool:
-    return type(expr) is Call and isinstance(expr.op, Op) and expr.op.name == name
+    return type(expr) is Call and isinstance(expr.op, ir.Op) and expr.op.name == name
 
 
 def _regrouped(p: kinds.CallPattern, e: Any) -> list[kinds.CallPattern]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakSet
 
-from weft import ir
-from weft.error import WeftError
+from weft import error, ir
 from weft.relay.expr import Call, Constant, Tuple, Var
 from weft.relay.infer.state import Inference
 from weft.relay.infer.unify import FAILED
@@ -43,7 +42,7 @@ def infer_operator(call: Call, args: tuple[ir.Type, ...], s: Inference) -> ir.Ty
             return s.fail(f"'{name}' cannot take its argument '{input_name}'", call, expected=wanted, found=found)
         typed = [_with_type(a, t) for a, t in zip(call.args, args, strict=True)]
         return infer_call(Call(call.op, tuple(typed), call.attrs, span=call.span))
-    except WeftError as e:
+    except error.WeftError as e:
         what = e.what if name in e.what else f"in a call of '{name}': {e.what}"
         takes = f"it is called with {', '.join(f'`{t}`' for t in args)}" if args else None
         return s.fail(what, call, expected=e.expected, found=e.found, help=e.help or takes)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from weft import ir
-from weft.error import ErrorGroup, TypeInferenceError
+from weft import error, ir
 from weft.ir import Type
 from weft.relay.adt import TypeData
 from weft.relay.analysis.excerpt import excerpt
@@ -13,7 +12,7 @@ from weft.relay.infer.unify import FAILED, InfiniteType, Mismatch, Unifier
 from weft.relay.types import FuncType, IncompleteType, TensorType, types_equal
 
 
-class TypeInferenceErrors(ErrorGroup, TypeInferenceError):
+class TypeInferenceErrors(error.ErrorGroup, error.TypeInferenceError):
     """Several errors of one inference."""
 
 
@@ -44,7 +43,7 @@ class Inference:
         self.queue: list[Pending] = []
         self.relations: list[Any] = []  # those whose arguments' types may yet be widened
         self.asked: dict[ir.Expr, Type] = {}  # what is annotated around choices and matches
-        self.errors: list[TypeInferenceError] = []
+        self.errors: list[error.TypeInferenceError] = []
         self.matches: list[Any] = []
         self.globals: dict[str, Type] = {}
         self.checked: set[int] = set()  # annotations that are well kinded
@@ -69,7 +68,7 @@ class Inference:
     def fail(self, what: str, node: Any, *, expected: Any = None, found: Any = None, help: str | None = None) -> Type:
         """Note an error, and return a type that goes with every other."""
         self.errors.append(
-            TypeInferenceError(
+            error.TypeInferenceError(
                 what, where=self.place(node), expected=self._text(expected), found=self._text(found), help=help
             )
         )

@@ -1,7 +1,5 @@
 """Activation functions."""
 
-from __future__ import annotations
-
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import vectors
 

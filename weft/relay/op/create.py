@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.op import product
+from weft import ir, op
 from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
@@ -121,7 +120,7 @@ def _computed_range(start: ir.Expr, stop: ir.Expr, step: ir.Expr, dtype: str) ->
 
 declare("shape_of", "data", {"dtype": "int32"}, expand=lambda data, dtype: scalars(dims(data), dtype),
         doc="The shape of a tensor, as a vector.")  # fmt: skip
-declare("ndarray_size", "data", {"dtype": "int32"}, expand=lambda data, dtype: _scalar(product(dims(data)), dtype),
+declare("ndarray_size", "data", {"dtype": "int32"}, expand=lambda data, dtype: _scalar(op.product(dims(data)), dtype),
         doc="The number of elements of a tensor.")  # fmt: skip
 
 

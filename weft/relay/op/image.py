@@ -1,7 +1,5 @@
 """``relay.image``: the constructors of the operators whose names begin with ``image.``."""
 
-from __future__ import annotations
-
 from weft.relay.op.construct import namespace
 
 __getattr__, __dir__ = namespace("image.")

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument, ShapeMismatch
-from weft.op import normalize_axis, product, tensor_arg
+from weft import error, ir, op
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims, vector
 
 
 def _take(data: ir.Expr, indices: ir.Expr, axis: Any = None, batch_dims: int = 0, mode: str = "clip") -> ir.Expr:
     if mode not in ("clip", "wrap", "fast"):
-        raise InvalidArgument(f"take: unknown mode '{mode}'", expected="clip, wrap or fast")
+        raise error.InvalidArgument(f"take: unknown mode '{mode}'", expected="clip, wrap or fast")
     if axis is None:
-        flat = shared("reshape", data, shape_of_dims((product(dims(data)),))) if rank(data) != 1 else data
+        flat = shared("reshape", data, shape_of_dims((op.product(dims(data)),))) if rank(data) != 1 else data
         return shared("take", flat, indices, axis=0, mode=mode)
-    at = normalize_axis("take", axis, rank(data))
+    at = op.normalize_axis("take", axis, rank(data))
     batch = int(batch_dims) % max(rank(indices), 1) if batch_dims < 0 else int(batch_dims)
     return _batched_take(data, indices, at, batch, mode) if batch else shared("take", data, indices, axis=at, mode=mode)
 
@@ -26,8 +24,8 @@ def _batched_take(data: ir.Expr, indices: ir.Expr, axis: int, batch: int, mode: 
     """Take from one row of a flat axis: the leading axes of data and indices are walked together."""
     shape, wanted = dims(data), dims(indices)
     if batch > axis or batch > len(wanted):
-        raise InvalidArgument("take: batch_dims is larger than axis or the rank of the indices", found=str(batch))
-    depth, count = shape[axis], product(shape[:batch])
+        raise error.InvalidArgument("take: batch_dims is larger than axis or the rank of the indices", found=str(batch))
+    depth, count = shape[axis], op.product(shape[:batch])
     to_front = (*range(batch), axis, *(i for i in range(batch, len(shape)) if i != axis))
     rest = tuple(shape[i] for i in to_front[batch + 1 :])
     rows = shared("reshape", shared("permute_dims", data, axes=to_front), shape_of_dims((count * depth, *rest)))
@@ -60,14 +58,14 @@ def _zero() -> ir.Expr:
 
 def _gather_nd(data: ir.Expr, indices: ir.Expr, batch_dims: int = 0, index_rank: Any = None) -> ir.Expr:
     """Gather with the coordinates in the first axis of the indices."""
-    n = len(tensor_arg("gather_nd", "indices", indices, min_ndim=1).shape or ())
+    n = len(op.tensor_arg("gather_nd", "indices", indices, min_ndim=1).shape or ())
     depth = ir.as_int(dims(indices)[0])
     if depth is None:
-        raise ShapeMismatch("gather_nd: the first dimension of 'indices' must be known", found=str(indices.ty))
+        raise error.ShapeMismatch("gather_nd: the first dimension of 'indices' must be known", found=str(indices.ty))
     if not 0 <= batch_dims < n or batch_dims + depth > rank(data):
-        raise ShapeMismatch("gather_nd: the indices have more coordinates than the data has dimensions",
-                            expected=f"at most {rank(data) - batch_dims}", found=str(depth), where=indices.span,
-                            )  # fmt: skip
+        raise error.ShapeMismatch("gather_nd: the indices have more coordinates than the data has dimensions",
+                                  expected=f"at most {rank(data) - batch_dims}", found=str(depth), where=indices.span,
+                                  )  # fmt: skip
     last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
     return shared("gather_nd", data, last, batch_dims=batch_dims)
 
@@ -84,10 +82,10 @@ declare("reverse_sequence", "data seq_lengths", expand="reverse_sequence",
 
 
 def _sequence_mask(data: ir.Expr, valid_length: ir.Expr, mask_value: float = 0.0, axis: int = 0) -> ir.Expr:
-    tensor_arg("sequence_mask", "data", data, min_ndim=2)
-    at = normalize_axis("sequence_mask", axis, rank(data))
+    op.tensor_arg("sequence_mask", "data", data, min_ndim=2)
+    at = op.normalize_axis("sequence_mask", axis, rank(data))
     if at > 1:
-        raise InvalidArgument("sequence_mask: 'axis' must be 0 or 1", found=str(axis))
+        raise error.InvalidArgument("sequence_mask: 'axis' must be 0 or 1", found=str(axis))
     shape = dims(data)
     vector("sequence_mask", "valid_length", valid_length, shape[1 - at])
     column = [ir.int64(1)] * len(shape)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relay.op.registry import shared
 
 
@@ -19,7 +18,7 @@ def plain(op: str, layout: str, letters: str) -> str:
     """
     axes = "".join(c for c in layout if c.isupper())
     if sorted(axes) != sorted(letters):
-        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters {letters} in some order")
+        raise error.InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters {letters} in some order")
     return axes
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import ShapeMismatch
+from weft import error, ir
 from weft.op import tensor_arg
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import axis_of, dims, rank, vector, vectors
@@ -23,8 +22,8 @@ def _swapped(x: ir.Expr, swap: bool) -> ir.Expr:
 
 def _checked_units(op: str, weight: ir.Expr, outputs: Any, units: Any) -> None:
     if units is not None and ir.as_int(outputs) not in (None, int(units)):
-        raise ShapeMismatch(f"{op}: 'units' is not the number of outputs of the weight", expected=str(outputs),
-                            found=str(units), where=weight.span)  # fmt: skip
+        raise error.ShapeMismatch(f"{op}: 'units' is not the number of outputs of the weight", expected=str(outputs),
+                                  found=str(units), where=weight.span)  # fmt: skip
 
 
 def _dense(data: ir.Expr, weight: ir.Expr, units: Any = None, out_dtype: str = "") -> ir.Expr:

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir, tir
-from weft.error import InvalidArgument, ShapeMismatch
+from weft import error, ir, tir
 from weft.op import simplify, tensor_arg
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
@@ -25,13 +24,13 @@ def _resized(
     """Resize the spatial axes of a layout with any order of letters."""
     shape, letters = tensor_arg(op, "data", data, ndim=rank + 2).shape or (), _LAYOUTS[rank][2:]
     if sorted(layout) != sorted(_LAYOUTS[rank]):
-        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters of {_LAYOUTS[rank]}")
+        raise error.InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters of {_LAYOUTS[rank]}")
     if method not in _METHODS:
-        raise InvalidArgument(f"{op}: unknown method '{method}'", expected=", ".join(_METHODS))
+        raise error.InvalidArgument(f"{op}: unknown method '{method}'", expected=", ".join(_METHODS))
     wanted = size if isinstance(size, tuple) else (size,)
     wanted = wanted * rank if len(wanted) == 1 else wanted
     if len(wanted) != rank:
-        raise ShapeMismatch(f"{op}: a size for each spatial axis", expected=str(rank), found=str(len(wanted)))
+        raise error.ShapeMismatch(f"{op}: a size for each spatial axis", expected=str(rank), found=str(len(wanted)))
     at = [layout.index(c) for c in letters]
     full = tuple(wanted[at.index(i)] if i in at else d for i, d in enumerate(shape))
     if _METHODS[method] == "nearest" and not rounding:
@@ -123,7 +122,7 @@ def _scaled(dim: ir.PrimExpr, scale: float) -> ir.PrimExpr:
 def _upsampled(op: str, rank: int, data: ir.Expr, scales: Any, layout: str, method: str, mode: str) -> ir.Expr:
     shape = tensor_arg(op, "data", data, ndim=rank + 2).shape or ()
     if sorted(layout) != sorted(_LAYOUTS[rank]):
-        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters of {_LAYOUTS[rank]}")
+        raise error.InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters of {_LAYOUTS[rank]}")
     size = tuple(_scaled(shape[layout.index(c)], s) for c, s in zip(_LAYOUTS[rank][2:], scales, strict=True))
     exact = tuple(float(s) for s in scales) if mode == "asymmetric" else None
     return _resized(op, rank, data, size, None, layout, method, mode, "", exact)
@@ -155,8 +154,8 @@ def _affine_grid(data: ir.Expr, target_shape: Any) -> ir.Expr:
     dtype = tensor_arg("image.affine_grid", "data", data, ndim=3, kind="float").dtype
     shape = dims(data)
     if ir.as_int(shape[1]) not in (2, None) or ir.as_int(shape[2]) not in (3, None):
-        raise ShapeMismatch("image.affine_grid: the matrices are 2 by 3", expected="(batch, 2, 3)",
-                            found=str(data.ty), where=data.span)  # fmt: skip
+        raise error.ShapeMismatch("image.affine_grid: the matrices are 2 by 3", expected="(batch, 2, 3)",
+                                  found=str(data.ty), where=data.span)  # fmt: skip
     h, w = (int(v) for v in target_shape)
     y, x = np.meshgrid(np.linspace(-1, 1, h), np.linspace(-1, 1, w), indexing="ij")
     points = np.stack([x.reshape(-1), y.reshape(-1), np.ones(h * w)]).astype(ir.numpy_dtype(dtype))

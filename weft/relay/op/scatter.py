@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument, ShapeMismatch
+from weft import error, ir, op
 from weft.ir import PrimExpr, as_int, int64
-from weft.op import tensor_arg
 from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
@@ -32,15 +30,15 @@ declare("scatter_add", "data indices updates", {"axis": REQUIRED},
 def _scatter_nd(data: ir.Expr, indices: ir.Expr, updates: ir.Expr, mode: str = "update") -> ir.Expr:
     """Scatter with the coordinates in the first axis of the indices."""
     if mode not in _MODES:
-        raise InvalidArgument(f"scatter_nd: unknown mode '{mode}'", expected=", ".join(_MODES))
-    n = len(tensor_arg("scatter_nd", "indices", indices, min_ndim=1).shape or ())
+        raise error.InvalidArgument(f"scatter_nd: unknown mode '{mode}'", expected=", ".join(_MODES))
+    n = len(op.tensor_arg("scatter_nd", "indices", indices, min_ndim=1).shape or ())
     depth = as_int(dims(indices)[0])
     if depth is not None and depth > rank(data):
-        raise ShapeMismatch("scatter_nd: more coordinates than dimensions", expected=f"at most {rank(data)}",
-                            found=str(depth), where=indices.span)  # fmt: skip
+        raise error.ShapeMismatch("scatter_nd: more coordinates than dimensions", expected=f"at most {rank(data)}",
+                                  found=str(depth), where=indices.span)  # fmt: skip
     if depth is not None and rank(updates) != n - 1 + rank(data) - depth:
-        raise ShapeMismatch("scatter_nd: 'updates' has the wrong rank", expected=str(n - 1 + rank(data) - depth),
-                            found=str(rank(updates)), where=updates.span)  # fmt: skip
+        raise error.ShapeMismatch("scatter_nd: 'updates' has the wrong rank", expected=str(n - 1 + rank(data) - depth),
+                                  found=str(rank(updates)), where=updates.span)  # fmt: skip
     last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
     return shared("scatter_nd", data, last, updates, reduction=mode)
 
@@ -50,7 +48,7 @@ declare("scatter_nd", "data indices updates", {"mode": "update"}, expand=_scatte
 
 
 def _invert_permutation(data: ir.Expr) -> ir.Expr:
-    tensor_arg("invert_permutation", "data", data, ndim=1, kind="integer")
+    op.tensor_arg("invert_permutation", "data", data, ndim=1, kind="integer")
     places = shared("arange", int64(0), dims(data)[0], int64(1), dtype=dtype_of(data))
     return _elements(shared("zeros_like", data), data, places)
 
@@ -62,21 +60,21 @@ def _sparse_to_dense(
     sparse_indices: ir.Expr, sparse_values: ir.Expr, default_value: ir.Expr, output_shape: Any
 ) -> ir.Expr:
     """Write values at coordinates into a tensor of one value."""
-    index = tensor_arg("sparse_to_dense", "sparse_indices", sparse_indices, kind="integer")
-    value = tensor_arg("sparse_to_dense", "sparse_values", sparse_values)
+    index = op.tensor_arg("sparse_to_dense", "sparse_indices", sparse_indices, kind="integer")
+    value = op.tensor_arg("sparse_to_dense", "sparse_values", sparse_values)
     if index.ndim > 2 or value.ndim > 1:
-        raise ShapeMismatch("sparse_to_dense: indices are at most a matrix and values a vector",
+        raise error.ShapeMismatch("sparse_to_dense: indices are at most a matrix and values a vector",
                             found=f"{index.ndim} and {value.ndim} dimensions", where=sparse_indices.span)  # fmt: skip
     if index.ndim == 2 and as_int(index.shape[1]) not in (None, len(output_shape)):  # type: ignore[index]
-        raise ShapeMismatch("sparse_to_dense: an index has the wrong number of coordinates",
-                            expected=str(len(output_shape)), found=str(index.shape[1]),  # type: ignore[index]
-                            where=sparse_indices.span)  # fmt: skip
+        raise error.ShapeMismatch("sparse_to_dense: an index has the wrong number of coordinates",
+                                  expected=str(len(output_shape)), found=str(index.shape[1]),  # type: ignore[index]
+                                  where=sparse_indices.span)  # fmt: skip
     if index.ndim < 2 and len(output_shape) != 1:
-        raise ShapeMismatch("sparse_to_dense: a vector of indices writes into a vector", expected="one dimension",
-                            found=str(len(output_shape)))  # fmt: skip
+        raise error.ShapeMismatch("sparse_to_dense: a vector of indices writes into a vector", expected="one dimension",
+                                  found=str(len(output_shape)))  # fmt: skip
     count = index.shape[0] if index.ndim else int64(1)  # type: ignore[index]
     places = shared("reshape", sparse_indices, shape_of_dims((count, int64(len(output_shape)))))
-    tensor_arg("sparse_to_dense", "default_value", default_value)
+    op.tensor_arg("sparse_to_dense", "default_value", default_value)
     data = shared("full", shape_of_dims(output_shape), default_value, dtype=value.dtype)
     return shared("scatter_nd", data, places, shared("broadcast_to", sparse_values, shape_of_dims((count,))))
 
@@ -100,12 +98,12 @@ def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, 
 
 def _segment_sum(data: ir.Expr, segment_ids: ir.Expr, num_segments: Any) -> ir.Expr:
     """Add each row to the row of its number."""
-    tensor_arg("segment_sum", "segment_ids", segment_ids, ndim=1, kind="integer")
-    tensor_arg("segment_sum", "data", data, min_ndim=1)
+    op.tensor_arg("segment_sum", "segment_ids", segment_ids, ndim=1, kind="integer")
+    op.tensor_arg("segment_sum", "data", data, min_ndim=1)
     rows, length = dims(data)[0], dims(segment_ids)[0]
     if None not in (as_int(rows), as_int(length)) and as_int(rows) != as_int(length):
-        raise ShapeMismatch("segment_sum: a number for each row", expected=str(rows), found=str(length),
-                            where=segment_ids.span)  # fmt: skip
+        raise error.ShapeMismatch("segment_sum: a number for each row", expected=str(rows), found=str(length),
+                                  where=segment_ids.span)  # fmt: skip
     count = num_segments[0] if isinstance(num_segments, tuple) else num_segments
     onto = shared("zeros", shape_of_dims((count, *dims(data)[1:])), dtype=dtype_of(data))
     places = shared("expand_dims", segment_ids, axis=(1,))
@@ -146,14 +144,14 @@ def _strided_set(
     """Write where the slice's indices say: one vector of indices for each axis, which broadcast together."""
     shape = dims(data)
     if not 0 < len(begin) <= len(shape):
-        raise ShapeMismatch("strided_set: a bound for each of the leading axes", expected=f"1 to {len(shape)}",
-                            found=str(len(begin)), where=data.span)  # fmt: skip
+        raise error.ShapeMismatch("strided_set: a bound for each of the leading axes", expected=f"1 to {len(shape)}",
+                                  found=str(len(begin)), where=data.span)  # fmt: skip
     if rank(v) != len(shape):
-        raise ShapeMismatch("strided_set: 'v' has the wrong rank", expected=str(len(shape)), found=str(rank(v)),
-                            where=v.span)  # fmt: skip
+        raise error.ShapeMismatch("strided_set: 'v' has the wrong rank", expected=str(len(shape)), found=str(rank(v)),
+                                  where=v.span)  # fmt: skip
     known = [[as_int(b) for b in bounds] for bounds in (begin, end, strides)]
     if any(b is None for bounds in known for b in bounds):
-        raise InvalidArgument("strided_set: the bounds must be constant")
+        raise error.InvalidArgument("strided_set: the bounds must be constant")
     indices = []
     for i, d in enumerate(shape):
         places: ir.Expr = shared("arange", int64(0), d, int64(1), dtype="int64")
@@ -163,8 +161,8 @@ def _strided_set(
                             strides=(steps,))  # fmt: skip
         count = dims(places)[0]
         if None not in (as_int(count), as_int(dims(v)[i])) and as_int(count) != as_int(dims(v)[i]):
-            raise ShapeMismatch(f"strided_set: dimension {i} of 'v' is not the slice's", expected=str(count),
-                                found=str(dims(v)[i]), where=v.span)  # fmt: skip
+            raise error.ShapeMismatch(f"strided_set: dimension {i} of 'v' is not the slice's", expected=str(count),
+                                      found=str(dims(v)[i]), where=v.span)  # fmt: skip
         column: list[PrimExpr] = [int64(1)] * len(shape)
         column[i] = count
         indices.append(shared("reshape", places, shape_of_dims(column)))

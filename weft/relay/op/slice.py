@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument, ShapeMismatch, UnsupportedOperator
+from weft import error, ir, op
 from weft.ir import PrimExpr, as_int, int64, select
-from weft.op import normalize_axes, normalize_axis, simplify
 from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
@@ -20,7 +18,7 @@ def _strided_slice(
     data: ir.Expr, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
 ) -> ir.Expr:
     if slice_mode not in ("end", "size"):
-        raise InvalidArgument(f"strided_slice: unknown slice_mode '{slice_mode}'", expected="end or size")
+        raise error.InvalidArgument(f"strided_slice: unknown slice_mode '{slice_mode}'", expected="end or size")
     if axes is None and slice_mode == "end":  # what is missing at the end of a list is a whole axis
         given = strides if isinstance(strides, tuple) else ()
         begin = (*begin, *[None] * (max(len(end), len(given)) - len(begin)))
@@ -30,8 +28,8 @@ def _strided_slice(
     if len(stops) < len(begin):
         stops = (*stops, *[_END] * (len(begin) - len(stops)))
     if len(over) > rank(data):
-        raise ShapeMismatch("strided_slice: more bounds than dimensions", expected=f"at most {rank(data)}",
-                            found=str(len(over)), where=data.span)  # fmt: skip
+        raise error.ShapeMismatch("strided_slice: more bounds than dimensions", expected=f"at most {rank(data)}",
+                                  found=str(len(over)), where=data.span)  # fmt: skip
     starts = tuple(0 if b is None else b for b in begin)
     if slice_mode == "size":
         stops = tuple(_behind(b, n) for b, n in zip(starts, stops, strict=True))
@@ -46,7 +44,7 @@ def _steps(strides: Any, n: int, slice_mode: str) -> tuple[int, ...]:
     given = strides if isinstance(strides, tuple) else (strides,)
     known = tuple(as_int(s) for s in given)
     if any(s is None for s in known):
-        raise UnsupportedOperator("strided_slice: a stride must be constant")
+        raise error.UnsupportedOperator("strided_slice: a stride must be constant")
     return tuple(known * n if len(known) == 1 else (*known, *[1] * (n - len(known))))  # type: ignore[return-value]
 
 
@@ -72,11 +70,11 @@ def _dyn_strided_slice(
 ) -> ir.Expr:  # fmt: skip
     """Count bounds that are computed from the end where they are negative, which constants have done already."""
     given = tuple(range(len(begin))) if axes is None else tuple(axes)
-    over = tuple(normalize_axis("strided_slice", a, rank(data)) for a in given)
+    over = tuple(op.normalize_axis("strided_slice", a, rank(data)) for a in given)
     shape = dims(data)
     if not len(over) == len(begin) == len(end):
-        raise ShapeMismatch("strided_slice: begin, end and axes differ in length", where=data.span,
-                            expected=f"{len(over)} each", found=f"{len(begin)} and {len(end)}")  # fmt: skip
+        raise error.ShapeMismatch("strided_slice: begin, end and axes differ in length", where=data.span,
+                                  expected=f"{len(over)} each", found=f"{len(begin)} and {len(end)}")  # fmt: skip
     if slice_mode == "size":
         end = tuple(
             select(n.equal(int64(-1)), shape[a], _from_end(b, shape[a]) + n)
@@ -88,8 +86,8 @@ def _dyn_strided_slice(
 
 
 def _from_end(value: PrimExpr, dim: PrimExpr) -> PrimExpr:
-    return value if as_int(value) is not None else simplify(select(value < int64(0), ir.max_(value + dim, int64(0)),
-                                                                   value))  # fmt: skip
+    return value if as_int(value) is not None else op.simplify(select(value < int64(0), ir.max_(value + dim, int64(0)),
+                                                                      value))  # fmt: skip
 
 
 declare("dyn.strided_slice", "data begin:values end:values strides:values", {"axes": None, "slice_mode": "end"},
@@ -126,7 +124,7 @@ def strided_slice(
 
 def _slice_like(data: ir.Expr, shape_like: ir.Expr, axes: Any = None) -> ir.Expr:
     wanted = dims(shape_like)
-    over = normalize_axes("slice_like", axes if axes != () else None, rank(data))
+    over = op.normalize_axes("slice_like", axes if axes != () else None, rank(data))
     over = tuple(a for a in over if a < len(wanted))
     return shared("strided_slice", data, axes=over, begin=(0,) * len(over), end=tuple(wanted[a] for a in over),
                   assume_inbound=False)  # fmt: skip
@@ -138,9 +136,9 @@ declare("slice_like", "data shape_like", {"axes": None}, expand=_slice_like,
 
 def _fifo_buffer(data: ir.Expr, buffer: ir.Expr, axis: int) -> ir.Expr:
     """Join, and keep as much from the end as the buffer holds."""
-    at = normalize_axis("nn.fifo_buffer", axis, rank(buffer))
+    at = op.normalize_axis("nn.fifo_buffer", axis, rank(buffer))
     joined, new = shared("concat", (buffer, data), axis=at), dims(data)[at]
-    return shared("strided_slice", joined, axes=(at,), begin=(new,), end=(simplify(new + dims(buffer)[at]),))
+    return shared("strided_slice", joined, axes=(at,), begin=(new,), end=(op.simplify(new + dims(buffer)[at]),))
 
 
 declare("nn.fifo_buffer", "data buffer", {"axis": REQUIRED}, expand=_fifo_buffer,
@@ -176,7 +174,7 @@ def _mirror_pad(data: ir.Expr, mode: str, pad_width: tuple[tuple[int, int], ...]
         flat = tuple(v for pair in pad_width for v in pair)
         return shared("nn.pad", data, pad_width=flat, pad_mode="reflect")
     if mode != "SYMMETRIC":
-        raise InvalidArgument(f"nn.mirror_pad: unknown mode '{mode}'", expected="SYMMETRIC or REFLECT")
+        raise error.InvalidArgument(f"nn.mirror_pad: unknown mode '{mode}'", expected="SYMMETRIC or REFLECT")
     for axis, (before, after) in enumerate(pad_width):
         turned = shared("flip", data, axis=axis)
         parts = [_part(turned, axis, -before, _END)] if before else []

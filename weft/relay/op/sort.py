@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import ShapeMismatch
-from weft.op import normalize_axis
+from weft import error, ir, op
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims, is_computed, numbers, rank
@@ -24,13 +22,13 @@ def _topk(
     data: ir.Expr, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
 ) -> ir.Expr:
     count = k[0] if isinstance(k, tuple) else k
-    at = normalize_axis("topk", axis, rank(data))
+    at = op.normalize_axis("topk", axis, rank(data))
     known, size = ir.as_int(count), ir.as_int(dims(data)[at]) if rank(data) else None
     if known is not None and known < 1:
         count = -1  # all of them
     elif None not in (known, size) and known > size:  # type: ignore[operator]
-        raise ShapeMismatch("topk: more elements than the axis has", expected=f"at most {size}", found=str(known),
-                            where=data.span)  # fmt: skip
+        raise error.ShapeMismatch("topk: more elements than the axis has", expected=f"at most {size}", found=str(known),
+                                  where=data.span)  # fmt: skip
     return shared("topk", data, k=count, axis=at, ret_type=ret_type, largest=not is_ascend, dtype=dtype)
 
 
@@ -74,8 +72,8 @@ def _searchsorted(sorted_sequence: ir.Expr, values: ir.Expr, right: bool = False
     """Count the elements before each value, which is correct for any number of them."""
     rows, wanted = rank(sorted_sequence), rank(values)
     if rows not in (1, wanted) or not rows:
-        raise ShapeMismatch("searchsorted: the sequence is a vector or has the rank of the values",
-                            expected=f"1 or {wanted}", found=str(rows), where=sorted_sequence.span)  # fmt: skip
+        raise error.ShapeMismatch("searchsorted: the sequence is a vector or has the rank of the values",
+                                  expected=f"1 or {wanted}", found=str(rows), where=sorted_sequence.span)  # fmt: skip
     each = shared("expand_dims", values, axis=(wanted,))
     among = shared("expand_dims", sorted_sequence, axis=(rows - 1,)) if rows > 1 else sorted_sequence
     before = shared("less_equal" if right else "less", among, each)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.op import tensor_arg
+from weft import ir, op
 from weft.relay.expr import TupleWrapper, const
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.elementwise import scalar
@@ -21,7 +20,7 @@ def _scattered(onto: ir.Expr, at: ir.Expr, values: ir.Expr, reduction: str = "up
 
 def _unique(data: ir.Expr, sorted: bool = True, return_counts: bool = False) -> ir.Expr:
     """Sort, number the runs of equal elements, and scatter what belongs to each run to its number."""
-    tensor_arg("unique", "data", data, ndim=1)
+    op.tensor_arg("unique", "data", data, ndim=1)
     order = shared("argsort", data, axis=0, descending=False, dtype="int32")
     rows = shared("take", data, order, axis=0, mode="clip")
     place = shared("arange", ir.int64(0), dims(data)[0], ir.int64(1), dtype="int32")

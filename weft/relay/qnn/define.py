@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import InvalidArgument, TypeInferenceError
+from weft import error, ir
 from weft.op import tensor_arg
 from weft.relay.expr import const
 from weft.relay.op.registry import declare, expand, get, has, op_call
@@ -73,8 +72,8 @@ def constant(op: str, name: str, value: Any) -> np.ndarray:
         When it is none: the multipliers of fixed-point arithmetic are computed at compile time.
     """
     if not isinstance(value, ir.Constant):
-        raise InvalidArgument(f"qnn.{op}: '{name}' must be a constant", found=str(value)[:60], where=value.span,
-                              help="bind it as a parameter, or fold constants first")  # fmt: skip
+        raise error.InvalidArgument(f"qnn.{op}: '{name}' must be a constant", found=str(value)[:60], where=value.span,
+                                    help="bind it as a parameter, or fold constants first")  # fmt: skip
     return value.data.numpy()
 
 
@@ -94,7 +93,7 @@ def limits(dtype: str) -> tuple[int, int]:
     """Return the least and the greatest integer of a data type."""
     kind = ir.DataType(dtype)
     if kind.is_float or kind.bits > 32:
-        raise TypeInferenceError("quantized numbers are integers of up to 32 bits", found=dtype)
+        raise error.TypeInferenceError("quantized numbers are integers of up to 32 bits", found=dtype)
     unsigned = dtype.startswith("uint")
     return (0, 2**kind.bits - 1) if unsigned else (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1)
 

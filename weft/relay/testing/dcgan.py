@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import Expr, IRModule
+from weft import error, ir
 from weft.relay.expr import Function
 from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
@@ -13,9 +12,9 @@ from weft.relay.testing.init import create_workload
 
 
 def deconv2d(
-    data: Expr, ishape: tuple[int, ...], oshape: tuple[int, ...], kshape: tuple[int, int], layout: str, name: str,
+    data: ir.Expr, ishape: tuple[int, ...], oshape: tuple[int, ...], kshape: tuple[int, int], layout: str, name: str,
     stride: tuple[int, int] = (2, 2),
-) -> Expr:  # fmt: skip
+) -> ir.Expr:  # fmt: skip
     """Convolve transposed, so that (channels, height, width) `ishape` becomes `oshape`."""
     after = [(s[0] if layout == "NHWC" else s[1], s[1] if layout == "NHWC" else s[2]) for s in (ishape, oshape)]
     over = [(o + 2 * ((k - 1) // 2) - k - (i - 1) * s) for i, o, k, s in zip(*after, kshape, stride, strict=True)]
@@ -26,7 +25,7 @@ def deconv2d(
     )  # fmt: skip
 
 
-def deconv2d_bn_relu(data: Expr, prefix: str, **kwargs: Any) -> Expr:
+def deconv2d_bn_relu(data: ir.Expr, prefix: str, **kwargs: Any) -> ir.Expr:
     """Convolve transposed, normalise, and limit to what is positive."""
     out = deconv2d(data, name=f"{prefix}_deconv", **kwargs)
     return nn.relu(layers.batch_norm_infer(out, epsilon=1e-5 + 1e-12, axis=kwargs["layout"].index("C"),
@@ -40,7 +39,7 @@ def get_net(
     """Make the generator of images of 64 by 64 pixels from random vectors."""
     channels, height, width = (oshape[2], *oshape[:2]) if layout == "NHWC" else oshape
     if (height, width) != (64, 64):
-        raise InvalidArgument("dcgan: images have 64 by 64 pixels", found=f"{height} by {width}")
+        raise error.InvalidArgument("dcgan: images have 64 by 64 pixels", found=f"{height} by {width}")
 
     def shape(c: int, n: int) -> tuple[int, int, int]:
         return (n, n, c) if layout == "NHWC" else (c, n, n)
@@ -58,7 +57,7 @@ def get_net(
 def get_workload(
     batch_size: int, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128, random_len: int = 100,
     layout: str = "NCHW", dtype: str = "float32",
-) -> tuple[IRModule, dict[str, Any]]:  # fmt: skip
+) -> tuple[ir.IRModule, dict[str, Any]]:  # fmt: skip
     """Make the generator as a typed module, and its parameters.
 
     Parameters

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import Expr, IRModule
+from weft import error, ir
 from weft.relay.expr import Function
 from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
@@ -16,11 +15,11 @@ _SIZES = {121: (64, 32, (6, 12, 24, 16)), 161: (96, 48, (6, 12, 36, 24)), 169: (
           201: (64, 32, (6, 12, 48, 32))}  # fmt: skip
 
 
-def _norm(data: Expr, name: str) -> Expr:
+def _norm(data: ir.Expr, name: str) -> ir.Expr:
     return nn.relu(layers.batch_norm_infer(data, name=name))
 
 
-def _layer(data: Expr, growth: int, width: int, name: str) -> Expr:
+def _layer(data: ir.Expr, growth: int, width: int, name: str) -> ir.Expr:
     inner = layers.conv2d(_norm(data, f"{name}_bn1"), channels=width * growth, kernel_size=(1, 1), name=f"{name}_conv1")
     new = layers.conv2d(_norm(inner, f"{name}_bn2"), channels=growth, kernel_size=(3, 3), padding=(1, 1),
                         name=f"{name}_conv2")  # fmt: skip
@@ -33,8 +32,8 @@ def get_net(
 ) -> Function:  # fmt: skip
     """Make the network of 121, 161, 169 or 201 layers."""
     if densenet_size not in _SIZES:
-        raise InvalidArgument("densenet: there is no network of this depth", expected=", ".join(map(str, _SIZES)),
-                              found=str(densenet_size))  # fmt: skip
+        raise error.InvalidArgument("densenet: there is no network of this depth", expected=", ".join(map(str, _SIZES)),
+                                    found=str(densenet_size))  # fmt: skip
     channels, growth, blocks = _SIZES[densenet_size]
     body = layers.conv2d(layers.data_var((batch_size, *image_shape), dtype), channels=channels, kernel_size=(7, 7),
                          strides=(2, 2), padding=(3, 3), name="conv1")  # fmt: skip
@@ -55,7 +54,7 @@ def get_net(
 def get_workload(
     densenet_size: int = 121, classes: int = 1000, batch_size: int = 4, image_shape: tuple[int, ...] = (3, 224, 224),
     dtype: str = "float32",
-) -> tuple[IRModule, dict[str, Any]]:  # fmt: skip
+) -> tuple[ir.IRModule, dict[str, Any]]:  # fmt: skip
     """Make the network as a typed module, and its parameters.
 
     Parameters

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relay.executor import create_executor
 from weft.relay.expr import Call
 from weft.relay.testing.run import run_infer_type
@@ -74,7 +73,7 @@ def check_grad(
     given = [random_of_type(p.ty, spread, mean) for p in params] if inputs is None else list(inputs)
     compared = [i for i, x in enumerate(given) if test_inputs is None or any(x is t for t in test_inputs)]
     if not compared:
-        raise InvalidArgument("check_grad: no gradient is compared", expected="test_inputs among inputs")
+        raise error.InvalidArgument("check_grad: no gradient is compared", expected="test_inputs among inputs")
     for target, device in target_devices or [("llvm", None)]:
         run, back = (create_executor(executor_kind, device=device, target=target).evaluate(f)
                      for f in (forward, backward))  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import Expr, IRModule
+from weft import error, ir
 from weft.relay.expr import Function, var
 from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
@@ -15,13 +14,13 @@ _FIRES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 2
 _POOLED = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}  # fire modules before which there is max pooling
 
 
-def _conv(data: Expr, channels: int, size: int, padding: int, name: str, stride: int = 1) -> Expr:
+def _conv(data: ir.Expr, channels: int, size: int, padding: int, name: str, stride: int = 1) -> ir.Expr:
     out = layers.conv2d(data, channels=channels, kernel_size=(size, size), strides=(stride, stride),
                         padding=(padding, padding), name=name)  # fmt: skip
     return nn.relu(nn.bias_add(out, var(f"{name}_bias")))
 
 
-def _fire(data: Expr, squeezed: int, expanded: int, name: str) -> Expr:
+def _fire(data: ir.Expr, squeezed: int, expanded: int, name: str) -> ir.Expr:
     inner = _conv(data, squeezed, 1, 0, f"{name}_input")
     left = _conv(inner, expanded, 1, 0, f"{name}_left")
     right = _conv(inner, expanded, 3, 1, f"{name}_right")
@@ -31,7 +30,7 @@ def _fire(data: Expr, squeezed: int, expanded: int, name: str) -> Expr:
 def get_net(batch_size: int, image_shape: tuple[int, ...], num_classes: int, version: str, dtype: str) -> Function:
     """Make the network of version ``1.0`` or ``1.1``."""
     if version not in _POOLED:
-        raise InvalidArgument(f"squeezenet: there is no version '{version}'", expected="1.0 or 1.1")
+        raise error.InvalidArgument(f"squeezenet: there is no version '{version}'", expected="1.0 or 1.1")
     data = layers.data_var((batch_size, *image_shape), dtype)
     channels, size = (96, 7) if version == "1.0" else (64, 3)
     body = _conv(data, channels, size, size // 2, "conv1", stride=2)
@@ -46,7 +45,7 @@ def get_net(batch_size: int, image_shape: tuple[int, ...], num_classes: int, ver
 def get_workload(
     batch_size: int = 1, num_classes: int = 1000, version: str = "1.0", image_shape: tuple[int, ...] = (3, 224, 224),
     dtype: str = "float32",
-) -> tuple[IRModule, dict[str, Any]]:  # fmt: skip
+) -> tuple[ir.IRModule, dict[str, Any]]:  # fmt: skip
     """Make the network as a typed module, and its parameters.
 
     Parameters

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import Expr, IRModule
+from weft import error, ir
 from weft.relay.expr import Function, var
 from weft.relay.op import nn
 from weft.relay.testing import layers
@@ -15,7 +14,7 @@ _STACKS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2
 _CHANNELS = (64, 128, 256, 512, 512)
 
 
-def get_feature(internal_layer: Expr, stacks: Any, filters: Any, batch_norm: bool = False) -> Expr:
+def get_feature(internal_layer: ir.Expr, stacks: Any, filters: Any, batch_norm: bool = False) -> ir.Expr:
     """Make the convolutions: stacks of them, each followed by max pooling."""
     body = internal_layer
     for i, count in enumerate(stacks):
@@ -30,7 +29,7 @@ def get_feature(internal_layer: Expr, stacks: Any, filters: Any, batch_norm: boo
     return body
 
 
-def get_classifier(input_data: Expr, num_classes: int) -> Expr:
+def get_classifier(input_data: ir.Expr, num_classes: int) -> ir.Expr:
     """Make the dense layers."""
     body = nn.batch_flatten(input_data)
     for i in (6, 7):
@@ -44,8 +43,8 @@ def get_net(
 ) -> Function:  # fmt: skip
     """Make the network of 11, 13, 16 or 19 layers."""
     if num_layers not in _STACKS:
-        raise InvalidArgument("vgg: there is no network of this depth", expected=", ".join(map(str, _STACKS)),
-                              found=str(num_layers))  # fmt: skip
+        raise error.InvalidArgument("vgg: there is no network of this depth", expected=", ".join(map(str, _STACKS)),
+                                    found=str(num_layers))  # fmt: skip
     data = layers.data_var((batch_size, *image_shape), dtype)
     feature = get_feature(data, _STACKS[num_layers], _CHANNELS, batch_norm)
     return nn.softmax(get_classifier(feature, num_classes)).in_function()
@@ -54,7 +53,7 @@ def get_net(
 def get_workload(
     batch_size: int, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 224, 224), dtype: str = "float32",
     num_layers: int = 11, batch_norm: bool = False,
-) -> tuple[IRModule, dict[str, Any]]:  # fmt: skip
+) -> tuple[ir.IRModule, dict[str, Any]]:  # fmt: skip
     """Make the network as a typed module, and its parameters.
 
     Parameters

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import ir
-from weft.error import WeftError
+from weft import error, ir
 from weft.ir import Attrs, FloatImm, IntImm, IRModule, PrimExpr, Type, load_json, numpy_dtype, walk
 from weft.relay.adt import Constructor, TypeData
 from weft.relay.op.memory import STORAGE
@@ -88,8 +87,8 @@ class Reader:
             for node in walk(tuple(table.values())):
                 _check_loaded(node)
             return table
-        except (WeftError, ValueError, TypeError, AttributeError) as e:
-            what = e.found or e.what if isinstance(e, WeftError) else str(e)
+        except (error.WeftError, ValueError, TypeError, AttributeError) as e:
+            what = e.found or e.what if isinstance(e, error.WeftError) else str(e)
             self.t.fail("the metadata section cannot be read", section, found=what)
 
     def reference(self, kind: type | tuple[type, ...], what: str) -> Any:
@@ -198,7 +197,7 @@ class Reader:
     def _dtype(self, token: Token) -> str:
         try:
             return ir.DataType(_OF_32_BITS.get(token.text, token.text))
-        except (WeftError, ValueError) as e:
+        except (error.WeftError, ValueError) as e:
             self.t.fail(f"'{token.text}' is no data type", token, found=str(e).splitlines()[0])
 
     def _tensor_type(self, start: Token) -> TensorType:

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft import ir
-from weft.ir import Pass
 from weft.relay.analysis.annotated_regions import BEGIN, END, annotation_of
 from weft.relay.expr import Call, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from weft.relay.op.registry import op_call
@@ -22,7 +21,7 @@ _NOT_CALLS = (Tuple, TupleGetItem, RefCreate, RefRead, RefWrite)
 
 
 @with_types
-def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = True) -> Pass:
+def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = True) -> ir.Pass:
     """Make the pass that encloses each operator in annotations that name the compiler that takes it.
 
     A function ``fn(call)``, registered with an operator as ``target.<name>``, says whether a compiler takes a call of
@@ -43,7 +42,7 @@ def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = Tr
     def annotate(func: Function) -> Function:
         return _Annotator(names, include_non_call_ops).function(func)
 
-    return Pass("AnnotateTargetFunc", over_typed_functions(annotate), 0, AnnotateTarget.__doc__)
+    return ir.Pass("AnnotateTargetFunc", over_typed_functions(annotate), 0, AnnotateTarget.__doc__)
 
 
 class _Annotator:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import ir
-from weft.ir import Pass, as_int
 from weft.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
 from weft.relay.op.registry import op_call
 from weft.relay.transform.typed_pass import over_typed_functions
@@ -16,7 +15,7 @@ from weft.relay.walk import rewrite, subexpressions
 Emit = Callable[[Sequence[Call]], list[Any]]
 
 
-def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pass:
+def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> ir.Pass:
     """Make the pass that computes several ``nn.dense`` of the same data at once.
 
     Weights are constants or parameters. With `to_batch` they have one shape, and a ``nn.batch_matmul`` multiplies the
@@ -26,7 +25,7 @@ def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pa
     return _pass("CombineParallelDense", "nn.dense", min_num_branches, key, emit, CombineParallelDense.__doc__)
 
 
-def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
+def CombineParallelConv2D(min_num_branches: int = 3) -> ir.Pass:
     """Make the pass that computes several ``nn.conv2d`` of the same image at once.
 
     They differ in nothing but the number of output channels, have one group, and data in NCHW or NHWC.
@@ -35,13 +34,13 @@ def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
                  CombineParallelConv2D.__doc__)  # fmt: skip
 
 
-def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
+def CombineParallelBatchMatmul(min_num_branches: int = 3) -> ir.Pass:
     """Make the pass that computes several ``nn.batch_matmul`` of the same left operand at once."""
     return _pass("CombineParallelBatchMatmul", "nn.batch_matmul", min_num_branches, _batched,
                  _concatenated(1, 2, ""), CombineParallelBatchMatmul.__doc__)  # fmt: skip
 
 
-def _pass(name: str, op: str, least: int, key: Callable[[Call], Any], emit: Emit, doc: str | None) -> Pass:
+def _pass(name: str, op: str, least: int, key: Callable[[Call], Any], emit: Emit, doc: str | None) -> ir.Pass:
     def combine(func: Function) -> Function:
         while True:
             groups: dict[Any, list[Call]] = {}
@@ -58,12 +57,12 @@ def _pass(name: str, op: str, least: int, key: Callable[[Call], Any], emit: Emit
             instead = dict(zip(found, emit(found), strict=True))
             func = rewrite(func, lambda e, instead=instead: e, pre=instead.get)
 
-    return Pass(name, over_typed_functions(combine), 4, doc)
+    return ir.Pass(name, over_typed_functions(combine), 4, doc)
 
 
 def _sizes(e: Any) -> tuple[int, ...]:
     """The constant sizes of a weight; empty where they are not known."""
-    known = [as_int(d) for d in getattr(e.ty, "shape", None) or ()]
+    known = [ir.as_int(d) for d in getattr(e.ty, "shape", None) or ()]
     return tuple(d for d in known if d is not None) if None not in known else ()
 
 

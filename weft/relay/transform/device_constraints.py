@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relay import expr as nodes
 from weft.relay.adt import Constructor, Match
 from weft.relay.op.registry import get, has
@@ -71,7 +70,7 @@ class DeviceConstraints:
             return device
         found = self.devices.get(str(device))
         if found is None:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"the program uses the device {device}, which there is no target for", where=where,
                 found=", ".join(self.devices), help="compile with targets for all devices: {device: target}",
             )  # fmt: skip

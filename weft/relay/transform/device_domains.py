@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relay.types import FuncType, TupleType
 
 
@@ -93,7 +92,7 @@ def _join(a: Domain, b: Domain, where: Any) -> None:
     if x is y:
         return
     if x.device is not None and y.device is not None and x.device != y.device:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "a value would have to be on two devices", where=where, expected=f"device {x.device} of the machine",
             found=f"device {y.device}", help="compute it under relay.annotation.on_device, whose result is copied",
         )  # fmt: skip

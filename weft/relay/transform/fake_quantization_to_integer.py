@@ -11,9 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import ir
-from weft.error import UnsupportedOperator
-from weft.ir import IRModule, Op, module_pass, register_op_attr, structural_equal
+from weft import error, ir
 from weft.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, const
 from weft.relay.infer import inferred_type
 from weft.relay.op.registry import get, op_call
@@ -38,8 +36,8 @@ def _per_tensor(what: str, *types: Any) -> None:
             _refuse(f"{what} of channels with scales of their own, or of computed ones")
 
 
-@module_pass(opt_level=0)
-def fake_quantization_to_integer(mod: IRModule, hard_fail: bool = False) -> IRModule:
+@ir.module_pass(opt_level=0)
+def fake_quantization_to_integer(mod: ir.IRModule, hard_fail: bool = False) -> ir.IRModule:
     """Compute with integers what lies between ``qnn.dequantize`` and ``qnn.quantize``, where each operator allows it.
 
     Parameters
@@ -62,7 +60,7 @@ def fake_quantization_to_integer(mod: IRModule, hard_fail: bool = False) -> IRMo
     Source: TVM's ``FakeQuantizationToInteger``.
     """
     typed = infer_type(mod)
-    quantize = Op.get("qnn.quantize")
+    quantize = ir.Op.get("qnn.quantize")
 
     def rule(e: Any) -> Any:
         if type(e) is not Call or e.op is not quantize:
@@ -71,7 +69,7 @@ def fake_quantization_to_integer(mod: IRModule, hard_fail: bool = False) -> IRMo
             return _Region(ir.TensorAffineType(e.args[1], e.args[2], e.attrs["out_dtype"], e.attrs["axis"])).result(e)
         except _Refused as refusal:
             if hard_fail:
-                raise UnsupportedOperator(f"FakeQuantizationToInteger: {refusal}", where=e.span) from None
+                raise error.UnsupportedOperator(f"FakeQuantizationToInteger: {refusal}", where=e.span) from None
             return e
 
     return infer_type(
@@ -109,12 +107,12 @@ class _Region:
         if isinstance(e, TupleGetItem):
             whole = self.convert(e.tuple_value)
             return TupleGetItem(whole, e.index, span=e.span), self.types[whole].types[e.index]
-        name = e.op.name if isinstance(e, Call) and isinstance(e.op, Op) else type(e).__name__
+        name = e.op.name if isinstance(e, Call) and isinstance(e.op, ir.Op) else type(e).__name__
         if name == "qnn.dequantize":
             x, scale, zero = e.args
             ty: Any = x.ty or inferred_type(x)  # what another region became has no type yet
             return x, ir.TensorAffineType(scale, zero, ty.dtype, e.attrs["axis"])
-        rule = e.op.get_attr(_KEY) if isinstance(e, Call) and isinstance(e.op, Op) else None
+        rule = e.op.get_attr(_KEY) if isinstance(e, Call) and isinstance(e.op, ir.Op) else None
         if rule is None:
             _refuse(f"there is no rule for {name}")
         call = Call(e.op, tuple(self.convert(a) for a in e.args), e.attrs, span=e.span)
@@ -131,7 +129,7 @@ def _number(e: Any) -> Any:
 
 def _equal(a: Any, b: Any) -> bool:
     x, y = _number(a), _number(b)
-    return structural_equal(a, b) if x is None or y is None else x.size == y.size and np.allclose(x, y)
+    return ir.structural_equal(a, b) if x is None or y is None else x.size == y.size and np.allclose(x, y)
 
 
 def _same(t: Any, u: Any) -> bool:
@@ -169,7 +167,7 @@ def _bound(real: float, t: Any, x: Any) -> Any:
 def _rule(*names: str) -> Callable[[Any], Any]:
     def register(fn: Any) -> Any:
         for name in names:
-            register_op_attr(name, _KEY, fn)
+            ir.register_op_attr(name, _KEY, fn)
         return fn
 
     return register
@@ -209,7 +207,7 @@ def _product(call: Any, types: Any) -> list[Any]:
     scales = [_number(t.scale) for t in (a, b)]
     if any(v is None for v in scales):
         _refuse("a scale is computed")
-    attrs = {k: v for k, v in call.attrs.items if k != "out_dtype" and k in get(Op.get(f"qnn.{name}")).attrs}
+    attrs = {k: v for k, v in call.attrs.items if k != "out_dtype" and k in get(ir.Op.get(f"qnn.{name}")).attrs}
     made = op_call(f"qnn.{name}", x, w, a.zero_point, b.zero_point, a.scale, b.scale, **attrs)
     layout = attrs.get("out_layout") or attrs.get("data_layout")
     scale = const((scales[0] * scales[1]).astype("float32"))

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import WeftError
+from weft import error, ir
 from weft.relay.adt import Constructor, Pattern, PatternConstructor, PatternTuple, PatternVar
 from weft.relay.expr import Call, Constant, Tuple, Var, const
 from weft.relay.op.evaluate import evaluate
@@ -55,7 +54,7 @@ def evaluate_call(call: Call, value: Callable[[Any], Any] = arrays_of) -> Any:
     try:
         with np.errstate(all="ignore"):
             result = evaluate(call, arrays)
-    except (WeftError, ArithmeticError, ValueError, IndexError):
+    except (error.WeftError, ArithmeticError, ValueError, IndexError):
         return None  # it fails at run time, if it is reached
     if _bytes(result) > max(MAX_BYTES, sum(map(_bytes, arrays))):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import Dispatch, IRModule, Type, module_pass, with_deep_stack
 from weft.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from weft.relay.expr import (
     Call,
@@ -42,8 +41,8 @@ from weft.relay.types import FuncType, TypeCall, TypeVar
 from weft.relay.walk import pattern_vars, subexpressions
 
 
-@module_pass
-def partial_evaluate(mod: IRModule, max_steps: int = 8_000, entry: str = "") -> IRModule:
+@ir.module_pass
+def partial_evaluate(mod: ir.IRModule, max_steps: int = 8_000, entry: str = "") -> ir.IRModule:
     """Run what constants, constructors and closures decide: branches, matches, calls of known functions, recursion.
 
     Parameters
@@ -93,7 +92,7 @@ def partial_evaluate(mod: IRModule, max_steps: int = 8_000, entry: str = "") -> 
         return made if evaluator.decided else f
 
     effects = Effects(named)
-    return infer_type()(mod.with_functions({v: with_deep_stack(lambda v=v, f=f: run(v, f)) for v, f in mod.items()}))
+    return infer_type()(mod.with_functions({v: ir.with_deep_stack(lambda v=v, f=f: run(v, f)) for v, f in mod.items()}))
 
 
 class _Unbounded(Exception):
@@ -117,7 +116,7 @@ class _Activation:
 class Evaluator:
     """Evaluates one function of a module in A-normal form; ``decided`` counts what was not left for run time."""
 
-    def __init__(self, mod: IRModule, effects: Effects, max_steps: int) -> None:
+    def __init__(self, mod: ir.IRModule, effects: Effects, max_steps: int) -> None:
         self.mod, self.effects, self.max_steps = mod, effects, max_steps
         self.steps = self.decided = self.choices = 0
         self.active: dict[Function, _Activation] = {}
@@ -166,7 +165,7 @@ class Evaluator:
         return evaluate(let.value, self, env, scope, let.var.name_hint, let.var)
 
     def inlined(
-        self, closure: KnownClosure, ty_args: tuple[Type, ...], args: list[Value], scope: Scope
+        self, closure: KnownClosure, ty_args: tuple[ir.Type, ...], args: list[Value], scope: Scope
     ) -> Value | None:
         """Run a call of a known function; None where it has to stay a call."""
         func = closure.func
@@ -199,7 +198,7 @@ class Evaluator:
         finally:
             del self.active[func]
 
-    def run_body(self, closure: KnownClosure, ty_args: tuple[Type, ...], args: list[Value], scope: Scope) -> Value:
+    def run_body(self, closure: KnownClosure, ty_args: tuple[ir.Type, ...], args: list[Value], scope: Scope) -> Value:
         """Evaluate a known function's body on arguments."""
         func = closure.func
         types = {}
@@ -231,7 +230,7 @@ class Evaluator:
         return effects
 
 
-evaluate = Dispatch(
+evaluate = ir.Dispatch(
     "value at compile time",
     covers=(Var, GlobalVar, Constant, ir.Op, Constructor, Function, Tuple, TupleGetItem, If, Match, Call, RefCreate,
             RefRead, RefWrite),
@@ -419,7 +418,7 @@ def _call(e: Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_:
     return scope.add(hint, make, needed=impure, ty=ev.type_left(e.ty, env) if flowed else None)
 
 
-def _operation(e: Call, types: tuple[Type, ...], args: list[Value], ev: Evaluator, scope: Scope, hint: str) -> Value:
+def _operation(e: Call, types: tuple[ir.Type, ...], args: list[Value], ev: Evaluator, scope: Scope, hint: str) -> Value:
     """Evaluate a call of an operator or constructor."""
 
     def make() -> Call:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.ffi import get_global_func
-from weft.ir import IRModule, Pass
 from weft.relay.analysis.annotated_regions import BEGIN, END, AnnotatedRegion, AnnotatedRegionSet, annotation_of
 from weft.relay.analysis.variables import free_vars
 from weft.relay.bind import bind
@@ -18,7 +17,7 @@ from weft.relay.transform.annotate_target import DEFAULT
 from weft.relay.walk import rewrite, rewrite_with_original
 
 
-def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pass:
+def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> ir.Pass:
     """Make the pass that cuts annotated regions out: each is a function with ``Compiler``, which is called instead.
 
     A region that gives several values returns a tuple. The function is called
@@ -36,7 +35,7 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pa
     Source: TVM's ``PartitionGraph``.
     """
 
-    def partition(mod: IRModule) -> IRModule:
+    def partition(mod: ir.IRModule) -> ir.IRModule:
         """Cut the regions of all functions out."""
         mod = infer_module(mod.with_functions({v: _prepared(f) for v, f in mod.items()}))
         made: dict[Any, Any] = {}
@@ -48,12 +47,12 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pa
             made[v] = cut.function()
             taken = [n for n in cut.functions if n in mod]
             if taken:
-                raise InvalidArgument(f"the module has a function '{taken[0]}' already",
-                                      help="give PartitionGraph another mod_name")  # fmt: skip
+                raise error.InvalidArgument(f"the module has a function '{taken[0]}' already",
+                                            help="give PartitionGraph another mod_name")  # fmt: skip
             made |= {GlobalVar(n): f for n, f in cut.functions.items()}
         return infer_module(mod.with_functions(made))
 
-    return Pass("PartitionGraph", partition, 0, PartitionGraph.__doc__)
+    return ir.Pass("PartitionGraph", partition, 0, PartitionGraph.__doc__)
 
 
 def _prepared(func: Any) -> Any:
@@ -117,7 +116,7 @@ class _Cut:
         func = bind(Function(tuple(p for p, _ in params), body), bound)
         stray = free_vars(func)
         if stray:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"a region of '{region.target}' takes '{stray[0].name_hint}' without an annotation",
                 where=self.func.span,
                 expected="compiler_begin around each value from outside",
@@ -125,7 +124,7 @@ class _Cut:
             )
         optimize = get_global_func(f"relay.ext.{region.target}.optimize", allow_missing=True)
         if optimize is not None:
-            func = optimize(infer_module(IRModule({"main": func})))["main"]
+            func = optimize(infer_module(ir.IRModule({"main": func})))["main"]
         name = mangled(self.mod_name, f"{region.target}_{self.name}_{region.id}")
         marks = {"Primitive": 1, "Inline": 1, "Compiler": region.target, "global_symbol": name}
         self.functions[name] = func.with_attr(marks)

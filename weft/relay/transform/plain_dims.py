@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 
 Derived = list[tuple[ir.Var, ir.PrimExpr]]
 
@@ -52,7 +51,7 @@ class _Names:
     def __init__(self) -> None:
         self.known: list[tuple[ir.PrimExpr, ir.Var]] = []
         self._of: dict[ir.PrimExpr, ir.Var | None] = {}
-        self._analyzer = Analyzer()
+        self._analyzer = arith.Analyzer()
 
     def of(self, dim: ir.PrimExpr) -> ir.PrimExpr | None:
         """Return the name of a dimension, or None where it needs none."""

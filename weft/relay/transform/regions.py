@@ -8,8 +8,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from weft import ir
-from weft.relax import BlockBuilder
+from weft import ir, relax
 from weft.relay.expr import Call, Function, Tuple, TupleGetItem, Var
 from weft.relay.from_relax import Bindings
 from weft.relay.op.annotation import BARRIERS
@@ -49,7 +48,7 @@ class Region(RelaxBuilder):
     """
 
     def __init__(self, outside: dict[Var, Any]) -> None:
-        super().__init__(BlockBuilder())
+        super().__init__(relax.BlockBuilder())
         self.outside = outside
         self.members: list[tuple[Var, Any]] = []
         self.before: Bindings = []

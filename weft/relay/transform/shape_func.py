@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir import AssertStmt, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Stmt, decl_buffer, seq
 from weft.tir.intrin import message
 
@@ -37,7 +36,7 @@ class ShapeFunction:
         self.shapes, self.elements, self.dtypes, self.derived = shapes, elements, dtypes, derived
         self.checks = checks
         self.outputs: list[tuple[ir.PrimExpr, ...] | ir.PrimExpr] = []
-        self._analyzer = Analyzer()
+        self._analyzer = arith.Analyzer()
 
     def output(self, value: Any) -> int:
         """Ask for a shape (a tuple) or a number, and return the place of the output that it is."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument, LoweringError
+from weft import error, ir
 from weft.relay.adt import Constructor, Match, type_data
 from weft.relay.expr import Function, Let, Var, let_chain
 from weft.relay.scalars import is_scalar
@@ -49,7 +48,7 @@ class ModuleCode:
         """Return the index of a function of the module, and the function."""
         found = self.functions.get(var.name_hint)
         if found is None:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"the module has no Relay function '{var.name_hint}'", where=var.span, found=", ".join(self.functions)
             )
         return self._index[var.name_hint], found
@@ -248,7 +247,7 @@ class FunctionCode:
         """Return all constructors of a constructor's type."""
         data = type_data(self.unit.mod, constructor)
         if data is None:
-            raise InvalidArgument(f"the module does not define the type '{constructor.belong_to.name_hint}'")
+            raise error.InvalidArgument(f"the module does not define the type '{constructor.belong_to.name_hint}'")
         return data.constructors
 
 
@@ -261,7 +260,7 @@ def _flattened(name: str, func: Function) -> tuple[list[Var], ir.Expr]:
     elif bindings:
         code = None
     if not isinstance(code, Function):
-        raise LoweringError(f"the body of '{name}', which makes closures, is not a function", where=func.span)
+        raise error.LoweringError(f"the body of '{name}', which makes closures, is not a function", where=func.span)
     return [*func.params, *code.params], code.body
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.error import LoweringError
+from weft import error, ir
 from weft.relay.expr import Call, Constant, GlobalVar, Tuple
 from weft.relay.vm.function_code import FunctionCode, I
 
@@ -28,7 +27,7 @@ def _on(name: str) -> Callable[[Rule], Rule]:
 def _invoke_packed(call: Call, code: FunctionCode, dst: int | None) -> None:
     kernel, inputs, outputs = call.args
     if not isinstance(kernel, GlobalVar):
-        raise LoweringError("vm.invoke_tvm_op calls a TIR function of the module", found=type(kernel).__name__)
+        raise error.LoweringError("vm.invoke_tvm_op calls a TIR function of the module", found=type(kernel).__name__)
     outs = _fields(outputs, code)
     args = [*_fields(inputs, code), *outs]
     code.emit(I.invoke_packed(code.unit.primitive(kernel), len(args), len(outs), args))

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument, LoweringError
-from weft.ir import Dispatch, Op
+from weft import error, ir, runtime
 from weft.relay import expr as exprs
 from weft.relay.adt import Constructor, Match
 from weft.relay.scalars import scalar_operation
 from weft.relay.vm.function_code import FunctionCode, I
 from weft.relay.vm.operators import OPERATORS
-from weft.runtime import Tensor
 
-value_code = Dispatch(
+value_code = ir.Dispatch(
     "code of the Relay machine", (exprs.Operators,), leaves_out=(exprs.Operators, exprs.Let)
 )  # lets are bound before
 
@@ -25,13 +23,13 @@ value_code = Dispatch(
 def _var(expr: exprs.Var, code: FunctionCode, dst: int | None) -> int:
     value = code.env.get(expr)
     if value is None:
-        raise InvalidArgument(f"'{code.name}' does not bind the variable '{expr.name_hint}'", where=expr.span)
+        raise error.InvalidArgument(f"'{code.name}' does not bind the variable '{expr.name_hint}'", where=expr.span)
     return code.into(value, dst)
 
 
 @value_code.on(exprs.Constant)
 def _constant(expr: exprs.Constant, code: FunctionCode, dst: int | None) -> int:
-    data: Tensor = expr.data
+    data: runtime.Tensor = expr.data
     if not data.shape and data.dtype == "int64":
         number = int(data.numpy())
         return code.load(("number", number), lambda v: I.load_consti(number, v), dst)
@@ -51,7 +49,7 @@ def _constructor(expr: Constructor, code: FunctionCode, dst: int | None) -> int:
 
 @value_code.on(exprs.Function)
 def _function(expr: exprs.Function, code: FunctionCode, dst: int | None) -> int:
-    raise LoweringError(
+    raise error.LoweringError(
         f"'{code.name}' contains a function, which has no code", where=expr.span, help="run LambdaLift before"
     )
 
@@ -118,13 +116,13 @@ def _ref_write(expr: exprs.RefWrite, code: FunctionCode, dst: int | None) -> int
 @value_code.on(exprs.Call)
 def _call(expr: exprs.Call, code: FunctionCode, dst: int | None) -> int:
     callee = expr.op
-    if isinstance(callee, Op):
+    if isinstance(callee, ir.Op):
         return _operator(expr, code, dst)
     args = code.values(expr.args)
     if isinstance(callee, Constructor):
         if len(args) != len(callee.inputs):
-            raise InvalidArgument(f"the constructor {callee.name_hint} takes {len(callee.inputs)} fields",
-                                  found=str(len(args)), where=expr.span)  # fmt: skip
+            raise error.InvalidArgument(f"the constructor {callee.name_hint} takes {len(callee.inputs)} fields",
+                                        found=str(len(args)), where=expr.span)  # fmt: skip
         return _adt(code, callee.tag, args, dst)
     if isinstance(callee, exprs.GlobalVar):
         index, func = code.unit.function(callee)
@@ -151,7 +149,7 @@ def _operator(expr: exprs.Call, code: FunctionCode, dst: int | None) -> int:
         return _adt(code, 0, [], dst) if value is None else value
     operation = scalar_operation(expr)
     if operation is None:
-        raise LoweringError(
+        raise error.LoweringError(
             f"'{code.name}': the operator {op.name} has no instruction", where=expr.span,
             found=", ".join(str(a.ty) for a in expr.args), help="run InferType and LowerRegions before",
         )  # fmt: skip

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
-from weft.ffi import as_opaque
+from weft import error, ffi
 from weft.runtime.host import image as image  # importing a family registers it
 from weft.runtime.host import ml as ml
 from weft.runtime.host import numbers as numbers
@@ -38,7 +37,7 @@ def call_host(text: str, args: Sequence[Any]) -> tuple[Any, ...]:
     about = _described(text)
     fn = OPERATORS.get(about["op"])
     if fn is None:
-        raise InvalidArgument(f"the host has no operator '{about['op']}'", help="the model is of another version")
+        raise error.InvalidArgument(f"the host has no operator '{about['op']}'", help="the model is of another version")
     given = [texts_of(a) if dtype == "string" else a for a, dtype in zip(args, about["in"], strict=True)]
     with np.errstate(all="ignore"):
         found = fn(*given, **about["attrs"])
@@ -49,7 +48,7 @@ def call_host(text: str, args: Sequence[Any]) -> tuple[Any, ...]:
 def host(text: str, *args: Any) -> Any:
     """What programs call as the function ``HOST_FUNCTION``, with tensors and objects."""
     found = call_host(text, [a.numpy() if isinstance(a, Tensor) else a for a in args])
-    results = [as_opaque(r) if isinstance(r, (list, dict)) else tensor(_contiguous(r)) for r in found]
+    results = [ffi.as_opaque(r) if isinstance(r, (list, dict)) else tensor(_contiguous(r)) for r in found]
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -6,14 +6,10 @@ import ctypes
 import tempfile
 from pathlib import Path
 
-from weft import environment
-from weft.error import CodegenError
-from weft.ir import IRModule
-from weft.runtime import Module, jit_module
+from weft import environment, error, ir, runtime, tir
 from weft.support.cc import run_compiler
 from weft.target.c.entry import emit_c
 from weft.target.target import Target
-from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
 _FLAGS = ("-std=gnu99", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno")
@@ -36,16 +32,16 @@ def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple
     return code, library
 
 
-def build_c(mod: IRModule, target: Target) -> Module:
+def build_c(mod: ir.IRModule, target: Target) -> runtime.Module:
     """Compile the functions of a module for target c."""
-    functions = [f for _, f in mod.items() if isinstance(f, PrimFunc)]
+    functions = [f for _, f in mod.items() if isinstance(f, tir.PrimFunc)]
     names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
     march = target.attrs.get("march") or target.attrs.get("mcpu")
     with tempfile.TemporaryDirectory(prefix="weft-c-") as folder:
         code, path = compile_c(emit_c(functions, target), Path(folder), (f"-march={march}",) if march else ())
         library, objects = ctypes.CDLL(str(path)), [code.read_bytes()]  # stays mapped when the file is gone
     addresses = [ctypes.cast(getattr(library, f"__tvm_ffi_{n}"), ctypes.c_void_p).value or 0 for n in names]
-    return jit_module(names, addresses, objects, library, _context(library))
+    return runtime.jit_module(names, addresses, objects, library, _context(library))
 
 
 def _context(library: ctypes.CDLL) -> int:
@@ -56,8 +52,8 @@ def _context(library: ctypes.CDLL) -> int:
         return 0
 
 
-def source_c(mod: IRModule, target: Target, fmt: str) -> str:
+def source_c(mod: ir.IRModule, target: Target, fmt: str) -> str:
     """Return the functions of a module as text of C."""
     if fmt != "c":
-        raise CodegenError(f"there is no source of kind '{fmt}' for target c", expected="'c'")
-    return emit_c([f for _, f in mod.items() if isinstance(f, PrimFunc)], target)
+        raise error.CodegenError(f"there is no source of kind '{fmt}' for target c", expected="'c'")
+    return emit_c([f for _, f in mod.items() if isinstance(f, tir.PrimFunc)], target)

@@ -6,11 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from weft.arith import detect_linear_equation
-from weft.error import CodegenError
+from weft import arith, error, runtime, tir
 from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
 from weft.machine import Machine, TargetLike, machine_of
-from weft.runtime import Device
 from weft.target.c.emitter import HostEmitter
 from weft.target.c.expr import EXPR, SPECIAL
 from weft.target.c.prelude import CALLS, PRELUDE
@@ -18,7 +16,6 @@ from weft.target.c.source import STMT
 from weft.target.clike import string
 from weft.target.device_entry import bind_device, device_type
 from weft.target.signature import origins, returns_value, signature
-from weft.tir import Buffer, PrimFunc
 from weft.tir import transform as t
 from weft.tir.pipeline import custom_types, is_lowered, requested_checks, with_own_passes
 
@@ -32,7 +29,7 @@ class _Emitter(HostEmitter):
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 
 
-def lower_c(func: PrimFunc, target: TargetLike | None = None) -> PrimFunc:
+def lower_c(func: tir.PrimFunc, target: TargetLike | None = None) -> tir.PrimFunc:
     """Lower a function to flat scalar loops: vectors are left to the C compiler."""
     name = func.attrs.get("global_symbol") or "main"
     passes = (
@@ -41,7 +38,7 @@ def lower_c(func: PrimFunc, target: TargetLike | None = None) -> PrimFunc:
         else with_own_passes(_phases(machine_of(target)))
     )
     lowered = Sequential(passes, name="c.lower")(IRModule({name: func}))[name]
-    assert isinstance(lowered, PrimFunc)
+    assert isinstance(lowered, tir.PrimFunc)
     return lowered
 
 
@@ -64,7 +61,7 @@ def _phases(machine: Machine) -> list[tuple[int, Pass]]:
     ]
 
 
-def emit_c(functions: Sequence[PrimFunc], target: TargetLike | None = None, *, entries: bool = True) -> str:
+def emit_c(functions: Sequence[tir.PrimFunc], target: TargetLike | None = None, *, entries: bool = True) -> str:
     """Write functions, lowered or not, as one file of C.
 
     Parameters
@@ -85,10 +82,12 @@ def emit_c(functions: Sequence[PrimFunc], target: TargetLike | None = None, *, e
     return "\n".join([PRELUDE, *([CALLS] if any("weft_call(" in b for b in bodies) else []), *bodies])
 
 
-def _function(func: PrimFunc, machine: Machine, entry: bool) -> str:
+def _function(func: tir.PrimFunc, machine: Machine, entry: bool) -> str:
     name = func.attrs.get("global_symbol") or "main"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise CodegenError(f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _")
+        raise error.CodegenError(
+            f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _"
+        )
     if func.attrs.get("calling_conv") == 1:
         return _packed_function(func, name, machine)
     buffers = dict(func.buffer_map)
@@ -114,7 +113,7 @@ def _function(func: PrimFunc, machine: Machine, entry: bool) -> str:
     return text + "\n" + _Entry(func, name, buffers, dims, device).text() if entry else text
 
 
-def _packed_function(func: PrimFunc, name: str, machine: Machine) -> str:
+def _packed_function(func: tir.PrimFunc, name: str, machine: Machine) -> str:
     """A function that ``MakePackedAPI`` has given its checks."""
     s = _Emitter(machine)
     types = ("void*", "const TVMFFIAny*", "int32_t", "TVMFFIAny*")
@@ -124,7 +123,7 @@ def _packed_function(func: PrimFunc, name: str, machine: Machine) -> str:
     return "\n".join(["", f"int {name}({params}) {{", *s.lines, "  return 0;", "}", ""])
 
 
-def _dimension_vars(func: PrimFunc) -> list[Var]:
+def _dimension_vars(func: tir.PrimFunc) -> list[Var]:
     """List the variables in parameter buffers that are no parameters themselves."""
     params = set(func.params)
     found: dict[Var, None] = {}
@@ -148,7 +147,7 @@ class _Entry:
     """The entry point of one function."""
 
     def __init__(
-        self, func: PrimFunc, name: str, buffers: dict[Var, Buffer], dims: list[Var], device: Var | None
+        self, func: tir.PrimFunc, name: str, buffers: dict[Var, tir.Buffer], dims: list[Var], device: Var | None
     ) -> None:
         self.func, self.name, self.buffers, self.dims, self.device = func, name, buffers, dims, device
         self.s = _Emitter()
@@ -168,7 +167,7 @@ class _Entry:
         self.solve()
         for v in self.dims:
             if v not in s.names:
-                raise CodegenError(
+                raise error.CodegenError(
                     f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
                 )
         for late in self.late:
@@ -221,7 +220,7 @@ class _Entry:
             progress = False
             for _, _, expr, found, _ in self.late:
                 free = {v for v in walk(expr) if isinstance(v, Var) and v not in s.names}
-                parts = detect_linear_equation(expr, list(free)) if len(free) == 1 else []
+                parts = arith.detect_linear_equation(expr, list(free)) if len(free) == 1 else []
                 if len(parts) == 2:
                     (v,) = free
                     factor, base = (cast("int64", x) for x in parts)
@@ -247,7 +246,7 @@ class _Entry:
         s.emit(f"{of} {s.fresh(p)} = ({of})({value});")
         return s.names[p]
 
-    def tensor(self, i: int, buffer: Buffer) -> str:
+    def tensor(self, i: int, buffer: tir.Buffer) -> str:
         """Check a tensor, and return the address of its data."""
         s, dt, rank, x, name = self.s, DataType(buffer.dtype), len(buffer.shape), f"t{i}", buffer.name
         of = s.memory_type(buffer.dtype, buffer)
@@ -278,7 +277,7 @@ class _Entry:
     def place(self, i: int, name: str, x: str) -> None:
         """Check the device of a tensor."""
         kind = device_type(self.func)
-        wanted = Device(kind, 0).type
+        wanted = runtime.Device(kind, 0).type
         found = f'{x}->device.type == 1 ? "cpu" : {x}->device.type == 2 ? "cuda" : "another device"'
         self.fail(f"{x}->device.type != {kind}", "ValueError", i, f"Mismatched {name}.device_type", wanted, "%s", found)
         if self.device is not None:

@@ -1,7 +1,5 @@
 """The kind ``c``: CPUs, by the system's C compiler."""
 
-from __future__ import annotations
-
 from weft.target.c.build import build_c, source_c
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.llvm.kind import compile_llvm

@@ -1,7 +1,5 @@
 """The C text before the functions of a module: the structures of tvm-ffi and DLPack, errors, arithmetic."""
 
-from __future__ import annotations
-
 from weft.target.c.emitter import TYPES
 from weft.target.clike import arithmetic
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-from weft import ir, tir
-from weft.error import CodegenError
+from weft import error, ir, tir
 from weft.target.clike.emitter import Emitter
 from weft.target.clike.stmt import STMT
 from weft.target.gpu import AXES, dynamic_bytes, launch_extents
@@ -100,9 +99,9 @@ def _seq(node: tir.SeqStmt, s: DeviceEmitter) -> None:
 def _alloc(node: tir.AllocBuffer, s: DeviceEmitter) -> None:
     buffer, sizes = node.buffer, [ir.as_int(d) for d in node.buffer.shape]
     if buffer.scope not in ("local", "global", "", "shared", "shared.dyn") or None in sizes:
-        raise CodegenError(f"target {s.target} cannot allocate '{buffer.name}' in a kernel", where=node.span,
-                           expected="a buffer of one thread or a shared one, of constant size",
-                           found=f"scope {buffer.scope}, shape {buffer.shape}")  # fmt: skip
+        raise error.CodegenError(f"target {s.target} cannot allocate '{buffer.name}' in a kernel", where=node.span,
+                                 expected="a buffer of one thread or a shared one, of constant size",
+                                 found=f"scope {buffer.scope}, shape {buffer.shape}")  # fmt: skip
     of, size = s.memory_type(buffer.dtype, node), max(1, math.prod(d for d in sizes if d is not None))
     s.pointers[buffer.data] = of
     name = s.fresh(buffer.data)
@@ -124,7 +123,7 @@ def _for(node: tir.For, s: DeviceEmitter) -> None:
         _bound(node, low, of, s)
         return
     if node.kind is tir.ForKind.PARALLEL:
-        raise CodegenError(f"a parallel loop on target {s.target}", where=node.span, help="bind it")
+        raise error.CodegenError(f"a parallel loop on target {s.target}", where=node.span, help="bind it")
     if node.kind is tir.ForKind.UNROLLED:
         s.emit("#pragma unroll")
     end, name = s.expr(node.min + node.extent), s.fresh(node.loop_var)

@@ -6,9 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from weft import ir
-from weft.error import CodegenError
-from weft.tir import Buffer, Stmt
+from weft import error, ir, tir
 
 
 class Emitter:
@@ -55,7 +53,7 @@ class Emitter:
         """The text of an expression."""
         return self.expressions(e, self)
 
-    def stmt(self, node: Stmt) -> None:
+    def stmt(self, node: tir.Stmt) -> None:
         """Emit a statement."""
         self.statements(node, self)
 
@@ -63,7 +61,7 @@ class Emitter:
         """Add a line."""
         self.lines.append("  " * self.depth + line)
 
-    def nested(self, opening: str, body: Stmt) -> None:
+    def nested(self, opening: str, body: tir.Stmt) -> None:
         """Emit a statement in braces."""
         self.emit(f"{opening} {{" if opening else "{")
         self.depth += 1
@@ -85,7 +83,7 @@ class Emitter:
     def name(self, var: ir.Var) -> str:
         """Return the name of a variable."""
         if var not in self.names:
-            raise CodegenError(f"variable '{var.name}' has no value", where=var.span, help="make it a parameter")
+            raise error.CodegenError(f"variable '{var.name}' has no value", where=var.span, help="make it a parameter")
         return self.names[var]
 
     def define(self, var: ir.Var, value: str) -> None:
@@ -95,8 +93,8 @@ class Emitter:
     def type_of(self, dtype: str, at: ir.Node) -> str:
         """The type of a value."""
         if str(dtype) not in self.types:
-            raise CodegenError(f"target {self.target} has no code for '{dtype}'", where=at.span,
-                               expected=f"one of {', '.join(self.types)}")  # fmt: skip
+            raise error.CodegenError(f"target {self.target} has no code for '{dtype}'", where=at.span,
+                                     expected=f"one of {', '.join(self.types)}")  # fmt: skip
         return self.types[str(dtype)]
 
     def memory_type(self, dtype: str, at: ir.Node) -> str:
@@ -112,18 +110,18 @@ class Emitter:
         """A value as one of a type of the language."""
         return f"(({of})({text}))"
 
-    def element(self, buffer: Buffer, indices: Sequence[ir.PrimExpr]) -> str:
+    def element(self, buffer: tir.Buffer, indices: Sequence[ir.PrimExpr]) -> str:
         """An element of a flat buffer, to read or to assign."""
         if len(indices) != 1:
-            raise CodegenError(f"buffer '{buffer.name}' is not flat", found=f"{len(indices)} indices")
+            raise error.CodegenError(f"buffer '{buffer.name}' is not flat", found=f"{len(indices)} indices")
         of, name = self.memory_type(buffer.dtype, buffer), self.name(buffer.data)
         pointer = name if self.pointers.get(buffer.data) == of else f"(({self.spaces.get(buffer.data, '')}{of}*){name})"
         return f"{pointer}[{self.expr(indices[0])}]"
 
-    def refuse(self, node: ir.Node) -> CodegenError:
+    def refuse(self, node: ir.Node) -> error.CodegenError:
         """The error of a node that the language has no code for."""
-        return CodegenError(f"target {self.target} has no code for {type(node).__name__}", where=node.span,
-                            found=str(node))  # fmt: skip
+        return error.CodegenError(f"target {self.target} has no code for {type(node).__name__}", where=node.span,
+                                  found=str(node))  # fmt: skip
 
 
 def string(text: str) -> str:

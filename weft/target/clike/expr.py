@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 
-from weft import ir
-from weft.error import CodegenError
+from weft import error, ir, tir
 from weft.target.clike.emitter import Emitter
-from weft.tir import BufferLoad
 
 _INFIX = {
     ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.EQ: "==", ir.NE: "!=", ir.LT: "<", ir.LE: "<=", ir.GT: ">", ir.GE: ">=",
@@ -63,8 +61,8 @@ def _cast(e: ir.Cast, s: Emitter) -> str:
     return s.convert(e.dtype, s.cast(s.types[wide], value) if wide else value, e)
 
 
-@EXPR.on(BufferLoad)
-def _load(e: BufferLoad, s: Emitter) -> str:
+@EXPR.on(tir.BufferLoad)
+def _load(e: tir.BufferLoad, s: Emitter) -> str:
     if e.predicate is not None:
         raise s.refuse(e)
     s.type_of(e.dtype, e)
@@ -113,7 +111,7 @@ def _call(e: ir.CallIntrin, s: Emitter) -> str:
     of = ir.DataType(e.args[0].dtype)
     text = _bits(e, name, of, args, s) or _math(e, name, of, args, s)
     if text is None:
-        raise CodegenError(f"target {s.target} has no code for intrinsic 'tir.{name}' of {e.dtype}", where=e.span)
+        raise error.CodegenError(f"target {s.target} has no code for intrinsic 'tir.{name}' of {e.dtype}", where=e.span)
     return text
 
 

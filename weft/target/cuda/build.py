@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from weft.error import MissingDependency
+from weft import error, tir
 from weft.ffi import get_global_func
 from weft.runtime import cuda
 from weft.target.cuda.nvptx import emit_nvvm, emit_ptx
@@ -13,7 +13,6 @@ from weft.target.cuda.nvrtc import compile_cuda
 from weft.target.cuda.source import emit_cuda
 from weft.target.gpu import DeviceCode
 from weft.target.target import Target
-from weft.tir import PrimFunc
 
 _OLDEST = "sm_75"  # the oldest that every NVRTC from 12 on knows
 
@@ -27,7 +26,7 @@ def gpu_arch(target: Target) -> str | None:
     return None if version is None else "sm_" + version.replace(".", "")
 
 
-def cuda_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
+def cuda_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCode:
     """Make CUDA C++, which NVIDIA's compiler compiles."""
     text = emit_cuda(functions, int(target.attrs.get("max_num_threads", 1024)))
     post = get_global_func("tvm_callback_cuda_postproc", allow_missing=True)
@@ -40,7 +39,7 @@ def cuda_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
     )
 
 
-def _compile(text: str, arch: str | None, functions: Mapping[str, PrimFunc], target: Target) -> tuple[bytes, str]:
+def _compile(text: str, arch: str | None, functions: Mapping[str, tir.PrimFunc], target: Target) -> tuple[bytes, str]:
     """Return an image and its format: machine code for a known GPU, else PTX, which any driver compiles."""
     own = get_global_func("tvm_callback_cuda_compile", allow_missing=True)
     if own is not None:
@@ -51,18 +50,18 @@ def _compile(text: str, arch: str | None, functions: Mapping[str, PrimFunc], tar
         if arch is None:
             return compile_cuda(text, "ptx", _OLDEST), "ptx"
         return compile_cuda(text, "cubin", arch), "cubin"
-    except MissingDependency:  # LLVM makes PTX too
+    except error.MissingDependency:  # LLVM makes PTX too
         return _ptx(functions, Target("nvptx" if arch is None else f"nvptx -mcpu={arch}"))
 
 
-def nvptx_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
+def nvptx_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCode:
     """Make PTX by LLVM, without NVIDIA's tools."""
     exact = _exact(target)
     text = functools.cache(lambda: emit_ptx(functions, exact))
     return DeviceCode({"ptx": text, "ll": lambda: emit_nvvm(functions, exact)}, lambda: _zero_ended(text()))
 
 
-def _ptx(functions: Mapping[str, PrimFunc], target: Target) -> tuple[bytes, str]:
+def _ptx(functions: Mapping[str, tir.PrimFunc], target: Target) -> tuple[bytes, str]:
     return _zero_ended(emit_ptx(functions, _exact(target)))
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from weft import tir
-from weft.error import CodegenError
+from weft import error, tir
 from weft.ir import CallIntrin, IRModule, PrimExpr, Var, const, walk
 from weft.target.cuda.emitter import Emitter
 from weft.target.cuda.prelude import HALF, PRELUDE
@@ -58,7 +57,7 @@ def emit_kernel(func: tir.PrimFunc) -> Kernel:
     symbol = func.attrs.get("global_symbol") or "main"
     host, device = lower_for_gpu(IRModule({symbol: func}), Target("cuda"))
     if len(device) != 1:
-        raise CodegenError(
+        raise error.CodegenError(
             f"'{symbol}' is not one kernel", found=f"{len(device)} nests of bound loops", where=func.span
         )
     ((name, kernel),) = device.items()

@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from weft import ir, tir
-from weft.error import CodegenError
-from weft.runtime import Device
+from weft import error, ir, runtime, tir
 from weft.target.target import Target
 from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
@@ -59,7 +57,7 @@ def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
             device[var.name_hint] = _with_dynamic_shared(func)
         else:
             host[var.name_hint] = func
-    device_type = Device(target.kind.device).device_type
+    device_type = runtime.Device(target.kind.device).device_type
     host = {
         name: func if func.attrs.get("tir.is_host_func") else _host(name, func, device, device_type)
         for name, func in host.items()
@@ -158,7 +156,7 @@ def _host(name: str, func: tir.PrimFunc, device: dict[str, tir.PrimFunc], device
     body = visit(func.body)
     for access in ir.walk(body):
         if isinstance(access, (tir.BufferLoad, tir.BufferStore)) and access.buffer.data in pointers:
-            raise CodegenError(
+            raise error.CodegenError(
                 f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
                 where=access.span,
                 expected="loops bound to blockIdx and threadIdx around every access",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import CodegenError
-from weft.ir import CallIntrin, IntImm, Op, as_int
+from weft import error, ir
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import on
 
@@ -35,10 +34,10 @@ def _area(s: FunctionEmitter, count: int) -> str:
 def _put(s: FunctionEmitter, area: str, i: int, a: Any) -> None:
     """Write an argument: a bit copy of a list's item, an integer, or a pointer."""
     slot = s.value(f"getelementptr inbounds {_ANY}, ptr {area}, i64 {i}, i32 0")
-    if isinstance(a, CallIntrin) and isinstance(a.op, Op) and a.op.name == "tir.anylist_getitem":
+    if isinstance(a, ir.CallIntrin) and isinstance(a.op, ir.Op) and a.op.name == "tir.anylist_getitem":
         _copy(s, slot, item_pointer(s, a.args[0], _index(a.args[1])))
         return
-    kind, payload = (1, s.expr(a)) if isinstance(a, IntImm) else (4, s.value(f"ptrtoint ptr {s.expr(a)} to i64"))
+    kind, payload = (1, s.expr(a)) if isinstance(a, ir.IntImm) else (4, s.value(f"ptrtoint ptr {s.expr(a)} to i64"))
     _set(s, slot, str(kind), payload)
 
 
@@ -58,9 +57,9 @@ def _copy(s: FunctionEmitter, to: str, source: str) -> None:
 
 
 def _index(e: Any) -> int:
-    value = as_int(e)
+    value = ir.as_int(e)
     if value is None:
-        raise CodegenError("a place in a list of values is a constant", found=str(e))
+        raise error.CodegenError("a place in a list of values is a constant", found=str(e))
     return value
 
 
@@ -81,7 +80,7 @@ done:
     s.emit(f"call void @weft.release(i32 {kind}, ptr {held})")
 
 
-def leave_marked(s: FunctionEmitter, code: str, call: CallIntrin, registers: Any, always: bool = False) -> None:
+def leave_marked(s: FunctionEmitter, code: str, call: ir.CallIntrin, registers: Any, always: bool = False) -> None:
     """Go on if `code` is zero, else return it and tell the machine which call failed, in the payload of the result.
 
     `always`: leave in any case. A call without ``vm.call`` is none of the machine's: nobody is told.
@@ -102,7 +101,7 @@ def leave_marked(s: FunctionEmitter, code: str, call: CallIntrin, registers: Any
 
 
 @on("anylist_setitem_call_packed")
-def _call(e: CallIntrin, s: FunctionEmitter) -> str:
+def _call(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index, function, args...)``: call a function of a list; -1 is the place of a result nobody reads."""
     registers, place, function, *given = e.args
     area, count = _area(s, len(given)), len(given)
@@ -124,7 +123,7 @@ def _call(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("anylist_setitem")
-def _assign(e: CallIntrin, s: FunctionEmitter) -> str:
+def _assign(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index, value)``: an item becomes a value, of which both then hold a reference."""
     s.module.declare("TVMFFIObjectIncRef", "declare extern_weak i32 @TVMFFIObjectIncRef(ptr)")
     s.module.support("weft.retain", lambda: f"""define internal void @weft.retain(ptr %slot) #0 {{
@@ -156,7 +155,7 @@ def _store(s: FunctionEmitter, items: Any, index: int, value: str) -> None:
 
 
 @on("anylist_resetitem")
-def _reset(e: CallIntrin, s: FunctionEmitter) -> str:
+def _reset(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index)``: an item becomes None."""
     slot = item_pointer(s, e.args[0], _index(e.args[1]))
     s.version(slot, changed=True)
@@ -166,7 +165,7 @@ def _reset(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("anylist_moveitem")
-def _move(e: CallIntrin, s: FunctionEmitter) -> str:
+def _move(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(list, to, from)``: an item moves to an empty place."""
     to, source = (item_pointer(s, e.args[0], _index(a)) for a in e.args[1:])
     for slot in (to, source):
@@ -177,7 +176,7 @@ def _move(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("anylist_truth")
-def _truth(e: CallIntrin, s: FunctionEmitter) -> str:
+def _truth(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index)``: whether an item, which is an integer or a truth value, is not zero."""
     payload = item_pointer(s, e.args[0], _index(e.args[1]), 2)
     return s.value(f"icmp ne i64 {s.effect(f'load i64, ptr {payload}, align 8')}, 0")

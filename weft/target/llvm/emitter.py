@@ -13,11 +13,9 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir, tir
 from weft.target.llvm.types import llvm_type
 from weft.target.target import Target
-from weft.tir import TENSOR_EXPRS
 
 _REGISTER = re.compile(r"%[A-Za-z_.]\w*")
 _MOVABLE = re.compile(
@@ -27,7 +25,7 @@ _MOVABLE = re.compile(
 """Scalar integer and address arithmetic, which cannot trap and may be done ahead of a loop."""
 
 # Text is an argument of calls only, which read it themselves; tensor expressions are gone.
-EXPR = ir.Dispatch("LLVM expression", (ir.PrimExpr,), leaves_out=(*TENSOR_EXPRS, ir.StringImm))
+EXPR = ir.Dispatch("LLVM expression", (ir.PrimExpr,), leaves_out=(*tir.TENSOR_EXPRS, ir.StringImm))
 """Node class to ``fn(expr, emitter) -> value``; the rules stand in ``expr``, ``convert``, ``memory`` and ``intrin``."""
 
 
@@ -149,7 +147,7 @@ class FunctionEmitter:
         self.allocas: list[str] = []
         self.env: dict[ir.Var, str] = {}
         self.pointers: dict[ir.Var, str] = {}
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self.block = "entry"
         self.cleanup: list[str] = []
         self.result = ""  # the pointer to where a returned value goes, where the function returns one

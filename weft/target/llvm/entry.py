@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.arith import detect_linear_equation
-from weft.error import CodegenError
+from weft import arith, error, tir
 from weft.ir import DataType, PrimExpr, Var, as_int, cast, floordiv, walk
 from weft.target.device_entry import bind_device, device_type
 from weft.target.llvm.convert import convert
@@ -20,7 +19,6 @@ from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.support import argument_error, raise_error, request_tiles
 from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import called_intrinsics, origins, returns_value, signature
-from weft.tir import Buffer, PrimFunc
 
 (_WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC,
  _RANGE, _DEVICE_ID) = range(13)  # fmt: skip
@@ -38,11 +36,11 @@ class _Late(NamedTuple):
     unless: str
 
 
-def emit_function(module: ModuleEmitter, func: PrimFunc, linkage: str = "internal") -> None:
+def emit_function(module: ModuleEmitter, func: tir.PrimFunc, linkage: str = "internal") -> None:
     """Emit the body and the entry point of a lowered function; `linkage` is that of the body."""
     name = func.attrs.get("global_symbol")
     if not name:
-        raise CodegenError("a function without 'global_symbol' has no entry point", where=func.span)
+        raise error.CodegenError("a function without 'global_symbol' has no entry point", where=func.span)
     if func.attrs.get("calling_conv") == 1:  # MakePackedAPI wrote the checks
         _emit_packed(module, func, str(name))
         return
@@ -51,7 +49,7 @@ def emit_function(module: ModuleEmitter, func: PrimFunc, linkage: str = "interna
 
 
 def emit_body(
-    module: ModuleEmitter, func: PrimFunc, name: str, kind: str, attribute: str = ""
+    module: ModuleEmitter, func: tir.PrimFunc, name: str, kind: str, attribute: str = ""
 ) -> tuple[list[Var], Var | None]:
     """Emit ``<name>_impl``, a function of raw pointers, scalars and dimensions; `kind` is its linkage and type.
 
@@ -95,7 +93,7 @@ def emit_body(
     return dims, device
 
 
-def _emit_packed(module: ModuleEmitter, func: PrimFunc, name: str) -> None:
+def _emit_packed(module: ModuleEmitter, func: tir.PrimFunc, name: str) -> None:
     """Emit a function that takes packed arguments itself."""
     emit_body(module, func, name, "internal i32", "noinline")
     params = ", ".join(f"{llvm_type(p.dtype)} %a{i}" for i, p in enumerate(func.params))
@@ -114,7 +112,7 @@ def _leave(s: FunctionEmitter, code: str, name: str) -> None:
     s.emit(f"ret i32 {code}")
 
 
-def dimension_vars(func: PrimFunc) -> list[Var]:
+def dimension_vars(func: tir.PrimFunc) -> list[Var]:
     """List the variables in the shapes of parameter buffers that are no parameters themselves."""
     params = set(func.params)
     found: dict[Var, None] = {}
@@ -133,7 +131,7 @@ class Entry:
     def __init__(
         self,
         module: ModuleEmitter,
-        func: PrimFunc,
+        func: tir.PrimFunc,
         name: str,
         s: FunctionEmitter,
         dims: list[Var],
@@ -162,7 +160,7 @@ class Entry:
         self.solve()
         for v in self.dims:
             if v not in s.env:
-                raise CodegenError(
+                raise error.CodegenError(
                     f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
                 )
         for late in self.late:
@@ -196,7 +194,7 @@ class Entry:
                 if len(free) != 1:
                     continue
                 (v,) = free
-                parts = detect_linear_equation(late.expr, [v])
+                parts = arith.detect_linear_equation(late.expr, [v])
                 if len(parts) != 2:
                     continue
                 factor, base = (cast("int64", x) for x in parts)
@@ -256,7 +254,7 @@ class Entry:
         """Load a member of a DLTensor."""
         return self.s.value(f"load {t}, ptr {self.s.value(tensor_member(tensor, name))}")
 
-    def tensor(self, i: int, buffer: Buffer) -> str:
+    def tensor(self, i: int, buffer: tir.Buffer) -> str:
         """Check a tensor argument; return its data pointer as an argument of the body."""
         s = self.s
         kind = self.field(i, 0, "i32")
@@ -329,7 +327,7 @@ class Entry:
             s.jump(done)
         s.start(done)
 
-    def declared_strides(self, i: int, buffer: Buffer, tensor: str, extents: list[str]) -> None:
+    def declared_strides(self, i: int, buffer: tir.Buffer, tensor: str, extents: list[str]) -> None:
         """Match the strides that a buffer declares; a tensor without strides has those of a compact one."""
         s = self.s
         pointer, row_major = self.member(tensor, "strides", "ptr"), self._row_major(extents)

@@ -11,15 +11,13 @@ from typing import Any, cast
 
 import llvmlite.binding as llvm
 
-from weft import ir
-from weft.error import CodegenError
+from weft import error, ir, tir
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.expr import guarded
 from weft.target.llvm.memory import alignment, element_pointer
 from weft.target.llvm.support import raise_error
 from weft.target.llvm.trial import check_intrinsic
 from weft.target.llvm.types import float_constant, llvm_type, memory_type
-from weft.tir import INTRINSICS, BufferLoad
 
 _LLVM = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven",
@@ -57,8 +55,8 @@ def _call(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     if rule is not None:
         return rule(e, s)
     short = name.removeprefix("tir.")
-    if short not in INTRINSICS:
-        raise CodegenError(f"intrinsic '{name}' has no code on target llvm", where=e.span)
+    if short not in tir.INTRINSICS:
+        raise error.CodegenError(f"intrinsic '{name}' has no code on target llvm", where=e.span)
     return _math(short, e, s)
 
 
@@ -69,7 +67,7 @@ def _math(name: str, e: ir.CallIntrin, s: FunctionEmitter) -> str:
         wide = ir.with_lanes("float32", dt.lanes)
         return s.expr(ir.Cast(e.dtype, ir.CallIntrin(wide, e.op, tuple(ir.Cast(wide, a) for a in e.args))))
     if not dt.is_float:
-        raise CodegenError(f"intrinsic 'tir.{name}' takes floating-point numbers", where=e.span, found=str(dt))
+        raise error.CodegenError(f"intrinsic 'tir.{name}' takes floating-point numbers", where=e.span, found=str(dt))
     t = llvm_type(dt)
     if name in _LLVM:
         return s.intrinsic(f"llvm.{_LLVM[name]}.{suffix(dt)}", t, [(t, s.expr(a)) for a in e.args])
@@ -77,7 +75,7 @@ def _math(name: str, e: ir.CallIntrin, s: FunctionEmitter) -> str:
         return lanewise(
             e, s, lambda at, lane: at.intrinsic(name + ("f" if dt.bits == 32 else ""), llvm_type(dt.element), lane)
         )
-    raise CodegenError(f"intrinsic 'tir.{name}' has no code for {dt}", where=e.span)
+    raise error.CodegenError(f"intrinsic 'tir.{name}' has no code for {dt}", where=e.span)
 
 
 def lanewise(
@@ -299,7 +297,7 @@ def _dot_accumulate(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     dt, factor = ir.DataType(e.dtype), ir.DataType(e.args[1].dtype).element
     found = _DOTS.get((str(factor), str(dt.element), dt.lanes))
     if found is None:
-        raise CodegenError(f"this target has no dot product of {factor} into {dt}", where=e.span)
+        raise error.CodegenError(f"this target has no dot product of {factor} into {dt}", where=e.span)
     name, wanted = found
     if factor.bits == 8 and not s.module.target.machine.adds_four_bytes:
         return _widened_dot(dt.lanes, [s.expr(a) for a in e.args], s)
@@ -369,8 +367,8 @@ def _assume(e: ir.CallIntrin, s: FunctionEmitter) -> str:
 @on("address_of")
 def _address_of(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     load = e.args[0]
-    if not isinstance(load, BufferLoad):
-        raise CodegenError("address_of needs an element of a buffer", where=e.span, found=str(load))
+    if not isinstance(load, tir.BufferLoad):
+        raise error.CodegenError("address_of needs an element of a buffer", where=e.span, found=str(load))
     return element_pointer(s, load.buffer, load.indices[0])
 
 
@@ -394,11 +392,11 @@ def _load_or_zero(e: ir.CallIntrin, s: FunctionEmitter) -> str | None:
         zero = zero.value
     if not isinstance(zero, (ir.IntImm, ir.FloatImm)) or zero.value != 0 or math.copysign(1.0, zero.value) < 0:
         return None
-    if not isinstance(load, BufferLoad) or load.predicate is not None or ir.DataType(condition.dtype).lanes != 1:
+    if not isinstance(load, tir.BufferLoad) or load.predicate is not None or ir.DataType(condition.dtype).lanes != 1:
         return None
     index, dt = load.indices[0], ir.DataType(load.dtype)
     plain = dt.lanes == 1 or (isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 1)
-    if not plain or dt.code == "bool" or any(isinstance(n, (BufferLoad, ir.CallIntrin)) for n in ir.walk(index)):
+    if not plain or dt.code == "bool" or any(isinstance(n, (tir.BufferLoad, ir.CallIntrin)) for n in ir.walk(index)):
         return None
     if dt.lanes * ir.DataType(dt.element).itemsize > 64:
         return None
@@ -421,7 +419,7 @@ def _if_then_else(e: ir.CallIntrin, s: FunctionEmitter) -> str:
 def _extern(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
     if not isinstance(name, ir.StringImm):
-        raise CodegenError("call_extern needs the name of a function", where=e.span, found=str(name))
+        raise error.CodegenError("call_extern needs the name of a function", where=e.span, found=str(name))
     args = [
         (llvm_type(a.dtype), s.module.string(a.value) if isinstance(a, ir.StringImm) else s.expr(a)) for a in e.args[1:]
     ]
@@ -458,7 +456,7 @@ def llvm_intrinsic(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """Emit a call of the intrinsic of LLVM that the first argument names; its suffix may be left out."""
     name = e.args[0]
     if not isinstance(name, ir.StringImm) or not name.value.startswith("llvm."):
-        raise CodegenError(
+        raise error.CodegenError(
             "call_llvm_intrin needs the name of an LLVM intrinsic", where=e.span, expected="'llvm.fma'", found=str(name)
         )
     args = [(llvm_type(a.dtype), s.expr(a)) for a in e.args[1:]]

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from weft.error import CodegenError
-from weft.ir import CallIntrin, Op, StringImm, as_int
+from weft import error, ir, tir
 from weft.target.llvm.anylist import item_pointer, leave_marked
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.entry import Entry, emit_body
@@ -17,7 +16,6 @@ from weft.target.llvm.intrin import on
 from weft.target.llvm.support import raise_error
 from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import returns_value
-from weft.tir import PrimFunc
 
 _HEADER_BYTES = 24  # before a tensor object's DLTensor
 
@@ -25,14 +23,14 @@ _HEADER_BYTES = 24  # before a tensor object's DLTensor
 class Kernel(NamedTuple):
     """A kernel that others call directly: its signature and, if it is to be inlined, its lowered body."""
 
-    func: PrimFunc
+    func: tir.PrimFunc
     inline: bool
 
 
 class _Checks(Entry):
     """Checks of a kernel's arguments inside of another function."""
 
-    def __init__(self, s: FunctionEmitter, name: str, call: CallIntrin) -> None:
+    def __init__(self, s: FunctionEmitter, name: str, call: ir.CallIntrin) -> None:
         super().__init__(s.module, s.module.kernels[name].func, name, s, [])
         self.call = call
         self.bases: dict[int, str] = {}
@@ -56,13 +54,13 @@ class _Checks(Entry):
             leave_marked(s, code, self.call, self.call.args[1], always=True)
             s.block = block
 
-    def pointer(self, i: int, item: CallIntrin) -> str:
+    def pointer(self, i: int, item: ir.CallIntrin) -> str:
         """Check the object that is argument `i`, unless an equal check dominates, and return its data pointer."""
         s, buffer = self.s, self.buffers[self.func.params[i]]
-        place = as_int(item.args[1])
+        place = ir.as_int(item.args[1])
         assert place is not None
         slot = item_pointer(s, item.args[0], place)
-        shape = [as_int(d) for d in buffer.shape]
+        shape = [ir.as_int(d) for d in buffer.shape]
         self.bases[i] = s.value(f"getelementptr {{ i32, i32, i64 }}, ptr {slot}, i64 {-i}")
         self.places[i] = item.args[0], place
         key = f"; {s.version(slot)} of {slot} as {buffer.dtype} {shape}"
@@ -70,17 +68,17 @@ class _Checks(Entry):
 
 
 @on("call_kernel")
-def _call_kernel(e: CallIntrin, s: FunctionEmitter) -> str:
+def _call_kernel(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(name, registers, args...)``: call a kernel's body; arguments are addresses, items of lists, and integers."""
     symbol = e.args[0]
-    if not isinstance(symbol, StringImm) or symbol.value not in s.module.kernels:
-        raise CodegenError("a kernel that is called directly is compiled with its caller", where=e.span)
+    if not isinstance(symbol, ir.StringImm) or symbol.value not in s.module.kernels:
+        raise error.CodegenError("a kernel that is called directly is compiled with its caller", where=e.span)
     name = symbol.value
     kernel = s.module.kernels[name]
     checks = _Checks(s, name, e)
     args = []
     for i, (p, a) in enumerate(zip(kernel.func.params, e.args[2:], strict=True)):
-        if isinstance(a, CallIntrin) and isinstance(a.op, Op) and a.op.name == "tir.anylist_getitem":
+        if isinstance(a, ir.CallIntrin) and isinstance(a.op, ir.Op) and a.op.name == "tir.anylist_getitem":
             args.append(f"ptr {checks.pointer(i, a)}")
         else:
             args.append(f"{'ptr' if p in checks.buffers else llvm_type(p.dtype)} {s.expr(a)}")
@@ -120,9 +118,9 @@ def _with_message(s: FunctionEmitter, name: str, code: str) -> str:
 
 
 @on("anylist_data")
-def _data(e: CallIntrin, s: FunctionEmitter) -> str:
+def _data(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index)``: the data of a tensor object that is known to be compact."""
-    place = as_int(e.args[1])
+    place = ir.as_int(e.args[1])
     assert place is not None
     slot = item_pointer(s, e.args[0], place)
 

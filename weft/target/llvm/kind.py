@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from weft.error import CodegenError
-from weft.ir import IRModule
-from weft.runtime import Module, register_file_loader, register_object_loader
+from weft import error, ir, runtime, tir
 from weft.target.cpu import check_cpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.llvm.jit import load_objects
 from weft.target.llvm.object import compile_ir, emit_assembly, emit_bitcode, emit_ir, emit_object
 from weft.target.llvm.subroutine import calls_functions
 from weft.target.target import Target
-from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
 _FORMATS = {"": emit_ir, "ll": emit_ir, "asm": emit_assembly, "s": emit_assembly, "bc": emit_bitcode}
 
 
-def compile_llvm(func: PrimFunc, target: Target, linkage: str = "internal") -> bytes:
+def compile_llvm(func: tir.PrimFunc, target: Target, linkage: str = "internal") -> bytes:
     """Compile one scheduled function to an object file that exports ``__tvm_ffi_<global_symbol>``."""
     return emit_object([target.kind.lower(func, target)], target, linkage=linkage)
 
 
-def _functions(mod: IRModule) -> list[PrimFunc]:
-    return [f for _, f in mod.items() if isinstance(f, PrimFunc)]
+def _functions(mod: ir.IRModule) -> list[tir.PrimFunc]:
+    return [f for _, f in mod.items() if isinstance(f, tir.PrimFunc)]
 
 
-def _build(mod: IRModule, target: Target) -> Module:
+def _build(mod: ir.IRModule, target: Target) -> runtime.Module:
     functions = _functions(mod)
     names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
     if any(map(calls_functions, functions)):  # then they are one object
@@ -34,9 +31,9 @@ def _build(mod: IRModule, target: Target) -> Module:
     return load_objects([compile_llvm(f, target) for f in functions], names)
 
 
-def _source(mod: IRModule, target: Target, fmt: str) -> str | bytes:
+def _source(mod: ir.IRModule, target: Target, fmt: str) -> str | bytes:
     if fmt not in _FORMATS:
-        raise CodegenError(f"there is no source of kind '{fmt}'", expected="'ll', 'asm' or 'bc'")
+        raise error.CodegenError(f"there is no source of kind '{fmt}'", expected="'ll', 'asm' or 'bc'")
     functions = sorted(_functions(mod), key=lambda f: str(f.attrs["global_symbol"]))
     return _FORMATS[fmt]([target.kind.lower(f, target) for f in functions], target)
 
@@ -63,10 +60,10 @@ LLVM = register_target_kind(
                  "fast-math", "num-cores"),
     )
 )  # fmt: skip
-register_object_loader(lambda objects, names=(): load_objects(list(objects), list(names)))
+runtime.register_object_loader(lambda objects, names=(): load_objects(list(objects), list(names)))
 
 
-def _load(code: bytes) -> Module:
+def _load(code: bytes) -> runtime.Module:
     """Make a module of LLVM IR."""
     compiled, names = compile_ir(code)
     module = load_objects([compiled], names)
@@ -74,5 +71,5 @@ def _load(code: bytes) -> Module:
     return module
 
 
-register_file_loader("ll", _load)
-register_file_loader("bc", _load)
+runtime.register_file_loader("ll", _load)
+runtime.register_file_loader("bc", _load)

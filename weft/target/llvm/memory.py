@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import CodegenError
+from weft import arith, error, ir, tir
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, suffix
 from weft.target.llvm.stream import is_streamed
 from weft.target.llvm.types import memory_type
-from weft.tir import Buffer, BufferLoad
 
 
-def pointer_of(s: FunctionEmitter, buffer: Buffer) -> str:
+def pointer_of(s: FunctionEmitter, buffer: tir.Buffer) -> str:
     """Return the address of a buffer's first element."""
     pointer = s.pointers.get(buffer.data)
     if pointer is None:
-        raise CodegenError(
+        raise error.CodegenError(
             f"buffer '{buffer.name}' has no memory", help="is it a parameter, or allocated around its use?"
         )
     return pointer
 
 
-def element_pointer(s: FunctionEmitter, buffer: Buffer, index: ir.PrimExpr) -> str:
+def element_pointer(s: FunctionEmitter, buffer: tir.Buffer, index: ir.PrimExpr) -> str:
     """Return the address of an element of a flat buffer."""
     pointer = pointer_of(s, buffer)
     known = ir.as_int(index)
@@ -35,13 +32,13 @@ def element_pointer(s: FunctionEmitter, buffer: Buffer, index: ir.PrimExpr) -> s
     return s.value(f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer}, i64 {text}", "p")
 
 
-def alignment(buffer: Buffer) -> int:
+def alignment(buffer: tir.Buffer) -> int:
     """The alignment of an element in bytes."""
     return max(1, ir.DataType(buffer.dtype).itemsize)
 
 
-@EXPR.on(BufferLoad)
-def _load(e: BufferLoad, s: FunctionEmitter) -> str:
+@EXPR.on(tir.BufferLoad)
+def _load(e: tir.BufferLoad, s: FunctionEmitter) -> str:
     index, dt, m, align = e.indices[0], ir.DataType(e.dtype), memory_type(e.dtype), alignment(e.buffer)
     if dt.lanes == 1 or ir.DataType(index.dtype).lanes == 1:  # an element may be a vector itself
         return _from_memory(s.effect(f"load {m}, ptr {element_pointer(s, e.buffer, index)}, align {align}"), dt, s)
@@ -57,7 +54,7 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
         name = f"llvm.masked.load.{_memory_suffix(dt)}.p0"
         args = [("ptr", pointer), ("i32", str(align)), (f"<{dt.lanes} x i1>", s.expr(e.predicate))]
     elif isinstance(index, ir.Broadcast) and e.predicate is None:
-        return s.splat(s.expr(BufferLoad(e.buffer, (index.value,))), dt.element, dt.lanes)
+        return s.splat(s.expr(tir.BufferLoad(e.buffer, (index.value,))), dt.element, dt.lanes)
     elif isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 2 and dt.lanes >= 4 and e.buffer.scope != "local":
         return _from_memory(_alternate(e, index, s), dt, s)
     elif e.predicate is None and e.buffer.scope != "local" and (near := _near_lanes(index)) is not None:
@@ -67,7 +64,7 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
     return _from_memory(s.call(name, m, [*args, (m, "zeroinitializer")]), dt, s)
 
 
-def _gather(e: BufferLoad, s: FunctionEmitter) -> str:
+def _gather(e: tir.BufferLoad, s: FunctionEmitter) -> str:
     """Load lanes one by one."""
     index, dt, m = e.indices[0], ir.DataType(e.dtype), memory_type(e.dtype)
     mask = s.expr(e.predicate) if e.predicate is not None else s.constant("true", f"boolx{dt.lanes}")
@@ -77,7 +74,7 @@ def _gather(e: BufferLoad, s: FunctionEmitter) -> str:
     return s.call(name, m, [*args, (m, "zeroinitializer")])
 
 
-def _alternate(e: BufferLoad, index: ir.Ramp, s: FunctionEmitter) -> str:
+def _alternate(e: tir.BufferLoad, index: ir.Ramp, s: FunctionEmitter) -> str:
     """Load every other element: two whole vectors, of which the second ends at the last element, and a shuffle.
 
     A mask is spread over the elements in between, which are not loaded then.
@@ -150,7 +147,7 @@ def _lanes(index: ir.PrimExpr) -> _Lanes | None:
         if isinstance(index, ir.Mul):
             return a[0] * index.b.value, [x * by for x in a[1]]
         divisor = ir.const(by, a[0].dtype)
-        over = ir.as_int(Analyzer().simplify(ir.floormod(a[0], divisor)))
+        over = ir.as_int(arith.Analyzer().simplify(ir.floormod(a[0], divisor)))
         if over is None:  # lanes differ by what the number leaves
             return None
         if isinstance(index, ir.FloorMod):
@@ -159,7 +156,7 @@ def _lanes(index: ir.PrimExpr) -> _Lanes | None:
     return None
 
 
-def _picked(e: BufferLoad, windows: list[_Window], s: FunctionEmitter) -> str:
+def _picked(e: tir.BufferLoad, windows: list[_Window], s: FunctionEmitter) -> str:
     """Load each window from its first lane to its last at once, pick the lanes, and put those of windows together."""
     lanes, element, result = ir.DataType(e.dtype).lanes, ir.DataType(e.buffer.dtype), ""
     for least, steps in windows:
@@ -178,7 +175,7 @@ def _picked(e: BufferLoad, windows: list[_Window], s: FunctionEmitter) -> str:
     return result
 
 
-def _whole(buffer: Buffer, index: ir.Ramp) -> bool:
+def _whole(buffer: tir.Buffer, index: ir.Ramp) -> bool:
     """Whether all lanes of a contiguous access to a local buffer exist, also those that a mask leaves out."""
     base, size = ir.as_int(index.base), ir.as_int(buffer.shape[0])
     return buffer.scope == "local" and base is not None and size is not None and 0 <= base <= size - index.lanes
@@ -188,7 +185,7 @@ def _memory_suffix(dt: ir.DataType) -> str:
     return suffix(f"uint8x{dt.lanes}" if dt.code == "bool" else dt)
 
 
-def _pointers(buffer: Buffer, index: ir.PrimExpr, s: FunctionEmitter) -> str:
+def _pointers(buffer: tir.Buffer, index: ir.PrimExpr, s: FunctionEmitter) -> str:
     lanes = ir.DataType(index.dtype).lanes
     t = f"<{lanes} x {memory_type(ir.DataType(index.dtype).element)}>"
     return s.value(
@@ -204,7 +201,9 @@ def _from_memory(value: str, dt: ir.DataType, s: FunctionEmitter) -> str:
     )
 
 
-def store(s: FunctionEmitter, buffer: Buffer, index: ir.PrimExpr, value: Any, predicate: ir.PrimExpr | None) -> None:
+def store(
+    s: FunctionEmitter, buffer: tir.Buffer, index: ir.PrimExpr, value: Any, predicate: ir.PrimExpr | None
+) -> None:
     """Emit a store, masked where there is a predicate."""
     dt = ir.DataType(value.dtype)
     text, m, align = s.expr(value), memory_type(value.dtype), alignment(buffer)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft import tir
-from weft.error import CodegenError
+from weft import error, tir
 from weft.ir import CallIntrin, DataType, Dispatch, IntImm, PrimExpr, Range, StringImm, Var, as_int
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.memory import element_pointer, store
@@ -23,7 +22,7 @@ class _Statements(Dispatch):
         own = s.module.statements.get(type(node))
         try:
             return own(node, s) if own is not None else super().__call__(node, s)
-        except CodegenError as e:
+        except error.CodegenError as e:
             if e.where is None:
                 e.where = node.span
             raise
@@ -64,7 +63,7 @@ def _evaluate(node: tir.Evaluate, s: FunctionEmitter) -> None:
 @STMT.on(tir.Prefetch)
 def _prefetch(node: tir.Prefetch, s: FunctionEmitter) -> None:
     if len(node.bounds) != 1:
-        raise CodegenError("a prefetch needs a flat buffer", where=node.span, found=str(node.buffer.name))
+        raise error.CodegenError("a prefetch needs a flat buffer", where=node.span, found=str(node.buffer.name))
     s.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     s.emit(
         f"call void @llvm.prefetch.p0(ptr {element_pointer(s, node.buffer, node.bounds[0].min)}, i32 0, i32 3, i32 1)"
@@ -152,7 +151,7 @@ def _while(node: tir.While, s: FunctionEmitter) -> None:
 
 
 def _device_threads(node: tir.For, s: FunctionEmitter) -> bool:
-    raise CodegenError(
+    raise error.CodegenError(
         "a loop bound to device threads cannot run on target llvm",
         where=node.span,
         found=node.loop_var.name,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from weft.error import CodegenError
-from weft.ir import CallIntrin, as_int
+from weft import error, ir
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import on
 from weft.target.llvm.types import TENSOR, llvm_type
@@ -17,11 +16,11 @@ _FIELDS: dict[int, tuple[str, int] | None] = {
 }  # fmt: skip
 
 
-def _address(e: CallIntrin, s: FunctionEmitter) -> str:
-    field = as_int(e.args[2])
+def _address(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    field = ir.as_int(e.args[2])
     if field not in _FIELDS:
-        raise CodegenError("tvm_struct_get of a field that target llvm does not know", where=e.span,
-                           expected=f"one of {', '.join(map(str, _FIELDS))}", found=str(e.args[2]))  # fmt: skip
+        raise error.CodegenError("tvm_struct_get of a field that target llvm does not know", where=e.span,
+                                 expected=f"one of {', '.join(map(str, _FIELDS))}", found=str(e.args[2]))  # fmt: skip
     base, index, member = s.expr(e.args[0]), s.expr(e.args[1]), _FIELDS[field]
     kind = llvm_type(e.args[1].dtype)
     if member is None:
@@ -30,15 +29,15 @@ def _address(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("tvm_struct_get")
-def _get(e: CallIntrin, s: FunctionEmitter) -> str:
+def _get(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     return s.effect(f"load {llvm_type(e.dtype)}, ptr {_address(e, s)}")
 
 
 @on("isnullptr")
-def _is_null(e: CallIntrin, s: FunctionEmitter) -> str:
+def _is_null(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     return s.value(f"icmp eq ptr {s.expr(e.args[0])}, null")
 
 
 @on("handle_add_byte_offset")
-def _add_offset(e: CallIntrin, s: FunctionEmitter) -> str:
+def _add_offset(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     return s.value(f"getelementptr i8, ptr {s.expr(e.args[0])}, {llvm_type(e.args[1].dtype)} {s.expr(e.args[1])}")

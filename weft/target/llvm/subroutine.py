@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.error import CodegenError
+from weft import error, tir
 from weft.ir import CallIntrin, DataType, GlobalVar, PrimExpr, walk
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter
@@ -11,10 +11,9 @@ from weft.target.llvm.intrin import CALLS
 from weft.target.llvm.packed import result_of
 from weft.target.llvm.types import llvm_type
 from weft.target.signature import returns_value
-from weft.tir import PrimFunc
 
 
-def calls_functions(func: PrimFunc) -> bool:
+def calls_functions(func: tir.PrimFunc) -> bool:
     """Whether a function calls another of its module."""
     return any(isinstance(n, CallIntrin) and isinstance(n.op, GlobalVar) for n in walk(func.body))
 
@@ -24,13 +23,13 @@ def _call_function(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.op.name_hint
     callee = s.module.siblings.get(name)
     if callee is None:
-        raise CodegenError(f"there is no function '{name}' in the module", where=e.span,
-                           found=", ".join(s.module.siblings))  # fmt: skip
+        raise error.CodegenError(f"there is no function '{name}' in the module", where=e.span,
+                                 found=", ".join(s.module.siblings))  # fmt: skip
     if dimension_vars(callee):
-        raise CodegenError(f"'{name}' has symbolic dimensions, so a kernel cannot call it", where=e.span,
-                           help="make them parameters")  # fmt: skip
+        raise error.CodegenError(f"'{name}' has symbolic dimensions, so a kernel cannot call it", where=e.span,
+                                 help="make them parameters")  # fmt: skip
     if len(e.args) != len(callee.params):
-        raise CodegenError(f"'{name}' takes {len(callee.params)} arguments", where=e.span, found=str(len(e.args)))
+        raise error.CodegenError(f"'{name}' takes {len(callee.params)} arguments", where=e.span, found=str(len(e.args)))
     args = []
     for p, a in zip(callee.params, e.args, strict=True):
         value = s.pointers[a] if a in s.pointers else s.expr(a)

@@ -8,8 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from weft.error import CodegenError
-from weft.ir import DataType, numpy_dtype
+from weft import error, ir
 
 _FLOATS = {32: "float", 64: "double"}
 
@@ -30,7 +29,7 @@ def llvm_type(dtype: str) -> str:
 
     Bool is ``i1``, floats of 16 and 8 bits are their bits (they are moved, and converted to be computed with).
     """
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     if dt.code == "handle":
         element = "ptr"
     elif dt.code == "bool":
@@ -40,14 +39,14 @@ def llvm_type(dtype: str) -> str:
     elif dt.is_float and dt.bits in _FLOATS:
         element = _FLOATS[dt.bits]
     else:
-        raise CodegenError(f"data type '{dtype}' has no LLVM type")
+        raise error.CodegenError(f"data type '{dtype}' has no LLVM type")
     return element if dt.lanes == 1 else f"<{dt.lanes} x {element}>"
 
 
 @cache
 def memory_type(dtype: str) -> str:
     """The type of a value in memory; bool is a byte."""
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     return ("i8" if dt.lanes == 1 else f"<{dt.lanes} x i8>") if dt.code == "bool" else llvm_type(dtype)
 
 
@@ -56,13 +55,13 @@ def float_constant(value: float, dtype: str) -> str:
 
     LLVM writes float and double as the bits of the double, shorter ones are integers here.
     """
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     if dt.bits == 64 or dt.bits == 32:
         if dt.bits == 32 and math.isfinite(value):
             value = struct.unpack("<f", struct.pack("<f", _clamp(value)))[0]
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     with np.errstate(over="ignore"):
-        return str(int(np.asarray(value).astype(numpy_dtype(dt)).view(f"uint{dt.bits}")))
+        return str(int(np.asarray(value).astype(ir.numpy_dtype(dt)).view(f"uint{dt.bits}")))
 
 
 def _clamp(value: float) -> float:

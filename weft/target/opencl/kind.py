@@ -1,7 +1,5 @@
 """The kind ``opencl``: any device that has a driver of OpenCL 2.0 or later."""
 
-from __future__ import annotations
-
 from weft.target.gpu import DEVICE_CODE, build_gpu, source_gpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.opencl.source import opencl_code

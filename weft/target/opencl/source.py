@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft import tir
-from weft.error import CodegenError
+from weft import error, tir
 from weft.ffi import get_global_func
 from weft.ir import CallIntrin, Op, as_int, walk
 from weft.target.clike import arithmetic
@@ -68,7 +67,7 @@ def _lanes(func: tir.PrimFunc, sizes: list[int] | None) -> int | None:
     if not widths and not warps:
         return None
     if sizes is None or not widths or None in widths or any(sizes[0] % w for w in widths if w):
-        raise CodegenError(
+        raise error.CodegenError(
             "target opencl has no code for these warps",
             where=func.span,
             expected="shuffles of a constant width, and a multiple of it threads along threadIdx.x",

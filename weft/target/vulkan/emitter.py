@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from weft import ir, tir
-from weft.error import CodegenError
+from weft import error, ir, tir
 from weft.target import clike
 from weft.target.gpu import AXES
 
@@ -109,13 +108,13 @@ class Emitter(clike.DeviceEmitter):
     def element(self, buffer: tir.Buffer, indices: Sequence[ir.PrimExpr]) -> str:
         """An element of a flat buffer, to read or to assign."""
         if len(indices) != 1:
-            raise CodegenError(f"buffer '{buffer.name}' is not flat", found=f"{len(indices)} indices")
+            raise error.CodegenError(f"buffer '{buffer.name}' is not flat", found=f"{len(indices)} indices")
         of = self.memory_type(buffer.dtype, buffer)
         if buffer.data not in self.arrays:
             return f"weft_at_{of}{self.address(buffer, indices)}.v"
         if self.pointers[buffer.data] != of:
-            raise CodegenError(f"target vulkan cannot read '{buffer.name}' as another type", where=buffer.span,
-                               expected=self.pointers[buffer.data], found=of)  # fmt: skip
+            raise error.CodegenError(f"target vulkan cannot read '{buffer.name}' as another type", where=buffer.span,
+                                     expected=self.pointers[buffer.data], found=of)  # fmt: skip
         return f"{self.name(buffer.data)}[int({self.expr(indices[0])})]"
 
 

@@ -1,7 +1,5 @@
 """The kind ``vulkan``: any device that has a driver of Vulkan 1.2 or later."""
 
-from __future__ import annotations
-
 from weft.target.gpu import DEVICE_CODE, build_gpu, source_gpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.vulkan.source import vulkan_code

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir, tir
-from weft.error import InvalidArgument
+from weft import error, ir, tir
 
 _OPERATORS = {
     ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.Div: "/", ir.FloorDiv: "//", ir.FloorMod: "%", ir.EQ: "==", ir.NE: "!=",
@@ -61,7 +60,7 @@ class Writer:
             return (
                 f"({args[1]} if {args[0]} else {args[2]})" if name == "if_then_else" else f"{name}({', '.join(args)})"
             )
-        raise InvalidArgument("hybrid script cannot say this expression", found=str(e))
+        raise error.InvalidArgument("hybrid script cannot say this expression", found=str(e))
 
     def element(self, buffer: tir.Buffer, indices: Any) -> str:
         """Write an element of a buffer."""
@@ -97,7 +96,7 @@ class Writer:
         elif isinstance(s, tir.AttrStmt):
             self.stmt(s.body, depth)
         elif not isinstance(s, tir.Evaluate) or not isinstance(s.value, ir.IntImm):
-            raise InvalidArgument("hybrid script cannot say this statement", found=str(s))
+            raise error.InvalidArgument("hybrid script cannot say this statement", found=str(s))
 
     def line(self, text: str, depth: int) -> None:
         """Write a line."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.intrin import INTRINSICS, CallEffectKind
@@ -116,7 +115,7 @@ def _is_size(expr: ir.PrimExpr) -> bool:
 
 
 def relax_region(
-    ranges: tuple[ir.Range, ...], domain: Mapping[ir.Var, ir.Range], analyzer: Analyzer
+    ranges: tuple[ir.Range, ...], domain: Mapping[ir.Var, ir.Range], analyzer: arith.Analyzer
 ) -> tuple[ir.Range | None, ...]:
     """Return the box that `ranges` cover while the variables of `domain` run over theirs.
 
@@ -142,7 +141,7 @@ def relax_region(
     return tuple(result)
 
 
-def _simple(r: ir.Range, analyzer: Analyzer) -> ir.Range | None:
+def _simple(r: ir.Range, analyzer: arith.Analyzer) -> ir.Range | None:
     if loads_of((r.min, r.extent)):
         return None
     return ir.Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent))
@@ -162,7 +161,7 @@ def _intervals(domain: Mapping[ir.Var, ir.Range]) -> dict[ir.Var, Interval]:
 
 
 def union_regions(
-    a: tuple[ir.Range | None, ...], b: tuple[ir.Range | None, ...], analyzer: Analyzer
+    a: tuple[ir.Range | None, ...], b: tuple[ir.Range | None, ...], analyzer: arith.Analyzer
 ) -> tuple[ir.Range | None, ...]:
     """Return the smallest box around two."""
     result: list[ir.Range | None] = []
@@ -185,7 +184,7 @@ def region_extents(region: BufferRegion) -> tuple[int | None, ...]:
 
 
 def access_regions(
-    stmts: Iterable[Stmt], analyzer: Analyzer, skip: Iterable[Buffer] = ()
+    stmts: Iterable[Stmt], analyzer: arith.Analyzer, skip: Iterable[Buffer] = ()
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Find the regions that statements read and write, relaxed over the loops inside them.
 
@@ -203,10 +202,10 @@ def access_regions(
 
 
 def block_regions(
-    init: Stmt | None, body: Stmt, skip: Iterable[Buffer] = (), analyzer: Analyzer | None = None
+    init: Stmt | None, body: Stmt, skip: Iterable[Buffer] = (), analyzer: arith.Analyzer | None = None
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Find the regions that a block reads and writes; the value before its first step is not read from outside."""
-    reads, writes = access_regions([x for x in (init, body) if x is not None], analyzer or Analyzer(), skip)
+    reads, writes = access_regions([x for x in (init, body) if x is not None], analyzer or arith.Analyzer(), skip)
     if init is not None:
         written = {w.buffer: w.region for w in writes}
         reads = tuple(r for r in reads if not ir.structural_equal(r.region, written.get(r.buffer)))
@@ -283,7 +282,7 @@ _Box = tuple[ir.Range | None, ...]
 class _Accesses:
     """Collects one box per buffer read, and one per buffer written."""
 
-    def __init__(self, analyzer: Analyzer, hidden: set[Buffer]) -> None:
+    def __init__(self, analyzer: arith.Analyzer, hidden: set[Buffer]) -> None:
         self.analyzer, self.hidden = analyzer, hidden
         self.inner: set[ir.Var] = set()
         self.reads: dict[Buffer, _Box] = {}

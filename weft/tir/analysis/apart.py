@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from weft import ir
-from weft.arith import Analyzer, detect_iter_map
+from weft import arith, ir
 from weft.tir.analysis.access import access_regions, loads_of, relax_region, stores_of, substitute_ranges
 from weft.tir.analysis.cover import cuts_nothing
 from weft.tir.analysis.structure import child_realizes, conjuncts, iter_values_of, path_to, used_vars
@@ -41,7 +40,7 @@ def values_apart(
     mixed = [ir.substitute(e, fixed) for e in exprs if not used_vars(e).isdisjoint(moving)]
     if moving.keys() <= _found_again(mixed, set(moving)):
         return True
-    sums = detect_iter_map(mixed, domain, predicate, "bijective").indices
+    sums = arith.detect_iter_map(mixed, domain, predicate, "bijective").indices
     if sums and all(_is_no_zero(part.scale) for total in sums for part in total.args):
         return True
     extents = [ir.as_int(r.extent) for r in moving.values()]
@@ -90,7 +89,7 @@ def _found_again(exprs: Sequence[ir.PrimExpr], moving: set[ir.Var]) -> set[ir.Va
 
 def _is_no_zero(scale: ir.PrimExpr) -> bool:
     """Whether a stride is a number other than 0, or made of dimensions, of which one that is 0 has no elements."""
-    stride = Analyzer().simplify(scale)
+    stride = arith.Analyzer().simplify(scale)
     return stride.value != 0 if isinstance(stride, ir.IntImm) else all(
         isinstance(v, ir.SizeVar) for v in used_vars(stride))  # fmt: skip
 
@@ -153,13 +152,13 @@ def _apart(region: BufferRegion, domain: Mapping[ir.Var, ir.Range]) -> bool:
     plain = {r.min for r in region.region if ir.is_const_int(r.extent, 1)}
     if all(v in plain for v, r in domain.items() if not ir.is_const_int(r.extent, 1)):
         return True
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for v, r in domain.items():
         analyzer.bind(v, r)
     return values_apart(_tiles(region.region, analyzer), domain)
 
 
-def _tiles(ranges: Iterable[ir.Range], analyzer: Analyzer) -> list[ir.PrimExpr]:
+def _tiles(ranges: Iterable[ir.Range], analyzer: arith.Analyzer) -> list[ir.PrimExpr]:
     """Number the ranges that start at multiples of their extents: different numbers are different elements."""
     places = []
     for r in ranges:
@@ -179,7 +178,7 @@ def initialises(block: Block) -> bool:
     if isinstance(body, BufferStore) and isinstance(init, BufferStore):
         places = [init, *loads_of(body.value, body.buffer)]
         return all(p.buffer is body.buffer and ir.structural_equal(p.indices, body.indices) for p in places)
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for iv in block.iter_vars:
         if iv.dom is not None:
             analyzer.bind(iv.var, iv.dom)
@@ -208,7 +207,7 @@ def instances_apart(loops: Iterable[For], realize: BlockRealize, kinds: tuple[st
     return values_apart([v for v in values if not used_vars(v).isdisjoint(ranges)], ranges, realize.predicate)
 
 
-def tied_iterations(body: Stmt, loops: Sequence[For], analyzer: Analyzer) -> tuple[Buffer, str] | None:
+def tied_iterations(body: Stmt, loops: Sequence[For], analyzer: arith.Analyzer) -> tuple[Buffer, str] | None:
     """Find blocks in the body of nested loops of which one uses what another made in another iteration.
 
     Parameters
@@ -248,7 +247,7 @@ def tied_iterations(body: Stmt, loops: Sequence[For], analyzer: Analyzer) -> tup
 
 
 def _made_first(
-    body: Stmt, touching: list[BlockRealize], buffer: Buffer, analyzer: Analyzer
+    body: Stmt, touching: list[BlockRealize], buffer: Buffer, analyzer: arith.Analyzer
 ) -> tuple[_Box | None, list[BlockRealize]]:
     """The box of a buffer that the first blocks make, part by part, before anybody uses it; and those blocks."""
     made: _Box | None = None
@@ -262,7 +261,7 @@ def _made_first(
     return made, makers
 
 
-def _joined(a: _Box | None, b: _Box, analyzer: Analyzer) -> _Box | None:
+def _joined(a: _Box | None, b: _Box, analyzer: arith.Analyzer) -> _Box | None:
     """Two boxes that follow one another in one dimension and are alike in the others, as one."""
     if a is None:
         return b
@@ -277,7 +276,7 @@ def _loops_above(body: Stmt, realize: BlockRealize) -> list[For]:
     return [s for s in path_to(body, lambda s: s is realize) or () if isinstance(s, For)]
 
 
-def _always(body: Stmt, realize: BlockRealize, analyzer: Analyzer) -> bool:
+def _always(body: Stmt, realize: BlockRealize, analyzer: arith.Analyzer) -> bool:
     """Whether a block runs whatever the loops are at, but for values outside of the domains of its variables."""
     if any(isinstance(s, IfThenElse) for s in path_to(body, lambda s: s is realize) or ()):
         return False
@@ -286,7 +285,7 @@ def _always(body: Stmt, realize: BlockRealize, analyzer: Analyzer) -> bool:
     return all(cuts_nothing(c, values, inside, analyzer) for c in conjuncts(realize.predicate))
 
 
-def _box(body: Stmt, realize: BlockRealize, region: BufferRegion, analyzer: Analyzer) -> _Box:
+def _box(body: Stmt, realize: BlockRealize, region: BufferRegion, analyzer: arith.Analyzer) -> _Box:
     """Bound what a block touches while the loops in `body` run; None for a dimension without bounds."""
     inner = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in _loops_above(body, realize)}
     for v, r in inner.items():
@@ -294,7 +293,7 @@ def _box(body: Stmt, realize: BlockRealize, region: BufferRegion, analyzer: Anal
     return relax_region(substitute_ranges(region.region, iter_values_of(realize)), inner, analyzer)
 
 
-def _holds(whole: _Box, part: _Box, analyzer: Analyzer) -> bool:
+def _holds(whole: _Box, part: _Box, analyzer: arith.Analyzer) -> bool:
     """Whether one box has all of another."""
     return all(
         w is not None and p is not None
@@ -304,7 +303,7 @@ def _holds(whole: _Box, part: _Box, analyzer: Analyzer) -> bool:
     )  # fmt: skip
 
 
-def _step_past(loop: For, boxes: list[_Box], analyzer: Analyzer) -> bool:
+def _step_past(loop: For, boxes: list[_Box], analyzer: arith.Analyzer) -> bool:
     """Whether, in one dimension, each iteration of a loop starts behind all that the one before it touched."""
     step = {loop.loop_var: loop.loop_var + ir.const(1, loop.loop_var.dtype)}
     for dims in zip(*boxes, strict=True):

@@ -6,8 +6,7 @@ from collections import defaultdict
 from math import prod
 from typing import Any
 
-from weft.arith import Analyzer
-from weft.error import ScheduleError
+from weft import arith, error
 from weft.ir import DataType, IRModule, Pass, Range, Var, as_int, children
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -61,15 +60,15 @@ def OOBChecker() -> Pass:
     """
 
     def run(mod: IRModule) -> IRModule:
-        found = [x for _, f in mod.items() if isinstance(f, PrimFunc) for x in _outside(f.body, Analyzer(), {})]
+        found = [x for _, f in mod.items() if isinstance(f, PrimFunc) for x in _outside(f.body, arith.Analyzer(), {})]
         if found:
-            raise ScheduleError("\n".join(found), help="bound the loop, or test the index before the access")
+            raise error.ScheduleError("\n".join(found), help="bound the loop, or test the index before the access")
         return mod
 
     return Pass("tir.analysis.OOBChecker", run, 0, OOBChecker.__doc__)
 
 
-def _outside(node: Any, analyzer: Analyzer, domain: dict[Var, Any]) -> list[str]:
+def _outside(node: Any, analyzer: arith.Analyzer, domain: dict[Var, Any]) -> list[str]:
     """List the accesses below a node that leave their buffers."""
     found: list[str] = []
     if isinstance(node, For):
@@ -93,7 +92,7 @@ def _outside(node: Any, analyzer: Analyzer, domain: dict[Var, Any]) -> list[str]
     return found + [x for child in children(node) for x in _outside(child, analyzer, domain)]
 
 
-def _outside_dimension(node: Any, i: int, analyzer: Analyzer, domain: dict[Var, Any]) -> list[str]:
+def _outside_dimension(node: Any, i: int, analyzer: arith.Analyzer, domain: dict[Var, Any]) -> list[str]:
     """Say how an index of an access leaves its dimension, if its interval does and no condition around it forbids."""
     index, extent = node.indices[i], node.buffer.shape[i]
     if DataType(index.dtype).lanes != 1:  # a vector of indices has no interval

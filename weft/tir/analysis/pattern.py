@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import reduce_vars, spatial_vars
 from weft.tir.analysis.structure import used_vars
@@ -42,12 +41,12 @@ def is_costly(node: ir.Node) -> bool:
     return False
 
 
-def stride_along(load: BufferLoad | BufferStore, var: ir.Var, analyzer: Analyzer | None = None) -> int | None:
+def stride_along(load: BufferLoad | BufferStore, var: ir.Var, analyzer: arith.Analyzer | None = None) -> int | None:
     """Return by how many elements an access moves when `var` grows by one; 0 if it stays, None if that is not constant.
 
     A last index such as ``v % 32`` counts as 1: the step inside one panel.
     """
-    analyzer = analyzer or Analyzer()
+    analyzer = analyzer or arith.Analyzer()
     total: int | None = 0
     factor: int | None = 1
     for index, extent in zip(reversed(load.indices), reversed(load.buffer.shape), strict=True):
@@ -63,7 +62,7 @@ def stride_along(load: BufferLoad | BufferStore, var: ir.Var, analyzer: Analyzer
     return total
 
 
-def _step(index: ir.PrimExpr, var: ir.Var, analyzer: Analyzer) -> int | None:
+def _step(index: ir.PrimExpr, var: ir.Var, analyzer: arith.Analyzer) -> int | None:
     if index is var:
         return 1
     if var not in used_vars(index):

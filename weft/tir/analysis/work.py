@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from weft import ir
-from weft.arith import Analyzer, ConstIntBound
+from weft import arith, ir
 from weft.ir import BinaryOp, CallIntrin, DataType, Node, PrimExpr, Select, Var, as_int, children, const, substitute
 from weft.tir.analysis.structure import child_realizes, path_to, used_vars
 from weft.tir.buffer import BufferLoad
@@ -59,7 +58,7 @@ def nominal_shapes(func: PrimFunc) -> list[list[int]] | None:
         for v in (d for shape in shapes for d in (shape[:1] if first else shape)):
             for name in used_vars(v):
                 sizes.setdefault(name, const(1 if first and name is v else _NOMINAL, name.dtype))
-    known = [[as_int(Analyzer().simplify(substitute(d, sizes))) for d in shape] for shape in shapes]
+    known = [[as_int(arith.Analyzer().simplify(substitute(d, sizes))) for d in shape] for shape in shapes]
     return [[d for d in shape if d is not None] for shape in known] if all(None not in s for s in known) else None
 
 
@@ -94,7 +93,7 @@ def _sizes(func: PrimFunc, shapes: Sequence[Sequence[int]] | None) -> tuple[Any,
             elif as_int(dim) is None:
                 computed.append((dim, size))
         sizes.append(given if given is not None else buffer.shape)
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
 
     def number(e: PrimExpr) -> int | None:
         if as_int(e) is None:
@@ -148,7 +147,7 @@ def estimate_tir_flops(stmt_or_mod: ir.IRModule | Stmt) -> float:
     attribute ``estimated_flops`` stands for it.
     """
     if isinstance(stmt_or_mod, Stmt):
-        return float(_flops(stmt_or_mod, Analyzer()).total())
+        return float(_flops(stmt_or_mod, arith.Analyzer()).total())
     total = 0.0
     for _, func in stmt_or_mod.items():
         if isinstance(func, PrimFunc):
@@ -157,12 +156,12 @@ def estimate_tir_flops(stmt_or_mod: ir.IRModule | Stmt) -> float:
     return total
 
 
-def _flops(node: Any, analyzer: Analyzer) -> Counter[str]:
+def _flops(node: Any, analyzer: arith.Analyzer) -> Counter[str]:
     """Count operations by data type."""
     if isinstance(node, For):
         analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent))
         most = analyzer.const_int_bound(node.extent).max_value
-        trips = 1 if most >= min(ConstIntBound.POS_INF, (1 << DataType(node.extent.dtype).bits - 1) - 1) else most
+        trips = 1 if most >= min(arith.ConstIntBound.POS_INF, (1 << DataType(node.extent.dtype).bits - 1) - 1) else most
         return Counter({k: n * trips for k, n in _flops(node.body, analyzer).items()})
     if isinstance(node, (ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE, BufferLoad, Evaluate)):
         return Counter()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.arith import Analyzer
-from weft.ir import Var, is_const_int
+from weft import arith, ir
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.dependence import is_complete, is_reduction
 from weft.tir.analysis.structure import child_realizes, replace_node, subst_stmt, used_vars
@@ -14,7 +13,7 @@ from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import For, ForKind, SeqStmt, Stmt, seq
 
 
-def merge(state: ScheduleState, loops: Sequence[Var]) -> Var:
+def merge(state: ScheduleState, loops: Sequence[ir.Var]) -> ir.Var:
     """Run the nests down to the loops given as one nest: each iteration runs what all of them did in it.
 
     The nests stand in one sequence, have the same extents, and each iteration of a later one uses of the earlier ones
@@ -46,7 +45,7 @@ def merge(state: ScheduleState, loops: Sequence[Var]) -> Var:
     return first[-1].loop_var
 
 
-def _nests(state: ScheduleState, loops: Sequence[Var]) -> tuple[list[list[For]], SeqStmt, list[int]]:
+def _nests(state: ScheduleState, loops: Sequence[ir.Var]) -> tuple[list[list[For]], SeqStmt, list[int]]:
     """Return each nest from the sequence that all stand in down to the loop given, the sequence, and the places."""
     paths = [state.path_to_loop(v) for v in loops]
     depth = 0
@@ -61,7 +60,7 @@ def _nests(state: ScheduleState, loops: Sequence[Var]) -> tuple[list[list[For]],
         if len(nest) != len(path) - depth:
             raise refuse("merge", "other statements stand around the loop in its nest", loops=[path[-1]])
         for f in nest:
-            if f.kind is not ForKind.SERIAL or len(f.annotations) or not is_const_int(f.min, 0):
+            if f.kind is not ForKind.SERIAL or len(f.annotations) or not ir.is_const_int(f.min, 0):
                 raise refuse("merge", "a loop is annotated, not serial, or does not start at 0", loops=f)
         nests.append(nest)
     places = [next(i for i, s in enumerate(parent.seq) if s is p[depth]) for p in paths]
@@ -91,7 +90,7 @@ def _check_made(
     read: BufferRegion,
     earlier: Stmt,
     loop: For,
-    analyzer: Analyzer,
+    analyzer: arith.Analyzer,
 ) -> None:
     """Refuse unless what is read is made in the same iteration of the merged loops, and never again."""
     inside = all(

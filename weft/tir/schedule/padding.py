@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import ScheduleError
+from weft import arith, error, ir
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_plain_store
@@ -19,7 +17,7 @@ def can_decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> bool:
     before = state.func
     try:
         decompose_padding(state, name, var)
-    except ScheduleError:
+    except error.ScheduleError:
         return False
     finally:
         state.func = before
@@ -137,7 +135,7 @@ def _box(block: Block, condition: ir.PrimExpr) -> dict[ir.Var, ir.Range]:
         v, least, end = bound
         low[v] = low[v] if least is None else ir.max_(low[v], least)
         high[v] = high[v] if end is None else ir.min_(high[v], end)
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     return {
         v: ir.Range.from_min_extent(
             analyzer.simplify(low[v]), analyzer.simplify(ir.max_(high[v] - low[v], ir.const(0, v.dtype)))

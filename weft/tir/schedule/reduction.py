@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer, detect_iter_map
+from weft import arith, ir
 from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.apart import instances_apart
@@ -87,7 +86,7 @@ def _check_once(realize: BlockRealize, loops: list[For]) -> None:
         return
     ranges = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in loops}
     moving = [v for v in realize.iter_values if not structure.used_vars(v).isdisjoint(ranges)]
-    if not detect_iter_map(moving, ranges, ir.TRUE, "bijective").indices and moving:
+    if not arith.detect_iter_map(moving, ranges, ir.TRUE, "bijective").indices and moving:
         raise refuse("decompose_reduction", "the loops are not known to compute each element once", loops=loops,
                      block=name, help="give a loop inside of those that overlap")  # fmt: skip
 
@@ -127,7 +126,7 @@ def _numeric_max_of(store: BufferStore, value: ir.Select) -> ir.PrimExpr | None:
 
 
 def _same_indices(a: tuple[ir.PrimExpr, ...], b: tuple[ir.PrimExpr, ...]) -> bool:
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -242,7 +241,7 @@ def _partial_block(
     combine: Combiner,
     name: str,
     conditions: tuple[ir.PrimExpr, ir.PrimExpr],
-    analyzer: Analyzer,
+    analyzer: arith.Analyzer,
 ) -> BlockRealize:
     """Build the block that computes one partial result per iteration of the factored loop."""
     block = realize.block
@@ -291,7 +290,7 @@ def _partial_block(
         partial, combine(own, ir.if_then_else(condition, structure.subst_stmt(source, mapping), identity)), indices
     )
     init = BufferStore(partial, identity, indices)
-    reads, writes = access_regions([body], Analyzer())
+    reads, writes = access_regions([body], arith.Analyzer())
     reads = tuple(r for r in reads if r.buffer is not partial)
     return BlockRealize(
         tuple(values),
@@ -323,7 +322,7 @@ def _final_nest(
     body = BufferStore(
         store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(partial, indices)), store.indices
     )
-    reads, writes = access_regions([body], Analyzer())
+    reads, writes = access_regions([body], arith.Analyzer())
     reads = tuple(r for r in reads if r.buffer is partial)
     new_block = structure.replace_node(
         block, iter_vars=(*[iv for iv, _ in spatial], over), reads=reads, writes=writes, body=body

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from weft import ir
-from weft.arith import Analyzer, detect_iter_map
+from weft import arith, ir
 from weft.tir.analysis.access import loads_of, point_region, stores_of
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_reduction, touches
@@ -96,13 +95,13 @@ def reindex(
 def _check_invertible(image: tuple[ir.PrimExpr, ...], axes: list[ir.IterVar], name: str) -> None:
     """Refuse a map that gives two points of the block's domain one place."""
     ranges = {iv.var: iv.dom for iv in axes if iv.dom is not None}
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for v, r in ranges.items():
         analyzer.bind(v, r)
     below = [e for e in image if not analyzer.can_prove(e >= 0)]
     if below:
         raise refuse("reindex", f"the index {below[0]} is not known to be 0 or more", block=name)
-    found = detect_iter_map(image, ranges, ir.TRUE, "bijective")
+    found = arith.detect_iter_map(image, ranges, ir.TRUE, "bijective")
     if len(found.indices) != len(image):
         raise refuse("reindex", f"the map ({', '.join(map(str, image))}) is not known to keep elements apart",
                      block=name, help="; ".join(found.errors) or None)  # fmt: skip
@@ -158,7 +157,7 @@ def _unconditional(block: Block) -> bool:
     )
 
 
-def _inside(indices: tuple[ir.PrimExpr, ...], buffer: Buffer, block: Block, analyzer: Analyzer) -> bool:
+def _inside(indices: tuple[ir.PrimExpr, ...], buffer: Buffer, block: Block, analyzer: arith.Analyzer) -> bool:
     """Whether an index is in the buffer on the whole domain of the block."""
     for iv in block.iter_vars:
         if iv.dom is not None:

@@ -6,8 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from weft.error import ScheduleError
-from weft.ir import IntImm, Var
+from weft import error, ir
 from weft.tir.analysis.dependence import consumers_of
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import For
@@ -39,7 +38,7 @@ def perfect_tile(
     what = "sample_perfect_tile"
     if n < 1:
         raise refuse(what, f"{n} factors", loops=loop, help="ask for one factor or more")
-    if not isinstance(loop.extent, IntImm):
+    if not isinstance(loop.extent, ir.IntImm):
         raise refuse(what, f"the extent {loop.extent} is not a constant", loops=loop, help="give factors to split")
     extent = loop.extent.value
     if decision is not None:
@@ -75,7 +74,7 @@ def partitioned_tile(
         if partition_pos > 0 and math.prod(factors[partition_pos:]) % innerpart_factor:
             raise refuse(what, f"the inner factors of {factors} do not hold {innerpart_factor}", loops=loop)
         return factors
-    if not isinstance(loop.extent, IntImm) or loop.extent.value % innerpart_factor or partition_pos == n:
+    if not isinstance(loop.extent, ir.IntImm) or loop.extent.value % innerpart_factor or partition_pos == n:
         return perfect_tile(source, loop, n, 1 << 30)
     outer = _factorizations(loop.extent.value // innerpart_factor, n)
     drawn = list(source.choice(outer))
@@ -83,17 +82,17 @@ def partitioned_tile(
     return drawn
 
 
-def compute_locations(state: ScheduleState, name: str, attempt: Callable[[Var], object]) -> list[Var]:
+def compute_locations(state: ScheduleState, name: str, attempt: Callable[[ir.Var], object]) -> list[ir.Var]:
     """List the loops around the consumers of a block at which `attempt` is not refused, outermost first."""
     scope = state.scope_of_block(name)
     consumers = consumers_of(state.realize(name).block, scope)
-    found: list[Var] = []
+    found: list[ir.Var] = []
     for loop in state.loops_of(consumers[0].block.name_hint) if consumers else ():
         before = state.func
         try:
             attempt(loop.loop_var)
             found.append(loop.loop_var)
-        except ScheduleError:
+        except error.ScheduleError:
             pass
         finally:
             state.func = before

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.error import InvalidArgument, ScheduleError
-from weft.ir import PrimExpr
+from weft import error, ir
 from weft.tir.analysis.dependence import consumers_of, producers_of
 from weft.tir.analysis.structure import blocks_in, child_realizes
 from weft.tir.buffer import Buffer
@@ -34,7 +33,7 @@ from weft.tir.schedule.instruction import BlockRV, ExprRV, LoopRV
 from weft.tir.schedule.recording import Recorder, primitive
 from weft.tir.stmt import Block
 
-Factor = int | PrimExpr | None
+Factor = int | ir.PrimExpr | None
 
 
 class Schedule(Recorder):
@@ -52,8 +51,8 @@ class Schedule(Recorder):
             self.work_on(func_name)
         if self._undecided:
             names = ", ".join(v.name_hint for v in self._mod)
-            raise InvalidArgument("the schedule does not know which function to be working on", found=names,
-                                  help="call work_on(name), or pass func_name")  # fmt: skip
+            raise error.InvalidArgument("the schedule does not know which function to be working on", found=names,
+                                        help="call work_on(name), or pass func_name")  # fmt: skip
         self.state.path_to_block(name)
         return BlockRV(name)
 
@@ -130,7 +129,7 @@ class Schedule(Recorder):
         return LoopRV(merge.merge(self.state, [rv.var for rv in loops_]))
 
     @primitive
-    def specialize(self, loop: LoopRV, condition: PrimExpr) -> list[BlockRV]:
+    def specialize(self, loop: LoopRV, condition: ir.PrimExpr) -> list[BlockRV]:
         """Copy a loop nest: the original runs where `condition` holds, the copy elsewhere.
 
         Returns the blocks of the copy.
@@ -434,7 +433,7 @@ class Schedule(Recorder):
         try:
             blocks.compute_inline(state, name)
             inline = True
-        except ScheduleError:
+        except error.ScheduleError:
             inline = False
         finally:
             state.func = before

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import InvalidArgument
+from weft import arith, error, ir
 from weft.tir.analysis.structure import clone_fresh, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.function import PrimFunc
@@ -32,11 +30,11 @@ class TensorIntrin:
     def __init__(self, name: str, desc: PrimFunc, impl: PrimFunc) -> None:
         for func, what in ((desc, "description"), (impl, "implementation")):
             if not isinstance(func.body, BlockRealize):
-                raise InvalidArgument(f"the {what} of '{name}' has no root block", found=type(func.body).__name__)
+                raise error.InvalidArgument(f"the {what} of '{name}' has no root block", found=type(func.body).__name__)
             if any(func.buffer_of(p) is None for p in func.params):
-                raise InvalidArgument(f"a parameter of the {what} of '{name}' is no buffer")
+                raise error.InvalidArgument(f"a parameter of the {what} of '{name}' is no buffer")
         if len(desc.params) != len(impl.params):
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"description and implementation of '{name}' differ in parameters",
                 expected=str(len(desc.params)),
                 found=str(len(impl.params)),
@@ -47,7 +45,7 @@ class TensorIntrin:
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
         """Make an intrinsic known by name."""
         if name in TensorIntrin._registry and not override:
-            raise InvalidArgument(f"there is a tensor intrinsic '{name}'", help="pass override=True")
+            raise error.InvalidArgument(f"there is a tensor intrinsic '{name}'", help="pass override=True")
         TensorIntrin._registry[name] = TensorIntrin(name, desc, impl)
         return TensorIntrin._registry[name]
 
@@ -57,7 +55,7 @@ class TensorIntrin:
         found = TensorIntrin._registry.get(name)
         if found is None and not allow_missing:
             known = ", ".join(sorted(TensorIntrin._registry)) or "none"
-            raise InvalidArgument(f"there is no tensor intrinsic '{name}'", help=f"registered are: {known}")
+            raise error.InvalidArgument(f"there is no tensor intrinsic '{name}'", help=f"registered are: {known}")
         return found
 
 
@@ -145,7 +143,7 @@ def _number(extent: ir.PrimExpr) -> Any:
 
 def _local(body: Any, regions: dict[Buffer, BufferRegion], views: dict[Buffer, Buffer]) -> Any:
     """Address each buffer from the start of its region."""
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for n in ir.walk(body):
         if isinstance(n, Block):
             for iv in n.iter_vars:
@@ -193,4 +191,4 @@ def _bare(buffer: Buffer) -> Buffer:
 
 
 def _wide(expr: ir.PrimExpr) -> ir.PrimExpr:
-    return Analyzer().simplify(expr.astype("int64"))
+    return arith.Analyzer().simplify(expr.astype("int64"))

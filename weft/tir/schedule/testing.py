@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import ir, tir
-from weft.error import InvalidArgument
+from weft import error, ir, tir
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import Trace
@@ -63,7 +62,7 @@ def verify_trace_roundtrip(
     elif text_format == "python":
         exec(written, {"T": tir, "inf": float("inf"), **vars(ir), **vars(tir)}, {"sch": new})
     else:
-        raise InvalidArgument("a trace has no such form", expected="'python' or 'json'", found=repr(text_format))
+        raise error.InvalidArgument("a trace has no such form", expected="'python' or 'json'", found=repr(text_format))
     ir.assert_structural_equal(new.mod, sch.mod)
     again = "\n".join(new.trace.as_python())
     assert again == written, f"the trace differs when it is run again:\n{written}\n---\n{again}"

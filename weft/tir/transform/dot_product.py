@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import reinterpret
@@ -96,7 +95,7 @@ def _dot(lanes: For, steps: For, forms: frozenset[tuple[str, str, str, int]]) ->
     factors = [_narrow(product.a), _narrow(product.b)]
     if factors[0] is None or factors[1] is None:
         return None
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     total = _access(store.indices[0], lanes.loop_var, steps.loop_var, analyzer)
     same = _access(own.indices[0], lanes.loop_var, steps.loop_var, analyzer)
     if total is None or same is None or total[1:] != (1, 0) or same[1:] != (1, 0):
@@ -126,7 +125,7 @@ def _narrow(e: ir.PrimExpr) -> BufferLoad | None:
     return e if isinstance(e, BufferLoad) and e.predicate is None else None
 
 
-def _access(index: ir.PrimExpr, lane: ir.Var, step: ir.Var, analyzer: Analyzer) -> _Access | None:
+def _access(index: ir.PrimExpr, lane: ir.Var, step: ir.Var, analyzer: arith.Analyzer) -> _Access | None:
     base = analyzer.simplify(ir.substitute(index, {v: ir.const(0, v.dtype) for v in (lane, step)}))
     slopes = []
     for v in (lane, step):

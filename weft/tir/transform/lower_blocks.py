@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.structure import init_nest, replace_node, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
@@ -121,7 +120,7 @@ class _Lower:
 
     def first_reduction_loop(self, reduce_values: list[tuple[ir.IterVar, ir.PrimExpr]]) -> int | None:
         """Return the place of the outermost loop of a reduction that may be empty; None where it never is."""
-        analyzer = Analyzer()
+        analyzer = arith.Analyzer()
         if all(iv.dom is not None and analyzer.can_prove(iv.dom.extent >= 1) for iv, _ in reduce_values):
             return None
         reducing = {v for _, value in reduce_values for v in used_vars(value)}

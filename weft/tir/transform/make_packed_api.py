@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft import ir
-from weft.arith import detect_linear_equation
-from weft.error import LoweringError
+from weft import arith, error, ir
 from weft.ir import int64
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
@@ -228,7 +226,7 @@ class _Binder:
             progress = False
             for _, _, expr, found in self.late:
                 free = {v for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound}
-                parts = detect_linear_equation(expr, list(free)) if len(free) == 1 else []
+                parts = arith.detect_linear_equation(expr, list(free)) if len(free) == 1 else []
                 if len(parts) == 2:
                     (v,) = free
                     factor, base = (ir.cast("int64", x) for x in parts)
@@ -237,6 +235,6 @@ class _Binder:
         for where, what, expr, found in self.late:
             unknown = [v.name for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound]
             if unknown:
-                raise LoweringError(f"'{self.name}': no argument determines the dimension '{unknown[0]}'",
-                                    help="make it a parameter")  # fmt: skip
+                raise error.LoweringError(f"'{self.name}': no argument determines the dimension '{unknown[0]}'",
+                                          help="make it a parameter")  # fmt: skip
             self.match(expr, found, where, what)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.lca import buffer_access_lca
 from weft.tir.analysis.structure import replace_node
@@ -82,7 +81,7 @@ class _Planner:
         self.visible -= set(here)
         if not here:
             return new
-        reads, writes = access_regions([new.body], Analyzer(), here)
+        reads, writes = access_regions([new.body], arith.Analyzer(), here)
         inner = Block((), reads, writes, "", new.body, None, tuple(here))
         return replace_node(new, body=BlockRealize((), ir.TRUE, inner))
 

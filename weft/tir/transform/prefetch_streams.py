@@ -6,8 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.machine import UNKNOWN
 from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
@@ -89,7 +88,7 @@ def _as_it_is(node: Any) -> Any:
 def _streams(loop: For) -> list[BufferLoad]:
     """The vectors that a loop loads from other places in each iteration, each once."""
     found: dict[tuple[Buffer, str], BufferLoad] = {}
-    simplify = Analyzer().simplify
+    simplify = arith.Analyzer().simplify
     for node in ir.walk(loop.body):
         if not isinstance(node, BufferLoad) or len(node.indices) != 1:
             continue

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft import ir
-from weft.error import LoweringError
+from weft import error, ir
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad, decl_buffer
 from weft.tir.function import PrimFunc
@@ -95,8 +94,8 @@ def _lane(e: ir.PrimExpr, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
 
 
 def _refuse(e: ir.PrimExpr, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
-    raise LoweringError("this vector has no scalar form", found=str(e), where=e.span,
-                        help="build for a target with vectors, or with tir.disable_vectorize")  # fmt: skip
+    raise error.LoweringError("this vector has no scalar form", found=str(e), where=e.span,
+                              help="build for a target with vectors, or with tir.disable_vectorize")  # fmt: skip
 
 
 _LANE = ir.Dispatch("lane of a vector", (ir.PrimExpr,), default=_refuse)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
@@ -142,7 +141,7 @@ def _turned(outer: For) -> Stmt:
 
 def _turning_loads(tile: _Tile) -> list[BufferLoad]:
     """List the loads that are contiguous along the outer loop and not along the inner one."""
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     return [
         load
         for load in _loads(tile.store.value)
@@ -161,9 +160,9 @@ def _is_conditional(node: Any) -> bool:
     return isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else"
 
 
-def _step(index: ir.PrimExpr, var: ir.Var, analyzer: Analyzer | None = None) -> int | None:
+def _step(index: ir.PrimExpr, var: ir.Var, analyzer: arith.Analyzer | None = None) -> int | None:
     """By how much an index grows with a variable, where that is a constant; the sentinel None means that it is not."""
-    analyzer = analyzer or Analyzer()
+    analyzer = analyzer or arith.Analyzer()
     return ir.as_int(analyzer.simplify(ir.substitute(index, {var: var + ir.const(1, var.dtype)}) - index))
 
 

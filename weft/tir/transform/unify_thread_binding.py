@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import InvalidArgument
+from weft import arith, error, ir
 from weft.ir import IRModule, IterVar, PrimExpr, Range, Var, function_pass, rebuild
 from weft.tir.analysis.structure import replace_node
 from weft.tir.function import PrimFunc
@@ -56,7 +54,7 @@ class _Unifier:
         self.axes: dict[str, IterVar] = {}
         self.values: dict[Var, PrimExpr] = {}
         self.depth = 0
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
 
     def stmt(self, node: Any) -> Any:
         """Rewrite a node."""
@@ -80,7 +78,7 @@ class _Unifier:
         if known is None:
             self.axes[tag] = known = IterVar(dom, Var(tag, dom.extent.dtype), axis.iter_type, tag)
         elif known.dom is None or not self.analyzer.can_prove_equal(dom.extent, known.dom.extent):
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"loops bound to '{tag}' have different extents", expected=str(known.dom and known.dom.extent),
                 found=str(dom.extent), where=node.span,
             )  # fmt: skip

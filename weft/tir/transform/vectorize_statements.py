@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import LoweringError, UnsupportedForm
+from weft import arith, error, ir
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AttrStmt, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, While
@@ -67,8 +65,8 @@ def _visit(node: Any, enable: bool, target: Any) -> Any:
     lanes = ir.lanes_from(node.extent)
     scalable = isinstance(lanes, ir.ScalableLanes)
     if lanes is None or (scalable and not _has_scalable_vectors(target)):
-        raise UnsupportedForm(
-            f"Failed to vectorize loop with extent {Analyzer().simplify(node.extent)} for target {target}"
+        raise error.UnsupportedForm(
+            f"Failed to vectorize loop with extent {arith.Analyzer().simplify(node.extent)} for target {target}"
         )
     if lanes == 1:
         return ir.substitute(node.body, {node.loop_var: node.min})
@@ -92,7 +90,7 @@ class _ByStatement(Vectorizer):
     def stmt(self, s: Any, mask: ir.PrimExpr | None) -> Stmt:
         """Rewrite a statement."""
         if isinstance(s, While):
-            raise LoweringError("A while loop inside a vectorized loop not supported")
+            raise error.LoweringError("A while loop inside a vectorized loop not supported")
         if isinstance(s, SeqStmt):
             return SeqStmt(tuple(self.stmt(x, None) for x in s.seq), span=s.span)
         if isinstance(s, For) and s.kind == ForKind.VECTORIZED:
@@ -139,9 +137,9 @@ class _ByStatement(Vectorizer):
             inner = self.expr(e.base if isinstance(e, ir.Ramp) else e.value, None)
             if ir.DataType(inner.dtype).lanes > 1:
                 if isinstance(self.lanes, ir.ScalableLanes):
-                    raise UnsupportedForm(_OF_VECTORS)
+                    raise error.UnsupportedForm(_OF_VECTORS)
                 if isinstance(e.lanes, ir.ScalableLanes):
-                    raise UnsupportedForm(_OVER_SCALABLE)
+                    raise error.UnsupportedForm(_OVER_SCALABLE)
                 raise NoVector
         if isinstance(e, ir.CallIntrin) and getattr(e.op, "name", "") == "tir.if_then_else":
             if ir.DataType(self.expr(e.args[0], None).dtype).lanes > 1:
@@ -151,7 +149,7 @@ class _ByStatement(Vectorizer):
     @staticmethod
     def _check_elements(dtype: str) -> None:
         if isinstance(ir.DataType(dtype).lanes, ir.ScalableLanes):
-            raise UnsupportedForm(_OF_ELEMENTS)
+            raise error.UnsupportedForm(_OF_ELEMENTS)
 
 
 def _predicated(condition: ir.PrimExpr, body: Stmt) -> Stmt | None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import weft
-from weft.error import InvalidArgument
 from weft.frontend.nn.llm import attention, kv_cache, page_kernels, position_embedding, tree_attn
 
 PAGE = 4
@@ -248,13 +247,13 @@ def test_tokens_go_to_their_places_and_come_back():
 
 
 def test_what_is_refused():
-    with pytest.raises(InvalidArgument, match="a multiple of 4 heads"):
+    with pytest.raises(weft.error.InvalidArgument, match="a multiple of 4 heads"):
         attention.attention_decode(4, 6, 8, "float32", False, {})
-    with pytest.raises(InvalidArgument, match="run on CPUs"):
+    with pytest.raises(weft.error.InvalidArgument, match="run on CPUs"):
         kv_cache._attention_decode(2, 4, 8, "float32", False, {}, weft.target.Target("cuda"))
-    with pytest.raises(InvalidArgument, match="lacks fields"):
+    with pytest.raises(weft.error.InvalidArgument, match="lacks fields"):
         position_embedding.switch_rope_freq_func({"rope_type": "llama3"})
-    with pytest.raises(InvalidArgument, match="unknown form"):
+    with pytest.raises(weft.error.InvalidArgument, match="unknown form"):
         position_embedding.switch_rope_freq_func({"rope_type": "spiral"})
-    with pytest.raises(InvalidArgument, match="an even number"):
+    with pytest.raises(weft.error.InvalidArgument, match="an even number"):
         position_embedding.llama_rope_with_position_map(1e4, 1.0, 8, 2, 2, "float32", {}, 5)

@@ -7,7 +7,6 @@ from tvm_ffi import Shape
 import weft
 from weft.frontend import nn
 from weft.frontend.nn.llm.kv_cache import PagedKVCache, RopeMode, TIRPagedKVCache
-from weft.relax import VirtualMachine
 
 HIDDEN, HEADS, KV_HEADS, SIZE, LAYERS, VOCABULARY = 24, 6, 2, 8, 2, 11
 
@@ -88,7 +87,7 @@ def decoder():
             "create_cache": {**numbers, "$": {"param_mode": "none", "effect_mode": "none"}},
         }
     )
-    vm = VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())
+    vm = weft.relax.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())
     rng = np.random.default_rng(0)
     weights = {name: rng.normal(size=[int(d) for d in p.shape]) / 3 for name, p in params}
     return vm, [weft.runtime.tensor(w.astype("float32")) for w in weights.values()], weights

@@ -1,7 +1,5 @@
 """Products on matrix tiles: equal to the interpreter's, as exact as plain float32, right for numbers without parts."""
 
-from __future__ import annotations
-
 import re
 
 import ml_dtypes
@@ -10,9 +8,7 @@ import pytest
 
 import weft
 from tests.target import amx_emulation as amx
-from weft import te
-from weft.error import InvalidArgument
-from weft.ir import Var, cast
+from weft import error, ir, te
 from weft.target import Target, get_source
 from weft.tir import PrimFunc, interpret
 from weft.tir.schedule import Knobs, default_schedule
@@ -34,7 +30,7 @@ def product(m, n, k, *, dtype="float32", layout="kn", batch=(), epilogue=True) -
 
     c = te.compute(
         (*batch, m, n),
-        lambda *i: te.sum(cast("float32", a(*i[:-1], r)) * cast("float32", right(r, i[-1])), r),
+        lambda *i: te.sum(ir.cast("float32", a(*i[:-1], r)) * ir.cast("float32", right(r, i[-1])), r),
         name="C",
     )
     if not epilogue:
@@ -101,7 +97,7 @@ def test_pairs_in_panels_are_read_where_they_lie(m, n, k):
 
     def element(i, j):
         right = w[j // 32, r // 2, (j % 32) * 2 + r % 2]
-        return te.sum(cast("float32", x[i, r]) * cast("float32", right), r)
+        return te.sum(ir.cast("float32", x[i, r]) * ir.cast("float32", right), r)
 
     func = scheduled(te.create_prim_func([x, w, te.compute((m, n), element, name="C")]), amx.target("-num-cores=2"))
     assert "C_columns" not in str(func)
@@ -127,7 +123,7 @@ def test_batches_are_rows_and_the_result_may_be_an_output():
 
 
 def test_rows_of_unknown_number():
-    kernel = weft.build(scheduled(product(Var("m", "int64"), 96, 64), amx.target("-num-cores=2")), amx.target())
+    kernel = weft.build(scheduled(product(ir.Var("m", "int64"), 96, 64), amx.target("-num-cores=2")), amx.target())
     for m in (1, 16, 31, 64, 100, 170):
         a, b, bias, exact = operands(m, 96, 64)
         found = np.full((m, 96), np.nan, np.float32)
@@ -202,7 +198,7 @@ def test_targets_choose():
 
 
 def test_the_option_is_on_or_off():
-    with pytest.raises(InvalidArgument, match="on or off"):
+    with pytest.raises(error.InvalidArgument, match="on or off"):
         Target("llvm -matrix-tiles=maybe")
 
 

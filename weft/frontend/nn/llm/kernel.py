@@ -7,9 +7,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, tir
 from weft.ir import Attrs, SizeVar, Var, const
-from weft.tir import BufferStore, For, ForKind, PrimFunc, decl_buffer
 from weft.tir.ir_builder import BufferVar, create
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
@@ -18,7 +17,7 @@ def check_target(target: Any) -> None:
     """Raise InvalidArgument for a target that these kernels are not for: their threads are those of a CPU."""
     kind = target if isinstance(target, str) else target.kind.name
     if kind.split()[0] not in ("llvm", "c"):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "kernels of paged attention run on CPUs", expected="a target of kind llvm or c", found=kind
         )
 
@@ -43,7 +42,7 @@ class KernelBuilder:
     def buffer(self, name: str, shape: Sequence[Any], dtype: str) -> BufferVar:
         """Declare a tensor."""
         handle = Var(name, "handle")
-        buffer = decl_buffer(tuple(shape), dtype, name)
+        buffer = tir.decl_buffer(tuple(shape), dtype, name)
         self._params.append(handle)
         self._buffers.append((handle, buffer))
         return BufferVar(self.ib, buffer)
@@ -69,15 +68,15 @@ class KernelBuilder:
         """Write a square tile of `source`, whose corner is `at` reversed, to `target` with its axes exchanged."""
         i, j = Var("i", "int64"), Var("j", "int64")
         row, column = at
-        tile = BufferStore(target.asobject(), source[column + j, row + i], (row + i, column + j))
-        inner = For(j, const(0, "int64"), const(width, "int64"), ForKind.VECTORIZED, tile)
+        tile = tir.BufferStore(target.asobject(), source[column + j, row + i], (row + i, column + j))
+        inner = tir.For(j, const(0, "int64"), const(width, "int64"), tir.ForKind.VECTORIZED, tile)
         extent = const(width, "int64")
         marked = {TILE_MARK: const(1, "int32")}
-        self.ib.emit(For(i, const(0, "int64"), extent, ForKind.SERIAL, inner, annotations=Attrs.of(marked)))
+        self.ib.emit(tir.For(i, const(0, "int64"), extent, tir.ForKind.SERIAL, inner, annotations=Attrs.of(marked)))
 
-    def finish(self, name: str, private: bool = False) -> PrimFunc:
+    def finish(self, name: str, private: bool = False) -> tir.PrimFunc:
         """Return the function, which no rule schedules any more; a private one has no name of its own."""
         attrs: dict[str, Any] = {"tir.is_scheduled": True, "tir.noalias": True}
         if not private:
             attrs["global_symbol"] = name
-        return PrimFunc(tuple(self._params), self.ib.get(), None, tuple(self._buffers), Attrs.of(attrs))
+        return tir.PrimFunc(tuple(self._params), self.ib.get(), None, tuple(self._buffers), Attrs.of(attrs))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, op, relax
 from weft.frontend.nn.llm.attention import attention_decode as _attention_decode_cpu
 from weft.frontend.nn.llm.attention import attention_prefill as _attention_prefill_cpu
 from weft.frontend.nn.llm.attention import attention_prefill_ragged as _attention_prefill_ragged_cpu
@@ -32,8 +32,6 @@ from weft.frontend.nn.llm.tree_attn import (
 )
 from weft.frontend.nn.tensor import Object, Tensor, builder, emit, wrap_nested
 from weft.ir import AnyType, ExprStringImm, Tuple, TupleType, prim_value, shape_expr, tensor_type
-from weft.op import make_call
-from weft.relax import call_dps_packed, call_pure_packed
 
 __all__ = [
     "AttnKind", "PagedKVCache", "RopeMode", "TIRPagedKVCache", "_attention_decode", "_attention_decode_cpu",
@@ -122,7 +120,7 @@ class PagedKVCache(Object):
         """Append latent vectors ``(b, s, size)``, or ``(b, s, 1, size)``, of a layer."""
         b, s = kv.shape[:2]
         flat = kv.reshape(b * s, kv.shape[-1])
-        call = call_pure_packed(
+        call = relax.call_pure_packed(
             _BUILTIN + "append_mla_kv", self._expr, prim_value(layer_id), flat._expr, ty_args=AnyType()
         )
         return PagedKVCache(_expr=call, _name="paged_kv_cache")
@@ -134,7 +132,7 @@ class PagedKVCache(Object):
         b, s, heads, size = o_self_attn.shape
         flat = [t.reshape(b * s, *t.shape[2:]) for t in (o_self_attn, lse_self_attn, o_cross_attn, lse_cross_attn)]
         types = TupleType((flat[0]._expr.ty, flat[1]._expr.ty))
-        call = call_pure_packed(
+        call = relax.call_pure_packed(
             _BUILTIN + "merge_attn_output_inplace", self._expr, *(t._expr for t in flat), ty_args=types
         )
         out, lse = wrap_nested(call, "merged")
@@ -144,13 +142,13 @@ class PagedKVCache(Object):
         """Return the positions of the new tokens in their sequences, (total_length,) int32."""
         out = tensor_type((total_length,), "int32")
         return Tensor(
-            _expr=emit(call_pure_packed(_BUILTIN + "get_query_positions", self._expr, ty_args=out), "positions")
+            _expr=emit(relax.call_pure_packed(_BUILTIN + "get_query_positions", self._expr, ty_args=out), "positions")
         )
 
     def _computed(self, name: str, args: Sequence[Any], out: Any) -> Any:
         """Emit a call that gets its results as arguments."""
         given = [a._expr if isinstance(a, Tensor) else prim_value(a) for a in args]
-        return wrap_nested(call_dps_packed(_BUILTIN + name, [self._expr, *given], out_ty=out), name)
+        return wrap_nested(relax.call_dps_packed(_BUILTIN + name, [self._expr, *given], out_ty=out), name)
 
     def _attended(self, name: str, args: Sequence[Any], shape: Sequence[Any], dtype: str) -> tuple[Tensor, Tensor]:
         b, s, heads, size = shape
@@ -211,7 +209,7 @@ class TIRPagedKVCache(PagedKVCache):
         check_target(target)
         kinds = attn_kind if isinstance(attn_kind, (list, tuple)) else [attn_kind] * num_hidden_layers
         if any(kind != "mha" for kind in kinds) or qk_head_dim != v_head_dim:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "this cache has kernels for attention by heads of one size",
                 expected="attn_kind 'mha', and qk_head_dim == v_head_dim",
                 found=f"{attn_kind}, {qk_head_dim} and {v_head_dim}",
@@ -223,7 +221,7 @@ class TIRPagedKVCache(PagedKVCache):
             num_hidden_layers, num_attention_heads, num_key_value_heads, qk_head_dim, dtype, page_size, scaling,
             (rope_theta, rope_scale, rotary_dim),
         )  # fmt: skip
-        call = call_pure_packed(
+        call = relax.call_pure_packed(
             "vm.builtin.paged_attention_kv_cache_create",
             shape_expr(limits),
             layer_partition,
@@ -234,7 +232,7 @@ class TIRPagedKVCache(PagedKVCache):
             prim_value(float(rope_scale)),
             prim_value(float(rope_theta)),
             rope_ext_factors if isinstance(rope_ext_factors, Tuple) or _is_tensor(rope_ext_factors) else prim_value(0),
-            emit(make_call("zeros")(shape_expr([]), dtype=dtype), "like"),
+            emit(op.make_call("zeros")(shape_expr([]), dtype=dtype), "like"),
             *functions,
             ty_args=AnyType(),
         )

@@ -6,21 +6,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from weft.error import InvalidArgument
+from weft import error, ir, relax, tir
 from weft.frontend.nn.exporter import Exporter
 from weft.frontend.nn.op.elementwise import cos, exp, multiply, sin
 from weft.frontend.nn.op.manipulate import arange, concat, pad, unsqueeze
 from weft.frontend.nn.tensor import Object, Tensor, apply, builder, caller, emit, unwrap_nested, wrap_nested
-from weft.ir import AnyType, ExprStringImm, PrimExpr, ShapeExpr, as_expr, prim_value
-from weft.relax import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
-from weft.tir import PrimFunc
 
 __all__ = [
     "IntExpr", "OutType", "debug_func", "extern", "get_timestep_embedding", "print_", "tensor_expr_op",
     "tensor_ir_inplace_op", "tensor_ir_op",
 ]  # fmt: skip
 
-IntExpr = int | PrimExpr
+IntExpr = int | ir.PrimExpr
 OutType = TypeVar("OutType")
 
 
@@ -46,7 +43,7 @@ def tensor_expr_op(
     return wrap_nested(emit(call, name_hint), name_hint)
 
 
-def tensor_ir_op(func: PrimFunc, name_hint: str, args: Any, out: OutType) -> OutType:
+def tensor_ir_op(func: tir.PrimFunc, name_hint: str, args: Any, out: OutType) -> OutType:
     """Compute by a TIR function.
 
     Parameters
@@ -62,12 +59,12 @@ def tensor_ir_op(func: PrimFunc, name_hint: str, args: Any, out: OutType) -> Out
     """
     inputs, scalars = _sorted_args(name_hint, func, args)
     gvar = builder().add_func(func, name_hint)
-    call = call_tir(gvar, inputs, _out_types(out), scalars or None)
+    call = relax.call_tir(gvar, inputs, _out_types(out), scalars or None)
     return wrap_nested(emit(call, name_hint), name_hint)
 
 
 def tensor_ir_inplace_op(
-    func: PrimFunc, name_hint: str, args: Any, inplace_indices: int | Sequence[int], out: OutType
+    func: tir.PrimFunc, name_hint: str, args: Any, inplace_indices: int | Sequence[int], out: OutType
 ) -> OutType:
     """Compute by a TIR function that writes into some of its inputs.
 
@@ -78,30 +75,30 @@ def tensor_ir_inplace_op(
     """
     inputs, scalars = _sorted_args(name_hint, func, args)
     gvar = builder().add_func(func, name_hint)
-    call = call_tir_inplace(gvar, inputs, inplace_indices, _out_types(out), scalars or None)
+    call = relax.call_tir_inplace(gvar, inputs, inplace_indices, _out_types(out), scalars or None)
     return wrap_nested(emit(call, name_hint), name_hint)
 
 
-def _sorted_args(name: str, func: PrimFunc, args: Any) -> tuple[list[Any], list[Any]]:
+def _sorted_args(name: str, func: tir.PrimFunc, args: Any) -> tuple[list[Any], list[Any]]:
     """Part what stands before the outputs of a TIR function from the scalars behind them."""
     values: list[Any] = []
     for a in args if isinstance(args, (list, tuple)) else [args]:
-        if isinstance(a, ShapeExpr):
+        if isinstance(a, ir.ShapeExpr):
             values += a.values
         elif isinstance(a, (Tensor, Object)):
             values.append(a._expr)
-        elif isinstance(a, (int, PrimExpr)):
-            values.append(as_expr(a, "int64"))
+        elif isinstance(a, (int, ir.PrimExpr)):
+            values.append(ir.as_expr(a, "int64"))
         else:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"'{name}': arguments are tensors and scalars", found=type(a).__name__, where=caller()
             )
-    scalar = [isinstance(v, PrimExpr) for v in values]
+    scalar = [isinstance(v, ir.PrimExpr) for v in values]
     if scalar == [func.buffer_of(p) is None for p in func.params[: len(values)]]:
-        return [prim_value(v) if s else v for v, s in zip(values, scalar, strict=True)], []
+        return [ir.prim_value(v) if s else v for v, s in zip(values, scalar, strict=True)], []
     first = scalar.index(True) if True in scalar else len(values)
     if not all(scalar[first:]):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"'{name}': tensors come first, then scalars, or all as the function has its parameters", where=caller()
         )
     return values[:first], values[first:]
@@ -112,7 +109,7 @@ def _out_types(out: Any) -> Any:
         return out._expr.ty
     if isinstance(out, (list, tuple)) and out and all(isinstance(o, Tensor) for o in out):
         return [o._expr.ty for o in out]
-    raise InvalidArgument(
+    raise error.InvalidArgument(
         "out says what the results are",
         expected="nn.Tensor.placeholder(shape, dtype), or a list of such",
         found=repr(out),
@@ -132,7 +129,7 @@ def extern(name: str, args: Sequence[Any], out: OutType) -> OutType:
     out : Tensor or list of Tensor
         Placeholders for the outputs.
     """
-    call = call_dps_packed(name, [unwrap_nested(a) for a in args], _out_types(out))
+    call = relax.call_dps_packed(name, [unwrap_nested(a) for a in args], _out_types(out))
     return wrap_nested(emit(call, name), name)
 
 
@@ -151,13 +148,15 @@ def debug_func(name: str, *args: Any, _line_info: str | None = None) -> None:
     """
     io = Exporter.current().io_effect
     if io is None:
-        raise InvalidArgument("printing and debugging are off", where=caller(), help="export with debug=True")
+        raise error.InvalidArgument("printing and debugging are off", where=caller(), help="export with debug=True")
     if _line_info is None:
         place = caller()
         _line_info = f"{place.file}:{place.line}" if place is not None else "<unknown>"
-    texts = [ExprStringImm(text, ty=AnyType()) for text in (name, _line_info)]
+    texts = [ir.ExprStringImm(text, ty=ir.AnyType()) for text in (name, _line_info)]
     values = [unwrap_nested(a) for a in args]
-    io.emit_call(call_pure_packed("vm.builtin.invoke_debug_func", io.effect, *texts, *values, ty_args=AnyType()))
+    io.emit_call(
+        relax.call_pure_packed("vm.builtin.invoke_debug_func", io.effect, *texts, *values, ty_args=ir.AnyType())
+    )
 
 
 def print_(tensor: Tensor) -> None:

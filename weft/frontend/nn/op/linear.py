@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.frontend.nn.op.elementwise import astype, where
 from weft.frontend.nn.tensor import Tensor, apply, caller
-from weft.ir import as_int, const
 
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv3d", "interpolate", "matmul", "scaled_dot_product_attention"]
 
@@ -53,7 +52,7 @@ def _named_padding(rank: int, weight: Tensor, stride: Any, padding: str, dilatio
         return [0] * (2 * rank)
     strides = stride if isinstance(stride, (list, tuple)) else [stride]
     if padding != "same" or any(s != 1 for s in strides):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"conv{rank}d: padding cannot be '{padding}'",
             expected="pads, 'valid', or 'same' where the stride is 1",
             found=f"stride {stride}",
@@ -123,7 +122,7 @@ def scaled_dot_product_attention(
             attn_mask, Tensor.from_scalar(0.0, query.dtype), Tensor.from_scalar(-float("inf"), query.dtype)
         )
     args = [query, key, value] + ([] if attn_mask is None else [astype(attn_mask, query.dtype)])
-    factor = None if scale is None else const(scale, "float32")
+    factor = None if scale is None else ir.const(scale, "float32")
     return apply("nn.attention", *args, scale=factor, causal_mask="TopLeft" if is_causal else None, name=name)
 
 
@@ -141,7 +140,7 @@ def interpolate(
     """
     methods = {"nearest": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
     if mode not in methods or antialias or (size is None) == (scale_factor is None):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "interpolate: unsupported arguments",
             expected=f"mode one of {', '.join(methods)}, no antialias, and either size or scale_factor",
             found=f"mode='{mode}', antialias={antialias}, size={size}, scale_factor={scale_factor}",
@@ -163,10 +162,10 @@ def interpolate(
 
 
 def _scaled(size: Any, factor: float) -> Any:
-    if as_int(size) is not None:
+    if ir.as_int(size) is not None:
         return int(size * factor)
     if float(factor).is_integer():
         return size * int(factor)
-    raise InvalidArgument(
+    raise error.InvalidArgument(
         "interpolate: a symbolic size is multiplied by whole numbers only", found=str(factor), where=caller()
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.frontend.nn.tensor import Tensor, apply, caller, emit, unwrap_nested, wrap_nested
-from weft.ir import FloatImm, IntImm, as_int, prim_value
 from weft.relax.op import builtin
 
 __all__ = [
@@ -114,7 +113,7 @@ def tril(x: Tensor, diagonal: int = 0, name: str = "tril") -> Tensor:
 
 def full(shape: Sequence[Any], fill_value: Any, dtype: str = "float32", name: str = "full") -> Tensor:
     """Make a tensor of one value, a number or a tensor of no dimensions."""
-    if isinstance(fill_value, (FloatImm, IntImm)):
+    if isinstance(fill_value, (ir.FloatImm, ir.IntImm)):
         fill_value = fill_value.value
     if isinstance(fill_value, (bool, int, float)):
         fill_value = Tensor.from_scalar(fill_value, dtype)
@@ -140,8 +139,8 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: str | None = "floa
     """Count from `start` to before `end`, or from 0 to before `start` where it is alone; sizes may be symbolic."""
     if end is None:
         start, end = 0, start
-    if as_int(step) == 0:
-        raise InvalidArgument("arange: the step is 0", where=caller())
-    bounds = [unwrap_nested(prim_value(v)) for v in (start, end, step)]
+    if ir.as_int(step) == 0:
+        raise error.InvalidArgument("arange: the step is 0", where=caller())
+    bounds = [unwrap_nested(ir.prim_value(v)) for v in (start, end, step)]
     whole = not any(isinstance(v, float) for v in (start, end, step))
     return apply("arange", *bounds, dtype=dtype or ("int64" if whole else "float32"), name=name)

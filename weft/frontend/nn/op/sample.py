@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.frontend.nn.op.elementwise import astype, divide, greater_equal, less, logical_and, minimum, where
 from weft.frontend.nn.op.manipulate import arange, full, gather_elements, reshape, take
 from weft.frontend.nn.op.reduce import cumsum
 from weft.frontend.nn.op.reduce import sum as sum_
 from weft.frontend.nn.tensor import Tensor, apply, caller
-from weft.ir import as_int
 
 __all__ = [
     "argsort", "multinomial_from_uniform", "renormalize_top_p_top_k_prob", "sample_token",
@@ -148,9 +147,9 @@ def _rows(op: str, table: Tensor, uniform_sample: Tensor, sample_indices: Tensor
     """The row of a table for each sample."""
     if sample_indices is not None:
         return take(table, reshape(sample_indices, (-1,)), axis=0)
-    rows, samples = as_int(table.shape[0]), as_int(uniform_sample.shape[0])
+    rows, samples = ir.as_int(table.shape[0]), ir.as_int(uniform_sample.shape[0])
     if rows != samples:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"{op}: without sample_indices there is one sample for each row",
             expected=f"{table.shape[0]} samples",
             found=str(uniform_sample.shape[0]),
@@ -169,7 +168,7 @@ def _cutoff(total: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
 def _first_false(condition: Tensor, size: Any) -> Tensor:
     """The first index along axis 1 where a condition, which holds up to some index, does not; the last at most."""
     held = sum_(astype(condition, "int64"), axis=1, keepdims=True)
-    if as_int(size) is not None:
+    if ir.as_int(size) is not None:
         return minimum(held, int(size) - 1)
     last = reshape(arange(size - 1, size, dtype="int64"), (1, 1))
     return minimum(held, last)

@@ -6,8 +6,7 @@ ends of a row get code of their own, in which taps outside are left out, and a r
 
 from __future__ import annotations
 
-from weft.error import ScheduleError
-from weft.ir import PrimExpr, Var, as_int
+from weft import error, ir
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_plain_store, producers_of
 from weft.tir.analysis.pattern import Contraction, contraction_of, stride_along
@@ -29,9 +28,9 @@ def schedule_depthwise(ctx: RuleContext, name: str) -> set[str]:
     rv = BlockRV(name)
     c = contraction_of(ctx.block(rv))
     if c is None or c.vector not in c.batch:
-        raise ScheduleError("depthwise: not a sum of products of which each channel has its own")
+        raise error.ScheduleError("depthwise: not a sum of products of which each channel has its own")
     if stride_along(c.a, c.vector) != 1 or stride_along(c.b, c.vector) not in (0, 1):
-        raise ScheduleError("depthwise: an operand is not contiguous along the channel")
+        raise error.ScheduleError("depthwise: an operand is not contiguous along the channel")
     return _Depthwise(ctx, rv, c).schedule()
 
 
@@ -141,7 +140,7 @@ class _Depthwise:
     def _work(self, task: LoopRV, pixels: list[LoopRV], width: int | None) -> int | None:
         """Estimate the work of a task, in vectors."""
         total = self.taps * 3 * (width or 64)
-        counts = [as_int(e) for v, e in self._extents().items() if v in self.c.rows or v in self.c.batch]
+        counts = [ir.as_int(e) for v, e in self._extents().items() if v in self.c.rows or v in self.c.batch]
         if any(n is None for n in counts):
             return None
         tasks = self.ctx.constant(task)
@@ -149,16 +148,16 @@ class _Depthwise:
             total *= n or 1
         return None if tasks is None else max(1, total // (width or 64) // tasks // 8)
 
-    def _extents(self) -> dict[Var, object]:
+    def _extents(self) -> dict[ir.Var, object]:
         return {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}  # type: ignore[misc]
 
 
-def row_stretches(extent: PrimExpr, tile: int, guarded: bool) -> list[tuple[PrimExpr | int | None, int]]:
+def row_stretches(extent: ir.PrimExpr, tile: int, guarded: bool) -> list[tuple[ir.PrimExpr | int | None, int]]:
     """Cut a row into (length, pixels a tile): whole tiles, and what is left.
 
     Where tiles at the ends touch padding, they are stretches of their own.
     """
-    n = as_int(extent)
+    n = ir.as_int(extent)
     if n is None:
         return [(extent // tile * tile, tile), (None, 1)]
     if n <= tile:
@@ -180,7 +179,7 @@ def _taps(c: Contraction) -> int:
     total = 1
     for iv in c.block.iter_vars:
         if iv.iter_type == "reduce" and iv.dom is not None:
-            total *= as_int(iv.dom.extent) or 16
+            total *= ir.as_int(iv.dom.extent) or 16
     return total
 
 

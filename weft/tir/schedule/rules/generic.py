@@ -5,8 +5,7 @@ Always applicable.
 
 from __future__ import annotations
 
-from weft.error import ScheduleError
-from weft.ir import Var
+from weft import error, ir
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import is_plain_store
 from weft.tir.analysis.pattern import stride_along
@@ -32,7 +31,7 @@ def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
         before = ctx.sch.checkpoint()
         try:
             _schedule_alone(ctx, rv, block)
-        except ScheduleError as refusal:
+        except error.ScheduleError as refusal:
             ctx.sch.rollback(before)
             ctx.record.refuse(rule, rv.name, refusal)
             rule = AS_WRITTEN
@@ -51,8 +50,8 @@ def _schedule_alone(ctx: RuleContext, rv: BlockRV, block: Block) -> None:
 def _outer_parallel(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> None:
     """Fuse the leading spatial loops and run them on the pool."""
     realize = ctx.sch.state.realize(rv.name)
-    spatial: set[Var] = set()
-    other: set[Var] = set()
+    spatial: set[ir.Var] = set()
+    other: set[ir.Var] = set()
     for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (spatial if iv.iter_type == "data_par" else other).update(used_vars(v))
     leading = []
@@ -73,7 +72,7 @@ def _reduction(ctx: RuleContext, rv: BlockRV, block: Block) -> None:
     sch = ctx.sch
     realize = sch.state.realize(rv.name)
     loops = sch.get_loops(rv)
-    kinds = {v: iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if isinstance(v, Var)}
+    kinds = {v: iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if isinstance(v, ir.Var)}
     if any(x.var not in kinds for x in loops):
         return
     spatial = [x for x in loops if kinds[x.var].iter_type == "data_par"]

@@ -1,4 +1,4 @@
-"""Public functions of tensor expressions, topi and operators say what they take."""
+"""Public functions say what they take."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,10 @@ import pytest
 import weft
 
 ROOT = Path(weft.__file__).parent
-MOST = {"topi": 312, "te": 25, "op": 67}
+MOST = {
+    "topi": 312, "te": 25, "op": 67, "arith": 22, "auto_scheduler": 21, "autotvm": 9, "frontend": 145, "ir": 97,
+    "meta_schedule": 20, "relax": 225, "relay": 253, "rpc": 4, "runtime": 26, "target": 13, "tir": 130, "tune": 2,
+}  # fmt: skip
 """Parameters of public functions that are still Any; a number only goes down."""
 
 
@@ -25,5 +28,5 @@ def untyped(package):
 @pytest.mark.parametrize("package", MOST)
 def test_parameters_have_types(package):
     found = list(untyped(package))
-    assert len(found) <= MOST[package], f"say what these take (weft/topi/typing.py has names): {found}"
+    assert len(found) <= MOST[package], f"say what these take (weft/topi/typing.py has names of its arguments): {found}"
     assert len(found) == MOST[package], f"fewer than before: write {len(found)}"
