@@ -92,7 +92,8 @@ def test_a_page_serves_through_a_proxy(proxy):
 
 
 @pytest.mark.parametrize("sent", [frame(greeting(b"client:page")), b"\x82\x05hello", frame(b"text", 1), frame(b"", 8),
-                                  frame(b"\0" * 8)])  # fmt: skip
+                                  frame(b"\0" * 8)],
+                         ids=["a client", "no mask", "text", "a close", "no greeting"])  # fmt: skip
 def test_what_a_page_may_not_send_ends_its_connection(proxy, sent):
     """A page is no client, as any page could be one, and sends masked frames of bytes."""
     sock, _ = opened(proxy)
