@@ -7,6 +7,7 @@ from weft.op import (
     activation,
     attention,
     conv,
+    coupling,
     create,
     elementwise,
     index,

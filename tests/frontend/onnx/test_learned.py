@@ -165,6 +165,62 @@ def test_support_vectors(kernel: str) -> None:
         )  # fmt: skip
 
 
+def machine(per_class: list[int], spread: float = 1.0, labels: str = "ints", **attrs: Any) -> dict[str, Any]:
+    """Draw support vectors of classes, with the probabilities of pairs."""
+    count, classes = sum(per_class), len(per_class)
+    pairs = classes * (classes - 1) // 2
+    names = {"ints": [10 + i for i in range(classes)], "strings": [f"class {i}" for i in range(classes)]}[labels]
+    return {
+        "kernel_type": "RBF", "kernel_params": KERNELS["RBF"], "vectors_per_class": per_class,
+        f"classlabels_{labels}": names, "support_vectors": RNG.standard_normal(count * 3).tolist(),
+        "coefficients": RNG.standard_normal(count * (classes - 1)).tolist(), "rho": RNG.standard_normal(pairs).tolist(),
+        "prob_a": (spread * RNG.uniform(-2, -0.5, pairs)).tolist(), "prob_b": RNG.uniform(-0.5, 0.5, pairs).tolist(),
+        **attrs,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", ["ints", "strings"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_probabilities_of_support_vectors(kernel: str, labels: str) -> None:
+    x = RNG.standard_normal((11, 3)).astype(np.float32)
+    for per_class in ([3, 4], [2, 3, 2], [1, 2, 1, 3, 2, 1, 4]):
+        attrs = machine(per_class, labels=labels, kernel_type=kernel, kernel_params=KERNELS[kernel] or [0.0] * 3)
+        made = check("SVMClassifier", x, 2, **attrs)
+        expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+        session = weft.Session(made)
+        for rows in (11, 0, 1):
+            found, shares = session.run({"x": x[:rows]})
+            assert (found if labels == "strings" else found.numpy()).tolist() == expected[0][:rows].tolist()
+            np.testing.assert_allclose(shares.numpy(), expected[1][:rows], rtol=2e-4, atol=2e-5)
+            np.testing.assert_allclose(shares.numpy().sum(1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("transform", ["SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"])
+def test_transformed_probabilities(transform: str) -> None:
+    x = RNG.standard_normal((9, 3))
+    for per_class in ([3, 4], [2, 3, 2]):
+        check("SVMClassifier", x, 2, post_transform=transform, **machine(per_class))
+
+
+@pytest.mark.parametrize("spread", [0.0, 30.0, 1e6, -1e30])
+def test_probabilities_that_are_certain(spread: float) -> None:
+    """What is not a number makes all classes as likely as each other."""
+    x = RNG.standard_normal((9, 3)).astype(np.float32)
+    x[1], x[2], x[3] = np.nan, 1e30, -1e30
+    for per_class in ([3, 4], [2, 3, 2], [1, 2, 1, 3, 2]):
+        made = check("SVMClassifier", x, 2, **machine(per_class, spread))
+        expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+        np.testing.assert_allclose(weft.Session(made).run({"x": x})[1].numpy(), expected[1], rtol=2e-4, atol=2e-5)
+
+
+def test_wrong_numbers_of_probabilities() -> None:
+    x = np.zeros((1, 3), np.float32)
+    for name, values in (("prob_a", [1.0]), ("prob_b", [1.0, 2.0]), ("rho", [0.5]), ("vectors_per_class", [2, 5]),
+                         ("coefficients", [1.0] * 12)):  # fmt: skip
+        with pytest.raises(weft.error.ModelImportError):
+            from_onnx(model("SVMClassifier", x, 2, **{**machine([2, 3, 2]), name: values}))
+
+
 def test_features() -> None:
     x = RNG.standard_normal((6, 3)).astype(np.float32)
     check("Scaler", x, offset=[1.0, 2.0, 3.0], scale=[0.5, 2.0, 4.0])

@@ -3,6 +3,7 @@
 from tests.op.cases import (  # noqa: F401
     attention,
     conv,
+    coupling,
     elementwise,
     index,
     manipulate,

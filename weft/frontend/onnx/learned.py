@@ -188,13 +188,16 @@ def _svm_classifier(node: Node) -> Any:
         weight = _matrix(node, node.attr("coefficients"), classes, "coefficients")
         scores = node.emit(node.op("matmul", x, constant(weight.T.copy())) + float(rho[0]))
         return classified(node, scores, labels, transform)
-    if node.attr("prob_a"):
-        node.unsupported("SVMClassifier: probabilities of pairs are not supported", found="attribute 'prob_a'")
+    node.require_equal("vectors of each class", len(per_class), classes)
     total = sum(per_class)
     vectors = _matrix(node, node.attr("support_vectors", []), total, "support vectors")
-    given = np.asarray(node.attr("coefficients"), np.float32).reshape(classes - 1, total)
+    given = _matrix(node, node.attr("coefficients"), classes - 1, "coefficients")
+    node.require_equal("coefficients of a class", given.shape[1], total)
     starts = np.cumsum([0, *per_class])
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    a, b = node.attr("prob_a", []), node.attr("prob_b", [])
+    for name, values in (("rho", rho), *((("prob_a", a), ("prob_b", b)) if a or b else ())):
+        node.require_equal(f"'{name}': one for each pair of classes", len(values), len(pairs))
     table = np.zeros((total, len(pairs)), np.float32)
     for p, (i, j) in enumerate(pairs):
         mine, other = slice(starts[i], starts[i + 1]), slice(starts[j], starts[j + 1])
@@ -208,8 +211,21 @@ def _svm_classifier(node: Node) -> Any:
                     node.op("matmul", node.emit(1.0 - first), constant(wins[1])))  # fmt: skip
     index = node.op("argmax", votes, axis=1, keepdims=False, dtype="int64")
     found = Value.of_expr(node.op("take", node.graph.expr(labels), index, axis=0, mode="clip"))
-    out = node.concat([node.op("negative", scores), scores], 1) if classes == 2 else scores
+    if a:
+        out = _shares(node, classes, pairs, node.emit(scores * _f32(a) + _f32(b)))
+    else:
+        out = node.concat([node.op("negative", scores), scores], 1) if classes == 2 else scores
     return found.as_kind(labels.logical), transformed(node, out, transform)
+
+
+def _shares(node: Node, classes: int, pairs: list[tuple[int, int]], exponents: Any) -> Any:
+    """Return the classes' probabilities: those of pairs by Platt's curve, coupled."""
+    first = node.op("clip", node.op("sigmoid", node.op("negative", exponents)), 1e-7, 1 - 1e-7)
+    table = np.zeros((classes, classes), np.int64)
+    for p, (i, j) in enumerate(pairs):
+        table[i, j], table[j, i] = p, len(pairs) + p
+    wide = node.op("take", node.concat([first, node.emit(1.0 - first)], 1), constant(table), axis=1, mode="clip")
+    return node.op("couple_pairs", wide)
 
 
 # --- features ---------------------------------------------------------------------------------------------------------
