@@ -132,6 +132,7 @@ ROWS: tuple[Row, ...] = (
         (1, f(3, 1), SHAPE)), {"axis": 0}),
     Row("tree_leaves", (f(2, 3), i(0, 2, 1), f(3), i(0, 6, 6), i(0, 0, 0), i(1, 1, 2), i(2, 1, 2), i(0)), (
         (1, i(0, 3, 1), INDEX), (2, f(2), SHAPE), (5, i(1, 1, 3), INDEX), (6, i(-1, 1, 2), INDEX), (7, i(3), INDEX))),
+    Row("couple_pairs", (f(2, 3, 3),), ((0, f(2, 3, 2), SHAPE), (0, f(2, 2, 3), SHAPE))),
 )  # fmt: skip
 
 

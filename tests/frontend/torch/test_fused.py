@@ -30,6 +30,27 @@ def test_encoder_layers(options, kind):
     compare(layer, torch.randn(3, 5, 8), **masks)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("fast", [True, False])
+def test_padding_before_nested_tensors(fast):
+    """Eager's nested tensors put zeros at padded positions, of which the others must not know anything."""
+    torch._dynamo.reset()
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    module, x = nn.TransformerEncoder(layer, 2).eval(), torch.randn(4, 5, 8)
+    padded = torch.arange(5) >= torch.tensor([5, 3, 1, 4])[:, None]
+    torch.backends.mha.set_fastpath_enabled(fast)
+    try:
+        with torch.no_grad():
+            expected = module(x, src_key_padding_mask=padded)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    with torch.no_grad():
+        found = torch.compile(module, backend="weft")(x, src_key_padding_mask=padded)
+    seen = ~padded if fast else torch.ones_like(padded)
+    torch.testing.assert_close(found[seen], expected[seen], rtol=1e-4, atol=1e-4)
+    assert not fast or not expected[padded].any()
+
+
 @pytest.mark.filterwarnings("error:PyTorch runs")
 def test_attention_alone():
     class Block(nn.Module):
