@@ -214,11 +214,13 @@ def test_probabilities_that_are_certain(spread: float) -> None:
 
 
 def test_wrong_numbers_of_probabilities() -> None:
-    x = np.zeros((1, 3), np.float32)
-    for name, values in (("prob_a", [1.0]), ("prob_b", [1.0, 2.0]), ("rho", [0.5]), ("vectors_per_class", [2, 5]),
-                         ("coefficients", [1.0] * 12)):  # fmt: skip
+    wrong = (
+        {"prob_a": [1.0]}, {"prob_b": [1.0, 2.0]}, {"rho": [0.5]}, {"vectors_per_class": [2, 5]},
+        {"vectors_per_class": [-1, 6, 2]}, {"coefficients": [1.0] * 12},
+    )  # fmt: skip
+    for attrs in wrong:
         with pytest.raises(weft.error.ModelImportError):
-            from_onnx(model("SVMClassifier", x, 2, **{**machine([2, 3, 2]), name: values}))
+            from_onnx(model("SVMClassifier", np.zeros((1, 3), np.float32), 2, **{**machine([2, 3, 2]), **attrs}))
 
 
 def test_features() -> None:

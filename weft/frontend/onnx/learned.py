@@ -189,6 +189,7 @@ def _svm_classifier(node: Node) -> Any:
         scores = node.emit(node.op("matmul", x, constant(weight.T.copy())) + float(rho[0]))
         return classified(node, scores, labels, transform)
     node.require_equal("vectors of each class", len(per_class), classes)
+    node.require_between("vectors of a class", min(per_class), 0, None)
     total = sum(per_class)
     vectors = _matrix(node, node.attr("support_vectors", []), total, "support vectors")
     given = _matrix(node, node.attr("coefficients"), classes - 1, "coefficients")
