@@ -243,6 +243,62 @@ out = R.matmul(R.nn.softmax(s, axis=-1), v)
     np.testing.assert_allclose(got[:, :, rest], expected[:, :, rest], rtol=2e-3, atol=2e-3)
 
 
+GUARDED = """
+s = R.add(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), m)
+w = R.where({test}, R.const({other}, "float32"), R.nn.softmax(s, axis=-1))
+out = R.matmul(w, v)
+"""
+HIDDEN = 'R.equal(R.max({0}, axis=[{1}], keepdims={2}), R.const(float("-inf"), "float32"))'
+
+
+def guarded(test, other="0.0"):
+    sizes = {"q": (1, 2, 9, 16), "k": (1, 2, 9, 16), "v": (1, 2, 9, 8), "m": (9, 9), "u": (9, 9)}
+    params = ", ".join(f'{n}: R.Tensor({s}, "float32")' for n, s in sizes.items())
+    return module(params, GUARDED.format(test=test, other=other)), list(sizes.values())
+
+
+@pytest.mark.parametrize(
+    ("test", "unseen"),
+    [
+        (HIDDEN.format("m", -1, True), "zero"),
+        (HIDDEN.format("m", 1, True), "zero"),
+        ('R.equal(R.const(float("-inf"), "float32"), R.max(m, axis=[1], keepdims=True))', "zero"),
+        ('R.const(False, "bool")', "nan"),
+    ],
+)
+def test_weights_that_are_zero_without_keys(test, unseen):
+    mod, shapes = guarded(test)
+    fused = dead_code_elimination()(FuseAttention()(mod))
+    calls = {b.value.op.name.removeprefix("relax."): b.value for b in all_bindings(fused["main"])}
+    assert list(calls) == ["nn.attention_heads", "permute_dims"]
+    assert calls["nn.attention_heads"].attrs["unseen"] == unseen
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(s).astype("float32") for s in shapes]
+    args[3][[0, 7]] = -np.inf
+    args[3][3, 2:] = -np.inf
+    got, expected = evaluate(fused, *args)[0], evaluate(mod, *args)[0]
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    assert (got[:, :, 7] == 0).all() if unseen == "zero" else np.isnan(got[:, :, 7]).all()
+
+
+@pytest.mark.parametrize(
+    ("test", "other"),
+    [
+        (HIDDEN.format("u", 1, True), "0.0"),  # another mask
+        (HIDDEN.format("m", 0, True), "0.0"),  # keys that no query sees
+        (HIDDEN.format("m", 1, False), "0.0"),  # queries in the place of keys
+        (HIDDEN.format("m", 1, True), "1.0"),
+        (HIDDEN.format("m", 1, True).replace("-inf", "inf"), "0.0"),
+        (HIDDEN.format("m", 1, True).replace("max", "min"), "0.0"),
+        ('R.const(True, "bool")', "0.0"),
+        ('R.greater(u, R.const(0.0, "float32"))', "0.0"),
+    ],
+)
+def test_weights_that_are_replaced_elsewhere(test, other):
+    mod, _ = guarded(test, other)
+    assert FuseAttention()(mod)["main"] is mod["main"]
+
+
 @pytest.mark.parametrize("kind", ["multiply", "divide"])
 @pytest.mark.parametrize("ndim", [3, 4])
 @pytest.mark.parametrize("places", list(itertools.product((False, True), repeat=5)))

@@ -13,7 +13,7 @@ from weft.frontend.onnx.function_body import inline_schema
 from weft.frontend.onnx.importer import convert_nodes
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.value import Dim
+from weft.frontend.onnx.value import Dim, Value
 
 
 def _require_divisible(node: Node, what: str, found: Dim, divisor: int) -> None:
@@ -112,6 +112,8 @@ def _attention(node: Node) -> Any:
     for i, found, expected in ((1, key, (batch, kv_heads, length, size)), (2, value, (batch, kv_heads, length))):
         for name, f, e in zip(("batch", "heads", "length", "size of a head"), found, expected, strict=False):
             node.require_equal(f"{name} of input {i}", f, e)
+        own = node.shape(i)
+        _settle(node, i, [batch, kv_heads, length, own[3]] if len(own) == 4 else [batch, length, own[2]])
     node.require_between("length of input 1", length, 1, None)
     node.require_between("heads of input 1", kv_heads, 1, None)
     per_head = s.divide(heads, s.maximum(kv_heads, 1))
@@ -122,6 +124,7 @@ def _attention(node: Node) -> Any:
             _require_mask(node, [batch, heads, rows], s.add(past, length))
         if node.has(6):
             node.require_shape(6, [batch])
+            _settle(node, 6, [batch])
     return inline_schema(node, convert_nodes)
 
 
@@ -148,10 +151,18 @@ def _past_length(node: Node, leading: list[Dim], size: Dim, value_size: Dim) -> 
     if not node.has(4) or node.ndim(4) != 4:
         return 0
     past = node.shape(4)[2]
-    node.require_shape(4, [*leading, past, size])
-    if node.has(5):
-        node.require_shape(5, [*leading, past, value_size])
+    for i, last in ((4, size), (5, value_size)):
+        if node.has(i):
+            node.require_shape(i, [*leading, past, last])
+            _settle(node, i, [*leading, past, last])
     return past
+
+
+def _settle(node: Node, i: int, dims: list[Dim]) -> None:
+    """Give an input the dimensions that were required of it: names of its own would broadcast, and hide what it is."""
+    if not all(map(s.provably_equal, node.shape(i), dims)):
+        value = Value.of_expr(node.with_dims(node.x(i), dims), node.value(i).kind)
+        node.inputs = (*node.inputs[:i], value, *node.inputs[i + 1 :])
 
 
 def _require_mask(node: Node, rows: list[Dim], keys: Dim) -> None:
@@ -163,6 +174,7 @@ def _require_mask(node: Node, rows: list[Dim], keys: Dim) -> None:
         node.require_between(f"dimension {len(shape) - 1} of input 3", last, None, keys)
     else:
         node.require_equal(f"dimension {len(shape) - 1} of input 3", last, keys)
+        _settle(node, 3, [*leading, keys])
 
 
 def _by_heads(node: Node, i: int, attribute: str) -> tuple[Dim, ...]:

@@ -27,7 +27,8 @@ def fuse_attention(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     Ensures: ``relax.normalized``. Products of float32 tensors with heads of constant sizes, whose scores nothing else
         uses, are ``nn.attention_heads``, or ``nn.attention_past`` where keys and values are those of a cache and new
         ones joined. Transposes, reshapes to heads, slices of a joint product and repeated heads of keys and values that
-        only lead there are left without a use.
+        only lead there are left without a use. Weights may be replaced by 0 where the one mask that is added to finite
+        scores hides all keys.
     Before::
 
         @R.function
@@ -132,7 +133,12 @@ class _Fusion:
     def fused(self, var: Any, product: Any, bb: Any) -> ir.Expr | None:
         """Return attention in place of its second product, or None where it is none."""
         weights, data = product.args
-        softmax, ty = self.value_of(weights), product.ty
+        softmax, ty, test = self.value_of(weights), product.ty, _ABSENT
+        if is_op(softmax, "where") and _number(softmax.args[1]) == 0 and self.alone(weights):
+            test, _, weights = softmax.args
+            if not self.same_shape(weights, softmax):
+                return None
+            softmax = self.value_of(weights)
         if not is_op(softmax, "nn.softmax") or not self.alone(weights) or not isinstance(ty, ir.TensorType):
             return None
         if ty.shape is None or len(ty.shape) not in (3, 4) or ty.dtype != "float32":
@@ -140,7 +146,8 @@ class _Fusion:
         if softmax.attrs.get("axis", -1) % len(ty.shape) != len(ty.shape) - 1:
             return None
         scores = self.scores(softmax.args[0], _Scores())
-        if scores is None:
+        unseen = "nan" if scores is None or test is None else self.replaced(test, scores.masks)
+        if scores is None or unseen is None:
             return None
         q, (k, by), v = self.operand(scores.query, bb), self.keys(scores.key, bb), self.operand(data, bb)
         if q is None or k is None or v is None or not self.agree(q, k, v):
@@ -156,7 +163,7 @@ class _Fusion:
         out = bb.emit(op.make_call("nn.attention_past" if past else "nn.attention_heads")(
             q.tensor, k.tensor, v.tensor, *past, *([bias] if bias is not None else []), num_heads=q.heads,
             num_key_heads=k.heads, size=q.size, value_size=v.size, offsets=(q.offset, k.offset, v.offset),
-            scale=scores.scale * by, fill=fill, unseen="nan",
+            scale=scores.scale * by, fill=fill, unseen=unseen,
         ))  # fmt: skip
         if len(ty.shape) == 3:
             return op.make_call("reshape")(out, ir.shape_expr(ty.shape))
@@ -180,6 +187,21 @@ class _Fusion:
             and min(q.size, v.size) > 0
             and all(self.same(b, batches[0]) for b in batches[1:])
         )
+
+    def replaced(self, test: Any, masks: list[_Mask]) -> str | None:
+        """How queries without a key fare if weights are 0 where `test` holds; None if it asks for anything else."""
+        if isinstance(test, ir.Constant):
+            return None if test.data.numpy().any() else "nan"
+        value = self.value_of(test)
+        if not is_op(value, "equal") or len(masks) != 1 or masks[0].fill is not None:
+            return None
+        for top, number in (value.args, value.args[::-1]):
+            found = self.value_of(top)
+            if _number(number) == -np.inf and is_op(found, "max") and found.args[0] is masks[0].expr:
+                axes, last = found.attrs.get("axis"), found.args[0].ty.ndim - 1
+                if found.attrs.get("keepdims") and axes is not None and [int(a) % (last + 1) for a in axes] == [last]:
+                    return "zero"
+        return None
 
     def same(self, a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
         """Whether two extents are provably equal."""
@@ -258,7 +280,8 @@ class _Fusion:
         kept: list[_Mask] = []
         for m in masks:
             if m.fill is None:
-                added.append(m.expr)
+                if not isinstance(m.expr, ir.Constant) or m.expr.data.numpy().any():
+                    added.append(m.expr)
             elif m.fill <= _NOTHING:  # no score shows beside it
                 zero, fill = ir.constant(0.0, "float32"), ir.constant(m.fill, "float32")
                 both = (fill, zero) if m.inverted else (zero, fill)
