@@ -37,6 +37,12 @@ def modules(root=TESTS):
     for path in sorted(root.rglob("*.py")):
         name = ".".join(("tests", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
         found[name] = Module(name, ast.parse(path.read_text()))
+    for name, module in found.items():  # fixtures of the folders around
+        folders = name.split(".")
+        for n in range(len(folders) - 1, 0, -1):
+            conftest = found.get(".".join((*folders[:n], "conftest")))
+            for fixture in conftest.functions if conftest is not None else ():
+                module.imports.setdefault(fixture, (conftest.name, fixture))
     return found
 
 

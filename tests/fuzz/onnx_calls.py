@@ -20,6 +20,7 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import weft
+import weft.baseline
 from tests.fuzz.calls import GREAT, MOST_ELEMENTS, REFUSALS, Leaf, mutate, smaller_leaves
 from tests.fuzz.driver import Outcome, note
 from tests.op.contract import compare

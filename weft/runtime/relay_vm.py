@@ -212,8 +212,8 @@ class VirtualMachine:
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Keep the arguments of a later :meth:`invoke_stateful`, or :meth:`invoke` without arguments."""
         values = self._arguments(func_name, args, kwargs)
-        self._inputs[func_name] = dict(zip(self._exec.function(func_name).params, values, strict=True))
         _set_input(self._handle, func_name, *values)
+        self._inputs[func_name] = dict(zip(self._exec.function(func_name).params, values, strict=True))
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Keep one argument: ``set_one_input("main", 0, x)``, by its name instead of 0, or ``data=x``.

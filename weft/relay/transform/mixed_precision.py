@@ -44,7 +44,7 @@ _KINDS = {
     for name in names.split()
 }
 _KEEP = "relay.ToMixedPrecision.keep_orig_output_dtype"
-ir.register_config_option(_KEEP, bool)
+ir.register_config_option(_KEEP, bool, doc="ToMixedPrecision: whether results stay in the narrow type")
 
 
 def register_mixed_precision_conversion(
