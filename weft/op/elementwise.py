@@ -82,8 +82,17 @@ def _cast_infer(x: Expr, dtype: str) -> TensorType:
 
 
 def _cast_ref(x: Any, dtype: str) -> Any:
+    """Convert as kernels do: of floats that are beyond an integer's range the end of it, of NaN 0."""
+    x, target = np.asarray(x), DataType(dtype)
     with np.errstate(all="ignore"):
-        return np.asarray(x).astype(numpy_dtype(dtype))
+        if not target.is_integer or x.dtype.kind in "iub":
+            return x.astype(numpy_dtype(dtype))
+        signed = target.code == "int"
+        low, beyond = -(1 << target.bits - 1) if signed else 0, 1 << target.bits - signed
+        exact = np.trunc(x.astype(np.float64))
+        made = np.where((low < exact) & (exact < beyond), exact, 0).astype(numpy_dtype(dtype))
+        made[exact >= beyond], made[exact <= low] = beyond - 1, low
+        return made
 
 
 declare(
@@ -94,7 +103,7 @@ declare(
     lower=astype,
     reference=_cast_ref,
     fusion=Fusion.ELEMENTWISE,
-    doc="Convert to another data type; float to integer truncates.",
+    doc="Convert to another data type; float to integer truncates, keeps to the ends of the range and makes 0 of NaN.",
 )
 
 

@@ -29,7 +29,7 @@ def check(dtype, compute, expected, out=None, x=None, **tolerance):
     x = (rng.standard_normal(200) * 20).astype(dtype) if x is None else x
     cases.append((name, x, np.asarray(expected(x)).astype(out), tolerance))
 
-def run_all():
+def assert_all():
     f, _ = build(weft.IRModule(functions))
     for name, x, want, tolerance in cases:
         a, b = rt.tensor(x, device=dev), rt.empty((200,), str(want.dtype), dev)
@@ -290,7 +290,7 @@ x = np.resize(np.float32([np.nan, np.inf, -np.inf, 3e9, -3e9, 1.9]), 200)
 check("float32", lambda v: v, saturated, out=i32, x=x)
 check(i32, lambda v: tir.Select(v > 3, v, 0 - v), lambda v: np.where(v > 3, v, -v))
 check(i32, lambda v: v > 3, lambda v: v > 3, out="bool")
-run_all()
+assert_all()
 """)
 
 
@@ -314,7 +314,7 @@ for half in ("float16", "bfloat16"):
 x = np.resize(np.float32([65504, 65519, 65520, 1e-8, 6e-8, 3e-5, 0.1, -0.1, np.inf, 1 + 2**-11, 1 + 3 * 2**-11]), 200)
 check(f32, lambda v: v, lambda v: v, out="float16", x=x)
 check(f32, lambda v: v, lambda v: v, out="bfloat16", x=x)
-run_all()
+assert_all()
 """)
 
 

@@ -187,7 +187,7 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str) -> Stmt:
     """Build the loops and the block that copy a box of one buffer to the same place of another.
 
-    Loops count in the types of the buffer's dimensions, as the block's variables do; a box may be in those of its loops.
+    Loops count in the types of the buffer's dimensions, as the block's variables do; a box may be in other ones.
     """
     box = tuple(
         Range.from_min_extent(cast(d.dtype, r.min), cast(d.dtype, r.extent))
