@@ -185,14 +185,7 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
 
 
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str) -> Stmt:
-    """Build the loops and the block that copy a box of one buffer to the same place of another.
-
-    Loops count in the types of the buffer's dimensions, as the block's variables do; a box may be in other ones.
-    """
-    box = tuple(
-        Range.from_min_extent(cast(d.dtype, r.min), cast(d.dtype, r.extent))
-        for r, d in zip(box, source.shape, strict=True)
-    )
+    """Build the loops and the block that copy a box of one buffer to the same place of another."""
     loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
     iters = [
         IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par")

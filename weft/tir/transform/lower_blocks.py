@@ -109,6 +109,8 @@ class _Lower:
             init = self.stmt(block.init)
             body = seq(init if isinstance(first, ir.IntImm) else IfThenElse(first, init), body)
         body = ir.substitute(body, env)
+        if any(v.dtype != value.dtype for v, value in env.items()):  # int64 loops over a block of int32
+            body = ir.rewrite(body, _of_one_type)
         predicate = realize.predicate
         return body if isinstance(predicate, ir.IntImm) and predicate.value else IfThenElse(predicate, body)
 
@@ -163,3 +165,10 @@ def _place(body: Stmt, buffer: Buffer, carried: frozenset[ir.Var]) -> Stmt:
 
 def _uses(node: Any, buffer: Buffer) -> bool:
     return any(n is buffer or n is buffer.data for n in ir.walk(node))
+
+
+def _of_one_type(node: Any) -> Any:
+    """Give both operands of an integer operation the wider type of the two."""
+    if isinstance(node, (ir.BinaryOp, ir.CmpOp)) and node.a.dtype != node.b.dtype:
+        return type(node)(*ir.unify_dtypes(node.a, node.b))
+    return node
