@@ -153,12 +153,17 @@ class Analyzer:
                 help="pass allow_override=True where the new range is meant to replace the old one",
             )
 
+    def _forget(self, var: ir.Var) -> None:
+        """Drop what is known of a variable; what ties it to others is of its old values, too."""
+        cx, atom = self.context, self.context.var_atom(var)
+        for table in (cx.ranges, cx.limits, cx.moduli, cx.equal):
+            table.pop(atom, None)
+        cx.facts = {a: tuple(p for p in known if atom not in atoms_of(p)) for a, known in cx.facts.items()}
+
     def update(self, var: ir.Var, info: ConstIntBound | ModularSet | IntervalSet, override: bool = False) -> None:
         """Learn limits or the residue class of a variable; `override` replaces what was known."""
-        cx = self.context
         if override:
-            for table in (cx.ranges, cx.limits, cx.facts, cx.moduli):
-                table.pop(cx.var_atom(var), None)
+            self._forget(var)
         if isinstance(info, ModularSet):
             if info.coeff > 1:
                 self._assume(ir.floormod(var, info.coeff) == info.base % info.coeff)
