@@ -497,6 +497,85 @@ def test_threads_reduce_by_what_they_keep(gpu, form):
     np.testing.assert_array_equal(args[1].numpy(), x.max(1) if form == "most" else x.min(1))
 
 
+def one_operator(op, *args, **kwargs):
+    bb, xs = (
+        relax.BlockBuilder(),
+        [relax.Var(f"x{i}", relax.TensorStructInfo(s, "float32")) for i, s in enumerate(args)],
+    )
+    with bb.function("main", xs), bb.dataflow():
+        bb.emit_func_output(bb.emit_output(op(*xs, **kwargs)))
+    return bb.get()
+
+
+OPERATORS = {
+    "products": (relax.op.matmul, [(100, 70), (70, 90)], {}),
+    "products of rows": (relax.op.matmul, [("n", 64), (64, 50)], {}),
+    "batches": (relax.op.matmul, [(3, 40, 64), (3, 64, 50)], {}),
+    "a vector": (relax.op.matmul, [(1, 300), (300, 200)], {}),
+    "windows": (relax.op.nn.conv2d, [(2, 16, 13, 15), (24, 16, 3, 3)], {"padding": 1, "strides": 2}),
+    "a symbolic batch": (relax.op.nn.conv2d, [("n", 16, 9, 9), (24, 16, 3, 3)], {"padding": 1}),
+    "groups": (relax.op.nn.conv2d, [(2, 16, 13, 15), (24, 4, 3, 3)], {"groups": 4}),
+    "transposed windows": (relax.op.nn.conv2d_transpose, [(2, 6, 7, 5), (6, 4, 4, 4)], {"strides": 2, "padding": 1}),
+    "largest of windows": (relax.op.nn.max_pool2d, [("n", 8, 15, 15)], {"pool_size": 3, "strides": 2, "padding": 1}),
+    "one sum": (relax.op.sum, [(333, 777)], {}),
+    "sums of columns": (relax.op.sum, [(333, 77)], {"axis": 0}),
+    "mean and variance": (relax.op.variance, [(5, 400)], {"axis": 1}),
+    "the largest of few": (relax.op.topk, [(8, 1000)], {"k": 5, "ret_type": "values"}),
+    "running sums": (relax.op.cumsum, [(7, 33)], {"axis": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_that_nobody_scheduled(gpu, name):
+    op, shapes, attributes = OPERATORS[name]
+    n = tir.SizeVar("n", "int64")
+    sizes = [[n if d == "n" else d for d in s] for s in shapes]
+    bb, infos = relax.BlockBuilder(), [relax.TensorStructInfo(s, "float32") for s in sizes]
+    with bb.function("main", xs := [relax.Var(f"x{i}", info) for i, info in enumerate(infos)]):
+        bb.emit_func_output(bb.emit(op(*xs, **attributes)))
+    mod = bb.get()
+    values = [RNG.standard_normal([37 if d == "n" else d for d in s]).astype("float32") for s in shapes]
+    found = []
+    for target, dev in (("llvm", runtime.cpu()), (gpu.kind, gpu.dev)):
+        vm = relax.VirtualMachine(weft.compile(mod, target=target), dev)
+        found.append(vm["main"](*(runtime.tensor(v, device=dev) for v in values)).numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=2e-5, atol=2e-4)
+
+
+def test_what_one_step_stores_the_next_one_reads(gpu):
+    """A maximum and its place, each element a choice between what was given and what is there."""
+    bb, n = relax.BlockBuilder(), 50
+    x = relax.Var("x", relax.TensorStructInfo((n, 9), "float32"))
+
+    def last_largest(a):
+        def pick(old, new):
+            return tir.Select(old[1] >= new[1], old[0], new[0]), tir.Select(old[1] >= new[1], old[1], new[1])
+
+        place = te.comm_reducer(pick, lambda i, v: (tir.const(-1, i), te.min_value(v)), name="largest")
+        k = te.reduce_axis((0, 9), "k")
+        return te.compute((n,), lambda i: place((k.var, a[i, k]), axis=k), name="largest")
+
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit_te(lambda a: list(last_largest(a)), x))
+    given = RNG.standard_normal((n, 9)).astype("float32")
+    vm = relax.VirtualMachine(weft.compile(bb.get(), target=gpu.kind), gpu.dev)
+    places, values = vm["main"](*gpu.put(given))
+    np.testing.assert_array_equal(values.numpy(), given.max(1))
+    np.testing.assert_array_equal(places.numpy(), given.argmax(1))
+
+
+def test_more_shared_memory_than_a_block_has_is_refused(gpu):
+    @T.prim_func
+    def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        for t in T.thread_binding(64, thread="threadIdx.x"):
+            S = T.alloc_buffer((1 << 20,), "float32", scope="shared")
+            S[t * 16644] = A[t]
+            B[t] = S[(63 - t) * 16644]
+
+    with pytest.raises(error.CodegenError, match="(?s)too much shared memory.*41942.. for 'S'"):
+        weft.build(f, target=gpu.kind)
+
+
 def test_graphs_of_relay(gpu):
     x, w = relay.var("x", shape=(2, 3, 9, 9)), relay.var("w", shape=(4, 3, 3, 3))
     y = relay.nn.global_avg_pool2d(relay.nn.relu(relay.nn.conv2d(x, w, padding=(1, 1), kernel_size=(3, 3), channels=4)))

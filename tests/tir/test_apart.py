@@ -49,6 +49,19 @@ def test_symbolic_parts_of_a_fused_loop():
     assert not values_apart([f // m], domain)
 
 
+def test_digits_of_a_fused_loop_that_threads_share():
+    """Of threads within a block, whose number is no part of the sizes that the loop was fused of."""
+    outer, t, n, m = ir.Var("outer", "int64"), ir.Var("t", "int64"), ir.SizeVar("n", "int64"), ir.SizeVar("m", "int64")
+    at, threads = outer * 1024 + t, {t: ir.Range.from_min_extent(ir.int64(0), ir.int64(1 << 20))}
+    assert values_apart([at // 784, at // 28 % 28, at % 28], threads)
+    assert values_apart([at // 784, at % 784 // 28, at % 28], threads)
+    assert values_apart([at // (n * m * 64), at // (n * m) % 64, at // m % n, at % m], threads)
+    assert not values_apart([at // 784, at // 28 % 14, at % 28], threads)
+    assert not values_apart([at // 784, at // 56 % 14, at % 28], threads)
+    assert not values_apart([at // (n * m * 64), at // m % n, at % m], threads)
+    assert not values_apart([at // 28 % 28, at % 28], threads)
+
+
 _BY_ADDRESS = """
 @T.prim_func
 def f(X: T.Buffer((4, 6), "int32"), C: T.Buffer((4, 6), "int32")):

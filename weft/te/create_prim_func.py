@@ -218,7 +218,7 @@ def _reduction(
     init = tir.seq(
         *[tir.BufferStore(b, ir.cast(b.dtype, state.at(e, env)), indices) for b, e in zip(buffers, inits, strict=True)]
     )
-    sources = [simplify(state.at(e, env)) for e in reduce.source]
+    sources = [simplify(ir.cast(b.dtype, state.at(e, env))) for b, e in zip(buffers, reduce.source, strict=True)]
     values = {
         **{v: tir.BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)},
         **dict(zip(reduce.combiner.rhs, sources, strict=True)),
@@ -231,7 +231,7 @@ def _reduction(
         temps = [ir.Var(f"new_{i}", b.dtype) for i, b in enumerate(buffers)]
         update = tir.seq(*[tir.BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
         for t, r in reversed(list(zip(temps, results, strict=True))):
-            update = tir.LetStmt(t, r, update)
+            update = tir.LetStmt(t, ir.cast(t.dtype, r), update)
     condition = state.at(reduce.condition, env)
     if condition is not ir.TRUE and not (hasattr(condition, "value") and condition.value):
         update = tir.IfThenElse(condition, update)

@@ -65,7 +65,7 @@ def test_address_spaces_and_barriers():
             B[t] = L[0]
 
     text = text_of(f)
-    assert "__local uchar* restrict weft_shared) {" in text
+    assert "__local uint4* weft_shared_memory) {" in text
     assert re.search(r"^  __local float v_S\[64\];", text, re.M)
     assert "__local int* v_D = (__local int*)(weft_shared + 0);" in text
     assert re.search(r"^ +float v_L\[\d\];", text, re.M)

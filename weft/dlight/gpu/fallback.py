@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import ir, tir
 from weft.dlight.base import GPUScheduleRule, max_threads_per_block
-from weft.dlight.base.analysis import normalize_prim_func
+from weft.dlight.base.analysis import BlockInfo, normalize_prim_func
 from weft.dlight.inline import try_inline
 from weft.target import Target
 from weft.tir.schedule import Schedule
@@ -26,19 +26,48 @@ class Fallback(GPUScheduleRule):
             loops = sch.get_loops(block)
             if _has_threads(sch.get(block)) or any(sch.get(loop).thread_binding is not None for loop in loops):
                 continue
+            kept = _with_own_sum(sch, info) if "R" in info.dom_kind() else None
             kinds: dict[str, list[Any]] = {"S": [], "R": [], "O": []}
-            for loop, kind in zip(loops, info.dom_kind(), strict=True):
-                kinds[kind].append(loop)
+            for loop, iv in zip(sch.get_loops(block), sch.get(block).iter_vars, strict=True):
+                kinds[{"data_par": "S", "reduce": "R"}.get(iv.iter_type, "O")].append(loop)
             spatial = kinds["S"] or [sch.add_unit_loop(block)]
             sch.reorder(*spatial, *kinds["R"], *kinds["O"])
-            outer, inner = sch.split(sch.fuse(*spatial), [None, max_threads_per_block(target)])
+            fused, most = sch.fuse(*spatial), max_threads_per_block(target)
+            outer, inner = sch.split(fused, [None, min(most, max(ir.as_int(sch.get(fused).extent) or most, 1))])
             sch.bind(outer, "blockIdx.x")
             sch.bind(inner, "threadIdx.x")
+            if kept is not None:
+                sch.reverse_compute_at(kept, inner)
             if kinds["R"]:
                 sums.append((block, kinds["R"][0]))
         for block, loop in sums:
             sch.decompose_reduction(block, loop)
         return sch
+
+
+def _with_own_sum(sch: Schedule, info: BlockInfo) -> Any:
+    """Let a reduction collect in registers, over one axis for all elements; returns the block that stores the results.
+
+    None where it writes several buffers.
+    """
+    if len(sch.get(info.block_rv).writes) != 1:
+        return None
+
+    def index(*variables: Any) -> list[Any]:
+        place: Any = ir.const(0, info.iters[0].var.dtype)
+        axes = [it for it in info.iters if it.kind == "S" or len(variables) == len(info.iters)]
+        for it, v in zip(axes, variables, strict=True):
+            place = place * it.dom + v if it.kind == "S" else place
+        return [place]
+
+    def with_rest(*variables: Any) -> list[Any]:
+        rest = [v for it, v in zip(info.iters, variables, strict=True) if it.kind != "S"]
+        return [*index(*variables), *rest]
+
+    kept = sch.reindex_cache_write(info.block_rv, 0, "local", index)
+    sch.transform_block_layout(info.block_rv, with_rest)
+    sch.transform_block_layout(kept, index)
+    return kept
 
 
 def _has_threads(block: tir.Block) -> bool:

@@ -1,77 +1,152 @@
-"""Matmul: each thread keeps a tile of the result in registers; factors come through the caches."""
+"""Matmul: blocks of threads stage tiles of both factors in shared memory, each thread sums a tile in registers."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from weft import ir
 from weft.dlight.base import GPUScheduleRule, analysis
-from weft.dlight.inline import try_inline_contiguous_spatial
+from weft.dlight.inline import try_inline
 from weft.target import Target
+from weft.tir.analysis import used_vars
 from weft.tir.schedule import Schedule
 
-_THREADS, _REGISTERS, _DEPTH = 16, 4, 16
+_DEPTH = 16  # products that are staged together
+_WRITTEN_OUT = 4  # of them, steps without a loop: more take long to compile
+_FEW = 4  # rows or columns of which a tile in registers would be mostly empty
+
+
+class _Tile(NamedTuple):
+    """Threads along an axis, and elements of each."""
+
+    threads: int
+    registers: int
 
 
 class Matmul(GPUScheduleRule):
-    """A product of matrices, or a batch of them, with element-wise work before and behind."""
+    """Sums of products of two tensors, such as products of matrices and convolutions, with work before and behind.
+
+    Axes are those of both factors (a batch), of the first (rows), of the second (columns) and summed ones; each kind is
+    one axis of the tiles, whatever the tensors' own are.
+    """
 
     def schedule(self, sch: Schedule, target: Target) -> Schedule | None:
         """Schedule a function, or return None where it is no product."""
-        infos = try_inline_contiguous_spatial(sch, analysis.normalize_prim_func(sch))
-        if not infos or len(infos) > 2 or (len(infos) == 2 and not infos[1].is_injective()):
+        infos = analysis.normalize_prim_func(sch)
+        products = [i for i in infos or () if not i.is_injective()]
+        if not infos or len(products) != 1:
             return None
-        axes = _axes(sch, infos[0])
+        at, info = infos.index(products[0]), products[0]
+        axes = _axes(sch, info)
         if axes is None:
             return None
-        block = infos[0].block_rv
-        kept = sch.cache_write(block, 0, "local")
-        if len(infos) == 2:
-            sch.reverse_compute_inline(infos[1].block_rv)
-        batch, rows, columns, depth = (axes[k] or [sch.add_unit_loop(block)] for k in "BIJK")
-        sch.reorder(*batch, *rows, *columns, *depth)
-        batch, rows, columns, depth = (sch.fuse(*loops) for loops in (batch, rows, columns, depth))
-        ty, tx = (_threads(sch, loop) for loop in (rows, columns))
-        by, ty_loop, i = sch.split(rows, [None, ty, _REGISTERS])
-        bx, tx_loop, j = sch.split(columns, [None, tx, _REGISTERS])
-        ko, k = sch.split(depth, [None, _DEPTH])
-        sch.reorder(batch, by, bx, ty_loop, tx_loop, ko, k, i, j)
-        for loop, thread in ((batch, "blockIdx.z"), (by, "blockIdx.y"), (bx, "blockIdx.x"), (ty_loop, "threadIdx.y"),
-                             (tx_loop, "threadIdx.x")):  # fmt: skip
-            sch.bind(loop, thread)
-        sch.reverse_compute_at(kept, tx_loop)
-        sch.decompose_reduction(block, ko)
+        block, staged = info.block_rv, []
+        for factor, kinds in zip(_factors(sch, info), ("KI", "KJ"), strict=True):
+            along = _runs_along(sch, info, factor, axes)
+            copy = sch.reindex_cache_read(block, factor, "shared", _places(info, axes, "BIJK", f"B{kinds}"))
+            kinds = kinds if along == kinds[1] else kinds[::-1]
+            sch.transform_block_layout(copy, _places(info, axes, f"B{kinds}", f"B{kinds}"))
+            staged.append(copy)
+        kept = sch.reindex_cache_write(block, 0, "local", _places(info, axes, "BIJK", "BIJ"))
+        sch.transform_block_layout(block, _places(info, axes, "BIJK", "BIJK"))
+        for before in reversed(infos[:at]):
+            sch.compute_inline(before.block_rv)
+        if try_inline(sch, infos[at + 1 :]):
+            return None
+        sch.transform_block_layout(kept, _places(info, axes, "BIJ", "BIJ"))
+        self._tile(sch, target, block, staged, kept)
         return sch
 
+    def _tile(self, sch: Schedule, target: Target, block: Any, staged: Sequence[Any], kept: Any) -> None:
+        batch, rows, columns, depth = sch.get_loops(block)
+        y, x = _tiles(sch, target, rows, columns)
+        by, ty, i = sch.split(rows, [None, y.threads, y.registers])
+        bx, tx, j = sch.split(columns, [None, x.threads, x.registers])
+        ko, k = sch.split(depth, [None, _DEPTH])
+        sch.reorder(batch, by, bx, ty, tx, ko, k, i, j)
+        for loop, thread in ((batch, "blockIdx.z"), (by, "blockIdx.y"), (bx, "blockIdx.x"), (ty, "threadIdx.y"),
+                             (tx, "threadIdx.x")):  # fmt: skip
+            sch.bind(loop, thread)
+        for copy in staged:
+            sch.compute_at(copy, ko)
+            sch.storage_align(copy, 0, -2, 32, 4)  # rows begin at other banks, at wholes of four elements
+            step, own_y, own_x = sch.split(sch.fuse(*sch.get_loops(copy)[-2:]), [None, y.threads, x.threads])
+            sch.bind(own_y, "threadIdx.y")
+            sch.bind(own_x, "threadIdx.x")
+            sch.unroll(step)
+        sch.reverse_compute_at(kept, tx)
+        for loop in (sch.split(k, [None, _WRITTEN_OUT])[1], i, j):
+            sch.unroll(loop)
+        sch.decompose_reduction(block, ko)
 
-def _threads(sch: Schedule, loop: Any) -> int:
-    """Return how many threads run along a loop: a power of two, fewer for a short one."""
-    extent = ir.as_int(sch.get(loop).extent)
-    if extent is None:
-        return _THREADS
-    return min(_THREADS, 1 << (-(-extent // _REGISTERS) - 1).bit_length())
+
+def _tiles(sch: Schedule, target: Target, rows: Any, columns: Any) -> tuple[_Tile, _Tile]:
+    """The tiles of rows and of columns: small ones for short axes, and where large ones would leave units idle."""
+    extents = [ir.as_int(sch.get(loop).extent) for loop in (rows, columns)]
+    most = 16 if target.max_num_threads >= 256 else 8
+    wide = None not in extents and extents[0] * extents[1] >= 1 << 20  # type: ignore[operator]
+    found = []
+    for extent in extents:
+        threads = most if extent is None else min(most, 1 << (-(-extent // _FEW) - 1).bit_length())
+        found.append(_Tile(threads, 8 if wide else _FEW))
+    return found[0], found[1]
 
 
-def _axes(sch: Schedule, info: analysis.BlockInfo) -> dict[str, list[Any]] | None:
-    """Sort the loops of a product: of both factors (B), of the first (I), of the second (J), summed (K)."""
+def _places(info: analysis.BlockInfo, axes: dict[str, list[int]], own: str, kinds: str) -> Callable[..., list[Any]]:
+    """Number the values of the axes of each of `kinds`, as one index each, for a block with the axes of `own`."""
+    given = sorted(a for kind in own for a in axes[kind])
+
+    def index(*variables: Any) -> list[Any]:
+        at, places = dict(zip(given, variables, strict=True)), []
+        for kind in kinds:
+            place: Any = ir.const(0, info.iters[0].var.dtype)
+            for a in axes[kind]:
+                place = place * info.iters[a].dom + at[a]
+            places.append(place)
+        return places
+
+    return index
+
+
+def _runs_along(sch: Schedule, info: analysis.BlockInfo, factor: int, axes: dict[str, list[int]]) -> str:
+    """The kind of axis along which a factor lies in memory."""
+    region = sch.get(info.block_rv).reads[factor].region
+    last = next((used_vars(r.min) for r in reversed(region) if used_vars(r.min)), set())
+    summed = {info.iters[a].var for a in axes["K"]}
+    own = next(k for k in "IJ" if any(info.iters[a].var in used_vars(*(r.min for r in region)) for a in axes[k]))
+    return "K" if last and last <= summed else own
+
+
+def _factors(sch: Schedule, info: analysis.BlockInfo) -> list[int]:
+    """Which reads of a block are its factors: all but of what it sums into."""
+    block = sch.get(info.block_rv)
+    return [i for i, r in enumerate(block.reads) if r.buffer is not block.writes[0].buffer]
+
+
+def _axes(sch: Schedule, info: analysis.BlockInfo) -> dict[str, list[int]] | None:
+    """Sort the axes of a product: of both factors (B), of the first (I), of the second (J), summed (K)."""
     block = sch.get(info.block_rv)
     if not info.is_reduction() or len(block.writes) != 1 or analysis.get_reduction_expr(block) is None:
         return None
-    written = block.writes[0].buffer
     factors = [
-        analysis.collect_block_iter_vars_used_in_access_region(block, r.region)
-        for r in block.reads
-        if r.buffer is not written
+        analysis.collect_block_iter_vars_used_in_access_region(block, block.reads[i].region)
+        for i in _factors(sch, info)
     ]
     if len(factors) != 2:
         return None
-    axes: dict[str, list[Any]] = {k: [] for k in "BIJK"}
-    for it in info.iters:
+    axes: dict[str, list[int]] = {k: [] for k in "BIJK"}
+    for a, it in enumerate(info.iters):
         inside = it.var in factors[0], it.var in factors[1]
         if it.kind == "R" and all(inside):
-            axes["K"].append(it.loop_rv)
+            axes["K"].append(a)
         elif it.kind == "S" and any(inside):
-            axes["B" if all(inside) else "I" if inside[0] else "J"].append(it.loop_rv)
+            axes["B" if all(inside) else "I" if inside[0] else "J"].append(a)
         else:
             return None
+    axes["K"].sort(key=lambda a: _dimension(block.reads[_factors(sch, info)[1]].region, info.iters[a].var))
     return axes if axes["I"] and axes["J"] and axes["K"] else None
+
+
+def _dimension(region: Sequence[ir.Range], variable: ir.Var) -> int:
+    return next((i for i, r in enumerate(region) if variable in used_vars(r.min)), 0)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-from weft import arith, ir
+from weft import arith, ir, tir
 from weft.dlight.base import GPUScheduleRule, suggest_threads_per_block
 from weft.dlight.base.analysis import BlockInfo, get_reduction_expr, is_broadcast_epilogue, is_gemv, normalize_prim_func
 from weft.dlight.inline import try_inline_contiguous_spatial
 from weft.target import Target
 from weft.tir.analysis import used_vars
 from weft.tir.schedule import IndexMap, Schedule
+
+_FEW = 32  # fewer elements of a sum are one thread's
+_COLUMNS = 32  # sums beside each other whose elements lie beside each other
+_PARTS, _MANY = 256, 1 << 16  # a sum of so many elements is made of so many parts, where there are few sums
 
 
 class Reduction(GPUScheduleRule):
@@ -26,17 +31,33 @@ class Reduction(GPUScheduleRule):
             return None
         if not info.is_reduction() or get_reduction_expr(node) is None:
             return None
-        self._sum_along_threads(sch, target, info, infos[1].block_rv if len(infos) == 2 else None)
+        elements, summed = (_count(info, kind) for kind in "SR")
+        if summed is not None and (summed < _FEW or (elements is not None and _reuses(node, elements * summed))):
+            return None  # neighbours read the same: a thread for each sum, which caches serve
+        block, epilogue = info.block_rv, infos[1].block_rv if len(infos) == 2 else None
+        if epilogue is None and elements is not None and elements <= 16 and (summed or 0) >= _MANY:
+            parts, _ = sch.split(sch.fuse(*(i.loop_rv for i in info.iters if i.kind == "R")), [_PARTS, None])
+            self._sum_along_threads(sch, target, sch.rfactor(parts, 0), None)
+        self._sum_along_threads(sch, target, block, epilogue)
         return sch
 
     def _takes(self, sch: Schedule, info: BlockInfo) -> bool:
         return True
 
-    def _sum_along_threads(self, sch: Schedule, target: Target, info: BlockInfo, epilogue: Any) -> None:
-        block = info.block_rv
-        spatial = [i.loop_rv for i in info.iters if i.kind == "S"] or [sch.add_unit_loop(block)]
-        reduced = [i.loop_rv for i in info.iters if i.kind == "R"]
+    def _sum_along_threads(self, sch: Schedule, target: Target, block: Any, epilogue: Any) -> None:
+        loops, realize = sch.get_loops(block), sch.state.realize(block.name)
+        values = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        summed = used_vars(*(value for iv, value in values if iv.iter_type != "data_par"))
+        reduced = [loop for loop in loops if sch.get(loop).loop_var in summed]
+        spatial = [loop for loop in loops if loop not in reduced] or [sch.add_unit_loop(block)]
         sch.reorder(*spatial, *reduced)
+        if epilogue is None and _lies_along_results(sch.get(block)):
+            bx, tx = sch.split(sch.fuse(*spatial), [None, _COLUMNS])
+            step, ty = sch.split(sch.fuse(*reduced), [None, min(target.max_num_threads // _COLUMNS, 16)])
+            sch.reorder(bx, tx, ty, step)
+            for loop, thread in ((bx, "blockIdx.x"), (tx, "threadIdx.x"), (ty, "threadIdx.y")):
+                sch.bind(loop, thread)
+            return
         bx, step = sch.fuse(*spatial), sch.fuse(*reduced)
         (threads,) = suggest_threads_per_block(target, [sch.get(step)])
         step, tx = sch.split(step, [None, threads])
@@ -51,6 +72,27 @@ class Reduction(GPUScheduleRule):
         sch.reverse_compute_at(epilogue, bx, preserve_unit_loops=True)
         if is_broadcast_epilogue(sch, block, epilogue):
             sch.bind(sch.split(sch.fuse(*sch.get_loops(epilogue)[1:]), [None, threads])[1], "threadIdx.x")
+
+
+def _count(info: BlockInfo, kind: str) -> int | None:
+    """How many values the axes of a kind have together, None where that is not constant."""
+    extents = [ir.as_int(i.dom) for i in info.iters if i.kind == kind]
+    return None if None in extents else prod(e or 0 for e in extents)
+
+
+def _reuses(block: tir.Block, terms: int) -> bool:
+    """Whether each buffer that sums read is small beside how often they read it."""
+    sizes = [prod(ir.as_int(d) or 0 for d in r.buffer.shape) for r in block.reads]
+    return 0 < max(sizes) <= terms // 8
+
+
+def _lies_along_results(block: tir.Block) -> bool:
+    """Whether neighbours in memory of what is summed belong to sums of their own."""
+    reads = [r for r in block.reads if r.buffer is not block.writes[0].buffer]
+    most = max(reads, key=lambda r: len(used_vars(*(d.min for d in r.region))))
+    summed = {iv.var for iv in block.iter_vars if iv.iter_type != "data_par"}
+    last = next((v for d in reversed(most.region) if (v := used_vars(d.min))), set())
+    return bool(last) and last.isdisjoint(summed)
 
 
 class GEMV(Reduction):

@@ -9,7 +9,7 @@ from weft.dlight.gpu.matmul import Matmul
 from weft.dlight.gpu.reduction import GEMV, GeneralReduction, Reduction
 from weft.dlight.gpu.transpose import Transpose
 from weft.target import Target
-from weft.target.gpu import launch_extents, lower_for_gpu
+from weft.target.gpu import check_allocations, launch_extents, lower_for_gpu
 from weft.tir.transform import default_gpu_schedule
 
 _RULES = (Matmul(), GEMV(), Reduction(), GeneralReduction(), Transpose(), Fallback())
@@ -38,6 +38,7 @@ def _runs(func: tir.PrimFunc, target: Target) -> bool:
         _, device = lower_for_gpu(ir.IRModule({"main": func}), target)
         for kernel in device.values():
             launch_extents(kernel, target.max_num_threads)
+            check_allocations(kernel, target.max_shared_memory_per_block)
     except (error.CodegenError, error.LoweringError):
         return False
     return True

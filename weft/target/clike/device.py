@@ -49,7 +49,10 @@ class DeviceEmitter(Emitter):
     def function(self, func: tir.PrimFunc, restrict: str) -> str:
         """Emit the body of a device function; return the text of its parameters."""
         params = self.body(func)
-        restrict = restrict if func.attrs.get("tir.noalias") else ""
+        # NVRTC 12 and 13 make `c ? given[i] : made[j]` one load, stale for `made`, where `given` is const __restrict__.
+        given = self.stored.intersection(params)
+        changed = any(isinstance(n, tir.BufferLoad) and n.buffer.data in given for n in ir.walk(func.body))
+        restrict = restrict if func.attrs.get("tir.noalias") and not changed else ""
         return ", ".join(self._parameter(p, restrict) for p in params)
 
     def _parameter(self, var: ir.Var, restrict: str) -> str:
@@ -122,8 +125,6 @@ def _for(node: tir.For, s: DeviceEmitter) -> None:
     if node.kind is tir.ForKind.THREAD_BINDING:
         _bound(node, low, of, s)
         return
-    if node.kind is tir.ForKind.PARALLEL:
-        raise error.CodegenError(f"a parallel loop on target {s.target}", where=node.span, help="bind it")
     if node.kind is tir.ForKind.UNROLLED:
         s.emit("#pragma unroll")
     end, name = s.expr(node.min + node.extent), s.fresh(node.loop_var)

@@ -45,7 +45,7 @@ class Emitter(clike.DeviceEmitter):
     nan = "__int_as_float(0x7fc00000)"
     infinity = "__int_as_float(0x7f800000)"
     thread_axes: ClassVar = {tag: tag for tag in AXES}
-    shared_prefix = "__shared__ "
+    shared_prefix = "alignas(16) __shared__ "
     libm = frozenset((
         "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "cbrt", "rsqrt", "sin", "cos", "tan",
         "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",

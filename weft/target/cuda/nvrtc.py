@@ -126,7 +126,7 @@ def compile_cuda(
     library = _library()
     prefix, output = _OUTPUTS[target_format]
     extra = [options] if isinstance(options, str) else list(options or ())
-    flags = [f"--gpu-architecture={prefix}_{arch.removeprefix('sm_')}", "--std=c++17", *extra]
+    flags = [f"--gpu-architecture={prefix}_{arch.removeprefix('sm_')}", "--std=c++17", "--disable-warnings", *extra]
     program = ctypes.c_void_p()
     status = library.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"weft.cu", 0, None, None)
     _check(library, status, "reading the program")

@@ -6,9 +6,9 @@ the attribute :data:`DEVICE_CODE` of its target kind.
 
 from weft.target.gpu.build import DEVICE_CODE, DeviceCode, build_gpu, device_module, source_gpu
 from weft.target.gpu.lower import dynamic_bytes, lower_for_gpu
-from weft.target.gpu.threads import AXES, launch_extents
+from weft.target.gpu.threads import AXES, check_allocations, launch_extents
 
 __all__ = [
-    "AXES", "DEVICE_CODE", "DeviceCode", "build_gpu", "device_module", "dynamic_bytes", "launch_extents",
-    "lower_for_gpu", "source_gpu",
+    "AXES", "DEVICE_CODE", "DeviceCode", "build_gpu", "check_allocations", "device_module", "dynamic_bytes",
+    "launch_extents", "lower_for_gpu", "source_gpu",
 ]  # fmt: skip

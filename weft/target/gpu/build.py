@@ -17,6 +17,7 @@ from weft.ir import IRModule
 from weft.runtime import Device, Module
 from weft.target.build import get_source
 from weft.target.gpu.lower import lower_for_gpu
+from weft.target.gpu.threads import check_allocations
 from weft.target.target import Target
 from weft.tir import PrimFunc
 
@@ -39,6 +40,8 @@ DEVICE_CODE = "gpu.device_code"
 
 def device_module(functions: Mapping[str, PrimFunc], target: Target) -> Module:
     """Compile device functions to a module whose functions launch them."""
+    for func in functions.values():
+        check_allocations(func, target.max_shared_memory_per_block)
     code: DeviceCode = target.attribute(DEVICE_CODE)(functions, target)
 
     def source(fmt: str) -> str:

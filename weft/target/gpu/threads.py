@@ -7,11 +7,12 @@ the threads share: each does one iteration of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 from weft import tir
 from weft.error import CodegenError
-from weft.ir import EQ, LT, And, CallIntrin, Node, PrimExpr, Var, as_int, children, structural_equal, walk
+from weft.ir import EQ, LT, And, CallIntrin, DataType, Node, PrimExpr, Var, as_int, children, structural_equal, walk
 
 AXES = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
 """The thread axes, in the order in which a launch takes their extents."""
@@ -75,10 +76,36 @@ def launch_extents(func: tir.PrimFunc, max_threads: int = 1024) -> dict[str, Pri
     return {tag: s.extents[tag] for tag in AXES if tag in s.extents}
 
 
+def check_allocations(func: tir.PrimFunc, shared_bytes: int) -> None:
+    """Refuse a device function whose memory has no constant size, or more of it shared than a block's, `shared_bytes`.
+
+    Raises
+    ------
+    CodegenError
+        Which buffers those are.
+    """
+    buffers = [n.buffer for n in walk(func.body) if isinstance(n, tir.AllocBuffer)]
+    sizes = {b: [as_int(d) for d in b.shape] for b in buffers}
+    for b, dims in sizes.items():
+        if None in dims:
+            raise CodegenError(f"a kernel allocates '{b.name}'", where=func.span, expected="a buffer of constant size",
+                               found=f"scope {b.scope}, shape {b.shape}",
+                               help="allocate it outside of the threads, or give it a bound")  # fmt: skip
+    shared = {b.name: prod((d or 0 for d in dims), start=DataType(b.dtype).itemsize)
+              for b, dims in sizes.items() if b.scope == "shared"}  # fmt: skip
+    if sum(shared.values()) > shared_bytes:
+        raise CodegenError("a kernel uses too much shared memory", where=func.span,
+                           expected=f"at most {shared_bytes} bytes (max_shared_memory_per_block of the target)",
+                           found=", ".join(f"{n} for '{name}'" for name, n in shared.items()),
+                           help="compute in smaller tiles, or keep some of it in memory")  # fmt: skip
+
+
 def _visit(node: Any, axes: Mapping[str, Var], alone: frozenset[str], s: _State) -> None:
     """Collect extents and claims; `axes` are around this place, of which one thread alone passes for `alone`."""
     if isinstance(node, tir.For) and node.kind is tir.ForKind.THREAD_BINDING:
         axes = _bound(node, axes, s)
+    elif isinstance(node, tir.For) and node.kind is tir.ForKind.PARALLEL:
+        raise CodegenError("a parallel loop on a GPU", where=node.span, help="bind it to threads")
     elif isinstance(node, tir.LetStmt):
         s.lets[node.var] = node.value
     elif isinstance(node, tir.AllocBuffer) and not node.buffer.scope.startswith("shared"):

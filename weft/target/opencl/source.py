@@ -52,9 +52,11 @@ def _function(func: tir.PrimFunc, max_threads: int) -> str:
     bounds = f"__attribute__((reqd_work_group_size({', '.join(map(str, sizes))}))) " if sizes is not None else ""
     lanes = _lanes(func, sizes)
     bounds += f"WEFT_SUB_GROUPS({lanes}) " if lanes is not None else ""
-    shared = [f"{s.shared_space}uchar* restrict weft_shared"] if s.dynamic_shared else []
+    # Drivers align the memory that a launch gives as the type that its parameter points to.
+    shared = [f"{s.shared_space}uint4* weft_shared_memory"] if s.dynamic_shared else []
+    begin = [f"  {s.shared_space}uchar* weft_shared = ({s.shared_space}uchar*)weft_shared_memory;"] if shared else []
     head = f"__kernel {bounds}void {func.attrs['global_symbol']}({', '.join([*filter(None, [params]), *shared])}) {{"
-    return "\n".join([head, *s.declared, *s.lines, "}", ""])
+    return "\n".join([head, *begin, *s.declared, *s.lines, "}", ""])
 
 
 def _lanes(func: tir.PrimFunc, sizes: list[int] | None) -> int | None:

@@ -64,6 +64,7 @@ def values_apart(
 def _found_again(exprs: Sequence[ir.PrimExpr], moving: set[ir.Var]) -> set[ir.Var]:
     """The variables whose values follow from those of `exprs` by solving one at a time, as `v` from `v // c, v % c`."""
     found: set[ir.Var] = set()
+    pieces = [_digits(e) for e in exprs]
 
     def solve(e: ir.PrimExpr) -> None:
         if isinstance(e, ir.Var):
@@ -76,15 +77,49 @@ def _found_again(exprs: Sequence[ir.PrimExpr], moving: set[ir.Var]) -> set[ir.Va
                     solve(rest)
         elif isinstance(e, ir.Mul) and isinstance(e.b, ir.IntImm) and e.b.value:
             solve(e.a)
-        elif isinstance(e, ir.FloorDiv) and any(
-            isinstance(o, ir.FloorMod) and ir.structural_equal((o.a, o.b), (e.a, e.b)) for o in map(_bare, exprs)
-        ):
-            solve(e.a)
+        elif isinstance(e, (ir.FloorDiv, ir.FloorMod)):
+            whole, low, high = _digits(e)
+            others = [(at, to) for other, at, to in pieces if ir.structural_equal(other, whole)]
+            if whole is not e and _all_digits([(low, high), *others]):
+                solve(whole)
 
     for _ in moving:
         for e in exprs:
             solve(e)
     return found
+
+
+def _digits(e: ir.PrimExpr) -> tuple[ir.PrimExpr, ir.PrimExpr, ir.PrimExpr | None]:
+    """What `e` holds digits of, and which: it is ``whole // low % (high // low)``, without the remainder for None."""
+    e = _bare(e)
+    sizes = isinstance(e, (ir.FloorDiv, ir.FloorMod)) and all(isinstance(v, ir.SizeVar) for v in used_vars(e.b))
+    if not sizes or (isinstance(e.b, ir.IntImm) and e.b.value <= 0):  # type: ignore[attr-defined]
+        return e, ir.const(1, e.dtype), None
+    whole, low, high = _digits(e.a)  # type: ignore[attr-defined]
+    end = low * ir.cast(low.dtype, e.b)  # type: ignore[attr-defined]
+    if high is not None and not _divides(end, high):
+        return e, ir.const(1, e.dtype), None
+    return (whole, end, high) if isinstance(e, ir.FloorDiv) else (whole, low, end)
+
+
+def _all_digits(pieces: Iterable[tuple[ir.PrimExpr, ir.PrimExpr | None]]) -> bool:
+    """Whether digits leave none out: where some begin at what the others tell the remainder of."""
+    left = list(pieces)
+    known: ir.PrimExpr | None = ir.const(1, left[0][0].dtype)  # the remainder by this number is told
+    while known is not None:
+        more = next((p for p in left if _divides(p[0], known)), None)
+        if more is None:
+            return False
+        left.remove(more)
+        less = more[1] is not None and (ir.as_int(more[1]) or math.inf) < (ir.as_int(known) or 0)
+        known = known if less else more[1]
+    return True
+
+
+def _divides(a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
+    if isinstance(a, ir.IntImm) and (a.value == 1 or isinstance(b, ir.IntImm)):
+        return a.value == 1 or (ir.as_int(b) or 0) % a.value == 0
+    return arith.Analyzer().can_prove_equal(a, b)
 
 
 def _is_no_zero(scale: ir.PrimExpr) -> bool:

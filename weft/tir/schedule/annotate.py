@@ -10,7 +10,7 @@ from typing import Any
 from weft.arith import Analyzer
 from weft.ir import Attrs, IntImm, IterVar, Range, Var, const, is_const_int
 from weft.tir.analysis.apart import accumulates, instances_apart, tied_iterations, writes_apart
-from weft.tir.analysis.structure import child_realizes, path_to, replace_node, statements, used_vars
+from weft.tir.analysis.structure import blocks_in, child_realizes, path_to, replace_node, statements, used_vars
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind
 
@@ -53,7 +53,12 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
     )
     for other in (*path[:-1], *statements(loop.body)):
         if isinstance(other, For) and other.thread_binding is not None:
-            if other.thread_binding.thread_tag == thread_tag and not thread_tag.startswith("vthread"):
+            outer, inner = (other, loop) if other in path else (loop, other)
+            if (
+                other.thread_binding.thread_tag == thread_tag
+                and not thread_tag.startswith("vthread")
+                and not _for_threads_together(outer, inner)
+            ):
                 raise refuse(
                     "bind",
                     f"a loop of the same nest runs on {thread_tag} already",
@@ -64,6 +69,13 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
         Range.from_min_extent(const(0, var.dtype), loop.extent), Var(thread_tag, var.dtype), "thread", thread_tag
     )
     state.replace(loop, replace_node(loop, kind=ForKind.THREAD_BINDING, thread_binding=axis))
+
+
+def _for_threads_together(threads: For, work: For) -> bool:
+    """Whether a loop in a loop over threads makes what all of them use: each of them does one iteration of it."""
+    blocks = blocks_in(work)
+    shared = bool(blocks) and all(w.buffer.scope.startswith("shared") for b in blocks for w in b.writes)
+    return shared and threads.loop_var not in used_vars(work)
 
 
 def _set_kind(state: ScheduleState, var: Var, kind: ForKind, primitive: str) -> None:

@@ -5,6 +5,8 @@ Move a block under a loop of its consumers or producers, over the region needed 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis import dependence, structure
@@ -44,7 +46,8 @@ def compute_at(
     for c in consumers:
         for r in c.block.reads:
             if any(w.buffer is r.buffer for w in block.writes):
-                _add_region(regions, r, c, loop, analyzer)
+                together = r.buffer.scope.startswith("shared")
+                _add_region(regions, r, c, loop, analyzer, _threads_around(state, var) if together else ())
     domain = _solve_domain(block, block.writes, regions, analyzer)
     positions = [
         i
@@ -229,6 +232,12 @@ def _loops_outside(state: ScheduleState, var: ir.Var) -> list[For]:
     return loops
 
 
+def _threads_around(state: ScheduleState, var: ir.Var) -> list[For]:
+    """List the loops around the body of a loop whose iterations are threads that share memory."""
+    tags = ((f, f.thread_binding.thread_tag) for f in _loops_outside(state, var) if f.thread_binding is not None)
+    return [f for f, tag in tags if tag.startswith("threadIdx")]
+
+
 def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:
     """Whether a block runs for a range of each data-parallel variable, and for all values of the others.
 
@@ -288,11 +297,12 @@ def _add_region(
     realize: BlockRealize,
     loop: For,
     analyzer: Analyzer,
+    threads: Sequence[For] = (),
 ) -> None:
-    """Add to `table` what a block touches while the loops between `loop` and the block run."""
+    """Add to `table` what a block touches while `threads` and the loops between `loop` and the block run."""
     path = structure.path_to(loop, lambda s: s is realize)
     assert path is not None
-    inner = {s.loop_var: ir.Range.from_min_extent(s.min, s.extent) for s in path[1:] if isinstance(s, For)}
+    inner = {s.loop_var: ir.Range.from_min_extent(s.min, s.extent) for s in (*threads, *path[1:]) if isinstance(s, For)}
     for v, r in inner.items():
         analyzer.bind(v, r)
     box = relax_region(substitute_ranges(region.region, structure.iter_values_of(realize)), inner, analyzer)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from weft.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
-from weft.ir import TRUE, IterVar, PrimExpr, Range, Var, const, is_const_int
+from weft.ir import TRUE, IterVar, Node, PrimExpr, Range, Var, const, is_const_int, rebuild
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_reduction
 from weft.tir.analysis.structure import replace_node, subst_stmt, used_vars
+from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 
 
 def reorder_block_iter_var(state: ScheduleState, name: str, new_order: Sequence[int]) -> None:
@@ -52,7 +54,8 @@ def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap)
         raise refuse("transform_block_layout", "the block is neither complete nor a whole reduction", block=name)
     iter_vars, inverse = _transformed(block, index_map, name)
     fresh = [Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iter_vars)]
-    new = replace_node(subst_stmt(replace_node(block, iter_vars=()), inverse), iter_vars=tuple(iter_vars))
+    moved = _with_plain_indices(subst_stmt(replace_node(block, iter_vars=()), inverse), iter_vars)
+    new = replace_node(moved, iter_vars=tuple(iter_vars))
     body: Stmt = BlockRealize(tuple(fresh), TRUE, new)
     for v, iv in reversed(list(zip(fresh, iter_vars, strict=True))):
         assert iv.dom is not None
@@ -60,6 +63,22 @@ def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap)
     state.replace(top, body)
     current = state.realize(name).block
     state.replace(current, _with_regions(state, current, name))
+
+
+def _with_plain_indices(block: Block, iter_vars: Iterable[IterVar]) -> Block:
+    """Simplify the indices of accesses: an index that a map and its inverse give back is the variable."""
+    analyzer = Analyzer()
+    for iv in iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+
+    def visit(node: Any) -> Any:
+        node = rebuild(node, visit) if isinstance(node, Node) else node
+        if isinstance(node, (BufferLoad, BufferStore)):
+            return replace_node(node, indices=tuple(analyzer.simplify(i) for i in node.indices))
+        return node
+
+    body, init = visit(block.body), visit(block.init)
+    return replace_node(block, body=body, init=init)
 
 
 def _with_regions(state: ScheduleState, block: Block, name: str) -> Block:

@@ -6,11 +6,12 @@ from math import prod
 from typing import Any
 
 from weft import ir
-from weft.tir.analysis.structure import child_realizes
+from weft.tir.analysis.structure import child_realizes, replace_node
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.stmt import Block, For, ForKind
+from weft.tir.transform.kernels_of_loops import kernels_of_loops
 
 
 @ir.function_pass(kind=PrimFunc, name="DefaultGPUSchedule", opt_level=0)
@@ -70,6 +71,9 @@ def _leaves(sch: Any, name: str) -> list[str]:
 def _bind(sch: Schedule, block: BlockRV, max_threads: int) -> None:
     loops: list[Any] = sch.get_loops(block)
     node: Block = sch.get(block)
+    if not node.iter_vars and node.init is None:  # code that somebody wrote
+        sch.state.replace(node, replace_node(node, body=kernels_of_loops(node.body)))
+        return
     if not loops:
         loops = [sch.add_unit_loop(block)]
     kinds = [v.iter_type for v in node.iter_vars]

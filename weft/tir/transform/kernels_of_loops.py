@@ -1,0 +1,79 @@
+"""Loops that were written for a CPU's threads become kernels of a GPU's."""
+
+from __future__ import annotations
+
+from weft import ir
+from weft.tir.analysis.structure import clone_fresh, map_children, replace_node, statements
+from weft.tir.buffer import BufferLoad
+from weft.tir.stmt import AllocBuffer, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+
+_THREADS = 64
+_AROUND = (AllocBuffer, AttrStmt, DeclBuffer, For, IfThenElse, LetStmt, SeqStmt)  # what the host runs around kernels
+
+
+def kernels_of_loops(body: Stmt) -> Stmt:
+    """Bind the outermost parallel loops of a statement to threads, each a kernel of its own.
+
+    What is around them stays the host's where it reads no memory, so that kernels follow one another as the loops did;
+    what is beside them is done by one thread. Parallel loops inside of kernels run in order.
+
+    Parameters
+    ----------
+    body : Stmt
+        Written code without blocks inside, whose parallel loops are declared to be independent.
+
+    Returns
+    -------
+    Stmt
+        The same, every access in a nest of thread-bound loops.
+    """
+    if isinstance(body, For) and body.kind is ForKind.PARALLEL and _for_the_host(body):
+        return _threads(body)
+    if not isinstance(body, _AROUND) or not _has_parallel(body) or not _for_the_host(body):
+        return _threads(For(ir.Var("one", "int32"), ir.const(0), ir.const(1), ForKind.PARALLEL, body))
+    if isinstance(body, AllocBuffer) and body.buffer.scope != "global":  # several kernels share it
+        shared = replace_node(body.buffer, scope="global")
+        body = AllocBuffer(shared, ir.substitute(body.body, {body.buffer: shared}))
+    if not isinstance(body, SeqStmt):
+        return map_children(body, kernels_of_loops)
+    parts: list[list[Stmt]] = []
+    for s in body.seq:  # neighbours that one thread does are one kernel
+        if parts and not _has_parallel(s) and not _has_parallel(parts[-1][-1]):
+            parts[-1].append(s)
+        else:
+            parts.append([s])
+    return seq(*(kernels_of_loops(seq(*p)) for p in parts))
+
+
+def _has_parallel(stmt: Stmt) -> bool:
+    return any(isinstance(s, For) and s.kind is ForKind.PARALLEL for s in statements(stmt))
+
+
+def _for_the_host(stmt: Stmt) -> bool:
+    """Whether a statement's own expressions, such as a loop's extent, read no memory."""
+    own = (getattr(stmt, name, None) for name in ("min", "extent", "condition", "value"))
+    return not any(isinstance(n, BufferLoad) for e in own if isinstance(e, ir.PrimExpr) for n in ir.walk(e))
+
+
+def _threads(loop: For) -> Stmt:
+    """The iterations of a loop, one for each thread."""
+    extent = ir.as_int(loop.extent)
+    count = min(_THREADS, max(extent or _THREADS, 1))
+    block, thread = (ir.Var(f"{loop.loop_var.name}_{i}", loop.loop_var.dtype) for i in range(2))
+    at = block * count + thread
+    body, _, _ = clone_fresh(_in_order(loop.body), str)
+    body = ir.substitute(body, {loop.loop_var: loop.min + at})
+    if extent is None or extent % count:
+        body = IfThenElse(at < loop.extent, body)
+    blocks = (loop.extent + (count - 1)) // count
+    for var, n, tag in ((thread, ir.const(count, at.dtype), "threadIdx.x"), (block, blocks, "blockIdx.x")):
+        axis = ir.IterVar(ir.Range(0, n), ir.Var(tag, var.dtype), "ThreadIndex", tag)
+        body = For(var, ir.const(0, var.dtype), n, ForKind.THREAD_BINDING, body, axis)
+    return body
+
+
+def _in_order(stmt: Stmt) -> Stmt:
+    stmt = map_children(stmt, _in_order)
+    if isinstance(stmt, For) and stmt.kind is ForKind.PARALLEL:
+        return replace_node(stmt, kind=ForKind.SERIAL)
+    return stmt
