@@ -105,7 +105,7 @@ def _operators(torch: Any) -> list[tuple[str, _Function, list[tuple[int, ...]], 
 
 def _module(op: _Function, shapes: Sequence[tuple[int, ...]]) -> weft.IRModule:
     bb = relax.BlockBuilder()
-    xs = [relax.Var(f"x{i}", relax.TensorStructInfo(list(s), "float32")) for i, s in enumerate(shapes)]
+    xs = [relax.Var(f"x{i}", relax.TensorStructInfo(s, "float32")) for i, s in enumerate(shapes)]
     with bb.function("main", xs), bb.dataflow():
         bb.emit_func_output(bb.emit_output(op(*xs)))
     return bb.get()

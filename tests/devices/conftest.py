@@ -1,10 +1,13 @@
 """These tests run where they are asked for: compilers, emulators and browsers take minutes."""
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from weft import environment
+from weft import environment, runtime
 
 HERE = Path(__file__).parent
 
@@ -14,3 +17,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if HERE in item.path.parents:
                 item.add_marker(pytest.mark.skip(reason="make test-devices runs it (WEFT_DEVICES=1)"))
+
+
+INSTALLABLE = {"opencl", "vulkan"}  # by a package; a CUDA device is hardware
+
+
+@pytest.fixture(params=["cuda", "opencl", "vulkan"])
+def gpu(request):
+    """The first device of a kind, its target, and how tensors are put there."""
+    dev = runtime.device(request.param, 0)
+    if not dev.exist:
+        assert not (os.environ.get("WEFT_DEVICES") and request.param in INSTALLABLE), (
+            f"{dev} is asked for and not there"
+        )
+        pytest.skip(f"there is no {dev}")
+
+    def put(*arrays):
+        return [runtime.tensor(np.asarray(a), device=dev) for a in arrays]
+
+    return SimpleNamespace(dev=dev, kind=request.param, put=put)
