@@ -1,5 +1,6 @@
 // What nearly every file of the runtime and of tvm-ffi includes: read once and compiled to a precompiled header, which
-// halves the time of building a server (tools/rpc_server.py) or the runtime for WebAssembly (tools/wasm_runtime.py).
+// saves a third of a file's time where servers (tools/rpc_server.py) and WebAssembly's runtime (tools/wasm_runtime.py)
+// are built.
 #include <sstream>  // before any other header asks for streams
 
 #include <tvm/ffi/any.h>
