@@ -127,7 +127,6 @@ _CALL = struct.Struct("<QiQi")
 _TENSOR = struct.Struct("<Qiii4s")  # data, device, rank, dtype
 _I64 = struct.Struct("<q")
 _F64 = struct.Struct("<d")
-_NONE = _I32.pack(TypeIndex.NONE)
 _MAX_RANK = 64
 
 _DTYPE_BYTES: dict[str, bytes] = {}
@@ -218,7 +217,7 @@ def encode_tensor(value: WireTensor) -> bytes:
 
 
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
-    type(None): lambda _: _NONE,
+    type(None): lambda _: b"\0\0\0\0",
     int: _int,
     bool: lambda v: _TAG_I64.pack(2, v),
     float: lambda v: _TAG_F64.pack(3, v),
@@ -238,8 +237,6 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
 
 def encode(values: Sequence[Any]) -> bytes:
     """Values as bytes; each is one of the types above."""
-    if not values:
-        return b"\0\0\0\0"
     return b"".join([_I32.pack(len(values)), *[_ENCODERS[type(v)](v) for v in values]])
 
 
