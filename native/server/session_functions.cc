@@ -260,15 +260,27 @@ void Session::time_evaluator(PackedArgs args, Any* ret) {
   Any found = args[0] == nullptr ? global_function(name) : function_of(module_argument(args, 0), name, true);
   check_count(std::min(args.size(), 10), 10);
   if (found == nullptr) raise_error("InvalidArgument", "there is no function \"%.256s\" to time", name.c_str());
-  if (args.size() > 10 && (argument<int64_t>(args, 10) != 0 || (args.size() > 11 && !text_argument(args, 11).empty()))) {
-    raise_error("InvalidArgument", "this server flushes no caches and runs nothing before it times a function");
+  std::string named = args.size() > 11 ? text_argument(args, 11) : "";
+  Any prepare = named.empty() ? Any() : global_function(named);
+  if (!named.empty() && prepare == nullptr) raise_error("InvalidArgument", "there is no function \"%.256s\" to call before", named.c_str());
+  auto flushed = args.size() > 10 ? argument<int64_t>(args, 10) : 0;
+  if (flushed < 0 || static_cast<uint64_t>(flushed) > memory_left_) {
+    raise_error("OutOfMemory", "caches are flushed by 0 to %llu bytes, found %lld", static_cast<unsigned long long>(memory_left_),
+                static_cast<long long>(flushed));
   }
   std::vector<int64_t> settings;  // number, repeat, min_repeat_ms, zero limit, cool down, repeats to it, device
   for (int32_t i : {4, 5, 6, 7, 8, 9, 2, 3}) settings.push_back(argument<int64_t>(args, i));
-  *ret = Function::FromPacked([found, settings](PackedArgs inner, Any* result) {
-    std::vector<Any> first = {found};
-    first.insert(first.end(), settings.begin(), settings.end());
-    std::vector<tvm::ffi::AnyView> all(first.begin(), first.end());
+  *ret = Function::FromPacked([found, settings, prepare, flushed](PackedArgs inner, Any* result) {
+    std::vector<char> junk(static_cast<size_t>(flushed));
+    auto before = [&](PackedArgs first, Any*) {
+      Any ignored;
+      if (first[0].cast<bool>() && prepare != nullptr) prepare.cast<Function>().CallPacked(inner.data(), inner.size(), &ignored);
+      for (char& c : junk) ++c;
+    };
+    std::vector<Any> fixed = {found};
+    fixed.insert(fixed.end(), settings.begin(), settings.end());
+    fixed.push_back(prepare != nullptr || flushed != 0 ? Any(Function::FromPacked(before)) : Any());
+    std::vector<tvm::ffi::AnyView> all(fixed.begin(), fixed.end());
     for (int32_t i = 0; i < inner.size(); ++i) all.push_back(inner[i]);
     Any times;
     global("weft.time_function").CallPacked(all.data(), static_cast<int32_t>(all.size()), &times);

@@ -31,8 +31,9 @@ static double time_once(TVMFFIObject* f, const TVMFFIAny* args, int32_t n, int64
 }
 
 // time_function(f, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
-//               repeats_to_cooldown, device_type, device_id, args...) -> seconds per call, one number a repeat
-constexpr int32_t kFixed = 9;  // arguments before the function's own
+//               repeats_to_cooldown, device_type, device_id, before, args...) -> seconds per call, one number a repeat
+// `before`, or None, is called before each timing, with whether it is the first of its repeat.
+constexpr int32_t kFixed = 10;  // arguments before the function's own
 
 static void time_function(tvm::ffi::PackedArgs args, Any* ret) {
   auto function = argument<tvm::ffi::Function>(args, 0);
@@ -42,6 +43,7 @@ static void time_function(tvm::ffi::PackedArgs args, Any* ret) {
   std::optional<DeviceTimer> gpu;
   auto type = argument<int>(args, 7);
   if (type != kDLCPU) gpu.emplace(DLDevice{static_cast<DLDeviceType>(type), argument<int>(args, 8)});
+  auto before = argument<tvm::ffi::Optional<tvm::ffi::Function>>(args, 9);
   DeviceTimer* timer = gpu.has_value() ? &*gpu : nullptr;
   const auto* values = reinterpret_cast<const TVMFFIAny*>(args.data()) + kFixed;
   Any holder = function;
@@ -52,7 +54,8 @@ static void time_function(tvm::ffi::PackedArgs args, Any* ret) {
   for (int64_t r = 0; r < repeat; ++r) {
     double seconds = 0;
     int64_t zero = 0;
-    while (true) {
+    for (bool first = true;; first = false) {
+      if (before.has_value()) (*before)(first);
       seconds = time_once(f, values, args.size() - kFixed, number, timer);
       if (seconds * 1e3 >= static_cast<double>(min_ms)) break;
       if (seconds == 0 && ++zero >= zero_limit) break;

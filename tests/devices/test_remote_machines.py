@@ -122,8 +122,22 @@ def test_a_kernel_is_timed_where_it_lies(server, tmp_path):
         kernel["main"](there, out)
         np.testing.assert_allclose(out.numpy(), np.exp(x), rtol=1e-6)
         assert kernel.time_evaluator("main", remote.cpu(), number=3, repeat=2)(there, out).mean > 0
+        flushed = {"cache_flush_bytes": 1 << 16, "f_preproc": "ffi.Array"}
+        assert len(kernel.time_evaluator("main", remote.cpu(), 1, 3, **flushed)(there, out).results) == 3
+        with pytest.raises(InvalidArgument, match="to call before"):
+            kernel.time_evaluator("main", remote.cpu(), f_preproc="none")(there, out)
+        with pytest.raises(MemoryError, match="caches are flushed by"):
+            kernel.time_evaluator("main", remote.cpu(), cache_flush_bytes=1 << 60)(there, out)
         with pytest.raises(ValueError, match="float32"):
             kernel["main"](there, empty((1001,), "float64", remote.cpu()))
+
+
+def test_a_session_over_pipes(server, tmp_path):
+    with rpc.PopenSession(server.program) as remote:
+        remote.upload(library(tmp_path / "lib.so"))
+        x, out = tensor(np.zeros(7, "float32"), remote.cpu()), empty((7,), "float32", remote.cpu())
+        remote.load_module("lib.so")["main"](x, out)
+        np.testing.assert_array_equal(out.numpy(), np.ones(7))
 
 
 def test_files_lie_in_the_folder_of_the_session(server, tmp_path):

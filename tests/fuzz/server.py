@@ -1,7 +1,7 @@
 """Damaged messages for `weft_rpc_server`: each is answered or ends its session, and no session crashes or hangs.
 
 ``python -m tests.fuzz.server PROGRAM --messages 100000 --seed 7``; a program that was built with sanitizers
-(``python tools/rpc_server.py --sanitize``) says more. A message counts where the server answered it, or ended the
+(``python -m tools.rpc_server --sanitize``) says more. A message counts where the server answered it, or ended the
 session by it. Sessions begin as a client's do: names of functions, a file, a library, its kernel, tensors; then come
 messages of that conversation with other values, and at the end some with fields, lengths or bytes changed.
 """

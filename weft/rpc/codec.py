@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import tvm_ffi
@@ -32,8 +31,8 @@ DEVICE_ATTRIBUTES = ("exist", "max_threads_per_block", "warp_size", "max_shared_
 """What a device can be asked for, in the order of the protocol's numbers."""
 
 
-class RPCCode(IntEnum):
-    """What a packet is."""
+class RPCCode:
+    """What a packet is: plain numbers, as reading a member of an enumeration takes as long as packing it."""
 
     NONE = 0
     SHUTDOWN = 1
@@ -59,7 +58,7 @@ class RPCCode(IntEnum):
     DEV_GET_CURRENT_STREAM = 21
 
 
-class TypeIndex(IntEnum):
+class TypeIndex:
     """tvm-ffi's numbers of types."""
 
     NONE = 0
@@ -123,10 +122,11 @@ _TAG_F64 = struct.Struct("<id")
 _TAG_U64 = struct.Struct("<iQ")
 _TAG_OBJECT = struct.Struct("<iIQ")
 _HEAD = struct.Struct("<Qi")
+_MESSAGE = struct.Struct("<Qii")
+_CALL = struct.Struct("<QiQi")
 _TENSOR = struct.Struct("<Qiii4s")  # data, device, rank, dtype
 _I64 = struct.Struct("<q")
 _F64 = struct.Struct("<d")
-_NONE = _I32.pack(TypeIndex.NONE)
 _MAX_RANK = 64
 
 _DTYPE_BYTES: dict[str, bytes] = {}
@@ -217,7 +217,7 @@ def encode_tensor(value: WireTensor) -> bytes:
 
 
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
-    type(None): lambda _: _NONE,
+    type(None): lambda _: b"\0\0\0\0",
     int: _int,
     bool: lambda v: _TAG_I64.pack(2, v),
     float: lambda v: _TAG_F64.pack(3, v),
@@ -237,8 +237,6 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
 
 def encode(values: Sequence[Any]) -> bytes:
     """Values as bytes; each is one of the types above."""
-    if not values:
-        return b"\0\0\0\0"
     return b"".join([_I32.pack(len(values)), *[_ENCODERS[type(v)](v) for v in values]])
 
 
@@ -248,6 +246,14 @@ def packet(code: int, *parts: bytes | memoryview, more: int = 0) -> bytes:
     for part in parts:
         size += len(part)
     return b"".join((_HEAD.pack(size, code), *parts))
+
+
+def message(code: int, values: Sequence[Any], handle: int | None = None) -> bytes:
+    """A packet of a code and values; of a call, behind the function's handle."""
+    body = b"".join([_ENCODERS[type(v)](v) for v in values])
+    if handle is None:
+        return _MESSAGE.pack(8 + len(body), code, len(values)) + body
+    return _CALL.pack(16 + len(body), code, handle, len(values)) + body
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 from weft.error import InvalidArgument, RPCError, RPCSessionTimeoutError
 from weft.rpc import codec
 from weft.rpc.channel import Packet
-from weft.rpc.codec import CALLBACK, Opaque, RPCCode, WireTensor, encode, packet
+from weft.rpc.codec import CALLBACK, Opaque, RPCCode, WireTensor, encode, message, packet
 from weft.rpc.failure import error_text, remote_error
 from weft.rpc.service import Service
 
-_CODE, _HANDLE = struct.Struct("<i"), struct.Struct("<Q")
+_CODE = struct.Struct("<i")
 _MAX_OWED = 128  # answers that nobody has read yet lie in the socket's buffer
 _MAX_LATER_BYTES = 512  # of a call that nobody waits for: as many as `_MAX_OWED` fit any socket's buffer
 _MAX_REMOTE_SESSIONS = 1 << 15  # device types are 32 bits
@@ -80,21 +80,21 @@ class Endpoint:
         version = codec.PROTOCOL_VERSION
         self._ask(packet(RPCCode.INIT_SERVER, len(version).to_bytes(8, "little"), version, encode(constructor)))
 
-    def system(self, code: RPCCode, *values: Any) -> Any:
+    def system(self, code: int, *values: Any) -> Any:
         """Do a system call."""
-        found = self._ask(packet(code, encode(values)))
+        found = self._ask(message(code, values))
         return found[0] if found else None
 
     def call(self, handle: int, args: Sequence[Any]) -> Any:
         """Call a function of the server with values of the wire."""
-        values = self._ask(packet(RPCCode.CALL_FUNC, _HANDLE.pack(handle), encode(args)))
+        values = self._ask(message(RPCCode.CALL_FUNC, args, handle))
         if len(values) < 2:
             raise codec.malformed("a result without a value")
         return self.wrap(values)
 
     def call_later(self, handle: int, args: Sequence[Any]) -> None:
         """Call a function of the server and go on: what it returns is freed, :meth:`wait` raises what it raised."""
-        self._ask(packet(RPCCode.CALL_FUNC, _HANDLE.pack(handle), encode(args)), later=True)
+        self._ask(message(RPCCode.CALL_FUNC, args, handle), later=True)
 
     def wait(self) -> None:
         """Wait for all calls that were sent, and raise what the first of them raised that failed."""
@@ -115,11 +115,11 @@ class Endpoint:
         self._ask(packet(RPCCode.COPY_FROM_REMOTE, codec.encode_tensor(source) + size.to_bytes(8, "little")),
                   into=elements)  # fmt: skip
 
-    def free(self, code: RPCCode, *values: Any) -> None:
+    def free(self, code: int, *values: Any) -> None:
         """Let the server free something; nobody waits for it, and nothing is raised."""
         if self.closed:
             return
-        self._released.append(packet(code, encode(values)))
+        self._released.append(message(code, values))
         if self._depth == 0 and self._lock.acquire(blocking=False):
             try:
                 self._flush()
@@ -271,13 +271,13 @@ class Endpoint:
         try:
             if code == RPCCode.FREE_HANDLE:
                 self._callbacks.pop(int(codec.decode(body, 4)[0]), None)
-                answer = packet(RPCCode.RETURN, encode([None]))
+                answer = message(RPCCode.RETURN, [None])
             else:
                 answer = self._called(int.from_bytes(body[4:12], "little"), codec.decode(body, 12))
         except codec.Malformed:
             raise
         except Exception as e:
-            answer = packet(RPCCode.EXCEPTION, encode([error_text(e)]))
+            answer = message(RPCCode.EXCEPTION, [error_text(e)])
         self._send(answer)
 
     def _called(self, number: int, values: list[Any]) -> bytes:
@@ -289,7 +289,7 @@ class Endpoint:
             count = 3 if isinstance(values[1], WireTensor) else 2
             args.append(self.wrap(values[:count]))
             del values[:count]
-        return packet(RPCCode.RETURN, encode([self.outgoing(function(*args))]))
+        return message(RPCCode.RETURN, [self.outgoing(function(*args))])
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ import weft.rpc.testing  # noqa: F401 - and what tests ask for
 from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
 from weft.rpc.channel import SocketChannel
-from weft.rpc.codec import RPCCode, encode, packet
+from weft.rpc.codec import RPCCode, message
 from weft.rpc.folder import Folder
 from weft.rpc.loop import Loop, Peer, Talk
 from weft.rpc.process import Served, ServingProcess, configure_logging, standard_input
@@ -420,7 +420,7 @@ def run_session(sock: socket.socket, folder: str, seconds: float, limits: Limits
 def _expire(channel: SocketChannel, seconds: float) -> None:
     text = f"RPCSessionTimeoutError: Your {seconds:g}s session has expired, try a longer session_timeout"
     with suppress(OSError):
-        channel.send(packet(RPCCode.EXCEPTION, encode([text])))
+        channel.send(message(RPCCode.EXCEPTION, [text]))
         channel.socket.shutdown(socket.SHUT_WR)
         # What the client still sends is read, so that it finds the message and not a connection that was reset.
         select.select([channel.socket], [], [], 0.05)

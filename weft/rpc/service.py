@@ -29,7 +29,7 @@ from weft.rpc.codec import (
     TypeIndex,
     WireDevice,
     WireTensor,
-    encode,
+    message,
     packet,
 )
 from weft.rpc.failure import error_text, remote_error
@@ -143,7 +143,7 @@ class Service:
                 request = self.link.exchange(*self._reply(request))
         except RPCError as e:  # before ConnectionError, which it may be, too
             with suppress(ConnectionError):
-                self.link.send(packet(RPCCode.EXCEPTION, encode([error_text(e)])))
+                self.link.send(message(RPCCode.EXCEPTION, [error_text(e)]))
         except ConnectionError:
             pass
         self.close()
@@ -198,7 +198,7 @@ class Service:
         except codec.Malformed:
             raise
         except Exception as e:
-            return packet(RPCCode.EXCEPTION, encode([error_text(e)]))
+            return message(RPCCode.EXCEPTION, [error_text(e)])
 
     # ---- the beginning -----------------------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class Service:
         if not callable(function):
             raise InvalidArgument(f"there is no function of handle {handle}")
         result = function(*[self.native(v) for v in values])
-        answer = packet(RPCCode.RETURN, encode(self.outgoing(result)))
+        answer = message(RPCCode.RETURN, self.outgoing(result))
         if self._dropped_callbacks:
             self._free_callbacks()
         return answer
@@ -277,8 +277,8 @@ class Service:
         if hasattr(value, "__tvm_ffi_object__"):
             return self.outgoing(value.__tvm_ffi_object__())
         if callable(value):
-            return [int(TypeIndex.FUNCTION), Opaque(self.keep(value))]
-        return [int(TypeIndex.OBJECT), Opaque(self.keep(value))]
+            return [TypeIndex.FUNCTION, Opaque(self.keep(value))]
+        return [TypeIndex.OBJECT, Opaque(self.keep(value))]
 
     def keep(self, value: Any) -> int:
         """Put something into the table; returns its handle."""
@@ -312,7 +312,7 @@ class Service:
         value = memory.whole
         device = WireDevice(*value.__dlpack_device__())
         wire = WireTensor(handle, device, str(value.dtype), tuple(value.shape))
-        return [int(TypeIndex.TENSOR), wire, Opaque(handle)]
+        return [TypeIndex.TENSOR, wire, Opaque(handle)]
 
     # ---- functions of the client -------------------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class Service:
         """Call a function of the client, which waits for an answer, and serve what that asks for meanwhile."""
         assert self.link is not None
         values = [v for a in args for v in self.outgoing(a)]
-        self.link.send(packet(RPCCode.CALL_FUNC, handle.to_bytes(8, "little"), encode(values)))
+        self.link.send(message(RPCCode.CALL_FUNC, values, handle))
         result = self._client_answer()
         if not result:
             raise codec.malformed("an answer without a value")
@@ -352,7 +352,7 @@ class Service:
     def _free_callbacks(self) -> None:
         assert self.link is not None
         while self._dropped_callbacks:
-            self.link.send(packet(RPCCode.FREE_HANDLE, encode([Opaque(self._dropped_callbacks.pop())])))
+            self.link.send(message(RPCCode.FREE_HANDLE, [Opaque(self._dropped_callbacks.pop())]))
             self._client_answer()
 
     # ---- system calls ------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ class Service:
                 result = function(*values)
             except (TypeError, AttributeError, struct.error) as e:
                 raise InvalidArgument("a packet has the wrong values", found=f"{values}: {e}") from e
-            return _VOID if result is None else packet(RPCCode.RETURN, encode([result]))
+            return _VOID if result is None else message(RPCCode.RETURN, [result])
 
         return handle
 
@@ -442,7 +442,7 @@ class Service:
         except Exception as e:
             if left:
                 self._channel.skip(left)
-            return packet(RPCCode.EXCEPTION, encode([error_text(e)]))
+            return message(RPCCode.EXCEPTION, [error_text(e)])
         return _VOID
 
     def _copy_out(self, body: memoryview) -> tuple[Any, ...]:
@@ -452,7 +452,7 @@ class Service:
         try:
             view = self.held(wire.data, Memory).readable(wire, size)
         except Exception as e:
-            return (packet(RPCCode.EXCEPTION, encode([error_text(e)])),)
+            return (message(RPCCode.EXCEPTION, [error_text(e)]),)
         if size <= 1 << 12:
             return (packet(RPCCode.COPY_ACK, bytes(view)),)
         return packet(RPCCode.COPY_ACK, more=size), view
@@ -534,26 +534,26 @@ _NATIVE: dict[type, Callable[[Service, Any], Any]] = {
     Opaque: _object_argument,
 }
 _OUTGOING: dict[type, Callable[[Service, Any], list[Any]]] = {
-    type(None): lambda _, v: [int(TypeIndex.NONE), None],
-    int: lambda _, v: [int(TypeIndex.INT), v],
-    bool: lambda _, v: [int(TypeIndex.BOOL), v],
-    float: lambda _, v: [int(TypeIndex.FLOAT), v],
-    str: lambda _, v: [int(TypeIndex.STR), v],
-    bytes: lambda _, v: [int(TypeIndex.BYTES), v],
-    bytearray: lambda _, v: [int(TypeIndex.BYTES), v],
-    tvm_ffi.dtype: lambda _, v: [int(TypeIndex.DTYPE), v],
+    type(None): lambda _, v: [TypeIndex.NONE, None],
+    int: lambda _, v: [TypeIndex.INT, v],
+    bool: lambda _, v: [TypeIndex.BOOL, v],
+    float: lambda _, v: [TypeIndex.FLOAT, v],
+    str: lambda _, v: [TypeIndex.STR, v],
+    bytes: lambda _, v: [TypeIndex.BYTES, v],
+    bytearray: lambda _, v: [TypeIndex.BYTES, v],
+    tvm_ffi.dtype: lambda _, v: [TypeIndex.DTYPE, v],
     tvm_ffi.Tensor: Service._keep_tensor,
 }
 _OUTGOING_BASES: list[tuple[type, Callable[[Service, Any], list[Any]]]] = [
-    (tvm_ffi.dtype, lambda _, v: [int(TypeIndex.DTYPE), v]),
-    (str, lambda _, v: [int(TypeIndex.STR), str(v)]),
-    (bytes, lambda _, v: [int(TypeIndex.BYTES), bytes(v)]),
+    (tvm_ffi.dtype, lambda _, v: [TypeIndex.DTYPE, v]),
+    (str, lambda _, v: [TypeIndex.STR, str(v)]),
+    (bytes, lambda _, v: [TypeIndex.BYTES, bytes(v)]),
     (tvm_ffi.Tensor, Service._keep_tensor),
-    (tvm_ffi.Function, lambda s, v: [int(TypeIndex.FUNCTION), Opaque(s.keep(getattr(v, "plain", v)))]),
-    (Module, lambda s, v: [int(TypeIndex.MODULE), Opaque(s.keep(v.__tvm_ffi_object__()))]),
-    (tvm_ffi.Module, lambda s, v: [int(TypeIndex.MODULE), Opaque(s.keep(v))]),
-    (ServedModule, lambda s, v: [int(TypeIndex.MODULE), Opaque(s.keep(v))]),
-    (Device, lambda _, v: [int(TypeIndex.DEVICE), WireDevice(*v.__dlpack_device__())]),
-    (tvm_ffi.Device, lambda _, v: [int(TypeIndex.DEVICE), WireDevice(int(v.dlpack_device_type()), v.index)]),
+    (tvm_ffi.Function, lambda s, v: [TypeIndex.FUNCTION, Opaque(s.keep(getattr(v, "plain", v)))]),
+    (Module, lambda s, v: [TypeIndex.MODULE, Opaque(s.keep(v.__tvm_ffi_object__()))]),
+    (tvm_ffi.Module, lambda s, v: [TypeIndex.MODULE, Opaque(s.keep(v))]),
+    (ServedModule, lambda s, v: [TypeIndex.MODULE, Opaque(s.keep(v))]),
+    (Device, lambda _, v: [TypeIndex.DEVICE, WireDevice(*v.__dlpack_device__())]),
+    (tvm_ffi.Device, lambda _, v: [TypeIndex.DEVICE, WireDevice(int(v.dlpack_device_type()), v.index)]),
 ]
-_VOID = packet(RPCCode.RETURN, encode([None]))
+_VOID = message(RPCCode.RETURN, [None])

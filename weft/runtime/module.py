@@ -226,9 +226,9 @@ class Module:
         cooldown_interval_ms, repeats_to_cooldown : int
             Sleep that long after every so many repeats.
         cache_flush_bytes : int
-            Bytes to touch before each repeat; 0 leaves the caches warm.
+            Bytes to touch before each timing; 0 leaves the caches warm.
         f_preproc : str
-            A global function to call with the arguments before timing.
+            A global function to call with the arguments before each repeat.
 
         Returns
         -------

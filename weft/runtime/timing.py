@@ -61,18 +61,16 @@ def time_function(
     """Time calls of a packed function; see `Module.time_evaluator` for the parameters."""
     values = [convert_argument(a) for a in args]
     where = dev.__dlpack_device__() if dev is not None else (Device.kDLCPU, 0)
-    if f_preproc:
-        preproc = get_global_func(f_preproc)
-        assert preproc is not None
-        preproc(*values)
-    if not cache_flush_bytes:
-        seconds = _time_function(function, number, repeat, min_repeat_ms, limit_zero_time_iterations,
-                                 cooldown_interval_ms, repeats_to_cooldown, *where, *values)  # fmt: skip
-        return BenchmarkResult([float(s) for s in seconds])
-    out: list[float] = []
+    preproc = get_global_func(f_preproc) if f_preproc else None
     junk = np.zeros(cache_flush_bytes, np.uint8)
-    for _ in range(repeat):
+
+    def before(first: bool) -> None:
+        nonlocal junk
+        if first and preproc is not None:
+            preproc(*values)
         junk += 1
-        seconds = _time_function(function, number, 1, min_repeat_ms, limit_zero_time_iterations, 0, 1, *where, *values)
-        out.append(float(seconds[0]))
-    return BenchmarkResult(out)
+
+    seconds = _time_function(function, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+                             repeats_to_cooldown, *where, before if f_preproc or cache_flush_bytes else None,
+                             *values)  # fmt: skip
+    return BenchmarkResult([float(s) for s in seconds])
