@@ -203,8 +203,11 @@ class ErrorGroup(WeftError):
         return "\n".join([self.what, *("- " + str(e).replace("\n", "\n  ") for e in self.errors)])
 
 
-TVMError = DiagnosticError = WeftError
-"""TVM's names for the base class; the second is of errors in Relay programs."""
+DiagnosticError = WeftError
+"""TVM's name of errors in Relay programs."""
+
+TVMError = RuntimeError
+"""TVM's name of what its programs catch: Weft's errors, and what their own functions raise, which TVM passed on so."""
 
 
 def render(error: WeftError) -> str:
