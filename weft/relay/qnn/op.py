@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from weft.ir import register_op_attr
@@ -22,4 +23,5 @@ def register_qnn_canonicalize(qnn_op_name: str, legal_op: Any = None, level: int
     return register_op_attr(qnn_op_name, "FTVMQnnCanonicalize", legal_op, level)
 
 
+qnn = sys.modules[__name__]  # TVM's name of the module of the constructors
 __getattr__, __dir__ = namespace("qnn.")
