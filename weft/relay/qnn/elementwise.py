@@ -129,7 +129,10 @@ for _name in _FUNCTIONS:
 
 @constructs("qnn.leaky_relu")
 def leaky_relu(
-    x: Any, alpha: float, input_scale: Any, input_zero_point: Any, output_scale: Any, output_zero_point: Any
-) -> Any:
-    """Call ``qnn.leaky_relu``, whose slope comes before the scales."""
-    return op_call("qnn.leaky_relu", x, input_scale, input_zero_point, output_scale, output_zero_point, alpha=alpha)
+    x: Any, alpha: float, input_scale: Any = None, input_zero_point: Any = None, output_scale: Any = None,
+    output_zero_point: Any = None, *, scale: Any = None, zero_point: Any = None,
+) -> Any:  # fmt: skip
+    """Call ``qnn.leaky_relu``, whose slope comes before the scales; ``scale`` and ``zero_point`` say both at once."""
+    given = (scale, zero_point) * 2 if scale is not None else (input_scale, input_zero_point, output_scale,
+                                                               output_zero_point)  # fmt: skip
+    return op_call("qnn.leaky_relu", x, *given, alpha=alpha)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -24,4 +25,10 @@ def register_qnn_canonicalize(qnn_op_name: str, legal_op: Any = None, level: int
 
 
 qnn = sys.modules[__name__]  # TVM's name of the module of the constructors
-__getattr__, __dir__ = namespace("qnn.")
+_operator, __dir__ = namespace("qnn.")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("canonicalizations", "legalizations"):  # the first stands on the interpreter
+        return importlib.import_module(f"weft.relay.qnn.op.{name}")
+    return _operator(name)
