@@ -203,11 +203,8 @@ class ErrorGroup(WeftError):
         return "\n".join([self.what, *("- " + str(e).replace("\n", "\n  ") for e in self.errors)])
 
 
-DiagnosticError = WeftError
-"""TVM's name of errors in Relay programs."""
-
-TVMError = RuntimeError
-"""TVM's name of what its programs catch: Weft's errors, and what their own functions raise, which TVM passed on so."""
+TVMError = DiagnosticError = WeftError
+"""TVM's names for the base class; the second is of errors in Relay programs."""
 
 
 def render(error: WeftError) -> str:
