@@ -113,13 +113,19 @@ def stop_fusion(data: Any) -> Call:
     return op_call("annotation.stop_fusion", data)
 
 
-def cast_hint(data: Any, dtype: str) -> Call:
+def cast_hint(data: ir.Expr, dtype: str) -> Call:
     """Say what data type quantization keeps an expression in between kernels."""
     return op_call("annotation.cast_hint", data, dtype=dtype)
 
 
 def simulated_quantize(
-    data: Any, dom_scale: Any, clip_min: Any, clip_max: Any, kind: int, sign: bool = True, rounding: str = "round"
+    data: ir.Expr,
+    dom_scale: ir.Expr,
+    clip_min: ir.Expr,
+    clip_max: ir.Expr,
+    kind: int,
+    sign: bool = True,
+    rounding: str = "round",
 ) -> Call:
     """Round an expression as its quantization would; `kind` is a ``QAnnotateKind``."""
     return op_call(_SIMULATED, data, dom_scale, clip_min, clip_max, kind=kind, sign=sign, rounding=rounding)

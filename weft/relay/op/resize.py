@@ -162,9 +162,13 @@ def _factor(scale: Any) -> float:
 
 @constructs("nn.upsampling")
 def upsampling(
-    data: Any, scale_h: Any = 1, scale_w: Any = 1, layout: str = "NCHW", method: str = "nearest_neighbor",
+    data: ir.Expr,
+    scale_h: ir.Expr | float = 1,
+    scale_w: ir.Expr | float = 1,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
     align_corners: bool = False,
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     """Resize images by factors, which may be expressions: nearest_neighbor, bilinear or bicubic."""
     scales = scale_h, scale_w
     if is_computed(scales):
@@ -176,9 +180,14 @@ def upsampling(
 
 @constructs("nn.upsampling3d")
 def upsampling3d(
-    data: Any, scale_d: Any = 1, scale_h: Any = 1, scale_w: Any = 1, layout: str = "NCDHW",
-    method: str = "nearest_neighbor", coordinate_transformation_mode: str = "half_pixel",
-) -> ir.Expr:  # fmt: skip
+    data: ir.Expr,
+    scale_d: ir.Expr | float = 1,
+    scale_h: ir.Expr | float = 1,
+    scale_w: ir.Expr | float = 1,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> ir.Expr:
     """Resize volumes by factors, which may be expressions: nearest_neighbor or trilinear."""
     scales, mode = (scale_d, scale_h, scale_w), coordinate_transformation_mode
     if is_computed(scales):

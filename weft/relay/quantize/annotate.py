@@ -49,7 +49,7 @@ def register_annotate_function(op_name: str, frewrite: Rule | None = None, level
     return register if frewrite is None else register(frewrite)
 
 
-def attach_simulated_quantize(data: Any, kind: int, sign: bool = True, rounding: str = "round") -> Any:
+def attach_simulated_quantize(data: ir.Expr, kind: int, sign: bool = True, rounding: str = "round") -> Any:
     """Round an expression as its quantization would; the scale and the limits are variables, one triple for each.
 
     Parameters

@@ -54,7 +54,7 @@ def calibrate(dataset: Iterable[Mapping[str, Any]] | None = None) -> Callable[..
     return run
 
 
-def is_simulated(e: Any) -> bool:
+def is_simulated(e: object) -> bool:
     """Whether an expression is a call of ``simulated_quantize``."""
     return type(e) is Call and e.op is SIMULATED
 

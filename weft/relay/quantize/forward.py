@@ -20,7 +20,7 @@ class TempExpr(ir.Expr):
         raise NotImplementedError
 
 
-def realized(e: Any) -> Any:
+def realized(e: object) -> Any:
     """Return an expression for what stands for one."""
     if isinstance(e, TempExpr):
         return e.realize()
@@ -33,7 +33,7 @@ def forward_op(ref_call: Call, args: Iterable[Any], **attrs: Any) -> Call:
     return Call(ref_call.op, tuple(map(realized, args)), given, span=ref_call.span)
 
 
-def forward_rewrite(func: Function, key: str, ctx: Any = None, shared: Callable[[Any], Any] = lambda e: e) -> Any:
+def forward_rewrite(func: Function, key: str, ctx: object = None, shared: Callable[[Any], Any] = lambda e: e) -> Any:
     """Ask the function that each operator has as its attribute `key` for what stands for a call.
 
     Parameters

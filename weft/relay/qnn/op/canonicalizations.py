@@ -13,15 +13,13 @@ from weft.relay.interpreter import Interpreter
 from weft.relay.op.registry import op_call
 from weft.relay.transform import infer_type
 
-__all__ = ["create_integer_lookup_op", "create_integer_lookup_table", "run_const_expr"]
 
-
-def run_const_expr(expr: Any) -> np.ndarray:
+def run_const_expr(expr: ir.Expr) -> np.ndarray:
     """Evaluate an expression without free variables to an array."""
     return Interpreter(infer_type()(ir.IRModule.from_expr(expr))).function("main")().numpy()
 
 
-def _scalar(name: str, expr: Any) -> np.ndarray:
+def _scalar(name: str, expr: ir.Expr) -> np.ndarray:
     value = run_const_expr(expr)
     if value.size != 1:
         raise error.InvalidArgument(f"a table has one {name}", expected="a scalar", found=f"{value.size} numbers",
@@ -30,10 +28,16 @@ def _scalar(name: str, expr: Any) -> np.ndarray:
 
 
 def create_integer_lookup_table(
-    floating_point_func: Callable[[np.ndarray], np.ndarray], input_scale: Any, input_zero_point: Any,
-    output_scale: Any, output_zero_point: Any, in_axis: int = -1, out_axis: int = -1, in_dtype: str = "uint8",
+    floating_point_func: Callable[[np.ndarray], np.ndarray],
+    input_scale: ir.Expr,
+    input_zero_point: ir.Expr,
+    output_scale: ir.Expr,
+    output_zero_point: ir.Expr,
+    in_axis: int = -1,
+    out_axis: int = -1,
+    in_dtype: str = "uint8",
     out_dtype: str = "uint8",
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Tabulate a function of quantized numbers.
 
     Parameters
@@ -75,10 +79,17 @@ def create_integer_lookup_table(
 
 
 def create_integer_lookup_op(
-    input_arg: Any, floating_point_func: Callable[[np.ndarray], np.ndarray], in_scale: Any, in_zero_point: Any,
-    out_scale: Any, out_zero_point: Any, in_axis: int = -1, out_axis: int = -1, in_dtype: str = "uint8",
+    input_arg: ir.Expr,
+    floating_point_func: Callable[[np.ndarray], np.ndarray],
+    in_scale: ir.Expr,
+    in_zero_point: ir.Expr,
+    out_scale: ir.Expr,
+    out_zero_point: ir.Expr,
+    in_axis: int = -1,
+    out_axis: int = -1,
+    in_dtype: str = "uint8",
     out_dtype: str = "uint8",
-) -> Any:  # fmt: skip
+) -> Any:
     """Return an expression that looks a function of a quantized tensor up; see :func:`create_integer_lookup_table`."""
     table = create_integer_lookup_table(floating_point_func, in_scale, in_zero_point, out_scale, out_zero_point,
                                         in_axis, out_axis, in_dtype, out_dtype)  # fmt: skip

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["hardswish_func"]
-
 
 def hardswish_func(x: np.ndarray) -> np.ndarray:
     """Return ``x * min(max(x + 3, 0), 6) / 6`` for each number of an array."""
