@@ -51,6 +51,7 @@ MODULES = {
     "libinfo": "weft.ffi.native",
     "meta_schedule.extracted_task": "weft.meta_schedule.tune_context",
     "meta_schedule.relax_integration": "weft.relax.meta_schedule",
+    "meta_schedule.relay_integration": "weft.relay.meta_schedule",
     "meta_schedule.tir_integration": "weft.meta_schedule.tune",
     "meta_schedule.utils": "weft.support.derived",
     "nd": "weft.runtime",

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 import weft
 from weft import error, quantize
 from weft.cli.main import main
-from weft.quantize.ranges import Observed
+from weft.support.ranges import Observed
 
 RNG = np.random.default_rng(12)
 

@@ -66,3 +66,17 @@ def test_with_llvm():
 @testing.requires_cuda
 def test_with_cuda():
     assert weft.cuda(0).exist
+
+
+class TestTargetsOfFixtures:
+    @testing.fixture
+    def kind(self, target):
+        return str(target).split()[0]
+
+    @testing.parametrize_targets("llvm -num-cores=1")
+    def test_a_fixture_may_be_the_only_one_that_takes_the_target(self, kind):
+        assert kind == "llvm"
+
+    @testing.parametrize_targets("llvm")
+    def test_the_device_may_be_all_that_is_taken(self, dev):
+        assert str(dev) == "cpu:0"

@@ -17,4 +17,5 @@ class Any(Var):
     dtype: str = "int64"
 
     __compared_as__ = PLAIN
+    __uncompared__ = ("dtype",)
     __hash__ = object.__hash__

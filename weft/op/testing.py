@@ -353,7 +353,7 @@ def lrn_python(a_np: Array, size: int, axis: int, bias: float, alpha: float, bet
 
 def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
     """Divide by the length along axes."""
-    axes = None if axis is None else tuple(axis)
+    axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
     length = np.sum(a_np.astype("float64") ** 2, axis=axes, keepdims=True)
     return (a_np / np.sqrt(np.maximum(length, eps))).astype(a_np.dtype)
 
@@ -377,8 +377,10 @@ def _resized(data: Array, scale: Sequence[float], layout: str, method: str, mode
     x = data.transpose([layout.index(c) for c in first])
     size = [round(d * s) for d, s in zip(x.shape[2:], scale, strict=True)]
     kinds = {"nearest_neighbor": "nearest", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+    up = "round_prefer_ceil"
+    how = {"": up if mode == "align_corners" else "floor", "round": up}.get(rounding, rounding)
     out = _ref("image.resize", x.astype("float64"), (*x.shape[:2], *size), method=kinds.get(method, method),
-               coordinate_transformation_mode=mode, rounding_method=rounding, cubic_alpha=-0.5)  # fmt: skip
+               coordinate_transformation_mode=mode, rounding_method=how, cubic_alpha=-0.5)  # fmt: skip
     return out.transpose([first.index(c) for c in layout]).astype(data.dtype)
 
 

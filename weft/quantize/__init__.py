@@ -1,6 +1,6 @@
 """Quantisation of ONNX models after training: float in, standard QDQ out. Read ``ranges``, then ``model``."""
 
 from weft.quantize.model import Layer, quantize_model
-from weft.quantize.ranges import METHODS
+from weft.support.ranges import METHODS
 
 __all__ = ["METHODS", "Layer", "quantize_model"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument, require
-from weft.quantize.ranges import METHODS, Observed, observe
 from weft.session import Session
+from weft.support.ranges import METHODS, Observed, observe
 
 _OPSET = 21
 """The first with blocks of 4 bits."""

@@ -113,8 +113,15 @@ def skip_if_32bit(reason: str) -> Callable[[Any], Any]:
     return _pytest().mark.skipif(sys.maxsize <= 2**32, reason=reason)
 
 
+def _dev_of_target(target: Any) -> Any:
+    return device(_device_of(_kind(target)), 0)
+
+
 def parametrize_targets(*targets: Any) -> Any:
-    """Run a test, a function of ``target`` and ``dev``, for each of some targets (by default the enabled ones)."""
+    """Run a test for each of some targets (by default the enabled ones).
+
+    The test, or fixtures that it uses, take ``target``, and ``dev`` if they like: a fixture of its module then.
+    """
     bare = len(targets) == 1 and callable(targets[0])
     chosen = [t for t, _ in enabled_targets()] if bare or not targets else list(targets)
 
@@ -130,8 +137,9 @@ def parametrize_targets(*targets: Any) -> Any:
             marks = [pytest.mark.skipif(not device_enabled(target), reason=f"target {kind} is not there")]
             if kind in failing:
                 marks.append(pytest.mark.xfail(reason=f"known to fail on {kind}"))
-            cases.append(pytest.param(target, device(_device_of(kind), 0), marks=marks, id=kind))
-        return pytest.mark.parametrize(("target", "dev"), cases)(test)
+            cases.append(pytest.param(target, marks=marks, id=kind))
+        test.__globals__["_dev_of_target"] = pytest.fixture(name="dev")(_dev_of_target)  # where pytest looks for it
+        return pytest.mark.parametrize("target", cases)(test)
 
     return decorate(targets[0]) if bare else decorate
 

@@ -63,3 +63,44 @@ def test_products_behind_products():
     y = nn.dense(x, ws[0]) + nn.dense(x, ws[1])
     mod = InferType()(IRModule.from_expr(relay.Function([x, *ws], nn.dense(y, ws[2]) + nn.dense(y, ws[3]))))
     assert count(CombineParallelDense(2)(mod), "nn.batch_matmul") == 2
+
+
+FOLLOWING = {  # operands behind each of the two products: shapes, and whether they are joined
+    "bias": (CombineParallelDense(2), (3, 4), [(5, 4), (5, 4)], [(5,), (5,)], True),
+    "two dimensions": (CombineParallelDense(2), (3, 4), [(5, 4), (5, 4)], [(3, 5), (3, 5)], True),
+    "scalars": (CombineParallelDense(2), (3, 4), [(5, 4), (5, 4)], [(), ()], True),
+    "unlike": (CombineParallelDense(2), (3, 4), [(5, 4), (5, 4)], [(5,), (1,)], False),
+    "three": (CombineParallelDense(2), (3, 4), [(5, 4), (5, 4)], [(2, 3, 5), (2, 3, 5)], False),
+    "flat": (CombineParallelDense(2, to_batch=False), (3, 4), [(5, 4), (1, 4)], [(1,), (1,)], True),
+    "flat scalars": (CombineParallelDense(2, to_batch=False), (3, 4), [(5, 4), (7, 4)], [(), ()], True),
+    "flat and more": (CombineParallelDense(2, to_batch=False), (3, 4), [(5, 4), (7, 4)], [(2, 1, 5), (2, 1, 1)], True),
+    "flat, rows": (CombineParallelDense(2, to_batch=False), (3, 4), [(5, 4), (7, 4)], [(3, 1), (1, 7)], False),
+    "batch": (CombineParallelBatchMatmul(2), (2, 3, 4), [(2, 5, 4), (2, 6, 4)], [(5,), (6,)], True),
+    "image": (CombineParallelConv2D(2), (1, 3, 6, 6), [(4, 3, 3, 3), (5, 3, 3, 3)], [(4, 1, 1), (5, 1, 1)], True),
+    "image, columns": (CombineParallelConv2D(2), (1, 3, 6, 6), [(4, 3, 3, 3), (5, 3, 3, 3)], [(4,), (4,)], False),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_elementwise_operators_behind_all_products_are_joined(name):
+    combine, data, weights, others, joined = FOLLOWING[name]
+    make = {2: nn.dense, 3: nn.batch_matmul, 4: nn.conv2d}[len(data)]
+    x, ws = param("x", *data), [param(f"w{i}", *s) for i, s in enumerate(weights)]
+    bs = [param(f"b{i}", *s) for i, s in enumerate(others)]
+    results = [nn.relu(relay.subtract(b, make(x, w))) for w, b in zip(ws, bs, strict=True)]
+    mod = InferType()(IRModule.from_expr(relay.Function([x, *ws, *bs], relay.Tuple(results))))
+    out = combine(mod)
+    assert (count(out, "subtract"), count(out, "nn.relu")) == ((1, 1) if joined else (2, 2))
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(s).astype("float32") for s in (data, *weights, *others)]
+    run = lambda m: relay.create_executor("debug", mod=InferType()(m)).evaluate()(*args)  # noqa: E731
+    for a, b in zip(run(out), run(mod), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_operands_that_need_another_of_the_results_are_not_joined():
+    x, w, v = param("x", 4, 4), param("w", 4, 4), param("v", 4, 4)
+    first = relay.add(nn.dense(x, w), v)
+    second = relay.add(nn.dense(x, v), nn.softmax(first))
+    mod = InferType()(IRModule.from_expr(relay.Function([x, w, v], second)))
+    assert count(InferType()(CombineParallelDense(2)(mod)), "add") == 2

@@ -9,6 +9,7 @@ import pytest
 
 from weft import IRModule, error, ir, relay
 from weft.relay.interpreter import Interpreter
+from weft.relay.testing.temp_op_attr import TempOpAttr
 from weft.relay.transform import FakeQuantizationToInteger
 
 NN = relay.nn
@@ -71,3 +72,34 @@ def test_a_region_with_another_operator_stays_or_is_refused() -> None:
     assert ir.structural_equal(FakeQuantizationToInteger()(mod), mod)
     with pytest.raises(error.UnsupportedOperator, match="no rule for cumsum"):
         FakeQuantizationToInteger(hard_fail=True)(mod)
+
+
+def _is(e: Any, name: str) -> bool:
+    return isinstance(e, relay.Call) and getattr(e.op, "name", "") == name
+
+
+def test_with_use_qat_operators_that_nothing_quantizes_compute_with_integers_too() -> None:
+    a, b = _data((3, 4, 5), 0.5, 2), _data((3, 2, 5), 0.25, -1)
+    product = NN.batch_matmul(NN.relu(a), b)
+    mod = IRModule.from_expr(relay.exp(relay.multiply(product, relay.const(np.float32(0.01)))))
+    made = FakeQuantizationToInteger(False, True)(mod)
+    assert ir.structural_equal(FakeQuantizationToInteger()(mod), relay.transform.InferType()(mod))
+    outer = made["main"].body.args[0].args[0]
+    assert _is(outer, "qnn.dequantize") and _is(outer.args[0], "qnn.batch_matmul")
+    assert _is(outer.args[0].args[0], "maximum")  # the relu
+    rng = np.random.default_rng(3)
+    args = [rng.integers(-128, 128, [int(d) for d in p.ty.shape]).astype("int8") for p in made["main"].params]
+    got, wanted = (Interpreter(m).function("main")(*args).numpy() for m in (made, relay.transform.InferType()(mod)))
+    np.testing.assert_allclose(got, wanted, rtol=1e-4)
+
+
+def test_a_rule_of_a_program_that_is_not_implemented_leaves_the_region() -> None:
+    def rule(expr: Any, types: Any) -> Any:
+        raise NotImplementedError("no such thing")
+
+    out = QNN.quantize(NN.softmax(_image()), relay.const(np.float32(1)), relay.const(np.int32(0)))
+    mod = relay.transform.InferType()(IRModule.from_expr(out))
+    with TempOpAttr("nn.softmax", "FTVMFakeQuantizationToInteger", rule):
+        assert ir.structural_equal(FakeQuantizationToInteger()(mod), mod)
+        with pytest.raises(error.UnsupportedOperator, match="no such thing"):
+            FakeQuantizationToInteger(hard_fail=True)(mod)

@@ -11,12 +11,12 @@ from typing import Any
 from weft import ir
 from weft.relay.expr import Call
 from weft.relay.op.construct import constructs
-from weft.relay.op.registry import REQUIRED, declare, op_call
+from weft.relay.op.registry import REQUIRED, declare, op_call, shared
 from weft.runtime import Device
 from weft.runtime import device as as_device
 
-__all__ = ["BARRIERS", "checkpoint", "compiler_begin", "compiler_end", "device_copy", "device_name", "on_device",
-           "stop_fusion"]  # fmt: skip
+__all__ = ["BARRIERS", "cast_hint", "checkpoint", "compiler_begin", "compiler_end", "device_copy", "device_name",
+           "on_device", "simulated_quantize", "stop_fusion"]  # fmt: skip
 
 
 def _identity(data: ir.Expr, **attrs: Any) -> ir.Expr:
@@ -44,6 +44,23 @@ declare("annotation.checkpoint", "data:any", expand=_identity, infer=_same,
         doc="What adjoints may compute again instead of keeping it.")  # fmt: skip
 declare("annotation.stop_fusion", "data:any", expand=_identity, infer=_same,
         doc="Keep an expression and what uses it in kernels apart.")  # fmt: skip
+
+declare("annotation.cast_hint", "data:any", {"dtype": REQUIRED}, expand=_identity, infer=_same,
+        doc="What quantization keeps in a data type between kernels.")  # fmt: skip
+
+
+def _simulated(
+    data: ir.Expr, dom_scale: ir.Expr, clip_min: ir.Expr, clip_max: ir.Expr, kind: int, sign: bool, rounding: str
+) -> ir.Expr:
+    if kind == 0:
+        return data
+    steps = shared("minimum", shared("divide", data, dom_scale), clip_max)
+    return shared("multiply", shared("round", shared("maximum", steps, clip_min)), dom_scale)
+
+
+_SIMULATED = "relay.op.annotation.simulated_quantize"
+declare(_SIMULATED, "data dom_scale clip_min clip_max", {"kind": REQUIRED, "sign": True, "rounding": "round"},
+        expand=_simulated, doc="The multiple of a scale next to each number, within limits in steps.")  # fmt: skip
 
 BARRIERS = frozenset(("on_device", "device_copy", "annotation.stop_fusion"))
 """Operators that no kernel contains and none goes beyond."""
@@ -94,6 +111,24 @@ def compiler_end(data: Any, compiler: str) -> Call:
 def stop_fusion(data: Any) -> Call:
     """Keep an expression and what uses it in kernels apart."""
     return op_call("annotation.stop_fusion", data)
+
+
+def cast_hint(data: ir.Expr, dtype: str) -> Call:
+    """Say what data type quantization keeps an expression in between kernels."""
+    return op_call("annotation.cast_hint", data, dtype=dtype)
+
+
+def simulated_quantize(
+    data: ir.Expr,
+    dom_scale: ir.Expr,
+    clip_min: ir.Expr,
+    clip_max: ir.Expr,
+    kind: int,
+    sign: bool = True,
+    rounding: str = "round",
+) -> Call:
+    """Round an expression as its quantization would; `kind` is a ``QAnnotateKind``."""
+    return op_call(_SIMULATED, data, dom_scale, clip_min, clip_max, kind=kind, sign=sign, rounding=rounding)
 
 
 def checkpoint(data: Any) -> Call:

@@ -33,6 +33,13 @@ def _checked(op: str, weight: ir.Expr, layout: str, rank: int, channels: Any, ke
                             found=str(channels), where=weight.span)  # fmt: skip
 
 
+def _as_data(data: Any, weight: Any) -> ir.Expr:
+    """Return a weight of another floating-point type in that of the data."""
+    dtypes = {t.ty.dtype for t in (data, weight)}
+    floats = len(dtypes) == 2 and all(ir.DataType(d).is_float for d in dtypes)
+    return shared("astype", weight, dtype=data.ty.dtype) if floats else weight
+
+
 def _conv(rank: int) -> Any:
     op = f"nn.conv{rank}d"
 
@@ -45,6 +52,7 @@ def _conv(rank: int) -> Any:
         x, w = relaid(data, data_layout, layout), relaid(weight, kernel_layout, kernel)
         tensor_arg(op, "data", x, ndim=rank + 2)
         shape = tensor_arg(op, "weight", w, ndim=rank + 2).shape or ()
+        w = _as_data(x, w)
         outputs, per_group = shape[kernel.index("O")], shape[kernel.index("I")]
         of_each = kernel == spatial + "OI" or (as_int(outputs) == groups and as_int(per_group) not in (1, None))
         if groups > 1 and of_each and as_int(dims(x)[layout.index("C")]) in (groups, None):

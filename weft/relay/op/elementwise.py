@@ -46,6 +46,8 @@ declare("trunc_divide", "lhs rhs", expand=_trunc_divide, doc="Division rounded t
 
 # --- data types -------------------------------------------------------------------------------------------------------
 
+declare("reinterpret", "data", {"dtype": REQUIRED}, expand=lambda data, dtype: shared("reinterpret", data, dtype=dtype),
+        doc="The bits of numbers as those of another data type of the same size.")  # fmt: skip
 declare("cast", "data", {"dtype": REQUIRED}, expand=lambda data, dtype: shared("astype", data, dtype=dtype),
         doc="Convert the elements to another data type.")  # fmt: skip
 declare("cast_like", "data dtype_like",

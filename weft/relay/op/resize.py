@@ -8,6 +8,7 @@ import numpy as np
 
 from weft import error, ir, tir
 from weft.op import simplify, tensor_arg
+from weft.relay.expr import as_expr, const
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_argument, shape_of_dims
@@ -143,6 +144,58 @@ declare("nn.upsampling3d", "data",
         expand=lambda data, scale_d, scale_h, scale_w, layout, method, coordinate_transformation_mode: _upsampled(
             "nn.upsampling3d", 3, data, (scale_d, scale_h, scale_w), layout, method, coordinate_transformation_mode),
         doc="Resize by factors: nearest_neighbor or trilinear.")  # fmt: skip
+
+
+def _by_computed(data: Any, scales: tuple[Any, ...], layout: str, **attrs: Any) -> ir.Expr:
+    """Resize by factors of which run time tells some: the new extents are computed first."""
+    shape, new = call("shape_of", data, dtype="int64"), []
+    for letter, scale in zip(_LAYOUTS[len(scales)][2:], scales, strict=True):
+        extent = call("take", shape, const(np.int64(layout.index(letter))), axis=0)
+        wide = call("cast", as_expr(scale, None if isinstance(scale, ir.Expr) else "float32"), dtype="float64")
+        new.append(call("round", call("multiply", call("cast", extent, dtype="float64"), wide)))
+    return call(f"dyn.image.resize{len(scales)}d", data, shape_argument(new), layout=layout, **attrs)
+
+
+def _factor(scale: Any) -> float:
+    return float(scale.data.numpy()) if isinstance(scale, ir.Constant) else float(scale)
+
+
+@constructs("nn.upsampling")
+def upsampling(
+    data: ir.Expr,
+    scale_h: ir.Expr | float = 1,
+    scale_w: ir.Expr | float = 1,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> ir.Expr:
+    """Resize images by factors, which may be expressions: nearest_neighbor, bilinear or bicubic."""
+    scales = scale_h, scale_w
+    if is_computed(scales):
+        return _by_computed(data, scales, layout, method=method,
+                            coordinate_transformation_mode=_corners(align_corners))  # fmt: skip
+    return call("nn.upsampling", data, scale_h=_factor(scale_h), scale_w=_factor(scale_w), layout=layout,
+                method=method, align_corners=align_corners)  # fmt: skip
+
+
+@constructs("nn.upsampling3d")
+def upsampling3d(
+    data: ir.Expr,
+    scale_d: ir.Expr | float = 1,
+    scale_h: ir.Expr | float = 1,
+    scale_w: ir.Expr | float = 1,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> ir.Expr:
+    """Resize volumes by factors, which may be expressions: nearest_neighbor or trilinear."""
+    scales, mode = (scale_d, scale_h, scale_w), coordinate_transformation_mode
+    if is_computed(scales):
+        return _by_computed(data, scales, layout, method=method, coordinate_transformation_mode=mode)
+    d, h, w = map(_factor, scales)
+    return call("nn.upsampling3d", data, scale_d=d, scale_h=h, scale_w=w, layout=layout, method=method,
+                coordinate_transformation_mode=mode)  # fmt: skip
+
 
 # --- sampling ---------------------------------------------------------------------------------------------------------
 

@@ -129,7 +129,17 @@ for _name in _FUNCTIONS:
 
 @constructs("qnn.leaky_relu")
 def leaky_relu(
-    x: Any, alpha: float, input_scale: Any, input_zero_point: Any, output_scale: Any, output_zero_point: Any
+    x: ir.Expr,
+    alpha: float,
+    input_scale: ir.Expr | None = None,
+    input_zero_point: ir.Expr | None = None,
+    output_scale: ir.Expr | None = None,
+    output_zero_point: ir.Expr | None = None,
+    *,
+    scale: ir.Expr | None = None,
+    zero_point: ir.Expr | None = None,
 ) -> Any:
-    """Call ``qnn.leaky_relu``, whose slope comes before the scales."""
-    return op_call("qnn.leaky_relu", x, input_scale, input_zero_point, output_scale, output_zero_point, alpha=alpha)
+    """Call ``qnn.leaky_relu``, whose slope comes before the scales; ``scale`` and ``zero_point`` say both at once."""
+    given = (scale, zero_point) * 2 if scale is not None else (input_scale, input_zero_point, output_scale,
+                                                               output_zero_point)  # fmt: skip
+    return op_call("qnn.leaky_relu", x, *given, alpha=alpha)

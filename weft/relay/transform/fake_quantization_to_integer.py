@@ -37,13 +37,16 @@ def _per_tensor(what: str, *types: Any) -> None:
 
 
 @ir.module_pass(opt_level=0)
-def fake_quantization_to_integer(mod: ir.IRModule, hard_fail: bool = False) -> ir.IRModule:
+def fake_quantization_to_integer(mod: ir.IRModule, hard_fail: bool = False, use_qat: bool = False) -> ir.IRModule:
     """Compute with integers what lies between ``qnn.dequantize`` and ``qnn.quantize``, where each operator allows it.
 
     Parameters
     ----------
     hard_fail : bool
         Whether an operator without a rule is an error; its region stays as it is otherwise.
+    use_qat : bool
+        Whether operators on dequantized numbers that no ``qnn.quantize`` follows are computed with integers, too, where
+        what they are given says how their results are quantized.
 
     Requires: Graph form.
     Ensures: The same form, with types.
@@ -67,20 +70,46 @@ def fake_quantization_to_integer(mod: ir.IRModule, hard_fail: bool = False) -> i
             return e
         try:
             return _Region(ir.TensorAffineType(e.args[1], e.args[2], e.attrs["out_dtype"], e.attrs["axis"])).result(e)
-        except _Refused as refusal:
+        except (_Refused, NotImplementedError) as refusal:  # the second is what a program's own rule says
             if hard_fail:
                 raise error.UnsupportedOperator(f"FakeQuantizationToInteger: {refusal}", where=e.span) from None
             return e
 
-    return infer_type(
-        typed.with_functions({v: rewrite(f, rule) if type(f) is Function else f for v, f in typed.items()})
-    )
+    for step in (rule, _alone) if use_qat else (rule,):
+        typed = infer_type(
+            typed.with_functions({v: rewrite(f, step) if type(f) is Function else f for v, f in typed.items()})
+        )
+    return typed
+
+
+class _Unknown:
+    """The type of a result that nothing quantizes."""
+
+    def __getattr__(self, name: str) -> Any:
+        _refuse("nothing says how the result is quantized")
+
+
+def _alone(e: Any) -> Any:
+    """Compute with integers, and dequantize, a call on dequantized numbers and constants."""
+    rule = e.op.get_attr(_KEY) if type(e) is Call and isinstance(e.op, ir.Op) else None
+    dequantize = ir.Op.get("qnn.dequantize")
+    given = [a.op for a in e.args if not isinstance(a, Constant)] if rule and all(
+        isinstance(a, (Call, Constant)) for a in e.args) else []  # fmt: skip
+    if set(given) != {dequantize} or not (rule in _OF_OPERANDS or e.op.name == "nn.bias_add"):
+        return e
+    try:
+        made, ty = _Region(_Unknown()).converted(e)
+    except (_Refused, NotImplementedError):
+        return e
+    if not isinstance(ty, ir.TensorAffineType):
+        return e
+    return op_call("qnn.dequantize", made, ty.scale, ty.zero_point, axis=ty.axis)
 
 
 class _Region:
     """What one quantize asks for, and what has been converted for it."""
 
-    def __init__(self, out: ir.TensorAffineType) -> None:
+    def __init__(self, out: Any) -> None:
         self.out = out
         self.types: dict[Any, Any] = {}
         self.memo: dict[Any, Any] = {}
@@ -274,3 +303,7 @@ def _of_one(call: Any, types: Any) -> list[Any]:
     name = call.op.name.removeprefix("nn.")
     made = op_call(f"qnn.{name}", x, t.scale, t.zero_point, out.scale, out.zero_point, **dict(call.attrs.items))
     return [made, out]
+
+
+_OF_OPERANDS = (_rearranged, _averaged, _product, _bounded, _padded)
+"""Rules that need not know what the result is quantized to."""

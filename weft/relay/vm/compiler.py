@@ -11,6 +11,7 @@ from weft.ir import BaseFunc, Expr, IRModule, dumped
 from weft.relax import compile_kernels, recompilable_kernels
 from weft.relay.analysis import warn_unmatched
 from weft.relay.bind import bind_params_by_name
+from weft.relay.database import scheduled
 from weft.relay.expr import Function
 from weft.relay.external import compile_external, external_functions, with_externals
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
@@ -107,6 +108,7 @@ class VMCompiler:
         gpus = [f"{targets[d]}" for d in sorted(by_device) if targets[d].kind.device != "cpu"]
         if gpus:
             raise CodegenError("the kernels of a Relay program are made for CPUs only", found=", ".join(gpus))
+        by_device = {d: scheduled(part, targets[d]) for d, part in by_device.items()}
         self._recompilable = {}
         for d, part in by_device.items():
             if targets[d].kind.compile is not None:

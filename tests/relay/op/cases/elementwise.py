@@ -107,3 +107,14 @@ def _fixed_rounded(s: Sizes) -> Case:
 @cases("fast_exp", "fast_tanh", "fast_erf")
 def _fast(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, s.b), expect={"fast_exp": np.exp, "fast_tanh": np.tanh}.get(name))
+
+
+case("reinterpret", make=lambda s: call(s.real(s.a, s.b), dtype="int32", expect=lambda x: x.view("int32")))
+
+
+@cases("relay.op.annotation.simulated_quantize")
+def _simulated_quantize(s: Sizes) -> Case:
+    limits = np.float32(0.25), np.float32(-7), np.float32(7)
+    return call(
+        s.real(s.a, s.b), *limits, kind=1, expect=lambda x, d, low, high: np.clip(np.rint(x / d), low, high) * d
+    )

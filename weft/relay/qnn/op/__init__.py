@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any
 
 from weft.ir import register_op_attr
@@ -22,4 +24,11 @@ def register_qnn_canonicalize(qnn_op_name: str, legal_op: Any = None, level: int
     return register_op_attr(qnn_op_name, "FTVMQnnCanonicalize", legal_op, level)
 
 
-__getattr__, __dir__ = namespace("qnn.")
+qnn = sys.modules[__name__]  # TVM's name of the module of the constructors
+_operator, __dir__ = namespace("qnn.")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("canonicalizations", "legalizations"):  # the first stands on the interpreter
+        return importlib.import_module(f"weft.relay.qnn.op.{name}")
+    return _operator(name)
