@@ -41,10 +41,10 @@ def core() -> set[str]:
     return found
 
 
-def operators() -> list[Any]:
-    """Entries of the database for them."""
+def operators(beyond: bool = False) -> list[Any]:
+    """Entries of the database for them, or for all others."""
     names = core()
-    named = [info for info in op_db if info.aten_name in names or info.aten_name.rstrip("_") in names]
+    named = [info for info in op_db if ({info.aten_name, info.aten_name.rstrip("_")} & names == set()) is beyond]
     return [info for info in named if not _is_random(info.aten_name)]
 
 
@@ -115,13 +115,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=5)
     parser.add_argument("--only", default="")
+    parser.add_argument("--beyond", action="store_true", help="operators outside of core ATen instead")
     parser.add_argument("--dtypes", nargs="*", default=REAL, choices=DTYPES)
     parser.add_argument("--modes", nargs="*", default=["static", "dynamic"])
     parser.add_argument("--part", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="every N-th operator")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     count: Counter[tuple[str, str, str]] = Counter()
-    for info in operators()[options.part[0] :: options.part[1]]:
+    for info in operators(options.beyond)[options.part[0] :: options.part[1]]:
         if options.only not in info.name:
             continue
         for dtype, n, sample in samples(info, options.samples, options.dtypes):

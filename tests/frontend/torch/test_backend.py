@@ -1,6 +1,7 @@
 """``torch.compile`` with Weft behind it."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 
 from tests.frontend.torch.test_exported_program import Encoder, Images
+from weft.error import InvalidArgument
 from weft.frontend.torch import backend
 from weft.frontend.torch.backend import weft_backend
 
@@ -106,6 +108,25 @@ def test_what_is_missing_stays_with_pytorch():
         check(torch.compile(module, backend=weft_backend), module, (torch.randn(5),))
 
 
+def test_a_call_that_a_converter_refuses_stays_alone_with_pytorch(monkeypatch):
+    """What is around it runs in Weft: one attempt at all, then both sides, whose weights still count when written."""
+    module, tried = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4), nn.ReLU()).train(), []
+    convert = backend._Compiled._converted
+    monkeypatch.setattr(backend._Compiled, "_converted", lambda self, *args: tried.append(1) or convert(self, *args))
+    compiled, x = torch.compile(module, backend=weft_backend), torch.randn(64, 4)
+    for weight in (1, 2):
+        with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            module[2].weight.mul_(weight)
+            torch.manual_seed(0)
+            found = compiled(x)
+            torch.manual_seed(0)
+            torch.testing.assert_close(found, module(x), rtol=1e-5, atol=1e-5)
+        told = [str(w.message) for w in caught if "PyTorch runs" in str(w.message)]
+        assert len(told) == (weight == 1) and all("dropout in training mode" in text for text in told)
+    assert len(tried) == 4  # all, before and behind, behind once more for its weight
+
+
 @pytest.mark.filterwarnings("error:PyTorch runs")
 def test_choices_and_loops():
     class Both(nn.Module):
@@ -140,6 +161,10 @@ def test_training_stays_with_pytorch():
 def test_options():
     module = nn.Linear(3, 2).eval()
     check(torch.compile(module, backend=weft_backend, options={"precision": "float32"}), module, (torch.ones(1, 3),))
+    torch._dynamo.reset()
+    check(torch.compile(module, backend=weft_backend, mode="max-autotune"), module, (torch.ones(1, 3),))
+    with pytest.raises(InvalidArgument, match="unknown mode of torch.compile"):
+        weft_backend(None, [], mode="fast")
     torch._dynamo.reset()
     compiled = torch.compile(module, backend=weft_backend, options={"speed": 9})
     with torch.no_grad(), pytest.raises(Exception, match="unknown options of the backend 'weft'"):

@@ -29,9 +29,20 @@ def test_triangular_factors():
     compare(lambda a, b: (torch.linalg.cholesky(a), torch.linalg.cholesky(a, upper=True),
                           torch.linalg.solve_triangular(a, b, upper=True),
                           torch.linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True),
-                          torch.cholesky_solve(b, torch.linalg.cholesky(a))),
+                          torch.cholesky_solve(b, torch.linalg.cholesky(a)), torch.cholesky_solve(b, a, upper=True),
+                          torch.cholesky_inverse(torch.linalg.cholesky(a)), torch.cholesky_inverse(a, upper=True)),
             POSITIVE, torch.randn(2, 3, 4))  # fmt: skip
     check(Call(lambda a: torch.linalg.cholesky_ex(a)[1]), (torch.stack([POSITIVE[0], -POSITIVE[0]]),))
+
+
+@pytest.mark.parametrize(("offset", "dims"), [(0, (0, 1)), (2, (0, 1)), (-1, (2, 0)), (9, (1, 2))])
+def test_diagonals_that_a_program_writes_to(offset, dims):
+    def moved(x):
+        x = x + 0
+        x.diagonal(offset, *dims).mul_(3).add_(1)
+        return x
+
+    compare(moved, torch.randn(4, 6, 5))
 
 
 @pytest.mark.parametrize(("function", "text"), [(torch.linalg.inv, "singular"), (torch.linalg.cholesky, "positive")])

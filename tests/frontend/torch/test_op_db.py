@@ -6,10 +6,11 @@ import pytest
 
 from tests.frontend.torch import op_db
 
-ALL = {f"{info.name}.{info.variant_test_name}".rstrip("."): info for info in op_db.operators()}
+ALL = {f"{info.name}.{info.variant_test_name}".rstrip("."): info for info in op_db.op_db}
 SLICE = ["add", "div.floor_rounding", "remainder", "index_select", "scatter_reduce.mean", "var", "argmax", "cumsum",
          "nn.functional.avg_pool2d", "nn.functional.conv_transpose2d", "slice", "split_with_sizes", "where", "nonzero",
-         "masked_fill", "constant_pad_nd", "nn.functional.pad.reflect", "index_put", "amax", "pow"]  # fmt: skip
+         "masked_fill", "constant_pad_nd", "nn.functional.pad.reflect", "index_put", "amax", "pow",
+         "addbmm", "cholesky_inverse", "diagonal_scatter"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in SLICE if name in ALL])

@@ -116,6 +116,19 @@ def test_loop_partition(lengths):
     check_matmul(sch.func, 7, 5, 6)
 
 
+def test_loop_partition_of_an_extent_written_in_two_ways():
+    """Lengths that add up to the extent, as can be proved and simplification does not show, leave no rest."""
+    n = te.var("n", "int64")
+    a = te.placeholder((n,), name="A")
+    twice = te.compute((n // 2 + (n + 1) // 2,), lambda i: a[i] * 2, name="C")
+    sch = Schedule(te.create_prim_func([a, twice]))
+    (i,) = sch.get_loops(sch.get_block("C"))
+    assert len(sch.loop_partition(i, [n // 4 * 4, n % 4])) == 2
+    given, out = np.arange(7, dtype="float32"), np.full(7, np.nan, "float32")
+    run(sch.func, given, out)
+    np.testing.assert_array_equal(out, 2 * given)
+
+
 def test_loop_partition_refuses_initialised_reduction():
     sch = Schedule(matmul(7, 5, 6))
     block = sch.get_block("C")

@@ -32,10 +32,11 @@ from weft.frontend.torch.symbols import as_expr
 __all__ = ["relax_dynamo", "weft_backend"]
 
 _OPTIONS = {"target", "precision", "tuned", "relax_pipeline"}
+_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 def weft_backend(
-    module: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    module: Any, example_inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Compile a graph that ``torch.compile`` has traced; found by the name ``"weft"``.
 
@@ -43,15 +44,19 @@ def weft_backend(
     ----------
     module : torch.fx.GraphModule
     example_inputs : sequence
+    mode : str, optional
+        PyTorch's modes say how much its own compiler does; here they change nothing.
     options : mapping, optional
         ``target``, ``precision``, ``tuned`` and ``relax_pipeline`` of :func:`weft.compile`.
 
     Raises
     ------
     InvalidArgument
-        For another option.
+        For another option or mode.
     """
     given = dict(options or {})
+    if mode not in _MODES:
+        raise InvalidArgument("unknown mode of torch.compile", expected=", ".join(_MODES[1:]), found=str(mode))
     if given.keys() - _OPTIONS:
         raise InvalidArgument("unknown options of the backend 'weft'", expected=", ".join(sorted(_OPTIONS)),
                               found=", ".join(sorted(given.keys() - _OPTIONS)))  # fmt: skip
@@ -104,10 +109,13 @@ def _weights(count: int) -> set[int]:
 
 
 class _Support(OperatorSupportBase):
-    """Tells PyTorch's partitioner what Weft converts."""
+    """Tells PyTorch's partitioner what Weft converts: all but one call, where its converter has refused that."""
+
+    def __init__(self, refused: Any = None) -> None:
+        self.refused = refused
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
-        if node.op != "call_function" or not _is_plain(node.meta.get("val")):
+        if node is self.refused or node.op != "call_function" or not _is_plain(node.meta.get("val")):
             return False
         if node.target.__name__ == "getitem" or is_size(node):
             return all(not is_size(node) or n.op != "call_function" for n in node.all_input_nodes)
@@ -133,15 +141,15 @@ def _is_plain(value: Any) -> bool:
     return value.device.type == "cpu" and value.layout is torch.strided
 
 
-def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any]) -> Any:
+def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any], refused: Any = None) -> Any:
     """The graph with each run of nodes that Weft converts as one call."""
-    parts = CapabilityBasedPartitioner(graph, _Support(), allows_single_node_partition=True)
+    parts = CapabilityBasedPartitioner(graph, _Support(refused), allows_single_node_partition=True)
     made = parts.fuse_partitions(parts.propose_partitions())
     placeholders = [node for node in made.graph.nodes if node.op == "placeholder"]
     fixed = {node for i, node in enumerate(placeholders) if i in weights}
     left = sorted({str(n.target) for n in made.graph.nodes if n.op == "call_function" and not is_size(n)
                    and n.target.__name__ != "getitem"})  # fmt: skip
-    if left:
+    if left and refused is None:
         warnings.warn(f"PyTorch runs what has no converter: {', '.join(left)}", stacklevel=2)
     for node in made.graph.nodes:
         if node.op == "call_module":
@@ -191,6 +199,7 @@ class _Compiled(torch.nn.Module):
         self.seen: dict[int, tuple[int, int]] | None = None
         self.changes: Counter[int] = Counter()
         self.function: Any = None
+        self.inputs: list[int] = []
         self.reads: list[Callable[[Any], Any]] = []
 
     def forward(self, *args: Any) -> Any:
@@ -200,11 +209,7 @@ class _Compiled(torch.nn.Module):
             self.changes.update(i for i in now if self.seen is not None and now[i] != self.seen[i])
             self.weights = {i for i in self.weights if self.changes[i] < 2}
             self.seen = {i: now[i] for i in self.weights}
-            try:
-                self._build(args)
-            except ModelImportError as error:
-                warnings.warn(f"PyTorch runs a part of the model: {error}", stacklevel=2)
-                self.function = None
+            self._build(args)
         if self.function is None:
             return self.part[0](*args)
         found = self.function(*(_given(args[i]) for i in self.inputs))
@@ -214,16 +219,32 @@ class _Compiled(torch.nn.Module):
         return results if self.many else results[0]
 
     def _build(self, args: Sequence[Any]) -> None:
+        """Compile the part, or take it apart around the call that its converter refuses."""
         (part,) = self.part
+        graph = Graph(part, {})
+        try:
+            mod = self._converted(graph, args)
+        except ModelImportError as error:
+            warnings.warn(f"PyTorch runs a part of the model: {error}", stacklevel=3)
+            if graph.at is not None:
+                self.part = [_partitioned(part, self.weights, self.options, graph.at)]
+            self.function, self.weights, self.seen = None, set(), {}
+            return
+        target = self.options.get("target")
+        rest = {k: v for k, v in self.options.items() if k != "target"}
+        self.machine = relax.VirtualMachine(weft.compile(mod, target, **rest), weft.cpu())
+        self.function = self.machine["main"]
+
+    def _converted(self, graph: Graph, args: Sequence[Any]) -> ir.IRModule:
+        part = graph.root
         placeholders = [n for n in part.graph.nodes if n.op == "placeholder"]
         ends = next(n for n in part.graph.nodes if n.op == "output").args[0]
         self.many = isinstance(ends, (list, tuple))
         self.reads = [_reader(n) for n in (ends if self.many else [ends])]
-        graph = Graph(part, {})
         graph.define_sizes([n.meta.get("val") for n in placeholders])
         passed = graph.define_passed([n.meta.get("val") for n in placeholders])
         values: list[Any] = []
-        self.inputs: list[int] = []
+        self.inputs = []
         for i, node in enumerate(placeholders):
             if i in self.weights:
                 values.append(constant(args[i]))
@@ -245,7 +266,4 @@ class _Compiled(torch.nn.Module):
             graph.bb.emit_func_output(graph.bb.emit(ir.Tuple(tuple(results))) if self.many else results[0])
         mod = graph.bb.get()
         mod.update_func(mod.get_global_var("main"), to_dataflow(mod["main"]))
-        target = self.options.get("target")
-        rest = {k: v for k, v in self.options.items() if k != "target"}
-        self.machine = relax.VirtualMachine(weft.compile(mod, target, **rest), weft.cpu())
-        self.function = self.machine["main"]
+        return mod

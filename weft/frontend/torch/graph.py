@@ -65,6 +65,8 @@ class Graph:
         self.root, self.custom = root, custom
         self.bb, self.symbols = relax.BlockBuilder(), Symbols()
         self.values: dict[Any, Any] = {}
+        self.at: Any = None
+        """The call of the outermost graph that is under conversion: what a refusal is about."""
 
     def define_sizes(self, values: list[Any]) -> None:
         """Give the symbols that stand alone in some input's shape their variables."""
@@ -159,6 +161,7 @@ class Graph:
         """Convert one node, where it says anything about values."""
         if node.op != "call_function" or str(node.target).startswith(_SILENT):
             return
+        self.at = node if self.at is None or node.graph is self.at.graph else self.at
         if node.target is operator.getitem:
             self.values[node] = self._item(self.value(node.args[0]), node.args[1])
         elif is_size(node):

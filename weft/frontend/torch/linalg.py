@@ -37,12 +37,17 @@ def _checked(node: Node) -> bool:
     return bool(node.get("check_errors", "_ex" not in node.name))
 
 
+def _unit(node: Node, like: Any) -> Any:
+    """Unit matrices of a stack's shape."""
+    size = node.dims(like)[-1]
+    unit = node.op("equal", node.reshape(node.arange(size), [size, 1]), node.arange(size))
+    return node.expand(node.astype(unit, node.dtype), node.dims(like))
+
+
 @aten("linalg_inv", "inverse", "linalg_inv_ex")
 def _inverse(node: Node) -> Any:
     a = node.get("A", node.args.get("self"))
-    size = node.dims(a)[-1]
-    unit = node.op("equal", node.reshape(node.arange(size), [size, 1]), node.arange(size))
-    x, *_, info = _solved(node, a, node.expand(node.astype(unit, node.dtype), node.dims(a)), _checked(node))
+    x, *_, info = _solved(node, a, _unit(node, a), _checked(node))
     return [x, info] if isinstance(node.value, (tuple, list)) else x
 
 
@@ -104,11 +109,13 @@ def _triangular(node: Node) -> Any:
     return x if node["left"] else _turned(node, x)
 
 
-@aten("cholesky_solve")
+@aten("cholesky_solve", "cholesky_inverse")
 def _cholesky_solution(node: Node) -> Any:
-    low = _turned(node, node["input2"]) if node["upper"] else node["input2"]
+    factor, b = (node["input2"], node["self"]) if "input2" in node.args else (node["self"], _unit(node, node["self"]))
+    factor = node.op("triu" if node["upper"] else "tril", factor)  # the other half is not read
+    low = _turned(node, factor) if node["upper"] else factor
     lead = node.shape[:-2]
-    low, b = (node.expand(x, [*lead, *node.dims(x)[-2:]]) for x in (low, node["self"]))
+    low, b = (node.expand(x, [*lead, *node.dims(x)[-2:]]) for x in (low, b))
     return _solved(node, _turned(node, low), _solved(node, low, b, False)[0], False)[0]
 
 

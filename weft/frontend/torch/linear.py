@@ -17,11 +17,13 @@ def _matmul(node: Node) -> Any:
     return node.op("matmul", node["self"], other)
 
 
-@aten("addmm", "baddbmm", "addmv")
+@aten("addmm", "baddbmm", "addbmm", "addmv")
 def _add_product(node: Node) -> Any:
     a, b = (node["mat1"], node["mat2"]) if "mat1" in node.args else (node.get("batch1", node.get("mat")),
                                                                       node.get("batch2", node.get("vec")))  # fmt: skip
     product, added = node.op("matmul", a, b), node["self"]
+    if node.name.startswith("aten.addbmm"):
+        product = node.op("sum", product, axis=(0,))
     if node["alpha"] != 1:
         product = node.op("multiply", product, node.tensor(node["alpha"]))
     if node["beta"] == 0:

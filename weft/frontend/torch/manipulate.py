@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import ir
+from weft import ir, te, tir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim, as_expr
@@ -287,6 +287,23 @@ def _widths(pad: Sequence[Any], rank: int) -> tuple[Any, ...]:
     pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)]
     pairs = [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
     return tuple(n for pair in pairs for n in pair)
+
+
+@aten("diagonal_scatter")
+def _diagonal_scatter(node: Node) -> Any:
+    """What a program writes to a diagonal, as functions do that."""
+    x, src, offset = node["self"], node["src"], node["offset"]
+    row, column = (node.axis(node[name], len(x.ty.shape)) for name in ("dim1", "dim2"))
+    begin = _positive(node, offset)
+
+    def written(x: Any, src: Any) -> Any:
+        def element(*i: Any) -> Any:
+            around = (v for n, v in enumerate(i) if n not in (row, column))
+            return tir.if_then_else(ir.EQ(i[column] - i[row], as_expr(offset)), src(*around, i[column] - begin), x(*i))
+
+        return te.compute(x.shape, element, name="diagonal_written")
+
+    return node.emit(node.bb.call_te(written, x, src))
 
 
 @aten("constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",

@@ -17,10 +17,10 @@ def _flat(node: Node, x: Any) -> Any:
 
 def _lines(node: Node) -> tuple[Any, int, bool]:
     """The operand, the axis of its lines, and whether that stays; without an axis all elements are one line."""
-    x = node["self"]
+    x, keep = node["self"], node.get("keepdim")
     if node.get("dim") is None or not x.ty.shape:
         return _flat(node, x), 0, False
-    return x, node.axis(node["dim"], len(x.ty.shape)), node["keepdim"]
+    return x, node.axis(node["dim"], len(x.ty.shape)), keep
 
 
 def _picked(node: Node, x: Any, axis: int, place: Any, keep: bool) -> list[Any]:

@@ -362,7 +362,7 @@ def _partition_lengths(loop: For, factors: Sequence[ir.PrimExpr | int | None], a
     rest = analyzer.simplify(loop.extent - known)
     if open_at:
         lengths[open_at[0]] = rest
-    elif not ir.is_const_int(rest, 0):
+    elif not analyzer.can_prove_equal(rest, ir.const(0, dtype)):
         lengths.append(rest)
     if not analyzer.can_prove(known <= loop.extent):
         raise refuse("loop_partition", f"the lengths add up to {known}, past the extent {loop.extent}", loops=loop)
