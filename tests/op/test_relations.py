@@ -130,8 +130,9 @@ ROWS: tuple[Row, ...] = (
         (2, i(0, 3), INDEX)), {"reduction": "none"}),
     Row("grad.take_backward", (f(4, 2), f(3, 2), i(0, 1, 2, -3)), ((0, f(3, 2), SHAPE), (2, i(0, 1, 2, 3), INDEX),
         (1, f(3, 1), SHAPE)), {"axis": 0}),
-    Row("tree_leaves", (f(2, 3), i(0, 2, 1), f(3), i(0, 6, 6), i(0, 0, 0), i(1, 1, 2), i(2, 1, 2), i(0)), (
-        (1, i(0, 3, 1), INDEX), (2, f(2), SHAPE), (5, i(1, 1, 3), INDEX), (6, i(-1, 1, 2), INDEX), (7, i(3), INDEX))),
+    Row("tree_scores", (f(2, 3), i(*TREE).reshape(4, 4).astype("i4"), i(0), f(2, 1)), (
+        (1, f(4, 4).astype("i4")[:, :3], SHAPE), (1, i(5, 6, *TREE[2:]).reshape(4, 4).astype("i4"), INDEX),
+        (1, i(5, 2, 3, *TREE[3:]).reshape(4, 4).astype("i4"), INDEX), (2, i(4), INDEX), (3, f(1, 1), INDEX))),
     Row("couple_pairs", (f(2, 3, 3),), ((0, f(2, 3, 2), SHAPE), (0, f(2, 2, 3), SHAPE))),
 )  # fmt: skip
 
