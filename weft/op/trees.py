@@ -23,9 +23,11 @@ def _infer(x: Expr, nodes: Expr, roots: Expr, weights: Expr) -> Any:
     forest, leaves = index_arg(_NAME, nodes, "nodes"), tensor_arg(_NAME, "weights", weights, ndim=2, kind="float")
     wide = {"float32": "int32", "float64": "int64"}.get(ty.dtype)
     if forest.dtype != wide:
-        raise DTypeMismatch(f"{_NAME}: features of float32 or float64, and 'nodes' as wide as they are",
-                            expected=wide or "float32 or float64", found=forest.dtype if wide else ty.dtype)  # fmt: skip
-    if None in (ty.shape, forest.shape, leaves.shape):
+        raise DTypeMismatch(
+            f"{_NAME}: features of float32 or float64, and 'nodes' as wide as they are",
+            expected=wide or "float32 or float64", found=forest.dtype if wide else ty.dtype,
+        )  # fmt: skip
+    if ty.shape is None or forest.shape is None or leaves.shape is None:
         return TensorType(None, DataType(leaves.dtype), 2)
     demand_equal(f"{_NAME}: columns of 'nodes'", forest.shape[1], 4, x.span)
     count, limits = forest.shape[0], np.iinfo(forest.dtype)

@@ -48,8 +48,10 @@ def tree_scores(x: Tensor, nodes: Tensor, roots: Tensor, weights: Tensor, aggreg
 
     def body(ins: Any, outs: Any) -> Any:
         ib = ir_builder.create()
-        *given, root = (ib.buffer_ptr(b) for b in (ins[0], ins[1], ins[3], ins[2]))
-        forest = _Forest(ib, *given, ib.buffer_ptr(outs[0]), 2 * x.shape[1], nodes.shape[0], shape[1], aggregate)
+        key, node, root, weight = (ib.buffer_ptr(b) for b in ins)
+        forest = _Forest(
+            ib, key, node, weight, ib.buffer_ptr(outs[0]), 2 * x.shape[1], nodes.shape[0], shape[1], aggregate
+        )
         trees, tile, side = cast("int64", roots.shape[0]), int64(_TILE), int64(_WALKS)
         with ib.for_range(0, floordiv(rows + tile - 1, tile), name="part", kind="parallel") as part:
             first = part * tile

@@ -67,13 +67,15 @@ def _by_nodes(node: Node, prefix: str) -> _Forest:
     ways = [node.attr(k, []) for k in ("nodes_truenodeids", "nodes_falsenodeids")]
     if {len(modes), len(features), len(splits), len(missing), *map(len, ways)} != {len(names)}:
         node.error(f"{node.op_type}: lists about its nodes have different lengths", expected=str(len(names)))
-    for i, (tree, _) in enumerate(names):
-        if modes[i] not in _MODES:
-            node.error(f"{node.op_type}: an unknown kind of node", expected=", ".join(_MODES), found=modes[i])
-        yes, no = ((place.get((tree, way[i]), -1) if modes[i] != "LEAF" else i) for way in ways)
-        forest.add(0 if modes[i] == "LEAF" else features[i], splits[i], _MODES.index(modes[i]), missing[i], yes, no)
+    unknown = set(modes).difference(_MODES)
+    if unknown:
+        node.error(f"{node.op_type}: an unknown kind of node", expected=", ".join(_MODES), found=min(unknown))
+    forest.features, forest.splits, forest.missing = list(features), splits.tolist(), list(missing)
+    forest.modes = list(map(_MODES.index, modes))
+    trees = [tree for tree, _ in names]
+    forest.yes, forest.no = ([place.get(to, -1) for to in zip(trees, way, strict=True)] for way in ways)
     seen: set[int] = set()
-    for i, (tree, _) in enumerate(names):
+    for i, tree in enumerate(trees):
         if tree not in seen:
             seen.add(tree)
             forest.roots.append(i)
