@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper, parser
 
+import weft
 from tests.frontend.models import value_info
 from tools.onnx_conformance import CONTRIB
 from weft.error import ModelImportError, UnsupportedOperator
@@ -206,6 +207,30 @@ def test_softmax_with_bias_and_others() -> None:
     check("Inverse", [f32(2, 4, 4) + 4 * np.eye(4, dtype=np.float32)], tolerance=1e-3)
     check("Trilu", [f32(3, 4)], upper=0)
     check("NhwcMaxPool", [u8(1, 6, 5, 3)], kernel_shape=[2, 2])
+
+
+TOKENS = ({"separators": [" "]}, {"separators": [""]}, {"separators": ["[ ]+", "-"]}, {"separators": ["a*"]},
+          {"separators": ["a|ab", " "]}, {"tokenexp": "."}, {"tokenexp": "[a-zA-Z0-9_]+"}, {"tokenexp": "a|ab|abab"},
+          {"tokenexp": "(a?)(ab)?"}, {"tokenexp": r"\b\w\w+\b"})  # fmt: skip
+
+
+@pytest.mark.parametrize("attrs", TOKENS, ids=str)
+def test_tokens(attrs: dict[str, Any]) -> None:
+    """Of any characters, at separators or where an expression matches, as long as it can."""
+    texts = ["Hello World", "I love  science !", "", "abab a-b_c.d", "été naïve日本 語", "(a|ab)bcd", "  lead trail "]
+    for x in (texts, ["  ", ""], [texts]):
+        for mark, least in ((0, 1), (1, 1), (1, 2)):
+            if least == 1 or not {"", "."} & {*attrs.get("separators", []), attrs.get("tokenexp", " ")}:
+                given = np.array(x, object)
+                made = model("Tokenizer", [given], (1,), mark=mark, mincharnum=least, pad_value="#", **attrs)
+                (want,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": given})
+                np.testing.assert_array_equal(np.asarray(weft.Session(made).run({"x0": given})[0], object), want)
+
+
+def test_tokens_are_asked_for_in_one_way() -> None:
+    for wrong in ({"separators": [" "], "tokenexp": "a"}, {}, {"tokenexp": ".", "mincharnum": 2}):
+        with pytest.raises(ModelImportError, match="Tokenizer"):
+            from_onnx(model("Tokenizer", [np.array(["a"], object)], (1,), mark=0, pad_value="", **wrong))
 
 
 def test_optimised_images_come_in_blocks_of_channels(tmp_path: Path) -> None:
