@@ -254,8 +254,8 @@ def test_optimised_images_come_in_blocks_of_channels(tmp_path: Path) -> None:
       o = GlobalMaxPool(l)
       z = Concat<axis = 1>(n, o)
     }""")
-    weights = {"wa": f32(24, 3, 3, 3), "ba": f32(24), "wc": f32(24, 1, 3, 3), "we": f32(24, 24, 1, 1), "be": f32(24),
-               "wl": f32(32, 24, 1, 1), "wy": f32(5, 32, 1, 1), "scales": np.array([1, 1, 2, 2], np.float32)}  # fmt: skip
+    weights = {"wa": f32(24, 3, 3, 3), "ba": f32(24), "wc": f32(24, 1, 3, 3), "we": f32(24, 24, 1, 1), "be": f32(24)}
+    weights |= {"wl": f32(32, 24, 1, 1), "wy": f32(5, 32, 1, 1), "scales": np.array([1, 1, 2, 2], np.float32)}
     made.graph.initializer.extend(numpy_helper.from_array(w, name) for name, w in weights.items())
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "saved.onnx")

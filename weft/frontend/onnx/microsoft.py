@@ -153,6 +153,7 @@ _ACTIVATIONS = {"Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), 
 
 
 def activated(node: Node, x: Any, params: list[float]) -> Any:
+    """Apply the activation that a node was fused with, if it was."""
     name = node.attr("activation", "")
     if not name:
         return x
