@@ -48,25 +48,24 @@ def _gated_norm(node: Node) -> Any:
     return node.astype(node.op("multiply", x, gate), node.dtype())
 
 
+def _branches(node: Node) -> tuple[Any, list[Any]]:
+    """Return streams (..., branches, size), and their shape."""
+    shape, count = list(node.shape()), node.attr("num_branches", 0)
+    parts = [*shape[:-1], count, s.divide(shape[-1], count)] if count else shape
+    return node.reshape(node.x(), parts), parts
+
+
 @microsoft("BranchwiseRMSNorm", attributes="num_branches epsilon", inputs=(1, 2))
 def _branchwise_norm(node: Node) -> Any:
-    count, shape = node.attr("num_branches", 0), list(node.shape())
-    parts = [*shape[:-1], count, s.divide(shape[-1], count)] if count else shape
-    x = node.reshape(node.astype(node.x(), "float32"), parts)
+    x, parts = _branches(node)
+    x = node.astype(x, "float32")
     ones = node.full([parts[-1]], 1.0, "float32")
     x = call(node, "RMSNormalization", x, ones, axis=-1, epsilon=node.attr("epsilon", 1e-5))
     if node.has(1):
         scale = node.astype(node.x(1), "float32")
         flat = node.ndim(1) == 1 and not s.provably_equal(node.shape(1)[0], parts[-1])
         x = node.op("multiply", x, node.reshape(scale, parts[-2:]) if flat else scale)
-    return node.astype(node.reshape(x, shape), node.dtype())
-
-
-def _branches(node: Node) -> tuple[Any, list[Any]]:
-    """Return streams (..., branches, size), and their shape."""
-    shape, count = list(node.shape()), node.attr("num_branches", 0)
-    parts = [*shape[:-1], count, s.divide(shape[-1], count)] if count else shape
-    return node.reshape(node.x(), parts), parts
+    return node.astype(node.reshape(x, node.shape()), node.dtype())
 
 
 def _gates(node: Node, i: int, parts: list[Any]) -> Any:
