@@ -152,7 +152,7 @@ _ACTIVATIONS = {"Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), 
                 "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",), "HardSwish": (), "Softplus": ()}  # fmt: skip
 
 
-def activated(node: Node, x: Any, params: list[float]) -> Any:
+def activated(node: Node, x: ir.Expr, params: list[float]) -> Any:
     """Apply the activation that a node was fused with, if it was."""
     name = node.attr("activation", "")
     if not name:
