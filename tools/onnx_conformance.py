@@ -31,10 +31,8 @@ CONTRIB = {
     "decoder itself and sample with `relax.frontend.nn.llm`",
     "DecoderMaskedMultiHeadAttention DynamicTimeWarping": "ONNX Runtime's own conversion of Whisper and T5 writes "
     "them; models exported by other tools have MultiHeadAttention",
-    "EngramGate GatedDeltaNet GatherPacked HyperConnectionPostMix HyperConnectionPreMix MRotaryEmbedding "
-    "MoEGroupRouter NGramHashMapping SparseAttention VarlenCausalConvWithState "
+    "EngramGate GatedDeltaNet GatherPacked MoEGroupRouter NGramHashMapping VarlenCausalConvWithState "
     "VarlenNGramHashMapping": "decoders of single families; not done yet",
-    "Tokenizer": "regular expressions of RE2, whose longest matches Python's do not find; not done yet",
     "AttnLSTM BifurcationDetector ConvTransposeWithDynamicPads CropAndResize MatMulFpQ4 MaxpoolWithMask MurmurHash3 "
     "SampleOp SparseToDenseMatMul WordConvEmbedding": "no exporter, optimizer or quantizer of today writes them",
 }

@@ -95,7 +95,7 @@ def relay_operators() -> str:
 def onnx_operators() -> str:
     """A paragraph a domain."""
     domains: dict[str, list[str]] = defaultdict(list)
-    for domain in ("", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft"):
+    for domain in ("", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"):
         domains[domain] = [f"`{name}`" for name in supported_operators(domain)]
     text = "# ONNX operators\n\nThe importer converts these itself, every opset from 1 up. "
     text += "Operators outside the list are taken apart where their schema has a function body.\n"

@@ -29,6 +29,12 @@ def i(*values: Any, dtype: str = "int64") -> np.ndarray:
     return np.array(values, dtype)
 
 
+def nodes(count: int, feature: int, to: int) -> np.ndarray:
+    """Nodes of a decision tree: one that asks for a feature and leads on, and leaves."""
+    leaves = [[2**31 - 2, 0, at, at % 2] for at in range(1, count - 1)]
+    return i([0, feature, to, 0], *leaves, [0, 0, 0, 0], dtype="int32")
+
+
 class Row(NamedTuple):
     """A call that fits, and what is put in the place of an operand: its number, the array, the error."""
 
@@ -130,8 +136,9 @@ ROWS: tuple[Row, ...] = (
         (2, i(0, 3), INDEX)), {"reduction": "none"}),
     Row("grad.take_backward", (f(4, 2), f(3, 2), i(0, 1, 2, -3)), ((0, f(3, 2), SHAPE), (2, i(0, 1, 2, 3), INDEX),
         (1, f(3, 1), SHAPE)), {"axis": 0}),
-    Row("tree_leaves", (f(2, 3), i(0, 2, 1), f(3), i(0, 6, 6), i(0, 0, 0), i(1, 1, 2), i(2, 1, 2), i(0)), (
-        (1, i(0, 3, 1), INDEX), (2, f(2), SHAPE), (5, i(1, 1, 3), INDEX), (6, i(-1, 1, 2), INDEX), (7, i(3), INDEX))),
+    Row("tree_scores", (f(2, 3), nodes(4, 5, 1), i(0), f(2, 1)), (
+        (1, nodes(4, 6, 1), INDEX), (1, nodes(4, 5, 3), INDEX), (1, nodes(4, -1, 1), INDEX), (2, i(4), INDEX),
+        (1, nodes(4, 5, 1)[:, :3], SHAPE), (3, f(1, 1), INDEX))),
     Row("couple_pairs", (f(2, 3, 3),), ((0, f(2, 3, 2), SHAPE), (0, f(2, 2, 3), SHAPE))),
 )  # fmt: skip
 

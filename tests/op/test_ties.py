@@ -18,6 +18,7 @@ FREE = {
     "collapse_sum_like": "dimensions before those of the target are summed up, whatever they are",
     "sample_token": "tokens that were there before are as many as there were",
     "nn.cache_append": "what does not fit into the new length is left out, and what nothing fills is zero",
+    "tree_scores": "there are as many trees as there are",
 }
 """Operators with operands of dimensions that nothing else has to agree with, and why not."""
 

@@ -6,45 +6,55 @@ from typing import Any
 
 import numpy as np
 
+from weft.error import DTypeMismatch
 from weft.ir import DataType, Expr, TensorType
-from weft.op.infer import index_arg, same_dtype, tensor_arg
+from weft.op import attributes as attrs
+from weft.op.infer import index_arg, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.op.relations import demand_indices, demand_same_shape
-from weft.topi.trees import tree_leaves
+from weft.op.relations import demand_equal, demand_index_tuples, demand_indices
+from weft.topi.trees import tree_scores
 
-_NAME = "tree_leaves"
-_TESTS = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
-
-
-def _infer(x: Expr, features: Expr, splits: Expr, modes: Expr, missing: Expr, yes: Expr, no: Expr, roots: Expr) -> Any:
-    ty, first = tensor_arg(_NAME, "x", x, ndim=2, kind="float"), index_arg(_NAME, features, "features")
-    starts = index_arg(_NAME, roots, "roots")
-    for name, e in (("splits", splits), ("modes", modes), ("missing", missing), ("yes", yes), ("no", no)):
-        t = tensor_arg(_NAME, name, e, ndim=1)
-        demand_same_shape(f"{_NAME}: '{name}'", t.shape, first.shape, x.span)
-    if ty.shape is not None and first.shape is not None:
-        demand_indices(f"{_NAME}: 'features'", features, 0, ty.shape[1], x.span)
-        for name, e in (("yes", yes), ("no", no), ("roots", roots)):
-            demand_indices(f"{_NAME}: '{name}'", e, 0, first.shape[0], x.span)
-    same_dtype(_NAME, x, splits)
-    known = ty.shape is not None and starts.shape is not None
-    return TensorType((ty.shape[0], starts.shape[0]) if known else None, DataType("int32"), 2)  # type: ignore[index]
+_NAME = "tree_scores"
+_AGGREGATES = {"sum": (0.0, np.add), "min": (np.inf, np.fmin), "max": (-np.inf, np.fmax)}
 
 
-def _ref(x: Any, features: Any, splits: Any, modes: Any, missing: Any, yes: Any, no: Any, roots: Any) -> Any:
-    out = np.empty((len(x), len(roots)), np.int32)
-    for row, tree in np.ndindex(*out.shape):
-        at, left = roots[tree], len(modes)
-        while modes[at] < len(_TESTS) and left:
-            left -= 1
-            value = x[row, features[at]]
-            holds = bool(missing[at]) if np.isnan(value) else _TESTS[modes[at]](value, splits[at])
-            at = yes[at] if holds else no[at]
-        out[row, tree] = at
+def _infer(x: Expr, nodes: Expr, roots: Expr, weights: Expr) -> Any:
+    ty, starts = tensor_arg(_NAME, "x", x, ndim=2, kind="float"), index_arg(_NAME, roots, "roots")
+    forest, leaves = index_arg(_NAME, nodes, "nodes"), tensor_arg(_NAME, "weights", weights, ndim=2, kind="float")
+    wide = {"float32": "int32", "float64": "int64"}.get(ty.dtype)
+    if forest.dtype != wide:
+        raise DTypeMismatch(
+            f"{_NAME}: features of float32 or float64, and 'nodes' as wide as they are",
+            expected=wide or "float32 or float64", found=forest.dtype if wide else ty.dtype,
+        )  # fmt: skip
+    if ty.shape is None or forest.shape is None or leaves.shape is None:
+        return TensorType(None, DataType(leaves.dtype), 2)
+    demand_equal(f"{_NAME}: columns of 'nodes'", forest.shape[1], 4, x.span)
+    count, limits = forest.shape[0], np.iinfo(forest.dtype)
+    ranges = ((limits.min, limits.max), (0, 2 * ty.shape[1]), (0, count - 1), (0, leaves.shape[0]))
+    demand_index_tuples(f"{_NAME}: 'nodes'", nodes, ranges, x.span)
+    if starts.shape is not None:
+        demand_indices(f"{_NAME}: 'roots'", roots, 0, count, x.span)
+    return TensorType((ty.shape[0], leaves.shape[1]), DataType(leaves.dtype), 2)
+
+
+def _ref(x: Any, nodes: Any, roots: Any, weights: Any, aggregate: str) -> Any:
+    least, greatest = np.iinfo(nodes.dtype).min, np.iinfo(nodes.dtype).max - 1
+    bits = x.view(nodes.dtype)
+    keys = np.where(np.isnan(x), greatest, np.where(bits < 0, least - bits, bits))
+    keys = np.concatenate([keys, np.where(np.isnan(x), least, keys)], 1)
+    start, combined = _AGGREGATES[aggregate]
+    out = np.full((len(x), weights.shape[1]), start, weights.dtype)
+    for row, root in np.ndindex(len(x), len(roots)):
+        at = roots[root]
+        for _ in range(len(nodes)):
+            limit, feature, to, _ = nodes[at]
+            at = to + (keys[row, feature] > limit)
+        out[row] = combined(out[row], weights[nodes[at][3]])
     return out
 
 
 declare(
-    _NAME, "x features splits modes missing yes no roots", infer=_infer, lower=tree_leaves, reference=_ref,
-    fusion=Fusion.OPAQUE, doc="The leaf of each decision tree that each row of features comes to.",
+    _NAME, "x nodes roots weights", {"aggregate": attrs.word("sum", *_AGGREGATES)}, infer=_infer, lower=tree_scores,
+    reference=_ref, fusion=Fusion.OPAQUE, doc="Weights of the leaves of decision trees that rows come to, together.",
 )  # fmt: skip

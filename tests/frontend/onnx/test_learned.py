@@ -92,11 +92,37 @@ def test_trees_tell_what_is_missing() -> None:
     check("TreeEnsembleRegressor", x, version=3, n_targets=1, **forest(5, 3, 4, 1, "target"))
 
 
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_branches_at_the_ends_of_floats(mode: str, missing: int) -> None:
+    """Zeros of both signs are equal, and infinities and what is not a number go the way that the comparison says."""
+    inf, tiny = float("inf"), 1e-45
+    values = [-inf, -1.5, -tiny, -0.0, 0.0, tiny, 1.5, 3.4028235e38, inf]
+    x = np.array([*values, np.nan], np.float32)[:, None]
+    compare = {"LEQ": np.less_equal, "LT": np.less, "GTE": np.greater_equal, "GT": np.greater, "EQ": np.equal,
+               "NEQ": np.not_equal}[mode[7:]]  # fmt: skip
+    for split in (*values, np.nan):
+        nodes = {"treeids": [0] * 3, "nodeids": [0, 1, 2], "featureids": [0] * 3, "values": [split, 0.0, 0.0],
+                 "modes": [mode, "LEAF", "LEAF"], "truenodeids": [1, 0, 0], "falsenodeids": [2, 0, 0],
+                 "missing_value_tracks_true": [missing] * 3}  # fmt: skip
+        leaves = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 0], "weights": [1.0, 2.0]}
+        attrs = {f"{p}_{k}": v for p, d in (("nodes", nodes), ("target", leaves)) for k, v in d.items()}
+        made = model("TreeEnsembleRegressor", x, version=3, n_targets=1, **attrs)
+        holds = np.where(np.isnan(x), bool(missing), compare(x, np.float32(split)))
+        np.testing.assert_array_equal(weft.Session(made).run({"x": x})[0].numpy(), np.where(holds, 1.0, 2.0))
+
+
+def test_few_of_many_features() -> None:
+    x = RNG.standard_normal((40, 5000)).astype(np.float32)
+    check("TreeEnsembleRegressor", x, version=3, n_targets=1, **forest(3, 4, 5000, 1, "target"))
+
+
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
 def test_tree_classifier(transform: str) -> None:
     x = RNG.standard_normal((33, 6)).astype(np.float32)
     attrs = forest(9, 3, 6, 4, "class")
     check("TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_int64s=[7, 3, 5, 1], **attrs)
+    check("TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_int64s=[0, 1, 2, 3], **attrs)
     check(
         "TreeEnsembleClassifier", x, 2, 3, post_transform=transform, classlabels_strings=["a", "b", "c", "d"], **attrs
     )

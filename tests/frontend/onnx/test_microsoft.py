@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, parser
 
+import weft
 from tests.frontend.models import value_info
 from tools.onnx_conformance import CONTRIB
 from weft.error import ModelImportError, UnsupportedOperator
@@ -205,6 +207,65 @@ def test_softmax_with_bias_and_others() -> None:
     check("Inverse", [f32(2, 4, 4) + 4 * np.eye(4, dtype=np.float32)], tolerance=1e-3)
     check("Trilu", [f32(3, 4)], upper=0)
     check("NhwcMaxPool", [u8(1, 6, 5, 3)], kernel_shape=[2, 2])
+
+
+TOKENS = ({"separators": [" "]}, {"separators": [""]}, {"separators": ["[ ]+", "-"]}, {"separators": ["a*"]},
+          {"separators": ["a|ab", " "]}, {"tokenexp": "."}, {"tokenexp": "[a-zA-Z0-9_]+"}, {"tokenexp": "a|ab|abab"},
+          {"tokenexp": "(a?)(ab)?"}, {"tokenexp": r"\b\w\w+\b"})  # fmt: skip
+
+
+@pytest.mark.parametrize("attrs", TOKENS, ids=str)
+def test_tokens(attrs: dict[str, Any]) -> None:
+    """Of any characters, at separators or where an expression matches, as long as it can."""
+    texts = ["Hello World", "I love  science !", "", "abab a-b_c.d", "été naïve日本 語", "(a|ab)bcd", "  lead trail "]
+    for x in (texts, ["  ", ""], [texts]):
+        for mark, least in ((0, 1), (1, 1), (1, 2)):
+            if least == 1 or not {"", "."} & {*attrs.get("separators", []), attrs.get("tokenexp", " ")}:
+                given = np.array(x, object)
+                made = model("Tokenizer", [given], (1,), mark=mark, mincharnum=least, pad_value="#", **attrs)
+                (want,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": given})
+                np.testing.assert_array_equal(np.asarray(weft.Session(made).run({"x0": given})[0], object), want)
+
+
+def test_tokens_are_asked_for_in_one_way() -> None:
+    for wrong in ({"separators": [" "], "tokenexp": "a"}, {}, {"tokenexp": ".", "mincharnum": 2}):
+        with pytest.raises(ModelImportError, match="Tokenizer"):
+            from_onnx(model("Tokenizer", [np.array(["a"], object)], (1,), mark=0, pad_value="", **wrong))
+
+
+def test_optimised_images_come_in_blocks_of_channels(tmp_path: Path) -> None:
+    """What ONNX Runtime saves of convolutions at its highest level, for the processor at hand."""
+    made = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+    g (float[N, 3, 14, 12] x) => (float[N, C, H, W] y, float[N, D, 1, 1] z) {
+      a = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, wa, ba)
+      b = Relu(a)
+      c = Conv<group = 24, pads = [1, 1, 1, 1]>(b, wc)
+      d = HardSigmoid<alpha = 0.2>(c)
+      e = Conv(d, we, be)
+      f = Add(e, d)
+      h = Relu(f)
+      i = MaxPool<kernel_shape = [2, 2], strides = [1, 1], pads = [0, 0, 1, 1]>(h)
+      j = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1>(h)
+      k = Concat<axis = 1>(i, j)
+      l = Conv<group = 2>(k, wl)
+      m = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(l, , scales)
+      y = Conv(m, wy)
+      n = GlobalAveragePool(l)
+      o = GlobalMaxPool(l)
+      z = Concat<axis = 1>(n, o)
+    }""")
+    weights = {"wa": f32(24, 3, 3, 3), "ba": f32(24), "wc": f32(24, 1, 3, 3), "we": f32(24, 24, 1, 1), "be": f32(24)}
+    weights |= {"wl": f32(32, 24, 1, 1), "wy": f32(5, 32, 1, 1), "scales": np.array([1, 1, 2, 2], np.float32)}
+    made.graph.initializer.extend(numpy_helper.from_array(w, name) for name, w in weights.items())
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "saved.onnx")
+    session = onnxruntime.InferenceSession(made.SerializeToString(), options)
+    saved = onnx.load(tmp_path / "saved.onnx")
+    there = {n.op_type for n in saved.graph.node if n.domain == "com.microsoft.nchwc"}
+    assert {"Conv", "ReorderInput", "ReorderOutput"} <= there <= set(supported_operators("com.microsoft.nchwc"))
+    x = f32(2, 3, 14, 12)
+    for got, want in zip(evaluate(from_onnx(saved), x), session.run(None, {"x": x}), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 def test_what_is_not_known_is_refused() -> None:

@@ -2,19 +2,25 @@
 
 import numpy as np
 
-from tests.op.contract import Array, Case, Sizes, call, cases
+from tests.op.contract import Array, Case, Sizes, call, case
 
 
-@cases("tree_leaves")
-def _two_levels(s: Sizes) -> Case:
+def _two_levels(s: Sizes, aggregate: str, wide: int) -> Case:
     """Three nodes that ask and four leaves; some features are not numbers."""
-    x = s.rng.uniform(-1, 1, (int(s.a), int(s.c))).astype(np.float32)
+    x = s.rng.uniform(-1, 1, (int(s.b), int(s.a))).astype(f"f{wide}")
     x[s.rng.random(x.shape) < 0.1] = np.nan
-    modes = [*s.rng.integers(0, 6, 3), 6, 6, 6, 6]
-    columns = (
-        s.rng.integers(0, int(s.c), 7), s.rng.uniform(-1, 1, 7).astype(np.float32), modes,
-        s.rng.integers(0, 2, 7), [1, 3, 5, 3, 4, 5, 6], [2, 4, 6, 3, 4, 5, 6],
-    )  # fmt: skip
-    arrays = [c if isinstance(c, np.ndarray) and c.dtype == np.float32 else np.array(c, np.int32) for c in columns]
-    roots = s.rng.integers(0, 7, int(s.d)).astype(np.int32)
-    return call(Array(x, (s.a, s.c)), *(Array(a, (7,)) for a in arrays), Array(roots, (s.d,)))
+    x[:1] = -0.0
+    limits = s.rng.uniform(-1, 1, 7).astype(x.dtype).view(f"i{wide}")
+    limits = np.where(limits < 0, np.iinfo(limits.dtype).min - limits, limits)
+    limits[0], limits[3:] = 0, np.iinfo(limits.dtype).max - 1
+    nodes = np.stack([limits, s.rng.integers(0, 2 * int(s.a), 7), [1, 3, 5, 3, 4, 5, 6], [0, 0, 0, 0, 1, 2, 3]], 1)
+    nodes = np.concatenate([nodes, nodes[3:4]]).astype(limits.dtype)
+    roots = s.rng.integers(0, 7, int(s.c)).astype(np.int32)
+    given = (Array(x, (s.b, s.a)), Array(nodes, (8, 4)), Array(roots, (s.c,)), s.real(4, s.d))
+    return call(*given, aggregate=aggregate)
+
+
+case("tree_scores", make=lambda s: _two_levels(s, "sum", 4))
+case("tree_scores", make=lambda s: _two_levels(s, "min", 4))
+case("tree_scores", make=lambda s: _two_levels(s, "max", 4))
+case("tree_scores", make=lambda s: _two_levels(s, "sum", 8))

@@ -23,6 +23,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     microsoft_blocks,
     microsoft_decoder,
     microsoft_experts,
+    microsoft_nchwc,
     norm,
     pool,
     quant,

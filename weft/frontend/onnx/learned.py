@@ -77,24 +77,30 @@ def classified(
     """
     count = node.dims(scores)[-1]
     if count == 1 and labels.shape[0] == 2:
-        chosen = node.op("greater", scores, node.scalar(0.5 if one_sided else 0.0, scores.ty.dtype))
-        index = node.astype(node.reshape(chosen, [node.dims(scores)[0]]), "int64")
+        dtype = scores.ty.dtype
+        flat = node.reshape(scores, [node.dims(scores)[0]])
+        index = node.astype(node.op("greater", flat, node.scalar(0.5 if one_sided else 0.0, dtype)), "int64")
         if other is not None:
-            beside = node.full(node.dims(scores), other, scores.ty.dtype)
+            beside = node.full(node.dims(scores), other, dtype)
             scores = transformed(node, node.concat([beside, scores], 1), transform)
-        elif one_sided and transform != "LOGISTIC":
-            scores = node.concat([node.emit(1.0 - scores), scores], 1)
-        elif transform == "PROBIT":
+        elif transform == "PROBIT" and not one_sided:
             scores = transformed(node, scores, transform)
         else:
-            scores = node.concat([node.op("negative", scores), scores], 1)
-            scores = transformed(node, scores, transform) if transform == "LOGISTIC" else scores
+            scores = node.op("multiply", scores, constant(np.array([-1, 1], dtype)))
+            if one_sided and transform != "LOGISTIC":
+                scores = node.op("add", scores, constant(np.array([1, 0], dtype)))
+            elif transform == "LOGISTIC":
+                scores = transformed(node, scores, transform)
     else:
         if count != labels.shape[0]:
             node.error(f"{node.op_type}: as many scores as labels", expected=str(labels.shape[0]), found=str(count))
         index = node.op("argmax", scores, axis=1, keepdims=False, dtype="int64")
         scores = transformed(node, scores, transform)
-    found = node.op("take", node.graph.expr(labels), index, axis=0, mode="clip")
+    numbers = labels.array if labels.logical == "int64" else None
+    if numbers is not None and np.array_equal(numbers, np.arange(len(numbers))):
+        found = index  # labels that count from 0 on
+    else:
+        found = node.op("take", node.graph.expr(labels), index, axis=0, mode="clip")
     return Value.of_expr(found).as_kind(labels.logical), node.astype(scores, "float32")
 
 

@@ -152,7 +152,8 @@ _ACTIVATIONS = {"Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), 
                 "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",), "HardSwish": (), "Softplus": ()}  # fmt: skip
 
 
-def _activated(node: Node, x: Any, params: list[float]) -> Any:
+def activated(node: Node, x: ir.Expr, params: list[float]) -> Any:
+    """Apply the activation that a node was fused with, if it was."""
     name = node.attr("activation", "")
     if not name:
         return x
@@ -170,7 +171,7 @@ def _activated(node: Node, x: Any, params: list[float]) -> Any:
 def _fused_gemm(node: Node) -> Any:
     attrs = {k: node.attr(k) for k in ("alpha", "beta", "transA", "transB")}
     out = call(node, "Gemm", *node.inputs, **attrs)
-    return _activated(
+    return activated(
         node, out, [node.attr(f"activation_{k}") for k in ("alpha", "beta") if f"activation_{k}" in node.attrs]
     )
 
@@ -183,7 +184,7 @@ def _fused_conv(node: Node) -> Any:
     attrs = {k: node.attr(k) for k in _CONV.split()[:6]}
     out = call(node, "Conv", *node.inputs[:3], **attrs)
     out = node.op("add", out, node.x(3)) if node.has(3) else out
-    return _activated(node, out, node.attr("activation_params", []))
+    return activated(node, out, node.attr("activation_params", []))
 
 
 @microsoft("NhwcConv", "NhwcFusedConv", attributes=_CONV, inputs=(2, 4))
@@ -193,7 +194,7 @@ def _nhwc_conv(node: Node) -> Any:
     inputs = [node.permute(node.x(0), first), node.permute(node.x(1), first), node.x(2) if node.has(2) else None]
     out = node.permute(call(node, "Conv", *inputs, **{k: node.attr(k) for k in _CONV.split()[:6]}), last)
     out = node.op("add", out, node.x(3)) if node.has(3) else out
-    return _activated(node, out, node.attr("activation_params", []))
+    return activated(node, out, node.attr("activation_params", []))
 
 
 @microsoft("NhwcMaxPool", attributes="auto_pad ceil_mode dilations kernel_shape pads strides", inputs=(1, 1))

@@ -8,12 +8,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.compose import call, calls, microsoft
 from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Dim
-from weft.ir import as_int, shape_expr
+from weft.ir import as_int, constant, shape_expr
 
 
 def _heads(node: Node, x: Any, count: int) -> Any:
@@ -181,15 +183,46 @@ def _rotary(node: Node) -> Any:
     places = node.x(1)
     if node.ndim(1) == 1:  # the place of the first
         places = node.op("broadcast_to", node.op("add", _line(node, length), places), [batch, length])
+    return _rotated(node, node.value(2), node.value(3), places)
+
+
+def _rotated(node: Node, cos: Any, sin: Any, places: Any = None) -> Any:
     partial, heads = node.attr("rotary_embedding_dim", 0), node.attr("num_heads", 0)
     if node.ndim() == 3 and not heads:
         half = node.shape(2)[1]
         heads = s.divide(node.shape()[2], s.multiply(half, 2))
         if not s.is_known(heads):
             node.unsupported("RotaryEmbedding: the number of heads is not known")
-    return calls(node, "RotaryEmbedding", [node.value(0), node.value(2), node.value(3), places],
+    return calls(node, "RotaryEmbedding", [node.value(0), cos, sin, places],
                  interleaved=node.attr("interleaved", 0), num_heads=heads or None,
                  rotary_embedding_dim=partial or None)  # fmt: skip
+
+
+@microsoft(
+    "MRotaryEmbedding",
+    inputs=(4, 4),
+    attributes="interleaved is_packed_batching mrope_layout mrope_section num_heads rotary_embedding_dim scale",
+)
+def _multimodal_rotary(node: Node) -> Any:
+    """Rotation by three places of each token, each of which has its sections of the angles, apart or in turns."""
+    if node.attr("is_packed_batching", 0) or node.attr("scale", 1.0) != 1.0:
+        node.unsupported("MRotaryEmbedding: packed batches and scales are not supported")
+    sections, half = node.attr("mrope_section"), node.shape(2)[1]
+    if len(sections) != 3 or min(sections) < 0 or not s.same(sum(sections), half):
+        node.error("MRotaryEmbedding: three sections fill the tables' rows", expected=str(half), found=str(sections))
+    stream = np.repeat(np.arange(3), sections)
+    if node.attr("mrope_layout", 0):
+        stream[:] = 0
+        for i in (1, 2):
+            stream[i : 3 * sections[i] : 3] = i
+    places = [node.reshape(node.slice(node.x(1), [0], [i], [i + 1]), node.shape(1)[1:]) for i in range(3)]
+    tables: list[Any] = []
+    for table in (node.x(2), node.x(3)):
+        angles = [call(node, "Gather", table, at) for at in places]
+        for i in (1, 2):
+            angles[0] = node.op("where", constant(stream == i), angles[i], angles[0])
+        tables.append(angles[0])
+    return _rotated(node, *tables)
 
 
 @microsoft("GroupQueryAttention", inputs=(7, 11),
@@ -209,14 +242,8 @@ def _group_query(node: Node) -> Any:
     total = node.one(6, sizes=True)
     held: Dim = node.shape(3)[2] if node.has(3) else 0
     size = node.graph.named([s.maximum(held, total)])[0]
-    prompt = s.compare("Equal", total, length)
-    newest = node.op("subtract", ends, node.number(length, "int64"))
-    first = node.op("multiply", newest, node.number(s.choose(prompt, 0, 1), "int64"))
-    places = node.op("add", node.reshape(first, [batch, 1]), _line(node, length))
-    if node.attr("do_rotary", 0):
-        ids = node.x(9) if node.has(9) else places
-        q, k = (call(node, "RotaryEmbedding", x, node.value(7), node.value(8), ids,
-                     interleaved=node.attr("rotary_interleaved", 0)) for x in (q, k))  # fmt: skip
+    first, places = _places(node, ends, total, length)
+    q, k = _turned(node, q, k, 7, node.x(9) if node.has(9) else places)
     plain = not node.has(10) and node.attr("local_window_size", -1) >= -1
     if plain and all(_whole_vectors(x) for x in (q, v)):
         node.require_indices("a place to write at", first, 0, s.add(s.subtract(size, length), 1))
@@ -235,6 +262,64 @@ def _group_query(node: Node) -> Any:
     out = call(node, "Attention", q, keys, values, mask, scale=node.attr("scale", 0.0) or None,
                softcap=node.attr("softcap", 0.0))  # fmt: skip
     return _joined(node, out), keys, values
+
+
+def _places(node: Node, ends: Any, total: Dim, length: Dim) -> tuple[Any, Any]:
+    """Return where the new tokens of each sequence begin, which is 0 in a prompt, and the places of all."""
+    newest = node.op("subtract", ends, node.number(length, "int64"))
+    prompt = s.compare("Equal", total, length)
+    first = node.op("multiply", newest, node.number(s.choose(prompt, 0, 1), "int64"))
+    return first, node.op("add", node.reshape(first, [*node.dims(first), 1]), _line(node, length))
+
+
+def _turned(node: Node, q: Any, k: Any, tables: int, places: Any) -> Any:
+    """Rotate queries and keys by the tables that begin at an input, if the node asks for it."""
+    if not node.attr("do_rotary", 0):
+        return q, k
+    attrs = {"interleaved": node.attr("rotary_interleaved", 0)}
+    return [call(node, "RotaryEmbedding", x, node.value(tables), node.value(tables + 1), places, **attrs)
+            for x in (q, k)]  # fmt: skip
+
+
+@microsoft("SparseAttention", inputs=(9, 11),
+           attributes="do_rotary kv_num_heads num_heads rotary_interleaved scale sparse_block_size")  # fmt: skip
+def _sparse_attention(node: Node) -> Any:
+    """Attention of groups of queries to those blocks of keys before them that a layout of their head has."""
+    heads = node.attr("num_heads")
+    q, k, v = _grouped_inputs(node, heads, node.attr("kv_num_heads"))
+    batch, _, length, _ = node.dims(q)
+    ends, size = node.reshape(node.astype(node.x(8), "int64"), [batch]), node.shape(3)[2]
+    first, places = _places(node, ends, node.one(7, sizes=True), length)
+    q, k = _turned(node, q, k, 9, places)
+    keys, values = (_cached(node, i, new, size, first) for i, new in ((3, k), (4, v)))
+    at = _line(node, size)
+    allowed = _allowed(node, heads)
+    block = node.scalar(node.attr("sparse_block_size"), "int64")
+    for axis, place in ((1, places), (3, at)):  # layouts, batch, queries, keys
+        allowed = node.op("take", allowed, node.op("floor_divide", place, block), axis=axis, mode="clip")
+    layouts = int(allowed.ty.shape[0])
+    allowed = node.op("tile", node.permute(allowed, [1, 0, 2, 3]), repeats=(1, heads // layouts, 1, 1))
+    before = node.op("less_equal", at, node.reshape(places, [batch, 1, length, 1]))
+    out = call(node, "Attention", q, keys, values, node.op("logical_and", before, allowed),
+               scale=node.attr("scale", 0.0) or None)  # fmt: skip
+    return _joined(node, out), keys, values
+
+
+def _allowed(node: Node, heads: int) -> Any:
+    """Return (layouts, blocks, blocks), whether a block of queries sees one of keys."""
+    rows, columns = node.const(5), node.const(6)
+    if rows is None or columns is None:
+        node.unsupported("SparseAttention: the blocks that see each other must be constants")
+    layouts, count = rows.shape[0], rows.shape[1] - 1
+    table = np.zeros((layouts, count, count), bool)
+    for layout, block in np.ndindex(layouts, count):
+        seen = columns[layout, rows[layout, block] : rows[layout, block + 1]]
+        if len(seen) and not 0 <= seen.min() <= seen.max() < count:
+            node.error("SparseAttention: a block that there is not", expected=f"0..{count - 1}", found=str(seen))
+        table[layout, block, seen] = True
+    if heads % layouts:
+        node.error("SparseAttention: heads are a multiple of the layouts", expected=str(layouts), found=str(heads))
+    return constant(table)
 
 
 def _whole_vectors(x: Any) -> bool:

@@ -48,18 +48,54 @@ def _gated_norm(node: Node) -> Any:
     return node.astype(node.op("multiply", x, gate), node.dtype())
 
 
+def _branches(node: Node) -> tuple[Any, list[Any]]:
+    """Return streams (..., branches, size), and their shape."""
+    shape, count = list(node.shape()), node.attr("num_branches", 0)
+    parts = [*shape[:-1], count, s.divide(shape[-1], count)] if count else shape
+    return node.reshape(node.x(), parts), parts
+
+
 @microsoft("BranchwiseRMSNorm", attributes="num_branches epsilon", inputs=(1, 2))
 def _branchwise_norm(node: Node) -> Any:
-    count, shape = node.attr("num_branches", 0), list(node.shape())
-    parts = [*shape[:-1], count, s.divide(shape[-1], count)] if count else shape
-    x = node.reshape(node.astype(node.x(), "float32"), parts)
+    x, parts = _branches(node)
+    x = node.astype(x, "float32")
     ones = node.full([parts[-1]], 1.0, "float32")
     x = call(node, "RMSNormalization", x, ones, axis=-1, epsilon=node.attr("epsilon", 1e-5))
     if node.has(1):
         scale = node.astype(node.x(1), "float32")
         flat = node.ndim(1) == 1 and not s.provably_equal(node.shape(1)[0], parts[-1])
         x = node.op("multiply", x, node.reshape(scale, parts[-2:]) if flat else scale)
-    return node.astype(node.reshape(x, shape), node.dtype())
+    return node.astype(node.reshape(x, node.shape()), node.dtype())
+
+
+def _gates(node: Node, i: int, parts: list[Any]) -> Any:
+    """Return an input as it multiplies streams: (..., branches, 1 or size)."""
+    flat = node.ndim(i) == len(parts) - 1
+    if flat and not s.same(node.shape(i)[-1], parts[-2]):
+        return node.reshape(node.x(i), parts)
+    return node.reshape(node.x(i), [*node.shape(i), 1]) if flat else node.x(i)
+
+
+@microsoft("HyperConnectionPreMix", attributes="num_branches reduction_scale", inputs=(2, 2))
+def _pre_mix(node: Node) -> Any:
+    x, parts = _branches(node)
+    product = node.op("multiply", node.astype(x, "float32"), node.astype(_gates(node, 1, parts), "float32"))
+    total = node.op("sum", product, axis=(len(parts) - 2,), keepdims=False)
+    return node.astype(node.emit(total * node.attr("reduction_scale", 1.0)), node.dtype())
+
+
+@microsoft("HyperConnectionPostMix", attributes="num_branches", inputs=(3, 4))
+def _post_mix(node: Node) -> Any:
+    """Streams, mixed by a matrix if there is one, and a feature that each gets its share of."""
+    x, parts = _branches(node)
+    x = node.astype(x, "float32")
+    if node.has(3):
+        rank = node.ndim(3)
+        mix = node.permute(node.astype(node.x(3), "float32"), [*range(rank - 2), rank - 1, rank - 2])
+        x = node.op("matmul", mix, x)
+    feature = node.reshape(node.astype(node.x(1), "float32"), [*parts[:-2], 1, parts[-1]])
+    x = node.op("add", x, node.op("multiply", node.astype(_gates(node, 2, parts), "float32"), feature))
+    return node.astype(node.reshape(x, node.shape()), node.dtype())
 
 
 @microsoft("LinearAttentionGate", inputs=(3, 4))

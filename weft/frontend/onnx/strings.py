@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from weft.frontend.onnx.compose import microsoft
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.runtime.host import Kind
@@ -71,6 +72,20 @@ def _check_grams(node: Node, size: int, **attrs: Any) -> None:
     if len(places) != grams or min(places, default=0) < 0 or (weights and len(weights) != grams):
         node.error("TfIdfVectorizer: places or weights are not those of the n-grams", expected=f"{grams}, at least 0",
                    found=f"{len(places)} places, {len(weights)} weights")  # fmt: skip
+
+
+@microsoft("Tokenizer", attributes="mark mincharnum pad_value separators tokenexp", inputs=(1, 1))
+def _tokenizer(node: Node) -> Any:
+    separators, expression, least = (node.attr(k, d) for k, d in (("separators", []), ("tokenexp", ""),
+                                                                  ("mincharnum", 1)))  # fmt: skip
+    if bool(separators) == bool(expression):
+        node.error("Tokenizer: one of 'separators' and 'tokenexp' says where tokens are", found=f"{separators}")
+    if least < 1 or (least > 1 and (expression == "." or separators == [""])) or node.ndim() > 2:
+        node.error("Tokenizer: texts in one or two dimensions, tokens of at least one character, or of exactly one",
+                   found=f"'mincharnum' {least}, {node.ndim()} dimensions")  # fmt: skip
+    return node.host("Tokenizer", node.inputs, [_kind(node, node.ndim() + 1)], separators=separators,
+                     expression=expression, mark=node.attr("mark", 0), pad=node.attr("pad_value", ""),
+                     least=least)  # fmt: skip
 
 
 @converter("ImageDecoder")

@@ -1,4 +1,4 @@
-"""Ensembles of decision trees: walked by one kernel, their leaves' weights gathered and put together."""
+"""Ensembles of decision trees, walked by one kernel."""
 
 from __future__ import annotations
 
@@ -67,13 +67,15 @@ def _by_nodes(node: Node, prefix: str) -> _Forest:
     ways = [node.attr(k, []) for k in ("nodes_truenodeids", "nodes_falsenodeids")]
     if {len(modes), len(features), len(splits), len(missing), *map(len, ways)} != {len(names)}:
         node.error(f"{node.op_type}: lists about its nodes have different lengths", expected=str(len(names)))
-    for i, (tree, _) in enumerate(names):
-        if modes[i] not in _MODES:
-            node.error(f"{node.op_type}: an unknown kind of node", expected=", ".join(_MODES), found=modes[i])
-        yes, no = ((place.get((tree, way[i]), -1) if modes[i] != "LEAF" else i) for way in ways)
-        forest.add(0 if modes[i] == "LEAF" else features[i], splits[i], _MODES.index(modes[i]), missing[i], yes, no)
+    unknown = set(modes).difference(_MODES)
+    if unknown:
+        node.error(f"{node.op_type}: an unknown kind of node", expected=", ".join(_MODES), found=min(unknown))
+    forest.features, forest.splits, forest.missing = list(features), splits.tolist(), list(missing)
+    forest.modes = list(map(_MODES.index, modes))
+    trees = [tree for tree, _ in names]
+    forest.yes, forest.no = ([place.get(to, -1) for to in zip(trees, way, strict=True)] for way in ways)
     seen: set[int] = set()
-    for i, (tree, _) in enumerate(names):
+    for i, tree in enumerate(trees):
         if tree not in seen:
             seen.add(tree)
             forest.roots.append(i)
@@ -101,24 +103,85 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
         node.error(f"{node.op_type}: its input has a wrong rank", expected="(rows, features)", found=str(node.ndim()))
     if any(not 0 <= t < targets for _, t, _ in forest.weights):
         node.error(f"{node.op_type}: a weight is of a target that there is not", expected=f"0..{targets - 1}")
-    x = node.x() if node.is_float() else node.astype(node.x(), "float32")
-    dtype = x.ty.dtype
-    tables = [np.array(forest.features, "i4"), np.array(forest.splits).astype(dtype), np.array(forest.modes, "i4"),
-              np.array(forest.missing, "i4"), np.array(forest.yes, "i4"), np.array(forest.no, "i4"),
-              np.array(forest.roots, "i4")]  # fmt: skip
-    leaves = node.op("tree_leaves", x, *map(constant, tables))
+    x = node.x() if node.dtype() in ("float32", "float64") else node.astype(node.x(), "float32")
+    dtype, width = x.ty.dtype, node.shape()[1]
     nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
-    table = np.full((len(forest.modes), targets), nothing, np.float64)
+    table = np.full((len(forest.modes), targets), nothing, dtype)
     for leaf, target, weight in forest.weights:
         table[leaf, target] = weight if nothing or not table[leaf, target] else table[leaf, target] + weight
-    wide = "float64" if dtype == "float64" else "float32"
-    taken = node.op("take", constant(table.astype(wide)), leaves, axis=0, mode="clip")
-    out = node.op({"MIN": "min", "MAX": "max"}.get(aggregate, "sum"), taken, axis=(1,), keepdims=False)
+    used = sorted({feature for feature, mode in zip(forest.features, forest.modes, strict=True) if mode < _LEAF})
+    if isinstance(width, int) and width <= 4 * len(used) and used[-1] < width:
+        used = list(range(width))
+    else:
+        x = node.op("take", x, constant(np.array(used or [0])), axis=1)
+    nodes, roots, leaves = _laid_out(forest, used, dtype)
+    out = node.op("tree_scores", x, *map(constant, (nodes, roots, table[leaves])),
+                  aggregate=aggregate.lower() if nothing else "sum")  # fmt: skip
     if nothing:
-        out = node.op("where", node.op("isinf", out), node.scalar(0.0, wide), out)
+        out = node.op("where", node.op("isinf", out), node.scalar(0.0, dtype), out)
     if aggregate == "AVERAGE":
         out = node.emit(out / float(len(forest.roots)))
-    return out if base is None or not len(base) else node.op("add", out, constant(np.asarray(base).astype(wide)))
+    return out if base is None or not len(base) else node.op("add", out, constant(np.asarray(base).astype(dtype)))
+
+
+def _laid_out(forest: _Forest, used: list[int], dtype: str) -> tuple[Any, Any, list[int]]:
+    """Return the nodes of `tree_scores`, its roots, and which leaves its rows of weights are of.
+
+    The two that a node leads to lie side by side, those of the first of them right behind. A node that several lead
+    to lies beside one of them; the others lead to it by way of a node that goes on to it in any case.
+    """
+    limits, always = _limits(forest, dtype), int(np.iinfo(f"i{np.dtype(dtype).itemsize}").max) - 1
+    column = {feature: i for i, feature in enumerate(used)}
+    rows: list[tuple[int, int, int, int]] = []
+    roots: list[int] = []
+    leaves: list[int] = []
+    done: dict[int, int] = {}
+
+    def pair() -> int:
+        rows.extend((always, 0, len(rows) + i, 0) for i in range(2))
+        return len(rows) - 2
+
+    for root in forest.roots:
+        roots.append(pair())
+        waiting = [(root, roots[-1])]
+        while waiting:
+            i, at = waiting.pop()
+            if i in done:
+                rows[at] = (always, 0, done[i], 0)
+                continue
+            done[i], mode = at, forest.modes[i]
+            if mode >= _LEAF:
+                rows[at] = (always, 0, at, len(leaves))
+                leaves.append(i)
+                continue
+            feature, (below, upto) = column[forest.features[i]], limits[i]
+            missing, ways = bool(forest.missing[i]), (forest.yes[i], forest.no[i])
+            if mode in (2, 3, 5):  # what is not less is greater or equal
+                missing, ways = not missing, ways[::-1]
+            if mode >= _EQUAL:  # the least that is not less is asked for once more
+                first, then = pair(), pair()
+                rows[at] = (below, feature + (0 if missing else len(used)), first, 0)
+                rows[first + 1] = (upto, feature + (len(used) if missing else 0), then, 0)
+                waiting += [(ways[1], then + 1), (ways[0], then), (ways[1], first)]
+            else:
+                to = pair()
+                limit = upto if mode in (0, 3) else below
+                rows[at] = (limit, feature + (len(used) if missing else 0), to, 0)
+                waiting += [(ways[1], to + 1), (ways[0], to)]
+    rows.append((always, 0, 0, 0))  # each node has one behind it
+    return np.array(rows, f"i{np.dtype(dtype).itemsize}").reshape(-1, 4), np.array(roots, "i4"), leaves or [0]
+
+
+def _limits(forest: _Forest, dtype: str) -> list[tuple[int, int]]:
+    """Return, as keys of features, the greatest below and up to each node's value; nothing compares with a NaN."""
+    values = np.array(forest.splits).astype(dtype)
+    bits = values.view(f"i{values.itemsize}")
+    least = np.iinfo(bits.dtype).min
+    keys = np.where(bits < 0, least - bits, bits)
+    greater = np.isin(forest.modes, (2, 3))  # never greater: all that is a number is below
+    nothing = np.where(greater, np.iinfo(bits.dtype).max - 2, least)
+    nan = np.isnan(values)
+    return list(zip(np.where(nan, nothing, keys - 1).tolist(), np.where(nan, nothing, keys).tolist(), strict=True))
 
 
 @converter("TreeEnsembleRegressor", domain="ai.onnx.ml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -29,9 +30,9 @@ def _concat(a: Any, b: Any) -> Any:
 @lru_cache(maxsize=256)
 def _expression(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(pattern)
+        return re.compile(pattern, re.ASCII)  # as RE2, whose classes are those of ASCII
     except re.error as e:
-        raise InvalidArgument("RegexFullMatch: its pattern is no regular expression", found=f"{pattern!r}: {e}") from e
+        raise InvalidArgument("a pattern is no regular expression", found=f"{pattern!r}: {e}") from e
 
 
 @host_operator("RegexFullMatch")
@@ -125,3 +126,49 @@ def _shortest(value: Any) -> str:
     """Write a number with the fewest digits that give it back."""
     text = np.format_float_positional(value, trim="-") if 1e-5 <= abs(value) < 1e16 or value == 0 else str(value)
     return {"inf": "INF", "-inf": "-INF", "nan": "NaN"}.get(text, text)
+
+
+@host_operator("Tokenizer")
+def _tokenize(x: Any, *, separators: list[str], expression: str, mark: int, pad: str, least: int) -> Any:
+    """Take each text apart at separators or into matches, each as long as it can be; rows are filled up with `pad`."""
+    if expression == "." or separators == [""]:
+        rows = [list(t) for t in x.reshape(-1)]
+    elif separators:
+        rows = [_between(t, [_expression(p) for p in separators], least) for t in x.reshape(-1)]
+    else:
+        spans = ((t, _matches(t, _expression(expression))) for t in x.reshape(-1))
+        rows = [[t[a:b] for a, b in found if b - a >= max(least, 1)] for t, found in spans]
+    rows = [["\x02", *row, "\x03"] for row in rows] if mark and any(rows) else rows
+    width = max(map(len, rows), default=0)
+    out = np.full((len(rows), width), pad, object)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out.reshape(*x.shape, width)
+
+
+def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """Find where matches begin and end, the longest at each place, one after the other."""
+    at, anchored = 0, re.search(r"\$|\\[bBzZ]", pattern.pattern)  # these look at the text's end
+    while found := pattern.search(text, at):
+        start, end = found.span()
+        if not anchored:
+            end = next((e for e in range(len(text), end, -1) if pattern.fullmatch(text, start, e)), end)
+        yield start, end
+        at = max(end, start + 1)
+        if at > len(text):
+            return
+
+
+def _between(text: str, separators: list[re.Pattern[str]], least: int) -> list[str]:
+    """Return what lies between matches of separators, each in its turn."""
+    parts = [text]
+    for pattern in separators:
+        cut: list[str] = []
+        for part in parts:
+            at = 0
+            for start, end in _matches(part, pattern):
+                cut.append(part[at:start])
+                at = max(end, start + 1)
+            cut.append(part[at:])
+        parts = [p for p in cut if len(p) >= max(least, 1)]
+    return parts
