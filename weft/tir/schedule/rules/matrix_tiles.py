@@ -358,32 +358,34 @@ class _Tiles:
         return otherwise
 
     def _few_sums(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer, n: int) -> Stmt:
-        """Sum `n` rows, the last as often as there are fewer, by products of four bytes."""
+        """Sum `n` packed rows by products of four bytes."""
         p, chains, zero = self.p, _FEW // n, ir.const(0, self.p.sums)
         sums = _buffer("chains", (int64(_FEW), int64(SIDE)), p.sums, "local")
 
-        def add(word: ir.PrimExpr, r: int, chain: int) -> Stmt:
-            row = ir.Min(tile * int64(SIDE) + int64(r), p.rows - int64(1))
-
+        def add(step: ir.PrimExpr, first: ir.PrimExpr, word: ir.PrimExpr, r: int, chain: int) -> Stmt:
             def one(lane: ir.PrimExpr, g: ir.Var) -> Stmt:
                 k, at = word * int64(p.group) + g, (int64(r * chains + chain), lane)
-                x, w = (ir.Cast(p.sums, v) for v in (p.left(row, k), p.right(k, column * int64(SIDE) + lane)))
+                left = BufferLoad(self.left, (tile, step, int64(0), int64(0), int64(r), k))
+                x, w = (ir.Cast(p.sums, v) for v in (left, p.right(first + k, column * int64(SIDE) + lane)))
                 return BufferStore(sums, BufferLoad(sums, at) + x * w, at)
 
             return _lanes(lambda lane: _loop("g", p.group, lambda g: one(lane, g)))
+
+        def words(step: ir.PrimExpr, first: ir.PrimExpr) -> Stmt:
+            def some(w: ir.Var) -> Stmt:
+                return seq(
+                    *[add(step, first, w * int64(chains) + int64(c), r, c) for c in range(chains) for r in range(n)]
+                )
+
+            return _loop("w", TILE_ROWS // chains, some)
 
         def total(r: int, j: ir.PrimExpr) -> Stmt:
             found = [BufferLoad(sums, (int64(r * chains + c), j)) for c in range(chains)]
             return BufferStore(local, reduce(lambda a, b: a + b, found[1:], found[0]), (int64(r), j))
 
-        def words(first: ir.PrimExpr, count: int) -> list[Stmt]:
-            return [add(first + int64(c), r, c) for c in range(count) for r in range(n)]
-
-        whole, rest = divmod(p.depth // p.group, chains)
         clear = [_lanes(lambda j, c=c: BufferStore(sums, zero, (int64(c), j))) for c in range(_FEW)]
-        loop = _loop("w", whole, lambda w: seq(*words(w * int64(chains), chains)))
         last = [_lanes(lambda j, r=r: total(r, j)) for r in range(n)]
-        return AllocBuffer(sums, seq(*clear, loop, *words(int64(whole * chains), rest), *last))
+        return AllocBuffer(sums, seq(*clear, self._each_step("step", int64(0), p.steps, words), *last))
 
     def _stretches(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer) -> Stmt:
         steps = self.p.steps

@@ -153,7 +153,7 @@ def tiles_pay(machine: Machine, p: TileProblem, words: bool) -> bool:
 
     Of bytes that lie in words few rows are multiplied without tiles.
     """
-    rows = SIDE if p.bytes and words and ir.as_int(p.rows) is None else ir.as_int(p.rows)
+    rows = 4 * SIDE if p.bytes and words and ir.as_int(p.rows) is None else ir.as_int(p.rows)
     if rows is None or rows < TILE_ROWS or p.depth < p.step or p.columns < TILE_ROWS:
         return False
     blocks = -(-rows // SIDE) * p.column_tiles * p.steps
