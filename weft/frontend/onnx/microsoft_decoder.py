@@ -167,7 +167,6 @@ def _cdist(node: Node) -> Any:
     if metric not in ("sqeuclidean", "euclidean"):
         node.unsupported("CDist: an unknown metric", expected="sqeuclidean or euclidean", found=metric)
     (rows, width), (others, _) = node.shape(0), node.shape(1)
-    turned = node.reshape(node.permute(node.x(1), (1, 0)), [1, width, others])  # neighbours in a vector
-    apart = node.op("subtract", node.reshape(node.x(0), [rows, width, 1]), turned)
-    total = node.op("sum", node.op("multiply", apart, apart), axis=(1,), keepdims=False)
+    apart = node.op("subtract", node.reshape(node.x(0), [rows, 1, width]), node.reshape(node.x(1), [1, others, width]))
+    total = node.op("sum", node.op("multiply", apart, apart), axis=(2,), keepdims=False)
     return node.op("sqrt", total) if metric == "euclidean" else total
