@@ -279,7 +279,8 @@ def test_targets_choose():
     some = ir.Var("m", "int64")
     for func, tiles in ((bytes_product(128, 256, 256, "uint8", True), True), (bytes_product(some, 256, 256, "uint8",
             True), True), (bytes_product(4, 256, 256, "uint8", True), False), (bytes_product(64, 64, 64, "uint8",
-            True), False), (bytes_product(some, 256, 256, "uint8", False), False)):  # fmt: skip
+            True), False), (bytes_product(some, 256, 256, "uint8", False), False), (bytes_product(64,
+            64, 64, "uint8", False), True)):  # fmt: skip
         assert ("tile_dot" in str(default_schedule(func, SPR))) is tiles, func
 
 

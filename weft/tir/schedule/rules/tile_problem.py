@@ -26,9 +26,10 @@ LANES = 16
 _SPLIT_ORDER = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
 """Which parts of both operands are multiplied, small products first; each loads one operand anew."""
 
-_PACK_CYCLES, _PACK_NEAR_CYCLES, _PACK_BYTE_CYCLES, _GAIN = 1.5, 0.5, 0.06, 0.85
+_PACK_CYCLES, _PACK_NEAR_CYCLES, _PACK_BYTE_CYCLES, _PACK_WORD_CYCLES, _GAIN = 1.5, 0.5, 0.06, 0.3, 0.85
 """Cycles for splitting and packing a number into three parts, which goes to the second cache and further, or is read
-by the task that packed it; for copying a byte; and the share of the time below which tiles pay."""
+by the task that packed it; for copying a byte, and for putting it into a word; and the share of the time below which
+tiles pay."""
 
 _TASK_CYCLES, _BLOCK_CYCLES = 600, 200
 """Cycles of a task of bytes without its products, most for configuring tiles, and of bringing back 32 x 32 sums."""
@@ -163,10 +164,10 @@ def tiles_pay(machine: Machine, p: TileProblem, words: bool) -> bool:
     cycles = blocks * (products * machine.tile_product_cycles + loads * machine.tile_load_cycles)
     if p.bytes:
         cycles += p.column_tiles * (_TASK_CYCLES + _BLOCK_CYCLES * -(-rows // SIDE))
-        cycles += p.depth * (_PACK_BYTE_CYCLES * rows + (0 if words else p.columns))
+        cycles += p.depth * (_PACK_BYTE_CYCLES * rows + (0 if words else _PACK_WORD_CYCLES * p.columns))
     else:
         cycles += packed * p.depth * p.parts / 3
-    at_once = p.group if p.bytes else 2 // min(p.parts, 2)
+    at_once = (p.group if words else 1) if p.bytes else 2 // min(p.parts, 2)  # dot products read words
     return cycles < _GAIN * rows * p.columns * p.depth / (machine.product_elements_per_cycle * at_once)
 
 
