@@ -39,7 +39,9 @@ def _key(x: PrimExpr, largest: bool) -> PrimExpr:
     return bitwise_and(bitwise_not(key), every) if largest else key
 
 
-def radix_line(source: Any, order: Any, extent: PrimExpr, at: Callable[[Any], tuple[Any, ...]], largest: bool) -> Any:
+def radix_line(
+    source: tir.Buffer, order: tir.Buffer, extent: PrimExpr, at: Callable[[Any], tuple[Any, ...]], largest: bool
+) -> tir.Stmt:
     """Write the statement that puts the positions of a line, of fewer than 2^32 elements, in sorted order."""
     ib, passes = tir.ir_builder.create(), -(-DataType(source.dtype).bits // _DIGIT)
     line, found = ib.buffer_ptr(source), ib.buffer_ptr(order)
