@@ -33,6 +33,7 @@ class Case:
     outputs: int = 1
     dtype: str = "float32"
     opset: int = _OPSET
+    domain: str = ""
 
     def feeds(self) -> dict[str, np.ndarray]:
         """Random inputs by name, the same in each run."""
@@ -54,15 +55,18 @@ class Case:
         ]  # fmt: skip
         names = [*feeds, *("" if c is None else f"c{i}" for i, c in enumerate(self.constants))]
         outs = [f"y{i}" for i in range(self.outputs)]
-        node = helper.make_node(self.op, names, outs, **self.attributes)
+        node = helper.make_node(self.op, names, outs, domain=self.domain, **self.attributes)
         weights = [numpy_helper.from_array(c, f"c{i}") for i, c in enumerate(self.constants) if c is not None]
         results = [helper.make_tensor_value_info(y, TensorProto.UNDEFINED, None) for y in outs]
         graph = helper.make_graph([node], "operator", given, results, weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+        imports = [helper.make_opsetid(*pair) for pair in (("", self.opset), (self.domain, 1))[: 1 + bool(self.domain)]]
+        model = helper.make_model(graph, opset_imports=imports, ir_version=9)
         known = onnx.shape_inference.infer_shapes(model).graph
         types = {v.name: v for v in [*known.value_info, *known.output]}
         for out in graph.output:
             out.CopyFrom(types[out.name])
+            if self.domain:  # of which onnx infers nothing
+                out.type.tensor_type.elem_type = given[0].type.tensor_type.elem_type
         model.graph.CopyFrom(graph)
         return model
 

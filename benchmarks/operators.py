@@ -29,6 +29,7 @@ from benchmarks.models import Contestant
 from benchmarks.operator_cases import CASES, Case
 from benchmarks.operator_rest import REST
 from benchmarks.operator_second import SECOND
+from benchmarks.operator_third import THIRD
 from benchmarks.peer import largest_difference
 from weft.profile import fma_peak, read_bandwidth
 
@@ -82,7 +83,7 @@ def selected(patterns: Sequence[str]) -> list[Case]:
     """The cases whose family is named, or whose name matches a pattern; all where there is none."""
     return [
         c
-        for c in (*CASES, *REST, *SECOND)
+        for c in (*CASES, *REST, *SECOND, *THIRD)
         if not patterns or any(p == c.family or fnmatch.fnmatch(c.name, p) for p in patterns)
     ]
 

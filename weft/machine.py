@@ -112,9 +112,11 @@ class Machine:
     @property
     def tile_forms(self) -> tuple[tuple[str, str, str], ...]:
         """Products that matrix tiles compute: types of the factors and of the sum; float32 as parts of bfloat16."""
-        if not self.matrix_tiles or "amx-bf16" not in self.features or self.vector_bits < 512:
+        if not self.matrix_tiles or self.vector_bits < 512:
             return ()
-        return (("float32", "float32", "float32"), ("bfloat16", "bfloat16", "float32"))
+        floats = (("float32", "float32", "float32"), ("bfloat16", "bfloat16", "float32"))
+        whole = (("uint8", "int8", "int32"), ("int8", "int8", "int32"))
+        return (*(floats if "amx-bf16" in self.features else ()), *(whole if "amx-int8" in self.features else ()))
 
     @property
     def masks_freely(self) -> bool:

@@ -88,3 +88,14 @@ def test_rows_without_elements(rows: list[int]) -> None:
     )  # fmt: skip
     np.testing.assert_array_equal(np.column_stack([found, numbers]), expected)
     np.testing.assert_array_equal(empty, [int(r in lacking) for r in range(6)])
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1000])
+def test_places(size):
+    rng = np.random.default_rng(size)
+    odd = rng.integers(0, 3, size).astype(np.uint8).view(bool)  # truth that is not written as one is one too
+    for mask in (rng.random(size) > 0.6, np.zeros(size, bool), np.ones(size, bool), odd):
+        found, count = evaluate(topi.search.places, mask)
+        expected = np.flatnonzero(mask.view(np.uint8))
+        assert count == [len(expected)]
+        np.testing.assert_array_equal(found[: len(expected)], expected)

@@ -103,3 +103,26 @@ def test_unknown_padding_is_an_error() -> None:
     x = te.placeholder((1, 3, 8, 8), name="x")
     with pytest.raises(error.InvalidArgument, match="padding"):
         topi.nn.conv2d(x, te.placeholder((2, 3, 3, 3)), 1, "SAMEISH", 1)
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [("ij,jk,kl->il", [(5, 6), (6, 7), (7, 4)]), ("bi,ikj,bj->bk", [(3, 4), (4, 5, 6), (3, 6)]),
+     ("a,b,c,a->bc", [(2,), (3,), (4,), (2,)]), ("ij,ij,ji", [(3, 4), (3, 4), (4, 3)]), ("i,j,k->", [(2,), (0,), (3,)]),
+     ("...i,...ij,...j->...", [(2, 3), (1, 3, 4), (2, 4)]), ("ii,ij,jk,km->im", [(3, 3), (3, 5), (5, 2), (2, 9)]),
+     ("bij,bjk,kk,bl->bil", [(1, 3, 4), (5, 4, 6), (6, 6), (5, 2)])],
+)  # fmt: skip
+def test_einsum_of_many_operands(subscripts, shapes):
+    rng = np.random.default_rng(len(shapes))
+    arrays = [rng.standard_normal(s, np.float32) for s in shapes]
+    found = evaluate(lambda *t: topi.einsum(subscripts, *t), *arrays)
+    wanted = np.einsum(subscripts, *[a.astype(np.float64) for a in arrays])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_einsum_of_many_operands_takes_the_products_that_are_few():
+    """A chain of 500 x 500 matrices takes 3.75e8 products two by two, and 6.25e10 all at once."""
+    arrays = [np.full((500, 500), 1 / 512, np.float32) for _ in range(3)]
+    np.testing.assert_allclose(
+        evaluate(lambda *t: topi.einsum("ij,jk,kl->il", *t), *arrays), 500**2 / 512**3, rtol=1e-5
+    )

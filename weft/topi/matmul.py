@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import prod
 from typing import Any
 
 from weft import te
@@ -142,9 +144,33 @@ def einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, dic
 
 
 def einsum(operands: Any, subscripts: str) -> Any:
-    """Multiply tensors along named axes and sum over the axes that the output does not name."""
-    wide = accumulator(operands[0].dtype)
-    terms, out, dims, summed = einsum_dims(subscripts, [t.shape for t in operands])
+    """Multiply tensors along named axes and sum over the axes that the output does not name.
+
+    More than two are multiplied two by two, those first that take the fewest products.
+    """
+    dtype, left = operands[0].dtype, list(operands)
+    terms, out, dims, _ = einsum_dims(subscripts, [t.shape for t in operands])
+    while len(left) > 2:
+        pairs = combinations(range(len(left)), 2)
+        a, b = min(pairs, key=lambda p: prod(as_int(dims[c]) or 256 for c in _letters(terms, p)))
+        pair, given = [terms[a], terms[b]], [left[a], left[b]]
+        del terms[b], terms[a], left[b], left[a]
+        kept = "".join(c for c in _letters(pair, (0, 1)) if c in out or any(c in t for t in terms))
+        terms.append(kept)
+        left.append(_products(given, pair, kept, "T_product"))
+    return narrowed(_products(left, terms, out, "T_einsum"), dtype)
+
+
+def _letters(terms: list[str], pair: tuple[int, int]) -> str:
+    """The letters of two terms: those of both, those of the first, those of the second."""
+    a, b = (terms[i] for i in pair)
+    return "".join(dict.fromkeys([*(c for c in a if c in b), *a, *b]))
+
+
+def _products(operands: list[Any], terms: list[str], out: str, name: str) -> Any:
+    """Multiply tensors and sum over the axes that are not in `out`; numbers are as wide as sums need."""
+    wide, sizes = accumulator(operands[0].dtype), [t.shape for t in operands]
+    _, _, dims, summed = einsum_dims(f"{','.join(terms)}->{out}", sizes)
     axes = {c: te.reduce_axis((int64(0), dims[c]), c) for c in summed}
 
     def element(*i: Any) -> Any:
@@ -156,4 +182,4 @@ def einsum(operands: Any, subscripts: str) -> Any:
             product = factor if product is None else product * factor
         return te.sum(product, axis=list(axes.values())) if axes else product
 
-    return narrowed(te.compute(tuple(dims[c] for c in out), element, name="T_einsum"), operands[0].dtype)
+    return te.compute(tuple(dims[c] for c in out), element, name=name)

@@ -1,6 +1,7 @@
 """Sorting and the k greatest.
 
-A stable merge sort of positions; the k greatest are selected where k is not most of a line.
+Stable: by digits, or by merging runs of positions where elements are wide or few. The k greatest are selected where k
+is not most of a line.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_int, cast, const, int64
+from weft.ir import as_int, cast, const, int64, logical_and
 from weft.te import Tensor
 from weft.topi.heap import before, first_of_lines, lines
+from weft.topi.radix import SHORT, has_key, radix_line
 from weft.topi.shape import normalize_axis
 from weft.topi.typing import Extent
 
@@ -36,7 +38,15 @@ def _order(x: Any, axis: int, largest: bool) -> Any:
 
     def body(ins: Any, outs: Any) -> Any:
         extent = cast("int64", x.shape[axis])
-        return lines(x.shape, axis, lambda at: _merge_line(ins[0], outs[0], outs[1], extent, at, largest))
+
+        def line(at: Any) -> Any:
+            merged = _merge_line(ins[0], outs[0], outs[1], extent, at, largest)
+            if not has_key(x.dtype):
+                return merged
+            by_digits = logical_and(extent >= int64(SHORT), extent < int64(1 << 32))
+            return tir.IfThenElse(by_digits, radix_line(ins[0], outs[0], extent, at, largest), merged)
+
+        return lines(x.shape, axis, line)
 
     return te.extern([x.shape, x.shape], [x], body, name="sort", dtype=["int64", "int64"])[0]
 

@@ -204,7 +204,10 @@ def test_grouped_queries(rotary: int, window: int) -> None:
 
 
 def test_softmax_with_bias_and_others() -> None:
-    check("Inverse", [f32(2, 4, 4) + 4 * np.eye(4, dtype=np.float32)], tolerance=1e-3)
+    for n, lead in ((4, (2,)), (1, (3, 2)), (9, ())):
+        check("Inverse", [f32(*lead, n, n) + n * np.eye(n, dtype=np.float32)], tolerance=1e-3)
+    with pytest.raises(RuntimeError, match="a matrix has none"):
+        check("Inverse", [np.ones((2, 3, 3), np.float32)])
     check("Trilu", [f32(3, 4)], upper=0)
     check("NhwcMaxPool", [u8(1, 6, 5, 3)], kernel_shape=[2, 2])
 

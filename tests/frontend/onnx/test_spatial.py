@@ -174,7 +174,10 @@ def test_unique_and_determinants() -> None:
     x = RNG.integers(0, 4, (5, 3)).astype(np.float32)
     for attrs in ({}, {"axis": 0}, {"axis": 1, "sorted": 0}, {"sorted": 0}):
         one("Unique", {"x": x}, 11, outputs=4, **attrs)
-    one("Det", {"x": f32(3, 4, 4)}, 11)
+    for shape in ((3, 4, 4), (2, 2, 1, 1), (5, 7, 7), (0, 3, 3), (2, 0, 0), (6, 6)):
+        one("Det", {"x": f32(*shape)}, 11)
+    rows = np.array([[0, 2, 1], [1, 0, 3], [2, 2, 0]], np.float32)  # the first column's largest element is below
+    one("Det", {"x": np.stack([rows, rows[[1, 0, 2]], rows * 0, rows[[0, 0, 1]]])}, 11)
 
 
 @pytest.mark.parametrize("op", ["Adagrad", "Momentum", "Adam"])

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from weft import topi
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
-from weft.ir import Tuple, constant
+from weft.ir import Tuple, TupleGetItem, constant
 
 
 @converter("NonZero")
@@ -41,19 +42,10 @@ def _compress(node: Node) -> Any:
 
 
 def flat_places(node: Node, mask: Any) -> Any:
-    """Return the positions of what is true in a vector of truth values, in order: ``(count,)`` int64.
-
-    Each true element is sent to where the running count says; all others to one more place, which is cut off.
-    """
-    size = node.dims(mask)[0]
-    ones = node.astype(mask, "int64")
-    ends = node.op("cumsum", ones, axis=0)
-    last = node.graph.expr(Value.of_elements([size], "int64"))
-    target = node.op("where", mask, node.op("subtract", ends, node.scalar(1, "int64")), last)
-    numbers = node.op("arange", 0, s.to_expr(size), 1, dtype="int64")
-    room = node.full([s.add(size, 1)], 0, "int64")
-    placed = node.op("scatter_elements", room, target, numbers, axis=0)
-    return node.slice(placed, [0], [0], [counted(node, node.op("sum", ones, axis=(0,), keepdims=True))])
+    """Return the positions of what is true in a vector of truth values, in order: ``(count,)`` int64."""
+    found = node.graph.emit(node.graph.bb.call_te(topi.search.places, mask))
+    places, count = (node.emit(TupleGetItem(found, i)) for i in (0, 1))
+    return node.slice(places, [0], [0], [counted(node, count)])
 
 
 def counted(node: Node, count: Any) -> Dim:

@@ -64,9 +64,10 @@ def from_onnx(
     Returns
     -------
     IRModule
-        One function ``main``; its attribute ``weft.weight_files`` has the files with weights beside the model by name,
-        with their ``weft.runtime.file_identity`` when they were opened, if there are some. The function has
-        ``num_input``, ``params``, and ``weft.io``: JSON with names, data types and shapes of the inputs and outputs.
+        A function ``main``, and kernels that it calls; the module's attribute ``weft.weight_files`` has the files with
+        weights beside the model by name, with their ``weft.runtime.file_identity`` when they were opened, if there are
+        some. The function has ``num_input``, ``params``, and ``weft.io``: JSON with names, data types and shapes of the
+        inputs and outputs.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def _module(
     func = func.with_attr(
         {"num_input": len(inputs), "params": tuple(c for _, c in graph.params), "weft.io": json.dumps(io)}
     )
-    mod = mod.with_functions({mod.get_global_var("main"): func})
+    mod = mod.with_functions({**mod.functions, mod.get_global_var("main"): func})
     return mod.with_attr(WEIGHT_FILES, reader.files) if reader.files else mod
 
 

@@ -13,8 +13,8 @@ from weft import ir, runtime
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.compose import call, calls, microsoft
 from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.signal import solved
 from weft.frontend.onnx.value import Value
-from weft.runtime.host import Kind
 
 # --- activations and normalisations -----------------------------------------------------------------------------------
 
@@ -404,9 +404,8 @@ def _expand_dims(node: Node) -> Any:
 
 @microsoft("Inverse", inputs=(1, 1))
 def _inverse(node: Node) -> Any:
-    node.require_equal("matrices are square", node.shape()[-1], node.shape()[-2])
-    (out,) = node.host("Inverse", node.inputs, [Kind("tensor", node.dtype(), node.ndim())])
-    return node.with_dims(node.graph.expr(out), node.shape())
+    found = solved(node, node.shape()[-1], "Inverse: a matrix has none")[0]
+    return node.astype(node.reshape(found, node.shape()), node.dtype())
 
 
 @microsoft("ReduceSumInteger", attributes="axes keepdims", inputs=(1, 1))

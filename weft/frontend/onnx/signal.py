@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir, topi
 from weft.frontend.fourier import Parts, transformed
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.axes import around_axis
@@ -148,6 +149,21 @@ def _unique(node: Node) -> Any:
 def _det(node: Node) -> Any:
     if node.ndim() < 2:
         node.error("Det: its input has a wrong rank", expected="at least 2 dimensions", found=str(node.ndim()))
-    node.require_equal("matrices are square", node.shape()[-1], node.shape()[-2])
-    (out,) = node.host("Det", node.inputs, [Kind("tensor", node.dtype(), node.ndim() - 2)])
-    return node.with_dims(node.graph.expr(out), node.shape()[:-2])
+    _, _, diagonal, sign, _ = solved(node, 0)
+    found = node.op("multiply", sign, node.op("prod", diagonal, axis=(-1,)))
+    return node.astype(node.reshape(found, node.shape()[:-2]), node.dtype())
+
+
+def solved(node: Node, columns: Dim, refusal: str = "") -> list[Any]:
+    """Eliminate the input's square matrices in float64, with the first `columns` of the unit matrix on the right.
+
+    Leading dimensions are one; the results are those of ``topi.linalg.solve``.
+    """
+    *lead, rows, size = node.shape()
+    node.require_equal("matrices are square", size, rows)
+    count = s.product(lead)
+    a = node.astype(node.reshape(node.x(), [count, rows, size]), "float64")
+    unit = node.op("eye", s.to_expr(rows), s.to_expr(columns), s.to_expr(0), dtype="float64")
+    b = node.op("broadcast_to", unit, ir.shape_expr([s.to_expr(d) for d in (count, rows, columns)]))
+    found = node.graph.emit(node.graph.bb.call_te(topi.linalg.solve, a, b, refusal=refusal))
+    return [node.emit(ir.TupleGetItem(found, i)) for i in range(5)]

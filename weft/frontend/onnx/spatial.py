@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir, te, tir
 from weft.frontend.fold import FoldedAxis, folded
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.manipulate import padded
@@ -320,22 +321,23 @@ def _tensor_scatter(node: Node) -> Any:
                    found=f"{mode}, {axis}")  # fmt: skip
     shape, new = node.shape(), node.shape(1)[axis]
     node.require_shape(1, [new if i == axis else d for i, d in enumerate(shape)])
-    size, rank = shape[axis], node.ndim()
+    size = shape[axis]
     node.require_between("the number of new entries", new, 0, size)
-    line = node.op("arange", 0, s.to_expr(size), 1, dtype="int64")
-    offset = node.reshape(line, [size if i == axis else 1 for i in range(rank)])
+    if s.same(new, 0):
+        return node.x(0)
     if node.has(2):
         node.require_shape(2, shape[:1])
         high = size if mode == "circular" else s.add(s.subtract(size, new), 1)
         node.require_indices("a place to write at", node.x(2), 0, high)
-        offset = node.op("subtract", offset, node.reshape(node.x(2), [shape[0], *[1] * (rank - 1)]))
-    if mode == "circular":
-        offset = node.op("mod", offset, node.number(size, "int64"))
-    zero, end = node.scalar(0, "int64"), node.number(new, "int64")
-    written = node.op("logical_and", node.op("greater_equal", offset, zero), node.op("less", offset, end))
-    last = node.number(s.maximum(s.subtract(new, 1), 0), "int64")
-    place = node.op("minimum", node.op("maximum", offset, zero), last)
-    if s.same(new, 0):
-        return node.x(0)
-    whole = node.op("broadcast_to", place, list(shape))
-    return node.op("where", written, node.op("gather_elements", node.x(1), whole, axis=axis), node.x(0))
+
+    def written(old: Any, fresh: Any, *starts: Any) -> Any:
+        def element(*i: Any) -> Any:
+            place = i[axis] - starts[0](i[0]) if starts else i[axis]
+            place = ir.floormod(place, old.shape[axis]) if mode == "circular" else place
+            inside = ir.all_of(place >= ir.int64(0), place < fresh.shape[axis])
+            return tir.if_then_else(inside, fresh(*i[:axis], place, *i[axis + 1 :]), old(*i))
+
+        return te.compute(old.shape, element, name="written")
+
+    starts = [node.x(2)] if node.has(2) else []
+    return node.graph.emit(node.graph.bb.call_te(written, node.x(0), node.x(1), *starts))

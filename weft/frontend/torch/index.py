@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
+from weft import ir, topi
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
@@ -123,14 +123,10 @@ def columns(node: Node, mask: Any) -> list[Any]:
     if not dims:
         node.error("an index by a mask without dimensions")
     size = node.product(dims)
-    flat = node.reshape(mask, [size])
-    ones = node.astype(flat, "int64")
-    last = node.op("subtract", node.op("cumsum", ones, axis=0), node.scalar(1, "int64"))
-    target = node.op("where", flat, last, node.tensor(size, "int64"))  # all others to one more place, cut off below
-    room = node.full([size + 1], 0, "int64")
-    placed = node.op("scatter_elements", room, target, node.arange(size), axis=0)
-    count = counted(node, node.op("sum", ones, axis=(0,), keepdims=True))
-    places = node.op("strided_slice", placed, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
+    found = node.emit(node.bb.call_te(topi.search.places, node.reshape(mask, [size])))
+    count = counted(node, node.emit(ir.TupleGetItem(found, 1)))
+    places = node.emit(ir.TupleGetItem(found, 0))
+    places = node.op("strided_slice", places, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
     columns, below = [], 1
     for i, d in reversed(list(enumerate(dims))):
         rest = places if isinstance(below, int) and below == 1 else node.op(

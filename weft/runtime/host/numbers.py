@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
 from weft.runtime.host.registry import host_operator
 
 
@@ -27,12 +26,6 @@ def _unique(x: Any, *, axis: int | None, ordered: int) -> Any:
     return values, first.astype(np.int64), inverse.reshape(-1).astype(np.int64), counts.astype(np.int64)
 
 
-@host_operator("Det")
-def _det(x: Any) -> Any:
-    wide = x.astype(np.float64)
-    return np.asarray(np.linalg.det(wide) if wide.shape[-1] else np.ones(wide.shape[:-2])).astype(x.dtype)
-
-
 @host_operator("MelWeightMatrix")
 def _mel(bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
     """Triangles between points that are as far apart on the mel scale: rows are frequencies, columns bins."""
@@ -48,11 +41,3 @@ def _mel(bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
     up = (rows >= left) & (rows <= centre)
     down = (rows >= centre) & (rows < right)
     return np.where(down, falling, np.where(up, rising, 0.0))
-
-
-@host_operator("Inverse")
-def _inverse(x: Any) -> Any:
-    try:
-        return np.linalg.inv(x.astype(np.float64)).astype(x.dtype)
-    except np.linalg.LinAlgError as e:
-        raise InvalidArgument("Inverse: a matrix has none", found=str(e)) from None

@@ -114,6 +114,87 @@ def w_shape(n: int, k: int) -> tuple[int, int, int]:
     return -(-n // 32), k // 2, 64
 
 
+def bytes_product(m, n, k, kind, words) -> PrimFunc:
+    """A product of bytes with an epilogue; the columns lie as rows, or as words in panels of 32."""
+    x = te.placeholder((m, k), kind, name="A")
+    w = te.placeholder((-(-n // 32), k // 4, 128) if words else (k, n), "int8", name="B")
+    bias, r = te.placeholder((n,), "int32", name="bias"), te.reduce_axis((0, k), name="r")
+
+    def element(i, j):
+        right = w[j // 32, r // 4, (j % 32) * 4 + r % 4] if words else w[r, j]
+        return te.sum(ir.cast("int32", x[i, r]) * ir.cast("int32", right), r)
+
+    c = te.compute((m, n), element, name="C")
+    return te.create_prim_func([x, w, bias, te.compute((m, n), lambda i, j: c[i, j] + bias[j], name="D")])
+
+
+def check_bytes(kernel, m, n, k, kind, words) -> list[np.ndarray]:
+    rng = np.random.default_rng(m * n + k)
+    low, high = (0, 256) if kind == "uint8" else (-128, 128)
+    a, b = rng.integers(low, high, (m, k)).astype(kind), rng.integers(-128, 128, (k, n)).astype(np.int8)
+    bias, given = rng.integers(-99, 99, n).astype(np.int32), b
+    if words:
+        padded = np.full((k, -(-n // 32) * 32), 77, np.int8)
+        padded[:, :n] = b
+        given = np.ascontiguousarray(padded.reshape(k // 4, 4, -1, 32).transpose(2, 0, 3, 1)).reshape(-1, k // 4, 128)
+    found = np.full((m, n), -1, np.int32)
+    kernel(a, given, bias, found)
+    np.testing.assert_array_equal(found, a.astype(np.int64) @ b.astype(np.int64) + bias)
+    return [a, given, bias]
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 32, 64), (33, 40, 96), (35, 33, 68), (37, 70, 64), (70, 64, 1092)])
+def test_bytes(m, n, k, kind, words):
+    func = scheduled(bytes_product(m, n, k, kind, words), amx.target("-num-cores=2"))
+    assert not words or "C_columns" not in str(func)
+    given = check_bytes(weft.build(func, amx.target()), m, n, k, kind, words)
+    if m * n * k <= 1 << 16:
+        slow = np.full((m, n), -1, np.int32)
+        interpret(func, *given, slow)
+        left, right = given[0].astype(np.int64), given[1].astype(np.int64)
+        if words:
+            right = right.reshape(-1, k // 4, 32, 4).transpose(1, 3, 0, 2).reshape(k, -1)[:, :n]
+        np.testing.assert_array_equal(slow, left @ right + given[2])
+
+
+@pytest.mark.parametrize("k", [1, 3, 63, 67])
+def test_bytes_of_any_depth(k):
+    func = scheduled(bytes_product(33, 17, k, "uint8", False), amx.target("-num-cores=2"))
+    check_bytes(weft.build(func, amx.target()), 33, 17, k, "uint8", False)
+
+
+def test_rows_of_bytes_of_unknown_number():
+    m = ir.Var("m", "int64")
+    kernel = weft.build(scheduled(bytes_product(m, 96, 132, "uint8", True), amx.target("-num-cores=2")), amx.target())
+    for rows in (0, 1, 2, 4, 5, 31, 33, 36, 100):
+        check_bytes(kernel, rows, 96, 132, "uint8", True)
+
+
+@pytest.mark.parametrize(("channels", "stride", "taps"), [(16, 1, 3), (48, 2, 3), (64, 1, 1), (96, 1, 2)])
+def test_windows_of_bytes(channels, stride, taps):
+    """Summands of a step belong to several places of the window where there are few channels."""
+    size, out = 9, (9 - taps) // stride + 1
+    x = te.placeholder((2, size, size, channels), "uint8", name="A")
+    w = te.placeholder((1, taps, taps, channels // 4, 128), "int8", name="B")
+    y, z, r = (te.reduce_axis((0, n), name=t) for n, t in ((taps, "y"), (taps, "z"), (channels, "r")))
+
+    def element(i, h, v, o):
+        left, right = x[i, h * stride + y, v * stride + z, r], w[o // 32, y, z, r // 4, (o % 32) * 4 + r % 4]
+        return te.sum(ir.cast("int32", left) * ir.cast("int32", right), [y, z, r])
+
+    func = scheduled(te.create_prim_func([x, w, te.compute((2, out, out, 20), element, name="C")]), amx.target())
+    assert "C_columns" not in str(func)
+    rng = np.random.default_rng(channels)
+    a, b = rng.integers(0, 256, (2, size, size, channels)), rng.integers(-128, 128, (taps, taps, channels, 32))
+    given = b.reshape(taps, taps, channels // 4, 4, 32).transpose(0, 1, 2, 4, 3).reshape(1, taps, taps, -1, 128)
+    found = np.full((2, out, out, 20), -1, np.int32)
+    weft.build(func, amx.target())(a.astype(np.uint8), np.ascontiguousarray(given).astype(np.int8), found)
+    windows = np.lib.stride_tricks.sliding_window_view(a, (taps, taps), (1, 2))[:, ::stride, ::stride]
+    np.testing.assert_array_equal(found, np.einsum("nhvcyz,yzco->nhvo", windows, b)[..., :20])
+
+
 def test_batches_are_rows_and_the_result_may_be_an_output():
     a, b, _, exact = operands(20, 64, 64, batch=(3, 2))
     func = scheduled(product(20, 64, 64, batch=(3, 2), epilogue=False), amx.target("-num-cores=2"))
@@ -195,6 +276,12 @@ def test_targets_choose():
     assert "tile_dot" not in str(default_schedule(big, Target("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server")))
     assert "tile_dot" not in str(default_schedule(product(4, 256, 256), SPR))
     assert "tile_dot" not in str(default_schedule(product(64, 8, 256), SPR))
+    some = ir.Var("m", "int64")
+    for func, tiles in ((bytes_product(128, 256, 256, "uint8", True), True), (bytes_product(some, 256, 256, "uint8",
+            True), True), (bytes_product(4, 256, 256, "uint8", True), False), (bytes_product(64, 64, 64, "uint8",
+            True), False), (bytes_product(some, 256, 256, "uint8", False), False), (bytes_product(64,
+            64, 64, "uint8", False), True)):  # fmt: skip
+        assert ("tile_dot" in str(default_schedule(func, SPR))) is tiles, func
 
 
 def test_the_option_is_on_or_off():

@@ -1,4 +1,4 @@
-"""Matrix products on a processor's matrix tiles, true bfloat16 and float32.
+"""Matrix products on a processor's matrix tiles: bytes, true bfloat16 and float32.
 
 Both operands are copied into tiles once, side by side as they are multiplied; a task then takes some rows and 32
 columns, sums 32 x 32 elements at a time in four tiles, and writes them back through the epilogue.
@@ -10,91 +10,40 @@ exact arithmetic is below that of a chain of fused multiply-adds (docs/decisions
 
 Parts are denormal below 2**-102 and overflow near the largest number, and infinity has no parts: rows or columns that
 hold such a number, which packing notes, are multiplied as written, by multiply-adds in float32.
+
+Bytes are summed in int32, where a product with zero is zero: a last step that is not whole begins earlier, so that it
+ends with the sum, and has zeros for what the step before it had.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
-from typing import NamedTuple
 
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
 from weft.ir import int64
-from weft.machine import Machine
-from weft.tir.analysis.pattern import Contraction, contraction_of
-from weft.tir.analysis.structure import used_vars
+from weft.tir.analysis.pattern import contraction_of
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.intrin import bitwise_or, fabs, reinterpret, shift_left
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue
+from weft.tir.schedule.rules.tile_problem import LANES, SIDE, TileProblem, are_words, tile_problem, tiles_pay
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 from weft.tir.tiles import TILE_BYTES, TILE_ROWS, tile_intrinsic
 
 SPLIT_SMALLEST, SPLIT_LARGEST = 2.0**-102, 2.0**50
 """Magnitudes, other than zero, that split into three normal parts whose products do not overflow."""
 
-_SIDE = 2 * TILE_ROWS
-"""Rows and columns that are summed at a time: two by two tiles."""
-
-_STEP = TILE_BYTES // 2
-"""Summands of one tile product of bfloat16."""
-
 _STRETCH = 16
-"""Tile products that are added up before their sum goes to float32 in memory."""
+"""Tile products of floats that are added up before their sum goes to float32 in memory."""
 
-_LANES = 16
-
-_SPLIT_ORDER = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
-"""Which parts of both operands are multiplied, small products first; each loads one operand anew."""
-
-_PACK_CYCLES, _PACK_NEAR_CYCLES, _GAIN = 1.5, 0.5, 0.85
-"""Cycles for splitting and packing a number into three parts, which goes to the second cache and further, or is read
-by the task that packed it; and the share of the time below which tiles pay."""
-
-
-class _Problem(NamedTuple):
-    """A contraction as a plain product of ``rows`` by ``depth`` by ``columns``."""
-
-    c: Contraction
-    row_vars: list[ir.Var]
-    rows: ir.PrimExpr
-    columns: int
-    depth: int
-    parts: int
-
-    @property
-    def row_tiles(self) -> ir.PrimExpr:
-        return Analyzer().simplify(ir.floordiv(self.rows + int64(_SIDE - 1), int64(_SIDE)))
-
-    @property
-    def column_tiles(self) -> int:
-        return -(-self.columns // _SIDE)
-
-    @property
-    def steps(self) -> int:
-        return -(-self.depth // _STEP)
-
-    @property
-    def order(self) -> tuple[tuple[int, int], ...]:
-        return _SPLIT_ORDER if self.parts == 3 else ((0, 0),)
-
-    def left(self, row: ir.PrimExpr, k: ir.PrimExpr) -> BufferLoad:
-        """An element of the first operand."""
-        return ir.substitute(self.c.a, self.places(row, k))
-
-    def right(self, k: ir.PrimExpr, column: ir.PrimExpr) -> BufferLoad:
-        """An element of the second operand."""
-        vector = self.c.vector
-        return ir.substitute(self.c.b, {vector: ir.cast(vector.dtype, column), **self.places(int64(0), k)})
-
-    def places(self, row: ir.PrimExpr, k: ir.PrimExpr) -> dict[ir.Var, ir.PrimExpr]:
-        """The values of the variables for a row and a summand."""
-        extents = {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}
-        return _unravel(self.row_vars, extents, row) | _unravel(self.c.reduce, extents, k)
+_FEW = 4
+"""Rows of bytes up to which multiply-adds are faster than tiles, and sums that do not wait for each other."""
 
 
 def schedule_matrix_tiles(ctx: RuleContext, name: str) -> set[str]:
@@ -106,8 +55,8 @@ def schedule_matrix_tiles(ctx: RuleContext, name: str) -> set[str]:
         Where the target has no tiles for its types, or they would not pay.
     """
     rv = BlockRV(name)
-    problem = _problem(ctx, rv)
-    if not ctx.choose("matrix_tiles", (True, False), _pays(ctx.machine, problem, _are_words(problem))):
+    problem = tile_problem(ctx, rv)
+    if not ctx.choose("matrix_tiles", (True, False), tiles_pay(ctx.machine, problem, are_words(problem))):
         raise ScheduleError("matrix tiles: too small to gain")
     sink, loop_of = attach_epilogue(ctx, rv)
     found = contraction_of(ctx.block(rv))
@@ -116,90 +65,17 @@ def schedule_matrix_tiles(ctx: RuleContext, name: str) -> set[str]:
     return _Tiles(ctx, rv, problem).build(sink, loop_of)
 
 
-def _problem(ctx: RuleContext, rv: BlockRV) -> _Problem:
-    c = contraction_of(ctx.block(rv))
-    if c is None or c.vector not in c.columns or not c.reduce or c.group is not None:
-        raise ScheduleError("matrix tiles: not a product of two matrices")
-    types = (str(c.a.dtype), str(c.b.dtype), str(c.output.buffer.dtype))
-    if types not in ctx.machine.tile_forms:
-        raise ScheduleError(f"matrix tiles: the target has none for {' x '.join(types[:2])}")
-    extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
-    if any(not ir.is_const_int(extents[v], 1) for v in (*c.batch, *c.columns) if v is not c.vector):
-        raise ScheduleError("matrix tiles: more than one product")
-    order = [i for i in c.output.indices if isinstance(i, ir.Var) and i in c.rows]
-    if set(order) != set(c.rows):
-        raise ScheduleError("matrix tiles: rows are not plain")
-    columns, depth = ir.as_int(extents[c.vector]), [ir.as_int(extents[v]) for v in c.reduce]
-    if columns is None or None in depth:
-        raise ScheduleError("matrix tiles: the columns or the sum have no constant size")
-    inner = [v for v in c.reduce if v in used_vars(c.a.indices[-1])]
-    summed = [*[v for v in c.reduce if v not in inner], *inner]
-    if len(summed) > 1 and (ir.as_int(extents[summed[-1]]) or 1) % _STEP:
-        raise ScheduleError("matrix tiles: channels are no multiple of 32")
-    c.reduce = summed
-    rows: ir.PrimExpr = int64(1)
-    for v in order:
-        rows = rows * ir.cast("int64", extents[v])
-    return _Problem(
-        c, order, Analyzer().simplify(rows), columns, prod(n or 0 for n in depth), 3 if types[0] == "float32" else 1
-    )
-
-
-def _pays(machine: Machine, p: _Problem, words: bool) -> bool:
-    """Estimate the cycles of both ways; unknown rows may be too few to pack the columns for."""
-    rows = ir.as_int(p.rows)
-    if rows is None or rows < TILE_ROWS or p.depth < _STEP or p.columns < TILE_ROWS:
-        return False
-    blocks = -(-rows // _SIDE) * p.column_tiles * p.steps
-    products, loads = 4 * len(p.order), 4 if p.parts == 1 else 16
-    near = rows * p.depth * 2 * p.parts <= machine.packed_rows_bytes  # a task takes all rows, and packs its columns
-    packed = _PACK_CYCLES * rows + (0 if words else (_PACK_NEAR_CYCLES if near else _PACK_CYCLES) * p.columns)
-    cycles = blocks * (products * machine.tile_product_cycles + loads * machine.tile_load_cycles)
-    cycles += packed * p.depth * p.parts / 3
-    return cycles < _GAIN * rows * p.columns * p.depth / (
-        machine.product_elements_per_cycle * (1 if p.parts == 3 else 2)
-    )
-
-
-def _are_words(p: _Problem) -> bool:
-    """Whether the second operand already lies as tiles read it: pairs of summands side by side, 32 columns a row."""
-    if p.parts > 1 or p.depth % _STEP:
-        return False
-    panel, pair, lane, odd = (ir.Var(n, "int64") for n in ("panel", "pair", "lane", "odd"))
-    analyzer = Analyzer()
-    for v, n in ((panel, p.column_tiles), (pair, p.depth // 2), (lane, _SIDE), (odd, 2)):
-        analyzer.bind(v, ir.Range.from_min_extent(int64(0), int64(n)))
-    load = p.right(pair * int64(2) + odd, panel * int64(_SIDE) + lane)
-    place: ir.PrimExpr = int64(0)
-    for i, d in zip(load.indices, load.buffer.shape, strict=True):
-        place = place * ir.cast("int64", d) + ir.cast("int64", i)
-    wanted = ((panel * int64(p.depth // 2) + pair) * int64(_SIDE) + lane) * int64(2) + odd
-    return not load.buffer.strides and analyzer.can_prove_equal(place, wanted)
-
-
-def _unravel(
-    variables: Sequence[ir.Var], extents: dict[ir.Var, ir.PrimExpr], flat: ir.PrimExpr
-) -> dict[ir.Var, ir.PrimExpr]:
-    """Give values to variables, the last of which runs fastest."""
-    found: dict[ir.Var, ir.PrimExpr] = {}
-    for n, v in reversed(list(enumerate(variables))):
-        size = ir.cast("int64", extents[v])
-        found[v] = ir.cast(v.dtype, flat if n == 0 else ir.floormod(flat, size))
-        flat = ir.floordiv(flat, size)
-    return found
-
-
 def _loop(name: str, extent: ir.PrimExpr | int, body: Callable[[ir.Var], Stmt], kind: ForKind = ForKind.SERIAL) -> Stmt:
     var = ir.Var(name, "int64")
     return For(var, int64(0), int64(extent) if isinstance(extent, int) else extent, kind, body(var))
 
 
-def _lanes(body: Callable[[ir.PrimExpr], Stmt], wide: int = _SIDE) -> Stmt:
+def _lanes(body: Callable[[ir.PrimExpr], Stmt], wide: int = SIDE, lanes: int = LANES) -> Stmt:
     """Run `body` for numbers from 0 on, as vectors that are written out."""
     return _loop(
         "v",
-        wide // _LANES,
-        lambda v: _loop("lane", _LANES, lambda lane: body(v * int64(_LANES) + lane), ForKind.VECTORIZED),
+        wide // lanes,
+        lambda v: _loop("lane", lanes, lambda lane: body(v * int64(lanes) + lane), ForKind.VECTORIZED),
         ForKind.UNROLLED,
     )
 
@@ -240,17 +116,19 @@ def _parts(x: ir.PrimExpr, count: int, use: Callable[[list[ir.PrimExpr]], Stmt])
 class _Tiles:
     """One product on its way to tiles."""
 
-    def __init__(self, ctx: RuleContext, rv: BlockRV, problem: _Problem) -> None:
+    def __init__(self, ctx: RuleContext, rv: BlockRV, problem: TileProblem) -> None:
         self.ctx, self.sch, self.rv, self.p = ctx, ctx.sch, rv, problem
         p, name = problem, rv.name
         parts = int64(p.parts)
         self.guarded = p.parts > 1
-        self.words = _are_words(p)
+        self.words = are_words(p)
+        self.overlaps = self.words and p.depth % p.step != 0
+        self.multiplies_few = self.words and p.kind == "uint8int8"
         self.together = self._row_tiles_together()
         self.own_columns = not self.words and self.together == ir.as_int(p.row_tiles)  # each task packs what it reads
         panels = 1 if self.own_columns else p.column_tiles
-        steps, two, rows, lanes = int64(p.steps), int64(2), int64(TILE_ROWS), int64(_LANES)
-        self.left = _buffer(f"{name}_rows", (p.row_tiles, steps, parts, two, rows, int64(_STEP)), "bfloat16")
+        steps, two, rows, lanes = int64(p.steps), int64(2), int64(TILE_ROWS), int64(LANES)
+        self.left = _buffer(f"{name}_rows", (p.row_tiles, steps, parts, two, rows, int64(p.step)), p.element)
         self.right = _buffer(f"{name}_columns", (int64(panels), steps, parts, two, rows, lanes), "uint32")
         self.odd_rows = _buffer(f"{name}_odd_rows", (p.row_tiles,), "int32")
         self.odd_columns = _buffer(f"{name}_odd_columns", (int64(panels),), "int32")
@@ -285,12 +163,12 @@ class _Tiles:
     # --- packing ---
 
     def _pack_rows(self) -> Stmt:
-        """Copy the first operand: 32 rows of 32 summands one after another, each part by itself."""
-        p, zero = self.p, ir.FloatImm("bfloat16", 0.0)
-        odd = _buffer("odd", (int64(_SIDE),), "int32", "local")
+        """Copy the first operand: 32 rows of a step's summands one after another, each part by itself."""
+        p, zero = self.p, ir.const(0, self.p.element)
+        odd = _buffer("odd", (int64(p.step),), "int32", "local")
 
-        def element(tile: ir.Var, step: ir.Var, r: ir.Var, lane: ir.PrimExpr) -> Stmt:
-            row, k = tile * int64(_SIDE) + r, step * int64(_STEP) + lane
+        def element(tile: ir.Var, step: ir.PrimExpr, first: ir.PrimExpr, r: ir.Var, lane: ir.PrimExpr) -> Stmt:
+            row, k = tile * int64(SIDE) + r, first + lane
 
             def store(values: list[ir.PrimExpr]) -> Stmt:
                 half, at = ir.floordiv(r, int64(TILE_ROWS)), ir.floormod(r, int64(TILE_ROWS))
@@ -302,81 +180,98 @@ class _Tiles:
             filled = _parts(x, p.parts, store)
             if self.guarded:
                 filled = seq(filled, BufferStore(odd, ir.max_(BufferLoad(odd, (lane,)), _is_odd(x)), (lane,)))
-            inside = k < int64(p.depth) if p.depth % _STEP else None
-            return _when(inside, filled, store([zero] * p.parts)) if inside is not None else filled
+            inside = k >= step * int64(p.step) if self.overlaps else k < int64(p.depth)
+            return _when(inside, filled, store([zero] * p.parts)) if p.depth % p.step else filled
 
-        def one_row(tile: ir.Var, step: ir.Var, r: ir.Var) -> Stmt:
-            full = _lanes(lambda lane: element(tile, step, r, lane))
-            empty = _lanes(lambda lane: self._zero_row(tile, step, r, lane))
+        def one_row(tile: ir.Var, step: ir.PrimExpr, first: ir.PrimExpr, r: ir.Var) -> Stmt:
+            full = _lanes(lambda lane: element(tile, step, first, r, lane), p.step, p.lanes)
+            empty = _lanes(lambda lane: self._zero_row(tile, step, r, lane), p.step, p.lanes)
             return _when(self._row_exists(tile, r), full, empty)
 
         def one_tile(tile: ir.Var) -> Stmt:
-            rows = _loop("step", p.steps, lambda s: _loop("r", _SIDE, lambda r: one_row(tile, s, r)))
-            return self._noting(rows, odd, self.odd_rows, tile)
+            def rows(step: ir.PrimExpr, first: ir.PrimExpr) -> Stmt:
+                return _loop("r", SIDE, lambda r: one_row(tile, step, first, r))
+
+            return self._noting(self._each_step("step", int64(0), p.steps, rows), odd, self.odd_rows, tile)
 
         kind = ForKind.PARALLEL if self.ctx.machine.cores > 1 and ir.as_int(p.row_tiles) != 1 else ForKind.SERIAL
         return _loop("tile", p.row_tiles, one_tile, kind)
 
-    def _zero_row(self, tile: ir.Var, step: ir.Var, r: ir.Var, lane: ir.PrimExpr) -> Stmt:
+    def _each_step(
+        self, name: str, begin: ir.PrimExpr, n: int, body: Callable[[ir.PrimExpr, ir.PrimExpr], Stmt]
+    ) -> Stmt:
+        """Run `body` for steps and their first summands."""
+        size, whole = int64(self.p.step), n - 1 if self.overlaps else n
+        parts = [_loop(name, whole, lambda s: body(begin + s, (begin + s) * size))] if whole else []
+        last = [body(int64(whole), int64(self.p.depth - self.p.step))] if self.overlaps else []
+        return seq(*parts, *last)
+
+    def _zero_row(self, tile: ir.Var, step: ir.PrimExpr, r: ir.Var, lane: ir.PrimExpr) -> Stmt:
         at = (ir.floordiv(r, int64(TILE_ROWS)), ir.floormod(r, int64(TILE_ROWS)), lane)
-        zero = ir.FloatImm("bfloat16", 0.0)
+        zero = ir.const(0, self.p.element)
         return seq(*[BufferStore(self.left, zero, (tile, step, int64(n), *at)) for n in range(self.p.parts)])
 
     def _row_exists(self, tile: ir.PrimExpr, r: ir.PrimExpr) -> ir.PrimExpr | None:
         m = ir.as_int(self.p.rows)
-        return None if m is not None and m % _SIDE == 0 else tile * int64(_SIDE) + r < self.p.rows
+        return None if m is not None and m % SIDE == 0 else tile * int64(SIDE) + r < self.p.rows
 
     def _pack_columns(self, only: ir.PrimExpr | None = None) -> Stmt:
-        """Copy the second operand: pairs of summands as words, 16 columns of 16 pairs one after another.
+        """Copy the second operand: words of summands, 16 columns of 16 words one after another.
 
         Either all of it or, where a task packs its own, only some 32 columns.
         """
-        p = self.p
-        odd = _buffer("odd", (int64(_SIDE),), "int32", "local")
-        zero = ir.FloatImm(str(p.c.b.dtype), 0.0)
+        p, group = self.p, self.p.group
+        odd = _buffer("odd", (int64(SIDE),), "int32", "local")
+        zero = ir.const(0, p.c.b.dtype)
 
-        def element(tile: ir.Var, step: ir.Var, pair: ir.Var, lane: ir.PrimExpr) -> Stmt:
-            column, k = (tile if only is None else only) * int64(_SIDE) + lane, step * int64(_STEP) + pair * int64(2)
-            at = (ir.floordiv(lane, int64(_LANES)), pair, ir.floormod(lane, int64(_LANES)))
-            x: list[ir.PrimExpr] = [p.right(k, column), p.right(k + int64(1), column)]
-            if p.depth % 2:
-                x[1] = ir.CallIntrin(
-                    x[1].dtype, ir.Op.get("tir.if_then_else"), (k + int64(1) < int64(p.depth), x[1], zero)
+        def element(tile: ir.Var, step: ir.Var, word: ir.Var, lane: ir.PrimExpr) -> Stmt:
+            column = (tile if only is None else only) * int64(SIDE) + lane
+            first = step * int64(p.step) + word * int64(group)
+            at = (ir.floordiv(lane, int64(LANES)), word, ir.floormod(lane, int64(LANES)))
+            x: list[ir.PrimExpr] = []
+            for k in (first + int64(g) for g in range(group)):
+                load = p.right(k, column)
+                inside = k < int64(p.depth)
+                guard = x and p.depth % group  # of a word that is there, the first summand is
+                x.append(
+                    ir.CallIntrin(load.dtype, ir.Op.get("tir.if_then_else"), (inside, load, zero)) if guard else load
                 )
 
-            def store(low: list[ir.PrimExpr], high: list[ir.PrimExpr]) -> Stmt:
-                words = [
-                    bitwise_or(_bits(a), shift_left(_bits(b), ir.const(16, "uint32")))
-                    for a, b in zip(low, high, strict=True)
-                ]
+            def store(values: list[list[ir.PrimExpr]]) -> Stmt:
+                words = [_word(summands) for summands in zip(*values, strict=True)]
                 return seq(*[BufferStore(self.right, w, (tile, step, int64(n), *at)) for n, w in enumerate(words)])
 
-            filled = _parts(x[0], p.parts, lambda low: _parts(x[1], p.parts, lambda high: store(low, high)))
+            def split(found: list[list[ir.PrimExpr]]) -> Stmt:
+                if len(found) == group:
+                    return store(found)
+                return _parts(x[len(found)], p.parts, lambda parts: split([*found, parts]))
+
+            filled = split([])
             if self.guarded:
                 noted = ir.max_(BufferLoad(odd, (lane,)), ir.max_(_is_odd(x[0]), _is_odd(x[1])))
                 filled = seq(filled, BufferStore(odd, noted, (lane,)))
             empty = seq(
                 *[BufferStore(self.right, ir.const(0, "uint32"), (tile, step, int64(n), *at)) for n in range(p.parts)]
             )
-            inside = column < int64(p.columns) if p.columns % _SIDE else None
+            inside = column < int64(p.columns) if p.columns % SIDE else None
             return filled if inside is None else IfThenElse(inside, filled, empty)
 
-        def one_pair(tile: ir.Var, step: ir.Var, pair: ir.Var) -> Stmt:
-            full = _lanes(lambda lane: element(tile, step, pair, lane))
-            if p.depth % _STEP == 0:
+        def one_word(tile: ir.Var, step: ir.Var, word: ir.Var) -> Stmt:
+            full = _lanes(lambda lane: element(tile, step, word, lane))
+            if p.depth % p.step == 0:
                 return full
-            at = step * int64(_STEP) + pair * int64(2)
+            at = step * int64(p.step) + word * int64(group)
 
             def clear(lane: ir.PrimExpr) -> Stmt:
-                place = (ir.floordiv(lane, int64(_LANES)), pair, ir.floormod(lane, int64(_LANES)))
-                word = ir.const(0, "uint32")
-                return seq(*[BufferStore(self.right, word, (tile, step, int64(n), *place)) for n in range(p.parts)])
+                place = (ir.floordiv(lane, int64(LANES)), word, ir.floormod(lane, int64(LANES)))
+                nothing = ir.const(0, "uint32")
+                return seq(*[BufferStore(self.right, nothing, (tile, step, int64(n), *place)) for n in range(p.parts)])
 
             return _when(at < int64(p.depth), full, _lanes(clear))
 
         def one_tile(tile: ir.Var) -> Stmt:
-            pairs = _loop("step", p.steps, lambda s: _loop("pair", TILE_ROWS, lambda i: one_pair(tile, s, i)))
-            return self._noting(pairs, odd, self.odd_columns, tile)
+            words = _loop("step", p.steps, lambda s: _loop("word", TILE_ROWS, lambda i: one_word(tile, s, i)))
+            return self._noting(words, odd, self.odd_columns, tile)
 
         kind = (
             ForKind.PARALLEL if only is None and self.ctx.machine.cores > 1 and p.column_tiles > 1 else ForKind.SERIAL
@@ -390,7 +285,7 @@ class _Tiles:
         zero = ir.const(0, "int32")
         clear = _lanes(lambda lane: BufferStore(odd, zero, (lane,)))
         gather = _loop(
-            "lane", _SIDE,
+            "lane", SIDE,
             lambda i: BufferStore(noted, ir.max_(BufferLoad(noted, (tile,)), BufferLoad(odd, (i,))), (tile,)),
         )  # fmt: skip
         return AllocBuffer(odd, seq(clear, body, BufferStore(noted, zero, (tile,)), gather))
@@ -408,7 +303,7 @@ class _Tiles:
 
             def rows(i: ir.Var) -> Stmt:
                 tile = group * int64(together) + i
-                local = _buffer("sums", (int64(_SIDE), int64(_SIDE)), "float32", "local", strides=True)
+                local = _buffer("sums", (int64(SIDE), int64(SIDE)), p.sums, "local", strides=True)
                 body = seq(
                     self._tile_sums(tile, column, local),
                     self._write_back(tile, column, local, epilogue, realize, loop_of, sums),
@@ -417,7 +312,11 @@ class _Tiles:
                 return _when(exists, AllocBuffer(local, body))
 
             shapes = [TILE_ROWS, TILE_BYTES] * 8
-            body = seq(tile_intrinsic("configure", *shapes), _loop("i", together, rows), tile_intrinsic("release"))
+            few = self.multiplies_few and ir.as_int(p.rows) is None
+            needed = p.rows > int64(_FEW) if few else None
+            configure, release = tile_intrinsic("configure", *shapes), tile_intrinsic("release")
+            configure, release = (_when(needed, s) for s in (configure, release))
+            body = seq(configure, _loop("i", together, rows), release)
             if not self.own_columns:
                 return body
             body = AllocBuffer(self.right, seq(self._pack_columns(column), body))
@@ -431,7 +330,7 @@ class _Tiles:
     def _row_tiles_together(self) -> int:
         """Choose how many row tiles a task takes: what the cache keeps, and enough tasks for all cores."""
         p = self.p
-        most = max(1, self.ctx.machine.packed_rows_bytes // (_SIDE * p.steps * _STEP * 2 * p.parts))
+        most = max(1, self.ctx.machine.packed_rows_bytes // (SIDE * p.steps * TILE_BYTES * p.parts))
         m = ir.as_int(p.row_tiles)
         if m is None:
             return min(most, 4)
@@ -442,18 +341,58 @@ class _Tiles:
     def _tile_sums(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer) -> Stmt:
         """Sum 32 x 32 elements into a buffer."""
         fast = self._stretches(tile, column, local)
+        if self.multiplies_few:
+            return self._unless_few(tile, column, local, fast)
         if not self.guarded:
             return fast
         panel = int64(0) if self.own_columns else column
         odd = bitwise_or(BufferLoad(self.odd_rows, (tile,)), BufferLoad(self.odd_columns, (panel,)))
         return IfThenElse(odd == ir.const(0, "int32"), fast, self._as_written(tile, column, local))
 
+    def _unless_few(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer, otherwise: Stmt) -> Stmt:
+        """Sum few rows that a last tile has without tiles."""
+        rows, left = ir.as_int(self.p.rows), self.p.rows - tile * int64(SIDE)
+        counts = (1, _FEW) if rows is None else tuple(n for n in (1, _FEW) if 0 < rows % SIDE <= n)[:1]
+        for n in reversed(counts):
+            otherwise = IfThenElse(left <= int64(n), self._few_sums(tile, column, local, n), otherwise)
+        return otherwise
+
+    def _few_sums(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer, n: int) -> Stmt:
+        """Sum `n` packed rows by products of four bytes."""
+        p, chains, zero = self.p, _FEW // n, ir.const(0, self.p.sums)
+        sums = _buffer("chains", (int64(_FEW), int64(SIDE)), p.sums, "local")
+
+        def add(step: ir.PrimExpr, first: ir.PrimExpr, word: ir.PrimExpr, r: int, chain: int) -> Stmt:
+            def one(lane: ir.PrimExpr, g: ir.Var) -> Stmt:
+                k, at = word * int64(p.group) + g, (int64(r * chains + chain), lane)
+                left = BufferLoad(self.left, (tile, step, int64(0), int64(0), int64(r), k))
+                x, w = (ir.Cast(p.sums, v) for v in (left, p.right(first + k, column * int64(SIDE) + lane)))
+                return BufferStore(sums, BufferLoad(sums, at) + x * w, at)
+
+            return _lanes(lambda lane: _loop("g", p.group, lambda g: one(lane, g)))
+
+        def words(step: ir.PrimExpr, first: ir.PrimExpr) -> Stmt:
+            def some(w: ir.Var) -> Stmt:
+                return seq(
+                    *[add(step, first, w * int64(chains) + int64(c), r, c) for c in range(chains) for r in range(n)]
+                )
+
+            return _loop("w", TILE_ROWS // chains, some)
+
+        def total(r: int, j: ir.PrimExpr) -> Stmt:
+            found = [BufferLoad(sums, (int64(r * chains + c), j)) for c in range(chains)]
+            return BufferStore(local, reduce(lambda a, b: a + b, found[1:], found[0]), (int64(r), j))
+
+        clear = [_lanes(lambda j, c=c: BufferStore(sums, zero, (int64(c), j))) for c in range(_FEW)]
+        last = [_lanes(lambda j, r=r: total(r, j)) for r in range(n)]
+        return AllocBuffer(sums, seq(*clear, self._each_step("step", int64(0), p.steps, words), *last))
+
     def _stretches(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer) -> Stmt:
         steps = self.p.steps
         whole, rest = divmod(steps, _STRETCH)
-        if steps <= _STRETCH:
+        if steps <= _STRETCH or self.p.bytes:
             return self._stretch(tile, column, int64(0), steps, local)
-        part = _buffer("part", (int64(_SIDE), int64(_SIDE)), "float32", "local", strides=True)
+        part = _buffer("part", (int64(SIDE), int64(SIDE)), "float32", "local", strides=True)
 
         def more(first: ir.PrimExpr, n: int) -> Stmt:
             def add(r: ir.Var) -> Stmt:
@@ -461,7 +400,7 @@ class _Tiles:
                     lambda j: BufferStore(local, BufferLoad(local, (r, j)) + BufferLoad(part, (r, j)), (r, j))
                 )
 
-            return seq(self._stretch(tile, column, first, n, part), _loop("r", _SIDE, add))
+            return seq(self._stretch(tile, column, first, n, part), _loop("r", SIDE, add))
 
         body = [self._stretch(tile, column, int64(0), _STRETCH, local)]
         if whole > 1:
@@ -474,14 +413,14 @@ class _Tiles:
         """Multiply a stretch of the sum: the small products of all steps, then the large ones."""
         stride = int64(TILE_BYTES)
 
-        def right(s: ir.PrimExpr, part: int, h: int) -> Stmt:
+        def right(s: ir.PrimExpr, summand: ir.PrimExpr, part: int, h: int) -> Stmt:
             if not self.words:
                 panel = int64(0) if self.own_columns else column
                 return tile_intrinsic("load", 6 + h, _address(self.right, panel, s, part, h, 0, 0), stride)
-            load = self.p.right(s * int64(_STEP), column * int64(_SIDE) + int64(h * _LANES))
+            load = self.p.right(summand, column * int64(SIDE) + int64(h * LANES))
             return tile_intrinsic("load", 6 + h, _address(load.buffer, *load.indices), int64(2 * TILE_BYTES))
 
-        def step(s: ir.PrimExpr, order: Sequence[tuple[int, int]]) -> Stmt:
+        def step(s: ir.PrimExpr, summand: ir.PrimExpr, order: Sequence[tuple[int, int]]) -> Stmt:
             body: list[Stmt] = []
             held: tuple[int, int] = (-1, -1)
             for a, b in order:
@@ -491,15 +430,15 @@ class _Tiles:
                         body.append(tile_intrinsic("load", 4 + h, address, stride))
                 for h in (0, 1):
                     if b != held[1]:
-                        body.append(right(s, b, h))
+                        body.append(right(s, summand, b, h))
                 held = (a, b)
-                body += [tile_intrinsic("dot", "bf16", 2 * i + j, 4 + i, 6 + j) for i in (0, 1) for j in (0, 1)]
+                body += [tile_intrinsic("dot", self.p.kind, 2 * i + j, 4 + i, 6 + j) for i in (0, 1) for j in (0, 1)]
             return seq(*body)
 
         small, large = self.p.order[:-1], self.p.order[-1:]
-        loops = [_loop("k", n, lambda k, o=o: step(first + k, o)) for o in (small, large) if o]
+        loops = [self._each_step("k", first, n, lambda s, k, o=o: step(s, k, o)) for o in (small, large) if o]
         stored = [
-            tile_intrinsic("store", 2 * i + j, _address(to, i * TILE_ROWS, j * _LANES), int64(4 * _SIDE))
+            tile_intrinsic("store", 2 * i + j, _address(to, i * TILE_ROWS, j * LANES), int64(4 * SIDE))
             for i in (0, 1) for j in (0, 1)
         ]  # fmt: skip
         return seq(*[tile_intrinsic("zero", t) for t in range(4)], *loops, *stored)
@@ -512,17 +451,17 @@ class _Tiles:
         def row(r: ir.Var) -> Stmt:
             def add(k: ir.Var) -> Stmt:
                 def element(lane: ir.PrimExpr) -> Stmt:
-                    j = column * int64(_SIDE) + lane
-                    product = p.left(tile * int64(_SIDE) + r, k) * p.right(k, j)
+                    j = column * int64(SIDE) + lane
+                    product = p.left(tile * int64(SIDE) + r, k) * p.right(k, j)
                     store = BufferStore(local, BufferLoad(local, (r, lane)) + product, (r, lane))
-                    return _when(j < int64(p.columns) if p.columns % _SIDE else None, store)
+                    return _when(j < int64(p.columns) if p.columns % SIDE else None, store)
 
                 return _lanes(element)
 
             clear = _lanes(lambda lane: BufferStore(local, zero, (r, lane)))
             return seq(clear, _when(self._row_exists(tile, r), _loop("k", p.depth, add)))
 
-        return _loop("r", _SIDE, row)
+        return _loop("r", SIDE, row)
 
     def _write_back(
         self,
@@ -539,7 +478,7 @@ class _Tiles:
         zeros = {x.loop_var: ir.const(0, x.loop_var.dtype) for x in self.sch.state.loops_of(epilogue.name_hint)}
 
         def element(r: ir.PrimExpr, lane: ir.PrimExpr) -> Stmt:
-            row, j = tile * int64(_SIDE) + r, column * int64(_SIDE) + lane
+            row, j = tile * int64(SIDE) + r, column * int64(SIDE) + lane
             places = p.places(row, int64(0)) | {p.c.vector: j}
             loops = zeros | {
                 loop_of[v].var: ir.cast(loop_of[v].var.dtype, x) for v, x in places.items() if v in loop_of
@@ -552,19 +491,23 @@ class _Tiles:
                 return BufferLoad(local, (r, lane)) if isinstance(node, BufferLoad) and node.buffer is sums else node
 
             body = ir.substitute(ir.rewrite(epilogue.body, here), values)
-            return _when(j < int64(p.columns) if p.columns % _SIDE else None, body)
+            return _when(j < int64(p.columns) if p.columns % SIDE else None, body)
 
         def row(r: ir.PrimExpr) -> Stmt:
             return _when(self._row_exists(tile, r), _lanes(lambda lane: element(r, lane)))
 
         four = 4
         return _loop(
-            "r", _SIDE // four, lambda r: _loop("u", four, lambda u: row(r * int64(four) + u), ForKind.UNROLLED)
+            "r", SIDE // four, lambda r: _loop("u", four, lambda u: row(r * int64(four) + u), ForKind.UNROLLED)
         )
 
 
-def _bits(x: ir.PrimExpr) -> ir.PrimExpr:
-    return ir.cast("uint32", reinterpret("uint16", x))
+def _word(summands: Sequence[ir.PrimExpr]) -> ir.PrimExpr:
+    """The bits of neighbouring summands, the first lowest."""
+    bits = ir.DataType(summands[0].dtype).bits
+    words = [ir.cast("uint32", reinterpret(f"uint{bits}", x)) for x in summands]
+    shifted = [shift_left(w, ir.const(bits * n, "uint32")) for n, w in enumerate(words) if n]
+    return reduce(bitwise_or, shifted, words[0])
 
 
 def _buffer(
