@@ -239,6 +239,7 @@ class _Unpacked(_Product):
     def __init__(self, *args: Any, group: int) -> None:
         super().__init__(*args)
         self.group, self.panel_weights = group, None
+        self.lanes = 2 * _LANES if self.panel % (4 * _LANES) == 0 else _LANES  # a panel is two vectors of the machine
 
     def rows(self, panel: Any) -> None:
         """Compute all rows of a panel, over weights that are unpacked ahead where many rows read them."""
@@ -419,7 +420,7 @@ class _Tiled(_Unpacked):
 
     def __init__(self, *args: Any, group: int) -> None:
         super().__init__(*args, group=group)
-        self.lanes, self.depth = TILE_BYTES // 4, TILE_BYTES // 2
+        self.depth = TILE_BYTES // 2
         words = as_int(self.w.buffer.shape[1]) or 0
         self.tile_steps = -(-words * rows_per_word(self.bits) // self.depth)
 
