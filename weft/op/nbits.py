@@ -141,8 +141,10 @@ def _packed_ref(
 ) -> Any:  # fmt: skip
     """Products of rows as they are, or as bytes."""
     if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= MANY_ROWS):
-        parts = _quantize_ref(x, group)
-        return _dot_ref(*parts, w, scale, offset, n=n, bits=bits, group=group, dot=dot, out_dtype=str(x.dtype))
+        q, x_scale, x_sum = _quantize_ref(x, group)
+        return _dot_ref(
+            q, x_scale, x_sum, w, scale, offset, n=n, bits=bits, group=group, dot=dot, out_dtype=str(x.dtype)
+        )
     weights = _weights(w, scale, offset, bits, group)[: x.shape[-1], :n]
     return np.matmul(x.astype(np.float64), weights).astype(x.dtype)
 

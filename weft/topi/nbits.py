@@ -85,11 +85,12 @@ def quantize_groups(x: Tensor, group: int) -> list[Any]:
 def _quantize_rows(ib: Any, x: Any, made: Sequence[Any], size: int) -> None:
     """Quantise rows in groups; `made` are integers, scales and sums."""
     rows, k = x.buffer.shape[0], as_int(x.buffer.shape[1]) or 0
+    q, scale, total = made
     with ib.for_range(int64(0), rows, name="row", kind="parallel") as row:
         with ib.for_range(int64(0), int64(k // size), name="group") as g:
-            _quantize_group(ib, x, *made, row, g, size, size)
+            _quantize_group(ib, x, q, scale, total, row, g, size, size)
         if k % size:
-            _quantize_group(ib, x, *made, row, int64(k // size), size, k % size)
+            _quantize_group(ib, x, q, scale, total, row, int64(k // size), size, k % size)
 
 
 def _quantize_group(ib: Any, x: Any, q: Any, scale: Any, total: Any, row: Any, g: Any, size: int, known: int) -> None:
