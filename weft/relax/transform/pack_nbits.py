@@ -88,6 +88,7 @@ def pack_nbits(
     """
     values: dict[Any, Any] = {b.var: b.value for b in all_bindings(func)}
     packed: dict[tuple[ir.Call, bool], Panels | None] = {}
+    exact: dict[str, Any] = {"rows": "float32", "dot": 0, "tiles": False}
     rounded: dict[str, Any] = {"rows": "int8", "dot": dot, "tiles": tiles}
 
     def rule(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
@@ -103,7 +104,7 @@ def pack_nbits(
         if made is None:
             return None
         in_bytes = rows_in_bytes or source.attrs.get("rows", "float32") == "int8"
-        return _product(value, made, rounded if in_bytes else {}, _columns(source, turned))
+        return _product(value, made, rounded if in_bytes else exact, _columns(source, turned))
 
     made = rewrite_bindings(func, mod, rule)
     return func if made is func else remove_all_unused(made, mod)
@@ -202,7 +203,7 @@ def _words(q: np.ndarray, shift: int, bits: int, rows: int, panel: int) -> np.nd
     return _in_panels(words.view(np.int32), panel)
 
 
-def _product(value: Any, made: Panels, rounded: dict[str, Any], n: int) -> ir.Expr:
+def _product(value: Any, made: Panels, how: dict[str, Any], n: int) -> ir.Expr:
     weights = [ir.constant(a) for a in (made.w, made.scale, made.offset) if a is not None]
-    attrs = ir.Attrs.of(n=n, bits=made.bits, group=made.group, **rounded)
+    attrs = ir.Attrs.of(n=n, bits=made.bits, group=made.group, **how)
     return ir.Call(ir.Op.get("relax.nn.matmul_nbits_packed"), (value.args[0], *weights), attrs, span=value.span)
