@@ -121,7 +121,7 @@ def calls(*names):
 
 def test_nothing_else_uses_the_cache_or_builds_keys():
     uses = {file for file, _ in calls("cache.get", "cache.put", "default_cache", "new_entry", "store.open")}
-    assert uses == {"relax/vm_build.py", "model_cache.py", "runtime/cache.py"}
+    assert uses == {"relax/vm_build.py", "model_cache.py", "compile_key.py", "runtime/cache.py"}
     assert {file for file, _ in calls("compile_key", "ingredients")} == {
         "relax/vm_build.py", "model_cache.py", "compile_key.py"}  # fmt: skip
     hashed = {file for file, _ in calls("blake2b", "sha256", "sha1", "md5", "sha512", "blake2s", "crc32")}
@@ -161,6 +161,25 @@ def test_all_that_makes_a_kernel_is_hashed():
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "c"))
     return lambda: cache.statistics().writes
+
+
+def test_the_hash_of_sources_is_kept_until_a_file_changes(own_cache, monkeypatch, tmp_path):
+    source = tmp_path / "weft" / "a.py"
+    source.parent.mkdir()
+    monkeypatch.setattr(module, "__file__", str(source.parent / "compile_key.py"))
+    seen = []
+    for text, settled in (("x = 1", 0), ("x = 1", 0), ("x = 2", 0), ("x = 3", 10**18)):
+        if not source.exists() or source.read_text() != text:
+            times = source.stat() if source.exists() else None
+            source.write_text(text)
+            if times is not None:
+                os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))  # as if it had not been written
+        monkeypatch.setattr(module, "SETTLED_NS", settled)
+        module._sources.cache_clear()
+        seen.append((module._sources(()), own_cache()))
+    module._sources.cache_clear()
+    assert len({found for found, _ in seen}) == 3 and seen[0] == seen[1]
+    assert [writes for _, writes in seen] == [1, 1, 2, 2]  # of a file that was just changed nothing is kept
 
 
 def test_another_configuration_takes_other_code(own_cache):

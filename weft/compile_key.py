@@ -19,6 +19,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -28,6 +29,7 @@ from typing import Any
 from weft import environment
 from weft.ffi import find_library
 from weft.machine import host_facts
+from weft.runtime import cache
 
 KERNEL_SOURCES = ("arith", "compile_key.py", "environment.py", "ir", "machine.py", "relax/kernel_builder.py",
                   "relax/transform/schedule_tir.py", "relax/vm_build.py", "target", "tir", "tune")  # fmt: skip
@@ -35,6 +37,9 @@ KERNEL_SOURCES = ("arith", "compile_key.py", "environment.py", "ir", "machine.py
 _OWN_PARTS = frozenset(("tune.database", "tir.instrument_bound_checkers", "tir.add_lower_pass"))
 """Options that are an ingredient themselves; whose messages name buffers, which fingerprints do not; that are code."""
 _DEFAULT_LEVEL = 2
+SETTLED_NS = 2_000_000_000
+"""How long ago a file's last change has to be for any later one to show: within a tick of the clock two look like one.
+"""
 
 
 def compile_key(kind: str, what: Sequence[str], target: Any, answers: Sequence[str] = ()) -> str | None:
@@ -142,14 +147,31 @@ def _target(target: Any) -> Any:
 
 @lru_cache(maxsize=2)
 def _sources(parts: tuple[str, ...]) -> str:
-    """Hash sources of Weft: those of some packages and files, or all; a warm start spends its time in this."""
+    """Hash sources of Weft: those of some packages and files, or all; the cache has the hash until a file changes."""
     root = os.path.dirname(__file__)
+    paths = sorted(_python_files([f"{root}/{p}" for p in parts] or [root]))
+    memo = None if parts else _memo(root, paths)  # a warm start of a model waits for it
+    known = None if memo is None else cache.get(memo)
+    if known is not None:
+        return known.decode()
     digest = hashlib.blake2b(digest_size=32)
-    for path in sorted(_python_files([f"{root}/{p}" for p in parts] or [root])):
+    for path in paths:
         with open(path, "rb", buffering=0) as file:
             text = file.read()
         digest.update(f"{path[len(root) :]} {len(text)}\n".encode() + text)
+    if memo is not None and _memo(root, paths) == memo:
+        cache.put(memo, digest.hexdigest().encode())
     return digest.hexdigest()
+
+
+def _memo(root: str, paths: Sequence[str]) -> str | None:
+    """Name the state of files by what changes when one does; None while a later change might not show."""
+    found, newest = hashlib.blake2b(root.encode(), digest_size=32), 0
+    for path in paths:
+        s = Path(path).stat()
+        newest = max(newest, s.st_mtime_ns, s.st_ctime_ns)
+        found.update(f"{path} {s.st_dev} {s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}\n".encode())
+    return f"sources\n{found.hexdigest()}" if time.time_ns() - newest > SETTLED_NS else None
 
 
 def _python_files(places: Iterable[Path | str]) -> list[str]:

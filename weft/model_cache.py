@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from weft import environment
+from weft.compile_key import SETTLED_NS as _SETTLED_NS
 from weft.compile_key import brings_models, compile_key, is_plain, is_watched
 from weft.error import ExecutableError, InvalidArgument, ScheduleWarning, WeftError
 from weft.runtime import Module, VMExecutable, cache, file_identity, num_threads, open_regular, placed_module
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 _CHUNK = 4 << 20
 _LARGE = 16 << 20
 """Bytes of a file from which on its hash is kept with its times and place, as long as these do not change."""
-_SETTLED_NS = 2_000_000_000
-"""How long ago the last change has to be for that: within a tick of the clock two changes look like one."""
 _COMPILER = "weft.relax.vm_build"
 _PROGRAM = "weft.compile_worker"
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from weft.error import DTypeMismatch, ShapeMismatch
 from weft.ir import Expr, TensorType, TupleType, as_int, ceildiv, int64, numpy_dtype
-from weft.op.attributes import axis, dtype, integer, text
+from weft.op.attributes import axis, dtype, flag, integer, text
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_same_shape
-from weft.topi.nbits import dequantize_groups, matmul_nbits_dot, matmul_nbits_packed, quantize_groups, rows_per_word
+from weft.topi.nbits import (
+    MANY_ROWS,
+    dequantize_groups,
+    matmul_nbits_dot,
+    matmul_nbits_packed,
+    quantize_groups,
+    rows_per_word,
+)
 
 _GROUP = integer(32, at_least=1)
+_ROWS = text("float32", "float32|int8", "float32 or int8")
 _PANELS = {"n": integer(0, at_least=0), "bits": integer(4, at_least=2, at_most=8), "group": _GROUP}
 
 
@@ -43,7 +52,7 @@ def _dequantize_ref(data: Any, scale: Any, zero_point: Any, axis: int, group: in
 declare(
     "dequantize_groups", "data scale zero_point",
     {"axis": axis(0), "group": _GROUP, "out_dtype": dtype("float32"),
-     "rows": text("float32", "float32|int8", "float32 or int8")},
+     "rows": _ROWS},
     infer=_dequantize_infer, lower=dequantize_groups, reference=_dequantize_ref, fusion=Fusion.INJECTIVE,
     doc="``(data - zero_point) * scale`` with a scale and a zero point for each `group` elements along `axis`. "
     "`rows` says what rows that are multiplied by the result may be rounded to.",
@@ -116,22 +125,38 @@ def _weights(w: Any, scale: Any, offset: Any, bits: int, group: int) -> Any:
     return real.transpose(1, 0, 2).reshape(q.shape[1], -1)
 
 
-def _packed_infer(x: Expr, w: Expr, scale: Expr, offset: Expr | None = None, *, n: int, bits: int, group: int) -> Any:
+def _packed_infer(
+    x: Expr, w: Expr, scale: Expr, offset: Expr | None = None, *, n: int, bits: int, group: int, tiles: bool
+) -> Any:
     ty = tensor_arg("nn.matmul_nbits_packed", "x", x, kind="float", min_ndim=1)
     _panels_infer("nn.matmul_nbits_packed", ty, w, scale, offset, n, bits, group)
+    if tiles and w.ty.shape is not None and as_int(w.ty.shape[-1]) != 32:  # type: ignore[attr-defined]
+        raise ShapeMismatch("nn.matmul_nbits_packed: tiles take panels of 32 columns", found=str(w.ty), where=w.span)
     return TensorType(None if ty.shape is None else (*ty.shape[:-1], int64(int(n))), ty.dtype, ty.ndim)
 
 
-def _packed_ref(x: Any, w: Any, scale: Any, offset: Any = None, *, n: int, bits: int, group: int) -> Any:
+def _packed_ref(
+    x: Any, w: Any, scale: Any, offset: Any = None, *,
+    n: int, bits: int, group: int, rows: str, dot: int, tiles: bool,
+) -> Any:  # fmt: skip
+    """Products of rows as they are, or as bytes."""
+    if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= MANY_ROWS):
+        q, x_scale, x_sum = _quantize_ref(x, group)
+        return _dot_ref(
+            q, x_scale, x_sum, w, scale, offset, n=n, bits=bits, group=group, dot=dot, out_dtype=str(x.dtype)
+        )
     weights = _weights(w, scale, offset, bits, group)[: x.shape[-1], :n]
     return np.matmul(x.astype(np.float64), weights).astype(x.dtype)
 
 
 declare(
-    "nn.matmul_nbits_packed", "x w scale offset?", _PANELS, infer=_packed_infer, lower=matmul_nbits_packed,
-    reference=_packed_ref, rtol=1e-4,
+    "nn.matmul_nbits_packed", "x w scale offset?",
+    {**_PANELS, "rows": _ROWS, "dot": integer(0, at_least=0), "tiles": flag(False)},
+    infer=_packed_infer, lower=matmul_nbits_packed, reference=_packed_ref, rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with weights of `bits` bits, ``(q - half) * scale + offset``: words (panels, rows, "
-    "panel) int32, scales and offsets (panels, groups, panel) for each `group` weights of a column.",
+    "panel) int32, scales and offsets (panels, groups, panel) for each `group` weights of a column. With `rows` int8 "
+    "few are rounded to bytes in these groups (`dot`: lanes of the machine's dot products of bytes, or 0), and 32 and "
+    "more to bfloat16 where there are matrix `tiles`.",
 )  # fmt: skip
 
 

@@ -106,7 +106,8 @@ def _attention_passes() -> list[Pass]:
 
 def _pack_nbits(machine: Machine, precision: str) -> Pass:
     in_bytes = PRECISIONS.get(precision) == "int8"
-    return t.pack_nbits(panel=machine.panel_columns, dot=machine.byte_lanes, rows_in_bytes=in_bytes)
+    dot, tiles = machine.byte_lanes, bool(machine.tile_forms)
+    return t.pack_nbits(panel=machine.panel_columns, dot=dot, rows_in_bytes=in_bytes, tiles=tiles)
 
 
 def _narrows(target: Target, precision: str) -> bool:

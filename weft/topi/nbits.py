@@ -10,21 +10,23 @@ so that a mask takes four neighbouring rows of each column out of a vector of wo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import Broadcast, Ramp, as_int, cast, const, floordiv, int64
+from weft.ir import Broadcast, CallIntrin, Ramp, as_int, cast, const, floordiv, int64
 from weft.te import Tensor
+from weft.tir import TILE_BYTES, TILE_ROWS, tile_intrinsic
 from weft.tir.intrin import dot_pairs
 from weft.topi.shape import simplify
 
 _LANES = 8
 """Columns that a step of a dot product has."""
 
-_MANY_ROWS = 32
-"""Rows from which on the weights of a panel are unpacked into memory first."""
+MANY_ROWS = 32
+"""Rows from which on the weights of a panel are unpacked into memory first, or go to matrix tiles."""
 
 _WRITTEN_OUT = 32
 """Rows of products that are straight code; larger groups are loops of them."""
@@ -69,20 +71,26 @@ def quantize_groups(x: Tensor, group: int) -> list[Any]:
                               expected=f"a multiple of {_LANES}",
                               found=f"rows of {x.shape[-1]}, groups of {group}")  # fmt: skip
     groups, outer = -(-k // size), x.shape[:-1]
-    rows = _product(outer)
 
     def body(ins: Any, outs: Any) -> Any:
         ib = tir.ir_builder.create()
-        given, q, scale, total = (ib.buffer_ptr(_matrix(ib, b)) for b in (*ins, *outs))
-        with ib.for_range(int64(0), rows, name="row", kind="parallel") as row:
-            with ib.for_range(int64(0), int64(k // size), name="group") as g:
-                _quantize_group(ib, given, q, scale, total, row, g, size, size)
-            if k % size:
-                _quantize_group(ib, given, q, scale, total, row, int64(k // size), size, k % size)
+        given, *made = (ib.buffer_ptr(_matrix(ib, b)) for b in (*ins, *outs))
+        _quantize_rows(ib, given, made, size)
         return ib.get()
 
     shapes = [(*outer, int64(groups * size)), (*outer, int64(groups)), (*outer, int64(groups))]
     return te.extern(shapes, [x], body, name="quantize_groups", dtype=["int8", "float32", "int32"])
+
+
+def _quantize_rows(ib: Any, x: Any, made: Sequence[Any], size: int) -> None:
+    """Quantise rows in groups; `made` are integers, scales and sums."""
+    rows, k = x.buffer.shape[0], as_int(x.buffer.shape[1]) or 0
+    q, scale, total = made
+    with ib.for_range(int64(0), rows, name="row", kind="parallel") as row:
+        with ib.for_range(int64(0), int64(k // size), name="group") as g:
+            _quantize_group(ib, x, q, scale, total, row, g, size, size)
+        if k % size:
+            _quantize_group(ib, x, q, scale, total, row, int64(k // size), size, k % size)
 
 
 def _quantize_group(ib: Any, x: Any, q: Any, scale: Any, total: Any, row: Any, g: Any, size: int, known: int) -> None:
@@ -162,12 +170,11 @@ class _Product:
                                   found=f"{list(w.shape)}, {scale.shape[1]} groups")  # fmt: skip
         self.panels, _, self.panel, self.groups = (d or 0 for d in sizes)
 
-    def run(self) -> Any:
-        """Return the statement."""
+    def run(self) -> None:
+        """Emit the statements."""
         ib = self.ib
         with ib.for_range(int64(0), int64(self.panels), name="panel", kind="parallel") as panel:
             self.rows(panel)
-        return ib.get()
 
     def rows(self, panel: Any) -> None:
         """Compute all rows of a panel."""
@@ -193,7 +200,7 @@ class _Product:
                 sums[c][every] = Broadcast(const(0.0, "float32"), lanes)
             self.add(panel, row, sums)
             for (r, v), value in sums.items():
-                self.store(panel, row + r, v, value)
+                self.store(panel, row + r, v, value[every])
 
     def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
         """Add all products to the sums, by row and vector."""
@@ -216,13 +223,13 @@ class _Product:
         at, every = panel * int64(self.panel) + int64(v * lanes), Ramp(int64(0), int64(1), lanes)
         dtype = self.out.dtype
         if self.n % lanes == 0 and self.n % self.panel == 0:
-            self.out[row, Ramp(at, int64(1), lanes)] = cast(f"{dtype}x{lanes}", value[every])
+            self.out[row, Ramp(at, int64(1), lanes)] = cast(f"{dtype}x{lanes}", value)
             return
         with ib.if_scope(at + int64(lanes) <= int64(self.n)):
-            self.out[row, Ramp(at, int64(1), lanes)] = cast(f"{dtype}x{lanes}", value[every])
+            self.out[row, Ramp(at, int64(1), lanes)] = cast(f"{dtype}x{lanes}", value)
         with ib.else_scope():
             edge = ib.allocate("float32", (lanes,), name="edge", scope="local")
-            edge[every] = value[every]
+            edge[every] = value
             with ib.for_range(int64(0), tir.max(int64(self.n) - at, int64(0)), name="lane") as lane:
                 self.out[row, at + lane] = cast(dtype, edge[lane])
 
@@ -233,10 +240,11 @@ class _Unpacked(_Product):
     def __init__(self, *args: Any, group: int) -> None:
         super().__init__(*args)
         self.group, self.panel_weights = group, None
+        self.lanes = 2 * _LANES if self.panel % (4 * _LANES) == 0 else _LANES  # a panel is two vectors of the machine
 
     def rows(self, panel: Any) -> None:
         """Compute all rows of a panel, over weights that are unpacked ahead where many rows read them."""
-        many = self.out.buffer.shape[0] >= int64(_MANY_ROWS)
+        many = self.out.buffer.shape[0] >= int64(MANY_ROWS)
         known = as_int(simplify(many))
         if known != 0:
             with self.ib.if_scope(many):
@@ -300,22 +308,6 @@ class _Unpacked(_Product):
                     for (r, v), total in sums.items():
                         value = cast("float32", self.x[row + r, step(at) * int64(per) + int64(i)])
                         total[every] = tir.fma(Broadcast(value, self.lanes), unpacked[v][i], total[every])
-
-
-def matmul_nbits_packed(
-    x: Tensor, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0, bits: int = 4, group: int = 32
-) -> Any:
-    """Multiply rows of a constant length by weights in panels, in float32."""
-    if as_int(x.shape[-1]) is None:
-        raise InvalidArgument("matmul_nbits_packed: rows have a constant length", found=str(x.shape[-1]))
-    given = [x, w, scale, *([] if offset is None else [offset])]
-
-    def body(ins: Any, outs: Any) -> Any:
-        last = None if offset is None else ins[3]
-        ib = tir.ir_builder.create()
-        return _Unpacked(ib, _matrix(ib, ins[0]), *ins[1:3], last, _matrix(ib, outs[0]), n, bits, group=group).run()
-
-    return te.extern((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=x.dtype)
 
 
 class _Dot(_Product):
@@ -420,6 +412,91 @@ class _Dot(_Product):
         return tir.reinterpret(f"uint8x{4 * self.lanes}", tir.abs(w)), tir.bitwise_xor(x, sign) - sign
 
 
+class _Tiled(_Unpacked):
+    """Products of many rows on matrix tiles: rows and weights are rounded to bfloat16, which loses less than bytes do.
+
+    Rows are packed once, 32 rows of 32 numbers one after another; a task unpacks the weights of a panel, two tiles
+    wide, as pairs of bfloat16 and multiplies all rows by them.
+    """
+
+    def __init__(self, *args: Any, group: int) -> None:
+        super().__init__(*args, group=group)
+        self.depth = TILE_BYTES // 2
+        words = as_int(self.w.buffer.shape[1]) or 0
+        self.tile_steps = -(-words * rows_per_word(self.bits) // self.depth)
+
+    def run(self) -> None:
+        """Emit the statements."""
+        ib, m, side = self.ib, self.out.buffer.shape[0], 2 * TILE_ROWS
+        tiles = simplify(floordiv(m + int64(side - 1), int64(side)))
+        shape = (tiles, int64(2), int64(self.tile_steps), int64(TILE_ROWS), int64(self.depth))
+        packed = ib.allocate("bfloat16", shape, name="packed_rows")
+        with ib.for_range(int64(0), m, name="row", kind="parallel") as row:
+            self.pack(packed, row)
+        with ib.for_range(int64(0), int64(self.panels), name="panel", kind="parallel") as panel:
+            pairs = self.pairs(panel)
+            ib.emit(tile_intrinsic("configure", *[TILE_ROWS, TILE_BYTES] * 8))
+            sums = ib.allocate("float32", (2 * TILE_ROWS, self.panel), name="sums", scope="local")
+            with ib.for_range(int64(0), tiles, name="tile") as tile:
+                self.multiply(packed, pairs, sums, tile)
+                with ib.for_range(int64(0), tir.min(int64(side), m - tile * int64(side)), name="r") as r:
+                    for v in range(2):
+                        at = Ramp(int64(v * self.lanes), int64(1), self.lanes)
+                        self.store(panel, tile * int64(side) + r, v, sums[r, at])
+            ib.emit(tile_intrinsic("release"))
+
+    def pack(self, packed: Any, row: Any) -> None:
+        """Round a row and put it into its place in tiles, filled up with zeros."""
+        ib, depth, k = self.ib, self.depth, as_int(self.x.buffer.shape[1]) or 0
+        tile, half, r = (row // int64(2 * TILE_ROWS), row % int64(2 * TILE_ROWS) // int64(TILE_ROWS),
+                         row % int64(TILE_ROWS))  # fmt: skip
+        whole = Ramp(int64(0), int64(1), depth)
+        with ib.for_range(int64(0), int64(k // depth), name="step") as step:
+            values = self.x[row, Ramp(step * int64(depth), int64(1), depth)]
+            packed[tile, half, step, r, whole] = cast(f"bfloat16x{depth}", cast(f"float32x{depth}", values))
+        for step in range(k // depth, self.tile_steps):
+            with ib.for_range(int64(0), int64(depth), name="i") as i:
+                at = int64(step * depth) + i
+                value = tir.if_then_else(at < int64(k), cast("float32", self.x[row, at]), const(0.0, "float32"))
+                packed[tile, half, int64(step), r, i] = cast("bfloat16", value)
+
+    def pairs(self, panel: Any) -> Any:
+        """Unpack the weights of a panel: (half, pair of rows, column), the even row in the lower bits."""
+        ib, lanes, per = self.ib, self.lanes, rows_per_word(self.bits)
+        words, rows = as_int(self.w.buffer.shape[1]) or 0, self.tile_steps * self.depth // 2
+        out = ib.allocate("uint32", (2, rows, lanes), name="pairs")
+        every = Ramp(int64(0), int64(1), lanes)
+        with ib.for_range(int64(0), int64(words), name="step") as step:
+            for v in range(2):
+                bits = [cast(f"uint32x{lanes}", tir.reinterpret(f"uint16x{lanes}", cast(f"bfloat16x{lanes}", w)))
+                        for w in self.weights(panel, step, v, per)]  # fmt: skip
+                for i in range(per // 2):
+                    high = tir.shift_left(bits[2 * i + 1], Broadcast(const(16, "uint32"), lanes))
+                    out[int64(v), step * int64(per // 2) + int64(i), every] = tir.bitwise_or(bits[2 * i], high)
+        for v, row in itertools.product(range(2), range(words * per // 2, rows)):
+            out[int64(v), int64(row), every] = Broadcast(const(0, "uint32"), lanes)
+        return out
+
+    def multiply(self, packed: Any, pairs: Any, sums: Any, tile: Any) -> None:
+        """Sum 32 x 32 products in four tiles."""
+        ib, zero, line = self.ib, int64(0), int64(TILE_BYTES)
+        for t in range(4):
+            ib.emit(tile_intrinsic("zero", t))
+        with ib.for_range(int64(0), int64(self.tile_steps), name="step") as step:
+            for h in range(2):
+                ib.emit(tile_intrinsic("load", 4 + h, _address(packed, tile, int64(h), step, zero, zero), line))
+                ib.emit(tile_intrinsic("load", 6 + h, _address(pairs, int64(h), step * int64(TILE_ROWS), zero), line))
+            for a, b in itertools.product(range(2), repeat=2):
+                ib.emit(tile_intrinsic("dot", "bf16", 2 * a + b, 4 + a, 6 + b))
+        for a, b in itertools.product(range(2), repeat=2):
+            at = _address(sums, int64(a * TILE_ROWS), int64(b * self.lanes))
+            ib.emit(tile_intrinsic("store", 2 * a + b, at, int64(4 * self.panel)))
+
+
+def _address(buffer: Any, *at: Any) -> Any:
+    return CallIntrin("handle", tir.Op.get("tir.address_of"), (buffer[at],))
+
+
 def matmul_nbits_dot(
     x: Tensor, x_scale: Any, x_sum: Any, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0,
     bits: int = 4, group: int = 32, dot: int = 0, out_dtype: str = "float32",
@@ -434,8 +511,53 @@ def matmul_nbits_dot(
     def body(ins: Any, outs: Any) -> Any:
         ib, last = tir.ir_builder.create(), None if offset is None else ins[5]
         rows = [_matrix(ib, b) for b in ins[:3]]
-        kernel = _Dot(ib, rows[0], *ins[3:5], last, _matrix(ib, outs[0]), n, bits,
-                      x_scale=rows[1], x_sum=rows[2], group=group, dot=dot)  # fmt: skip
-        return kernel.run()
+        _Dot(ib, rows[0], *ins[3:5], last, _matrix(ib, outs[0]), n, bits,
+             x_scale=rows[1], x_sum=rows[2], group=group, dot=dot).run()  # fmt: skip
+        return ib.get()
 
     return te.extern((*outer, int64(n)), given, body, name="T_matmul_nbits", dtype=out_dtype)
+
+
+# --- products of rows -------------------------------------------------------------------------------------------------
+
+
+def matmul_nbits_packed(
+    x: Tensor, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0, bits: int = 4, group: int = 32,
+    rows: str = "float32", dot: int = 0, tiles: bool = False,
+) -> Any:  # fmt: skip
+    """Multiply rows of a constant length by weights in panels.
+
+    With `rows` int8 few rows are rounded to bytes, in the weights' groups, as :func:`matmul_nbits_dot` has them; many
+    go to matrix tiles as bfloat16 where there are `tiles`.
+    """
+    k = as_int(x.shape[-1])
+    if k is None:
+        raise InvalidArgument("matmul_nbits_packed: rows have a constant length", found=str(x.shape[-1]))
+    if tiles and as_int(w.shape[-1]) != 2 * TILE_ROWS:
+        raise InvalidArgument("matmul_nbits_packed: tiles take panels of 32 columns", found=str(w.shape[-1]))
+    given, groups = [x, w, scale, *([] if offset is None else [offset])], -(-k // group)
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        matrix, out = _matrix(ib, ins[0]), _matrix(ib, outs[0])
+        common, m = (*ins[1:3], None if offset is None else ins[3], out, n, bits), out.shape[0]
+
+        def few() -> None:
+            types = (("int8", groups * group), ("float32", groups), ("int32", groups))
+            parts = [ib.allocate(dtype, (m, int64(size)), name="part") for dtype, size in types]
+            _quantize_rows(ib, ib.buffer_ptr(matrix), parts, group)
+            q, unit, total = (p.buffer for p in parts)
+            _Dot(ib, q, *common, x_scale=unit, x_sum=total, group=group, dot=dot).run()
+
+        if rows == "float32":
+            _Unpacked(ib, matrix, *common, group=group).run()
+        elif tiles:
+            with ib.if_scope(m >= int64(MANY_ROWS)):
+                _Tiled(ib, matrix, *common, group=group).run()
+            with ib.else_scope():
+                few()
+        else:
+            few()
+        return ib.get()
+
+    return te.extern((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=x.dtype)

@@ -272,9 +272,7 @@ def test_quantised_matrices_bind():
     mod, _ = Product().export_tvm({"forward": {"x": spec.Tensor(["n", 64], "float32")}})
     made = quantize_matrix(RNG.standard_normal((5, 64)).astype("float32"))
     bound = bind_weights(mod, {"layer.weight": made}, "forward", rows="int8")
-    calls = [
-        n.op.name for n in walk(pack_nbits()(bound)["forward"].body) if isinstance(getattr(n, "op", None), weft.ir.Op)
-    ]
-    assert "relax.nn.matmul_nbits_dot" in calls
+    calls = [n for n in walk(pack_nbits()(bound)["forward"].body) if isinstance(getattr(n, "op", None), weft.ir.Op)]
+    assert [(c.op.name, c.attrs.get("rows")) for c in calls] == [("relax.nn.matmul_nbits_packed", "int8")]
     with pytest.raises(error.InvalidArgument, match="another shape"):
         bind_weights(mod, {"layer.weight": quantize_matrix(np.ones((4, 64), "float32"))}, "forward")

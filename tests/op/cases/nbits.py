@@ -44,6 +44,13 @@ def _product(bits: int, group: int, k: int, n: int, zeros: bool, ranks: int = 2,
         return call(s.real(*dims, dtype=dtype), *_fixed(made.w, made.scale, made.offset), n=n, bits=bits,
                     group=made.group, rtol=1e-2 if dtype == "float16" else 1e-4, atol=1e-3)  # fmt: skip
 
+    @cases("nn.matmul_nbits_packed")
+    def rounded(s: Sizes) -> Case:
+        made = pack_groups(_groups(s, k, n, bits, group, zeros), 16)
+        assert made is not None
+        return call(s.real(s.b, k), *_fixed(made.w, made.scale, made.offset), n=n, bits=bits, group=made.group,
+                    rows="int8", rtol=1e-4, atol=1e-3)  # fmt: skip
+
     @cases("nn.matmul_nbits_dot")
     def dot(s: Sizes) -> Case:
         made = pack_groups(_groups(s, k, n, bits, group, zeros), 16)

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from tests.target import amx_emulation
 from weft import te
 from weft.frontend import onnx as frontend
 from weft.ir import Op, walk
@@ -89,9 +90,25 @@ def test_blocks_of_weights(bits, group, k, n, zeros):
     for x, y in outputs(model, k):
         np.testing.assert_allclose(y, x @ weights, rtol=1e-5, atol=1e-4 * (1 << bits) / 16)
     model, weights = blocks_model(bits, group, k, n, zeros, level=4)
-    assert names(model) == {"nn.quantize_groups", "nn.matmul_nbits_dot"}
+    assert names(model) == {"nn.matmul_nbits_packed"}
     for x, y in outputs(model, k):
         assert (np.abs(y - x @ weights) <= largest_error(x, weights, min(group, 128))).all()
+
+
+@pytest.mark.parametrize(
+    ("bits", "group", "k", "n", "zeros"), [(4, 32, 96, 37, "packed"), (8, 128, 130, 64, ""), (2, 16, 40, 5, "real")]
+)
+def test_many_rows_go_to_matrix_tiles(bits, group, k, n, zeros):
+    """Rows of 32 and more; what they are rounded to loses less than half of what bytes lose."""
+    model, weights = blocks_model(bits, group, k, n, zeros, level=4)
+    ex = weft.compile(frontend.from_onnx(model), target=amx_emulation.target())
+    vm = weft.relax.VirtualMachine(ex, weft.cpu())
+    for m in (0, 1, 31, 32, 33, 70):
+        x = RNG.standard_normal((m, k)).astype(np.float32)
+        expected = x.astype(np.float64) @ weights
+        wrong = np.abs(vm["main"](weft.runtime.tensor(x)).numpy() - expected)
+        assert (wrong <= largest_error(x, weights, min(group, 128))).all()
+        assert m < 32 or np.sqrt((wrong**2).mean()) < 0.0035 * expected.std()  # bytes: 0.0045 and more
 
 
 def test_weights_are_never_written_out():

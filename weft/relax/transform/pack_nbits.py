@@ -38,7 +38,13 @@ class Panels(NamedTuple):
 
 @ir.function_pass(kind=ir.Function, opt_level=1)
 def pack_nbits(
-    func: ir.Function, mod: ir.IRModule, *, panel: int = 16, dot: int = 0, rows_in_bytes: bool = False
+    func: ir.Function,
+    mod: ir.IRModule,
+    *,
+    panel: int = 16,
+    dot: int = 0,
+    rows_in_bytes: bool = False,
+    tiles: bool = False,
 ) -> ir.Function:
     """Multiply by dequantised constants without writing them out.
 
@@ -76,14 +82,16 @@ def pack_nbits(
 
     Options:
         ``panel``: columns of a panel. ``dot``: lanes of the machine's dot products of bytes, 0 without them.
-        ``rows_in_bytes``: whether all rows may be rounded.
+        ``rows_in_bytes``: whether all rows may be rounded. ``tiles``: whether many rounded rows go to matrix tiles.
     Cost: Some passes over the weights.
     Source: Quantised blocks as GGML and ONNX Runtime's MatMulNBits have them.
     """
     values: dict[Any, Any] = {b.var: b.value for b in all_bindings(func)}
     packed: dict[tuple[ir.Call, bool], Panels | None] = {}
+    exact: dict[str, Any] = {"rows": "float32", "dot": 0, "tiles": False}
+    rounded: dict[str, Any] = {"rows": "int8", "dot": dot, "tiles": tiles}
 
-    def rule(_binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
+    def rule(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
         if not is_op(value, "matmul"):
             return None
         found = _weights(value, values)
@@ -96,7 +104,7 @@ def pack_nbits(
         if made is None:
             return None
         in_bytes = rows_in_bytes or source.attrs.get("rows", "float32") == "int8"
-        return _product(value, made, bb, dot, in_bytes, _columns(source, turned))
+        return _product(value, made, rounded if in_bytes else exact, _columns(source, turned))
 
     made = rewrite_bindings(func, mod, rule)
     return func if made is func else remove_all_unused(made, mod)
@@ -195,14 +203,7 @@ def _words(q: np.ndarray, shift: int, bits: int, rows: int, panel: int) -> np.nd
     return _in_panels(words.view(np.int32), panel)
 
 
-def _product(value: Any, made: Panels, bb: Any, dot: int, in_bytes: bool, n: int) -> ir.Expr:
-    x = value.args[0]
+def _product(value: Any, made: Panels, how: dict[str, Any], n: int) -> ir.Expr:
     weights = [ir.constant(a) for a in (made.w, made.scale, made.offset) if a is not None]
-    attrs: dict[str, Any] = {"n": n, "bits": made.bits, "group": made.group}
-    if not in_bytes:
-        call = ir.Call(ir.Op.get("relax.nn.matmul_nbits_packed"), (x, *weights), ir.Attrs.of(attrs), span=value.span)
-        return call
-    quantised = bb.emit(ir.Call(ir.Op.get("relax.nn.quantize_groups"), (x,), ir.Attrs.of(group=made.group)))
-    fields = [bb.emit(ir.TupleGetItem(quantised, i)) for i in range(3)]
-    attrs |= {"dot": dot, "out_dtype": str(value.ty.dtype)}
-    return ir.Call(ir.Op.get("relax.nn.matmul_nbits_dot"), (*fields, *weights), ir.Attrs.of(attrs), span=value.span)
+    attrs = ir.Attrs.of(n=n, bits=made.bits, group=made.group, **how)
+    return ir.Call(ir.Op.get("relax.nn.matmul_nbits_packed"), (value.args[0], *weights), attrs, span=value.span)

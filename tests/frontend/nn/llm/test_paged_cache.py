@@ -1,5 +1,6 @@
 """The paged cache of the runtime: sequences against a model that keeps plain arrays, and what it refuses."""
 
+import ml_dtypes  # noqa: F401 - registers bfloat16
 import numpy as np
 import pytest
 from tvm_ffi import Shape
@@ -18,32 +19,41 @@ def function(name):
 
 @pytest.fixture(scope="module")
 def kernels():
-    sizes = (KV_HEADS, HEADS, SIZE, "float32")
+    return built("float32")
+
+
+@pytest.fixture(scope="module")
+def bfloat16_kernels():
+    return built("bfloat16")
+
+
+def built(dtype):
+    sizes = (KV_HEADS, HEADS, SIZE, dtype)
     made = {
-        "append": kv_cache._kv_cache_transpose_append(KV_HEADS, SIZE, "float32", PAGE),
-        "ragged": kv_cache._attention_prefill_ragged_cpu(KV_HEADS, HEADS, SIZE, SIZE, "float32", {}),
+        "append": kv_cache._kv_cache_transpose_append(KV_HEADS, SIZE, dtype, PAGE),
+        "ragged": kv_cache._attention_prefill_ragged_cpu(KV_HEADS, HEADS, SIZE, SIZE, dtype, {}),
         "prefill": kv_cache._attention_prefill_cpu(*sizes, False, {}, PAGE),
         "decode": kv_cache._attention_decode_cpu(*sizes, False, {}, PAGE),
         "prefill_window": kv_cache._attention_prefill_cpu(*sizes, True, {}, PAGE),
         "decode_window": kv_cache._attention_decode_cpu(*sizes, True, {}, PAGE),
         "tree_paged": kv_cache.tree_attn_with_paged_kv_cache_cpu(*sizes, {}, PAGE),
         "tree": kv_cache.tree_attn_cpu(*sizes, {}),
-        "merge": kv_cache._merge_state_inplace_cpu("float32"),
-        "rotary": kv_cache.llama_rope_with_position_map(1e4, 1.0, SIZE, HEADS, KV_HEADS, "float32", {}),
-        "copy": kv_cache._copy_single_page_cpu(KV_HEADS, PAGE, SIZE, "float32"),
-        "get": kv_cache._kv_cache_debug_get_kv(LAYERS, KV_HEADS, SIZE, "float32"),
-        "compact": kv_cache._compact_kv_copy_cpu(KV_HEADS, SIZE, "float32", PAGE),
+        "merge": kv_cache._merge_state_inplace_cpu(dtype),
+        "rotary": kv_cache.llama_rope_with_position_map(1e4, 1.0, SIZE, HEADS, KV_HEADS, dtype, {}),
+        "copy": kv_cache._copy_single_page_cpu(KV_HEADS, PAGE, SIZE, dtype),
+        "get": kv_cache._kv_cache_debug_get_kv(LAYERS, KV_HEADS, SIZE, dtype),
+        "compact": kv_cache._compact_kv_copy_cpu(KV_HEADS, SIZE, dtype, PAGE),
     }
     return {name: weft.build(func, target="llvm").main for name, func in made.items()}
 
 
-def create(kernels, windows=0, mode=RopeMode.NONE, tokens=TOKENS):
+def create(kernels, windows=0, mode=RopeMode.NONE, tokens=TOKENS, dtype="float32"):
     attention = [["tirx", kernels[k]] for k in ("ragged", "prefill", "decode", "prefill_window", "decode_window")]
     trees = [["tirx", kernels[k]] for k in ("tree_paged", "tree")]
     last = [kernels[k] for k in ("rotary", "copy", "get", "compact")]
     return function("paged_attention_kv_cache_create")(
         Shape([8, tokens, 32, PAGE, windows]), Shape([0, LAYERS]), HEADS, KV_HEADS, SIZE, SIZE, Shape([0] * LAYERS),
-        False, int(mode), 1.0, 1e4, None, weft.runtime.empty((), "float32"), kernels["append"], None, *attention,
+        False, int(mode), 1.0, 1e4, None, weft.runtime.empty((), dtype), kernels["append"], None, *attention,
         *trees, [], [kernels["merge"]], *last,
     )  # fmt: skip
 
@@ -57,7 +67,8 @@ def turned(x, positions):
 class Model:
     """Keys and values of sequences as arrays (layers, tokens, heads, size), beside the cache that is tested."""
 
-    def __init__(self, cache, mode=RopeMode.NONE):
+    def __init__(self, cache, mode=RopeMode.NONE, dtype="float32"):
+        self.dtype, self.tolerance = np.dtype(dtype), {"float32": 2e-5, "bfloat16": 3e-2}[dtype]
         self.cache, self.mode, self.rng = cache, mode, np.random.default_rng(7)
         self.k, self.v, self.window = {}, {}, {}
 
@@ -91,11 +102,11 @@ class Model:
         extra = [] if parents is None else [Shape(parents)]
         function("kv_state_begin_forward")(self.cache, Shape(list(new)), Shape(list(new.values())), *extra)
         heads = (HEADS, KV_HEADS, KV_HEADS)
-        q, k, v = (self.rng.standard_normal((LAYERS, total, h, SIZE)).astype("float32") for h in heads)
+        q, k, v = (self.rng.standard_normal((LAYERS, total, h, SIZE)).astype(self.dtype) for h in heads)
         first = 0
         outputs = []
         for layer in range(LAYERS):
-            out = weft.runtime.empty((total, HEADS, SIZE), "float32")
+            out = weft.runtime.empty((total, HEADS, SIZE), str(self.dtype))
             qkv = weft.runtime.tensor(np.concatenate([q[layer], k[layer], v[layer]], 1))
             function("attention_kv_cache_attention_with_fused_qkv")(self.cache, layer, SCALE, qkv, out)
             outputs.append(out.numpy())
@@ -130,20 +141,29 @@ class Model:
             scores = np.where(seen, np.einsum("qhd,khd->hqk", queries, keys) * SCALE, -np.inf)
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             expected = np.einsum("hqk,khd->qhd", weights / weights.sum(-1, keepdims=True), values)
-            np.testing.assert_allclose(outputs[layer], expected, rtol=2e-5, atol=2e-5)
+            np.testing.assert_allclose(outputs[layer], expected, rtol=self.tolerance, atol=self.tolerance)
 
     def verify(self, i):
         n = self.k[i].shape[1]
         if n:
-            k, v = (weft.runtime.empty((LAYERS, n, KV_HEADS, SIZE), "float32") for _ in range(2))
+            k, v = (weft.runtime.empty((LAYERS, n, KV_HEADS, SIZE), str(self.dtype)) for _ in range(2))
             function("attention_kv_cache_debug_get_kv")(self.cache, i, 0, n, k, v)
-            np.testing.assert_allclose(k.numpy(), self.k[i], atol=2e-5)
+            np.testing.assert_allclose(k.numpy(), self.k[i], atol=self.tolerance)
             np.testing.assert_allclose(v.numpy(), self.v[i], atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", [RopeMode.NONE, RopeMode.NORMAL, RopeMode.INLINE])
 def test_any_operations_leave_what_arrays_would_hold(kernels, mode):
-    model = Model(create(kernels, mode=mode), mode)
+    operate(Model(create(kernels, mode=mode), mode), mode)
+
+
+def test_pages_of_bfloat16(bfloat16_kernels):
+    for mode in (RopeMode.NONE, RopeMode.NORMAL, RopeMode.INLINE):
+        operate(Model(create(bfloat16_kernels, mode=mode, dtype="bfloat16"), mode, "bfloat16"), mode)
+    slide(Model(create(bfloat16_kernels, windows=1, dtype="bfloat16"), RopeMode.NONE, "bfloat16"))
+
+
+def operate(model, mode):
     rng = np.random.default_rng(int(mode))
     total = function("attention_kv_cache_get_total_sequence_length")
     for i in range(40):
@@ -175,7 +195,10 @@ def test_any_operations_leave_what_arrays_would_hold(kernels, mode):
 @pytest.mark.parametrize("mode", [RopeMode.NONE, RopeMode.NORMAL])
 def test_windows_slide_and_give_pages_back(kernels, mode):
     # Sliding changes positions: keys are turned as they are read, whatever was asked for.
-    model = Model(create(kernels, windows=1, mode=mode), RopeMode.INLINE if mode else mode)
+    slide(Model(create(kernels, windows=1, mode=mode), RopeMode.INLINE if mode else mode))
+
+
+def slide(model):
     pages = function("attention_kv_cache_get_num_available_pages")
     for i, (window, sink) in enumerate([(9, 0), (10, 3), (13, 6)]):
         model.add(i)
