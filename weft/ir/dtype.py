@@ -81,7 +81,11 @@ class DataType(str):
         kind = type(text)
         if kind is str:
             return _parse(text)
-        return text if kind is DataType or isinstance(text, HandleType) else _parse(str(text))
+        if kind is DataType or isinstance(text, HandleType):
+            return text
+        if not isinstance(text, str) and isinstance(getattr(text, "dtype", None), str):  # a PrimType
+            return cls(text.dtype)
+        return HandleType(text) if hasattr(text, "storage_scope") else _parse(str(text))
 
     @property
     def dtype(self) -> DataType:

@@ -85,8 +85,10 @@ class _VarMeta(NodeMeta):
 
     def __call__(cls, name: str = "", dtype: Any = "int32", *, ty: Any = None, span: Any = None) -> Any:
         """Make a variable of a name and a data type."""
-        named = dtype if ty is None else getattr(ty, "dtype", ty)  # keywords cost more than the rest
-        return _MAKE(cls, name, named) if span is None else _MAKE(cls, name, named, span=span)
+        named = dtype if ty is None else ty
+        if not isinstance(named, str):
+            named = DataType(named)
+        return _MAKE(cls, name, named) if span is None else _MAKE(cls, name, named, span=span)  # keywords cost
 
 
 class Var(PrimExpr, metaclass=_VarMeta):  # type: ignore[misc]
@@ -165,9 +167,11 @@ class Cast(PrimExpr):
     value: PrimExpr
 
     def __post_init__(self) -> None:
-        """Make an expression of a number."""
+        """Make an expression of a number, and a data type of a type."""
         if type(self.value) in _NUMBERS:
             make_exprs(self, None, "value")
+        if not isinstance(self.dtype, str):
+            force_setattr(self, "dtype", DataType(self.dtype))
 
 
 class BinaryOp(PrimExpr, abstract=True):
@@ -425,6 +429,8 @@ class CallIntrin(PrimExpr):
     def __post_init__(self) -> None:
         if type(self.op) is str:
             force_setattr(self, "op", Op.get(self.op))
+        if not isinstance(self.dtype, str):
+            force_setattr(self, "dtype", DataType(self.dtype))
         given: Any = self.args
         if type(given) is list:  # as TVM's programs give them, with Python's numbers
             force_setattr(self, "args", tuple(as_expr(a) if isinstance(a, (int, float, str)) else a for a in given))

@@ -71,6 +71,11 @@ class Buffer(ir.Node):
         return ir.const(0, "int32") if name == "elem_offset" and value is None else value
 
     @property
+    def ty(self) -> Buffer:
+        """What TVM's newest release asks the type of a buffer for, which the buffer itself knows."""
+        return self
+
+    @property
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
@@ -169,6 +174,10 @@ def decl_buffer(
         The extents; Python ints become int64 where they do not fit int32, else int32 (as in TVM).
     data : Var, optional
         The pointer to alias; by default a new variable of dtype ``handle`` with the buffer's name.
+    elem_offset : PrimExpr, optional
+        Where the elements begin, in elements from `data`.
+    offset_factor : int, optional
+        The offset is a multiple of it; where `elem_offset` is left out, a new variable. 0 says nothing.
     buffer_type, axis_separators, layout : optional
         TVM's parameters: an index outside of a dimension is never one of another element, physical memory has one
         dimension, and elements lie by rows.
@@ -178,14 +187,17 @@ def decl_buffer(
             "elements of a buffer lie by rows or by strides", expected="layout=None", found=str(layout)
         )
     dims = tuple(ir.as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    offset = None if elem_offset is None else ir.as_expr(elem_offset)
+    if offset is None and offset_factor:
+        offset = ir.Var(f"{name}_elem_offset" if name else "elem_offset", dims[0].dtype if dims else "int32")
     return Buffer(
         data if data is not None else ir.Var(name, "handle"),
         ir.DataType(dtype),
         dims,
         tuple(ir.as_expr(s) for s in strides) if strides else (),
-        None if elem_offset is None else ir.as_expr(elem_offset),
+        None if ir.is_const_int(offset, 0) else offset,
         name,
         scope,
         data_alignment,
-        offset_factor,
+        0 if offset_factor == 1 else offset_factor,
     )
