@@ -160,6 +160,12 @@ def _operands(node: Any) -> None:
         make_exprs(node, getattr(node.a, "dtype", None) or getattr(node.b, "dtype", None), "a", "b")
 
 
+def _name_type(node: Any) -> None:
+    """Let the data type be one where a type was given."""
+    if not isinstance(node.dtype, str):
+        force_setattr(node, "dtype", DataType(node.dtype))
+
+
 class Cast(PrimExpr):
     """Convert `value` to `dtype`; float to integer truncates towards zero."""
 
@@ -170,8 +176,7 @@ class Cast(PrimExpr):
         """Make an expression of a number, and a data type of a type."""
         if type(self.value) in _NUMBERS:
             make_exprs(self, None, "value")
-        if not isinstance(self.dtype, str):
-            force_setattr(self, "dtype", DataType(self.dtype))
+        _name_type(self)
 
 
 class BinaryOp(PrimExpr, abstract=True):
@@ -429,8 +434,7 @@ class CallIntrin(PrimExpr):
     def __post_init__(self) -> None:
         if type(self.op) is str:
             force_setattr(self, "op", Op.get(self.op))
-        if not isinstance(self.dtype, str):
-            force_setattr(self, "dtype", DataType(self.dtype))
+        _name_type(self)
         given: Any = self.args
         if type(given) is list:  # as TVM's programs give them, with Python's numbers
             force_setattr(self, "args", tuple(as_expr(a) if isinstance(a, (int, float, str)) else a for a in given))
