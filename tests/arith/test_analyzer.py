@@ -170,5 +170,5 @@ def test_int_set_without_domains_takes_the_variables_that_numbers_bound():
     twin = an.clone()
     twin.update(x, arith.ConstIntBound(2, 3), True)
     assert [twin.int_set(x).max_value.value, an.int_set(x).max_value.value] == [3, 7]
-    assert an.int_set(n + 1).is_single_point() and an.int_set(x, {}).is_single_point()
+    assert an.int_set(n + 1).is_single_point and an.int_set(x, {}).is_single_point
     assert isinstance(an, runtime.Object) and isinstance(x, runtime.Object) and not isinstance(3, runtime.Object)

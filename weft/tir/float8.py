@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from weft.ir import DataType, Select, all_of, any_of, cast, const, logical_not, select
+from weft.ir import DataType, PrimExpr, Select, all_of, any_of, cast, const, logical_not, select
 from weft.tir.intrin import nearbyint, reinterpret
 
 
@@ -38,7 +38,7 @@ def _u(value: int) -> Any:
     return const(value, "uint32")
 
 
-def float8_to_float32(x: Any) -> Any:
+def float8_to_float32(x: PrimExpr) -> Any:
     """Convert one value; every 8-bit float is a float32."""
     form = FLOAT8[DataType(x.dtype).code]
     bits = cast("uint32", reinterpret("uint8", x))
@@ -56,7 +56,7 @@ def float8_to_float32(x: Any) -> Any:
     return select(is_nan, const(float("nan"), "float32"), signed)
 
 
-def float32_to_float8(x: Any, dtype: str) -> Any:
+def float32_to_float8(x: PrimExpr, dtype: str) -> Any:
     """Round one float32 to nearest, halves to even; beyond the range is infinity, or NaN where there is none."""
     form = FLOAT8[DataType(dtype).code]
     bits = reinterpret("uint32", x)
