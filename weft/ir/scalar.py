@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
-from weft.ir.dtype import DataType, ScalableLanes, dtype_of, vector_of, with_lanes
+from weft.ir.dtype import DataType, ScalableLanes, dtype_of, name_type, vector_of, with_lanes
 from weft.ir.iter_kinds import ITER_TYPES, iter_type
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 from weft.ir.op_attrs import Op
@@ -85,9 +85,7 @@ class _VarMeta(NodeMeta):
 
     def __call__(cls, name: str = "", dtype: Any = "int32", *, ty: Any = None, span: Any = None) -> Any:
         """Make a variable of a name and a data type."""
-        named = dtype if ty is None else ty
-        if not isinstance(named, str):
-            named = DataType(named)
+        named = DataType(dtype if ty is None else ty) if ty is not None or not isinstance(dtype, str) else dtype
         return _MAKE(cls, name, named) if span is None else _MAKE(cls, name, named, span=span)  # keywords cost
 
 
@@ -160,12 +158,6 @@ def _operands(node: Any) -> None:
         make_exprs(node, getattr(node.a, "dtype", None) or getattr(node.b, "dtype", None), "a", "b")
 
 
-def _name_type(node: Any) -> None:
-    """Let the data type be one where a type was given."""
-    if not isinstance(node.dtype, str):
-        force_setattr(node, "dtype", DataType(node.dtype))
-
-
 class Cast(PrimExpr):
     """Convert `value` to `dtype`; float to integer truncates towards zero."""
 
@@ -173,10 +165,9 @@ class Cast(PrimExpr):
     value: PrimExpr
 
     def __post_init__(self) -> None:
-        """Make an expression of a number, and a data type of a type."""
         if type(self.value) in _NUMBERS:
             make_exprs(self, None, "value")
-        _name_type(self)
+        name_type(self)
 
 
 class BinaryOp(PrimExpr, abstract=True):
@@ -290,7 +281,6 @@ class Not(PrimExpr):
     a: PrimExpr
 
     def __post_init__(self) -> None:
-        """Make an expression of a number."""
         if type(self.a) in _NUMBERS:
             make_exprs(self, "bool", "a")
 
@@ -434,7 +424,7 @@ class CallIntrin(PrimExpr):
     def __post_init__(self) -> None:
         if type(self.op) is str:
             force_setattr(self, "op", Op.get(self.op))
-        _name_type(self)
+        name_type(self)
         given: Any = self.args
         if type(given) is list:  # as TVM's programs give them, with Python's numbers
             force_setattr(self, "args", tuple(as_expr(a) if isinstance(a, (int, float, str)) else a for a in given))
