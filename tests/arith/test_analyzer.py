@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from weft import arith, error, ir
+from weft import arith, error, ir, runtime
 
 
 def rng(extent, start=0):
@@ -161,3 +161,14 @@ def test_infinite_limits_stay_infinite_when_constants_are_added():
     an.bind(x, ir.Range.from_min_extent(ir.int64(0), w * (w - ir.int64(1))))
     even = x % (w - ir.int64(1)) % ir.int64(2) == ir.int64(0)
     assert not isinstance(an.simplify(even), ir.IntImm)  # w = 4, x = 1 says otherwise
+
+
+def test_int_set_without_domains_takes_the_variables_that_numbers_bound():
+    an, x, n = arith.Analyzer(), ir.Var("x"), ir.Var("n")
+    an.bind(x, ir.Range(0, 8))
+    assert [e.value for e in (an.int_set(x + 1).min_value, an.int_set(x + 1).max_value)] == [1, 8]
+    twin = an.clone()
+    twin.update(x, arith.ConstIntBound(2, 3), True)
+    assert [twin.int_set(x).max_value.value, an.int_set(x).max_value.value] == [3, 7]
+    assert an.int_set(n + 1).is_single_point and an.int_set(x, {}).is_single_point
+    assert isinstance(an, runtime.Object) and isinstance(x, runtime.Object) and not isinstance(3, runtime.Object)

@@ -15,6 +15,7 @@ from weft.arith.int_set import IntervalSet, eval_interval
 from weft.arith.linear import Poly, add, atoms_of, constant, key, scale
 from weft.arith.simplify import holds_nonneg, proves_zero, simplify
 from weft.error import InvalidArgument
+from weft.runtime import Object
 
 
 class ProofStrength(IntEnum):
@@ -47,6 +48,7 @@ class Extension(IntFlag):
     ComparisonOfProductAndSum = 8
 
 
+@Object.register
 class Analyzer:
     """Reasons about integer expressions under what is known of their variables.
 
@@ -405,9 +407,16 @@ class Analyzer:
         Parameters
         ----------
         dom_map : mapping of Var to Range or IntervalSet
-            The variables that run; all others stay symbolic.
+            The variables that run; all others stay symbolic. Left out: those of which numbers bound both sides.
         """
-        return eval_interval(expr, dom_map or {}, self)
+        if dom_map is None:
+            known = {v: self.const_int_bound(v) for v in ir.walk(expr) if isinstance(v, ir.Var)}
+            dom_map = {
+                v: IntervalSet(ir.const(b.min_value, v.dtype), ir.const(b.max_value, v.dtype))
+                for v, b in known.items()
+                if b.min_value > max(NEG_INF, _type_limits(v.dtype)[0]) and b.max_value < _type_limits(v.dtype)[1]
+            }
+        return eval_interval(expr, dom_map, self)
 
 
 _OPPOSITE = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT, ir.EQ: ir.NE, ir.NE: ir.EQ}

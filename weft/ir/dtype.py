@@ -9,6 +9,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
 
@@ -81,7 +82,11 @@ class DataType(str):
         kind = type(text)
         if kind is str:
             return _parse(text)
-        return text if kind is DataType or isinstance(text, HandleType) else _parse(str(text))
+        if kind is DataType or isinstance(text, HandleType):
+            return text
+        if not isinstance(text, str) and isinstance(getattr(text, "dtype", None), str):  # a PrimType
+            return cls(text.dtype)
+        return HandleType(text) if hasattr(text, "storage_scope") else _parse(str(text))
 
     @property
     def dtype(self) -> DataType:
@@ -124,6 +129,12 @@ class DataType(str):
     def is_integer(self) -> bool:
         """Whether values are signed or unsigned integers; bool is neither."""
         return self.code in ("int", "uint")
+
+
+def name_type(node: Any) -> None:
+    """Let the data type of a node be one where a type was given."""
+    if not isinstance(node.dtype, str):
+        force_setattr(node, "dtype", DataType(node.dtype))
 
 
 class HandleType(DataType):

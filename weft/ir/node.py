@@ -17,6 +17,8 @@ import msgspec
 from msgspec.structs import force_setattr
 from tvm_ffi import Map
 
+from weft.runtime.container import Object
+
 _BY_NAME: dict[str, type[Node]] = {}
 _ABSTRACT: set[type] = set()
 
@@ -106,6 +108,7 @@ class NodeMeta(type(msgspec.Struct)):
         return cls
 
 
+@Object.register
 class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
     """An IR node. ``span`` says where it came from and never takes part in comparisons."""
 

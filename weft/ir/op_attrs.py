@@ -78,6 +78,21 @@ def reset_op_attr(op_name: str, attr_key: str) -> None:
     _ATTRS.get(op_name, {}).pop(attr_key, None)
 
 
+class _TirName(str):
+    """A name of TIR's, ``tir.x``, which TVM's newest release writes ``tirx.x``: it equals both."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if str.__eq__(self, other) is True:
+            return True
+        return isinstance(other, str) and other.startswith("tirx.") and str.__eq__(self, "tir." + other[5:])
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
 class Op(Node):
     """A named operator or intrinsic. There is one object per name; get it with :meth:`Op.get`."""
 
@@ -91,7 +106,7 @@ class Op(Node):
         """
         if name not in _OPS and name.startswith("tirx."):
             return Op.get("tir." + name[5:])
-        return _OPS.get(name) or _OPS.setdefault(name, Op(name))
+        return _OPS.get(name) or _OPS.setdefault(name, Op(_TirName(name) if name.startswith("tir.") else name))
 
     def get_attr(self, attr_name: str) -> Any:
         """Return what was registered for an attribute, else its default, or None."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
-from weft.ir.dtype import DataType, ScalableLanes, dtype_of, vector_of, with_lanes
+from weft.ir.dtype import DataType, ScalableLanes, dtype_of, name_type, vector_of, with_lanes
 from weft.ir.iter_kinds import ITER_TYPES, iter_type
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 from weft.ir.op_attrs import Op
@@ -85,8 +85,8 @@ class _VarMeta(NodeMeta):
 
     def __call__(cls, name: str = "", dtype: Any = "int32", *, ty: Any = None, span: Any = None) -> Any:
         """Make a variable of a name and a data type."""
-        named = dtype if ty is None else getattr(ty, "dtype", ty)  # keywords cost more than the rest
-        return _MAKE(cls, name, named) if span is None else _MAKE(cls, name, named, span=span)
+        named = DataType(dtype if ty is None else ty) if ty is not None or not isinstance(dtype, str) else dtype
+        return _MAKE(cls, name, named) if span is None else _MAKE(cls, name, named, span=span)  # keywords cost
 
 
 class Var(PrimExpr, metaclass=_VarMeta):  # type: ignore[misc]
@@ -165,9 +165,9 @@ class Cast(PrimExpr):
     value: PrimExpr
 
     def __post_init__(self) -> None:
-        """Make an expression of a number."""
         if type(self.value) in _NUMBERS:
             make_exprs(self, None, "value")
+        name_type(self)
 
 
 class BinaryOp(PrimExpr, abstract=True):
@@ -281,7 +281,6 @@ class Not(PrimExpr):
     a: PrimExpr
 
     def __post_init__(self) -> None:
-        """Make an expression of a number."""
         if type(self.a) in _NUMBERS:
             make_exprs(self, "bool", "a")
 
@@ -425,6 +424,7 @@ class CallIntrin(PrimExpr):
     def __post_init__(self) -> None:
         if type(self.op) is str:
             force_setattr(self, "op", Op.get(self.op))
+        name_type(self)
         given: Any = self.args
         if type(given) is list:  # as TVM's programs give them, with Python's numbers
             force_setattr(self, "args", tuple(as_expr(a) if isinstance(a, (int, float, str)) else a for a in given))

@@ -54,6 +54,9 @@ class PrimType(Type):
     def __hash__(self) -> int:
         return hash(str(self.dtype))
 
+    def __str__(self) -> str:
+        return super().__str__() if self.value is not None else str(self.dtype)
+
 
 class PointerType(Type):
     """A pointer to elements, in a memory scope."""

@@ -12,7 +12,7 @@ from weft._aliases import names_of
 from weft.ffi import PackedFunc, convert, register_on_demand
 from weft.runtime import cache, opcodes
 from weft.runtime.bytecode import VMFuncInfo
-from weft.runtime.container import ShapeTuple, String
+from weft.runtime.container import Object, ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, enabled, opencl, vulkan
 from weft.runtime.elf import is_foreign
 from weft.runtime.executable import Executable, VMExecutable, dtype_constant, shape_constant
@@ -50,6 +50,7 @@ __all__ = [
     "Executable",
     "Module",
     "NDArray",
+    "Object",
     "PackedFunc",
     "Report",
     "ShapeTuple",

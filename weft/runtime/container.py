@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import TYPE_CHECKING, Any
 
+import tvm_ffi
 from tvm_ffi import Array, Map, Shape
 from tvm_ffi.core import String
 
@@ -12,9 +14,16 @@ from weft._aliases import names_of
 if TYPE_CHECKING:
     from weft.runtime.relay_vm import ADT, tuple_object
 
-__all__ = ["ADT", "Array", "Map", "Shape", "ShapeTuple", "String", "tuple_object"]
+__all__ = ["ADT", "Array", "Map", "Object", "Shape", "ShapeTuple", "String", "tuple_object"]
 
 __getattr__ = names_of(__name__, dict.fromkeys(("ADT", "tuple_object"), "weft.runtime.relay_vm"))
+
+
+class Object(ABC):  # noqa: B024 - others are registered as it
+    """What ``isinstance`` of TVM's programs asks for: nodes, analyzers and the values of the FFI count as one."""
+
+
+Object.register(tvm_ffi.Object)
 
 
 class ShapeTuple(Shape):

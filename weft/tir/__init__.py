@@ -18,7 +18,15 @@ from weft.ir import floormod as indexmod
 from weft.ir import max_ as max
 from weft.ir import min_ as min
 from weft.tir import spec as _spec  # its import registers the forms of TIR
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer, is_buffer_var
+from weft.tir.buffer import (
+    Buffer,
+    BufferAccessKind,
+    BufferLoad,
+    BufferRegion,
+    MatchBufferRegion,
+    decl_buffer,
+    is_buffer_var,
+)
 from weft.tir.function import PrimFunc
 from weft.tir.interpret import interpret
 from weft.tir.intrin import *  # noqa: F403 - one name an intrinsic

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import IntFlag
 from typing import Any, ClassVar
 
 from weft import ir
+from weft.arith import Analyzer
 from weft.error import InvalidArgument
 from weft.ir.text.scalar import slice_of
+
+
+class BufferAccessKind(IntFlag):
+    """What is done at an address: the bits of ``access_ptr``."""
+
+    READ = 1
+    WRITE = 2
 
 
 class Buffer(ir.Node):
@@ -18,6 +27,8 @@ class Buffer(ir.Node):
     ``data_alignment`` in bytes. Build it with :func:`decl_buffer`.
     """
 
+    READ: ClassVar[int] = 1
+    WRITE: ClassVar[int] = 2
     data: ir.Var
     dtype: str
     shape: tuple[ir.PrimExpr, ...]
@@ -65,10 +76,47 @@ class Buffer(ir.Node):
         flat = Buffer(self.data, self.dtype, (ir.const(1, "int32"),), (), self.elem_offset, self.name, self.scope)
         return ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (BufferLoad(flat, (place,)),))
 
+    def element_strides(self) -> tuple[ir.PrimExpr, ...]:
+        """Return how many elements apart neighbours of each dimension are, where nobody declared it by rows."""
+        strides: list[ir.PrimExpr] = []
+        step: ir.PrimExpr = ir.const(1, self.shape[0].dtype if self.shape else "int32")
+        for d in reversed(self.shape):
+            strides.insert(0, step)
+            step = step * d
+        return self.strides or tuple(strides)
+
+    def offset_of(self, indices: Any) -> list[ir.PrimExpr]:
+        """Return how many elements from `data` the element at `indices` is, in a list as memory has one dimension."""
+        at = [ir.as_expr(i) for i in (indices if isinstance(indices, (list, tuple)) else (indices,))]
+        if len(at) != len(self.shape):
+            raise InvalidArgument("an offset is that of one element", expected=f"{len(self.shape)} indices",
+                                  found=str(len(at)))  # fmt: skip
+        total = ir.const(0, "int32") if self.elem_offset is None else self.elem_offset
+        for i, s in zip(at, self.element_strides(), strict=True):
+            total = total + i * s
+        return [Analyzer().simplify(total)]
+
+    def get_flattened_buffer(self) -> Buffer:
+        """Return the memory in one dimension, from the first to the last element; itself where it has one."""
+        if len(self.shape) == 1 and not self.strides:
+            return self
+        size = ir.const(1, self.shape[0].dtype if self.shape else "int32")
+        for d, s in zip(self.shape, self.element_strides(), strict=True):
+            size = size + (d - 1) * s if self.strides else size * d
+        empty = any(ir.is_const_int(d, 0) for d in self.shape)
+        shape = (ir.const(0, size.dtype) if empty else Analyzer().simplify(size),)
+        return Buffer(self.data, self.dtype, shape, (), self.elem_offset, self.name, self.scope, self.data_alignment,
+                      self.offset_factor)  # fmt: skip
+
     def attribute_in_program(self, name: str) -> Any:
         """Return an attribute as a program reads it, where an offset that nobody declared is 0."""
         value = getattr(self, name)
         return ir.const(0, "int32") if name == "elem_offset" and value is None else value
+
+    @property
+    def ty(self) -> Buffer:
+        """What TVM's newest release asks the type of a buffer for, which the buffer itself knows."""
+        return self
 
     @property
     def ndim(self) -> int:
@@ -169,6 +217,10 @@ def decl_buffer(
         The extents; Python ints become int64 where they do not fit int32, else int32 (as in TVM).
     data : Var, optional
         The pointer to alias; by default a new variable of dtype ``handle`` with the buffer's name.
+    elem_offset : PrimExpr, optional
+        Where the elements begin, in elements from `data`.
+    offset_factor : int, optional
+        The offset is a multiple of it; where `elem_offset` is left out, a new variable. 0 says nothing.
     buffer_type, axis_separators, layout : optional
         TVM's parameters: an index outside of a dimension is never one of another element, physical memory has one
         dimension, and elements lie by rows.
@@ -178,14 +230,17 @@ def decl_buffer(
             "elements of a buffer lie by rows or by strides", expected="layout=None", found=str(layout)
         )
     dims = tuple(ir.as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    offset = None if elem_offset is None else ir.as_expr(elem_offset)
+    if offset is None and offset_factor:
+        offset = ir.Var(f"{name}_elem_offset" if name else "elem_offset", dims[0].dtype if dims else "int32")
     return Buffer(
         data if data is not None else ir.Var(name, "handle"),
         ir.DataType(dtype),
         dims,
         tuple(ir.as_expr(s) for s in strides) if strides else (),
-        None if elem_offset is None else ir.as_expr(elem_offset),
+        None if ir.is_const_int(offset, 0) else offset,
         name,
         scope,
         data_alignment,
-        offset_factor,
+        0 if offset_factor == 1 else offset_factor,
     )

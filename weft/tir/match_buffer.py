@@ -7,7 +7,7 @@ from typing import Any
 from weft.error import LoweringError
 from weft.ir import IntImm, PrimExpr, Range, Var, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.structure import replace_node
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
+from weft.tir.buffer import BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.stmt import BufferStore, Stmt
 
 
@@ -37,7 +37,7 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
             where=where,
         )
     values: dict[Any, PrimExpr] = {target.data: source.data}
-    strides = _strides(source)
+    strides = source.element_strides()
     start: PrimExpr = const(0, "int64") if source.elem_offset is None else source.elem_offset
     for r, s in zip(region, strides, strict=True):
         start = start + r.min * s
@@ -72,14 +72,3 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
         return node
 
     return substitute(rewrite(body, rule), values)
-
-
-def _strides(buffer: Buffer) -> list[PrimExpr]:
-    if buffer.strides:
-        return list(buffer.strides)
-    strides: list[PrimExpr] = []
-    step: PrimExpr = const(1, "int64")
-    for d in reversed(buffer.shape):
-        strides.insert(0, step)
-        step = step * d
-    return strides

@@ -11,8 +11,8 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, FloatImm, IntImm, as_expr, cast, const, select
+from weft.tir.float8 import FLOAT8, float8_to_float32, float32_to_float8
 from weft.topi.broadcast import elementwise
-from weft.topi.float8 import FLOAT8, float8_to_float32, float32_to_float8
 from weft.topi.typing import Operand
 
 

@@ -8,6 +8,7 @@ from weft import ir
 from weft.tir.analysis.access import evaluate_interval, relax_region
 from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferRegion
+from weft.tir.schedule.reduction import with_self_reads
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
@@ -70,7 +71,7 @@ def blockize(state: ScheduleState, var: ir.Var) -> str:
     new_name = state.fresh_name(f"{name}_o")
     if block.init is not None and any(iv.iter_type == "reduce" for iv, _ in outer_iters):
         init = init_nest(small, nest, state.fresh_name(f"{name}_init"))
-        small = replace_node(small, block=replace_node(block, init=None, reads=_with_own(block)))
+        small = replace_node(small, block=replace_node(block, init=None, reads=with_self_reads(block)))
     body: Stmt = small
     for loop in reversed(nest):
         body = replace_node(loop, body=body)
@@ -107,11 +108,6 @@ def _perfect_nest(path: list[Stmt]) -> tuple[list[For], BlockRealize]:
     if any(not used_vars(f.min, f.extent).isdisjoint(others) for f in nest):
         raise refuse("blockize", "the range of a loop depends on another loop", loops=nest, block=s.block.name_hint)
     return nest, s
-
-
-def _with_own(block: Block) -> tuple[BufferRegion, ...]:
-    """List the reads of an update: also what it adds to."""
-    return (*block.reads, *(w for w in block.writes if not any(r.buffer is w.buffer for r in block.reads)))
 
 
 def _relax(region: BufferRegion, domain: dict[ir.Var, ir.Range], analyzer: Any) -> BufferRegion:

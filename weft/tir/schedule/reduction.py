@@ -67,7 +67,7 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
     _check_once(realize, loops[at:])
     init_name, update_name = state.fresh_name(f"{name}_init"), state.fresh_name(f"{name}_update")
     nest = structure.init_nest(realize, loops[at:], init_name)
-    update = structure.replace_node(block, init=None, name_hint=update_name, reads=_with_self_reads(block))
+    update = structure.replace_node(block, init=None, name_hint=update_name, reads=with_self_reads(block))
     loop = loops[at]
     new_loop = structure.replace_stmt(loop, realize, structure.replace_node(realize, block=update))
     state.replace(loop, seq(nest, new_loop))
@@ -91,8 +91,9 @@ def _check_once(realize: BlockRealize, loops: list[For]) -> None:
                      block=name, help="give a loop inside of those that overlap")  # fmt: skip
 
 
-def _with_self_reads(block: Block) -> tuple[BufferRegion, ...]:
-    return block.reads + tuple(w for w in block.writes if not any(r.buffer is w.buffer for r in block.reads))
+def with_self_reads(block: Block) -> tuple[BufferRegion, ...]:
+    """List the reads of an update: first what it adds to."""
+    return tuple(w for w in block.writes if not any(r.buffer is w.buffer for r in block.reads)) + block.reads
 
 
 Combiner = Callable[[ir.PrimExpr, ir.PrimExpr], ir.PrimExpr]

@@ -104,6 +104,7 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
         body=body,
         alloc_buffers=block.alloc_buffers + ir.substitute(impl.alloc_buffers, fresh),
         match_buffers=(*block.match_buffers, *matches),
+        annotations=ir.Attrs.of({**block.annotations, **impl.annotations}),
     )
     state.replace(realize, replace_node(realize, block=new))
 

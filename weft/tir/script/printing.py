@@ -479,7 +479,8 @@ def _inline_params(func: PrimFunc) -> dict[Var, Buffer]:
     matched = Counter(v for v, _ in func.buffer_map)
     inline = {}
     for param, b in func.buffer_map:
-        parts = (*b.shape, *b.strides, *((b.elem_offset,) if b.elem_offset is not None else ()))
+        own_offset = type(b.elem_offset) is Var and all(p is not b.elem_offset for p in func.params)
+        parts = (*b.shape, *b.strides, *(() if b.elem_offset is None or own_offset else (b.elem_offset,)))
         constant = all(isinstance(x, ir.IntImm) for x in parts) and type(param) is Var and param.dtype == "handle"
         if constant and param not in used and matched[param] == 1 and pointers[b.data] == 1 and b.data is not param:
             inline[param] = b

@@ -24,15 +24,21 @@ def buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]
         kwargs.append(("data", p.expr(b.data)))
     if b.strides:
         kwargs.append(("strides", tuple_doc([argument(d, p) for d in b.strides])))
-    if b.elem_offset is not None:
+    own_offset = _names_offset(b, p)
+    if b.elem_offset is not None and not own_offset:
         kwargs.append(("elem_offset", argument(b.elem_offset, p)))
     if b.scope != "global":
         kwargs.append(("scope", quote(b.scope)))
     if b.data_alignment != 64:
         kwargs.append(("align", str(b.data_alignment)))
-    if b.offset_factor:
-        kwargs.append(("offset_factor", str(b.offset_factor)))
+    if b.offset_factor or own_offset:
+        kwargs.append(("offset_factor", str(b.offset_factor or 1)))
     return args, kwargs
+
+
+def _names_offset(b: Buffer, p: Printer) -> bool:
+    """Whether a buffer introduces the variable that its offset is."""
+    return type(b.elem_offset) is ir.Var and not p.is_defined(b.elem_offset)
 
 
 def introduce(b: Buffer, p: Printer) -> str:
@@ -40,6 +46,8 @@ def introduce(b: Buffer, p: Printer) -> str:
     name = p.define(b, b.name)
     if not p.is_defined(b.data) and b.data.dtype == "handle" and type(b.data) is ir.Var:
         p.alias(b.data, name + ".data")
+    if type(b.elem_offset) is ir.Var and not p.is_defined(b.elem_offset):
+        p.alias(b.elem_offset, name + ".elem_offset")
     return name
 
 

@@ -5,7 +5,7 @@ from functools import partial, update_wrapper
 from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass_over
 from weft.tir.function import PrimFunc as _PrimFunc
-from weft.tir.transform import convert_ssa, narrow_datatype
+from weft.tir.transform import convert_ssa, legalize_dtypes, narrow_datatype
 from weft.tir.transform.bound_checkers import instrument_bound_checkers
 from weft.tir.transform.common_subexpr import common_subexpr_elim
 from weft.tir.transform.compact_buffer import compact_buffer

@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft.relax import BlockBuilder, Var, op
-from weft.topi.float8 import FLOAT8
+from weft.tir.float8 import FLOAT8
 
 
 def converter(source: str, target: str) -> object:
