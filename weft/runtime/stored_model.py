@@ -3,8 +3,8 @@
 A file is read, not mapped: weights come into memory of their own in large pages, which a product that streams them
 reads a tenth faster, and no page of the file stays resident. Layout: magic, u64 bytes of the header, the header (JSON),
 machine code, zeros up to a cache line, weights (each on a cache line), and a digest: BLAKE2b of all before the weights
-and of sums of each MiB of weights, which are taken where the bytes have come to lie, on all cores. They have to find
-damage and no forgery, which the owner of the file answers for, and are as fast as memory; SHA-256 makes 1.4 GB/s.
+and of the SHA-256 of each MiB of weights, which is taken where the bytes have come to lie, on all cores. SHA-256 is an
+instruction of today's processors: 1.4 GB/s on a core where BLAKE2b makes 0.7.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ from weft.runtime.regular_file import open_regular
 from weft.runtime.tensor import Tensor, from_dlpack
 from weft.runtime.weight_file import release
 
-_MAGIC = b"WEFTM\x03\x00\x00"
+_MAGIC = b"WEFTM\x02\x00\x00"
 _LINE = 64
 _CHUNK = 1 << 20
 _PIECE = 16 << 20
 _DIGEST = 32
-_COLUMNS = 1021
-"""Words of 64 bits that a row of sums has: a prime, so that a page in the place of another one changes them."""
 _HUGE_PAGE = 2 << 20
 
 _view = tvm_ffi.get_global_func("weft.tensor_view")
@@ -229,7 +227,7 @@ def _read_weights(file: int, offset: int, size: int, keep: bool = True) -> tuple
                 if more == 0:
                     raise ValueError("the file ends before its weights do")
                 got += more
-            digests[at // _CHUNK] = _sums(chunk)
+            digests[at // _CHUNK] = hashlib.sha256(chunk.data).digest()
 
     workers = min(len(os.sched_getaffinity(0)), 8, max(1, len(starts) // 8))
     if workers == 1:
@@ -239,13 +237,6 @@ def _read_weights(file: int, offset: int, size: int, keep: bool = True) -> tuple
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(read, pieces))
     return memory, b"".join(digests)
-
-
-def _sums(chunk: np.ndarray[Any, Any]) -> bytes:
-    """Digest of some weights, of which any change of less than a row, and nearly any other one, makes another."""
-    whole = len(chunk) // (8 * _COLUMNS) * 8 * _COLUMNS
-    rows = chunk[:whole].view(np.uint64).reshape(-1, _COLUMNS)
-    return hashlib.sha256(rows.sum(0, dtype=np.uint64).tobytes() + chunk[whole:].tobytes()).digest()
 
 
 def _large_pages(size: int) -> np.ndarray[Any, Any]:

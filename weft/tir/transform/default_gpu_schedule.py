@@ -53,8 +53,9 @@ def default_gpu_schedule(func: PrimFunc, mod: ir.IRModule, *, max_threads: int =
     if "gpu" not in getattr(kind, "keys", ()) or _has_threads(func):
         return func
     sch = Schedule(func)
-    for name in _leaves(sch, "root"):
-        _bind(sch, BlockRV(name), max_threads)
+    for outermost in child_realizes(sch.state.body):
+        for name in _leaves(sch, outermost.block.name_hint):
+            _bind(sch, BlockRV(name), max_threads)
     return sch.func.replace(attrs=func.attrs)
 
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 from weft import ir
+from weft.tir.analysis.access import addressed
 from weft.tir.analysis.structure import clone_fresh, map_children, replace_node, statements
-from weft.tir.buffer import BufferLoad
-from weft.tir.stmt import AllocBuffer, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.stmt import (
+    AllocBuffer,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    seq,
+)
 
 _THREADS = 64
+_OWN = 1024  # elements of memory that a thread may have itself
 _AROUND = (AllocBuffer, AttrStmt, DeclBuffer, For, IfThenElse, LetStmt, SeqStmt)  # what the host runs around kernels
 
 
@@ -62,6 +79,7 @@ def _threads(loop: For) -> Stmt:
     block, thread = (ir.Var(f"{loop.loop_var.name}_{i}", loop.loop_var.dtype) for i in range(2))
     at = block * count + thread
     body, _, _ = clone_fresh(_in_order(loop.body), str)
+    body, large = _with_rows(body, loop.loop_var - loop.min, loop.extent)
     body = ir.substitute(body, {loop.loop_var: loop.min + at})
     if extent is None or extent % count:
         body = IfThenElse(at < loop.extent, body)
@@ -69,7 +87,37 @@ def _threads(loop: For) -> Stmt:
     for var, n, tag in ((thread, ir.const(count, at.dtype), "threadIdx.x"), (block, blocks, "blockIdx.x")):
         axis = ir.IterVar(ir.Range(0, n), ir.Var(tag, var.dtype), "ThreadIndex", tag)
         body = For(var, ir.const(0, var.dtype), n, ForKind.THREAD_BINDING, body, axis)
+    for buffer in large:
+        body = AllocBuffer(buffer, body)
     return body
+
+
+def _with_rows(body: Stmt, row: ir.PrimExpr, rows: ir.PrimExpr) -> tuple[Stmt, list[Buffer]]:
+    """Let each thread have a row of memory of the device for what has no size, or too large a one, for its own.
+
+    Memory that is passed on by its address stays where it is.
+    """
+    passed = addressed(body)
+    wide: dict[Buffer, Buffer] = {}
+    for s in statements(body):
+        if isinstance(s, AllocBuffer) and s.buffer.data not in passed and not _is_small(s.buffer):
+            shape = (ir.cast("int64", rows), *s.buffer.shape)
+            wide[s.buffer] = replace_node(s.buffer, data=replace_node(s.buffer.data), shape=shape, scope="global")
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, AllocBuffer) and node.buffer in wide:
+            return visit(node.body)
+        node = ir.rebuild(node, visit) if isinstance(node, ir.Node) else node
+        if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in wide:
+            return replace_node(node, buffer=wide[node.buffer], indices=(ir.cast("int64", row), *node.indices))
+        return node
+
+    return (visit(body), [*wide.values()]) if wide else (body, [])
+
+
+def _is_small(buffer: Buffer) -> bool:
+    sizes = [ir.as_int(d) for d in buffer.shape]
+    return None not in sizes and prod(n or 0 for n in sizes) <= _OWN
 
 
 def _in_order(stmt: Stmt) -> Stmt:
