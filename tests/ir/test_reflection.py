@@ -9,10 +9,13 @@ import weft.relax.dpl as dpl
 from weft import arith, ir, relax, relay, te, tir
 from weft.ir import node as nodes
 from weft.ir import walk
+from weft.relay.quantize.annotate import QAnnotateExpr
+from weft.relay.quantize.partition import QPartitionExpr
+from weft.relay.quantize.realize import QRealizeIntExpr
 from weft.script import from_source
 from weft.tir.pipeline import lower
 
-BASES = {"Node", "Binding", "Operation", "BaseComputeOp"}
+BASES = {"Node", "Binding", "Operation", "BaseComputeOp", "TempExpr"}
 """Classes that only others derive from."""
 
 PROGRAM = """
@@ -109,7 +112,8 @@ def _relay() -> list[object]:
     of_box = relay.FuncType([relay.TypeCall(box, [a])], relay.RefType(relay.TupleType([relay.scalar_type("bool")])))
     relation = relay.TypeRelation("f", (relay.scalar_type("bool"), a), 1)
     affine = ir.TupleAffineType((ir.TensorAffineType(relay.const(0.5), relay.const(3), "int8", 1),))
-    return [func, data, of_box, relation, affine]
+    stands = [QPartitionExpr(x), QAnnotateExpr(x, 1), QRealizeIntExpr(x, 0.5, "int8")]
+    return [func, data, of_box, relation, affine, *stands]
 
 
 @functools.cache

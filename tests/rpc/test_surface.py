@@ -97,8 +97,8 @@ def test_devices_by_name(remote):
     names = {"cpu": 1, "cuda": 2, "gpu": 2, "cl": 4, "vulkan": 7, "metal": 8, "rocm": 10, "ext_dev": 12,
              "hexagon": 16, "webgpu": 15}  # fmt: skip
     for name, kind in names.items():
-        device = getattr(remote, name)(1)
-        assert (device.device_type % rpc.base.RPC_SESS_MASK, device.device_id) == (kind, 1)
+        device = getattr(remote, name)(9)
+        assert (device.device_type % rpc.base.RPC_SESS_MASK, device.device_id) == (kind, 9)
         assert device.device_type // rpc.base.RPC_SESS_MASK == remote._tbl_index + 1
         assert not device.exist
     assert remote.cpu().exist and remote.device("llvm").exist

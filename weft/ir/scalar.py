@@ -590,11 +590,11 @@ def is_const_int(value: Any, expected: int) -> bool:
     return type(value) is IntImm and value.value == expected
 
 
-def is_prim_expr(value: Any) -> bool:
+def is_prim_expr(value: object) -> bool:
     """Whether `value` is a scalar expression, or a graph-level one whose value is a scalar."""
     return isinstance(value, PrimExpr) or type(getattr(value, "ty", None)).__name__ == "PrimType"
 
 
-def is_prim_var(value: Any) -> bool:
+def is_prim_var(value: object) -> bool:
     """Whether `value` is a variable for a scalar."""
     return isinstance(value, Var) or (is_prim_expr(value) and hasattr(value, "name_hint"))

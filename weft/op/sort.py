@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.error import DTypeMismatch
 from weft.op.attributes import axis, dtype, flag, integer, word
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_between
+from weft.topi.search import places
 from weft.topi.sort import argsort, sort, topk
 
 
@@ -55,6 +57,24 @@ declare(
      "ret_type": word("both", "both", "values", "indices"), "largest": flag(True), "dtype": dtype("int32")},
     infer=_topk_infer, lower=_topk_lower, reference=_topk_ref, fusion=Fusion.OPAQUE,
     doc="The k greatest (or least) along an axis, sorted; equal elements by index.",
+)  # fmt: skip
+
+
+def _places_infer(mask: ir.Expr) -> ir.TupleType:
+    ty = tensor_arg("places", "mask", mask, ndim=1)
+    if ty.dtype and ty.dtype != "bool":
+        raise DTypeMismatch("places: 'mask' has the wrong data type", expected="bool", found=ty.dtype, where=mask.span)
+    return ir.TupleType((ir.TensorType(ty.shape, "int64", 1), ir.TensorType((ir.int64(1),), "int64", 1)))
+
+
+def _places_ref(mask: Any) -> Any:
+    found = np.flatnonzero(mask)
+    return np.concatenate([found, np.zeros(len(mask) - len(found), np.int64)]), np.array([len(found)])
+
+
+declare(
+    "places", "mask", infer=_places_infer, lower=places, reference=_places_ref, fusion=Fusion.OPAQUE,
+    doc="Positions of what is true in a vector, with zeros behind them, and how many there are.",
 )  # fmt: skip
 
 declare(

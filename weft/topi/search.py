@@ -81,17 +81,19 @@ def argwhere(output_shape: Shape, condition: te.Tensor) -> Any:
 
 
 def places(mask: te.Tensor) -> Any:
-    """Where a vector of truth values holds: positions (n,) int64, of which the first are wanted, and how many (1,)."""
+    """Where a vector of truth values holds: positions (n,) int64 with zeros behind them, and their number (1,)."""
 
     def body(ins: Any, outs: Any) -> Any:
         ib = tir.ir_builder.create()
         given, found, number = (ib.buffer_ptr(b) for b in (*ins, *outs))
-        count = ib.allocate("int64", (1,), name="count", scope="local")
+        count, size = ib.allocate("int64", (1,), name="count", scope="local"), cast("int64", mask.shape[0])
         count[0] = const(0, "int64")
-        with ib.for_range(const(0, "int64"), cast("int64", mask.shape[0])) as i:
+        with ib.for_range(const(0, "int64"), size) as i:
             found[count[0]] = i  # without a branch: the next one takes its place where it is not wanted
             count[0] = count[0] + cast("int64", given[i])
         number[0] = count[0]
+        with ib.for_range(number[0], size) as i:
+            found[i] = const(0, "int64")
         return ib.get()
 
     return te.extern([mask.shape, (1,)], [mask], body, name="places", dtype=["int64", "int64"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.op.contract import Case, Sizes, call, case, cases
+from tests.op.contract import Array, Case, Sizes, call, case, cases
 
 case("topk", make=lambda s: call(s.real(s.a, 6, s.b), k=3, axis=1))
 case("topk", make=lambda s: call(s.integer(s.a, 9, low=0, high=3, dtype="int32"), k=4, largest=False, dtype="int64"))
@@ -21,3 +21,5 @@ def _topk_nan(s: Sizes) -> Case:
 case("sort", "argsort", make=lambda s, name: call(s.integer(s.a, s.b, low=0, high=4), axis=-1))
 case("sort", "argsort", make=lambda s, name: call(s.integer(s.b, s.a, low=0, high=4), axis=0, descending=True))
 case("sort", "argsort", make=lambda s, name: call(s.real(s.a, 200), axis=1))
+case("places", make=lambda s: call(s.boolean(s.a)))
+case("places", make=lambda s: call(Array(np.zeros(int(s.b), bool), (s.b,))))

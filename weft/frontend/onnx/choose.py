@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import topi
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -43,7 +42,7 @@ def _compress(node: Node) -> Any:
 
 def flat_places(node: Node, mask: Any) -> Any:
     """Return the positions of what is true in a vector of truth values, in order: ``(count,)`` int64."""
-    found = node.graph.emit(node.graph.bb.call_te(topi.search.places, mask))
+    found = node.op("places", mask)
     places, count = (node.emit(TupleGetItem(found, i)) for i in (0, 1))
     return node.slice(places, [0], [0], [counted(node, count)])
 

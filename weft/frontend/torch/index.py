@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir, topi
+from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
@@ -123,7 +123,7 @@ def columns(node: Node, mask: Any) -> list[Any]:
     if not dims:
         node.error("an index by a mask without dimensions")
     size = node.product(dims)
-    found = node.emit(node.bb.call_te(topi.search.places, node.reshape(mask, [size])))
+    found = node.op("places", node.reshape(mask, [size]))
     count = counted(node, node.emit(ir.TupleGetItem(found, 1)))
     places = node.emit(ir.TupleGetItem(found, 0))
     places = node.op("strided_slice", places, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
