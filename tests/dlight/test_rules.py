@@ -177,3 +177,10 @@ def test_normal_form():
     sch = tir.Schedule(te.create_prim_func(total(1, 8)))
     (info,) = dl.normalize_prim_func(sch)
     assert (info.dom_kind(), info.dom(), info.is_reduction()) == ("SR", [1, 8], True)
+
+
+def test_many_rows_are_blocks_along_the_first_axis():
+    scheduled = applied(function(matmul(1 << 23, 16, 8), CUDA), dl.gpu.Matmul())
+    loops = [n for n in ir.walk(scheduled.body) if isinstance(n, tir.For) and n.thread_binding]
+    blocks = {n.thread_binding.thread_tag: ir.as_int(n.extent) for n in loops}
+    assert blocks["blockIdx.x"] > 65535 >= max(blocks["blockIdx.y"], blocks["blockIdx.z"])

@@ -65,7 +65,8 @@ class Matmul(GPUScheduleRule):
         bx, tx, j = sch.split(columns, [None, x.threads, x.registers])
         ko, k = sch.split(depth, [None, _DEPTH])
         sch.reorder(batch, by, bx, ty, tx, ko, k, i, j)
-        for loop, thread in ((batch, "blockIdx.z"), (by, "blockIdx.y"), (bx, "blockIdx.x"), (ty, "threadIdx.y"),
+        # Rows may be many, as a convolution's are: a device has at most 65,535 blocks along all axes but the first.
+        for loop, thread in ((batch, "blockIdx.z"), (bx, "blockIdx.y"), (by, "blockIdx.x"), (ty, "threadIdx.y"),
                              (tx, "threadIdx.x")):  # fmt: skip
             sch.bind(loop, thread)
         for copy in staged:
