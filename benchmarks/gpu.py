@@ -36,7 +36,7 @@ def outputs(mod: weft.IRModule, feeds: dict[str, np.ndarray], kind: str) -> list
     """What a model computes on the first device of a kind."""
     vm, dev = machine(mod, kind)
     names = vm.executable.function("main").param_names
-    found = vm["main"](*(runtime.tensor(np.ascontiguousarray(feeds[n]), device=dev) for n in names))
+    found = vm["main"](*(runtime.tensor(np.array(feeds[n], order="C"), device=dev) for n in names))
     return [v.numpy() for v in ([found] if hasattr(found, "numpy") else found)]
 
 
@@ -116,7 +116,7 @@ def measure(name: str, mod: weft.IRModule, feeds: Sequence[np.ndarray], referenc
     start = time.perf_counter()
     vm, dev = machine(mod, "cuda")
     compiled = time.perf_counter() - start
-    own = [runtime.tensor(np.ascontiguousarray(x), device=dev) for x in feeds]
+    own = [runtime.tensor(np.array(x, order="C"), device=dev) for x in feeds]
     given = [torch.from_numpy(x).cuda() for x in feeds]
     with torch.no_grad():
         peer = fastest(lambda: reference(*given), torch.cuda.synchronize)
