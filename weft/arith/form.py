@@ -266,6 +266,9 @@ _COSTS = {
 }
 
 
+_BINARY = frozenset(_COSTS) - {ir.Select, ir.Cast}
+
+
 def cost(cx: Context, e: Any) -> int:
     """Estimate the work that an expression stands for; the simplifier never returns a costlier one."""
     kind = type(e)
@@ -275,11 +278,11 @@ def cost(cx: Context, e: Any) -> int:
     if hit is not None:
         return hit
     total = _COSTS.get(kind, 20)
-    for f in e.__struct_fields__:
-        child = getattr(e, f)
-        if ir.IS_EXPR[type(child)]:
-            total += cost(cx, child)
-        elif type(child) is tuple:
-            total += sum([cost(cx, x) for x in child if ir.IS_EXPR[type(x)]])
+    if kind in _BINARY:
+        total += cost(cx, e.a) + cost(cx, e.b)
+    else:
+        for child in ir.children(e):
+            if ir.IS_EXPR[type(child)]:
+                total += cost(cx, child)
     cx.costs[e] = total
     return total

@@ -23,6 +23,8 @@ rules = ir.Dispatch("simplifier", (ir.PrimExpr,))
 
 def simplify(an: Any, e: ir.PrimExpr) -> ir.PrimExpr:
     """Simplify one expression under the facts of an analyzer."""
+    if type(e) is ir.IntImm:
+        return e
     memo = an.context.simplified
     hit = memo.get(e)
     if hit is not None:

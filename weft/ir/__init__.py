@@ -91,7 +91,7 @@ from weft.ir.types import (
     as_shape,
     tensor_type,
 )
-from weft.ir.walk import CHILD_FIELDS, children, post_order, rebuild, rewrite, substitute, walk
+from weft.ir.walk import CHILD_FIELDS, children, find, post_order, rebuild, rewrite, substitute, walk
 
 # Expressions nest: a bicubic sample inlined into its consumers is some hundred levels deep, and each level takes a
 # few Python frames.
@@ -106,7 +106,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "Sequential", "ShapeExpr", "ShapeType", "SourceName", "Span", "SubclassTable", "TensorAffineType",
     "TensorType", "TimePasses",
     "Tuple", "TupleAffineType", "TupleGetItem", "TupleType", "Type",
-    "TypedExpr", "VDevice", "as_shape", "assert_structural_equal", "children",
+    "TypedExpr", "VDevice", "as_shape", "assert_structural_equal", "children", "find",
     "compilation", "config_options", "constant", "dtype_of", "dumped", "fingerprint", "function_pass", "intrin_rule",
     "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify",
     "passes_inside", "passes_named", "post_order", "prim_value", "rebuild", "register_config_option",

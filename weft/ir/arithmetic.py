@@ -7,6 +7,7 @@ name says ``trunc``.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -62,13 +63,10 @@ def _unify(a: scalar.PrimExpr, b: scalar.PrimExpr) -> tuple[scalar.PrimExpr, sca
     raise DTypeMismatch("operands have data types that do not mix", found=f"{da} and {db}", help="cast one of them")
 
 
-def _fold_int(fn: Callable[[int, int], int], a: scalar.PrimExpr, b: scalar.PrimExpr) -> scalar.PrimExpr | None:
-    return (
-        scalar.const(fn(a.value, b.value), a.dtype) if type(a) is scalar.IntImm and type(b) is scalar.IntImm else None
-    )
-
-
-def _fold_float(fn: Callable[[Any, Any], Any], a: scalar.PrimExpr, b: scalar.PrimExpr) -> scalar.PrimExpr | None:
+def _fold(fn: Callable[[Any, Any], Any], a: scalar.PrimExpr, b: scalar.PrimExpr) -> scalar.PrimExpr | None:
+    """Compute with two constants of one kind; None where they are none, or a float's result is not finite."""
+    if type(a) is scalar.IntImm and type(b) is scalar.IntImm:
+        return scalar.const(fn(a.value, b.value), a.dtype)
     if type(a) is scalar.FloatImm and type(b) is scalar.FloatImm and not DataType(a.dtype).is_custom:
         np_type = numpy_dtype(a.dtype).type
         value = float(fn(np_type(a.value), np_type(b.value)))
@@ -76,35 +74,47 @@ def _fold_float(fn: Callable[[Any, Any], Any], a: scalar.PrimExpr, b: scalar.Pri
     return None
 
 
+def _folded(
+    make: Callable[[Any, Any], scalar.PrimExpr], fn: Callable[[int, int], int], a: Any, b: Any
+) -> scalar.PrimExpr:
+    """Compute with two integer constants, else make the node."""
+    both = type(a) is scalar.IntImm and type(b) is scalar.IntImm
+    return scalar.const(fn(a.value, b.value), a.dtype) if both else make(a, b)
+
+
+def _call(name: str) -> Callable[[Any, Any], scalar.PrimExpr]:
+    return lambda a, b: scalar.CallIntrin(a.dtype, scalar.Op.get(f"tir.{name}"), (a, b))
+
+
 def add(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a + b``."""
     a, b = unify_dtypes(a, b)
-    folded = _fold_int(int.__add__, a, b) or _fold_float(lambda x, y: x + y, a, b)
-    if folded is not None:
-        return folded
+    if scalar.is_const_int(b, 0):
+        return a
     if scalar.is_const_int(a, 0):
         return b
-    return a if scalar.is_const_int(b, 0) else scalar.Add(a, b)
+    folded = _fold(operator.add, a, b)
+    return folded if folded is not None else scalar.Add(a, b)
 
 
 def sub(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a - b``."""
     a, b = unify_dtypes(a, b)
-    folded = _fold_int(int.__sub__, a, b) or _fold_float(lambda x, y: x - y, a, b)
-    if folded is not None:
-        return folded
-    return a if scalar.is_const_int(b, 0) else scalar.Sub(a, b)
+    if scalar.is_const_int(b, 0):
+        return a
+    folded = _fold(operator.sub, a, b)
+    return folded if folded is not None else scalar.Sub(a, b)
 
 
 def mul(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a * b``."""
     a, b = unify_dtypes(a, b)
-    folded = _fold_int(int.__mul__, a, b) or _fold_float(lambda x, y: x * y, a, b)
-    if folded is not None:
-        return folded
     if scalar.is_const_int(a, 1) or scalar.is_const_int(b, 0):
         return b
-    return a if scalar.is_const_int(b, 1) or scalar.is_const_int(a, 0) else scalar.Mul(a, b)
+    if scalar.is_const_int(b, 1) or scalar.is_const_int(a, 0):
+        return a
+    folded = _fold(operator.mul, a, b)
+    return folded if folded is not None else scalar.Mul(a, b)
 
 
 def div(a: Any, b: Any) -> scalar.PrimExpr:
@@ -112,7 +122,7 @@ def div(a: Any, b: Any) -> scalar.PrimExpr:
     a, b = unify_dtypes(a, b)
     if not DataType(a.dtype).is_float:
         return truncdiv(a, b)
-    folded = _fold_float(lambda x, y: x / y, a, b) if not (isinstance(b, scalar.FloatImm) and b.value == 0) else None
+    folded = _fold(operator.truediv, a, b) if not (isinstance(b, scalar.FloatImm) and b.value == 0) else None
     return folded if folded is not None else scalar.Div(a, b)
 
 
@@ -126,15 +136,15 @@ def _checked_divisor(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
 def truncdiv(a: Any, b: Any) -> scalar.PrimExpr:
     """Build an integer division that rounds towards zero."""
     a, b = _checked_divisor(a, b)
-    folded = _fold_int(lambda x, y: abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1), a, b)
-    return folded or (a if scalar.is_const_int(b, 1) else scalar.Div(a, b))
+    if scalar.is_const_int(b, 1):
+        return a
+    return _folded(scalar.Div, lambda x, y: abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1), a, b)
 
 
 def truncmod(a: Any, b: Any) -> scalar.PrimExpr:
     """Build the remainder of :func:`truncdiv`; on floats, C's ``fmod``."""
     a, b = _checked_divisor(a, b)
-    folded = _fold_int(lambda x, y: x - y * (abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)), a, b)
-    return folded or scalar.Mod(a, b)
+    return _folded(scalar.Mod, lambda x, y: x - y * (abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)), a, b)
 
 
 def floordiv(a: Any, b: Any) -> scalar.PrimExpr:
@@ -142,17 +152,15 @@ def floordiv(a: Any, b: Any) -> scalar.PrimExpr:
     a, b = _checked_divisor(a, b)
     if DataType(a.dtype).is_float:
         return scalar.CallIntrin(a.dtype, scalar.Op.get("tir.floor"), (scalar.Div(a, b),))
-    folded = _fold_int(int.__floordiv__, a, b)
-    return folded or (a if scalar.is_const_int(b, 1) or scalar.is_const_int(a, 0) else scalar.FloorDiv(a, b))
+    if scalar.is_const_int(b, 1) or scalar.is_const_int(a, 0):
+        return a
+    return _folded(scalar.FloorDiv, operator.floordiv, a, b)
 
 
 def floormod(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a % b``."""
     a, b = _checked_divisor(a, b)
-    folded = _fold_int(int.__mod__, a, b)
-    if folded is not None:
-        return folded
-    return scalar.const(0, a.dtype) if scalar.is_const_int(b, 1) else scalar.FloorMod(a, b)
+    return scalar.const(0, a.dtype) if scalar.is_const_int(b, 1) else _folded(scalar.FloorMod, operator.mod, a, b)
 
 
 def ceildiv(a: Any, b: Any) -> scalar.PrimExpr:
@@ -164,13 +172,13 @@ def ceildiv(a: Any, b: Any) -> scalar.PrimExpr:
 def min_(a: Any, b: Any) -> scalar.PrimExpr:
     """Build the smaller of two."""
     a, b = unify_dtypes(a, b)
-    return a if a is b else _fold_int(min, a, b) or scalar.Min(a, b)
+    return a if a is b else _folded(scalar.Min, min, a, b)
 
 
 def max_(a: Any, b: Any) -> scalar.PrimExpr:
     """Build the larger of two."""
     a, b = unify_dtypes(a, b)
-    return a if a is b else _fold_int(max, a, b) or scalar.Max(a, b)
+    return a if a is b else _folded(scalar.Max, max, a, b)
 
 
 def _compare(cls: type[scalar.CmpOp], fn: Callable[[Any, Any], bool], a: Any, b: Any) -> scalar.PrimExpr:
@@ -315,21 +323,19 @@ def _bitwise(name: str, fold: Callable[[int, int], int]) -> Callable[[Any, Any],
         a, b = unify_dtypes(a, b)
         if a.dtype == "bool":
             return on_bool(a, b)
-        return _fold_int(fold, a, b) or scalar.CallIntrin(a.dtype, scalar.Op.get(f"tir.bitwise_{name}"), (a, b))
+        return _folded(_call(f"bitwise_{name}"), fold, a, b)
 
     return build
 
 
 def shift_left(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a << b``."""
-    a, b = unify_dtypes(a, b)
-    return _fold_int(int.__lshift__, a, b) or scalar.CallIntrin(a.dtype, scalar.Op.get("tir.shift_left"), (a, b))
+    return _folded(_call("shift_left"), operator.lshift, *unify_dtypes(a, b))
 
 
 def shift_right(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a >> b``, arithmetic on signed types."""
-    a, b = unify_dtypes(a, b)
-    return _fold_int(int.__rshift__, a, b) or scalar.CallIntrin(a.dtype, scalar.Op.get("tir.shift_right"), (a, b))
+    return _folded(_call("shift_right"), operator.rshift, *unify_dtypes(a, b))
 
 
 # --- Python's operators -----------------------------------------------------------------------------------------------

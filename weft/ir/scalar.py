@@ -182,9 +182,12 @@ class BinaryOp(PrimExpr, abstract=True):
     def dtype(self) -> str:
         """The data type of the value: of a sum that goes deep, that of what stands first."""
         first = self.a
-        while isinstance(first, BinaryOp):
-            first = first.a
+        while _IS_BINARY[type(first)]:
+            first = first.a  # type: ignore[attr-defined]
         return first.dtype
+
+
+_IS_BINARY = SubclassTable(BinaryOp)
 
 
 class Add(BinaryOp):
@@ -530,6 +533,8 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
     if dtype is None:
         dtype = dtype_of(value)
     dt = DataType(dtype)
+    if type(value) is int and -_PLAIN.get(dt, 0) <= value < _PLAIN.get(dt, 0):
+        return IntImm(dt, value)
     if dt.lanes > 1:
         return Broadcast(const(value, dt.element), dt.lanes)
     if dt.is_float or dt.is_custom:
@@ -560,6 +565,7 @@ def int64(value: int) -> IntImm:
 
 
 _INT32, _INT64, _BOOL = DataType("int32"), DataType("int64"), DataType("bool")
+_PLAIN: dict[str, int] = {_INT32: 1 << 31, _INT64: 1 << 63}  # of nearly all constants
 TRUE, FALSE = IntImm(_BOOL, 1), IntImm(_BOOL, 0)
 
 

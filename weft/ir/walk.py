@@ -8,7 +8,7 @@ known by ``id``, since any node may come: ``==`` of some dialects' types compare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -86,6 +86,44 @@ def walk(node: Any, leaf: type | None = None) -> Iterator[Node]:
         get = getters[kind]
         if get is not None and kind is not leaf:
             stack += get(value)
+
+
+class _Steps(dict[type, "tuple[bool, Callable[[Any], tuple[Any, ...]] | None]"]):
+    """For each class: whether :func:`find` looks for it, and what gets what is below, the last first."""
+
+    def __init__(self, wanted: tuple[type, ...]) -> None:
+        super().__init__()
+        self.wanted = wanted
+
+    def __missing__(self, cls: type) -> tuple[bool, Callable[[Any], tuple[Any, ...]] | None]:
+        below = _BELOW_BACKWARDS[cls]
+        if below is None and issubclass(cls, tuple):
+            below = itemgetter(slice(None, None, -1))
+        step = self[cls] = issubclass(cls, self.wanted), below
+        return step
+
+
+_STEPS: dict[tuple[type, ...], _Steps] = {}
+
+
+def find(node: Any, *wanted: type) -> list[Any]:
+    """List what :func:`walk` yields of some classes, in its order; several times as fast, as it stops nowhere."""
+    steps = _STEPS.get(wanted) or _STEPS.setdefault(wanted, _Steps(wanted))
+    seen: set[int] = set()
+    found: list[Any] = []
+    stack: list[Any] = [node]
+    while stack:
+        value = stack.pop()
+        is_wanted, below = steps[type(value)]
+        if is_wanted or below is not None:
+            key = id(value)
+            if key not in seen:
+                seen.add(key)
+                if is_wanted:
+                    found.append(value)
+                if below is not None:
+                    stack += below(value)
+    return found
 
 
 def post_order(node: Any, visit: Callable[[Node], Any]) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from weakref import WeakKeyDictionary
 
-from weft.ir import CallIntrin, IntImm, PrimExpr, Var, as_int, rewrite, walk
+from weft.ir import CallIntrin, IntImm, PrimExpr, Var, as_int, find, rewrite
 from weft.tir import Buffer, PrimFunc, Stmt
 
 
@@ -30,7 +30,7 @@ def called_intrinsics(body: Stmt) -> frozenset[str]:
     """Return the names of the operators that are called in a body."""
     found = _CALLED.get(body)
     if found is None:
-        found = _CALLED[body] = frozenset(str(n.op.name) for n in walk(body) if type(n) is CallIntrin)
+        found = _CALLED[body] = frozenset(str(n.op.name) for n in find(body, CallIntrin))
     return found
 
 
@@ -76,9 +76,9 @@ def _text(e: PrimExpr, known: Mapping[Var, str], typed: bool = False) -> str:
     """
     if isinstance(e, Var):
         return known.get(e, e.name)
-    texts = {v: known[v] for v in walk(e) if isinstance(v, Var) and v in known}
+    texts = {v: known[v] for v in find(e, Var) if v in known}
     if typed:
-        texts |= {n: f"T.{n.dtype}({n.value})" for n in walk(e) if isinstance(n, IntImm) and n.dtype != "int32"}
+        texts |= {n: f"T.{n.dtype}({n.value})" for n in find(e, IntImm) if n.dtype != "int32"}
     stand_ins = {n: Var(f"stand_in_{i}", n.dtype) for i, n in enumerate(texts)}
     shown = str(rewrite(e, lambda n: stand_ins.get(n)))
     return re.sub(r"\bstand_in_(\d+)\b", lambda m: list(texts.values())[int(m[1])], shown)

@@ -49,8 +49,7 @@ def _captures(node: tir.For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.
     """List the scalars and buffer pointers that a loop uses from outside."""
     used: dict[Any, None] = {}
     inside = {node.loop_var}
-    n: Any
-    for n in ir.walk((node.body, node.min)):
+    for n in ir.find((node.body, node.min), ir.Var, tir.Buffer, tir.AllocBuffer, tir.For, tir.LetStmt):
         kind = type(n)
         if ir.IS_VAR[kind]:
             used[n] = None
@@ -125,7 +124,7 @@ def _grain(node: tir.For, least: int) -> ir.PrimExpr:
 
 def _looks_ahead(node: tir.For) -> bool:
     """Whether iterations ask for what the next ones read."""
-    return any(isinstance(n, ir.CallIntrin) and n.op.name == "tir.prefetch" for n in ir.walk(node.body))
+    return any(n.op.name == "tir.prefetch" for n in ir.find(node.body, ir.CallIntrin))
 
 
 _WORK = ir.Dispatch("work of a statement", (tir.Stmt,), default=lambda n, inner: int64(1))
@@ -135,18 +134,18 @@ _WORK = ir.Dispatch("work of a statement", (tir.Stmt,), default=lambda n, inner:
 @_WORK.on(tir.BufferStore)
 def _store_work(node: tir.BufferStore, inner: set[ir.Var]) -> ir.PrimExpr:
     count = 1
-    for n in ir.walk(node.value):
+    for n in ir.find(node.value, ir.PrimExpr):
         kind = type(n)
-        count += 16 if kind is ir.CallIntrin else 1 if ir.IS_EXPR[kind] and not ir.IS_VAR[kind] else 0
+        count += 16 if kind is ir.CallIntrin else not ir.IS_VAR[kind]
     return int64(count * max(1, ir.DataType(node.value.dtype).itemsize // 64))
 
 
 @_WORK.on(tir.SeqStmt)
 def _seq_work(node: tir.SeqStmt, inner: set[ir.Var]) -> ir.PrimExpr:
-    total: ir.PrimExpr = int64(0)
-    for x in node.seq:
-        total = total + _WORK(x, inner)
-    return total
+    works = [_WORK(x, inner) for x in node.seq]
+    if all(type(w) is ir.IntImm for w in works):
+        return int64(sum(w.value for w in works))
+    return sum(works, int64(0))
 
 
 @_WORK.on(tir.IfThenElse)

@@ -20,7 +20,7 @@ _PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.cal
 
 def is_pure(expr: Any) -> bool:
     """Whether evaluating an expression does nothing but give a value."""
-    return all(n.op.name in _PURE or _is_said_pure(n.op) for n in ir.walk(expr) if isinstance(n, ir.CallIntrin))
+    return all(n.op.name in _PURE or _is_said_pure(n.op) for n in ir.find(expr, ir.CallIntrin))
 
 
 def _is_said_pure(op: Any) -> bool:
@@ -31,18 +31,17 @@ def _is_said_pure(op: Any) -> bool:
 
 def loads_of(node: Any, buffer: Buffer | None = None) -> list[BufferLoad]:
     """List the loads below `node`, of one buffer or of all."""
-    return [n for n in ir.walk(node) if isinstance(n, BufferLoad) and (buffer is None or n.buffer is buffer)]
+    return [n for n in ir.find(node, BufferLoad) if buffer is None or n.buffer is buffer]
 
 
 def stores_of(node: Any, buffer: Buffer | None = None) -> list[BufferStore]:
     """List the stores below `node`, of one buffer or of all."""
-    return [n for n in ir.walk(node) if isinstance(n, BufferStore) and (buffer is None or n.buffer is buffer)]
+    return [n for n in ir.find(node, BufferStore) if buffer is None or n.buffer is buffer]
 
 
 def accessed_buffers(node: Any) -> list[Buffer]:
     """List the buffers that are loaded, stored or named in regions below `node`, each once, in order."""
-    accesses = (n for n in ir.walk(node) if isinstance(n, (BufferLoad, BufferStore, BufferRegion)))
-    return list(dict.fromkeys(n.buffer for n in accesses))
+    return list(dict.fromkeys(n.buffer for n in ir.find(node, BufferLoad, BufferStore, BufferRegion)))
 
 
 def point_region(buffer: Buffer, indices: Iterable[ir.PrimExpr]) -> BufferRegion:
@@ -57,7 +56,7 @@ def evaluate_interval(expr: ir.PrimExpr, domain: Mapping[ir.Var, Interval]) -> I
     """
     if isinstance(expr, ir.Var):
         return domain.get(expr, (expr, expr))
-    if isinstance(expr, ir.IntImm) or not any(isinstance(n, ir.Var) and n in domain for n in ir.walk(expr)):
+    if isinstance(expr, ir.IntImm) or not any(n in domain for n in ir.find(expr, ir.Var)):
         return (expr, expr)
     if isinstance(expr, (ir.Add, ir.Sub, ir.Mul, ir.Min, ir.Max, ir.FloorDiv, ir.FloorMod)):
         a, b = evaluate_interval(expr.a, domain), evaluate_interval(expr.b, domain)

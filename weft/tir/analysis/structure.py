@@ -135,7 +135,7 @@ def blocks_in(stmt: Stmt) -> list[Block]:
 
 def used_vars(*nodes: Any) -> set[ir.Var]:
     """Return the variables that occur in `nodes`."""
-    return {n for root in nodes for n in ir.walk(root) if isinstance(n, ir.Var)}
+    return set(ir.find(nodes, ir.Var))
 
 
 def subst_stmt(stmt: Any, mapping: Mapping[Any, ir.PrimExpr]) -> Any:

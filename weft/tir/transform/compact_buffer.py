@@ -72,13 +72,13 @@ def _is_given(buffer: Buffer) -> bool:
 def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -> AllocBuffer:
     """Shrink a buffer that the threads of some loops around use together."""
     buffer = alloc.buffer
-    loops = [*sharing, *(n for n in ir.walk(alloc.body) if isinstance(n, For))]
+    loops = [*sharing, *ir.find(alloc.body, For)]
     domains: dict[ir.Var, tuple[ir.PrimExpr, ir.PrimExpr] | None] = {
         f.loop_var: (f.min, f.min + f.extent - 1) for f in loops
     }
-    domains |= {n.var: None for n in ir.walk(alloc.body) if isinstance(n, LetStmt)}
+    domains |= {n.var: None for n in ir.find(alloc.body, LetStmt)}
     uses = []
-    for n in ir.walk(alloc.body):
+    for n in ir.find(alloc.body, BufferLoad, BufferStore, Buffer, ir.CallIntrin):
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
             uses.append(n.indices)
         elif _by_address(n, buffer):

@@ -24,7 +24,7 @@ def bound_over(expr: ir.PrimExpr, domains: Domains) -> Interval | None:
     pair of PrimExpr or None
         None where no bound is known.
     """
-    if not any(isinstance(v, BufferLoad) or (isinstance(v, ir.Var) and v in domains) for v in ir.walk(expr)):
+    if not any(type(v) is BufferLoad or v in domains for v in ir.find(expr, BufferLoad, ir.Var)):
         return expr, expr
     return _BOUND(expr, domains)
 

@@ -111,18 +111,16 @@ class _Partition:
 
     def _decidable(self, body: Stmt) -> list[tuple[ir.PrimExpr, ir.PrimExpr]]:
         """List (condition, worst case) that depend on tile loops in `body` and else only on what is known outside."""
-        loops = [n for n in ir.walk(body) if isinstance(n, For)]
+        loops = ir.find(body, For)
         inner = {f.loop_var: (f.min, f.min + f.extent - 1) for f in loops}
         tiles = {f.loop_var: inner[f.loop_var] for f in loops if _is_tile(f)}
         fixed = {f.loop_var for f in (*self.around, *loops) if isinstance(f.extent, ir.IntImm)}
         out = []
-        for node in ir.walk(body):
-            if not isinstance(node, IfThenElse):
-                continue
+        for node in ir.find(body, IfThenElse):
             for c in conjuncts(node.condition):
                 if c in self.seen:
                     continue
-                used = {v for v in ir.walk(c) if isinstance(v, ir.Var)}
+                used = set(ir.find(c, ir.Var))
                 tile = tiles
                 if _is_likely(c) and (own := [v for v in inner if v in used]):
                     tile = {**tiles, own[-1]: inner[own[-1]]}

@@ -89,7 +89,7 @@ class _Lower:
             (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "reduce"
         ]
         if reduce_values:
-            loops = frozenset(n for _, v in reduce_values for n in ir.walk(v) if isinstance(n, ir.Var))
+            loops = frozenset(ir.find(tuple(v for _, v in reduce_values), ir.Var))
             for region in block.writes:
                 self.carried[region.buffer] = self.carried.get(region.buffer, frozenset()) | loops
         self.opaque_loops(block)
@@ -130,7 +130,7 @@ class _Lower:
 
     def opaque_loops(self, block: Block) -> None:
         """Note that loops inside a block without blocks of its own may carry any buffer's value from step to step."""
-        nodes = list(ir.walk(block.body))
+        nodes = ir.find(block.body, For, BlockRealize, Buffer)
         loops = frozenset(n.loop_var for n in nodes if isinstance(n, For))
         if loops and not any(isinstance(n, BlockRealize) for n in nodes):
             for n in nodes:
@@ -164,7 +164,7 @@ def _place(body: Stmt, buffer: Buffer, carried: frozenset[ir.Var]) -> Stmt:
 
 
 def _uses(node: Any, buffer: Buffer) -> bool:
-    return any(n is buffer or n is buffer.data for n in ir.walk(node))
+    return any(n is buffer or n is buffer.data for n in ir.find(node, Buffer, ir.Var))
 
 
 def _of_one_type(node: Any) -> Any:

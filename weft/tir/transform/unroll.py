@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.ir import CallIntrin, IntImm, IRModule, PassContext, as_int, const, function_pass, rebuild, substitute, walk
+from weft.ir import CallIntrin, IntImm, IRModule, PassContext, as_int, const, find, function_pass, rebuild, substitute, walk
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -128,7 +128,7 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
         return new, steps * (extent or 1), depth + 1
     if not (explicit or (automatic and extent <= auto_extent)):
         return new if marked else replace_node(new, kind=ForKind.UNROLLED), steps * extent, depth
-    own = [n.buffer for n in walk(new.body) if isinstance(n, AllocBuffer)] if extent > 1 else []
+    own = [n.buffer for n in find(new.body, AllocBuffer)] if extent > 1 else []
     copies = [_copy(new, i, own if i else ()) for i in range(extent)]
     return (seq(*copies) if copies else seq(()), steps * extent, depth)
 
