@@ -318,7 +318,9 @@ class Analyzer:
         steps : int
             How many times to go over it (TVM's parameter; one step reaches a fixed point nearly always).
         """
-        if not isinstance(expr, ir.PrimExpr):
+        if type(expr) is ir.IntImm:
+            return expr
+        if not ir.IS_EXPR[type(expr)]:
             expr = ir.as_expr(expr)
         self.context.trim()
         result = simplify(self, expr)

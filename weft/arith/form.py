@@ -27,7 +27,7 @@ def poly_of(cx: Context, expr: ir.PrimExpr) -> Poly | None:
     polys = cx.polys
     if expr in polys:
         return polys[expr]
-    result = cx.polys[expr] = lift(expr, cx)
+    result = cx.polys[expr] = lift.rule[type(expr)](expr, cx)
     return result
 
 

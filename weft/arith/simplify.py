@@ -29,7 +29,7 @@ def simplify(an: Any, e: ir.PrimExpr) -> ir.PrimExpr:
     hit = memo.get(e)
     if hit is not None:
         return hit
-    result = rules(e, an)
+    result = rules.rule[type(e)](e, an)
     memo = an.context.simplified
     memo[e] = memo[result] = result
     return result
@@ -120,7 +120,7 @@ def _linear(e: Any, an: Any) -> ir.PrimExpr:
     assert pa is not None and pb is not None
     size = len(pa) * len(pb) if kind is ir.Mul else len(pa) + len(pb)
     best = keep
-    if len(p) < size or (kind is ir.Mul and type(keep.b) is ir.IntImm):
+    if len(p) < size or (kind is ir.Mul and type(keep.b) is ir.IntImm and not ir.IS_VAR[type(keep.a)]):
         best = _cheaper(cx, keep, p)
     if len(p) > 1 and _may_collect(cx, p):
         best = _cheaper(cx, best, _collect(cx, expand(cx, p)))

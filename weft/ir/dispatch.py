@@ -15,13 +15,25 @@ _TABLES: WeakSet[Dispatch] = WeakSet()
 _OWN_DIALECTS = ("weft.relay",)  # their nodes never come to tables of other packages
 
 
+class _Rules(dict[type, Callable[..., Any]]):
+    """The rules of a table that were asked for."""
+
+    def __init__(self, table: Dispatch) -> None:
+        super().__init__()
+        self.table = table
+
+    def __missing__(self, cls: type) -> Callable[..., Any]:
+        return self.table._find(cls)
+
+
 class Dispatch:
     """A table of functions by node class; calling it runs the function of the first argument's class.
 
     Parameters
     ----------
     name : str
-        What the table does, for error messages: ``"LLVM expression"``.
+        What the table does, for error messages: ``"LLVM expression"``. Where a call more costs,
+        ``table.rule[type(node)](node)`` is the same.
     covers : iterable of type
         The union that the table must handle, by its base classes: all their subclasses count. Without it the table
         is open: it gets classes that are no nodes, or that users bring. :meth:`missing` lists classes without a rule.
@@ -33,7 +45,7 @@ class Dispatch:
         A table that is complete already, whose rules count where this one has none for the class itself.
     """
 
-    __slots__ = ("__weakref__", "_cache", "_known", "covers", "default", "leaves_out", "module", "name", "table")
+    __slots__ = ("__weakref__", "_known", "covers", "default", "leaves_out", "module", "name", "rule", "table")
 
     def __init__(
         self,
@@ -48,7 +60,7 @@ class Dispatch:
         self.module: str = sys._getframe(1).f_globals.get("__name__", "")
         _TABLES.add(self)
         self.table: dict[type, Callable[..., Any]] = dict(extends.table) if extends is not None else {}
-        self._cache: dict[type, Callable[..., Any]] = {}
+        self.rule: dict[type, Callable[..., Any]] = _Rules(self)
         self._known: dict[type, Callable[..., Any] | None] = {}
 
     def on(self, *types: type) -> Callable[[F], F]:
@@ -57,7 +69,7 @@ class Dispatch:
         def register(fn: F) -> F:
             for t in types:
                 self.table[t] = fn
-            self._cache.clear()
+            self.rule.clear()
             self._known.clear()
             return fn
 
@@ -65,10 +77,7 @@ class Dispatch:
 
     def __call__(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the rule for the class of `node` on it and the further arguments."""
-        try:
-            fn = self._cache[type(node)]
-        except KeyError:
-            fn = self._find(type(node), node)
+        fn = self.rule.get(type(node)) or self._find(type(node), node)
         return fn(node, *args, **kwargs)
 
     def get(self, cls: type) -> Callable[..., Any] | None:
@@ -93,9 +102,9 @@ class Dispatch:
         """List all tables that there are, by name."""
         return sorted(_TABLES, key=lambda t: t.name)
 
-    def _find(self, cls: type, node: Any) -> Callable[..., Any]:
+    def _find(self, cls: type, node: Any = None) -> Callable[..., Any]:
         fn = self.get(cls)
         if fn is None:
             raise InternalError(f"{self.name}: no rule for {cls.__name__}", where=getattr(node, "span", None))
-        self._cache[cls] = fn
+        self.rule[cls] = fn
         return fn

@@ -201,6 +201,7 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
     Each shared node is rewritten once per call (memo by identity), so the rule must not depend on the path to a node.
     """
     memo: dict[int, tuple[Any, Any]] = {}
+    rebuilders = _REBUILDERS
 
     def go(value: Any) -> Any:
         hit = memo.get(id(value))
@@ -208,7 +209,7 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
             return hit[1]
         new = pre(value) if pre is not None else None
         if new is None:
-            new = rebuild(value, go)
+            new = rebuilders[type(value)](value, go)
             replaced = rule(new)
             new = new if replaced is None else replaced
         memo[id(value)] = (value, new)
@@ -230,12 +231,14 @@ def substitute(node: N, mapping: Mapping[Any, Any]) -> N:
     if not mapping:
         return node
     done = {id(k): v for k, v in mapping.items()}
+    fields, rebuilders = CHILD_FIELDS, _REBUILDERS
 
     def go(value: Any) -> Any:
         key = id(value)
         new = done.get(key)
         if new is None:
-            new = done[key] = rebuild(value, go)
+            kind = type(value)
+            new = done[key] = rebuilders[kind](value, go) if fields[kind] else value
         return new
 
     result = _map_value(node, go)

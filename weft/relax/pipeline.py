@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import weft
 from weft import error, tune
-from weft.dlight.gpu import gpu_schedule
 from weft.ir import Pass, Sequential
 from weft.machine import Machine
 from weft.relax import transform as t
@@ -57,7 +57,7 @@ def _gpu_passes(target: Target, precision: str, check_indices: bool) -> list[Pas
 
 register_attribute("cpu", "relax.graph_passes", _tiled_passes)
 register_attribute("gpu", "relax.graph_passes", _gpu_passes)
-register_attribute("gpu", "tir.schedule", gpu_schedule)
+register_attribute("gpu", "tir.schedule", lambda *a: weft.dlight.gpu.gpu_schedule(*a))  # for who has one
 
 
 def _graph_passes(

@@ -4,20 +4,10 @@ Read in this order: ``hardware``, ``database``, ``tuned`` (from records to sched
 other processes), ``space``, ``search``, ``task``, ``tune_tir``. Whole models are tuned by ``weft.relax.tune_relax``.
 """
 
-import importlib
-from typing import Any
-
-from weft.tune.boost import BoostedTrees
-from weft.tune.case import Argument, Case
+from weft._aliases import names_of
 from weft.tune.database import Asked, Database, DatabaseError, JSONDatabase, Trial, TuningRecord, open_database
-from weft.tune.device import TrackerDevice
 from weft.tune.hardware import Hardware
-from weft.tune.measure import Built, Measured, Measurer, Timed, WorkerError
-from weft.tune.ray import RayWorker, ray_workers
-from weft.tune.search import DrawnSearch, Search
 from weft.tune.space import DrawnSpace, RuleSpace
-from weft.tune.task import BudgetError, Progress, Task, tune_tasks
-from weft.tune.tune_tir import tune_tir
 from weft.tune.tuned import CHOICE, CONFIG, Tuned, current_database, workload_of, workload_of_choice
 
 __all__ = [
@@ -29,8 +19,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    """Find what tunes models, which stands above."""
-    if name in ("TuningResult", "extract_tasks", "tune_relax"):
-        return getattr(importlib.import_module("weft.relax"), name)
-    raise AttributeError(f"module 'weft.tune' has no attribute '{name}'")
+_INSIDE = {
+    "boost": ["BoostedTrees"], "case": ["Argument", "Case"], "device": ["TrackerDevice"],
+    "measure": ["Built", "Measured", "Measurer", "Timed", "WorkerError"], "ray": ["RayWorker", "ray_workers"],
+    "search": ["DrawnSearch", "Search"], "task": ["BudgetError", "Progress", "Task", "tune_tasks"],
+}  # fmt: skip
+__getattr__ = names_of("weft.tune", {  # compiling only reads the database; `relax` stands above
+    **{name: f"weft.tune.{module}" for module, names in _INSIDE.items() for name in names},
+    **dict.fromkeys(_INSIDE, ""),
+    "tune_tir": "weft.tune.tune_tir",
+    **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax"),
+})  # fmt: skip

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import weft
 from weft.error import InvalidArgument
 from weft.ir import Call, Function, GlobalVar, IRModule, Pass, walk
-from weft.meta_schedule import Database, ExtractedTask, TuneContext, tune_tasks
-from weft.meta_schedule.database import create, workload_hash
 from weft.relax.transform.bind_params import BindParams
 from weft.target import Target
 from weft.tir import PrimFunc
@@ -17,7 +16,7 @@ from weft.tir import PrimFunc
 
 def extract_tasks(
     mod: IRModule, target: Any, params: Mapping[str, Any] | None = None, module_equality: str = "structural"
-) -> list[ExtractedTask]:
+) -> list[weft.meta_schedule.ExtractedTask]:
     """List the kernels of a program that call sites name, each once, with how often they are called.
 
     Parameters
@@ -39,31 +38,31 @@ def extract_tasks(
         for n in walk(f):
             if isinstance(n, Call):
                 calls.update(a.name_hint for a in n.args if isinstance(a, GlobalVar))
-    found: dict[str, ExtractedTask] = {}
+    found: dict[str, weft.meta_schedule.ExtractedTask] = {}
     for var, func in mod.items():
         weight = calls[var.name_hint]
         if not isinstance(func, PrimFunc) or not weight or func.attrs.get("tir.is_scheduled"):
             continue
         kernel = IRModule({"main": func.with_attr("global_symbol", var.name_hint)})
-        key = workload_hash(kernel)
+        key = weft.meta_schedule.database.workload_hash(kernel)
         if key in found:
             found[key] = found[key]._replace(weight=found[key].weight + weight)
         else:
-            found[key] = ExtractedTask(var.name_hint, kernel, target, [kernel], weight)
+            found[key] = weft.meta_schedule.ExtractedTask(var.name_hint, kernel, target, [kernel], weight)
     return list(found.values())
 
 
 def extracted_tasks_to_tune_contexts(
-    extracted_tasks: Sequence[ExtractedTask],
+    extracted_tasks: Sequence[weft.meta_schedule.ExtractedTask],
     work_dir: str,
     space: Any = "post-order-apply",
     strategy: Any = "evolutionary",
     num_threads: Any = "physical",
     seed: int | None = None,
-) -> tuple[list[TuneContext], list[float]]:
+) -> tuple[list[weft.meta_schedule.TuneContext], list[float]]:
     """Make tasks to tune of kernels, and their weights."""
     tasks = [
-        TuneContext(
+        weft.meta_schedule.TuneContext(
             t.dispatched[0], target=t.target, space_generator=space, search_strategy=strategy, task_name=t.task_name,
             rand_state=-1 if seed is None else seed, num_threads=num_threads,
         ).clone()
@@ -86,7 +85,7 @@ def tune_relax(
     seed: int | None = None,
     module_equality: str = "structural",
     **options: Any,
-) -> Database:
+) -> weft.meta_schedule.Database:
     """Tune the kernels of a program and return the database with what was found.
 
     Parameters
@@ -111,7 +110,7 @@ def tune_relax(
     if op_names:
         tasks = [t for t in tasks if any(name in t.task_name for name in op_names)]
     contexts, weights = extracted_tasks_to_tune_contexts(tasks, work_dir, space, strategy, seed=seed)
-    return tune_tasks(
+    return weft.meta_schedule.tune_tasks(
         tasks=contexts, task_weights=weights, work_dir=work_dir, max_trials_global=max_trials_global,
         max_trials_per_task=max_trials_per_task, module_equality=module_equality, **options,
     )  # fmt: skip
@@ -169,9 +168,13 @@ def MetaScheduleTuneTIR(work_dir: str, max_trials_global: int) -> Pass:
         if open_ones and max_trials_global > 0:
             target = _current_target()
             kernels = [IRModule({"main": f.with_attr("global_symbol", n)}) for n, f in open_ones.items()]
-            tasks = [ExtractedTask(n, k, target, [k], 1) for n, k in zip(open_ones, kernels, strict=True)]
+            tasks = [
+                weft.meta_schedule.ExtractedTask(n, k, target, [k], 1) for n, k in zip(open_ones, kernels, strict=True)
+            ]
             contexts, weights = extracted_tasks_to_tune_contexts(tasks, work_dir)
-            tune_tasks(tasks=contexts, task_weights=weights, work_dir=work_dir, max_trials_global=max_trials_global)
+            weft.meta_schedule.tune_tasks(
+                tasks=contexts, task_weights=weights, work_dir=work_dir, max_trials_global=max_trials_global
+            )
         return mod
 
     return Pass("MetaScheduleTuneTIR", run, 0, MetaScheduleTuneTIR.__doc__)
@@ -191,7 +194,11 @@ def MetaScheduleApplyDatabase(work_dir: str | None = None, enable_warning: bool 
     def run(mod: IRModule) -> IRModule:
         """Schedule what has a record."""
         target = _current_target()
-        database = Database.current() if work_dir is None else create("json", work_dir=work_dir)
+        database = (
+            weft.meta_schedule.Database.current()
+            if work_dir is None
+            else weft.meta_schedule.database.create("json", work_dir=work_dir)
+        )
         if database is None:
             raise InvalidArgument("there is no database", help="use `with database:`, or pass work_dir")
         functions: dict[Any, Any] = {}

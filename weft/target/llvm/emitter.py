@@ -290,7 +290,7 @@ class FunctionEmitter:
         hit = self._memo.get(e)
         if hit is not None:
             return hit
-        text = self._memo[e] = EXPR(e, self)
+        text = self._memo[e] = EXPR.rule[type(e)](e, self)
         if self._memo_undo:
             self._memo_undo[-1].append(e)
         return text

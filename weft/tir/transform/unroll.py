@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.ir import CallIntrin, IntImm, IRModule, PassContext, as_int, const, find, function_pass, rebuild, substitute, walk
+from weft.ir import (
+    CallIntrin,
+    IntImm,
+    IRModule,
+    PassContext,
+    as_int,
+    const,
+    find,
+    function_pass,
+    rebuild,
+    substitute,
+    walk,
+)
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
