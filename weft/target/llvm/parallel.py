@@ -21,7 +21,7 @@ from weft.target.llvm.types import llvm_type
 def _parallel(node: tir.For, s: FunctionEmitter) -> bool:
     if s.is_task:
         return False
-    scalars, buffers = _captures(node, s)
+    scalars, buffers, looks_ahead = _captures(node, s)
     task = f"{s.name}.{s.label('par')}"
     fields = [("ptr", s.pointers[b]) for b in buffers] + [(llvm_type(v.dtype), s.expr(v)) for v in scalars]
     struct = "{ " + ", ".join(_stored(t) for t, _ in fields) + " }" if fields else "{ i8 }"
@@ -32,7 +32,7 @@ def _parallel(node: tir.For, s: FunctionEmitter) -> bool:
             f"store {_stored(t)} {v}, ptr {s.value(f'getelementptr inbounds {struct}, ptr {context}, i64 0, i32 {i}')}"
         )
     extent, grain = s.expr(ir.cast("int64", node.extent)), s.expr(_grain(node, s.module.target.machine.task_work))
-    s.check(parallel_for(s, f"@{task}", context, extent, grain, _looks_ahead(node)))
+    s.check(parallel_for(s, f"@{task}", context, extent, grain, looks_ahead))
     _task_function(node, s, task, struct, scalars, buffers)
     s.forget()
     return True
@@ -45,11 +45,15 @@ def _stored(t: str) -> str:
     return "i8" if t == "i1" else t
 
 
-def _captures(node: tir.For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.Var]]:
-    """List the scalars and buffer pointers that a loop uses from outside."""
+_ASKED = (ir.Var, tir.Buffer, tir.AllocBuffer, tir.For, tir.LetStmt, ir.CallIntrin)
+
+
+def _captures(node: tir.For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.Var], bool]:
+    """List the scalars and buffer pointers that a loop uses from outside; whether it asks for what comes next."""
     used: dict[Any, None] = {}
     inside = {node.loop_var}
-    for n in ir.find((node.body, node.min), ir.Var, tir.Buffer, tir.AllocBuffer, tir.For, tir.LetStmt):
+    looks_ahead = False
+    for n in ir.find((node.body, node.min), *_ASKED):
         kind = type(n)
         if ir.IS_VAR[kind]:
             used[n] = None
@@ -61,8 +65,10 @@ def _captures(node: tir.For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.
             inside.add(n.loop_var)
         elif kind is tir.LetStmt:
             inside.add(n.var)
+        elif kind is ir.CallIntrin and n.op.name == "tir.prefetch":
+            looks_ahead = True
     outer = [v for v in used if v not in inside]
-    return [v for v in outer if v in s.env and v not in s.pointers], [v for v in outer if v in s.pointers]
+    return [v for v in outer if v in s.env and v not in s.pointers], [v for v in outer if v in s.pointers], looks_ahead
 
 
 def _task_function(
@@ -120,11 +126,6 @@ def _grain(node: tir.For, least: int) -> ir.PrimExpr:
     if isinstance(work, ir.IntImm):
         return int64(max(1, least // max(work.value, 1)))
     return ir.max_(ir.floordiv(int64(least), ir.max_(work, int64(1))), int64(1))
-
-
-def _looks_ahead(node: tir.For) -> bool:
-    """Whether iterations ask for what the next ones read."""
-    return any(n.op.name == "tir.prefetch" for n in ir.find(node.body, ir.CallIntrin))
 
 
 _WORK = ir.Dispatch("work of a statement", (tir.Stmt,), default=lambda n, inner: int64(1))

@@ -44,8 +44,9 @@ def lower_blocks(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
         return func
     state = _Lower()
     body = state.stmt(func.body)
+    uses = _Uses()
     for buffer in state.allocated:
-        body = _place(body, buffer, state.carried.get(buffer, frozenset()))
+        body = _place(body, buffer, state.carried.get(buffer, frozenset()), uses)
     return func.replace(body=ir.rewrite(body, state.noted) if state.notes else body)
 
 
@@ -138,33 +139,42 @@ class _Lower:
                     self.carried[n] = self.carried.get(n, frozenset()) | loops
 
 
-def _place(body: Stmt, buffer: Buffer, carried: frozenset[ir.Var]) -> Stmt:
+class _Uses(dict[Stmt, set[Any]]):
+    """The buffers and variables below each statement that was asked for."""
+
+    def __missing__(self, stmt: Stmt) -> set[Any]:
+        found = self[stmt] = set(ir.find(stmt, Buffer, ir.Var))
+        return found
+
+    def has(self, stmt: Stmt, buffer: Buffer) -> bool:
+        """Whether a statement uses a buffer or its memory."""
+        used = self[stmt]
+        return buffer in used or buffer.data in used
+
+
+def _place(body: Stmt, buffer: Buffer, carried: frozenset[ir.Var], uses: _Uses) -> Stmt:
     """Allocate a buffer around the smallest statement that holds all its uses.
 
     The statement is never inside a loop that carries the buffer's value, nor inside a vectorised loop.
     """
-    if not _uses(body, buffer):
+    if not uses.has(body, buffer):
         return body
     if isinstance(body, For) and (body.loop_var in carried or body.kind == ForKind.VECTORIZED):
         return AllocBuffer(buffer, body)
     if isinstance(body, SeqStmt):
-        users = [i for i, s in enumerate(body.seq) if _uses(s, buffer)]
+        users = [i for i, s in enumerate(body.seq) if uses.has(s, buffer)]
         if len(users) == 1:
             i = users[0]
-            return SeqStmt((*body.seq[:i], _place(body.seq[i], buffer, carried), *body.seq[i + 1 :]))
+            return SeqStmt((*body.seq[:i], _place(body.seq[i], buffer, carried, uses), *body.seq[i + 1 :]))
         if users[0] > 0 or users[-1] < len(body.seq) - 1:
             inner = seq(*body.seq[users[0] : users[-1] + 1])
             return seq(*body.seq[: users[0]], AllocBuffer(buffer, inner), *body.seq[users[-1] + 1 :])
         return AllocBuffer(buffer, body)
     if isinstance(body, (For, AllocBuffer, DeclBuffer)) or (isinstance(body, IfThenElse) and body.else_case is None):
-        direct = [getattr(body, f) for f in body.__struct_fields__ if f not in ("body", "then_case", "span")]
-        if not any(_uses(d, buffer) for d in direct):
-            return ir.rebuild(body, lambda n: _place(n, buffer, carried) if isinstance(n, Stmt) else n)
+        direct = tuple(getattr(body, f) for f in body.__struct_fields__ if f not in ("body", "then_case", "span"))
+        if not any(n is buffer or n is buffer.data for n in ir.find(direct, Buffer, ir.Var)):
+            return ir.rebuild(body, lambda n: _place(n, buffer, carried, uses) if isinstance(n, Stmt) else n)
     return AllocBuffer(buffer, body)
-
-
-def _uses(node: Any, buffer: Buffer) -> bool:
-    return any(n is buffer or n is buffer.data for n in ir.find(node, Buffer, ir.Var))
 
 
 def _of_one_type(node: Any) -> Any:
