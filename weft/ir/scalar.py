@@ -182,12 +182,9 @@ class BinaryOp(PrimExpr, abstract=True):
     def dtype(self) -> str:
         """The data type of the value: of a sum that goes deep, that of what stands first."""
         first = self.a
-        while _IS_BINARY[type(first)]:
-            first = first.a  # type: ignore[attr-defined]
+        while isinstance(first, BinaryOp):
+            first = first.a
         return first.dtype
-
-
-_IS_BINARY = SubclassTable(BinaryOp)
 
 
 class Add(BinaryOp):
@@ -530,20 +527,16 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
     dtype : str, optional
         By default bool, int32 (int64 where 32 bits are too few) or float32.
     """
-    if dtype is None:
-        dtype = dtype_of(value)
-    dt = DataType(dtype)
+    dt = DataType(dtype_of(value) if dtype is None else dtype)
     if type(value) is int and -_PLAIN.get(dt, 0) <= value < _PLAIN.get(dt, 0):
         return IntImm(dt, value)
     if dt.lanes > 1:
         return Broadcast(const(value, dt.element), dt.lanes)
     if dt.is_float or dt.is_custom:
         return FloatImm(dt, float(value))
-    if dt == "bool":
-        return IntImm(dt, int(bool(value)))
     if dt.code == "handle":
         return CallIntrin(dt, Op.get("tir.reinterpret"), (IntImm(DataType("uint64"), int(value)),))
-    return IntImm(dt, _wrap(int(value), dt))
+    return IntImm(dt, int(bool(value)) if dt == "bool" else _wrap(int(value), dt))
 
 
 def _wrap(value: int, dt: DataType) -> int:
