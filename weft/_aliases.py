@@ -126,11 +126,13 @@ MODULES = {
 
 def find(name: str) -> str | None:
     """The module that ``weft.<name>`` stands for, also for what lies inside an alias; None where it is no alias."""
-    for alias, module in MODULES.items():
-        if name == alias or name.startswith(alias + "."):
-            meant = (module + name[len(alias) :]).removeprefix("weft.")
-            return find(meant) or f"weft.{meant}"
-    return None
+    alias = name
+    while alias not in MODULES:
+        alias = alias.rpartition(".")[0]
+        if not alias:
+            return None
+    meant = (MODULES[alias] + name[len(alias) :]).removeprefix("weft.")
+    return find(meant) or f"weft.{meant}"
 
 
 _NOTHING: Mapping[str, str] = {}

@@ -141,8 +141,10 @@ def _tiled_with_consumer(state: State, stage_id: int) -> State | None:
     if len(consumers) != 1:
         return None
     consumer = state.stages[consumers[0]]
-    sizes = [_extents(state.stages[stage_id].op), _extents(consumer.op)]
-    if consumer.op.reduce_axis or sizes[0] != sizes[1] or consumer.iters[0].name != consumer.op.axis[0].var.name:
+    made, used = state.stages[stage_id].op, consumer.op
+    if not isinstance(made, te.ComputeOp) or not isinstance(used, te.ComputeOp) or used.reduce_axis:
+        return None
+    if _extents(made) != _extents(used) or consumer.iters[0].name != used.axis[0].var.name:
         return None
     return _attached(state, stage_id, consumers[0])
 
@@ -182,7 +184,7 @@ def fill(sketch: State, task: Any, params: dict[str, Any], source: random.Random
         if stage.compute_at == 0:
             _parallel(state, number, cores)
         _vectorize(state, number, vector, source)
-        if stage.op.reduce_axis:
+        if getattr(stage.op, "reduce_axis", ()):
             state.pragma(number, 0, f"auto_unroll_max_step${source.choice((0, 16, 64, 512))}")
     return state
 

@@ -181,7 +181,7 @@ class BinaryOp(PrimExpr, abstract=True):
     @property
     def dtype(self) -> str:
         """The data type of the value: of a sum that goes deep, that of what stands first."""
-        first = self.a
+        first: Any = self.a
         while isinstance(first, BinaryOp):
             first = first.a
         return first.dtype

@@ -103,10 +103,14 @@ class _WithAttributes:
     """A function of a declaration: it gets its inputs, and by name the attributes that it names, all in their forms."""
 
     def __init__(self, op: str, kinds: Mapping[str, Attribute], fn: Callable[..., Any], checks: bool = False) -> None:
-        parameters = inspect.signature(fn).parameters
-        takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
         self.op, self.kinds, self.fn, self.checks = op, kinds, fn, checks
-        self.names = [name for name in kinds if takes_all or name in parameters]
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """The attributes that the function names."""
+        parameters = inspect.signature(self.fn).parameters
+        takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        return [name for name in self.kinds if takes_all or name in parameters]
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         values = normal_values(self.op, self.kinds, attrs)

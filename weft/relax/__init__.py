@@ -4,6 +4,8 @@ Read in this order: ``expr``, ``core_ops``, ``infer``, ``block_builder``, ``rewr
 ``vm/``, ``build``.
 """
 
+from typing import TYPE_CHECKING
+
 from weft._aliases import names_of
 from weft.ir import (
     AnyType,
@@ -74,6 +76,12 @@ from weft.relax.vm import ExecBuilder, vm_codegen
 from weft.relax.vm_build import build, compile_kernels, compile_with_callers
 from weft.runtime import VirtualMachine, VMExecutable, VMInstrumentReturnKind
 
+if TYPE_CHECKING:  # compiling asks for none of them
+    from weft.relax import testing, training
+    from weft.relax.base_py_module import BasePyModule
+    from weft.relax.interpreter import Interpreter, MachineOnly, UnscheduledKernels
+    from weft.relax.tuning import TuningResult, extract_tasks, tune_relax
+
 StructInfo = Type  # struct info is the type since 0.20
 TensorStructInfo = TensorType
 ShapeStructInfo = ShapeType
@@ -83,7 +91,7 @@ FuncStructInfo = FuncType
 ObjectStructInfo = AnyType
 ObjectType = AnyType
 
-__getattr__ = names_of("weft.relax", {  # compiling asks for none of them
+__getattr__ = names_of("weft.relax", {
     "testing": "",
     "training": "",
     "BasePyModule": "weft.relax.base_py_module",

@@ -4,11 +4,23 @@ Read in this order: ``hardware``, ``database``, ``tuned`` (from records to sched
 other processes), ``space``, ``search``, ``task``, ``tune_tir``. Whole models are tuned by ``weft.relax.tune_relax``.
 """
 
+from typing import TYPE_CHECKING
+
 from weft._aliases import names_of
 from weft.tune.database import Asked, Database, DatabaseError, JSONDatabase, Trial, TuningRecord, open_database
 from weft.tune.hardware import Hardware
 from weft.tune.space import DrawnSpace, RuleSpace
 from weft.tune.tuned import CHOICE, CONFIG, Tuned, current_database, workload_of, workload_of_choice
+
+if TYPE_CHECKING:  # compiling only reads the database: what tunes is loaded when it is asked for
+    from weft.tune.boost import BoostedTrees
+    from weft.tune.case import Argument, Case
+    from weft.tune.device import TrackerDevice
+    from weft.tune.measure import Built, Measured, Measurer, Timed, WorkerError
+    from weft.tune.ray import RayWorker, ray_workers
+    from weft.tune.search import DrawnSearch, Search
+    from weft.tune.task import BudgetError, Progress, Task, tune_tasks
+    from weft.tune.tune_tir import tune_tir
 
 __all__ = [
     "CHOICE", "CONFIG", "Argument", "Asked", "BoostedTrees", "BudgetError", "Built", "Case", "Database",
@@ -24,9 +36,9 @@ _INSIDE = {
     "measure": ["Built", "Measured", "Measurer", "Timed", "WorkerError"], "ray": ["RayWorker", "ray_workers"],
     "search": ["DrawnSearch", "Search"], "task": ["BudgetError", "Progress", "Task", "tune_tasks"],
 }  # fmt: skip
-__getattr__ = names_of("weft.tune", {  # compiling only reads the database; `relax` stands above
+__getattr__ = names_of("weft.tune", {
     **{name: f"weft.tune.{module}" for module, names in _INSIDE.items() for name in names},
     **dict.fromkeys(_INSIDE, ""),
     "tune_tir": "weft.tune.tune_tir",
-    **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax"),
+    **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax"),  # which stands above
 })  # fmt: skip

@@ -106,7 +106,7 @@ def _skipped(ref_call: Call) -> bool:
 
 
 def _product(ref_call: Call, new_args: list[Any], ctx: Any) -> Any:
-    dense = ref_call.op.name == "nn.dense" and current_qconfig().skip_dense_layer
+    dense = getattr(ref_call.op, "name", "") == "nn.dense" and current_qconfig().skip_dense_layer
     return None if dense or _skipped(ref_call) else _made(ref_call, map(_quantized, new_args), _ACTIVATION)
 
 

@@ -59,7 +59,7 @@ def is_simulated(e: object) -> bool:
     return type(e) is Call and e.op is SIMULATED
 
 
-def _weights(calls: Iterable[Call]) -> dict[Call, float]:
+def _weights(calls: Iterable[Any]) -> dict[Call, float]:
     """Return the magnitude that the range of each weight ends at; that of zeros is 1."""
     found = {c: float(np.abs(c.args[0].data.numpy()).max(initial=0)) or 1.0
              for c in calls if c.attrs["kind"] == _WEIGHT}  # fmt: skip

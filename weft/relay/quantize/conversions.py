@@ -46,7 +46,7 @@ def partition_conversions(mod: ir.IRModule, quantized_dtypes: set[str], ensure_f
     middle, last = _rest(Function(tuple(inner), body), quantized_dtypes)
     if ensure_fully_integral:
         found = all_dtypes(middle) - quantized_dtypes
-        other = [e.op.name for e in subexpressions(last) if type(e) is Call and not _converts(e)]
+        other = [str(getattr(e.op, "name", e.op)) for e in subexpressions(last) if type(e) is Call and not _converts(e)]
         if found or other:
             raise NotIntegral("the quantized network is not fully integral",
                               expected=f"{', '.join(sorted(quantized_dtypes))} between the conversions",

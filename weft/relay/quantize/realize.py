@@ -126,7 +126,8 @@ def _add(ref_call: Call, args: list[Any]) -> Any:
 
 @_realizes("concatenate")
 def _concatenate(ref_call: Call, args: list[Any]) -> Any:
-    fields, scale = _aligned(ref_call.args[0].fields, args)
+    joined: Any = ref_call.args[0]
+    fields, scale = _aligned(joined.fields, args)
     return QRealizeIntExpr(forward_op(ref_call, (Tuple(tuple(fields)),)), scale, current_qconfig().dtype_activation)
 
 

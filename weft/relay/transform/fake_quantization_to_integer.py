@@ -93,9 +93,9 @@ def _alone(e: Any) -> Any:
     """Compute with integers, and dequantize, a call on dequantized numbers and constants."""
     rule = e.op.get_attr(_KEY) if type(e) is Call and isinstance(e.op, ir.Op) else None
     dequantize = ir.Op.get("qnn.dequantize")
-    given = [a.op for a in e.args if not isinstance(a, Constant)] if rule and all(
+    given = [a.op for a in e.args if isinstance(a, Call)] if rule and all(
         isinstance(a, (Call, Constant)) for a in e.args) else []  # fmt: skip
-    if set(given) != {dequantize} or not (rule in _OF_OPERANDS or e.op.name == "nn.bias_add"):
+    if set(given) != {dequantize} or not (rule in _OF_OPERANDS or getattr(e.op, "name", "") == "nn.bias_add"):
         return e
     try:
         made, ty = _Region(_Unknown()).converted(e)
