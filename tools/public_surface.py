@@ -112,10 +112,11 @@ def _named(path: str, module: Any) -> Iterator[tuple[str, Any]]:
 def _names(module: Any) -> list[str]:
     """What the module lists; without ``__all__``, what its source binds or its ``__dir__`` tells."""
     names = set(getattr(module, "__all__", ()))
-    if "__dir__" in vars(module) or not inspect.ismodule(module):
+    later = vars(module).get("__later__", {})  # what is loaded when it is asked for
+    if ("__dir__" in vars(module) and not later) or not inspect.ismodule(module):
         names |= set(dir(module))
     elif not names:
-        names = _bound(module)
+        names = _bound(module) | set(later)
     tools = (
         {n for n in names if inspect.ismodule(getattr(module, n))}
         if getattr(module, "__name__", None) in LANGUAGES

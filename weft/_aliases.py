@@ -138,10 +138,11 @@ def find(name: str) -> str | None:
 _NOTHING: Mapping[str, str] = {}
 
 
-def names_of(module: str, later: Mapping[str, str] = _NOTHING) -> Callable[[str], Any]:
+def names_of(module: str, later: Mapping[str, str] = _NOTHING, *, listed: bool = False) -> Callable[[str], Any]:
     """Make the ``__getattr__`` of a module that aliases lie inside of, such as ``weft.relax.frontend``.
 
-    What costs time to import is loaded when it is asked for: `later` says where a name is, "" for a module inside.
+    What costs time to import is loaded when it is asked for: `later` says where a name is, "" for a module inside;
+    `listed` where these are among the names of the module for all who list them.
     """
 
     def __getattr__(name: str) -> Any:
@@ -155,6 +156,9 @@ def names_of(module: str, later: Mapping[str, str] = _NOTHING) -> Callable[[str]
             return importlib.import_module(alias)
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
 
+    if listed:
+        own = sys.modules[module].__dict__
+        own["__later__"], own["__dir__"] = later, lambda: sorted({*own, *later})
     return __getattr__
 
 

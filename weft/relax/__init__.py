@@ -4,7 +4,7 @@ Read in this order: ``expr``, ``core_ops``, ``infer``, ``block_builder``, ``rewr
 ``vm/``, ``build``.
 """
 
-from typing import TYPE_CHECKING
+import typing
 
 from weft._aliases import names_of
 from weft.ir import (
@@ -76,7 +76,7 @@ from weft.relax.vm import ExecBuilder, vm_codegen
 from weft.relax.vm_build import build, compile_kernels, compile_with_callers
 from weft.runtime import VirtualMachine, VMExecutable, VMInstrumentReturnKind
 
-if TYPE_CHECKING:  # compiling asks for none of them
+if typing.TYPE_CHECKING:  # compiling asks for none of them
     from weft.relax import testing, training
     from weft.relax.base_py_module import BasePyModule
     from weft.relax.interpreter import Interpreter, MachineOnly, UnscheduledKernels
@@ -97,4 +97,4 @@ __getattr__ = names_of("weft.relax", {
     "BasePyModule": "weft.relax.base_py_module",
     **dict.fromkeys(("Interpreter", "MachineOnly", "UnscheduledKernels"), "weft.relax.interpreter"),
     **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax.tuning"),
-})  # fmt: skip
+}, listed=True)  # fmt: skip
