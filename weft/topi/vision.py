@@ -111,11 +111,15 @@ def roi_align(
 
 
 def _samples_inside(start: Any, step: Any, count: Any, size: Any, dtype: str) -> tuple[Any, Any]:
-    """Return the first sample of a part that may be in the image, and the one behind the last: regions may be huge."""
+    """Return the first sample of a part that may be in the image, and the one behind the last.
+
+    Regions may be huge, and their corners in either order.
+    """
     wide = cast(dtype, count)
     apart = step / tir.max(wide, const(1, dtype))
-    begin = tir.floor((const(-1, dtype) - start) / apart - const(1, dtype))
-    end = tir.ceil((cast(dtype, size) - start) / apart + const(1, dtype))
+    edges = (const(-1, dtype) - start) / apart, (cast(dtype, size) - start) / apart
+    begin = tir.floor(tir.min(*edges) - const(1, dtype))
+    end = tir.ceil(tir.max(*edges) + const(1, dtype))
     inside = [tir.min(tir.max(e, const(0, dtype)), wide) for e in (begin, end)]
     return tuple(tir.min(tir.max(cast("int64", e), int64(0)), count) for e in inside)  # type: ignore[return-value]
 

@@ -14,7 +14,7 @@ def _with(make: Callable[[Sizes, dict[str, Any]], Case], attrs: dict[str, Any]) 
 
 
 def _regions(s: Sizes) -> Array:
-    """Regions of images, some of which reach beyond them, or are empty."""
+    """Regions of images, some of which reach beyond them, or have their corners in the other order."""
     corners = s.rng.uniform(-2, 9, (int(s.b), 4))
     rois = np.concatenate([s.rng.integers(0, int(s.a), (int(s.b), 1)), corners], 1)
     return Array(rois.astype("float32"), (s.b, 5))
@@ -29,7 +29,10 @@ def _boxes(s: Sizes, classes: int = 3) -> Array:
     return Array(rows.astype("float32"), (s.a, s.c, 6))
 
 
-ALIGN = [{}, {"sample_ratio": 2}, {"aligned": True, "mode": "max"}, {"layout": "NHWC", "spatial_scale": 0.5}]
+ALIGN = [
+    {}, {"sample_ratio": 2}, {"aligned": True, "mode": "max"}, {"aligned": True, "sample_ratio": 3},
+    {"layout": "NHWC", "spatial_scale": 0.5},
+]  # fmt: skip
 
 
 def _align(s: Sizes, attrs: dict[str, Any]) -> Case:
