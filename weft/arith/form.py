@@ -219,10 +219,17 @@ def to_expr(cx: Context, p: Poly, dtype: str) -> ir.PrimExpr:
 
 
 def _product(cx: Context, m: Mono, c: int, dtype: str) -> ir.PrimExpr:
+    """Write a term; equal ones of a context are one node, so that what visits expressions visits them once."""
+    known = cx.emitted.get((m, c, dtype))
+    if known is not None:
+        return known
     result = atom_expr(cx, m[0], dtype)
     for atom in m[1:]:
         result = ir.Mul(result, atom_expr(cx, atom, dtype))
-    return result if c == 1 else ir.Mul(result, ir.IntImm(ir.DataType(dtype), c))
+    if c != 1:
+        result = ir.Mul(result, ir.IntImm(ir.DataType(dtype), c))
+    cx.emitted[m, c, dtype] = result
+    return result
 
 
 def atom_expr(cx: Context, atom: int, dtype: str) -> ir.PrimExpr:

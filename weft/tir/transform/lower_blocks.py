@@ -143,7 +143,10 @@ class _Uses(dict[Stmt, set[Any]]):
     """The buffers and variables below each statement that was asked for."""
 
     def __missing__(self, stmt: Stmt) -> set[Any]:
-        found = self[stmt] = set(ir.find(stmt, Buffer, ir.Var))
+        found: set[Any] = set()
+        for child in ir.children(stmt):
+            found.update(self[child] if isinstance(child, Stmt) else ir.find(child, Buffer, ir.Var))
+        self[stmt] = found
         return found
 
     def has(self, stmt: Stmt, buffer: Buffer) -> bool:

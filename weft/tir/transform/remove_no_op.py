@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import IntImm, IRModule, PrimExpr, Var, const, find, function_pass, rebuild, structural_equal
+from weft.ir import IntImm, IRModule, PrimExpr, const, function_pass, rebuild, structural_equal, walk
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node
-from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 
 
@@ -103,4 +103,4 @@ def _test(node: stmts.IfThenElse, analyzer: Analyzer) -> stmts.Stmt | None:
 
 
 def _mentions(node: Any, *wanted: Any) -> bool:
-    return any(n is w for n in find(node, Buffer, Var) for w in wanted)
+    return any(n is w for n in walk(node) for w in wanted)  # nearly always soon

@@ -106,7 +106,21 @@ def _condition(node: stmts.IfThenElse, analyzer: Analyzer) -> Any:
 
 
 def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
-    """Simplify the integer parts of an expression."""
+    """Simplify the integer parts of an expression; what several places share they share afterwards."""
+    if type(expr) in _LEAVES:
+        return expr
+    known = analyzer.context.simplified.get(expr)
+    if known is not None:
+        return known
+    new = _simplified(expr, analyzer)
+    analyzer.context.simplified[expr] = new
+    return new
+
+
+_LEAVES = (ir.IntImm, ir.FloatImm, ir.StringImm)
+
+
+def _simplified(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
     if type(expr) is BufferLoad and expr.predicate is not None:
         lanes = _constant_lanes(expr.predicate)
         if lanes is not None and all(lanes):
