@@ -158,6 +158,8 @@ class FunctionEmitter:
         self._known: dict[str, str] = {}
         self._undo: list[list[str]] = []
         self._memo: dict[ir.PrimExpr, str] = {}
+        self._read: dict[ir.PrimExpr, str] = {}  # what depends on memory, until that changes
+        self._reads = False  # whether the expression that is being emitted does
         self._memo_undo: list[list[ir.PrimExpr]] = []
         self._n = 0
         self._depth: dict[str, int] = {}
@@ -179,6 +181,7 @@ class FunctionEmitter:
 
     def emit(self, text: str) -> None:
         """Append an instruction."""
+        self._reads = True
         self.lines.append("  " + text)
 
     def value(self, text: str, hint: str = "v", movable: bool = True) -> str:
@@ -217,11 +220,13 @@ class FunctionEmitter:
 
     def version(self, slot: str, changed: bool = False) -> int:
         """How often the value behind an address has been written so far."""
+        self._reads = True
         self._versions[slot] = self._versions.get(slot, 0) + changed
         return self._versions[slot]
 
     def effect(self, text: str, hint: str = "v") -> str:
         """Append an instruction whose value may differ from that of an equal one: a load, a call."""
+        self._reads = True
         name = self.fresh(hint)
         self.lines.append(f"  {name} = {text}")
         return name
@@ -253,6 +258,7 @@ class FunctionEmitter:
                 del self._known[text]
             for key in self._memo_undo.pop():
                 self._memo.pop(key, None)
+                self._read.pop(key, None)
 
     def branch(self, condition: str, then: str, otherwise: str, weights: str = "") -> None:
         """Branch on an i1."""
@@ -286,18 +292,30 @@ class FunctionEmitter:
     # --- values ----------------------------------------------------------------------------------------------------
 
     def expr(self, e: Any) -> str:
-        """Emit an expression and return its value; a node that one statement uses twice is emitted once."""
+        """Emit an expression and return its value; a node is emitted once where its first value dominates the place.
+
+        What depends on memory is emitted again behind a statement that may change it.
+        """
         hit = self._memo.get(e)
         if hit is not None:
             return hit
-        text = self._memo[e] = EXPR.rule[type(e)](e, self)
+        hit = self._read.get(e)
+        if hit is not None:
+            self._reads = True
+            return hit
+        outer, self._reads = self._reads, False
+        text = EXPR.rule[type(e)](e, self)
+        (self._read if self._reads else self._memo)[e] = text
+        self._reads |= outer
         if self._memo_undo:
             self._memo_undo[-1].append(e)
         return text
 
-    def forget(self) -> None:
-        """Forget the values of expressions, because memory or a variable changes."""
-        self._memo.clear()
+    def forget(self, names: bool = False) -> None:
+        """Forget the values of what depends on memory, which changes; of all expressions where a variable does."""
+        self._read.clear()
+        if names:
+            self._memo.clear()
 
     def splat(self, value: str, dtype: str, lanes: int) -> str:
         """Repeat a scalar value over lanes."""

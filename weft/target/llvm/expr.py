@@ -321,7 +321,7 @@ def _select(e: ir.Select, s: FunctionEmitter) -> str:
 def _let(e: ir.Let, s: FunctionEmitter) -> str:
     value = s.expr(e.value)
     if s.env.get(e.var, value) != value:
-        s.forget()
+        s.forget(names=True)
     s.env[e.var] = value
     return s.expr(e.body)
 

@@ -72,7 +72,7 @@ def _prefetch(node: tir.Prefetch, s: FunctionEmitter) -> None:
 
 @STMT.on(tir.LetStmt)
 def _let(node: tir.LetStmt, s: FunctionEmitter) -> None:
-    s.forget()
+    s.forget(names=True)
     (s.pointers if node.var.dtype == "handle" else s.env)[node.var] = s.expr(node.value)
     if DataType(node.var.dtype).is_integer and DataType(node.var.dtype).lanes == 1:
         s.analyzer.bind(node.var, node.value, allow_override=True)
@@ -214,7 +214,7 @@ def emit_loop(
         s.branch(s.value(f"icmp slt {t} {low}, {high}"), head, end)
     with s.loop(ahead):
         s.start(head)
-        s.forget()
+        s.forget(names=var in s.env)
         index, following = s.fresh("i"), s.fresh("next")
         slot = len(s.lines)
         s.lines.append("")
