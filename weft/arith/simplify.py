@@ -30,9 +30,17 @@ def simplify(an: Any, e: ir.PrimExpr) -> ir.PrimExpr:
     if hit is not None:
         return hit
     result = rules.rule[type(e)](e, an)
-    memo = an.context.simplified
-    memo[e] = memo[result] = result
+    cx = an.context
+    kind = type(result)
+    if kind in _BUILD:  # equal ones of a context are one node, so that what visits expressions visits them once
+        a, b = result.a, result.b  # type: ignore[attr-defined]
+        result = cx.emitted.setdefault((kind, _mark(a), _mark(b)), result)
+    cx.simplified[e] = cx.simplified[result] = result
     return result
+
+
+def _mark(e: ir.PrimExpr) -> object:
+    return (e.value, e.dtype) if type(e) is ir.IntImm else id(e)
 
 
 @rules.on(ir.Var, ir.SizeVar)
