@@ -114,7 +114,9 @@ def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
         return known
     new = _simplified(expr, analyzer)
     if type(new) is ir.Ramp:
-        new = analyzer.context.emitted.setdefault((ir.Ramp, id(new.base), ir.as_int(new.stride) or id(new.stride), new.lanes), new)
+        new = analyzer.context.emitted.setdefault(
+            (ir.Ramp, id(new.base), ir.as_int(new.stride) or id(new.stride), new.lanes), new
+        )
     analyzer.context.simplified[expr] = new
     return new
 
