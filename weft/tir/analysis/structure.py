@@ -40,7 +40,7 @@ def statements(stmt: Stmt, into_blocks: bool = True) -> Iterator[Stmt]:
         s = stack.pop()
         yield s
         if into_blocks or s is stmt or type(s) is not Block:
-            stack.extend(_children(s)[::-1])
+            stack += _children.rule[type(s)](s)[::-1]
 
 
 def map_children(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
@@ -65,10 +65,10 @@ def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
     """Replace the statement `old`, that very node, below `root`."""
     path = path_to(root, lambda s: s is old)
     assert path is not None, "the statement to replace is not in the tree"
-    return _rebuild_path(path, new)
+    return rebuild_path(path, new)
 
 
-def _rebuild_path(path: list[Stmt], new: Stmt | None) -> Stmt:
+def rebuild_path(path: list[Stmt], new: Stmt | None) -> Stmt:
     """Put `new` in place of the end of `path` and rebuild its ancestors."""
     below, current = path[-1], new
     for parent in reversed(path[:-1]):
@@ -92,7 +92,7 @@ def remove_stmt(root: Stmt, old: Stmt) -> Stmt:
     parent = path[-2]
     assert isinstance(parent, SeqStmt)
     rest = seq(*[s for s in parent.seq if s is not path[-1]])
-    return _rebuild_path(path[:-1], rest)
+    return rebuild_path(path[:-1], rest)
 
 
 def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> list[Stmt] | None:
@@ -103,13 +103,49 @@ def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> list[Stmt] | None:
         path.append(s)
         if found(s):
             return True
-        for c in _children(s):
+        for c in _children.rule[type(s)](s):
             if go(c):
                 return True
         path.pop()
         return False
 
     return path if go(root) else None
+
+
+class Paths:
+    """The ways from a statement down to those below it, found in one visit: of schedules, which ask many times."""
+
+    def __init__(self, root: Stmt) -> None:
+        self.root = root
+        self._parents: dict[Stmt, Stmt] = {}
+        self._named: dict[Any, Stmt] = {}
+        stack = [root]
+        while stack:
+            s = stack.pop()
+            kind = type(s)
+            if kind is For:
+                self._named.setdefault(s.loop_var, s)  # type: ignore[attr-defined]
+            elif kind is BlockRealize:
+                self._named.setdefault(s.block.name_hint, s)  # type: ignore[attr-defined]
+            below = _children.rule[kind](s)
+            for child in below:
+                self._parents.setdefault(child, s)
+            stack += below[::-1]
+
+    def to(self, stmt: Stmt) -> list[Stmt] | None:
+        """Return the statements from the root down to `stmt`, that very node; None where it is not below."""
+        path = [stmt]
+        while path[-1] is not self.root:
+            parent = self._parents.get(path[-1])
+            if parent is None:
+                return None
+            path.append(parent)
+        return path[::-1]
+
+    def named(self, name: ir.Var | str) -> list[Stmt] | None:
+        """Return the statements from the root down to the loop of a variable or the realization of a block."""
+        found = self._named.get(name)
+        return None if found is None else self.to(found)
 
 
 def child_realizes(stmt: Stmt) -> list[BlockRealize]:

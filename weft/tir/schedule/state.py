@@ -66,6 +66,7 @@ class ScheduleState:
             )
         self.func = make_unique(func)
         self._facts: list[Any] = []
+        self._known_paths: structure.Paths | None = None
         self.renamed: dict[str, str] = {}
         self.rewrite_body(_plain_indices)
         self._exact_regions()
@@ -118,9 +119,15 @@ class ScheduleState:
         """List all loops, outer ones first."""
         return [s for s in structure.statements(self.body) if type(s) is For]
 
+    def _paths(self) -> structure.Paths:
+        paths = self._known_paths
+        if paths is None or paths.root is not self.func.body:
+            paths = self._known_paths = structure.Paths(self.body)
+        return paths
+
     def path_to_block(self, name: str) -> list[Stmt]:
         """Return the statements from the root realization down to the realization of a block."""
-        path = structure.path_to(self.body, lambda s: type(s) is BlockRealize and s.block.name_hint == name)
+        path = self._paths().named(name)
         if path is None and name in self.renamed:
             return self.path_to_block(self.renamed[name])
         if path is None:
@@ -129,7 +136,7 @@ class ScheduleState:
 
     def path_to_loop(self, var: ir.Var) -> list[Stmt]:
         """Return the statements from the root realization down to a loop."""
-        path = structure.path_to(self.body, lambda s: type(s) is For and s.loop_var is var)
+        path = self._paths().named(var)
         if path is None:
             raise ScheduleError(
                 f"the loop '{var.name}' is no longer in the function",
@@ -229,7 +236,9 @@ class ScheduleState:
     def replace(self, old: Stmt, new: Stmt) -> None:
         """Replace a statement by another."""
         if old is not new:
-            self.func = structure.replace_node(self.func, body=structure.replace_stmt(self.body, old, new))
+            path = self._paths().to(old)
+            assert path is not None, "the statement to replace is not in the function"
+            self.func = structure.replace_node(self.func, body=structure.rebuild_path(path, new))
 
     def remove(self, old: Stmt) -> None:
         """Remove a statement, with the loops that it leaves empty."""
