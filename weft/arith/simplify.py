@@ -32,7 +32,7 @@ def simplify(an: Any, e: ir.PrimExpr) -> ir.PrimExpr:
     result = rules.rule[type(e)](e, an)
     cx = an.context
     kind = type(result)
-    if kind in _BUILD:  # equal ones of a context are one node, so that what visits expressions visits them once
+    if result is not e and kind in _BUILD:  # equal ones of a context are one node, which passes behind visit once
         a, b = result.a, result.b  # type: ignore[attr-defined]
         result = cx.emitted.setdefault((kind, _mark(a), _mark(b)), result)
     cx.simplified[e] = cx.simplified[result] = result
