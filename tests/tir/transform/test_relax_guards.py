@@ -3,8 +3,9 @@
 import numpy as np
 
 import weft
-from weft.ir import walk
+from weft.ir import IRModule, walk
 from weft.script import tir as T
+from weft.tir import IfThenElse
 from weft.tir.transform import relax_guards
 
 
@@ -132,3 +133,29 @@ def test_what_data_or_a_count_decides_is_kept():
     tensor = weft.runtime.tensor(out)
     run(weft.runtime.tensor(a), tensor, 5)
     np.testing.assert_allclose(tensor.numpy(), [a[a > 0.5][-1], a[:5].sum()], rtol=1e-6)
+
+
+@T.prim_func
+def of_any_size(a: T.handle, c: T.handle):
+    n = T.int32(is_size_var=True)
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    t = T.alloc_buffer((n,), "float32", scope="local")
+    u = T.alloc_buffer((n,), "float32", scope="local")
+    for i in range(n):
+        t[i] = A[i]
+    for i, j in T.grid((n + 2) // 3, 3):
+        if i * 3 + j < n:
+            u[i * 3 + j] = t[i * 3 + j] * T.float32(2)
+    for i in range(n):
+        C[i] = u[i]
+
+
+def test_a_buffer_that_cannot_grow_keeps_its_conditions():
+    """Nothing makes room for elements behind the end where the size is only known when the function is called."""
+    assert any(type(x) is IfThenElse for x in walk(relax_guards()(IRModule({"main": of_any_size}))["main"].body))
+    built = weft.build(IRModule({"main": of_any_size}), target="llvm")
+    for n in (1, 2, 3, 7):
+        x, y = np.arange(n, dtype="float32"), np.zeros(n, "float32")
+        built(x, y)
+        np.testing.assert_array_equal(y, x * 2)

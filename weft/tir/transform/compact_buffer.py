@@ -14,7 +14,7 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, LetStmt, Stmt
 from weft.tir.transform.dim_align import DIM_ALIGN, aligned
-from weft.tir.transform.extent import bound_over
+from weft.tir.transform.extent import Interval, bound_over
 
 _ADDRESS = ir.Op.get("tir.address_of")
 
@@ -59,7 +59,7 @@ def _walk(node: Any, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
             inside = (*threads, node)
     if isinstance(node, Stmt):
         node = ir.rebuild(node, lambda n: _walk(n, analyzer, inside) if isinstance(n, Stmt) else n)
-    if isinstance(node, AllocBuffer) and not node.buffer.strides and not _is_given(node.buffer):
+    if isinstance(node, AllocBuffer):
         node = _compact(node, analyzer, threads if node.buffer.scope.startswith("shared") else ())
     return aligned(node) if isinstance(node, AllocBuffer) and DIM_ALIGN in node.annotations else node
 
@@ -69,9 +69,27 @@ def _is_given(buffer: Buffer) -> bool:
     return buffer.scope == "shared.dyn" and all(ir.as_int(d) is not None for d in buffer.shape)
 
 
-def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -> AllocBuffer:
-    """Shrink a buffer that the threads of some loops around use together."""
+def boxes_of(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...] = ()) -> list[Interval | None]:
+    """The first element and the number of those that are used along each dimension, wherever conditions let it be.
+
+    Parameters
+    ----------
+    alloc : AllocBuffer
+    analyzer : Analyzer
+        What is known around it.
+    sharing : tuple of For
+        Loops around over threads that use the buffer together.
+
+    Returns
+    -------
+    list of pair or None
+        One for each dimension, None where the declared extent is what there is: of unknown bounds, and of a buffer
+        that is reached by its address, has strides, or is not used.
+    """
     buffer = alloc.buffer
+    unknown: list[Interval | None] = [None] * len(buffer.shape)
+    if buffer.strides or _is_given(buffer):
+        return unknown
     loops = [*sharing, *ir.find(alloc.body, For)]
     domains: dict[ir.Var, tuple[ir.PrimExpr, ir.PrimExpr] | None] = {
         f.loop_var: (f.min, f.min + f.extent - 1) for f in loops
@@ -82,12 +100,21 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
             uses.append(n.indices)
         elif _by_address(n, buffer):
-            return alloc  # whoever has the address decides which elements it reaches
+            return unknown  # whoever has the address decides which elements it reaches
     if not uses:
-        return alloc
-    box: list[tuple[ir.PrimExpr, ir.PrimExpr]] = []
-    for d, extent in enumerate(buffer.shape):
-        box.append(_bounds([u[d] for u in uses], extent, domains, analyzer, buffer.scope == "local"))
+        return unknown
+    return [
+        _bounds([u[d] for u in uses], extent, domains, analyzer, buffer.scope == "local")
+        for d, extent in enumerate(buffer.shape)
+    ]
+
+
+def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -> AllocBuffer:
+    """Shrink a buffer that the threads of some loops around use together."""
+    buffer = alloc.buffer
+    box = [
+        b or (ir.const(0, d.dtype), d) for b, d in zip(boxes_of(alloc, analyzer, sharing), buffer.shape, strict=True)
+    ]
     if all(
         ir.as_int(low) == 0 and (n is e or analyzer.can_prove_equal(n, e))
         for (low, n), e in zip(box, buffer.shape, strict=True)
@@ -133,32 +160,29 @@ def _by_address(node: Any, buffer: Buffer) -> bool:
 
 def _bounds(
     indices: list[ir.PrimExpr], extent: ir.PrimExpr, domains: Any, analyzer: Analyzer, may_grow: bool
-) -> tuple[ir.PrimExpr, ir.PrimExpr]:
-    """The start and extent of one dimension of the box, or the whole dimension where bounds are not simple.
+) -> Interval | None:
+    """The start and extent of one dimension of the box; None where bounds are not simple.
 
     A local buffer may grow past its declared extent, for tiles that end behind the tensor.
     """
-    whole = (ir.const(0, extent.dtype), extent)
     low: ir.PrimExpr | None = None
     high: ir.PrimExpr | None = None
     for index in indices:
         bounds = bound_over(index, domains)
         if bounds is None:
-            return whole
+            return None
         lo, hi = analyzer.simplify(bounds[0]), analyzer.simplify(bounds[1])
         low = lo if low is None else _choose(low, lo, analyzer, smaller=True)
         high = hi if high is None else _choose(high, hi, analyzer, smaller=False)
         if low is None or high is None:
-            return whole
+            return None
     assert low is not None and high is not None
     size = analyzer.simplify(high - low + 1)
-    if isinstance(size, ir.IntImm) and size.value >= 0:
-        if isinstance(extent, ir.IntImm) and (
-            size.value == extent.value or (size.value > extent.value and not may_grow)
-        ):
-            return whole
-        return low, ir.const(max(size.value, 1), extent.dtype)
-    return whole
+    if not isinstance(size, ir.IntImm) or size.value < 0:
+        return None
+    if isinstance(extent, ir.IntImm) and size.value >= extent.value and not may_grow:
+        return None
+    return low, ir.const(max(size.value, 1), extent.dtype)
 
 
 def _choose(a: ir.PrimExpr, b: ir.PrimExpr, analyzer: Analyzer, *, smaller: bool) -> ir.PrimExpr | None:

@@ -15,6 +15,7 @@ from weft.tir.analysis.structure import conjuncts
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
+from weft.tir.transform.compact_buffer import boxes_of
 
 
 @ir.function_pass(kind=PrimFunc)
@@ -26,7 +27,8 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
     loads that follow waiting, and a masked sum could not stay in a register.
 
-    Requires: No blocks; buffers with their dimensions, before CompactBuffer, which then makes room for what is stored.
+    Requires: No blocks; buffers with their dimensions, before CompactBuffer, which then makes room for what is stored:
+        what it cannot bound keeps its conditions.
     Ensures: The same form.
     Before::
 
@@ -64,6 +66,7 @@ class _Relax:
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
         self.local: dict[Buffer, int] = {}  # a buffer -> how many variables were bound where it is allocated
+        self.roomy: set[Buffer] = set()  # those with room for all elements that conditions keep from being stored
         self.bound: list[ir.Var] = []
         self.lanes: set[Any] = set()
 
@@ -71,6 +74,8 @@ class _Relax:
         """Visit statements top-down."""
         if isinstance(node, AllocBuffer) and node.buffer.scope == "local":
             self.local[node.buffer] = len(self.bound)
+            if None not in boxes_of(node, self.analyzer):
+                self.roomy.add(node.buffer)
         if isinstance(node, LetStmt):
             self.bound.append(node.var)
         if isinstance(node, For):
@@ -83,7 +88,7 @@ class _Relax:
         return ir.rebuild(node, self.visit) if isinstance(node, Stmt) else node
 
     def _scratch(self, stmt: Stmt) -> bool:
-        return isinstance(stmt, BufferStore) and stmt.buffer in self.local
+        return isinstance(stmt, BufferStore) and stmt.buffer in self.roomy
 
     def guard(self, node: IfThenElse) -> Stmt:
         """Keep only those conjuncts that a load needs."""
@@ -165,7 +170,7 @@ class _Relax:
         assert condition is not None
 
         def rule(node: Any) -> Any:
-            if not isinstance(node, BufferLoad) or node.buffer in self.local:
+            if not isinstance(node, BufferLoad) or node.buffer in self.roomy:
                 return node
             if not everything and self._within(node):
                 return node
@@ -183,7 +188,7 @@ class _Relax:
     def _in_bounds(self, store: BufferStore) -> bool:
         for n in ir.walk(store.value):
             if isinstance(n, BufferLoad) and not (n.buffer is store.buffer and n.indices is store.indices):
-                if n.buffer is store.buffer or n.buffer in self.local:
+                if n.buffer in self.roomy:
                     continue  # scratch, sized for what is accessed
                 if not self._within(n):
                     return False
