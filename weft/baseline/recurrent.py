@@ -14,9 +14,13 @@ _Step = Callable[[np.ndarray, np.ndarray, list[np.ndarray]], list[np.ndarray]]
 """From a step's inputs (batch, gates), the weights of hidden values (gates, hidden) and the states to new states."""
 
 
-def _layer(x: np.ndarray, w: np.ndarray, r: np.ndarray, bias: np.ndarray, lengths: Any, states: list[Any],
-           direction: str, hidden: int | None, step: Callable[[int], _Step]) -> list[np.ndarray]:  # fmt: skip
+def _layer(
+    x: np.ndarray, w: np.ndarray, r: np.ndarray, bias: np.ndarray, lengths: Any, states: list[Any], direction: str,
+    hidden: int | None, gates: int, step: Callable[[int], _Step],
+) -> list[np.ndarray]:  # fmt: skip
     """Run a layer; `bias` (directions, gates) is added to the inputs, and ``step(d)`` is the step of a direction.
+
+    What NumPy would repeat to fit is left to the compiled model, which refuses it.
 
     Returns (steps, directions, batch, hidden) of the first state, and each state as it is at the end.
     """
@@ -24,7 +28,10 @@ def _layer(x: np.ndarray, w: np.ndarray, r: np.ndarray, bias: np.ndarray, length
     n, batch, _ = x.shape
     size = r.shape[2]
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
-    if len(backward) != len(w) or hidden not in (None, size) or (lengths is not None and (lengths != n).any()):
+    rows = (len(backward), gates * size)
+    fit = w.shape == (*rows, x.shape[2]) and r.shape == (*rows, size) and bias.shape == rows
+    fit = fit and all(s is None or s.shape == (len(backward), batch, size) for s in states) and hidden in (None, size)
+    if not fit or (lengths is not None and (lengths != n).any()):
         raise NotInBaseline("sequences of several lengths")
     out = np.empty((n, len(backward), batch, size), np.float32)
     ends: list[list[np.ndarray]] = []
@@ -43,6 +50,8 @@ def _both(b: Any, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if b is None:
         return np.zeros(w.shape[:2], np.float32), np.zeros(w.shape[:2], np.float32)
     floats(b)
+    if b.shape != (w.shape[0], 2 * w.shape[1]):
+        raise NotInBaseline("a bias of another size")
     return b[:, : w.shape[1]], b[:, w.shape[1] :]
 
 
@@ -56,7 +65,7 @@ def _lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: Any = None, lengths: A
         return [sigmoid(o) * np.tanh(cell), cell]
 
     bias = np.add(*_both(b, w))
-    return tuple(_layer(x, w, r, bias, lengths, [h, c], direction, hidden_size, lambda d: step))
+    return tuple(_layer(x, w, r, bias, lengths, [h, c], direction, hidden_size, 4, lambda d: step))
 
 
 @operator("GRU")
@@ -78,7 +87,7 @@ def _gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: Any = None, lengths: An
 
     bias = inner.copy()
     bias[:, : 2 * size] += outer[:, : 2 * size]
-    return tuple(_layer(x, w, r, bias, lengths, [h], direction, hidden_size, step_of))
+    return tuple(_layer(x, w, r, bias, lengths, [h], direction, hidden_size, 3, step_of))
 
 
 @operator("RNN")
@@ -87,4 +96,4 @@ def _rnn(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: Any = None, lengths: An
     def step(gates: np.ndarray, matrix: np.ndarray, states: list[np.ndarray]) -> list[np.ndarray]:
         return [np.tanh(gates + states[0] @ matrix.T)]
 
-    return tuple(_layer(x, w, r, np.add(*_both(b, w)), lengths, [h], direction, hidden_size, lambda d: step))
+    return tuple(_layer(x, w, r, np.add(*_both(b, w)), lengths, [h], direction, hidden_size, 1, lambda d: step))
