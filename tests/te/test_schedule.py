@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import weft
 from weft import error, te
 from weft.ir import walk
 from weft.tir import AllocBuffer, For, ForKind, if_then_else
@@ -240,3 +241,28 @@ def test_refusals():
         te.InferBound(s)
     with pytest.raises(error.ScheduleError, match="no stage"):
         s[te.placeholder((1,))]
+
+
+@pytest.mark.parametrize("again", ["reduction", "rows", "fused", "rfactor"])
+def test_a_loop_that_is_split_again_visits_each_point_once(again):
+    """The inner loop of a split, split or fused again, overshoots into the next iteration of the outer one."""
+    a, b = te.placeholder((10, 10), name="A"), te.placeholder((10, 7), name="B")
+    k = te.reduce_axis((0, 10), "k")
+    c = te.compute((10, 7), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    i, j = s[c].op.axis
+    if again in ("reduction", "rfactor"):
+        _, inner = s[c].split(k, nparts=2)
+        outer, _ = s[c].split(inner, factor=3)
+        if again == "rfactor":
+            s.rfactor(c, outer)
+    else:
+        io, ii = s[c].split(i, nparts=2)
+        if again == "fused":
+            ii = s[c].fuse(ii, j)
+        iio, iii = s[c].split(ii, factor=3)
+        s[c].reorder(k, io, iio, iii)
+    x, y = rng.random((10, 10), "float32"), rng.random((10, 7), "float32")
+    z = np.zeros((10, 7), "float32")
+    weft.build(s, [a, b, c], target="llvm")(x, y, z)
+    np.testing.assert_allclose(z, x.astype("float64") @ y, rtol=1e-5)

@@ -243,6 +243,15 @@ def root_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | 
     A loop over one value counts as that value; loops of a range that does not start at zero are offsets from its start.
     With `later`, a loop and a number, the values are those that many iterations of it later.
     """
+    values = loop_values(stage, bounds, later)
+    result: dict[IterVar, Any] = {}
+    for iv in (*stage.axis, *stage.reduce_axis):
+        result[iv] = values[iv] + bounds[iv].min
+    return result
+
+
+def loop_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | None = None) -> dict[IterVar, PrimExpr]:
+    """Return what :func:`root_values` does, from 0, also of the loops that were split or fused again."""
     values: dict[IterVar, PrimExpr] = {}
     for iv in stage.leaf_iter_vars:
         extent = bounds[iv].extent
@@ -260,7 +269,4 @@ def root_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | 
             fused, inner = values[r.fused], cast(r.fused.var.dtype, bounds[r.inner].extent)
             values[r.outer] = cast(r.outer.var.dtype, floordiv(fused, inner))
             values[r.inner] = cast(r.inner.var.dtype, floormod(fused, inner))
-    result: dict[IterVar, Any] = {}
-    for iv in (*stage.axis, *stage.reduce_axis):
-        result[iv] = values[iv] + bounds[iv].min
-    return result
+    return values

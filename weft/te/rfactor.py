@@ -94,6 +94,8 @@ def _reduce_loops(stage: Stage) -> tuple[dict[IterVar, PrimExpr], dict[IterVar, 
             if r.inner in extents:
                 values[r.outer] = floordiv(fused, extents[r.inner])
                 values[r.inner] = fused % extents[r.inner]
-    guards = [values[iv] < iv.dom.extent for iv in stage.reduce_axis]  # type: ignore[union-attr]
+    leaves = set(stage.leaf_iter_vars)
+    again = [r.inner for r in stage.relations if isinstance(r, Split) and r.inner in extents and r.inner not in leaves]
+    guards = [values[iv] < extents[iv] for iv in (*stage.reduce_axis, *again)]
     shifted = {iv: values[iv] + iv.dom.min for iv in stage.reduce_axis}  # type: ignore[union-attr]
     return {**values, **shifted}, extents, guards

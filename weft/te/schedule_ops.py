@@ -9,7 +9,7 @@ from typing import Any
 from weft import ir, tir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
-from weft.te.bound import Bounds, InferBound, enclosing_loops, root_values
+from weft.te.bound import Bounds, InferBound, enclosing_loops, loop_values, root_values
 from weft.te.realize import realize_buffers
 from weft.te.stage import AttachType, Fuse, Split, Stage
 from weft.te.stages import Schedule
@@ -155,7 +155,7 @@ class _Writer:
         env = {iv.var: an.simplify(values[iv]) for iv in (*stage.axis, *stage.reduce_axis)}
         spatial = self._conditions(stage, stage.axis, values, an)
         update = self._update(stage, reduce, indices, env, an)
-        checks = [*spatial, *self._conditions(stage, stage.reduce_axis, values, an)]
+        checks = [*spatial, *self._conditions(stage, stage.reduce_axis, values, an), *self._once(stage, an)]
         if not any(iv.iter_type == "reduce" and stage.attr(iv).bind_thread is not None for iv in leaves):
             checks += self._store_predicate(stage)  # of a reduction by threads, only the first one stores
         condition = an.simplify(self._scalar(reduce.condition, env, an))
@@ -207,7 +207,7 @@ class _Writer:
         name, leaves = stage.name, stage.leaf_iter_vars
         place = next(i for i, iv in enumerate(leaves) if iv is at)
         outer, inner = leaves[:place], leaves[place:]
-        if self._conditions(stage, (*stage.axis, *stage.reduce_axis), values, an):
+        if self._conditions(stage, (*stage.axis, *stage.reduce_axis), values, an) or self._once(stage, an):
             raise ScheduleError(f"tensorize: the loops of '{name}' overshoot its shape",
                                 help="split by factors that divide it")  # fmt: skip
         running = {iv.var: ir.Range.from_min_extent(ir.const(0, iv.var.dtype), self.bounds[iv].extent) for iv in inner}
@@ -268,7 +268,7 @@ class _Writer:
         if intrin.reduce_update is None:
             raise ScheduleError(f"'{intrin.name}' has no update for the reduction of '{stage.name}'",
                                 help="let its function return body, reduce_init and reduce_update")  # fmt: skip
-        reduced = self._conditions(stage, stage.reduce_axis, values, an)
+        reduced = [*self._conditions(stage, stage.reduce_axis, values, an), *self._once(stage, an)]
         update = self._loops(stage, leaves[first:], _guard([*checks, *reduced], part(intrin.reduce_update)))
         if intrin.reduce_init is None:
             return self._loops(stage, leaves[:first], update)
@@ -366,6 +366,16 @@ class _Writer:
                 if not (isinstance(simple, ir.IntImm) and simple.value):
                     result.append(simple)
         return result
+
+    def _once(self, stage: Stage, an: Analyzer) -> list[ir.PrimExpr]:
+        """List what must hold for each point to be visited once, which a reduction needs.
+
+        The inner loop of a split that was split or fused again may overshoot into the outer one's next iteration.
+        """
+        values, leaves = loop_values(stage, self.bounds), set(stage.leaf_iter_vars)
+        again = [r.inner for r in stage.relations if isinstance(r, Split) and r.inner not in leaves]
+        checks = [an.simplify(values[iv] < self.bounds[iv].extent) for iv in again]
+        return [c for c in checks if not (isinstance(c, ir.IntImm) and c.value)]
 
     # --- loops ---
 
