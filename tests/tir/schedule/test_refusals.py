@@ -7,6 +7,7 @@ from tests.tir.schedule.run_scheduled import run
 from tests.tir.schedule.test_primitives import check_matmul, matmul
 from weft import ir, te, tir
 from weft.error import InvalidArgument, ScheduleError
+from weft.script import tir as T
 from weft.tir import Schedule
 
 SHAPE = (12, 10, 7)
@@ -183,6 +184,32 @@ def test_a_consumer_of_several_iterations():
     same.reverse_compute_at("Y", same.get_loops("P")[0])
     run(same.func, x, out)
     np.testing.assert_allclose(out, 4 * x[:-2], rtol=1e-6)
+
+
+@T.prim_func
+def rows(X: T.Buffer((4, 4), "float32"), Y: T.Buffer((4, 4), "float32")):
+    B = T.alloc_buffer((4,), "float32")
+    C = T.alloc_buffer((4, 4), "float32")
+    for i in range(4):
+        for k in range(4):
+            with T.block("row"):
+                v, w = T.axis.remap("SS", [i, k])
+                C[v, w] = X[v, w]
+        for j in range(4):
+            with T.block("A"):
+                w = T.axis.spatial(4, j)
+                B[w] = X[w, w]
+    for i, j in T.grid(4, 4):
+        with T.block("Y"):
+            v, w = T.axis.remap("SS", [i, j])
+            Y[v, w] = C[v, w] + B[w]
+
+
+def test_a_consumer_of_what_an_outer_loop_makes():
+    """A row that an outer loop makes is all that there is so far, wherever inside of it the consumer runs."""
+    sch = Schedule(rows)
+    with pytest.raises(ScheduleError, match="reverse_compute_at: the block reads elements of 'C' that another"):
+        sch.reverse_compute_at("Y", loops(sch, "A")[1])
 
 
 def test_a_consumer_before_its_other_producer():

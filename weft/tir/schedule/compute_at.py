@@ -91,7 +91,14 @@ def reverse_compute_at(
                 _add_region(regions, w, p, loop, analyzer)
     domain = _solve_domain(block, block.reads, regions, analyzer)
     _check_partition(state, block, domain, var, name)
-    _check_made(state, block, domain, regions, loop, analyzer)
+    around = _loops_outside(state, var)
+    beside: dict[Buffer, tuple[ir.Range | None, ...]] = {}  # what loops further out make before this one
+    for p in producers:
+        shared = [s for s in state.path_to_block(p.block.name_hint) if any(s is f for f in around)]
+        if shared and not any(p is r for r in under):
+            for w in p.block.writes:
+                _add_region(beside, w, p, shared[-1], analyzer)  # type: ignore[arg-type]
+    _check_made(state, block, domain, {**beside, **regions}, loop, analyzer)
     _check_earlier(realize, [p for p in producers if not any(p is r for r in under)], inside, loop, scope)
     _check_reached(state, block, domain, loop, analyzer)
     items = _items(loop.body)
