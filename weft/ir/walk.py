@@ -106,7 +106,7 @@ class _Steps(dict[type, "tuple[bool, Callable[[Any], tuple[Any, ...]] | None]"])
 _STEPS: dict[tuple[type, ...], _Steps] = {}
 
 
-def find(node: Any, *wanted: type) -> list[Any]:
+def find(node: object, *wanted: type) -> list[Any]:
     """List what :func:`walk` yields of some classes, in its order; several times as fast, as it stops nowhere."""
     steps = _STEPS.get(wanted) or _STEPS.setdefault(wanted, _Steps(wanted))
     seen: set[int] = set()
