@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from weft import error, ir
 from weft.runtime import Device
 from weft.runtime import device as as_device
+from weft.target.target import Target
 
 _UNKNOWN = -1
 
@@ -51,3 +53,111 @@ class VirtualDevice:
     def device(self) -> Device | None:
         """The device; None where nothing is said."""
         return None if self.device_type_int == _UNKNOWN else Device(self.device_type_int, self.virtual_device_id)
+
+    def __str__(self) -> str:
+        return f"{self.device or '?'}{self.memory_scope and ' ' + self.memory_scope}"
+
+    def join(self, other: VirtualDevice) -> VirtualDevice | None:
+        """Return what says all that both say; None where they differ."""
+        if self == other:
+            return self
+        made = VirtualDevice()
+        for name, nothing in _NOTHING.items():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != nothing and theirs != nothing and mine != theirs and str(mine) != str(theirs):
+                return None
+            object.__setattr__(made, name, theirs if mine == nothing else mine)
+        return made
+
+
+def _saved(device: VirtualDevice) -> tuple[Any, ...]:
+    return device.device_type_int, device.virtual_device_id, device.target, device.memory_scope
+
+
+def _loaded(saved: tuple[Any, ...]) -> VirtualDevice:
+    kind, index, target, scope = saved
+    return VirtualDevice(None if kind == _UNKNOWN else Device(int(kind), int(index)), target, str(scope))
+
+
+ir.register_json_form(VirtualDevice, "virtual_device", _saved, _loaded)
+_NOTHING = {"device_type_int": _UNKNOWN, "virtual_device_id": _UNKNOWN, "target": None, "memory_scope": ""}
+
+
+@dataclass(frozen=True)
+class CompilationConfig:
+    """The targets of a compilation, and where what nobody places is computed.
+
+    Parameters
+    ----------
+    primitive_targets : tuple of Target
+        The targets of operators, each with its host.
+    host_target : Target
+        The target of shapes, and of what decides what runs.
+    default_primitive_virtual_device : VirtualDevice
+        Where operators are that nothing places.
+    host_virtual_device : VirtualDevice
+        The host.
+    """
+
+    primitive_targets: tuple[Target, ...]
+    host_target: Target
+    default_primitive_virtual_device: VirtualDevice
+    host_virtual_device: VirtualDevice
+
+    def canonical(self, device: Any) -> VirtualDevice:
+        """Return a device, given as one, by name or as a ``VirtualDevice``, with the target of its kind.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is no target for it.
+        """
+        place = device if isinstance(device, VirtualDevice) else VirtualDevice(device)
+        if place.target is not None:
+            return place
+        target = next((t for t in self.primitive_targets if t.get_target_device_type() == place.device_type_int), None)
+        if target is None:
+            kinds = ", ".join(t.kind.name for t in self.primitive_targets)
+            raise error.InvalidArgument(
+                "there is no target for a device of the program", expected=f"a device of {kinds}", found=str(place),
+                help="compile with targets for all devices",
+            )  # fmt: skip
+        return VirtualDevice(place, target, place.memory_scope)
+
+
+def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> CompilationConfig:
+    """Say what programs for some targets are planned with.
+
+    Parameters
+    ----------
+    ctxt : PassContext
+        Its ``relay.fallback_device_type`` is the kind of device of what nobody places; else that of the only target,
+        or the CPU.
+    target : Target, str, or list or mapping of them
+        The targets.
+    target_host : Target or str, optional
+        The host; where it is left out, that of a target, or the first CPU.
+
+    Raises
+    ------
+    InvalidArgument
+        When there is no target for the default device.
+    """
+    given = target.values() if isinstance(target, dict) else target if isinstance(target, (list, tuple)) else (target,)
+    targets = tuple(map(Target, given))
+    cpu = int(as_device("cpu").device_type)
+    hosts = [
+        target_host,
+        *(t.host for t in targets),
+        *(t for t in targets if t.get_target_device_type() == cpu),
+        "llvm",
+    ]
+    host = Target(next(t for t in hosts if t is not None)).with_host(None)
+    targets = tuple(t.with_host(host) for t in targets)
+    kinds = {t.get_target_device_type() for t in targets}
+    default = (ctxt or ir.PassContext()).config.get("relay.fallback_device_type") or (
+        kinds.pop() if len(kinds) == 1 else cpu
+    )
+    at_host = VirtualDevice(host.get_target_device_type(), host)
+    config = CompilationConfig(targets, host, at_host, at_host)
+    return replace(config, default_primitive_virtual_device=config.canonical(int(default)))

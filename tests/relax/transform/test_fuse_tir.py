@@ -179,7 +179,7 @@ GROUPS = {
         ["t = R.call_tir(cls.both, (q, p), out_ty=[R.Tensor((5, 8), 'float32'), R.Tensor((5, 8), 'float32')])",
          "z = t[1]"], "(x, y)", lambda: Y - X),
 }  # fmt: skip
-KERNELS = '''
+KERNELS = """
     @T.prim_func(private=True)
     def times(A: T.Buffer((5, 8), "float32"), B: T.Buffer((5, 8), "float32"), C: T.Buffer((5, 8), "float32")):
         for i, j in T.grid(5, 8):
@@ -202,7 +202,7 @@ KERNELS = '''
             with T.sblock("double"):
                 vi, vj = T.axis.remap("SS", [i, j])
                 A[vi, vj] = A[vi, vj] * T.float32(2)
-'''
+"""
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -210,7 +210,8 @@ def test_groups_take_tuples_and_write_in_place(name):
     params, body, args, expected = GROUPS[name]
     lines = "\n".join("            " + line for line in body)
     group = (f"    @R.function(private=True)\n    def group({params}):\n        R.func_attr({{'Primitive': True}})\n"
-             f"        cls = Module\n        with R.dataflow():\n{lines}\n            R.output(z)\n        return z\n")  # fmt: skip
+             f"        cls = Module\n        with R.dataflow():\n{lines}\n            R.output(z)\n"
+             "        return z\n")  # fmt: skip
     fused = t.FuseTIR()(module([f"z = Module.group{args}"], more=KERNELS + group))
     assert [v.name_hint for v, f in fused.items() if isinstance(f, tir.PrimFunc)] == ["group"]
     np.testing.assert_allclose(run(fused, X, Y), expected(), rtol=1e-6)

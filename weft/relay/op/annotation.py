@@ -14,6 +14,7 @@ from weft.relay.op.construct import constructs
 from weft.relay.op.registry import REQUIRED, declare, op_call, shared
 from weft.runtime import Device
 from weft.runtime import device as as_device
+from weft.target import VirtualDevice
 
 __all__ = ["BARRIERS", "cast_hint", "checkpoint", "compiler_begin", "compiler_end", "device_copy", "device_name",
            "on_device", "simulated_quantize", "stop_fusion"]  # fmt: skip
@@ -66,8 +67,13 @@ BARRIERS = frozenset(("on_device", "device_copy", "annotation.stop_fusion"))
 """Operators that no kernel contains and none goes beyond."""
 
 
-def device_name(device: Any) -> str:
-    """Return the text that stands for a device, given as one, as a text or as its type's number."""
+def device_name(device: Any) -> str | VirtualDevice:
+    """Return the text that stands for a device, given as one, as a text or as its type's number.
+
+    A ``VirtualDevice`` stays one: it may say a target and a memory scope.
+    """
+    if isinstance(device, VirtualDevice):
+        return device
     return str(Device(device) if isinstance(device, int) else as_device(device))
 
 
@@ -79,7 +85,7 @@ def on_device(data: Any, device: Any, constrain_result: bool = False, constrain_
     ----------
     data : Expr
         The expression.
-    device : Device, str or int
+    device : Device, VirtualDevice, str or int
         The device, such as ``weft.cuda(0)`` or ``"cuda:0"``.
     constrain_result : bool
         Whether the result is needed on that device.
