@@ -85,19 +85,7 @@ _NOTHING = {"device_type_int": _UNKNOWN, "virtual_device_id": _UNKNOWN, "target"
 
 @dataclass(frozen=True)
 class CompilationConfig:
-    """The targets of a compilation, and where what nobody places is computed.
-
-    Parameters
-    ----------
-    primitive_targets : tuple of Target
-        The targets of operators, each with its host.
-    host_target : Target
-        The target of shapes, and of what decides what runs.
-    default_primitive_virtual_device : VirtualDevice
-        Where operators are that nothing places.
-    host_virtual_device : VirtualDevice
-        The host.
-    """
+    """The targets of operators, the host's, and the virtual devices of what nobody places and of shapes."""
 
     primitive_targets: tuple[Target, ...]
     host_target: Target
@@ -105,24 +93,16 @@ class CompilationConfig:
     host_virtual_device: VirtualDevice
 
     def canonical(self, device: Any) -> VirtualDevice:
-        """Return a device, given as one, by name or as a ``VirtualDevice``, with the target of its kind.
-
-        Raises
-        ------
-        InvalidArgument
-            When there is no target for it.
-        """
+        """Return a device, given as one, by name or as a ``VirtualDevice``, with the target of its kind."""
         place = device if isinstance(device, VirtualDevice) else VirtualDevice(device)
         if place.target is not None:
             return place
-        target = next((t for t in self.primitive_targets if t.get_target_device_type() == place.device_type_int), None)
-        if target is None:
-            kinds = ", ".join(t.kind.name for t in self.primitive_targets)
-            raise error.InvalidArgument(
-                "there is no target for a device of the program", expected=f"a device of {kinds}", found=str(place),
-                help="compile with targets for all devices",
-            )  # fmt: skip
-        return VirtualDevice(place, target, place.memory_scope)
+        for target in self.primitive_targets:
+            if target.get_target_device_type() == place.device_type_int:
+                return VirtualDevice(place, target, place.memory_scope)
+        kinds = ", ".join(t.kind.name for t in self.primitive_targets)
+        raise error.InvalidArgument("there is no target for a device of the program", found=str(place),
+                                    expected=f"a device of {kinds}", help="compile with targets for all")  # fmt: skip
 
 
 def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> CompilationConfig:
@@ -145,19 +125,12 @@ def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> 
     """
     given = target.values() if isinstance(target, dict) else target if isinstance(target, (list, tuple)) else (target,)
     targets = tuple(map(Target, given))
-    cpu = int(as_device("cpu").device_type)
-    hosts = [
-        target_host,
-        *(t.host for t in targets),
-        *(t for t in targets if t.get_target_device_type() == cpu),
-        "llvm",
-    ]
-    host = Target(next(t for t in hosts if t is not None)).with_host(None)
+    cpus = [t for t in targets if t.get_target_device_type() == 1]
+    host = Target(next(h for h in (target_host, *(t.host for t in targets), *cpus, "llvm") if h)).with_host(None)
     targets = tuple(t.with_host(host) for t in targets)
     kinds = {t.get_target_device_type() for t in targets}
-    default = (ctxt or ir.PassContext()).config.get("relay.fallback_device_type") or (
-        kinds.pop() if len(kinds) == 1 else cpu
-    )
+    asked = (ctxt or ir.PassContext()).config.get("relay.fallback_device_type")
     at_host = VirtualDevice(host.get_target_device_type(), host)
     config = CompilationConfig(targets, host, at_host, at_host)
-    return replace(config, default_primitive_virtual_device=config.canonical(int(default)))
+    default = config.canonical(int(asked or (kinds.pop() if len(kinds) == 1 else 1)))
+    return replace(config, default_primitive_virtual_device=default)

@@ -145,36 +145,35 @@ class _Plan:
 
     def callee(self, e: nodes.Call) -> FunctionDomain:
         """Return where a call's callee takes its arguments and leaves its result."""
-        known = self.callees.get(e)
-        if known is None:
-            known = self.callees[e] = self._callee(e)
-        return known
+        if e in self.callees:
+            return self.callees[e]
+        made = FunctionDomain(tuple(typed_domain(a.ty) for a in e.args), typed_domain(e.ty))
+        name = e.op.name if isinstance(e.op, ir.Op) else ""
+        places: tuple[Any, ...] = ()
+        if name == "on_device":
+            device = e.attrs["device"]
+            places = tuple(device if e.attrs[f"constrain_{k}"] else None for k in ("body", "result"))
+        elif name == "device_copy":
+            places = e.attrs["src_device"], e.attrs["dst_device"]
+        elif isinstance(e.op, (ir.Op, Constructor)) or (
+            isinstance(e.op, nodes.Function) and e.op.attrs.get("Primitive")
+        ):
+            shared = {"h": Domain(self.config.host_virtual_device), "x": Domain()}
+            for sign, part in zip(_PLACES.get(name, "x" * (len(e.args) + 1)), (*made.args, made.result), strict=True):
+                join(part, shared.get(sign, part), e)
+            if name == "memory.alloc_storage" and isinstance(e.attrs.get("device_index"), VirtualDevice):
+                places = (None,) * len(e.args) + (e.attrs["device_index"],)
+        else:
+            join(self.domain(e.op), made, e)
+        for place, part in zip(places, (*made.args, made.result), strict=False):
+            self.fix(part, place, e)
+        self.callees[e] = made
+        return made
 
-    def _callee(self, e: nodes.Call) -> FunctionDomain:
-        if isinstance(e.op, (ir.Op, Constructor)) or (isinstance(e.op, nodes.Function) and e.op.attrs.get("Primitive")):
-            here, name = Domain(), getattr(e.op, "name", "")
-            host = Domain(self.config.host_virtual_device)
-            signs = _PLACES.get(name, "x" * (len(e.args) + 1))
-            made = FunctionDomain(tuple(typed_domain(a.ty) for a in e.args), typed_domain(e.ty))
-            for sign, part in zip(signs, (*made.args, made.result), strict=True):
-                if sign != "?":
-                    join(part, host if sign == "h" else here, e)
-            if name in ("on_device", "device_copy"):
-                made = FunctionDomain((typed_domain(e.ty),), typed_domain(e.ty))
-                source = e.attrs["device" if name == "on_device" else "src_device"]
-                target = e.attrs["device" if name == "on_device" else "dst_device"]
-                for part, device, constrains in ((made.args[0], source, "body"), (made.result, target, "result")):
-                    if name == "device_copy" or e.attrs[f"constrain_{constrains}"]:
-                        fix(_result(part), self.config.canonical(device), e)
-            elif name == "memory.alloc_storage" and isinstance(e.attrs.get("device_index"), VirtualDevice):
-                fix(made.result, self.config.canonical(e.attrs["device_index"]), e)
-            return made
-        domain = self.domain(e.op)
-        if not isinstance(domain, FunctionDomain):
-            made = FunctionDomain(tuple(typed_domain(a.ty) for a in e.args), typed_domain(e.ty))
-            join(domain, made, e)
-            return made
-        return domain
+    def fix(self, domain: Any, place: Any, where: Any) -> None:
+        """Let a value, or a function's result, be where something says, if it does."""
+        if place is not None:
+            fix(_result(domain), self.config.canonical(place), where)
 
     def constrain(self, e: Any) -> None:
         """Let what an expression holds together be on one device."""
@@ -186,8 +185,7 @@ class _Plan:
         elif isinstance(e, nodes.Function):
             places = (e.attrs.get(RESULT), *e.attrs.get(PARAMS, ()))
             for place, part in zip(places, (here.result, *here.args), strict=False):
-                if place is not None:
-                    fix(_result(part), self.config.canonical(place), e)
+                self.fix(part, place, e)
         elif not isinstance(e, (nodes.Var, nodes.GlobalVar, nodes.Constant)):
             for c in (*_children(e), *(v for k in getattr(e, "clauses", ()) for v in pattern_vars(k.lhs))):
                 join(self.domain(c), here, e)
