@@ -79,6 +79,20 @@ def test_scopes_flow_to_what_says_none():
 
 
 @pytest.mark.parametrize(
+    ("header", "before", "places"),
+    [
+        ("%x: Tensor[(?, 3), float32]", f"vm.shape_of(on_device(%x, {at(1)}, constrain_result=True))", [GPU, CPU]),
+        ("%n: int64", f"memory.alloc_storage(%n, {at(1)})", [CPU, GPU]),
+        ("%x: Tensor[(6), float32], %s: Tensor[(2), int64]", "vm.reshape_tensor(%x, %s, newshape=[2, 3])",
+         [GPU, CPU, GPU]),
+    ],
+)  # fmt: skip
+def test_shapes_and_sizes_are_on_the_host(header, before, places):
+    attrs = planned(before, f"def @main({header})")["main"].attrs
+    assert [*attrs["param_virtual_devices"], attrs["virtual_device"]] == places
+
+
+@pytest.mark.parametrize(
     ("before", "what"),
     [
         (f"add(on_device(%x, {at(0)}, constrain_result=1), on_device(%y, {at(1)}, constrain_result=1))", "two devices"),

@@ -23,7 +23,7 @@ RESULT, PARAMS = "virtual_device", "param_virtual_devices"
 """Attributes of a planned function: where its result is, and where each parameter."""
 
 # Arguments and result of operators: "h" is on the host, "x" where the others are, "?" anywhere.
-_PLACES = {"memory.alloc_storage": "hh?", "memory.alloc_tensor": "xhhx", "vm.shape_of": "?h",
+_PLACES = {"memory.alloc_storage": "h?", "memory.alloc_tensor": "xhx", "vm.shape_of": "?h",
            "vm.invoke_tvm_op": "?xxx", "vm.reshape_tensor": "xhx"}  # fmt: skip
 _POLYMORPHIC = (ir.Op, Constructor, nodes.GlobalVar, nodes.Var, nodes.Function)  # say themselves where they are
 
