@@ -9,22 +9,14 @@ from typing import Any
 
 from weft import error
 
-
-class DiagnosticLevel(IntEnum):
-    """How grave a diagnostic is."""
-
-    BUG = 10
-    ERROR = 20
-    WARNING = 30
-    NOTE = 40
-    HELP = 50
+DiagnosticLevel = IntEnum("DiagnosticLevel", {"BUG": 10, "ERROR": 20, "WARNING": 30, "NOTE": 40, "HELP": 50})
 
 
 @dataclass(frozen=True)
 class Diagnostic:
     """One message about a place of a program."""
 
-    level: DiagnosticLevel
+    level: int
     span: Any
     message: str
 
@@ -51,23 +43,21 @@ class DiagnosticContext:
     def render(self) -> None:
         """Show them, and raise DiagnosticError with those that are errors."""
         self.renderer.render(self)
-        errors = [d for d in self.diagnostics if d.level <= DiagnosticLevel.ERROR]
-        if errors:
+        if errors := [d for d in self.diagnostics if d.level <= DiagnosticLevel.ERROR]:
             raise error.DiagnosticError("\n".join(d.message for d in errors), where=errors[0].span)
 
 
-_DEFAULT = DiagnosticRenderer(lambda context: None)  # the error that is raised says it all
-_current = [_DEFAULT]
+_renderers = [DiagnosticRenderer(lambda context: None)]  # by default the error that is raised says it all
 
 
 def get_renderer() -> DiagnosticRenderer:
     """Return what shows diagnostics now."""
-    return _current[0]
+    return _renderers[-1]
 
 
 def override_renderer(render_func: Callable[[DiagnosticContext], Any] | None) -> None:
     """Let a function be called with the diagnostics of each failure; None brings the default back."""
-    _current[0] = DiagnosticRenderer(render_func) if render_func else _DEFAULT
+    _renderers[1:] = [DiagnosticRenderer(render_func)] if render_func else []
 
 
 def report(errors: Iterable[error.WeftError]) -> None:

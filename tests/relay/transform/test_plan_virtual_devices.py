@@ -104,8 +104,8 @@ def test_devices_that_cannot_be(before, what):
         planned(before)
 
 
-def test_a_config_has_a_target_for_the_default_device():
+def test_the_default_device_has_a_target():
     with pytest.raises(error.InvalidArgument, match="no target"):
         make_compilation_config(ir.PassContext(config={"relay.fallback_device_type": 4}), "llvm")
-    assert make_compilation_config(None, "cuda").default_primitive_virtual_device == GPU
-    assert make_compilation_config(None, {"cuda": "cuda", "cpu": "llvm"}).default_primitive_virtual_device == CPU
+    for targets, default in (("cuda", GPU), ({"cuda": "cuda", "cpu": "llvm"}, CPU)):
+        assert make_compilation_config(None, targets).default_primitive_virtual_device == default
