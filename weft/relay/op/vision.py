@@ -50,14 +50,14 @@ def get_valid_counts(data: Any, score_threshold: Any, id_index: int = 0, score_i
 
 
 @constructs("vision.non_max_suppression")
-def non_max_suppression(data: Any, valid_count: Any, indices: Any, *given: Any, **named: Any) -> Any:
-    """Keep of boxes that overlap the one with the greatest score: those kept, or where they were and how many.
-
-    The other arguments are `max_output_size`, `iou_threshold`, `force_suppress`, `top_k`, `coord_start`, `score_index`,
-    `id_index`, `return_indices` and `invalid_to_bottom`.
-    """
-    attrs = {k: _number(k, v) for k, v in {**dict(zip(_SUPPRESSION, given, strict=False)), **named}.items()}
-    return call("vision.non_max_suppression", data, valid_count, indices, **{**_SUPPRESSION, **attrs})
+def non_max_suppression(
+    data: Any, valid_count: Any, indices: Any, max_output_size: Any = -1, iou_threshold: Any = 0.5,
+    force_suppress: bool = False, top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0,
+    return_indices: bool = True, invalid_to_bottom: bool = False,
+) -> Any:  # fmt: skip
+    """Keep of boxes that overlap the one with the greatest score: those kept, or where they were and how many."""
+    attrs = {k: _number(k, v) for k, v in locals().items() if k in _SUPPRESSION}
+    return call("vision.non_max_suppression", data, valid_count, indices, **attrs)
 
 
 @constructs("vision.all_class_non_max_suppression")
