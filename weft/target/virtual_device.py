@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from weft.runtime import device as as_device
 from weft.target.target import Target
 
 _UNKNOWN = -1
+Kind = Target | str
 
 
 @dataclass(frozen=True, init=False)
@@ -105,7 +107,9 @@ class CompilationConfig:
                                     expected=f"a device of {kinds}", help="compile with targets for all")  # fmt: skip
 
 
-def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> CompilationConfig:
+def make_compilation_config(
+    ctxt: ir.PassContext | None, target: Kind | Sequence[Kind] | Mapping[Any, Kind], target_host: Kind | None = None
+) -> CompilationConfig:
     """Say what programs for some targets are planned with.
 
     Parameters
@@ -123,7 +127,9 @@ def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> 
     InvalidArgument
         When there is no target for the default device.
     """
-    given = target.values() if isinstance(target, dict) else target if isinstance(target, (list, tuple)) else (target,)
+    given: Any = (
+        target.values() if isinstance(target, dict) else target if isinstance(target, (list, tuple)) else (target,)
+    )
     targets = tuple(map(Target, given))
     cpus = [t for t in targets if t.get_target_device_type() == 1]
     host = Target(next(h for h in (target_host, *(t.host for t in targets), *cpus, "llvm") if h)).with_host(None)

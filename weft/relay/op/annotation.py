@@ -67,14 +67,13 @@ BARRIERS = frozenset(("on_device", "device_copy", "annotation.stop_fusion"))
 """Operators that no kernel contains and none goes beyond."""
 
 
-def device_name(device: Any) -> str | VirtualDevice:
-    """Return the text that stands for a device, given as one, as a text or as its type's number.
-
-    A ``VirtualDevice`` stays one: it may say a target and a memory scope.
-    """
-    if isinstance(device, VirtualDevice):
-        return device
+def device_name(device: Any) -> str:
+    """Return the text that stands for a device, given as one, as a text or as its type's number."""
     return str(Device(device) if isinstance(device, int) else as_device(device))
+
+
+def _place(device: Any) -> str | VirtualDevice:
+    return device if isinstance(device, VirtualDevice) else device_name(device)  # with its target and memory scope
 
 
 @constructs("on_device")
@@ -92,14 +91,14 @@ def on_device(data: Any, device: Any, constrain_result: bool = False, constrain_
     constrain_body : bool
         Whether the expression is computed there.
     """
-    return op_call("on_device", data, device=device_name(device), constrain_result=constrain_result,
+    return op_call("on_device", data, device=_place(device), constrain_result=constrain_result,
                    constrain_body=constrain_body)  # fmt: skip
 
 
 @constructs("device_copy")
 def device_copy(data: Any, src_device: Any, dst_device: Any) -> Call:
     """Copy a tensor from one device to another."""
-    return op_call("device_copy", data, src_device=device_name(src_device), dst_device=device_name(dst_device))
+    return op_call("device_copy", data, src_device=_place(src_device), dst_device=_place(dst_device))
 
 
 @constructs("annotation.compiler_begin")

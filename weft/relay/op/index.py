@@ -79,7 +79,7 @@ declare("gather", "data indices", {"axis": REQUIRED},
 
 
 @constructs("gather")
-def gather(data: Any, axis: Any, indices: Any) -> ir.Expr:
+def gather(data: ir.Expr, axis: int, indices: ir.Expr) -> ir.Expr:
     """Take one element along an axis for each index."""
     return call("gather", data, indices, axis=axis)
 

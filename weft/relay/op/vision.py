@@ -9,6 +9,8 @@ from weft.relay.expr import as_expr, const
 from weft.relay.op.construct import call, constructs, namespace
 from weft.relay.op.registry import REQUIRED, declare, shared
 
+Number = ir.Expr | float
+
 
 def _shared(name: str) -> Any:
     return lambda *inputs, **attrs: shared(name, *inputs, **attrs)
@@ -43,7 +45,7 @@ def _number(what: str, value: Any) -> Any:
 
 
 @constructs("vision.get_valid_counts")
-def get_valid_counts(data: Any, score_threshold: Any, id_index: int = 0, score_index: int = 1) -> Any:
+def get_valid_counts(data: ir.Expr, score_threshold: Number, id_index: int = 0, score_index: int = 1) -> Any:
     """Count the boxes ``(batch, n, numbers)`` with a score above a threshold, and move them to the front."""
     least = float(_number("score_threshold", score_threshold))
     return call("vision.get_valid_counts", data, score_threshold=least, id_index=id_index, score_index=score_index)
@@ -51,7 +53,7 @@ def get_valid_counts(data: Any, score_threshold: Any, id_index: int = 0, score_i
 
 @constructs("vision.non_max_suppression")
 def non_max_suppression(
-    data: Any, valid_count: Any, indices: Any, max_output_size: Any = -1, iou_threshold: Any = 0.5,
+    data: ir.Expr, valid_count: ir.Expr, indices: ir.Expr, max_output_size: Number = -1, iou_threshold: Number = 0.5,
     force_suppress: bool = False, top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0,
     return_indices: bool = True, invalid_to_bottom: bool = False,
 ) -> Any:  # fmt: skip
@@ -62,8 +64,8 @@ def non_max_suppression(
 
 @constructs("vision.all_class_non_max_suppression")
 def all_class_non_max_suppression(
-    boxes: Any, scores: Any, max_output_boxes_per_class: Any = -1, iou_threshold: Any = -1.0,
-    score_threshold: Any = -1.0, output_format: str = "onnx",
+    boxes: ir.Expr, scores: ir.Expr, max_output_boxes_per_class: Number = -1, iou_threshold: Number = -1.0,
+    score_threshold: Number = -1.0, output_format: str = "onnx",
 ) -> Any:  # fmt: skip
     """Suppress boxes ``(batch, n, 4)`` by scores ``(batch, classes, n)``: rows (image, class, box), and how many."""
     limits = ((max_output_boxes_per_class, "int64"), (iou_threshold, "float32"), (score_threshold, "float32"))

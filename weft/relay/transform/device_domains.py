@@ -14,6 +14,8 @@ from weft import error, ir
 from weft.relay.types import FuncType, TupleType
 from weft.target import VirtualDevice
 
+Where = int | VirtualDevice  # a place in the machine's list, or a description
+
 
 class Domain:
     """Where a value is; domains that were joined have one root, which knows the device, if any is known."""
@@ -52,7 +54,7 @@ def domain_of(ty: Any) -> Any:
     return Domain()
 
 
-def typed_domain(ty: Any) -> Any:
+def typed_domain(ty: ir.Type | None) -> Any:
     """Make a domain for values of a type that has one device, or is a function."""
     if isinstance(ty, FuncType):
         return FunctionDomain(tuple(map(typed_domain, ty.arg_types)), typed_domain(ty.ret_type))
@@ -89,7 +91,7 @@ def join(a: Any, b: Any, where: Any) -> None:
             _join(first, d, where)
 
 
-def fix(domain: Any, device: Any, where: Any) -> None:
+def fix(domain: Any, device: Where, where: Any) -> None:
     """Let all of a value be on a device."""
     for d in leaves(domain):
         _join(d, Domain(device), where)
@@ -109,9 +111,9 @@ def _join(a: Domain, b: Domain, where: Any) -> None:
     y.parent = x
 
 
-def both(a: Any, b: Any) -> Any:
+def both(a: Where, b: Where) -> Where | None:
     """Return the device that two descriptions fit, or None."""
-    return a if a == b else a.join(b) if isinstance(a, VirtualDevice) else None
+    return a if a == b else a.join(b) if isinstance(a, VirtualDevice) and isinstance(b, VirtualDevice) else None
 
 
 class Wishes:
