@@ -99,6 +99,13 @@ def test_sizes_of_an_open_rank_are_all_kept():
     assert [kind.of(v, "") for v in (2, [2], [2, 3], np.array([2, 3]))] == [2, (2,), (2, 3), (2, 3)]
 
 
+def test_inputs_have_tvms_names_too():
+    x = relax.Var("x", relax.TensorType((1, 3, 8, 8), "float32"))
+    for call in (relax.op.add(x1=x, x2=x), relax.op.nn.relu(data=x), relax.op.sort(x=x)):
+        assert all(a is x for a in call.args)
+    assert relax.op.image.resize2d(x, (4, 4), (0.0, 0.0, 1.0, 1.0), "NHWC").attrs["layout"] == "NHWC"
+
+
 def test_unknown_attributes_are_refused():
     x = relax.Var("x", relax.tensor_type((2, 3), "float32"))
     with pytest.raises(error.InvalidArgument, match="axes"):

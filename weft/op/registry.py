@@ -221,6 +221,10 @@ def _signature(definition: OpDef) -> inspect.Signature:
     return inspect.Signature(inputs + attrs)
 
 
+_ALSO = {"x1": "lhs", "x2": "rhs", "data": "x", "x": "data", "expr": "x", "input": "x", "collapse_target": "target"}
+"""TVM's names of inputs that have another one here."""
+
+
 def _bind(
     definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[ir.Expr, ...], dict[str, Any]]:
@@ -231,9 +235,10 @@ def _bind(
             f"{definition.name}: too many arguments", expected=f"at most {len(names)}", found=str(len(args))
         )
     values = dict(zip(names, args, strict=False))
-    for key, value in kwargs.items():
+    for given, value in kwargs.items():
+        key = given if given in names else _ALSO.get(given, given)
         if key not in names:
-            raise error.InvalidArgument(f"{definition.name}: unknown argument '{key}'", expected=", ".join(names))
+            raise error.InvalidArgument(f"{definition.name}: unknown argument '{given}'", expected=", ".join(names))
         if key in values:
             raise error.InvalidArgument(f"{definition.name}: argument '{key}' is given twice")
         values[key] = value

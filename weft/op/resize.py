@@ -151,8 +151,8 @@ def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, out_
 declare(
     "image.resize2d", "data size:shape",
     {
-        "scales": numbers(), "roi": numbers(), "layout": data_layout(2),
-        **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}, "out_dtype": dtype(),
+        "roi": numbers(), "layout": data_layout(2),
+        **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}, "out_dtype": dtype(), "scales": numbers(),
     },
     infer=_resize2d_infer, lower=resize2d, reference=_resize2d_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
     layout=Layout.NAMED,

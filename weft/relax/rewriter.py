@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from weft.ir import Constant, Expr, ExprVar, Function, If, IRModule, PrimValue, ShapeExpr, structural_equal
@@ -113,6 +113,17 @@ def replace_value(binding: Any, value: Expr, var: Any = None) -> Any:
     if isinstance(binding, MatchCast):
         return MatchCast(var, value, binding.ty, span=binding.span)
     return VarBinding(var, value, span=binding.span)
+
+
+def localize(bindings: Iterable[Any], outside: Container[Expr], renamed: dict[Expr, Expr]) -> list[Any]:
+    """Make the variables of a block that nothing uses `outside` dataflow variables, which `renamed` gets."""
+    out: list[Any] = []
+    for b in bindings:
+        var = b.var
+        if var not in outside and not isinstance(var, DataflowVar):
+            var = renamed[b.var] = DataflowVar(var.name_hint, var.ty, span=var.span)
+        out.append(replace_value(b, rename_vars(b.value, renamed), var))
+    return out
 
 
 def all_bindings(func: Function) -> list[Any]:

@@ -176,8 +176,10 @@ def vulkan(index: int = 0) -> Device:
 
 
 def enabled(target: str) -> bool:
-    """Whether code for a target's kind can be generated or a device of it used: ``"cpu"``, ``"llvm"``, ``"cuda"``."""
+    """Whether code for a target's kind can run here: ``"cpu"``, ``"llvm"``; ``"cuda"`` where there is such a device."""
     kind = target.split()[0]
+    if _CODES.get(kind, 1) != _CODES["cpu"]:
+        return bool(Device(kind).exist)
     generators = (tvm_ffi.get_global_func(f"{p}target.build.{kind}", allow_missing=True) for p in ("weft.", ""))
     return (
         kind == "cpu"

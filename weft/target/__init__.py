@@ -32,12 +32,12 @@ from weft.target.presets import (
 )
 from weft.target.tags import list_tags, register_tag
 from weft.target.target import Target
-from weft.target.virtual_device import VirtualDevice
+from weft.target.virtual_device import CompilationConfig, VirtualDevice, make_compilation_config
 
 __all__ = [
-    "GenericFunc", "Kernel", "LLVM", "Machine", "Target", "TargetKind", "VirtualDevice", "arm_cpu", "bifrost",
-    "build", "compile_func",
-    "create", "device_from_target", "emit_object", "generic_func", "get_native_generic_func", "get_source",
+    "CompilationConfig", "GenericFunc", "Kernel", "LLVM", "Machine", "Target", "TargetKind", "VirtualDevice", "arm_cpu",
+    "bifrost", "build", "compile_func", "create", "device_from_target", "emit_object", "generic_func",
+    "get_native_generic_func", "get_source", "make_compilation_config",
     "host_features", "intel_graphics", "list_tags", "load_objects", "mali", "override_native_generic_func", "rasp",
     "register_attribute", "register_intrin_rule", "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
 ]  # fmt: skip

@@ -153,3 +153,51 @@ def test_kernels_of_a_selective_context_are_kept_apart(tmp_path, monkeypatch):
     with PassContext(disabled_pass=["tir.UnrollLoop"], instruments=[Names()]):
         np.testing.assert_allclose(run(func, X, Y), np.exp(X), rtol=1e-5)
     assert "VectorizeLoop" in seen and "UnrollLoop" not in seen
+
+
+def kernel(name, params, *lines):
+    given = ", ".join(p if ":" in p else f'{p}: T.Buffer((5, 8), "float32")' for p in params.split())
+    body = "".join(f"                {line}\n" for line in lines)
+    head = f"    @T.prim_func(private=True)\n    def {name}({given}):\n        for i, j in T.grid(5, 8):\n"
+    return f'{head}            with T.sblock("{name}"):\n                v, w = T.axis.remap("SS", [i, j])\n{body}'
+
+
+KERNELS = (
+    kernel("times", "A B C", "C[v, w] = A[v, w] * B[v, w]")
+    + kernel("both", "A B C D", "C[v, w] = A[v, w] + B[v, w]", "D[v, w] = A[v, w] - B[v, w]")
+    + kernel("double", "A", "A[v, w] = A[v, w] * T.float32(2)")
+    + kernel("scaled", "A k:T.int64 B", 'B[v, w] = A[v, w] * T.Cast("float32", k)')
+)
+S = 'R.Tensor((5, 8), "float32")'
+TWO = f"p: {S}, q: {S}"
+GROUPS = {
+    "a parameter that is a tuple": (f"t: R.Tuple({S}, {S})", [
+        "a = t[0]", "b = t[1]", "c = R.call_tir(cls.times, (a, b), out_ty=S)",
+        "z = R.call_tir(cls.times, (c, a), out_ty=S)"], "(x, y),", lambda: X * Y * X),
+    "a tuple in the group": (TWO, ["t = (p, (p, q))", "a = t[0]", "u = t[1]", "b = u[1]",
+                                   "z = R.call_tir(cls.times, (a, b), out_ty=S)"], "x, y", lambda: X * Y),
+    "one result of several": (TWO, ["t = R.call_tir(cls.both, (p, q), out_ty=[S, S])", "a = t[1]",
+                                    "z = R.call_tir(cls.times, (a, q), out_ty=S)"], "x, y", lambda: (X - Y) * Y),
+    "a value written in place": (TWO, [
+        "a = R.call_tir(cls.times, (p, q), out_ty=S)",
+        "z = R.call_tir_inplace(cls.double, (a,), inplace_indices=[0], out_ty=S)"], "x, y", lambda: 2 * X * Y),
+    "an argument written in place": (f"{TWO}, s: R.Shape(['k'])", [
+        "k = T.int64()", "a = R.call_tir(cls.scaled, (q, k), out_ty=S)",
+        "z = R.call_tir_inplace(cls.times, (a, q, p), inplace_indices=[2], out_ty=S)"],
+        "R.zeros_like(x), y, R.shape([n])", lambda: 5 * Y * Y),
+    "the second parameter first": (TWO, ["t = R.call_tir(cls.both, (q, p), out_ty=[S, S])", "z = t[1]"],
+                                   "x, y", lambda: Y - X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_take_tuples_and_write_in_place(name):
+    params, body, args, expected = GROUPS[name]
+    lines = "\n".join("            " + line.replace("=S", f"={S}").replace("[S, S]", f"[{S}, {S}]") for line in body)
+    head = "        R.func_attr({'Primitive': True})\n        cls = Module\n        with R.dataflow():\n"
+    group = f"    @R.function(private=True)\n    def group({params}):\n{head}{lines}\n            R.output(z)\n"
+    fused = t.FuseTIR()(module([f"z = Module.group({args})"], more=KERNELS + group + "        return z\n"))
+    assert [v.name_hint for v, f in fused.items() if isinstance(f, tir.PrimFunc)] == ["group"]
+    (call,) = (b.value for b in all_bindings(fused["main"]) if "group" in str(b.value))
+    assert call.attrs.get("inplace_indices") == ((0,) if name == "an argument written in place" else None)
+    np.testing.assert_allclose(run(fused, X, Y), expected(), rtol=1e-6)

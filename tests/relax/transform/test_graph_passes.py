@@ -183,6 +183,23 @@ def test_canonical_programs_take_no_tuples_apart():
     assert not any(isinstance(v, relax.Var) for v in values)
 
 
+def test_variables_leave_a_block_only_for_others():
+    func = main_of(f"""
+    @R.function
+    def main(x: {T}):
+        with R.dataflow():
+            a = R.exp(x)
+            b = a
+            c = R.sin(b)
+            k = R.const(1, "int32")
+            R.output(a, b, c, k)
+        return (c, k)
+""")
+    new = transform.CanonicalizeBindings()(weft.IRModule({"main": func}))["main"]
+    kinds = {b.var.name_hint: isinstance(b.var, relax.DataflowVar) for b in all_bindings(new)}
+    assert kinds == {"a": True, "c": False, "k": False}
+
+
 def test_dataflow_blocks_begin_and_end_where_effects_are():
     func = main_of(f"""
     @R.function(pure=False)

@@ -17,6 +17,10 @@ SIGNATURES = {
     "nn.dense": "data, weight, units=None, out_dtype=''",
     "nn.conv2d": "data, weight, strides=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, channels=None, "
     "kernel_size=None, data_layout='NCHW', kernel_layout='OIHW', out_layout='', out_dtype=''",
+    "nn.conv2d_transpose": "data, weight, strides=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, channels=None, "
+    "kernel_size=None, data_layout='NCHW', kernel_layout='IOHW', out_layout='', output_padding=(0, 0), out_dtype=''",
+    "gather": "data, axis, indices",
+    "reshape_like": "data, shape_like, lhs_begin=0, lhs_end=None, rhs_begin=0, rhs_end=None",
     "nn.max_pool2d": "data, pool_size=(1, 1), strides=(1, 1), dilation=(1, 1), padding=(0, 0), layout='NCHW', "
     "out_layout='', ceil_mode=False",
     "nn.batch_norm": "data, gamma, beta, moving_mean, moving_var, axis=1, epsilon=1e-05, center=True, scale=True",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
-from weft.relax.rename import rename_vars
-from weft.relax.rewriter import replace_value
+from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.rename import rename_vars, variables
+from weft.relax.rewriter import localize, replace_value
 
 
 @ir.function_pass(kind=ir.Function)
@@ -47,7 +47,10 @@ def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """
     if not isinstance(func.body, SeqExpr):
         return func
-    return func.replace(body=_Canonical().sequence(func.body))
+    body: SeqExpr = func.body
+    while (new := _Canonical().sequence(body)) is not body:  # blocks that were joined may need fewer variables
+        body = new
+    return func.replace(body=body)
 
 
 class _Canonical:
@@ -60,8 +63,7 @@ class _Canonical:
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         """Rewrite the blocks of a sequence; the sequence itself if nothing changed."""
         blocks: list[Any] = []
-        for block in seq.blocks:
-            new = self.block(block)
+        for new in map(self.block, self.localized(seq)):
             if blocks and new.bindings and type(blocks[-1]) is type(new):
                 blocks[-1] = type(new)(blocks[-1].bindings + new.bindings, span=blocks[-1].span)
             elif new.bindings:
@@ -69,6 +71,18 @@ class _Canonical:
         body = rename_vars(seq.body, self.renamed)
         same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         return seq if same and body is seq.body else SeqExpr(tuple(blocks), body, span=seq.span, ty=seq.ty)
+
+    @staticmethod
+    def localized(seq: SeqExpr) -> list[Any]:
+        """Return the blocks of a sequence, where variables that only their own dataflow block uses do not leave it."""
+        outside, blocks = set(variables(seq.body)), list(seq.blocks)
+        for i, block in reversed([*enumerate(blocks)]):
+            if isinstance(block, DataflowBlock):
+                inner = tuple(localize(block.bindings, outside, {}))
+                same = all(a is b for a, b in zip(inner, block.bindings, strict=True))
+                blocks[i] = block if same else DataflowBlock(inner, span=block.span)
+            outside |= {v for b in block.bindings for v in variables(b.value)}
+        return blocks
 
     def block(self, block: Any) -> Any:
         """Rewrite one block."""
@@ -95,7 +109,8 @@ class _Canonical:
         """Whether a variable is only a name for a value that can stand everywhere the variable does."""
         if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
             return False
-        return isinstance(value, (ir.ExprVar, ir.Constant)) and ir.structural_equal(value.ty, var.ty)
+        named = isinstance(value, ir.ExprVar) or (isinstance(value, ir.Constant) and isinstance(var, DataflowVar))
+        return named and ir.structural_equal(value.ty, var.ty)
 
     def give_name(self, old: DataflowVar, new: ir.ExprVar, kept: list[Any]) -> bool:
         """Let the binding of a block's own variable bind the variable that leaves the block, if it is among `kept`."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from weft.ir import Call, Expr, Function, If, IRModule, Op, function_pass
 from weft.relax.effects import is_pure_call, written_arguments
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr
+from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr
 from weft.relax.rename import rename_vars, variables
-from weft.relax.rewriter import replace_value
+from weft.relax.rewriter import localize, replace_value
 
 
 @function_pass(kind=Function)
@@ -61,7 +61,8 @@ def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:
         flow = flow and (len(run) >= min_size or any(isinstance(h, DataflowBlock) for h in was))
         kept = [replace_value(bindings[i], rename_vars(bindings[i].value, renamed)) for i in run]
         if flow and (len(was) > 1 or not isinstance(homes[run[0]], DataflowBlock)):
-            kept = _localize(kept, [b.value for b in bindings[run[-1] + 1 :]] + [seq.body], renamed)
+            later = [b.value for b in bindings[run[-1] + 1 :]] + [seq.body]
+            kept = localize(kept, {v for value in later for v in variables(value)}, renamed)
         only = next(iter(was))
         same = len(was) == 1 and len(kept) == len(only.bindings) and flow == isinstance(only, DataflowBlock)
         if same and all(a is b for a, b in zip(kept, only.bindings, strict=True)):
@@ -75,18 +76,6 @@ def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:
     if len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
         return seq
     return SeqExpr(tuple(blocks), rename_vars(seq.body, renamed), span=seq.span, ty=seq.ty)
-
-
-def _localize(bindings: list[Any], later: list[Any], renamed: dict[Expr, Expr]) -> list[Any]:
-    """Make the variables that nothing later uses dataflow variables."""
-    outside = {v for value in later for v in variables(value)}
-    out: list[Any] = []
-    for b in bindings:
-        var = b.var
-        if var not in outside and not isinstance(var, DataflowVar):
-            var = renamed[b.var] = DataflowVar(var.name_hint, var.ty, span=var.span)
-        out.append(replace_value(b, rename_vars(b.value, renamed), var))
-    return out
 
 
 def _is_pure(value: Any, mod: IRModule) -> bool:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft import ir
-from weft.relax.core_ops import call_tir, is_op
+from weft.arith import Analyzer
+from weft.relax.core_ops import call_tir, call_tir_inplace, is_op
 from weft.relax.effects import written_arguments
 from weft.relax.expr import SeqExpr
 from weft.relax.infer import bind_type
+from weft.relax.rewriter import all_bindings
 from weft.relax.te_bridge import undefined_vars
 from weft.relax.transform.call_sites import change_calls, used_as_values
 from weft.relax.transform.lower_ops import legalize_groups
@@ -87,7 +89,7 @@ def fuse_tir(mod: ir.IRModule) -> ir.IRModule:
     if not fused:
         return mod
     groups = [f for f, _ in fused.values()]
-    called = {b.value.args[0].name_hint for f in groups for b in f.body.blocks[0].bindings}  # type: ignore[attr-defined]
+    called = {n.name_hint for f in groups for n in ir.walk(f.body) if isinstance(n, ir.GlobalVar)}
     out = change_calls(mod, {n: f for n, (f, _) in fused.items()}, lambda n, call: _call(*fused[n], call, mod, n))
     rest = ir.IRModule({})
     for v, f in out.items():
@@ -102,43 +104,71 @@ class _Kernel:
     """A group as one kernel: what it takes, in terms of the group's own variables."""
 
     func: Any
-    inputs: list[ir.Expr]
+    inputs: list[ir.Expr]  # scalars among them
     extra: list[ir.Var]
+    places: tuple[int, ...]  # of its results among the inputs, -1 where they are new
 
 
 @dataclass
 class _Merging:
-    """The kernels merged so far."""
+    """The kernels merged so far; what has memory has a key: a variable, a constant, or one of a call's results."""
 
-    buffers: dict[ir.Expr, Buffer] = field(default_factory=dict)  # of variables and constants
+    buffers: dict[ir.Expr, Buffer] = field(default_factory=dict)  # by key
+    known: dict[ir.Expr, Any] = field(default_factory=dict)  # variables that stand for another key, or for several
     inputs: list[ir.Expr] = field(default_factory=list)
+    written: set[ir.Expr] = field(default_factory=set)
     nests: list[Any] = field(default_factory=list)
     allocated: list[Buffer] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
+    def value(self, e: Any) -> Any:
+        """Return the key of an expression; a tuple of them for one."""
+        if isinstance(e, ir.Tuple):
+            return tuple(map(self.value, e.fields))
+        if isinstance(e, ir.TupleGetItem):
+            whole = self.value(e.tuple_value)
+            return whole[e.index] if isinstance(whole, tuple) else e
+        if isinstance(e, ir.PrimValue):
+            return e.value
+        return self.known.get(e, e)
+
     def add(self, var: Any, call: ir.Call, kernel: PrimFunc) -> bool:
         """Append the body of a kernel, for one call; whether it can be."""
-        args: Any = call.args[1]
-        n_inputs = len(args.fields)
-        tensors, scalars = kernel.params[: n_inputs + 1], kernel.params[n_inputs + 1 :]
-        own = [kernel.buffer_of(p) for p in tensors]
+        fields: list[Any] = [self.value(a) for a in call.args[1].fields]  # type: ignore[attr-defined]
+        several = isinstance(var.ty, ir.TupleType)
+        made = [ir.TupleGetItem(var, i, ty=t) for i, t in enumerate(var.ty.fields)] if several else [var]
+        places = call.attrs.get("inplace_indices", (-1,) * len(made))
+        if any(i >= 0 and isinstance(fields[i], ir.Constant) for i in places):
+            return False
+        kept = [fields[i] if i >= 0 else e for i, e in zip(places, made, strict=True)]
+        self.known[var] = tuple(kept) if several else kept[0]
+        operands = [*fields, *(e for i, e in zip(places, made, strict=True) if i < 0)]
         given = call.args[2].values if len(call.args) > 2 else ()  # type: ignore[attr-defined]
-        types = [*(a.ty for a in args.fields), var.ty]
-        if len(given) != len(scalars) or not all(b is not None and _is_plain(b) for b in own):
+        if len(kernel.params) != len(operands) + len(given):
             return False
-        mapping: dict[Any, Any] = {p: ir.cast(p.dtype, v) for p, v in zip(scalars, given, strict=True)}
-        if not all(_bind_sizes(b, ty, mapping) for b, ty in zip(own, types, strict=True)):
-            return False
-        for b, e in zip(own, [*args.fields, var], strict=True):
-            assert b is not None
+        mapping: dict[Any, Any] = {}
+        memory: list[tuple[Any, Buffer]] = []
+        for p, e in zip(kernel.params, [*operands, *given], strict=True):
+            b = kernel.buffer_of(p)
+            if b is None and isinstance(e, ir.PrimExpr):
+                mapping[p] = ir.cast(p.dtype, e)
+            elif b is None or isinstance(e, tuple) or not (_is_plain(b) and _bind_sizes(b, e.ty, mapping)):
+                return False
+            else:
+                memory.append((e, b))
+        for e, b in memory:
             if e not in self.buffers:
-                name = self.unique(getattr(e, "name_hint", b.name))
-                self.buffers[e] = _like(b, name, mapping)
-                if e is not var:
+                self.buffers[e] = _like(b, self.unique(getattr(e, "name_hint", b.name)), mapping)
+                if all(e is not m for m in made):
                     self.inputs.append(e)
             mapping[b] = self.buffers[e]
             mapping[b.data] = mapping[b].data
-        root = kernel.root
+        self.written |= set(kept)
+        self.append(kernel.root, mapping)
+        return True
+
+    def append(self, root: Block, mapping: dict[Any, Any]) -> None:
+        """Append the loops of a kernel, whose variables and buffers get twins of their own."""
         for n in list(ir.walk(root)):
             bound = (
                 n.loop_var if isinstance(n, For) else n.var if isinstance(n, (ir.IterVar, LetStmt, ir.Let)) else None
@@ -151,13 +181,17 @@ class _Merging:
                 mapping[b.data] = mapping[b].data
         self.allocated += [mapping[b] for b in root.alloc_buffers]
         self.nests.append(self.renamed(ir.substitute(root.body, mapping)))
-        return True
 
     def renamed(self, nest: Any) -> Any:
-        """Give the blocks of a kernel names of their own."""
-        return ir.rewrite(
-            nest, lambda n: replace_node(n, name_hint=self.unique(n.name_hint)) if type(n) is Block else n
-        )
+        """Give the blocks of a kernel names of their own; what they read of one buffer twice, they read once."""
+
+        def block(n: Any) -> Any:
+            if type(n) is not Block:
+                return n
+            reads = [r for i, r in enumerate(n.reads) if not any(ir.structural_equal(r, o) for o in n.reads[:i])]
+            return replace_node(n, name_hint=self.unique(n.name_hint), reads=tuple(reads))
+
+        return ir.rewrite(nest, block)
 
     def unique(self, hint: str) -> str:
         """Return a name that nothing here has."""
@@ -186,44 +220,67 @@ def _is_plain(buffer: Buffer) -> bool:
 
 def _like(buffer: Buffer, name: str, mapping: dict[Any, Any]) -> Buffer:
     """Return a buffer of the same form with memory of its own."""
-    shape = tuple(ir.substitute(d, mapping) for d in buffer.shape)
+    shape = tuple(_dimension(d, mapping) for d in buffer.shape)
     return replace_node(buffer, data=ir.Var(name, "handle"), shape=shape, name=name)
+
+
+def _dimension(d: Any, mapping: dict[Any, Any]) -> Any:
+    new = ir.substitute(d, mapping)
+    return new if new is d or isinstance(new, (ir.IntImm, ir.Var)) else Analyzer().simplify(new)
 
 
 def _merge(func: ir.Function, mod: ir.IRModule) -> _Kernel | None:
     """Make one kernel of a group; None where it is something else than calls of kernels in block form."""
-    if not isinstance(func.body, SeqExpr) or len(func.body.blocks) != 1:
+    if not isinstance(func.body, SeqExpr):
         return None
     state = _Merging()
-    bindings = func.body.blocks[0].bindings
-    for b in bindings:
+    for b in all_bindings(func):
         value = b.value
-        kernel: Any = mod[value.args[0]] if is_op(value, "call_tir") and value.args[0] in mod else None
+        if isinstance(value, (ir.Tuple, ir.TupleGetItem, ir.ExprVar)):
+            state.known[b.var] = state.value(value)
+            continue
+        in_place = is_op(value, "call_tir_inplace")
+        called = in_place or is_op(value, "call_tir")
+        kernel: Any = mod[value.args[0]] if called and value.args[0] in mod else None
         plain = isinstance(kernel, PrimFunc) and isinstance(kernel.body, BlockRealize)
         if not plain or kernel.attrs.get("tir.is_scheduled") or kernel.root.match_buffers:
             return None
-        if written_arguments(value, mod) or not isinstance(value.args[1], ir.Tuple):
+        if not isinstance(value.args[1], ir.Tuple) or (not in_place and written_arguments(value, mod)):
             return None
         if len(value.args) > 2 and not isinstance(value.args[2], ir.ShapeExpr):
             return None
         if not state.add(b.var, value, kernel):
             return None
-    result = func.body.body
-    results = list(result.fields) if isinstance(result, ir.Tuple) else [result]
-    made = dict.fromkeys(b.var for b in bindings)
-    if len(set(results)) != len(results) or not all(r in made for r in results):
+    result = state.value(func.body.body)
+    results = list(result) if isinstance(result, tuple) else [result]
+    if not results or len(set(results)) != len(results) or not all(r in state.written for r in results):
         return None
-    outputs = [state.buffers[r] for r in results]
-    inner = [state.buffers[v] for v in made if all(state.buffers[v] is not o for o in outputs)]
-    args = [*(state.buffers[e] for e in state.inputs), *outputs]
-    handles = [ir.Var(f"var_{b.name}", "handle") for b in args]
+    return _finished(func, state, results)
+
+
+def _finished(func: ir.Function, state: _Merging, results: list[Any]) -> _Kernel:
+    """Make the kernel: it takes the inputs as the group does, then constants, results and other scalars."""
+    fresh = [r for r in results if r not in state.inputs]
+    inner = [b for e, b in state.buffers.items() if e not in state.inputs and e not in fresh]
     root = Block((), (), (), "root", seq(*state.nests), None, (*inner, *state.allocated))
+    handles = {e: ir.Var(f"var_{state.buffers[e].name}", "handle") for e in (*state.inputs, *fresh)}
+    memory = {h: state.buffers[e] for e, h in handles.items()}
     attrs = ir.Attrs.of({"tir.noalias": True})
-    prim = PrimFunc(
-        tuple(handles), BlockRealize((), ir.TRUE, root), None, tuple(zip(handles, args, strict=True)), attrs
-    )
+    prim = PrimFunc(tuple(memory), BlockRealize((), ir.TRUE, root), None, tuple(memory.items()), attrs)
     extra = undefined_vars(prim)
-    return _Kernel(prim.replace(params=(*prim.params, *extra)), state.inputs, extra)
+    inputs: list[Any] = []
+    for p in func.params:
+        inputs += [p] if p in state.inputs else [v for v in _scalars(p.ty) if v in extra]
+    inputs += [e for e in state.inputs if e not in inputs]
+    extra = [v for v in extra if v not in inputs]
+    params = tuple(handles.get(e, e) for e in (*inputs, *fresh, *extra))
+    buffers = tuple((p, memory[p]) for p in params if p in memory)
+    places = tuple(inputs.index(r) if r in inputs else -1 for r in results)
+    return _Kernel(prim.replace(params=params, buffer_map=buffers), inputs, extra, places)
+
+
+def _scalars(ty: Any) -> tuple[Any, ...]:
+    return (ty.values or ()) if isinstance(ty, ir.ShapeType) else (ty.value,) if isinstance(ty, ir.PrimType) else ()
 
 
 def _call(func: ir.Function, kernel: _Kernel, call: ir.Call, mod: ir.IRModule, name: str) -> ir.Expr:
@@ -233,8 +290,11 @@ def _call(func: ir.Function, kernel: _Kernel, call: ir.Call, mod: ir.IRModule, n
         if p.ty is not None and a.ty is not None:  # type: ignore[attr-defined]
             bind_type(p.ty, a.ty, symbols, call)  # type: ignore[attr-defined]
     env: dict[ir.Expr, ir.Expr] = dict(zip(func.params, call.args, strict=True))
-    inputs = [env.get(e, e) for e in kernel.inputs]
+    inputs = [ir.substitute(e, symbols) if isinstance(e, ir.PrimExpr) else env.get(e, e) for e in kernel.inputs]
     ty: Any = call.ty
     types = list(getattr(ty, "fields", ())) or [ty]
-    extra = [ir.substitute(v, symbols) for v in kernel.extra]
-    return call_tir(mod.get_global_var(name), inputs, types, extra or None)
+    extra = [ir.substitute(v, symbols) for v in kernel.extra] or None
+    gvar = mod.get_global_var(name)
+    if max(kernel.places) >= 0:
+        return call_tir_inplace(gvar, inputs, kernel.places, types, extra)
+    return call_tir(gvar, inputs, types, extra)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from weft import error, ir
-from weft.ir import Type
+from weft.ir import Type, diagnostics
 from weft.relay.adt import TypeData
 from weft.relay.analysis.excerpt import excerpt
 from weft.relay.infer.unify import FAILED, InfiniteType, Mismatch, Unifier
@@ -123,6 +123,8 @@ class Inference:
 
     def raise_errors(self) -> None:
         """Raise what went wrong, if anything did."""
+        if self.errors:
+            diagnostics.report(self.errors)
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:

@@ -14,6 +14,7 @@ from weft.relay.op.construct import constructs
 from weft.relay.op.registry import REQUIRED, declare, op_call, shared
 from weft.runtime import Device
 from weft.runtime import device as as_device
+from weft.target import VirtualDevice
 
 __all__ = ["BARRIERS", "cast_hint", "checkpoint", "compiler_begin", "compiler_end", "device_copy", "device_name",
            "on_device", "simulated_quantize", "stop_fusion"]  # fmt: skip
@@ -71,6 +72,10 @@ def device_name(device: Any) -> str:
     return str(Device(device) if isinstance(device, int) else as_device(device))
 
 
+def _place(device: Any) -> str | VirtualDevice:
+    return device if isinstance(device, VirtualDevice) else device_name(device)  # with its target and memory scope
+
+
 @constructs("on_device")
 def on_device(data: Any, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:
     """Compute an expression on a device.
@@ -79,21 +84,21 @@ def on_device(data: Any, device: Any, constrain_result: bool = False, constrain_
     ----------
     data : Expr
         The expression.
-    device : Device, str or int
+    device : Device, VirtualDevice, str or int
         The device, such as ``weft.cuda(0)`` or ``"cuda:0"``.
     constrain_result : bool
         Whether the result is needed on that device.
     constrain_body : bool
         Whether the expression is computed there.
     """
-    return op_call("on_device", data, device=device_name(device), constrain_result=constrain_result,
+    return op_call("on_device", data, device=_place(device), constrain_result=constrain_result,
                    constrain_body=constrain_body)  # fmt: skip
 
 
 @constructs("device_copy")
 def device_copy(data: Any, src_device: Any, dst_device: Any) -> Call:
     """Copy a tensor from one device to another."""
-    return op_call("device_copy", data, src_device=device_name(src_device), dst_device=device_name(dst_device))
+    return op_call("device_copy", data, src_device=_place(src_device), dst_device=_place(dst_device))
 
 
 @constructs("annotation.compiler_begin")

@@ -74,8 +74,8 @@ def _conv_transpose(rank: int) -> Any:
     op = f"nn.conv{rank}d_transpose"
 
     def expand(
-        data: ir.Expr, weight: ir.Expr, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int,
-        channels: Any, kernel_size: Any, data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str,
+        data: ir.Expr, weight: ir.Expr, strides: Any, padding: Any, dilation: Any, groups: int, channels: Any,
+        kernel_size: Any, data_layout: str, kernel_layout: str, out_layout: str, output_padding: Any, out_dtype: str,
     ) -> ir.Expr:  # fmt: skip
         spatial = _DATA[rank][2:]
         layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
@@ -140,9 +140,9 @@ for _rank in (1, 2, 3):
     )  # fmt: skip
     declare(
         f"nn.conv{_rank}d_transpose", "data weight",
-        {"strides": (1,) * _rank, "padding": (0,) * _rank, "output_padding": (0,) * _rank, "dilation": (1,) * _rank,
-         "groups": 1, "channels": None, "kernel_size": None, "data_layout": _DATA[_rank],
-         "kernel_layout": _TRANSPOSED[_rank], "out_layout": "", "out_dtype": ""},
+        {"strides": (1,) * _rank, "padding": (0,) * _rank, "dilation": (1,) * _rank, "groups": 1, "channels": None,
+         "kernel_size": None, "data_layout": _DATA[_rank], "kernel_layout": _TRANSPOSED[_rank], "out_layout": "",
+         "output_padding": (0,) * _rank, "out_dtype": ""},
         expand=_conv_transpose(_rank), completes=_weight(_rank, True),
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
     )  # fmt: skip

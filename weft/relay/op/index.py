@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import error, ir, op
+from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims, vector
 
@@ -75,6 +76,14 @@ declare("take", "data indices", {"axis": None, "batch_dims": 0, "mode": "clip"},
 declare("gather", "data indices", {"axis": REQUIRED},
         expand=lambda data, indices, axis: shared("gather_elements", data, indices, axis=axis),
         doc="One element for each index along an axis.")  # fmt: skip
+
+
+@constructs("gather")
+def gather(data: ir.Expr, axis: int, indices: ir.Expr) -> ir.Expr:
+    """Take one element along an axis for each index."""
+    return call("gather", data, indices, axis=axis)
+
+
 declare("gather_nd", "data indices", {"batch_dims": 0, "index_rank": None}, expand=_gather_nd,
         doc="Slices by tuples of indices, which lie along the first axis of `indices`.")  # fmt: skip
 declare("reverse_sequence", "data seq_lengths", expand="reverse_sequence",

@@ -132,7 +132,7 @@ declare("contrib_reverse_reshape", "data", {"newshape": REQUIRED, "allowzero": F
         doc="Reshape with codes read from the right.")  # fmt: skip
 declare("dyn.reshape", "data newshape:values", {"allowzero": False}, expand=_dyn_reshape,
         doc="The same elements under a shape that is computed.")  # fmt: skip
-declare("reshape_like", "lhs rhs", {"lhs_begin": 0, "lhs_end": None, "rhs_begin": 0, "rhs_end": None},
+declare("reshape_like", "data shape_like", {"lhs_begin": 0, "lhs_end": None, "rhs_begin": 0, "rhs_end": None},
         expand=lambda lhs, rhs, lhs_begin, lhs_end, rhs_begin, rhs_end: shared(
             "reshape", lhs, shape_of_dims(_spliced(dims(lhs), lhs_begin, lhs_end, dims(rhs)[_part(rhs, rhs_begin,
                                                                                                  rhs_end)]))),

@@ -6,8 +6,8 @@ Read in this order: ``literals`` (numbers and names), ``scopes`` (where a shared
 
 from weft.ir import set_printer
 from weft.relay.text.astext import VERSION, is_relay, text_of
-from weft.relay.text.parser import fromtext, parse, parse_expr
+from weft.relay.text.parser import SpanCheck, fromtext, parse, parse_expr
 
 set_printer(text_of)
 
-__all__ = ["VERSION", "fromtext", "is_relay", "parse", "parse_expr"]
+__all__ = ["VERSION", "SpanCheck", "fromtext", "is_relay", "parse", "parse_expr"]

@@ -18,6 +18,7 @@ _BINARY = {
     ">": (2, "greater"), "<=": (2, "less_equal"), ">=": (2, "greater_equal"), "==": (1, "equal"),
     "!=": (1, "not_equal"),
 }  # fmt: skip
+_PLACES = {("memory.alloc_storage", "virtual_device"): "device_index"}
 _REFS = {"ref": (1, nodes.RefCreate), "ref_read": (1, nodes.RefRead), "ref_write": (2, nodes.RefWrite)}
 
 
@@ -39,14 +40,20 @@ class ExpressionReader(Reader):
         self._scopes[-1][token.name if token.kind == "var" else token.text] = node
         return node
 
-    def _variable(self) -> tuple[Token, nodes.Var]:
-        """Read ``%x: type``, without making it known."""
+    def _variable(self, places: list[Any] | None = None) -> tuple[Token, nodes.Var]:
+        """Read ``%x: type``, without making it known; `places` gets TVM's ``{virtual_device=...}`` behind the name."""
         token = self.t.expect_kind("var", "variable such as %x")
+        place: dict[str, Any] = {}
+        if places is not None:
+            if self.t.take("{"):
+                self.read_attribute(place)
+                self.t.expect("}", "the place of a parameter")
+            places.append(place.get("virtual_device"))
         ty = self.annotation() if self.t.take(":") else None
         return token, nodes.Var(token.name, ty, span=self.t.span(token.start, token.end))
 
-    def _parameter(self) -> nodes.Var:
-        return self._bind(*self._variable())
+    def _parameter(self, places: list[Any] | None = None) -> nodes.Var:
+        return self._bind(*self._variable(places))
 
     def _look_up(self, token: Token) -> ir.Expr:
         name = token.name if token.kind == "var" else token.text
@@ -169,8 +176,7 @@ class ExpressionReader(Reader):
                     self.t.fail("arguments stand before attributes", found=str(self.t.peek()))
                 args.append(self.expr())
             else:
-                self._check_attribute(callee, self.t.peek())
-                self.read_attribute(attrs, lacks=isinstance(callee, Op))
+                self.read_attribute(attrs, lacks=isinstance(callee, Op), name=self._attribute_name(callee))
 
         self.t.sequence(")", one, "a call")
         if isinstance(callee, Op):
@@ -179,13 +185,18 @@ class ExpressionReader(Reader):
             attrs = {k: v for k, v in attrs.items() if v is not LEFT_OUT and v is not registry.REQUIRED}
         return nodes.Call(callee, tuple(args), Attrs.of(attrs), span=self.t.since(start))
 
-    def _check_attribute(self, callee: Any, token: Token) -> None:
-        if isinstance(callee, Op):
-            known = registry.get(callee).attrs
-            name = token.text.strip('"')
-            if name not in known:
-                listed = ", ".join(known) or "no attributes"
-                self.t.fail(f"'{callee.name}' has no attribute '{name}'", token, expected=listed)
+    def _attribute_name(self, callee: Any) -> str | None:
+        """Return the name of the attribute that is next; TVM calls devices ``virtual_device``."""
+        token = self.t.peek()
+        name = token.text.strip('"')
+        if not isinstance(callee, Op):
+            return None
+        known = registry.get(callee).attrs
+        ours = name if name in known else _PLACES.get((callee.name, name), name.replace("virtual_device", "device"))
+        if ours not in known:
+            listed = ", ".join(known) or "no attributes"
+            self.t.fail(f"'{callee.name}' has no attribute '{name}'", token, expected=listed)
+        return ours
 
     # --- what begins an expression ---
 
@@ -281,6 +292,7 @@ class ExpressionReader(Reader):
         self._scopes.append({})
         self.t.expect("(", "a function")
         params: list[nodes.Var] = []
+        places: list[Any] = []
         attrs: dict[str, Any] = {}
 
         def one() -> None:
@@ -289,9 +301,11 @@ class ExpressionReader(Reader):
             elif self.t.peek().kind == "var" and any(p.name_hint == self.t.peek().name for p in params):
                 self.t.fail(f"parameter {self.t.peek().text} is declared twice")
             else:
-                params.append(self._parameter())
+                params.append(self._parameter(places))
 
         self.t.sequence(")", one, "a list of parameters")
+        if any(places):
+            attrs["param_virtual_devices"] = tuple(places)
         result = self.annotation() if self.t.take("->") else None
         self.t.expect("{", "a function")
         body = self.block("}", "the body of a function")

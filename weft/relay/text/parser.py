@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft.error import ErrorGroup, InvalidArgument, ParseError, WeftError
-from weft.ir import BaseFunc, IRModule
+from weft.error import ErrorGroup, InvalidArgument, ParseError, VerifyError, WeftError
+from weft.ir import BaseFunc, Constant, Expr, ExprVar, IRModule, Op, Pass, walk
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor, TypeData
-from weft.relay.expr import GlobalVar
+from weft.relay.expr import Function, GlobalVar
 from weft.relay.text.expressions import ExpressionReader
 from weft.relay.text.lexer import Token, Tokens
 from weft.relay.types import GlobalTypeVar
@@ -58,6 +58,21 @@ def fromtext(
     The parameters are those of :func:`parse`.
     """
     return _run(text, source_name, mod, init_meta_table, _any)
+
+
+def SpanCheck() -> Pass:
+    """Make the pass that refuses programs with operations whose place in a text is not known (VerifyError)."""
+
+    def run(mod: IRModule) -> IRModule:
+        """Look at every operation."""
+        atoms = (ExprVar, GlobalVar, Constant, Op)
+        for func in (f for _, f in mod.items() if isinstance(f, Function)):
+            for e in walk(func.body):
+                if isinstance(e, Expr) and not isinstance(e, atoms) and getattr(e, "span", None) is None:
+                    raise VerifyError("an expression has no place in a text", found=str(e), help="run AnnotateSpans")
+        return mod
+
+    return Pass("SpanCheck", run, 0, SpanCheck.__doc__)
 
 
 def _run(text: Any, name: str | None, mod: IRModule | None, meta: Any, read: Callable[[ExpressionReader], R]) -> R:

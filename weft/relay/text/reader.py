@@ -260,10 +260,13 @@ class Reader:
             self.t.fail("a whole number is expected", token, found=token.text)
         return int(digits)
 
-    def read_attribute(self, into: dict[str, Any], lacks: bool = False) -> None:
-        """Read one ``name=value`` into a dict; `lacks` allows ``_``, which says that a default does not hold."""
+    def read_attribute(self, into: dict[str, Any], lacks: bool = False, name: str | None = None) -> None:
+        """Read one ``name=value`` into a dict, under the text's name or another one.
+
+        `lacks` allows ``_``, which says that a default does not hold.
+        """
         token = self.t.next()
-        name = json.loads(token.text) if token.kind == "string" else token.text
+        name = name or str(json.loads(token.text) if token.kind == "string" else token.text)
         if name in into:
             self.t.fail(f"attribute '{name}' is given twice", token)
         self.t.expect("=", "an attribute")

@@ -53,6 +53,7 @@ from weft.relay.transform.mixed_precision import ToMixedPrecision
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.partition_graph import PartitionGraph
 from weft.relay.transform.plan_devices import plan_devices
+from weft.relay.transform.plan_virtual_devices import PlanDevices
 from weft.relay.transform.recast import recast
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.simplify_expr import simplify_expr

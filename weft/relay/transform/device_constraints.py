@@ -159,18 +159,11 @@ def _match(e: Match, c: DeviceConstraints) -> Any:
     return made
 
 
-@where_is.on(nodes.RefCreate)
-def _ref_create(e: nodes.RefCreate, c: DeviceConstraints) -> Any:
-    cell = Domain()
-    join(cell, c.of(e.value), e)
-    return cell
-
-
-@where_is.on(nodes.RefRead)
-def _ref_read(e: nodes.RefRead, c: DeviceConstraints) -> Any:
-    held = domain_of(e.ty)
-    join(held, c.of(e.ref), e)
-    return held
+@where_is.on(nodes.RefCreate, nodes.RefRead)
+def _reference(e: nodes.RefCreate | nodes.RefRead, c: DeviceConstraints) -> Any:
+    made = domain_of(e.ty) if isinstance(e, nodes.RefRead) else Domain()
+    join(made, c.of(e.ref if isinstance(e, nodes.RefRead) else e.value), e)
+    return made
 
 
 @where_is.on(nodes.RefWrite)

@@ -12,6 +12,9 @@ from typing import Any
 
 from weft import error, ir
 from weft.relay.types import FuncType, TupleType
+from weft.target import VirtualDevice
+
+Where = int | VirtualDevice  # a place in the machine's list, or a description
 
 
 class Domain:
@@ -19,7 +22,7 @@ class Domain:
 
     __slots__ = ("device", "parent")
 
-    def __init__(self, device: int | None = None) -> None:
+    def __init__(self, device: Any = None) -> None:
         self.parent: Domain | None = None
         self.device = device
 
@@ -48,6 +51,13 @@ def domain_of(ty: Any) -> Any:
         return tuple(domain_of(f) for f in ty.fields)
     if isinstance(ty, FuncType):
         return FunctionDomain(tuple(domain_of(a) for a in ty.arg_types), domain_of(ty.ret_type))
+    return Domain()
+
+
+def typed_domain(ty: ir.Type | None) -> Any:
+    """Make a domain for values of a type that has one device, or is a function."""
+    if isinstance(ty, FuncType):
+        return FunctionDomain(tuple(map(typed_domain, ty.arg_types)), typed_domain(ty.ret_type))
     return Domain()
 
 
@@ -81,7 +91,7 @@ def join(a: Any, b: Any, where: Any) -> None:
             _join(first, d, where)
 
 
-def fix(domain: Any, device: int, where: Any) -> None:
+def fix(domain: Any, device: Where, where: Any) -> None:
     """Let all of a value be on a device."""
     for d in leaves(domain):
         _join(d, Domain(device), where)
@@ -91,14 +101,19 @@ def _join(a: Domain, b: Domain, where: Any) -> None:
     x, y = a.root(), b.root()
     if x is y:
         return
-    if x.device is not None and y.device is not None and x.device != y.device:
+    device = y.device if x.device is None else x.device if y.device is None else both(x.device, y.device)
+    if device is None and x.device is not None:
         raise error.InvalidArgument(
-            "a value would have to be on two devices", where=where, expected=f"device {x.device} of the machine",
+            "a value would have to be on two devices", where=where, expected=f"device {x.device}",
             found=f"device {y.device}", help="compute it under relay.annotation.on_device, whose result is copied",
         )  # fmt: skip
-    if x.device is None:
-        x.device = y.device
+    x.device = device
     y.parent = x
+
+
+def both(a: Where, b: Where) -> Where | None:
+    """Return the device that two descriptions fit, or None."""
+    return a if a == b else a.join(b) if isinstance(a, VirtualDevice) and isinstance(b, VirtualDevice) else None
 
 
 class Wishes:

@@ -20,12 +20,13 @@ from tests.relay.op.cases import (
     scatter,
     sort,
     unique,
+    vision,
     window,
 )
 from tests.relay.op.cases import slice as slices
 
 __all__ = [
     "activation", "conv", "create", "crop", "elementwise", "index", "layout", "loss", "manipulate", "matmul", "norm",
-    "pool", "quantized", "random", "reduce", "resize", "scatter", "slices", "sort", "unique",
+    "pool", "quantized", "random", "reduce", "resize", "scatter", "slices", "sort", "unique", "vision",
     "window",
 ]  # fmt: skip

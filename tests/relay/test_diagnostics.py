@@ -1,0 +1,32 @@
+"""Renderers see the errors of Relay programs; SpanCheck refuses programs whose expressions have no place."""
+
+import pytest
+
+from weft import error, ir, relay
+from weft.ir import diagnostics
+
+
+def test_a_renderer_sees_errors_before_they_are_raised():
+    seen = []
+    diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
+    try:
+        with pytest.raises(error.DiagnosticError, match="broadcast"):
+            relay.transform.InferType()(relay.fromtext(
+                "def @main(%x: Tensor[(2), float32], %y: Tensor[(3), float32]) { add(%x, %y) }"))  # fmt: skip
+    finally:
+        diagnostics.override_renderer(None)
+    (only,) = seen
+    assert only.level == diagnostics.DiagnosticLevel.ERROR and "broadcast" in only.message
+    context = diagnostics.DiagnosticContext(None, diagnostics.get_renderer())
+    context.emit(diagnostics.Diagnostic(diagnostics.DiagnosticLevel.NOTE, None, "a note"))
+    context.render()
+    context.emit(diagnostics.Diagnostic(diagnostics.DiagnosticLevel.ERROR, None, "too long"))
+    with pytest.raises(error.DiagnosticError, match="too long"):
+        context.render()
+
+
+def test_expressions_without_a_place():
+    mod = ir.IRModule.from_expr(relay.exp(relay.var("x", shape=(2,))))
+    with pytest.raises(error.VerifyError, match="no place"):
+        relay.text.SpanCheck()(mod)
+    relay.text.SpanCheck()(relay.transform.AnnotateSpans()(mod))
