@@ -23,7 +23,10 @@ CASES = """
     test_reduce_mean_keepdims_example test_reshape_reduced_dims test_resize_upsample_scales_nearest
     test_scatter_elements_with_axis test_shape_start_1 test_slice_neg_steps test_softmax_large_number
     test_split_variable_parts_1d_opset18 test_squeeze test_top_k test_transpose_all_permutations_3 test_where_example
-    test_qlinearmatmul_3D_uint8_float32
+    test_qlinearmatmul_3D_uint8_float32 test_det_nd test_edge_pad test_loop11
+    test_range_float_type_positive_delta_expanded test_reduce_max_empty_set test_reshape_allowzero_reordered
+    test_resize_downsample_sizes_linear_antialias test_resize_upsample_sizes_nearest
+    test_scan9_sum test_tensorscatter_circular
 """.split()
 
 
@@ -85,6 +88,51 @@ def test_unknown_dimensions_are_computed_where_they_are_needed(n):
     np.testing.assert_allclose(got.numpy(), x @ np.arange(12, dtype="float32").reshape(4, 3).T, rtol=1e-5)
 
 
+LOOP = """<ir_version: 7, opset_import: ["": 13]> g (float[N, T, 4] x) => (float[N, 5] y, float[K, N, 5] all) {
+ axis = Constant<value_int = 1> ()
+ zero = Constant<value_int = 0> ()
+ axes = Constant<value_ints = [0]> ()
+ shape = Shape (x)
+ steps = Gather (shape, axis)
+ rows = Gather (shape, zero)
+ row = Unsqueeze (rows, axes)
+ five = Constant<value_ints = [5]> ()
+ size = Concat<axis = 0> (row, five)
+ first = ConstantOfShape (size)
+ go = Less (zero, steps)
+ none = Constant<value_int = 9223372036854775807> ()
+ h, k, all = Loop (none, go, first, zero) <body = step (int64 i, bool c, float[A, 5] hh, int64 k)
+   => (bool more, float[A, 5] ho, int64 kk, float[A, 5] out) {
+   now = Gather<axis = 1> (x, k)
+   a = MatMul (now, w)
+   r = MatMul (hh, u)
+   s = Add (a, r)
+   ho = Tanh (s)
+   out = Identity (ho)
+   kk = Add (k, axis)
+   more = Less (kk, steps) }>
+ y = Identity (h) }"""
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1, 1), (3, 0)])
+@pytest.mark.parametrize("executor", ["debug", "vm"])
+def test_a_loop_is_a_function_that_calls_itself(executor, shape):
+    rng = np.random.default_rng(0)
+    w, u, x = (rng.standard_normal(s, "float32") for s in ((4, 5), (5, 5), (*shape, 4)))
+    model = onnx.parser.parse_model(LOOP)
+    model.graph.initializer.extend([numpy_helper.from_array(w, "w"), numpy_helper.from_array(u, "u")])
+    mod, _ = relay.frontend.from_onnx(model)
+    y, states = relay.create_executor(executor, mod).evaluate()(x)
+    h, rows = np.zeros((shape[0], 5)), []
+    for t in range(shape[1]):
+        h = np.tanh(x[:, t].astype("float64") @ w + h @ u)
+        rows.append(h)
+    np.testing.assert_allclose(y.numpy(), h, rtol=1e-5, atol=1e-6)
+    assert len(states.numpy()) == shape[1]
+    for got, expected in zip(states.numpy(), rows, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
 class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -107,6 +155,16 @@ def test_a_network_of_pytorch(form):
     assert {"conv.weight", "norm.running_mean", "head.bias"} <= set(params)
     got = relay.create_executor("graph", mod, params=params).evaluate()(x.numpy())
     np.testing.assert_allclose(got.numpy(), net(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("test_unique_sorted_without_axis", "Unique has no form"), ("test_string_concat", "StringConcat has no form"),
+    ("test_sequence_insert_at_back", "no type in Relay"), ("test_optional_get_element_sequence", "no type in Relay"),
+    ("test_resize_upsample_sizes_nearest_not_larger", "an attribute depends on a symbolic dimension"),
+])  # fmt: skip
+def test_what_relay_has_no_values_for_is_refused_by_name(suite, name, says):
+    with pytest.raises(error.UnsupportedOperator, match=says):
+        relay.frontend.from_onnx(suite[name].model)
 
 
 def test_what_is_refused():

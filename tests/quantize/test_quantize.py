@@ -120,6 +120,20 @@ def test_rare_large_values_are_cut_off():
     assert quantize.METHODS["percentile"](seen)[1] < 10 and quantize.METHODS["entropy"](seen)[1] < 100
 
 
+@pytest.mark.parametrize("count", [300, 3000, 300_000])
+@pytest.mark.parametrize("of", [lambda x: x, lambda x: np.maximum(x, 0), np.exp])
+def test_entropy_does_not_cut_off_what_few_values_or_many_zeros_hide(of, count):
+    draw = np.random.default_rng(1)
+    seen, x, others = Observed(), of(draw.standard_normal(count)), of(draw.standard_normal(50_000))
+    seen.widen(x)
+    seen.count(x)
+    lost = {}
+    for method, range_of in quantize.METHODS.items():
+        step = max(map(abs, range_of(seen))) / 127
+        lost[method] = np.square(others - step * np.clip(np.rint(others / step), -128, 127)).mean()
+    assert lost["entropy"] < 2 * min(lost.values())
+
+
 @pytest.mark.parametrize("options", [{"weights": "int5"}, {"method": "mean"}, {"group": 24}])
 def test_settings_that_are_refused(options):
     with pytest.raises(error.InvalidArgument, match="unknown setting"):

@@ -12,6 +12,7 @@ from weft.op import (
     elementwise,
     index,
     layout,
+    linalg,
     manipulate,
     matmul,
     multinomial,

@@ -12,7 +12,7 @@ from weft.op import relations
 from weft.op.attributes import axis, flag, word
 from weft.op.infer import broadcast_dims, dims_of, fields_of, index_arg, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.topi.scatter import index_put, scatter_elements, scatter_nd
+from weft.topi.scatter import index_put, scatter_elements, scatter_nd, tensor_scatter
 
 _REDUCTION = word("update", "update", "none", "add", "mul", "mean", "max", "min")
 _NUMPY = {"add": np.add, "mean": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -127,4 +127,34 @@ declare(
     "index_put", "data indices:tensors values", {"accumulate": flag(False)}, infer=_index_put_infer, lower=index_put,
     reference=_index_put_ref, fusion=Fusion.OPAQUE,
     doc="Write where tensors of indices, which broadcast together, point; with `accumulate` add.",
+)  # fmt: skip
+
+
+def _tensor_scatter_infer(data: Expr, updates: Expr, starts: Expr, axis: int) -> TensorType:
+    ty, st = _written("tensor_scatter", data, updates), index_arg("tensor_scatter", starts)
+    if ty.ndim >= 0:
+        along = normalize_axis("tensor_scatter", axis, ty.ndim)
+        new = dims_of(updates)
+        if ty.shape is not None and new is not None:
+            expected = tuple(n if i == along else d for i, (d, n) in enumerate(zip(ty.shape, new, strict=False)))
+            relations.demand_same_shape("tensor_scatter: 'updates'", new, (*expected, *ty.shape[len(new) :]), data.span)
+            relations.demand_same_shape("tensor_scatter: 'starts'", st.shape, ty.shape[:1], data.span)
+    return ty
+
+
+def _tensor_scatter_ref(data: Any, updates: Any, starts: Any, axis: int, circular: bool) -> Any:
+    out, size = np.moveaxis(data.copy(), axis, 1), data.shape[axis]
+    for b, rows in enumerate(np.moveaxis(updates, axis, 1)):
+        for k, row in enumerate(rows):
+            place = (starts[b] + k) % size if circular else starts[b] + k
+            if 0 <= place < size:
+                out[b, place] = row
+    return np.moveaxis(out, 1, axis)
+
+
+declare(
+    "tensor_scatter", "data updates starts", {"axis": axis(-2), "circular": flag(False)}, infer=_tensor_scatter_infer,
+    lower=tensor_scatter, reference=_tensor_scatter_ref, fusion=Fusion.INJECTIVE,
+    doc="Write entries along an axis, from a place on that each index of the first dimension has; what lies behind the "
+    "end goes round or is dropped.",
 )  # fmt: skip

@@ -6,23 +6,28 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
-from weft.error import InternalError
+from weft.error import InternalError, UnsupportedOperator
 from weft.ir import Attrs, Dispatch, IntImm, Op, TensorType, as_int
 from weft.ir import TupleType as IRTupleType
 from weft.relay.expr import Call, Constant, Tuple, TupleGetItem, Var
 from weft.relay.types import Any as AnyDim
+from weft.relay.types import FuncType, TupleType, unit_type
 from weft.relay.types import TensorType as RelayTensorType
-from weft.relay.types import TupleType, unit_type
 
 Bindings = list[tuple[Var, Any]]
 
 
 def relay_type_of(ty: Any) -> Any:
-    """Turn Relax's type of a tensor or tuple into Relay's: dimensions that are not numbers are unknown."""
+    """Turn Relax's type of tensors, tuples and functions into Relay's: dimensions that are no numbers are unknown."""
     if isinstance(ty, IRTupleType):
         return TupleType(tuple(relay_type_of(f) for f in ty.fields))
-    assert isinstance(ty, TensorType) and ty.shape is not None
-    return RelayTensorType(tuple(d if isinstance(d, IntImm) else AnyDim() for d in ty.shape), ty.dtype)
+    if isinstance(ty, ir.FuncType) and ty.params is not None:
+        return FuncType(tuple(map(relay_type_of, ty.params)), relay_type_of(ty.ret))
+    if not isinstance(ty, TensorType) or ty.ndim < 0:
+        raise UnsupportedOperator("a value has no type in Relay", expected="tensors of known rank, tuples, functions",
+                                  found=str(ty), help="import the model to Relax (relax.frontend)")  # fmt: skip
+    dims = (None,) * ty.ndim if ty.shape is None else ty.shape
+    return RelayTensorType(tuple(d if isinstance(d, IntImm) else AnyDim() for d in dims), ty.dtype)
 
 
 def from_relax(

@@ -7,6 +7,8 @@ where an operator needs one as a number, it is computed from the shape of the te
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from weft.error import UnsupportedOperator, WeftError
 from weft.ir import Attrs, Dispatch, IRModule, Op, as_int
 from weft.op import get_op_def, list_ops, simplify
 from weft.relax import MatchCast, SeqExpr
-from weft.relay.expr import Call, Constant, Function, GlobalVar, Tuple, TupleGetItem, Var, const
+from weft.relay.expr import Call, Constant, Function, GlobalVar, Let, Tuple, TupleGetItem, Var, const
 from weft.relay.expr import If as RelayIf
 from weft.relay.from_relax import relay_type_of
 from weft.relay.op.registry import REQUIRED, expand, get, has, op_call
@@ -95,13 +97,27 @@ class _Importer:
         return self.shape(value.values) if isinstance(value, ir.ShapeExpr) else value
 
     def sequence(self, seq: Any) -> Any:
+        local: list[tuple[Var, Function]] = []
         for block in seq.blocks:
             for b in block.bindings:
+                if isinstance(b.value, ir.Function):
+                    local.append(self.local(b.var, b.value))
+                    continue
                 value = self.value(b.value)
                 if isinstance(b, MatchCast):
                     self.match(value, b.ty)
                 self.env[b.var] = value
-        return self.value(seq.body)
+        if not local:
+            return self.value(seq.body)
+        return functools.reduce(lambda body, bound: Let(*bound, body), reversed(local), self.tensor(seq.body))
+
+    def local(self, var: Any, func: ir.Function) -> tuple[Var, Function]:
+        """Convert a function inside another, such as an iteration of a loop, which calls itself."""
+        self.env[var] = itself = Var(var.name_hint, relay_type_of(var.ty))
+        outer = dict(self.dims)
+        made = self.function(func).replace(ret_type=relay_type_of(func.ret_ty))
+        self.dims = outer
+        return itself, made
 
     def match(self, value: Any, ty: Any) -> None:
         """Bind the dimensions that a cast names; that others agree is what the operators check."""
@@ -201,6 +217,8 @@ def _if(expr: Any, im: _Importer) -> Any:
 
 @_CONVERT.on(ir.Call)
 def _call(expr: Any, im: _Importer) -> Any:
+    if expr.op in im.env:
+        return Call(im.env[expr.op], tuple(map(im.tensor, expr.args)), span=expr.span)
     if isinstance(expr.op, ir.GlobalVar):
         from_module = GlobalVar(expr.op.name_hint)
         return from_module(*map(im.tensor, expr.args))
@@ -228,7 +246,20 @@ def _dims_of(expr: Any, im: _Importer) -> Any:
     return ir.shape_expr(expr.args[0].ty.shape)
 
 
+def _packed(expr: Any, im: _Importer) -> Any:
+    """Rows that a loop adds one by one are concatenated; what else the host computes, Relay has no values for."""
+    function, *args = expr.args
+    if function.global_symbol == "vm.builtin.append":
+        rows, new = map(im.tensor, args[:2])
+        return op_call("concatenate", Tuple((rows, op_call("expand_dims", new, axis=0))), axis=0)
+    asked = json.loads(args[0].value)["op"] if function.global_symbol == "weft.host" else function.global_symbol
+    raise UnsupportedOperator(f"{asked} has no form in Relay", where=expr.span, expected="operators on tensors",
+                              found="a call of the host, as for strings, sequences and random numbers",
+                              help="import the model to Relax (relax.frontend)")  # fmt: skip
+
+
 _LANGUAGE: dict[str, Callable[[Any, _Importer], Any]] = {
+    "call_pure_packed": _packed,
     "shape_of": _dims_of,
     "shape_to_tensor": lambda e, im: im.tensor(e.args[0]),
     "tensor_to_shape": lambda e, im: im.tensor(e.args[0]),
@@ -336,7 +367,7 @@ def _reshape(expr: Any, im: _Importer) -> Any:
     data, shape = im.tensor(expr.args[0]), im.value(expr.args[1])
     known = constants(shape.values)
     if None in known:
-        return op_call("dyn.reshape", data, im.shape(shape.values))
+        return op_call("dyn.reshape", data, im.shape(shape.values), allowzero=True)
     return op_call("reshape", data, newshape=known, allowzero=0 in known)
 
 
@@ -387,10 +418,11 @@ def _conv(expr: Any, im: _Importer) -> Any:
 
 def _pad(expr: Any, im: _Importer) -> Any:
     attrs = dict(expr.attrs.items)
-    if not _is_symbolic(expr.attrs) or attrs["pad_mode"] != "constant":
+    if not _is_symbolic(expr.attrs):
         return None
     fill = const(np.array(attrs["pad_value"], ir.numpy_dtype(expr.args[0].ty.dtype)))
-    return op_call("dyn.nn.pad", im.tensor(expr.args[0]), im.shape(attrs["pad_width"]), fill)
+    widths = im.shape(attrs["pad_width"])
+    return op_call("dyn.nn.pad", im.tensor(expr.args[0]), widths, fill, pad_mode=attrs["pad_mode"])
 
 
 _RULES: dict[str, Callable[[Any, _Importer], Any]] = {

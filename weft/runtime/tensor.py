@@ -444,8 +444,15 @@ class Results(tuple[Any, ...]):
 tvm_ffi.Array.register(Results)  # pyright: ignore[reportAttributeAccessIssue] - of its metaclass
 
 
+_HANDLE = tvm_ffi.Tensor
+_size_of, _element_of = map(tvm_ffi.get_global_func, ("ffi.ArraySize", "ffi.ArrayGetItem"))
+
+
 def _wrap_array(value: Any) -> Results:
-    return Results([_wrap_item(v) for v in value])
+    if isinstance(value, tvm_ffi.List):
+        return Results(map(_wrap_item, value))
+    items = [_element_of(value, i) for i in range(_size_of(value))]  # the class's iterator takes three times as long
+    return Results([Tensor(v) if type(v) is _HANDLE else _wrap_item(v) for v in items])
 
 
 def _wrap_item(value: Any) -> Any:

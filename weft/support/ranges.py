@@ -10,12 +10,15 @@ import numpy as np
 _BINS = 2048
 _LEVELS = 128
 _KEPT = 99.99
-"""Percent of the values that ``percentile`` keeps."""
+"""Percent of the values other than zero that ``percentile`` keeps, and ``entropy`` at least."""
 
 
 @dataclass
 class Observed:
-    """A tensor's values over all data: least, largest, and a histogram of magnitudes up to `top`."""
+    """A tensor's values over all data: least, largest, and a histogram of magnitudes up to `top`, without zeros.
+
+    A zero is exact whatever the range is; as many as a ReLU makes would outweigh all that the range decides.
+    """
 
     low: float = 0.0
     high: float = 0.0
@@ -33,7 +36,7 @@ class Observed:
 
     def count(self, x: np.ndarray) -> None:
         """Take values into the histogram."""
-        found, _ = np.histogram(np.abs(x), _BINS, (0.0, self.top or 1.0))
+        found, _ = np.histogram(np.abs(x[x != 0]), _BINS, (0.0, self.top or 1.0))
         self.counts = found if self.counts is None else self.counts + found
 
     def within(self, limit: float) -> tuple[float, float]:
@@ -59,17 +62,24 @@ def _whole(seen: Observed) -> tuple[float, float]:
     return seen.low, seen.high
 
 
+def _kept(counts: np.ndarray) -> int:
+    """How many bins have what is kept in any case."""
+    return int(np.searchsorted(np.cumsum(counts) / max(counts.sum(), 1), _KEPT / 100)) + 1
+
+
 def _percentile(seen: Observed) -> tuple[float, float]:
     assert seen.counts is not None
-    share = np.cumsum(seen.counts) / max(seen.counts.sum(), 1)
-    return seen.within((int(np.searchsorted(share, _KEPT / 100)) + 1) * seen.top / _BINS)
+    return seen.within(_kept(seen.counts) * seen.top / _BINS)
 
 
 def _entropy(seen: Observed) -> tuple[float, float]:
-    """Choose the magnitude at which the histogram loses least information as `_LEVELS` levels (Kullback-Leibler)."""
+    """Choose the magnitude at which the histogram loses least information as `_LEVELS` levels (Kullback-Leibler).
+
+    Of few values, bins have one or none, and levels lose nothing but what is cut off: that alone would say little.
+    """
     assert seen.counts is not None
     counts, best, limit = seen.counts.astype(np.float64), np.inf, _BINS
-    for end in range(_LEVELS, _BINS + 1, 16):
+    for end in range(max(_LEVELS, -(-_kept(counts) // 16) * 16), _BINS + 1, 16):
         p = counts[:end].copy()
         p[-1] += counts[end:].sum()
         level = np.arange(end) * _LEVELS // end

@@ -24,7 +24,7 @@ class _Axis:
     def __init__(self, size: Any, out: Any, scale: Any, mode: str, roi: Any) -> None:
         self.size, self.out, self.mode, self.roi = size, out, mode, roi
         n_in, n_out = as_int(size), as_int(out)
-        self.may_keep = (n_in is None or n_out is None) and (scale is None or scale == 1.0)
+        self.may_keep = (n_in is None or n_out is None) and (scale is None or scale in (0.0, 1.0))
         if scale is not None and not (isinstance(scale, (int, float)) and scale <= 0):
             self.scale: Any = scale
         elif n_in is not None and n_out is not None:

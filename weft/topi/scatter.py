@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import DataType, as_int, cast, floordiv, int64, select
+from weft.ir import DataType, as_int, cast, floordiv, floormod, int64, select
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
@@ -142,3 +142,28 @@ def index_put(data: Any, indices: Any, values: Any, accumulate: bool = False) ->
         return (*index, *i[len(shape) :]), inside, tir.BufferLoad(ins[-1], broadcast_index(values.shape, full, i))
 
     return scatter_at(data, [*indices, values], full, place, "add" if accumulate else "update", "index_put")
+
+
+def tensor_scatter(data: Tensor, updates: Tensor, starts: Tensor, axis: int = -2, circular: bool = False) -> Tensor:
+    """The data with entries written along an axis from a place on that each index of the first dimension has.
+
+    Parameters
+    ----------
+    data, updates : Tensor
+        Alike but along the axis.
+    starts : Tensor
+        (data.shape[0],), integers: where the first entry goes.
+    axis : int
+        Any but the first.
+    circular : bool
+        Whether entries go on at the beginning behind the end; otherwise these are dropped.
+    """
+    axis = normalize_axis("tensor_scatter", axis, data.ndim)
+
+    def element(*i: Any) -> Any:
+        place = i[axis] - cast("int64", starts(i[0]))
+        place = floormod(place, data.shape[axis]) if circular else place
+        inside = tir.all(place >= int64(0), place < updates.shape[axis])
+        return tir.if_then_else(inside, updates(*i[:axis], place, *i[axis + 1 :]), data(*i))
+
+    return te.compute(data.shape, element, name="tensor_scatter")

@@ -6,6 +6,7 @@ from tests.op.cases import (  # noqa: F401
     coupling,
     elementwise,
     index,
+    linalg,
     manipulate,
     matmul,
     multinomial,

@@ -270,7 +270,8 @@ def _resize_at_once(node: Node, moved: list[_Axis], mode: str, coordinates: str,
     sizes, scales = list(node.shape()), [1.0] * rank
     begins, ends = [0.0] * rank, [1.0] * rank
     for a in moved:
-        sizes[a.axis], scales[a.axis] = a.size_out, a.scale
+        by_sizes = not s.is_known(a.scale) and s.same(a.scale, _quotient(a.size_out, a.size_in))
+        sizes[a.axis], scales[a.axis] = a.size_out, 0.0 if by_sizes else a.scale  # 0: the operator's own quotient
         begins[a.axis], ends[a.axis] = a.region or (0.0, 1.0)
     return node.op(
         "image.resize",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir, topi
+from weft import ir
 from weft.frontend.fourier import Parts, transformed
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.axes import around_axis
@@ -157,7 +157,7 @@ def _det(node: Node) -> Any:
 def solved(node: Node, columns: Dim, refusal: str = "") -> list[Any]:
     """Eliminate the input's square matrices in float64, with the first `columns` of the unit matrix on the right.
 
-    Leading dimensions are one; the results are those of ``topi.linalg.solve``.
+    Leading dimensions are one; the results are those of the operator ``linalg.solve``.
     """
     *lead, rows, size = node.shape()
     node.require_equal("matrices are square", size, rows)
@@ -165,5 +165,5 @@ def solved(node: Node, columns: Dim, refusal: str = "") -> list[Any]:
     a = node.astype(node.reshape(node.x(), [count, rows, size]), "float64")
     unit = node.op("eye", s.to_expr(rows), s.to_expr(columns), s.to_expr(0), dtype="float64")
     b = node.op("broadcast_to", unit, ir.shape_expr([s.to_expr(d) for d in (count, rows, columns)]))
-    found = node.graph.emit(node.graph.bb.call_te(topi.linalg.solve, a, b, refusal=refusal))
+    found = node.op("linalg.solve", a, b, refusal=refusal)
     return [node.emit(ir.TupleGetItem(found, i)) for i in range(5)]

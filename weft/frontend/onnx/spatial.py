@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir, te, tir
 from weft.frontend.fold import FoldedAxis, folded
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.manipulate import padded
@@ -330,14 +329,5 @@ def _tensor_scatter(node: Node) -> Any:
         high = size if mode == "circular" else s.add(s.subtract(size, new), 1)
         node.require_indices("a place to write at", node.x(2), 0, high)
 
-    def written(old: Any, fresh: Any, *starts: Any) -> Any:
-        def element(*i: Any) -> Any:
-            place = i[axis] - starts[0](i[0]) if starts else i[axis]
-            place = ir.floormod(place, old.shape[axis]) if mode == "circular" else place
-            inside = ir.all_of(place >= ir.int64(0), place < fresh.shape[axis])
-            return tir.if_then_else(inside, fresh(*i[:axis], place, *i[axis + 1 :]), old(*i))
-
-        return te.compute(old.shape, element, name="written")
-
-    starts = [node.x(2)] if node.has(2) else []
-    return node.graph.emit(node.graph.bb.call_te(written, node.x(0), node.x(1), *starts))
+    starts = node.x(2) if node.has(2) else node.full(shape[:1], 0, "int64")
+    return node.op("tensor_scatter", node.x(0), node.x(1), starts, axis=axis, circular=mode == "circular")

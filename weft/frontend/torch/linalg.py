@@ -18,13 +18,14 @@ def _called(node: Node, kernel: Any, count: int, *stacks: Any, **options: Any) -
     """A kernel's results for stacks of matrices, all leading dimensions as one."""
     lead = node.dims(stacks[0])[:-2]
     flat = [node.reshape(x, [node.product(lead), *node.dims(x)[-2:]]) for x in stacks]
-    found = node.emit(node.bb.call_te(kernel, *flat, **options))
+    call = node.op if isinstance(kernel, str) else lambda *args, **kw: node.emit(node.bb.call_te(*args, **kw))
+    found = call(kernel, *flat, **options)
     parts = [node.emit(ir.TupleGetItem(found, i)) for i in range(count)]
     return [node.reshape(x, [*lead, *node.dims(x)[1:]]) for x in parts]
 
 
 def _solved(node: Node, a: Any, b: Any, checked: bool) -> list[Any]:
-    return _called(node, topi.linalg.solve, 5, a, b, refusal=SINGULAR if checked else "")
+    return _called(node, "linalg.solve", 5, a, b, refusal=SINGULAR if checked else "")
 
 
 def _turned(node: Node, x: Any) -> Any:

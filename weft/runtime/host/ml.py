@@ -49,7 +49,7 @@ def _zip_map(x: Any, *, keys: list[Any]) -> list[Any]:
     if rows.shape[1] != len(keys):
         raise InvalidArgument("ZipMap: as many columns as there are labels", expected=str(len(keys)),
                               found=str(rows.shape[1]))  # fmt: skip
-    return [dict(zip(keys, row.tolist(), strict=True)) for row in rows]
+    return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
 
 
 @host_operator("DictVectorizer")
