@@ -5,29 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.ir import (
-    CallIntrin,
-    IntImm,
-    IRModule,
-    PassContext,
-    as_int,
-    const,
-    find,
-    function_pass,
-    rebuild,
-    substitute,
-    walk,
-)
+from weft import ir
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, For, ForKind, Stmt, seq
 
 
-@function_pass(kind=PrimFunc, name="UnrollLoop")
+@ir.function_pass(kind=PrimFunc, name="UnrollLoop")
 def unroll_loop(
     func: PrimFunc,
-    mod: IRModule,
+    mod: ir.IRModule,
     *,
     auto_max_step: int | None = None,
     auto_max_depth: int | None = None,
@@ -68,7 +56,7 @@ def unroll_loop(
     """
     given = {"auto_max_step": auto_max_step, "auto_max_depth": auto_max_depth, "auto_max_extent": auto_max_extent,
              "explicit_unroll": explicit_unroll, "unroll_local_access": unroll_local_access}  # fmt: skip
-    config = PassContext.current().config.get("tir.UnrollLoop", {})
+    config = ir.PassContext.current().config.get("tir.UnrollLoop", {})
     chosen = {**_DEFAULTS, **config, **{k: v for k, v in given.items() if v is not None}}
     limits = (*(chosen[name] for name in given), max_copies)
     return func.replace(body=_visit(func.body, limits)[0])
@@ -83,15 +71,15 @@ _DEFAULTS: dict[str, Any] = {
 def _runs_over_local(loop: For) -> bool:
     """Whether a loop's variable is in an index of memory of a thread's own."""
     return any(
-        n.buffer.scope.startswith("local") and any(v is loop.loop_var for i in n.indices for v in walk(i))
-        for n in walk(loop.body)
+        n.buffer.scope.startswith("local") and any(v is loop.loop_var for i in n.indices for v in ir.walk(i))
+        for n in ir.walk(loop.body)
         if isinstance(n, (BufferLoad, BufferStore))
     )
 
 
 def _is_instruction(value: Any) -> bool:
     """Whether a call is one instruction on cache lines or tiles: a loop of a few is written out, as it costs more."""
-    return isinstance(value, CallIntrin) and value.op.name.startswith(("tir.prefetch", "tir.tile_"))
+    return isinstance(value, ir.CallIntrin) and value.op.name.startswith(("tir.prefetch", "tir.tile_"))
 
 
 def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
@@ -103,9 +91,9 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     if said:
         step, explicit = (said.get(f"pragma_{n}") for n in ("auto_unroll_max_step", "unroll_explicit"))
         limits = (
-            limits[0] if step is None else as_int(step),
+            limits[0] if step is None else ir.as_int(step),
             *limits[1:3],
-            limits[3] if explicit is None else bool(as_int(explicit)),
+            limits[3] if explicit is None else bool(ir.as_int(explicit)),
             *limits[4:],
         )
 
@@ -117,7 +105,7 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
         counts[1] = max(counts[1], depth)
         return new
 
-    new = rebuild(node, child)
+    new = ir.rebuild(node, child)
     steps, depth = counts
     if isinstance(new, AttrStmt) and new.attr_key in ("pragma_auto_unroll_max_step", "pragma_unroll_explicit"):
         return new.body, steps, depth  # it has been followed
@@ -126,7 +114,7 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     if not isinstance(new, For):
         return new, steps, depth
     auto_step, auto_depth, auto_extent, explicit, local, max_copies = limits
-    extent = new.extent.value if isinstance(new.extent, IntImm) else None
+    extent = new.extent.value if isinstance(new.extent, ir.IntImm) else None
     if local and new.kind == ForKind.SERIAL and extent is not None and _runs_over_local(new):
         new = replace_node(new, kind=ForKind.UNROLLED)
     marked = new.kind == ForKind.UNROLLED
@@ -140,14 +128,14 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
         return new, steps * (extent or 1), depth + 1
     if not (explicit or (automatic and extent <= auto_extent)):
         return new if marked else replace_node(new, kind=ForKind.UNROLLED), steps * extent, depth
-    own = [n.buffer for n in find(new.body, AllocBuffer)] if extent > 1 else []
+    own = [n.buffer for n in ir.find(new.body, AllocBuffer)] if extent > 1 else []
     copies = [_copy(new, i, own if i else ()) for i in range(extent)]
     return (seq(*copies) if copies else seq(()), steps * extent, depth)
 
 
 def _copy(loop: For, i: int, own: Sequence[Buffer]) -> Stmt:
     """One iteration, with copies of the buffers that it has as its own."""
-    value = loop.min + const(i, loop.loop_var.dtype)
+    value = loop.min + ir.const(i, loop.loop_var.dtype)
     mapping: dict[Any, Any] = {loop.loop_var: value}
     for b in own:
         data = type(b.data)(b.data.name, b.data.dtype)
@@ -155,4 +143,4 @@ def _copy(loop: For, i: int, own: Sequence[Buffer]) -> Stmt:
             data, b.dtype, b.shape, b.strides, b.elem_offset, b.name, b.scope, b.data_alignment, b.offset_factor
         )
         mapping[b.data] = data
-    return substitute(loop.body, mapping)
+    return ir.substitute(loop.body, mapping)
