@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import conjuncts
+from weft.tir.analysis.structure import conjuncts, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
@@ -22,7 +22,7 @@ from weft.tir.transform.compact_buffer import boxes_of
 def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Drop conditions on stores to local buffers when all loads of the stored value are in bounds without them.
 
-    Only those go that say which elements are stored; what data or a count decides is part of the meaning.
+    Only those go that say which elements are stored at all; what data or a count decides is part of the meaning.
 
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
     loads that follow waiting, and a masked sum could not stay in a register.
@@ -59,12 +59,25 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
-    return func.replace(body=_Relax(analyzer).visit(func.body))
+    return func.replace(body=_Relax(analyzer, _always_stored(func.body)).visit(func.body))
+
+
+def _always_stored(body: Stmt) -> set[Buffer]:
+    """Return the buffers with a store that no test guards: a guarded one then tells their old values from new ones."""
+    found: set[Buffer] = set()
+    stack: list[tuple[Stmt, frozenset[Buffer]]] = [(body, frozenset())]
+    while stack:
+        stmt, allocated = stack.pop()
+        if isinstance(stmt, BufferStore) and stmt.buffer in allocated:
+            found.add(stmt.buffer)
+        inside = allocated | {stmt.buffer} if isinstance(stmt, AllocBuffer) else allocated
+        stack.extend((s, frozenset() if isinstance(stmt, IfThenElse) else inside) for s in stmt_children(stmt))
+    return found
 
 
 class _Relax:
-    def __init__(self, analyzer: Analyzer) -> None:
-        self.analyzer = analyzer
+    def __init__(self, analyzer: Analyzer, always_stored: set[Buffer]) -> None:
+        self.analyzer, self.always_stored = analyzer, always_stored
         self.local: dict[Buffer, int] = {}  # a buffer -> how many variables were bound where it is allocated
         self.roomy: set[Buffer] = set()  # those with room for all elements that conditions keep from being stored
         self.bound: list[ir.Var] = []
@@ -97,7 +110,7 @@ class _Relax:
         parts = conjuncts(node.condition)
         kept = list(parts)
         for c in parts:
-            if not self._protects_only(store, c):
+            if store.buffer in self.always_stored or not self._protects_only(store, c):
                 continue
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
@@ -105,7 +118,8 @@ class _Relax:
         of_lanes = [c for c in kept if any(v in self.lanes for v in ir.walk(c))]
         reduction = _is_reduction(store)
         chosen = self._choice(store, of_lanes) if reduction else None
-        if of_lanes and (not reduction or chosen is not None or self._adds_zero(store, of_lanes)):
+        alone = not reduction and store.buffer not in self.always_stored
+        if of_lanes and (alone or chosen is not None or self._adds_zero(store, of_lanes)):
             store = self._guarded_loads(store, of_lanes, reduction, chosen)
             kept = [c for c in kept if all(c is not x for x in of_lanes)]
         elif len(kept) == len(parts):
