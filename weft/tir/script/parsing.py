@@ -495,9 +495,11 @@ def _regions(block: BlockUnderWay, body: stmts.Stmt) -> tuple[tuple[BufferRegion
 
 def _assert(p: Parser, node: ast.Assert) -> None:
     condition = ir.as_expr(p.evaluate(node.test))
-    message = ir.as_expr(p.evaluate(node.msg)) if node.msg is not None else ir.as_expr(ast.unparse(node.test))
-    span = p.span(node)
-    emit(p, (Scope(None, lambda _, body, __: stmts.AssertStmt(condition, message, body, span=span)), None))
+    said, kind, span = ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg), "RuntimeError", p.span(node)
+    if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], (list, tuple)):  # its kind, and parts of it
+        kind, said = str(said[0]), "".join(map(str, said[1]))
+    message = ir.as_expr(said)
+    emit(p, (Scope(None, lambda _, body, __: stmts.AssertStmt(condition, message, body, kind, span=span)), None))
 
 
 def _return(p: Parser, node: ast.Return) -> None:
