@@ -83,7 +83,9 @@ def test_what_runs_is_what_python_runs(name):
             np.testing.assert_array_equal(out.numpy(), expected)
 
 
-@pytest.mark.parametrize("make", ["UnrollLoop", "Simplify", "simplify", "LowerOpaqueBlock", "RemoveNoOp", "LoopPartition"])
+@pytest.mark.parametrize(
+    "make", ["UnrollLoop", "Simplify", "simplify", "LowerOpaqueBlock", "RemoveNoOp", "LoopPartition"]
+)
 @pytest.mark.parametrize("body", ["one iteration", "nested, both"])
 def test_passes_by_name_leave_such_loops(make, body):
     func = program(BODIES[body].replace("range(n)", "range(4)"))
