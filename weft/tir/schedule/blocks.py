@@ -227,10 +227,7 @@ def _inverse(
     name = realize.block.name_hint
     loads, units = loads_of(store.value, target.buffer), _unit_vars(realize.block)
     reads = [substitute(i, units) for i in loads[0].indices]
-    at = state.analyzer_at(state.path_to_block(name))
-    for iv in realize.block.iter_vars:
-        if iv.dom is not None:
-            at.bind(iv.var, iv.dom, allow_override=True)
+    at = state.analyzer_at([*state.path_to_block(name), realize.block], inside=True)
     if not all(at.can_prove(r >= 0) and at.can_prove(r < d) for r, d in zip(reads, target.buffer.shape, strict=True)):
         raise refuse("reverse_compute_inline", "some of the consumer's elements read nothing that is made", block=name)
     if any(not structural_equal(x.indices, loads[0].indices) for x in loads[1:]):
@@ -250,10 +247,7 @@ def _inverse(
             back, _ = there.non_surjective_inverse(extents)
         except (WeftError, ValueError) as e:
             raise refuse("reverse_compute_inline", "where the consumer reads has no inverse", block=name) from e
-    analyzer = state.analyzer_at(state.path_to_block(producer.block.name_hint))
-    for iv in producer.block.iter_vars:
-        if iv.dom is not None:
-            analyzer.bind(iv.var, iv.dom, allow_override=True)
+    analyzer = state.analyzer_at([*state.path_to_block(producer.block.name_hint), producer.block], inside=True)
     written = dict(zip(back.initial_indices, (target.indices[i] for i in places), strict=True))
     values = [analyzer.simplify(substitute(e, written)) for e in back.final_indices]
     same = {r: w for r, w in zip(loads[0].indices, target.indices, strict=True) if isinstance(r, Var) and r in units}

@@ -207,33 +207,6 @@ class _Storage(_Visit):
 _BITS_ONLY = ("tir.reinterpret", "tir.if_then_else", "tir.address_of", "tir.tvm_access_ptr")
 
 
-@ir.function_pass(kind=PrimFunc)
-def lower_float8(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
-    """Compute with floats of 8 bits in float32 and round each result, for targets that only store them.
-
-    FP8ComputeLegalize rounds less, where somebody asks for it.
-
-    Requires: Any form.
-    Ensures: The same form. Of floats of 8 bits there are only loads, stores, choices and what takes their bits.
-    Before::
-
-        @T.prim_func
-        def f(A: T.Buffer((4,), "float8_e4m3fn"), B: T.Buffer((4,), "float8_e4m3fn")):
-            for i in range(4):
-                B[i] = A[i]
-
-    After::
-
-        @T.prim_func
-        def f(A: T.Buffer((4,), "float8_e4m3fn"), B: T.Buffer((4,), "float8_e4m3fn")):
-            for i in range(4):
-                B[i] = A[i]
-    Cost: Linear.
-    Source: Our own.
-    """
-    return func if _supports(func, 89) else func.replace(body=ir.rewrite(func.body, _rounded_float8))
-
-
 def _rounded_float8(node: Any) -> Any:
     if isinstance(node, ir.FloatImm):
         return _narrow(ir.const(node.value, "float32"), node.dtype) if _is_fp8(node.dtype) else node
@@ -322,11 +295,16 @@ def bf16_storage_legalize(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 
 
 @ir.function_pass(kind=PrimFunc, name="FP8ComputeLegalize")
-def fp8_compute_legalize(func: PrimFunc, mod: ir.IRModule, promote_dtype: str = "float16") -> PrimFunc:
+def fp8_compute_legalize(
+    func: PrimFunc, mod: ir.IRModule, promote_dtype: str = "float16", *, rounded: bool = False
+) -> PrimFunc:
     """Compute in `promote_dtype` what is written in a float of 8 bits; conversions work on bits and are right for all.
 
+    Options:
+        ``rounded``: compute in float32 and round each result to 8 bits, as the program says; buffers keep their types.
+
     Requires: Any form.
-    Ensures: The same form. Values in between are not rounded to 8 bits.
+    Ensures: The same form. Values in between are not rounded to 8 bits, unless `rounded`.
     Before::
 
         @T.prim_func
@@ -345,7 +323,11 @@ def fp8_compute_legalize(func: PrimFunc, mod: ir.IRModule, promote_dtype: str = 
     Cost: Linear.
     Source: TVM's ``FP8ComputeLegalize``.
     """
-    return func if _supports(func, 89) else _Compute(_is_fp8, promote_dtype, func.body).run(func)
+    if _supports(func, 89):
+        return func
+    if rounded:
+        return func.replace(body=ir.rewrite(func.body, _rounded_float8))
+    return _Compute(_is_fp8, promote_dtype, func.body).run(func)
 
 
 @ir.function_pass(kind=PrimFunc, name="FP8StorageLegalize")

@@ -65,7 +65,7 @@ def _check(loop: For) -> None:
 def lower_loop_jumps(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Write ``break`` and ``continue`` as a state that what follows them tests.
 
-    Every pass and every target then sees loops that run to their end. Compilers make jumps of the tests again.
+    Every pass and target then sees loops that run to their end; compilers make jumps of the tests again.
 
     Requires: No blocks.
     Ensures: The same form without jumps; a For that may be left is a While.
@@ -82,13 +82,13 @@ def lower_loop_jumps(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 
         @T.prim_func
         def f(A: T.Buffer((10,), "int32")):
-            with T.allocate_buffer((1,), "int32", scope="local") as state:
-                for i in range(10):
-                    state[0] = 0
-                    if A[i] > 5:
-                        state[0] = 1
-                    if state[0] == 0:
-                        A[i] = A[i] + 1
+            state = T.alloc_buffer((1,), "int32", scope="local")
+            for i in range(10):
+                state[0] = 0
+                if A[i] > 5:
+                    state[0] = 1
+                if state[0] == 0:
+                    A[i] = A[i] + 1
     Cost: Linear in statements, times the depth of loops.
     Source: Our own.
     """
@@ -100,35 +100,25 @@ def lower_loop_jumps(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 
 
 def _loops(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, (For, While)):
+    codes = set(jumps_out(stmt.body)) if isinstance(stmt, (For, While)) else ()
+    if not codes or not isinstance(stmt, (For, While)):
         return map_children(stmt, _loops)
-    codes = set(jumps_out(stmt.body))
-    if not codes:
-        return map_children(stmt, _loops)
-    if isinstance(stmt, For):
-        _check(stmt)
     state = decl_buffer((1,), "int32", name="state", scope="local")
     body = seq(_store(state, 0), _tested(stmt.body, state))
     if isinstance(stmt, While):
-        loop: Stmt = replace_node(stmt, body=body)
-        if 2 in codes:
-            again = ir.if_then_else(_load(state).equal(2), ir.const(False, "bool"), stmt.condition)
-            loop = seq(_store(state, 0), replace_node(loop, condition=again))
-    elif 2 in codes:
-        return _leaving(stmt, body, state)
-    else:
-        loop = replace_node(stmt, body=body)
-    return AllocBuffer(state, loop, span=stmt.span)
+        return AllocBuffer(state, seq(_store(state, 0), _until_left(stmt.condition, body, state)), span=stmt.span)
+    _check(stmt)
+    if 2 not in codes:
+        return AllocBuffer(state, replace_node(stmt, body=body), span=stmt.span)
+    count = decl_buffer((1,), stmt.loop_var.dtype, name=stmt.loop_var.name, scope="local")
+    end = ir.Var("end", stmt.loop_var.dtype)
+    step = LetStmt(stmt.loop_var, _load(count), seq(_store(count, stmt.loop_var + 1), body), span=stmt.span)
+    whole = seq(_store(state, 0), _store(count, stmt.min), _until_left(_load(count) < end, step, state))
+    return AllocBuffer(state, AllocBuffer(count, LetStmt(end, stmt.min + stmt.extent, whole)))
 
 
-def _leaving(loop: For, body: Stmt, state: Buffer) -> Stmt:
-    """Return the loop as one that counts in memory and tests whether it was left."""
-    count = decl_buffer((1,), loop.loop_var.dtype, name=loop.loop_var.name, scope="local")
-    end = ir.Var("end", loop.loop_var.dtype)
-    again = ir.if_then_else(_load(state).equal(2), ir.const(False, "bool"), _load(count) < end)
-    step = LetStmt(loop.loop_var, _load(count), seq(_store(count, loop.loop_var + 1), body), span=loop.span)
-    whole = seq(_store(state, 0), _store(count, loop.min), While(again, step, span=loop.span))
-    return AllocBuffer(state, AllocBuffer(count, LetStmt(end, loop.min + loop.extent, whole)))
+def _until_left(condition: Any, body: Stmt, state: Buffer) -> Stmt:
+    return While(ir.if_then_else(_load(state).equal(2), ir.const(False, "bool"), condition), body)
 
 
 def _tested(stmt: Stmt, state: Buffer) -> Stmt:
