@@ -1,5 +1,7 @@
 """Where elements of a buffer lie; types in the places of data types; both names of TIR's operators."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -73,10 +75,8 @@ def f(a: T.handle, b: T.handle, c: T.handle):
 """)
     ir.assert_structural_equal(weft.script.from_source(func.script()), func)
     kernel, rng = weft.build(func, target=target)["f"], np.random.default_rng(0)
-    shapes = [(7, 5), (1, 5), (7, 1), (1, 1)]
-    for x, y in [(a, b) for a in shapes for b in shapes]:
-        x, y = rng.normal(size=x).astype("float32"), rng.normal(size=y).astype("float32")
-        out = np.zeros((7, 5), "float32")
+    for x, y in itertools.product([(7, 5), (1, 5), (7, 1), (1, 1)], repeat=2):
+        x, y, out = rng.random(x, "float32"), rng.random(y, "float32"), np.zeros((7, 5), "float32")
         kernel(x, y, out)
         np.testing.assert_array_equal(out, np.broadcast_to(x + y, (7, 5)))
 
