@@ -134,7 +134,7 @@ class _Relax:
         return store if condition is None else IfThenElse(condition, store, span=node.span)
 
     def _apart_from_others(self, store: BufferStore) -> bool:
-        """Whether no store without a test reaches the elements of this one, whose values a test that fails would keep."""
+        """Whether no store without a test reaches the elements of this one, whose values a failing test would keep."""
         for other, loops in self.always_stored.get(store.buffer, ()):
             own: dict[ir.Var, ir.PrimExpr] = {}
             for f in loops:
