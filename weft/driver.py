@@ -157,7 +157,7 @@ def compile(mod: Any, target: Any = None, **options: Any) -> Executable:
     mod : IRModule or function
         What to compile.
     target : Target, str or dict, optional
-        By default the host's CPU.
+        By default that of ``with Target(...)``, else the host's CPU.
     **options
         Those of ``relax.build`` (``relax_pipeline``, ``tir_pipeline``, ``exec_mode``, ``params``, ``progress``,
         ``tuned``, ``precision``).

@@ -60,6 +60,10 @@ def everything(x=3):
     return [x, topi.sum(x)]
 
 
+def few():
+    return gemv(3, 5)
+
+
 def function(args, target):
     return te.create_prim_func(args).with_attr("target", target)
 
@@ -105,6 +109,7 @@ def test_the_interpreter_agrees():
 TAKEN = [
     (dl.gpu.Matmul(), matmul), (dl.gpu.Matmul(), batched), (dl.gpu.GEMV(), gemv), (dl.gpu.Reduction(), total),
     (dl.gpu.Reduction(), gemv), (dl.gpu.GeneralReduction(), softmax), (dl.gpu.Transpose(), transpose),
+    (dl.gpu.GEMV(), few), (dl.gpu.Reduction(), few),
     *[(dl.gpu.Fallback(), f) for f in (elementwise, matmul, softmax, transpose, everything)],
 ]  # fmt: skip
 
@@ -131,7 +136,7 @@ def test_products_of_odd_sizes(sizes):
 REFUSED = [
     (dl.gpu.Matmul(), gemv), (dl.gpu.Matmul(), elementwise), (dl.gpu.GEMV(), total), (dl.gpu.GEMV(), elementwise),
     (dl.gpu.Reduction(), softmax), (dl.gpu.GeneralReduction(), elementwise), (dl.gpu.Transpose(), elementwise),
-    (dl.cpu.GEMV(), total), (dl.cpu.Reduction(), softmax),
+    (dl.cpu.GEMV(), total), (dl.cpu.Reduction(), softmax), (dl.gpu.Reduction(selective=True), few),
 ]  # fmt: skip
 
 

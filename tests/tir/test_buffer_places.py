@@ -1,5 +1,7 @@
 """Where elements of a buffer lie; types in the places of data types; both names of TIR's operators."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -58,3 +60,29 @@ def test_operators_have_both_names():
     call = tir.exp(ir.Var("x", "float32"))
     again = weft.ir.load_json(weft.ir.save_json(call))
     assert ir.structural_equal(call, again, map_free_vars=True) and again.op is op
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_dimensions_of_one_element_are_repeated(target):
+    func = weft.script.from_source("""@T.prim_func
+def f(a: T.handle, b: T.handle, c: T.handle):
+    n, m, p, q = T.int32(), T.int32(), T.int32(), T.int32()
+    A = T.match_buffer(a, (n, m), "float32", buffer_type="auto_broadcast")
+    B = T.match_buffer(b, (p, q), "float32", buffer_type="auto_broadcast")
+    C = T.match_buffer(c, (7, 5), "float32")
+    for i, j in T.grid(7, 5):
+        C[i, j] = A[i, j] + B[i, j]
+""")
+    ir.assert_structural_equal(weft.script.from_source(func.script()), func)
+    kernel, rng = weft.build(func, target=target)["f"], np.random.default_rng(0)
+    for x, y in itertools.product([(7, 5), (1, 5), (7, 1), (1, 1)], repeat=2):
+        x, y, out = rng.random(x, "float32"), rng.random(y, "float32"), np.zeros((7, 5), "float32")
+        kernel(x, y, out)
+        np.testing.assert_array_equal(out, np.broadcast_to(x + y, (7, 5)))
+
+
+def test_types_of_buffers():
+    assert [int(s) for s in tir.decl_buffer((1, 3, 1), buffer_type="auto_broadcast").strides] == [0, 1, 0]
+    assert tir.decl_buffer((2, 3), buffer_type="default").strides == ()
+    with pytest.raises(InvalidArgument, match="type of buffers"):
+        tir.decl_buffer((2,), buffer_type="broadcast")

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir import scalar
 from weft.ir.dtype import DataType, numpy_dtype
@@ -64,13 +66,13 @@ def _unify(a: scalar.PrimExpr, b: scalar.PrimExpr) -> tuple[scalar.PrimExpr, sca
 
 
 def _fold(fn: Callable[[Any, Any], Any], a: scalar.PrimExpr, b: scalar.PrimExpr) -> scalar.PrimExpr | None:
-    """Compute with two constants of one kind; None where they are none, or a float's result is not finite."""
+    """Compute with two constants of one kind as a machine does; None where they are none."""
     if type(a) is scalar.IntImm and type(b) is scalar.IntImm:
         return scalar.const(fn(a.value, b.value), a.dtype)
     if type(a) is scalar.FloatImm and type(b) is scalar.FloatImm and not DataType(a.dtype).is_custom:
         np_type = numpy_dtype(a.dtype).type
-        value = float(fn(np_type(a.value), np_type(b.value)))
-        return scalar.FloatImm(a.dtype, value) if math.isfinite(value) else None
+        with np.errstate(all="ignore"):
+            return scalar.FloatImm(a.dtype, float(fn(np_type(a.value), np_type(b.value))))
     return None
 
 
@@ -122,7 +124,7 @@ def div(a: Any, b: Any) -> scalar.PrimExpr:
     a, b = unify_dtypes(a, b)
     if not DataType(a.dtype).is_float:
         return truncdiv(a, b)
-    folded = _fold(operator.truediv, a, b) if not (isinstance(b, scalar.FloatImm) and b.value == 0) else None
+    folded = _fold(operator.truediv, a, b)
     return folded if folded is not None else scalar.Div(a, b)
 
 
@@ -144,6 +146,8 @@ def truncdiv(a: Any, b: Any) -> scalar.PrimExpr:
 def truncmod(a: Any, b: Any) -> scalar.PrimExpr:
     """Build the remainder of :func:`truncdiv`; on floats, C's ``fmod``."""
     a, b = _checked_divisor(a, b)
+    if scalar.is_const_int(b, 1):
+        return scalar.const(0, a.dtype)
     return _folded(scalar.Mod, lambda x, y: x - y * (abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)), a, b)
 
 
@@ -169,16 +173,18 @@ def ceildiv(a: Any, b: Any) -> scalar.PrimExpr:
     return floordiv(add(a, sub(b, 1)), b)
 
 
-def min_(a: Any, b: Any) -> scalar.PrimExpr:
-    """Build the smaller of two."""
+def min_(a: Any, b: Any, *more: Any) -> scalar.PrimExpr:
+    """Build the smallest of two or more."""
     a, b = unify_dtypes(a, b)
-    return a if a is b else _folded(scalar.Min, min, a, b)
+    found = a if a is b else _folded(scalar.Min, min, a, b)
+    return min_(found, *more) if more else found
 
 
-def max_(a: Any, b: Any) -> scalar.PrimExpr:
-    """Build the larger of two."""
+def max_(a: Any, b: Any, *more: Any) -> scalar.PrimExpr:
+    """Build the largest of two or more."""
     a, b = unify_dtypes(a, b)
-    return a if a is b else _folded(scalar.Max, max, a, b)
+    found = a if a is b else _folded(scalar.Max, max, a, b)
+    return max_(found, *more) if more else found
 
 
 def _compare(cls: type[scalar.CmpOp], fn: Callable[[Any, Any], bool], a: Any, b: Any) -> scalar.PrimExpr:
@@ -222,9 +228,17 @@ def greater_equal(a: Any, b: Any) -> scalar.PrimExpr:
     return _compare(scalar.GE, lambda x, y: x >= y, a, b)
 
 
+def _truth(value: Any) -> scalar.PrimExpr:
+    """Return an expression that is true or false, in each lane."""
+    value = scalar.as_expr(value)
+    if not isinstance(value, scalar.IntImm) and DataType(value.dtype).element != "bool":
+        raise DTypeMismatch("a condition is a bool", found=value.dtype, help="compare the value with 0")
+    return value
+
+
 def logical_and(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a and b``; a constant operand folds."""
-    a, b = scalar.as_expr(a), scalar.as_expr(b)
+    a, b = _truth(a), _truth(b)
     if isinstance(a, scalar.IntImm):
         return b if a.value else a
     if isinstance(b, scalar.IntImm):
@@ -234,7 +248,7 @@ def logical_and(a: Any, b: Any) -> scalar.PrimExpr:
 
 def logical_or(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a or b``; a constant operand folds."""
-    a, b = scalar.as_expr(a), scalar.as_expr(b)
+    a, b = _truth(a), _truth(b)
     if isinstance(a, scalar.IntImm):
         return a if a.value else b
     if isinstance(b, scalar.IntImm):
@@ -299,7 +313,7 @@ def select(condition: Any, true_value: Any, false_value: Any) -> scalar.PrimExpr
 
 def if_then_else(condition: Any, true_value: Any, false_value: Any) -> scalar.PrimExpr:
     """Build a choice that evaluates only the side it takes, so that it may guard a load."""
-    condition = scalar.as_expr(condition)
+    condition = _truth(condition)
     true_value, false_value = unify_dtypes(true_value, false_value)
     if isinstance(condition, scalar.IntImm):
         return true_value if condition.value else false_value
@@ -328,14 +342,21 @@ def _bitwise(name: str, fold: Callable[[int, int], int]) -> Callable[[Any, Any],
     return build
 
 
+def _shifted(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
+    a, b = unify_dtypes(a, b)
+    if type(b) is scalar.IntImm and not 0 <= b.value < DataType(a.dtype).bits:
+        raise InvalidArgument("no shift by so many bits", expected=f"fewer than those of {a.dtype}", found=str(b.value))
+    return a, b
+
+
 def shift_left(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a << b``."""
-    return _folded(_call("shift_left"), operator.lshift, *unify_dtypes(a, b))
+    return _folded(_call("shift_left"), operator.lshift, *_shifted(a, b))
 
 
 def shift_right(a: Any, b: Any) -> scalar.PrimExpr:
     """Build ``a >> b``, arithmetic on signed types."""
-    return _folded(_call("shift_right"), operator.rshift, *unify_dtypes(a, b))
+    return _folded(_call("shift_right"), operator.rshift, *_shifted(a, b))
 
 
 # --- Python's operators -----------------------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def dtype_of(value: Any) -> DataType:
     if isinstance(value, int):
         return DataType("int32" if -(2**31) <= value < 2**31 else "int64")
     if isinstance(value, float):
-        return DataType("float32")
+        return DataType("float64" if 3.4028235677973366e38 <= abs(value) < np.inf else "float32")
     return DataType(np.dtype(getattr(value, "dtype", value)).name)
 
 

@@ -12,17 +12,14 @@ from weft.meta_schedule.database import TuningRecord
 
 __all__ = ["AddToDatabase", "MeasureCallback", "PyMeasureCallback", "RemoveBuildArtifact", "UpdateCostModel", "create"]
 
+_All = Sequence[Any]
+
 
 class MeasureCallback:
     """Hears of every batch."""
 
     def apply(
-        self,
-        task_scheduler: Any,
-        task_id: int,
-        measure_candidates: Sequence[Any],
-        builder_results: Sequence[Any],
-        runner_results: Sequence[Any],
+        self, task_scheduler: Any, task_id: int, measure_candidates: _All, builder_results: _All, runner_results: _All
     ) -> None:
         """Take a batch."""
         raise NotImplementedError
@@ -41,12 +38,7 @@ class AddToDatabase(MeasureCallback):
     """Enters records; those that failed have a very long time."""
 
     def apply(
-        self,
-        task_scheduler: Any,
-        task_id: int,
-        measure_candidates: Sequence[Any],
-        builder_results: Sequence[Any],
-        runner_results: Sequence[Any],
+        self, task_scheduler: Any, task_id: int, measure_candidates: _All, builder_results: _All, runner_results: _All
     ) -> None:
         """Enter a batch."""
         database = task_scheduler.database_
@@ -63,12 +55,7 @@ class RemoveBuildArtifact(MeasureCallback):
     """Deletes the files that builders made."""
 
     def apply(
-        self,
-        task_scheduler: Any,
-        task_id: int,
-        measure_candidates: Sequence[Any],
-        builder_results: Sequence[Any],
-        runner_results: Sequence[Any],
+        self, task_scheduler: Any, task_id: int, measure_candidates: _All, builder_results: _All, runner_results: _All
     ) -> None:
         """Delete those of a batch."""
         for result in builder_results:
@@ -83,12 +70,7 @@ class UpdateCostModel(MeasureCallback):
     """Teaches the cost model."""
 
     def apply(
-        self,
-        task_scheduler: Any,
-        task_id: int,
-        measure_candidates: Sequence[Any],
-        builder_results: Sequence[Any],
-        runner_results: Sequence[Any],
+        self, task_scheduler: Any, task_id: int, measure_candidates: _All, builder_results: _All, runner_results: _All
     ) -> None:
         """Teach a batch."""
         if task_scheduler.cost_model_ is not None:

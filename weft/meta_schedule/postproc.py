@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 from weft import ir, tir
+from weft.meta_schedule.part import Part
 from weft.tir.analysis import statements
 from weft.tir.schedule import Schedule
 
 __all__ = ["DisallowDynamicLoop", "Postproc", "PyPostproc"]
 
 
-class Postproc:
+class Postproc(Part):
     """Postprocesses: ``apply(sch)`` returns False where the schedule is not to be measured."""
-
-    def _initialize_with_tune_context(self, context: Any) -> None:
-        """Hear of the task."""
 
     def apply(self, sch: Schedule) -> bool:
         """Postprocess a schedule."""
         raise NotImplementedError
-
-    def clone(self) -> Any:
-        """Return a copy."""
-        return copy.copy(self)
 
 
 class PyPostproc(Postproc):

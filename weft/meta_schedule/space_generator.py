@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import error, ir
 from weft.meta_schedule.arg_info import entry_of
+from weft.meta_schedule.part import Part
 from weft.meta_schedule.schedule_rule import ScheduleRule
 from weft.tir.analysis import blocks_in
 from weft.tir.schedule import Schedule, schedule_choices
@@ -15,7 +15,7 @@ from weft.tir.schedule import Schedule, schedule_choices
 __all__ = ["PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create"]
 
 
-class SpaceGenerator:
+class SpaceGenerator(Part):
     """Makes design spaces.
 
     Parameters
@@ -44,10 +44,6 @@ class SpaceGenerator:
     def generate_design_space(self, mod: ir.IRModule) -> list[Schedule]:
         """Return the schedules to begin with; what they draw is drawn anew for each candidate."""
         raise NotImplementedError
-
-    def clone(self) -> Any:
-        """Return a copy."""
-        return copy.copy(self)
 
     @staticmethod
     def create(kind: Any = "post-order-apply", *args: Any, **kwargs: Any) -> SpaceGenerator:

@@ -58,7 +58,7 @@ def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Modul
     mod : IRModule or PrimFunc
         Functions in block form (scheduled or not) or lowered.
     target : Target or str, optional
-        By default the host's CPU.
+        By default that of ``with Target(...)``, else the host's CPU.
 
     Returns
     -------
@@ -70,7 +70,8 @@ def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Modul
     CodegenError
         When the target has no code generator, or cannot express something.
     """
-    target = target if isinstance(target, Target) else Target(target or "llvm")
+    target = target or Target.current() or "llvm"
+    target = target if isinstance(target, Target) else Target(target)
     kind = target.kind
     if kind.build is None:
         raise CodegenError(f"target '{kind}' has no code generator", help="its TargetKind has no build=")

@@ -61,11 +61,21 @@ def _pytest() -> Any:
     return require("pytest", extra="test")
 
 
+class _Marks(list[Any]):
+    """Marks, which also decorate: ``requires_llvm()`` is a list in some releases and a decorator in others."""
+
+    def __call__(self, test: Any) -> Any:
+        for mark in self:
+            test = mark(test)
+        return test
+
+
 def _skip_unless(condition: Callable[[], bool], reason: str) -> Callable[..., Any]:
     def mark(*args: Callable[..., Any]) -> Any:
-        skip = _pytest().mark.skipif(not condition(), reason=reason)
-        return skip(args[0]) if args else [skip]
+        found = _Marks([_pytest().mark.skipif(not condition(), reason=reason)])
+        return found(args[0]) if args else found
 
+    mark.marks = mark  # type: ignore[attr-defined]  # the name of newer releases
     return mark
 
 

@@ -195,6 +195,17 @@ class MatchBufferRegion(ir.Node):
     source: BufferRegion
 
 
+def _broadcast_strides(dims: tuple[ir.PrimExpr, ...]) -> list[ir.PrimExpr]:
+    strides: list[ir.PrimExpr] = []
+    step = ir.const(1, dims[-1].dtype if dims else "int32")
+    for d in reversed(dims):
+        zero = ir.const(0, step.dtype)
+        one = ir.as_int(d) == 1
+        strides.insert(0, zero if one else step if ir.as_int(d) else ir.if_then_else(d.equal(1), zero, step))
+        step = step * d
+    return strides
+
+
 def decl_buffer(
     shape: Any,
     dtype: str = "float32",
@@ -221,15 +232,26 @@ def decl_buffer(
         Where the elements begin, in elements from `data`.
     offset_factor : int, optional
         The offset is a multiple of it; where `elem_offset` is left out, a new variable. 0 says nothing.
-    buffer_type, axis_separators, layout : optional
-        TVM's parameters: an index outside of a dimension is never one of another element, physical memory has one
-        dimension, and elements lie by rows.
+    buffer_type : str
+        ``"auto_broadcast"`` lets every index of a dimension of one element mean that element: where `strides` are left
+        out, they are those of rows, and 0 there.
+    axis_separators, layout : optional
+        TVM's parameters: physical memory has one dimension, and elements lie by rows.
+
+    Raises
+    ------
+    InvalidArgument
+        When `layout` or `buffer_type` has another value.
     """
     if layout not in (None, "default"):
         raise InvalidArgument(
             "elements of a buffer lie by rows or by strides", expected="layout=None", found=str(layout)
         )
     dims = tuple(ir.as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    if buffer_type in ("auto_broadcast", "auto"):
+        strides = strides or _broadcast_strides(dims)
+    elif buffer_type not in ("", "default", None):
+        raise InvalidArgument("no such type of buffers", expected='"" or "auto_broadcast"', found=str(buffer_type))
     offset = None if elem_offset is None else ir.as_expr(elem_offset)
     if offset is None and offset_factor:
         offset = ir.Var(f"{name}_elem_offset" if name else "elem_offset", dims[0].dtype if dims else "int32")

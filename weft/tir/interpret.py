@@ -82,6 +82,14 @@ def evaluate(e: Any, values: Mapping[Any, Any]) -> Any:
     return _EXPR(e, state)
 
 
+class _JumpError(Exception):
+    """The body under way ends; also its loop, or not."""
+
+    def __init__(self, goes_on: bool) -> None:
+        super().__init__("'break' or 'continue' outside of a loop")
+        self.goes_on = goes_on
+
+
 class _State:
     """Values of variables and the memory behind buffers."""
 
@@ -104,6 +112,14 @@ class _State:
     def stmt(self, s: Any) -> None:
         """Run a statement."""
         _STMT(s, self)
+
+    def once(self, body: stmts.Stmt) -> bool:
+        """Run a loop's body; whether the loop goes on."""
+        try:
+            self.stmt(body)
+        except _JumpError as jump:
+            return jump.goes_on
+        return True
 
     def allocate(self, buffer: Buffer) -> None:
         """Give a buffer fresh memory, filled with a value that no computation expects."""
@@ -283,6 +299,8 @@ def _call(e: ir.CallIntrin, s: _State) -> Any:
     name = e.op.name.removeprefix("tir.")
     if name == "prefetch":
         return 0
+    if name in ("break_loop", "continue_loop"):
+        raise _JumpError(name == "continue_loop")
     if name == "message":
         text, *values = (s.expr(a) for a in e.args)
         return str(text).replace("%lld", "%d") % tuple(int(v) for v in values)
@@ -354,13 +372,14 @@ def _for(node: stmts.For, s: _State) -> None:
             s.stmt(init)
     for i in range(low, low + int(s.expr(node.extent))):
         s.env[node.loop_var] = dtype(i)
-        s.stmt(node.body)
+        if not s.once(node.body):
+            break
 
 
 @_STMT.on(stmts.While)
 def _while(node: stmts.While, s: _State) -> None:
-    while s.expr(node.condition):
-        s.stmt(node.body)
+    while s.expr(node.condition) and s.once(node.body):
+        pass
 
 
 @_STMT.on(stmts.IfThenElse)

@@ -48,6 +48,8 @@ def host_phases(target: TargetLike | None = None, *, simple_mode: bool = False) 
     kind, machine = _kind(target), machine_of(target)
     return [
         (1, t.lower_blocks()),
+        (1, t.lower_loop_jumps()),
+        (1, t.legalize_dtypes.fp8_compute_legalize(rounded=True)),
         *[(1, p) for p in custom_types(kind)],
         (1, t.simplify()),
         *[(1, p) for p in requested_checks()],
@@ -78,6 +80,8 @@ def device_phases(target: TargetLike | None = None) -> Phases:
     kind = _kind(target)
     return [
         (1, t.lower_blocks()),
+        (1, t.lower_loop_jumps()),
+        (1, t.legalize_dtypes.fp8_compute_legalize(rounded=True)),
         *[(1, p) for p in custom_types(kind)],
         (1, t.simplify()),
         (1, t.lower_cross_thread_reduction()),

@@ -164,6 +164,32 @@ def test_compute_inline_and_reverse():
     assert sch.state.block_names() == ["root", "B"]
 
 
+@pytest.mark.parametrize(("shape", "index", "inlined"), [
+    ((4, 6, 5), lambda i, j, k: (i * 6 + j, k), True),  # of (24, 5)
+    ((7, 3), lambda i, j: (i, j + 2), True),  # a part
+    ((5, 5), lambda i, j: (j * 4 + 1, i), True),
+    ((23, 5), lambda i, j: (i, j), True),
+    ((1, 5), lambda i, j: (i * 3, j), True),
+    ((0, 5), lambda i, j: (i, j), True),
+    ((25, 5), lambda i, j: (tir.if_then_else(i < 24, i, 0), j), False),
+    ((12, 2, 5), lambda i, j, k: (i, k), False),
+])  # fmt: skip
+def test_reverse_inlining_turns_what_is_read_around(shape, index, inlined):
+    x = te.placeholder((24, 5), name="X")
+    b = te.compute((24, 5), lambda i, j: x[i, j] * 2.0 + tir.Cast("float32", j), "B")
+    sch = Schedule(te.create_prim_func([x, te.compute(shape, lambda *at: b[index(*at)] + 1.0, "Y")]))
+    given, found, expected = np.random.default_rng(0).random((24, 5), "float32"), *np.zeros((2, *shape), "float32")
+    run(sch.func, given, expected)
+    if not inlined:
+        with pytest.raises(ScheduleError, match="reverse_compute_inline"):
+            sch.reverse_compute_inline(sch.get_block("Y"))
+        return
+    sch.reverse_compute_inline(sch.get_block("Y"))
+    assert sch.state.block_names() == ["root", "B"]
+    run(sch.func, given, found)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_variable_of_one_value_is_inlined_as_it():
     """The producer's own variable is in no index of its store, so that no reader gives a value for it."""
     x = te.placeholder((1, 4), name="X")

@@ -159,3 +159,23 @@ def test_a_buffer_that_cannot_grow_keeps_its_conditions():
         x, y = np.arange(n, dtype="float32"), np.zeros(n, "float32")
         built(x, y)
         np.testing.assert_array_equal(y, x * 2)
+
+
+def test_what_a_guard_leaves_is_read():
+    @T.prim_func
+    def padded(n: T.int32, A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        kept = T.alloc_buffer((16,), "float32", scope="local")
+        for i in range(16):
+            kept[i] = T.float32(0)
+        for i in range(16):
+            if i < n:
+                kept[i] = A[i]
+        for i in T.vectorized(16):
+            if i < n - 3:
+                kept[i] = A[i] + T.float32(1)
+        for i in range(16):
+            B[i] = kept[i]
+
+    out = np.zeros(16, "float32")
+    weft.build(padded, target="llvm")["padded"](7, np.arange(1, 17, dtype="float32"), out)
+    np.testing.assert_array_equal(out, [2, 3, 4, 5, 5, 6, 7] + [0] * 9)

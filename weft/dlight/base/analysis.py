@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import error, ir, tir
@@ -13,6 +14,7 @@ __all__ = [
     "BlockInfo", "IterInfo", "collect_block_iter_vars_used_in_access_region", "collect_vars_used_in_prim_expr",
     "detect_dominant_read", "get_max_shared_memory_per_block", "get_max_threads_per_block", "get_reduction_expr",
     "get_root_block", "is_broadcast_epilogue", "is_gemv", "normalize_prim_func",
+    "numbering",
 ]  # fmt: skip
 
 _KINDS = {"data_par": "S", "reduce": "R"}
@@ -192,3 +194,24 @@ def get_max_shared_memory_per_block(target: Target) -> int:
 
 
 _SHARED_BYTES = {"cuda": 49152, "rocm": 65536, "metal": 32768}
+
+
+def numbering(info: BlockInfo, given: Sequence[int], groups: Sequence[Sequence[int]]) -> Callable[..., list[Any]]:
+    """Return a function from values of the axes `given` to one index for each group of axes, which numbers its values.
+
+    Parameters
+    ----------
+    given, groups : sequences of int
+        Places of axes in ``info.iters``; the last of a group runs fastest.
+    """
+
+    def index(*variables: Any) -> list[Any]:
+        at, places = dict(zip(given, variables, strict=True)), []
+        for group in groups:
+            place: Any = ir.const(0, info.iters[0].var.dtype)
+            for a in group:
+                place = place * info.iters[a].dom + at[a]
+            places.append(place)
+        return places
+
+    return index

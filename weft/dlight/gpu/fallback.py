@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import ir, tir
 from weft.dlight.base import GPUScheduleRule, max_threads_per_block
-from weft.dlight.base.analysis import BlockInfo, normalize_prim_func
+from weft.dlight.base.analysis import BlockInfo, normalize_prim_func, numbering
 from weft.dlight.inline import try_inline
 from weft.target import Target
 from weft.tir.schedule import Schedule
@@ -53,20 +53,12 @@ def _with_own_sum(sch: Schedule, info: BlockInfo) -> Any:
     if len(sch.get(info.block_rv).writes) != 1:
         return None
 
-    def index(*variables: Any) -> list[Any]:
-        place: Any = ir.const(0, info.iters[0].var.dtype)
-        axes = [it for it in info.iters if it.kind == "S" or len(variables) == len(info.iters)]
-        for it, v in zip(axes, variables, strict=True):
-            place = place * it.dom + v if it.kind == "S" else place
-        return [place]
-
-    def with_rest(*variables: Any) -> list[Any]:
-        rest = [v for it, v in zip(info.iters, variables, strict=True) if it.kind != "S"]
-        return [*index(*variables), *rest]
-
-    kept = sch.reindex_cache_write(info.block_rv, 0, "local", index)
-    sch.transform_block_layout(info.block_rv, with_rest)
-    sch.transform_block_layout(kept, index)
+    every = list(range(len(info.iters)))
+    spatial = [a for a in every if info.iters[a].kind == "S"]
+    rest = [[a] for a in every if a not in spatial]
+    kept = sch.reindex_cache_write(info.block_rv, 0, "local", numbering(info, every, [spatial]))
+    sch.transform_block_layout(info.block_rv, numbering(info, every, [spatial, *rest]))
+    sch.transform_block_layout(kept, numbering(info, spatial, [spatial]))
     return kept
 
 

@@ -96,18 +96,7 @@ def _tiles(sch: Schedule, target: Target, rows: Any, columns: Any) -> tuple[_Til
 
 def _places(info: analysis.BlockInfo, axes: dict[str, list[int]], own: str, kinds: str) -> Callable[..., list[Any]]:
     """Number the values of the axes of each of `kinds`, as one index each, for a block with the axes of `own`."""
-    given = sorted(a for kind in own for a in axes[kind])
-
-    def index(*variables: Any) -> list[Any]:
-        at, places = dict(zip(given, variables, strict=True)), []
-        for kind in kinds:
-            place: Any = ir.const(0, info.iters[0].var.dtype)
-            for a in axes[kind]:
-                place = place * info.iters[a].dom + at[a]
-            places.append(place)
-        return places
-
-    return index
+    return analysis.numbering(info, sorted(a for kind in own for a in axes[kind]), [axes[kind] for kind in kinds])
 
 
 def _runs_along(sch: Schedule, info: analysis.BlockInfo, factor: int, axes: dict[str, list[int]]) -> str:

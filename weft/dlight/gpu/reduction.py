@@ -19,7 +19,16 @@ _PARTS, _MANY = 256, 1 << 16  # a sum of so many elements is made of so many par
 
 
 class Reduction(GPUScheduleRule):
-    """One sum, and at most one element-wise block behind it: the threads of a block share each sum."""
+    """One sum, and at most one element-wise block behind it: the threads of a block share each sum.
+
+    Parameters
+    ----------
+    selective : bool
+        Whether to leave alone what a thread for each sum does faster: sums of few elements, and of what caches hold.
+    """
+
+    def __init__(self, selective: bool = False) -> None:
+        self.selective = selective
 
     def schedule(self, sch: Schedule, target: Target) -> Schedule | None:
         """Schedule a function, or return None where it is no such sum."""
@@ -32,8 +41,9 @@ class Reduction(GPUScheduleRule):
         if not info.is_reduction() or get_reduction_expr(node) is None:
             return None
         elements, summed = (_count(info, kind) for kind in "SR")
-        if summed is not None and (summed < _FEW or (elements is not None and _reuses(node, elements * summed))):
-            return None  # neighbours read the same: a thread for each sum, which caches serve
+        if self.selective and summed is not None:
+            if summed < _FEW or (elements is not None and _reuses(node, elements * summed)):
+                return None
         block, epilogue = info.block_rv, infos[1].block_rv if len(infos) == 2 else None
         if epilogue is None and elements is not None and elements <= 16 and (summed or 0) >= _MANY:
             parts, _ = sch.split(sch.fuse(*(i.loop_rv for i in info.iters if i.kind == "R")), [_PARTS, None])

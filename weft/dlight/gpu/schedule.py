@@ -12,7 +12,7 @@ from weft.target import Target
 from weft.target.gpu import check_allocations, launch_extents, lower_for_gpu
 from weft.tir.transform import default_gpu_schedule
 
-_RULES = (Matmul(), GEMV(), Reduction(), GeneralReduction(), Transpose(), Fallback())
+_RULES = (Matmul(), GEMV(selective=True), Reduction(selective=True), GeneralReduction(), Transpose(), Fallback())
 
 
 def gpu_schedule(func: tir.PrimFunc, target: Target) -> tir.PrimFunc:

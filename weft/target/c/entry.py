@@ -45,6 +45,7 @@ def lower_c(func: tir.PrimFunc, target: TargetLike | None = None) -> tir.PrimFun
 def _phases(machine: Machine) -> list[tuple[int, Pass]]:
     return [
         (1, t.lower_blocks()),
+        (1, t.lower_loop_jumps()),
         *[(1, p) for p in custom_types("c")],
         (1, t.simplify()),
         *[(1, p) for p in requested_checks()],

@@ -9,7 +9,7 @@ import msgspec
 
 from weft import ir
 from weft.tir.buffer import BufferRegion
-from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, SeqStmt, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, SeqStmt, Stmt, While, seq
 
 replace_node = msgspec.structs.replace
 """Return a copy of a node with some fields changed."""
@@ -41,6 +41,24 @@ def statements(stmt: Stmt, into_blocks: bool = True) -> Iterator[Stmt]:
         yield s
         if into_blocks or s is stmt or type(s) is not Block:
             stack += _children.rule[type(s)](s)[::-1]
+
+
+_JUMPS = {"tir.continue_loop": 1, "tir.break_loop": 2}
+
+
+def jump(stmt: Stmt) -> int:
+    """Return 1 for a statement that continues its loop, 2 for one that leaves it, 0 for any other."""
+    call = stmt.value if isinstance(stmt, Evaluate) else None
+    return _JUMPS.get(getattr(call.op, "name", ""), 0) if isinstance(call, ir.CallIntrin) else 0
+
+
+def jumps_out(stmt: Stmt) -> Iterator[int]:
+    """Yield the jumps in a statement that belong to a loop around it."""
+    if jump(stmt):
+        yield jump(stmt)
+    elif not isinstance(stmt, (For, While)):
+        for s in stmt_children(stmt):
+            yield from jumps_out(s)
 
 
 def map_children(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:

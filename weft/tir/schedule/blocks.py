@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import PrimExpr, Range, Var, cast, const, is_const_int, rewrite, substitute
+from weft.error import WeftError
+from weft.ir import (
+    PrimExpr,
+    Range,
+    Var,
+    all_of,
+    cast,
+    const,
+    equal,
+    is_const_int,
+    rewrite,
+    structural_equal,
+    substitute,
+)
 from weft.tir.analysis import dependence
 from weft.tir.analysis.access import access_regions, addressed, is_pure, loads_of
 from weft.tir.analysis.cover import covers, covers_domain
 from weft.tir.analysis.structure import child_realizes, clone_fresh, iter_values_of, replace_node, used_vars
 from weft.tir.buffer import BufferLoad
+from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
@@ -178,7 +192,7 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     _check_all(state, path, producer, target)
     _check_effects(target, producer.block, "reverse_compute_inline")
     _check_effects(store, block, "reverse_compute_inline")
-    mapping = _inverse(store, target, realize, state)
+    mapping, is_read = _inverse(store, target, realize, producer, state)
     value = substitute(store.value, mapping)
 
     def forward(node: object) -> object:
@@ -188,7 +202,8 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
         store, value=rewrite(value, forward), indices=tuple(substitute(i, mapping) for i in store.indices)
     )
     new_block = refresh_accesses(state, replace_node(producer.block, body=new_store), producer.block.name_hint)
-    state.replace(producer.block, new_block)
+    predicate = substitute(is_read, iter_values_of(producer))
+    state.replace(producer, replace_node(producer, block=new_block, predicate=predicate))
     state.remove(state.realize(name))
     state.dealloc(target.buffer)
 
@@ -206,39 +221,40 @@ def _check_all(state: ScheduleState, path: list[Stmt], producer: BlockRealize, t
 
 
 def _inverse(
-    store: BufferStore, target: BufferStore, realize: BlockRealize, state: ScheduleState
-) -> dict[Var, PrimExpr]:
-    """Express the consumer's variables in those of the producer: each must appear alone as an index of the load."""
+    store: BufferStore, target: BufferStore, realize: BlockRealize, producer: BlockRealize, state: ScheduleState
+) -> tuple[dict[Var, PrimExpr], PrimExpr]:
+    """Express the consumer's variables in those of the producer, and say when the consumer reads what is produced."""
     name = realize.block.name_hint
-    loads = loads_of(store.value, target.buffer)
-    first = loads[0]
-    if any(any(a is not b for a, b in zip(x.indices, first.indices, strict=True)) for x in loads):
+    loads, units = loads_of(store.value, target.buffer), _unit_vars(realize.block)
+    reads = [substitute(i, units) for i in loads[0].indices]
+    at = state.analyzer_at([*state.path_to_block(name), realize.block], inside=True)
+    if not all(at.can_prove(r >= 0) and at.can_prove(r < d) for r, d in zip(reads, target.buffer.shape, strict=True)):
+        raise refuse("reverse_compute_inline", "some of the consumer's elements read nothing that is made", block=name)
+    if any(not structural_equal(x.indices, loads[0].indices) for x in loads[1:]):
         raise refuse("reverse_compute_inline", "the consumer reads the producer at several places", block=name)
-    analyzer = state.analyzer_at(state.path_to_block(name))
-    domains = {iv.var: iv.dom for iv in realize.block.iter_vars}
-    mapping: dict[Var, PrimExpr] = {}
-    for read, written, size in zip(first.indices, target.indices, target.buffer.shape, strict=True):
-        if isinstance(read, Var) and read in domains and read not in mapping:
-            dom = domains[read]
-            if dom is None or not is_const_int(dom.min, 0) or not analyzer.can_prove_equal(dom.extent, size):
-                raise refuse(
-                    "reverse_compute_inline", f"the consumer reads only a part of '{target.buffer.name}'", block=name
-                )
-            mapping[read] = written
-        elif not (is_const_int(read, 0) and is_const_int(size, 1)):
-            raise refuse(
-                "reverse_compute_inline", "the consumer's read is not a plain list of its variables", block=name
-            )
-    units = _unit_vars(realize.block)
-    missing = [v for v in domains if v not in mapping and v not in units]
+    domains = {iv.var: iv.dom for iv in realize.block.iter_vars if iv.var not in units}
+    missing = [v for v in domains if v not in used_vars(*reads)]
     if missing:
-        raise refuse(
-            "reverse_compute_inline",
-            "the consumer writes each element of the producer several times",
-            block=name,
-            loops=missing,
-        )
-    return units | mapping
+        raise refuse("reverse_compute_inline", "the consumer writes each element of the producer several times",
+                     block=name, loops=missing)  # fmt: skip
+    places = [i for i, read in enumerate(reads) if used_vars(read) & domains.keys()]
+    extents = [dom.extent for dom in domains.values() if dom is not None and is_const_int(dom.min, 0)]
+    there = IndexMap(tuple(domains), tuple(reads[i] for i in places))
+    try:
+        back = there.inverse(extents)
+    except (WeftError, ValueError):  # of what is rounded up to whole tiles, there may be one
+        try:
+            back, _ = there.non_surjective_inverse(extents)
+        except (WeftError, ValueError) as e:
+            raise refuse("reverse_compute_inline", "where the consumer reads has no inverse", block=name) from e
+    analyzer = state.analyzer_at([*state.path_to_block(producer.block.name_hint), producer.block], inside=True)
+    written = dict(zip(back.initial_indices, (target.indices[i] for i in places), strict=True))
+    values = [analyzer.simplify(substitute(e, written)) for e in back.final_indices]
+    same = {r: w for r, w in zip(loads[0].indices, target.indices, strict=True) if isinstance(r, Var) and r in units}
+    mapping = units | same | {v: cast(v.dtype, x) for v, x in zip(domains, values, strict=True)}
+    tests = [t for x, e in zip(values, extents, strict=True) for t in (x >= 0, x < cast(x.dtype, e))]
+    tests += [equal(substitute(read, mapping), place) for read, place in zip(reads, target.indices, strict=True)]
+    return mapping, all_of(*(t for t in tests if not analyzer.can_prove(t)))
 
 
 def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:

@@ -193,7 +193,7 @@ class Schedule(Recorder):
 
     @primitive
     def reverse_compute_inline(self, block: BlockRV) -> None:
-        """Compute an element-wise block where its producer stores."""
+        """Compute an element-wise block where its producer stores: each element that it makes of one that it reads."""
         blocks.reverse_compute_inline(self.state, block.name)
 
     @primitive

@@ -17,7 +17,7 @@ from weft.tir.analysis.access import access_regions, addressed
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.stmt_refs import CachedFlags, ScheduleDebugMask
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
 
 __all__ = ["CachedFlags", "ScheduleDebugMask", "ScheduleState", "check_scope", "refuse"]
 
@@ -67,6 +67,7 @@ class ScheduleState:
         self.func = make_unique(func)
         self._facts: list[Any] = []
         self._known_paths: structure.Paths | None = None
+        self._has_jumps = any(structure.jump(s) for s in structure.statements(func.body))
         self.renamed: dict[str, str] = {}
         self.rewrite_body(_plain_indices)
         self._exact_regions()
@@ -132,7 +133,7 @@ class ScheduleState:
             return self.path_to_block(self.renamed[name])
         if path is None:
             raise ScheduleError(f"there is no block '{name}'", found="blocks " + ", ".join(self.block_names()))
-        return path
+        return self._whole(path)
 
     def path_to_loop(self, var: ir.Var) -> list[Stmt]:
         """Return the statements from the root realization down to a loop."""
@@ -142,6 +143,14 @@ class ScheduleState:
                 f"the loop '{var.name}' is no longer in the function",
                 help="a split, fused or removed loop is gone; use the loops that the primitive returned",
             )
+        return self._whole(path)
+
+    def _whole(self, path: list[Stmt]) -> list[Stmt]:
+        """Refuse a place under a loop that is left early: what moves or splits it would change what runs."""
+        if self._has_jumps:
+            for s in path:
+                if isinstance(s, (For, While)) and any(structure.jumps_out(s.body)):
+                    raise ScheduleError("a loop with 'break' or 'continue' of its own cannot be scheduled", where=s)
         return path
 
     def realize(self, name: str) -> BlockRealize:

@@ -169,8 +169,9 @@ Range_ = _RangeMaker()
 
 
 def _buffer(
-    shape: Any, dtype: Any, data: Any, strides: Any, elem_offset: Any, scope: str, align: int, offset_factor: int
-) -> BufferNode:
+    shape: Any, dtype: Any, data: Any, strides: Any, elem_offset: Any, scope: str, align: int, offset_factor: int,
+    buffer_type: str,
+) -> BufferNode:  # fmt: skip
     """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
     element = getattr(dtype, "dtype", dtype)
@@ -186,6 +187,7 @@ def _buffer(
         scope or "global",
         align if align > 0 else 64,
         max_int(offset_factor, 0),
+        buffer_type,
     )
 
 
@@ -202,7 +204,7 @@ class _BufferMaker:
         scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
         axis_separators: Any = None,
     ) -> BufferNode:  # fmt: skip
-        return _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+        return _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
 
     def __getitem__(self, items: Any) -> BufferNode:
         return self(*items) if isinstance(items, tuple) and isinstance(items[0], (tuple, list)) else self(items)
@@ -224,7 +226,9 @@ def match_buffer(
     if isinstance(param, BufferLoadNode):
         one = [Range.from_min_extent(i, const(1, i.dtype)) for i in param.indices]
         param = BufferRegion(param.buffer, tuple(one))
-    return commands.MatchBuffer(param, _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
+    return commands.MatchBuffer(
+        param, _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
+    )
 
 
 def sblock_alloc_buffer(
@@ -232,7 +236,9 @@ def sblock_alloc_buffer(
     scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
 ) -> commands.AllocBlockBuffer:  # fmt: skip
     """Allocate a buffer in the block under way."""
-    return commands.AllocBlockBuffer(_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
+    return commands.AllocBlockBuffer(
+        _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
+    )
 
 
 def alloc_buffer(
@@ -241,7 +247,7 @@ def alloc_buffer(
     annotations: Any = None,
 ) -> commands.Scope:  # fmt: skip
     """Allocate a buffer for the rest of the sequence; among the first statements of a block, in that block."""
-    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
     notes = Attrs.of(annotations)
     return commands.Scope(b, lambda value, body, _: stmts.AllocBuffer(value, body, notes), "alloc", notes)
 
@@ -251,7 +257,7 @@ def decl_buffer(
     scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
 ) -> commands.Scope:  # fmt: skip
     """Declare a buffer as a view of the memory that `data` points to; without it, allocate the memory."""
-    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
     if data is None:
         return commands.Scope(b, lambda value, body, _: stmts.AllocBuffer(value, body))
     return commands.Scope(b, lambda value, body, _: stmts.DeclBuffer(value, body))

@@ -43,6 +43,7 @@ class FunctionUnderWay:
         self.loops: dict[ir.Var, ir.Range] = {}
         self.threads: dict[ir.Var, str] = {}
         self.depth = 0
+        self.written_out = 0  # Python loops around the statement, inside the innermost loop of the program
         self.blocks: list[BlockUnderWay] = [BlockUnderWay()]
         self.sequences: list[list[Any]] = []
         words = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}

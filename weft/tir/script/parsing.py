@@ -295,7 +295,23 @@ def _if(p: Parser, node: ast.If) -> None:
 
 
 def _while(p: Parser, node: ast.While) -> None:
-    emit(p, stmts.While(ir.as_expr(p.evaluate(node.test)), _sequence(p, node.body), span=p.span(node.test)))
+    emit(p, stmts.While(ir.as_expr(p.evaluate(node.test)), _loop_body(p, node.body), span=p.span(node.test)))
+
+
+def _loop_body(p: Parser, nodes: list[ast.stmt]) -> stmts.Stmt:
+    outer, p.state.written_out = p.state.written_out, 0
+    try:
+        return _sequence(p, nodes)
+    finally:
+        p.state.written_out = outer
+
+
+def _jump(p: Parser, node: ast.Break | ast.Continue) -> None:
+    word = type(node).__name__.lower()
+    if p.state.written_out:
+        raise p.fail(node, f"'{word}' in a Python loop, which is written out while the program is read",
+                     expected="a loop of the program, such as T.serial or while")  # fmt: skip
+    emit(p, stmts.Evaluate(ir.CallIntrin("int32", ir.Op.get(f"tir.{word}_loop"), ()), span=p.span(node)))
 
 
 def _for(p: Parser, node: ast.For) -> None:
@@ -326,7 +342,7 @@ def _for(p: Parser, node: ast.For) -> None:
         p.define(t.id, var if loops.step == 1 else r.min + var * ir.const(loops.step, var.dtype))
     for name, place in names.items():
         p.define(name, tuple(variables[place]))
-    body = _sequence(p, node.body)
+    body = _loop_body(p, node.body)
     p.scopes.pop()
     emit(p, nest(loops, variables, body, p.span(node.target)))
 
@@ -385,8 +401,10 @@ def _unrolled(p: Parser, node: ast.For, values: Any) -> None:
             p.define(node.target.id, item)
         else:
             assign(p, node.target, tuple(MetaVar(x) for x in item))
+        p.state.written_out += 1
         for n in node.body:
             _statement(p, n)
+        p.state.written_out -= 1
         p.scopes.pop()
 
 
@@ -423,7 +441,7 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
     elif isinstance(command, IfScope):
         _if_scope(p, node, command.condition, inner)
     elif isinstance(command, WhileScope):
-        emit(p, stmts.While(command.condition, _sequence(p, inner), span=p.span(item.context_expr)))
+        emit(p, stmts.While(command.condition, _loop_body(p, inner), span=p.span(item.context_expr)))
     elif isinstance(command, Loops):
         raise p.fail(item.context_expr, "a loop is written with 'for'")
     else:
@@ -477,9 +495,15 @@ def _regions(block: BlockUnderWay, body: stmts.Stmt) -> tuple[tuple[BufferRegion
 
 def _assert(p: Parser, node: ast.Assert) -> None:
     condition = ir.as_expr(p.evaluate(node.test))
-    message = ir.as_expr(p.evaluate(node.msg)) if node.msg is not None else ir.as_expr(ast.unparse(node.test))
-    span = p.span(node)
-    emit(p, (Scope(None, lambda _, body, __: stmts.AssertStmt(condition, message, body, span=span)), None))
+    said, kind, span = (
+        ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg),
+        "RuntimeError",
+        p.span(node),
+    )
+    if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], (list, tuple)):  # its kind, and parts of it
+        kind, said = str(said[0]), "".join(map(str, said[1]))
+    message = ir.as_expr(said)
+    emit(p, (Scope(None, lambda _, body, __: stmts.AssertStmt(condition, message, body, kind, span=span)), None))
 
 
 def _return(p: Parser, node: ast.Return) -> None:
@@ -511,6 +535,8 @@ _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
     ast.With: _with,
     ast.Assert: _assert,
     ast.Return: _return,
+    ast.Break: _jump,
+    ast.Continue: _jump,
     ast.FunctionDef: _nested_function,
     ast.Pass: lambda p, node: None,
 }

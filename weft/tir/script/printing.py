@@ -186,6 +186,9 @@ def _store(node: stmts.BufferStore, p: Printer) -> None:
 
 @STMT.on(stmts.Evaluate)
 def _evaluate(node: stmts.Evaluate, p: Printer) -> None:
+    if isinstance(node.value, Call) and getattr(node.value.op, "name", "") in ("tir.break_loop", "tir.continue_loop"):
+        p.lines.add(node.value.op.name.removeprefix("tir.").removesuffix("_loop"))
+        return
     p.lines.add(p.expr(node.value) if isinstance(node.value, Call) else call("T.evaluate", [argument(node.value, p)]))
 
 

@@ -19,6 +19,7 @@ from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch
 from weft.tir.transform.inject_virtual_thread import inject_virtual_thread
+from weft.tir.transform.loop_jumps import annotate_irregular_loop, lower_loop_jumps
 from weft.tir.transform.loop_partition import loop_partition
 from weft.tir.transform.lower_blocks import lower_blocks
 from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes

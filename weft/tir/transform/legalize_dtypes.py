@@ -204,6 +204,36 @@ class _Storage(_Visit):
         return _bits(expr.dtype, new) if self.narrow(expr.dtype) and new is not expr else new
 
 
+_BITS_ONLY = ("tir.reinterpret", "tir.if_then_else", "tir.address_of", "tir.tvm_access_ptr")
+
+
+def _rounded_float8(node: Any) -> Any:
+    if isinstance(node, ir.FloatImm):
+        return _narrow(ir.const(node.value, "float32"), node.dtype) if _is_fp8(node.dtype) else node
+    if not isinstance(node, ir.PrimExpr) or isinstance(node, (BufferLoad, ir.Var, ir.Select, ir.Let)):
+        return node
+    if isinstance(node, ir.CallIntrin) and node.op.name.startswith((*_AS_WRITTEN, *_BITS_ONLY)):
+        return node
+    given = [c for c in ir.children(node) if isinstance(c, ir.PrimExpr)]
+    if not (isinstance(node, ir.Cast) and _is_fp8(node.dtype)) and not any(_is_fp8(c.dtype) for c in given):
+        return node
+    if isinstance(node, ir.Cast):
+        value = _wide_once(node.value)
+        return _narrow(value, node.dtype) if _is_fp8(node.dtype) else ir.cast(node.dtype, value)
+    new = ir.rebuild(node, _wide_once)
+    if not _is_fp8(node.dtype):
+        return new
+    return _narrow(replace_node(new, dtype="float32") if isinstance(new, ir.CallIntrin) else new, node.dtype)
+
+
+def _wide_once(value: Any) -> Any:
+    """Return a value in float32 where it is a float of 8 bits; it is computed once."""
+    if not isinstance(value, ir.PrimExpr) or not _is_fp8(value.dtype):
+        return value
+    once = ir.Var("code", value.dtype)
+    return ir.Let(once, _scalar(value), float8_to_float32(once))
+
+
 def _supports(func: PrimFunc, sm: int) -> bool:
     """Whether the function's target computes in the type itself: a CUDA device from an architecture on."""
     target = func.attrs.get("target")
@@ -265,11 +295,16 @@ def bf16_storage_legalize(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 
 
 @ir.function_pass(kind=PrimFunc, name="FP8ComputeLegalize")
-def fp8_compute_legalize(func: PrimFunc, mod: ir.IRModule, promote_dtype: str = "float16") -> PrimFunc:
+def fp8_compute_legalize(
+    func: PrimFunc, mod: ir.IRModule, promote_dtype: str = "float16", *, rounded: bool = False
+) -> PrimFunc:
     """Compute in `promote_dtype` what is written in a float of 8 bits; conversions work on bits and are right for all.
 
+    Options:
+        ``rounded``: compute in float32 and round each result to 8 bits, as the program says; buffers keep their types.
+
     Requires: Any form.
-    Ensures: The same form. Values in between are not rounded to 8 bits.
+    Ensures: The same form. Values in between are not rounded to 8 bits, unless `rounded`.
     Before::
 
         @T.prim_func
@@ -288,7 +323,11 @@ def fp8_compute_legalize(func: PrimFunc, mod: ir.IRModule, promote_dtype: str = 
     Cost: Linear.
     Source: TVM's ``FP8ComputeLegalize``.
     """
-    return func if _supports(func, 89) else _Compute(_is_fp8, promote_dtype, func.body).run(func)
+    if _supports(func, 89):
+        return func
+    if rounded:
+        return func.replace(body=ir.rewrite(func.body, _rounded_float8))
+    return _Compute(_is_fp8, promote_dtype, func.body).run(func)
 
 
 @ir.function_pass(kind=PrimFunc, name="FP8StorageLegalize")

@@ -7,7 +7,7 @@ from typing import Any
 from weft import ir
 from weft.error import LoweringError
 from weft.ir import Attrs, IRModule, PrimExpr, Range, function_pass
-from weft.tir.analysis.structure import iter_values_of, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import iter_values_of, jumps_out, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.match_buffer import lower_match_buffers
@@ -247,7 +247,7 @@ class _Opaque:
             axis = ir.IterVar(Range.from_min_extent(node.min, node.extent), node.loop_var, "thread", tag)
             key = "virtual_thread" if tag.split(".")[0] == "vthread" else "thread_extent"
             body: Any = AttrStmt(axis, key, node.extent, node.body, span=node.span)
-        elif ir.is_const_int(node.extent, 1) and not node.annotations.items:
+        elif ir.is_const_int(node.extent, 1) and not node.annotations.items and not any(jumps_out(node.body)):
             return subst_stmt(node.body, {node.loop_var: ir.cast(node.loop_var.dtype, node.min)})
         else:
             body = replace_node(node, annotations=Attrs.of(None, **kept) if kept else ir.NO_ATTRS)

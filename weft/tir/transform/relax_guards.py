@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import conjuncts
+from weft.tir.analysis.structure import conjuncts, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
@@ -22,7 +22,7 @@ from weft.tir.transform.compact_buffer import boxes_of
 def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Drop conditions on stores to local buffers when all loads of the stored value are in bounds without them.
 
-    Only those go that say which elements are stored; what data or a count decides is part of the meaning.
+    Only those go that say which elements are stored at all; what data or a count decides is part of the meaning.
 
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
     loads that follow waiting, and a masked sum could not stay in a register.
@@ -59,12 +59,31 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
-    return func.replace(body=_Relax(analyzer).visit(func.body))
+    return func.replace(body=_Relax(analyzer, _always_stored(func.body)).visit(func.body))
+
+
+_Stores = dict[Buffer, list[tuple[BufferStore, tuple[For, ...]]]]
+
+
+def _always_stored(body: Stmt) -> _Stores:
+    """Return the stores of each buffer that no test guards, with the loops around them inside the allocation."""
+    found: _Stores = {}
+    stack: list[tuple[Stmt, dict[Buffer, tuple[For, ...]]]] = [(body, {})]
+    while stack:
+        stmt, loops = stack.pop()
+        if isinstance(stmt, BufferStore) and stmt.buffer in loops:
+            found.setdefault(stmt.buffer, []).append((stmt, loops[stmt.buffer]))
+        if isinstance(stmt, AllocBuffer):
+            loops = {**loops, stmt.buffer: ()}
+        elif isinstance(stmt, For):
+            loops = {b: (*around, stmt) for b, around in loops.items()}
+        stack.extend((s, {} if isinstance(stmt, IfThenElse) else loops) for s in stmt_children(stmt))
+    return found
 
 
 class _Relax:
-    def __init__(self, analyzer: Analyzer) -> None:
-        self.analyzer = analyzer
+    def __init__(self, analyzer: Analyzer, always_stored: _Stores) -> None:
+        self.analyzer, self.always_stored = analyzer, always_stored
         self.local: dict[Buffer, int] = {}  # a buffer -> how many variables were bound where it is allocated
         self.roomy: set[Buffer] = set()  # those with room for all elements that conditions keep from being stored
         self.bound: list[ir.Var] = []
@@ -95,9 +114,9 @@ class _Relax:
         store = node.then_case
         assert isinstance(store, BufferStore)
         parts = conjuncts(node.condition)
-        kept = list(parts)
+        kept, kept_values = list(parts), not self._apart_from_others(store)
         for c in parts:
-            if not self._protects_only(store, c):
+            if kept_values or not self._protects_only(store, c):
                 continue
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
@@ -105,13 +124,28 @@ class _Relax:
         of_lanes = [c for c in kept if any(v in self.lanes for v in ir.walk(c))]
         reduction = _is_reduction(store)
         chosen = self._choice(store, of_lanes) if reduction else None
-        if of_lanes and (not reduction or chosen is not None or self._adds_zero(store, of_lanes)):
+        alone = not reduction and not kept_values
+        if of_lanes and (alone or chosen is not None or self._adds_zero(store, of_lanes)):
             store = self._guarded_loads(store, of_lanes, reduction, chosen)
             kept = [c for c in kept if all(c is not x for x in of_lanes)]
         elif len(kept) == len(parts):
             return node
         condition = _all(kept)
         return store if condition is None else IfThenElse(condition, store, span=node.span)
+
+    def _apart_from_others(self, store: BufferStore) -> bool:
+        """Whether no store without a test reaches the elements of this one, whose values a failing test would keep."""
+        for other, loops in self.always_stored.get(store.buffer, ()):
+            own: dict[ir.Var, ir.PrimExpr] = {}
+            for f in loops:
+                own[f.loop_var] = var = ir.Var(f.loop_var.name, f.loop_var.dtype)
+                self.analyzer.bind(
+                    var, ir.Range.from_min_extent(ir.substitute(f.min, own), ir.substitute(f.extent, own))
+                )
+            steps = [a - ir.substitute(b, own) for a, b in zip(store.indices, other.indices, strict=True)]
+            if not any(self.analyzer.can_prove(d > 0) or self.analyzer.can_prove(d < 0) for d in steps):
+                return False
+        return True
 
     def _protects_only(self, store: BufferStore, condition: ir.PrimExpr) -> bool:
         """Whether a condition tells only which elements are stored, the same at each store of an element.

@@ -9,7 +9,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.tir import stmt as stmts
-from weft.tir.analysis.structure import replace_node
+from weft.tir.analysis.structure import jumps_out, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 
@@ -79,7 +79,8 @@ def _loop(node: stmts.For, analyzer: Analyzer) -> Any:
     low, extent = analyzer.simplify(node.min), analyzer.simplify(node.extent)
     if isinstance(extent, ir.IntImm) and extent.value <= 0:  # the init of an empty reduction still has to run
         return node if any(isinstance(n, stmts.Block) and n.init is not None for n in ir.walk(node.body)) else None
-    if isinstance(extent, ir.IntImm) and extent.value == 1 and node.kind != stmts.ForKind.THREAD_BINDING:
+    once = isinstance(extent, ir.IntImm) and extent.value == 1 and node.kind != stmts.ForKind.THREAD_BINDING
+    if once and not any(jumps_out(node.body)):
         return _stmt(ir.substitute(node.body, {node.loop_var: low}), analyzer)
     analyzer.bind(node.loop_var, ir.Range.from_min_extent(low, extent), allow_override=True)
     body = _stmt(node.body, analyzer)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
-from weft.tir.analysis.structure import replace_node
+from weft.tir.analysis.structure import jumps_out, replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, For, ForKind, Stmt, seq
@@ -111,8 +111,8 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
         return new.body, steps, depth  # it has been followed
     if isinstance(node, (BufferStore, AssertStmt)) or (isinstance(node, Evaluate) and not _is_instruction(node.value)):
         steps += 1
-    if not isinstance(new, For):
-        return new, steps, depth
+    if not isinstance(new, For) or any(jumps_out(new.body)):
+        return new, steps, depth + isinstance(new, For)
     auto_step, auto_depth, auto_extent, explicit, local, max_copies = limits
     extent = new.extent.value if isinstance(new.extent, ir.IntImm) else None
     if local and new.kind == ForKind.SERIAL and extent is not None and _runs_over_local(new):

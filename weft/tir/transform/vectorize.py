@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.tir.analysis.structure import jumps_out
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
@@ -46,7 +47,7 @@ def _visit(node: Any, enable: bool) -> Any:
     if not isinstance(node, Stmt):
         return node
     node = ir.rebuild(node, lambda n: _visit(n, enable))
-    if not isinstance(node, For) or node.kind != ForKind.VECTORIZED:
+    if not isinstance(node, For) or node.kind != ForKind.VECTORIZED or any(jumps_out(node.body)):
         return node
     if enable and isinstance(node.extent, ir.IntImm):
         if node.extent.value == 1:

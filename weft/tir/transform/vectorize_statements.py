@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import arith, error, ir
+from weft.tir.analysis.structure import jumps_out
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AttrStmt, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, While
@@ -58,7 +59,7 @@ def _visit(node: Any, enable: bool, target: Any) -> Any:
     if isinstance(node, AttrStmt) and node.attr_key == "target":
         target = node.node
     node = ir.rebuild(node, lambda n: _visit(n, enable, target))
-    if not isinstance(node, For) or node.kind != ForKind.VECTORIZED:
+    if not isinstance(node, For) or node.kind != ForKind.VECTORIZED or any(jumps_out(node.body)):
         return node
     if not enable:
         return For(node.loop_var, node.min, node.extent, ForKind.SERIAL, node.body, None, node.annotations)
