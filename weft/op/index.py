@@ -48,7 +48,7 @@ def _take_ref(x: Any, indices: Any, axis: Any, mode: str) -> Any:
 
 declare(
     "take", "x indices", {"axis": axis(None), "mode": word("fast", "fast", "clip", "wrap")}, infer=_take_infer,
-    lower=take, reference=_take_ref, fusion=Fusion.OPAQUE,
+    lower=take, reference=_take_ref, fusion=Fusion.INJECTIVE,
     doc="Elements along an axis by index; negative indices count from the end. Indices outside are refused; with mode "
     "``clip`` all are clamped, with ``wrap`` counted round the axis.",
 )  # fmt: skip
@@ -75,7 +75,7 @@ def _gather_elements_ref(data: Any, indices: Any, axis: int) -> Any:
 
 declare(
     "gather_elements", "data indices", {"axis": axis(0)}, infer=_gather_elements_infer, lower=gather_elements,
-    reference=_gather_elements_ref, fusion=Fusion.OPAQUE,
+    reference=_gather_elements_ref, fusion=Fusion.INJECTIVE,
     doc="One element for each index along an axis; negative indices count from the end.",
 )  # fmt: skip
 
@@ -112,7 +112,7 @@ def _gather_nd_ref(data: Any, indices: Any, batch_dims: int) -> Any:
 
 declare(
     "gather_nd", "data indices", {"batch_dims": integer(0, at_least=0)}, infer=_gather_nd_infer, lower=gather_nd,
-    reference=_gather_nd_ref, fusion=Fusion.OPAQUE,
+    reference=_gather_nd_ref, fusion=Fusion.INJECTIVE,
     doc="Slices by tuples of indices; negative indices count from the end.",
 )  # fmt: skip
 
@@ -137,7 +137,7 @@ def _index_tensor_infer(data: Expr, indices: Expr) -> TensorType:
 
 declare(
     "index_tensor", "data indices:tensors", infer=_index_tensor_infer, lower=index_tensor,
-    reference=lambda data, indices: data[tuple(indices)], fusion=Fusion.OPAQUE,
+    reference=lambda data, indices: data[tuple(indices)], fusion=Fusion.INJECTIVE,
     doc="Elements by tensors of indices that broadcast together, as NumPy's advanced indexing.",
 )  # fmt: skip
 

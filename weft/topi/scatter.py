@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import DataType, as_int, cast, floordiv, floormod, int64, select
+from weft.ir import DataType, as_int, cast, floordiv, floormod, int64, select, walk
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
@@ -32,16 +32,22 @@ def _combine(reduction: str, old: Any, new: Any) -> Any:
 
 
 def _loops(shape: Any, body: Any, name: str) -> Any:
-    """Loop nest over a shape around ``body(*indices)``."""
+    """Loop nest over a shape around ``body(*indices)``: a statement, and what has to hold for it, or None.
+
+    The test stands as far outside as its variables allow, so that rows need one and are vectors.
+    """
     loop_vars = [tir.Var(f"{name}{d}", "int64") for d in range(len(shape))]
-    stmt = body(*loop_vars)
+    stmt, test = body(*loop_vars)
+    tested = set() if test is None else set(walk(test))
     for v, d in reversed(list(zip(loop_vars, shape, strict=True))):
+        if test is not None and v in tested:
+            stmt, test = tir.IfThenElse(test, stmt), None
         stmt = tir.For(v, int64(0), cast("int64", d), tir.ForKind.SERIAL, stmt)
-    return stmt
+    return stmt if test is None else tir.IfThenElse(test, stmt)
 
 
 def _copy(src: Any, dst: Any, shape: Any) -> Any:
-    return _loops(shape, lambda *i: tir.BufferStore(dst, tir.BufferLoad(src, i), i), "c")
+    return _loops(shape, lambda *i: (tir.BufferStore(dst, tir.BufferLoad(src, i), i), None), "c")
 
 
 def scatter_at(data: Any, sources: list[Any], shape: Any, place: Any, reduction: str, name: str) -> Any:
@@ -56,7 +62,7 @@ def scatter_at(data: Any, sources: list[Any], shape: Any, place: Any, reduction:
         def update(*i: Any) -> Any:
             at, inside, value = place(ins, i)
             new = _combine(reduction, tir.BufferLoad(outs[0], at), value)
-            return tir.IfThenElse(inside, tir.BufferStore(outs[0], new, at))
+            return tir.BufferStore(outs[0], new, at), inside
 
         return tir.seq(_copy(ins[0], outs[0], data.shape), _loops(shape, update, "u"))
 
@@ -71,9 +77,9 @@ def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: s
             at, inside, value = place(ins, i)
             total = tir.BufferStore(outs[0], tir.BufferLoad(outs[0], at) + value, at)
             count = tir.BufferStore(outs[1], tir.BufferLoad(outs[1], at) + int64(1), at)
-            return tir.IfThenElse(inside, tir.seq(total, count))
+            return tir.seq(total, count), inside
 
-        ones = _loops(data.shape, lambda *i: tir.BufferStore(outs[1], int64(1), i), "n")
+        ones = _loops(data.shape, lambda *i: (tir.BufferStore(outs[1], int64(1), i), None), "n")
         return tir.seq(_copy(ins[0], outs[0], data.shape), ones, _loops(shape, update, "u"))
 
     total, count = te.extern([data.shape, data.shape], [data, *sources], body, name=name, dtype=[data.dtype, "int64"])

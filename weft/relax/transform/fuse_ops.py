@@ -21,7 +21,9 @@ from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast,
 from weft.relax.rename import variables
 from weft.relax.transform.grouping import with_free_dims
 
-_STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "relax.take")
+_STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad")
+_UPDATES = ("relax.index_put", "relax.scatter_elements", "relax.scatter_nd")
+"""Copies with changed elements: what these are made of is read once, and need not be stored."""
 
 
 @ir.module_pass(opt_level=1, ensures="relax.normalized")
@@ -115,7 +117,8 @@ class _Graph:
         self.users: list[list[int]] = [[] for _ in range(n)]
         self.extern = [b.var in used_outside for b in block.bindings]
         self.group = list(range(n))
-        self.group_kind = list(self.kind)
+        updates = (_is_update(b.value) for b in block.bindings)
+        self.group_kind = [int(Fusion.INJECTIVE) if u else k for u, k in zip(updates, self.kind, strict=True)]
         self.group_size = [1] * n
         self.analyzer = arith.Analyzer()
         self._same: dict[tuple[int, int], bool] = {}
@@ -274,7 +277,7 @@ def fusion_groups(bindings: Sequence[Any], used_outside: set[ir.ExprVar], max_op
 
 
 def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:
-    sink, kind = g.parent[i], g.group_kind[g.find(i)]
+    sink, kind = g.parent[i], max(g.kind[i], g.group_kind[g.find(i)])
     if sink < 0 or kind >= Fusion.OPAQUE or g.find(i) == g.find(sink) or g.group_size[g.find(i)] >= max_ops:
         return
     path = g.between(i, sink)
@@ -294,6 +297,10 @@ def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:
         if kind <= Fusion.BROADCAST and _reads_as_data(g, i, inner, sink):
             g.merge([i, *inner], sink)
         return
+    if _is_update(g.bindings[sink].value):
+        if _reads_as_update(g, i, inner, sink):
+            g.merge([i, *inner], sink)
+        return
     limit = Fusion.ANCHOR if kind <= Fusion.BROADCAST else Fusion.INJECTIVE
     if (
         g.kind[sink] <= Fusion.INJECTIVE
@@ -309,6 +316,17 @@ def _reads_as_data(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
     value = g.bindings[sink].value
     args = value.args[1].fields if is_op(value, "call_tir") else value.args
     return args[0] in members and not any(a in members for a in args[1:])
+
+
+def _is_update(value: Any) -> bool:
+    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name in _UPDATES
+
+
+def _reads_as_update(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
+    """Whether the group of `i` reaches the copy with changed elements only as what it changes them to."""
+    members = {g.bindings[m].var for m in [i, *inner]}
+    *rest, updates = g.bindings[sink].value.args
+    return updates in members and members.isdisjoint(v for a in rest for v in variables(a))
 
 
 def _permutes(value: Any) -> bool:

@@ -9,12 +9,12 @@ from weft import error, ir
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import is_plain_store
 from weft.tir.analysis.pattern import stride_along
-from weft.tir.analysis.structure import used_vars
+from weft.tir.analysis.structure import replace_node, used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import schedule_spatial
 from weft.tir.schedule.rules.record import AS_WRITTEN, GENERIC
-from weft.tir.stmt import Block, BufferStore
+from weft.tir.stmt import Block, BufferStore, For, ForKind
 
 
 def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
@@ -27,6 +27,7 @@ def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
     rule = "elementwise" if not is_reduction_block(block) and is_plain_store(block) is not None else GENERIC
     if not block.iter_vars:
         rule = AS_WRITTEN
+        ctx.sch.state.replace(block, replace_node(block, body=ir.rewrite(block.body, _row_vector)))
     else:
         before = ctx.sch.checkpoint()
         try:
@@ -36,6 +37,25 @@ def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
             ctx.record.refuse(rule, rv.name, refusal)
             rule = AS_WRITTEN
     ctx.record.take(rule, {rv.name})
+
+
+_ROW_LANES = 64
+"""Longest row that is one vector; of a longer one LLVM makes vectors itself."""
+
+
+def _row_vector(node: object) -> object:
+    """Make a vector of a short row that is written where a table says: LLVM would unroll it and gather from rows."""
+    if not isinstance(node, For) or not isinstance(node.body, BufferStore) or node.kind != ForKind.SERIAL:
+        return node
+    n, store = ir.as_int(node.extent), node.body
+    same = (x.indices for x in loads_of(store.value, store.buffer))
+    if (
+        n is None or not 1 < n <= _ROW_LANES or not loads_of(store.indices) or stride_along(store, node.loop_var) != 1
+        or not all(stride_along(x, node.loop_var) in (0, 1) for x in loads_of(store.value))
+        or not all(ir.structural_equal(i, store.indices) for i in same)
+    ):  # fmt: skip
+        return node
+    return replace_node(node, kind=ForKind.VECTORIZED)
 
 
 def _schedule_alone(ctx: RuleContext, rv: BlockRV, block: Block) -> None:

@@ -42,7 +42,9 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
     for c in consumers:
         uses = len(loads_of(c.block.body, buffer))
         if any(isinstance(n, For) for n in walk(c.block.body)):
-            return False  # loops that the rules do not know read as they lie, and may read elements many times
+            if len(consumers) > 1 or is_costly(store.value) or not _reads_each_once(c.block.body, buffer):
+                return False  # loops that the rules do not know read as they lie, on one thread
+            continue
         if selecting and (uses > 1 or is_selecting(c.block) or is_reduction_block(c.block)):
             return False
         if uses > 1 and is_selecting(c.block) and not pure_move:
@@ -67,6 +69,13 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
         if uses > 1 and not pure_move and _looked_up(c.block, buffer):
             return False  # what is read at places from a table is read at some of them again
     return len(consumers) == 1 or not is_costly(store.value)
+
+
+def _reads_each_once(body: object, buffer: Buffer) -> bool:
+    """Whether one load, in loops of its own along the buffer's dimensions, is all that loops read of a buffer."""
+    loads = loads_of(body, buffer)
+    around = [n.loop_var for n in walk(body) if isinstance(n, For) and loads_of(n, buffer)]
+    return len(loads) == 1 and len(around) == len(loads[0].indices) and all(i in around for i in loads[0].indices)
 
 
 def _rounds(value: PrimExpr) -> bool:
