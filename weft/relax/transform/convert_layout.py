@@ -168,7 +168,8 @@ class _Layouts:
         """Remember what lies in a frame of zeros, so that convolutions of it pad by themselves."""
         width = call.attrs.get("pad_width", ())
         plain = call.attrs.get("pad_mode", "constant") == "constant" and not call.attrs.get("pad_value", 0)
-        if plain and len(width) >= 8 and not any(width[:4]) and all(isinstance(w, int) and w >= 0 for w in width):
+        known = all(isinstance(w, int) and w >= 0 for w in width)
+        if plain and len(width) >= 8 and known and not any(width[:4]):
             self.padded[id(bound)] = (call.args[0], [*width[4::2], *width[5::2]])
             self.alive += [bound, call]
 
