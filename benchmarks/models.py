@@ -84,6 +84,11 @@ WORKLOADS = (
     Workload("WaveNet, 4000 samples", "wavenet", _size("wavenet", 0), 1.0),
     Workload("HiFi-GAN, 32 frames", "hifigan", _size("hifigan", 0), 1.0),
     Workload("mixture of experts, 64 tokens", "mixture_of_experts", _size("mixture_of_experts", 0), 1.0),
+    *(Workload(name, network, _size(network, 0), 1.0, without=NO_TORCH) for name, network in (
+        ("XCiT-nano", "xcit"), ("EfficientNetV2-B0", "efficientnet_v2"), ("MobileViT-S", "mobilevit"),
+        ("MobileNetV4-S", "mobilenet_v4"), ("YOLO with suppression", "yolo"), ("DETR, 3 layers", "detr"),
+        ("Whisper, 24 tokens", "whisper"), ("Mamba 2, 256 tokens", "mamba2"), ("diffusion U-Net", "diffusion_unet"),
+        ("graph attention, 10,000 edges", "graph_attention"), ("Gaussian process", "gaussian_process"))),
     Workload("ViT-B/16", "vit_b16", _size("vit_b16", 0), 1.1),
     Workload("BERT-base, 128 tokens", "bert_base", _size("bert_base", 0), 1.1),
     Workload("BERT-base, 8 to 128 tokens", "bert_base",
@@ -147,7 +152,9 @@ class Contestant:
         self._log.close()
 
 
-def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, patience: float) -> dict[str, Any]:
+def measure(
+    work: Workload, peers: Sequence[str], rounds: int, seconds: float, patience: float, threads: int = THREADS
+) -> dict[str, Any]:
     """Run all contestants of a row in turns."""
     names = ["weft", *(p for p in peers if p not in work.without)]
     with tempfile.TemporaryDirectory() as text:
@@ -158,7 +165,7 @@ def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, p
         judged = [*names, *([JUDGE] if JUDGE in peers and JUDGE not in names else [])]
         running: dict[str, Contestant] = {}
         try:
-            loaded = _load(running, judged, work, folder, patience)
+            loaded = _load(running, judged, work, folder, patience, threads)
             answered = [n for n in judged if "error" not in loaded[n]]
             differences = _differences(folder, answered, softmax_outputs(zoo.onnx_path(work.network)))
             racing = [n for n in names if differences.get(n, math.inf) <= work.limit]
@@ -176,7 +183,7 @@ def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, p
 
 
 def _load(
-    running: dict[str, Contestant], names: Sequence[str], work: Workload, folder: Path, patience: float
+    running: dict[str, Contestant], names: Sequence[str], work: Workload, folder: Path, patience: float, threads: int
 ) -> dict[str, dict[str, Any]]:
     """Let all contestants load the model: Weft alone, since its time is a figure of the row, then the peers at once.
 
@@ -185,7 +192,7 @@ def _load(
     model, start = str(zoo.onnx_path(work.network)), time.monotonic()
     loaded: dict[str, dict[str, Any]] = {}
     for n in names:
-        running[n] = c = Contestant(n, folder / f"{n}.log")
+        running[n] = c = Contestant(n, folder / f"{n}.log", threads)
         c.send(do="load", model=model, network=work.network, feeds=str(folder / "feeds.npz"),
                outputs=str(folder / f"{n}.npz"), fixed=work.fixed,
                precision="bfloat16" if work.precision == "bfloat16" else "float32")  # fmt: skip
@@ -247,17 +254,20 @@ def main() -> int:
     parser.add_argument("--peers", default=",".join(p for p in PEERS if p != "weft"), help="with commas between them")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="length of a block")
+    parser.add_argument("--threads", type=int, default=THREADS)
     parser.add_argument("--patience", type=float, default=60.0, help="seconds that a row's peers have to compile")
     options = parser.parse_args()
     peers = [p for p in options.peers.split(",") if p]
     wanted = [w for w in WORKLOADS if not options.rows or any(r.lower() in w.name.lower() for r in options.rows)]
     rows = []
     for work in wanted:
-        rows.append(measure(work, peers, options.rounds, options.seconds, options.patience))
+        rows.append(measure(work, peers, options.rounds, options.seconds, options.patience, options.threads))
         row = rows[-1]
         print(f"{work.name}: {row['ratio']:.2f} of {row['best peer']}; {'; '.join(row['notes'])}", file=sys.stderr)
     hidden = ("notes", "times", "versions", "precision")
-    report.show("models, two threads, ms", [{k: v for k, v in r.items() if k not in hidden} for r in rows])
+    report.show(
+        f"models, {options.threads} threads, ms", [{k: v for k, v in r.items() if k not in hidden} for r in rows]
+    )
     ratios = [r["ratio"] for r in rows if r["precision"] == "float32" and not math.isnan(r["ratio"])]
     mean = math.exp(statistics.fmean(map(math.log, ratios))) if ratios else math.nan
     print(f"geometric mean of the ratios in float32: {mean:.3f}")

@@ -18,14 +18,16 @@ FOLDER = ROOT / "build" / "zoo"
 _FILES = ROOT / "benchmarks" / "networks"
 MODELS = ("minilm", "text_detector", "text_recogniser", "mobilenet_v3", "decoder_step", "resnet50", "mobilenet_v2")
 # Larger ones, which only benchmarks use.
-LARGE = ("efficientnet_b0", "vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp", "resnet50_int8",
-         "resnet50_s8", "dcgan", "unet3d", "resnext50", "convnext", "segformer", "conformer", "wavenet", "hifigan",
+LARGE = ("vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp", "resnet50_int8",
+         "resnet50_s8", "dcgan", "unet3d", "segformer", "conformer", "wavenet", "hifigan",
          "mixture_of_experts")  # fmt: skip
+# Of packages, and small ones of many kinds; each has one size.
+PACKAGED = ("efficientnet_b0", "convnext", "resnext50", "xcit", "efficientnet_v2", "mobilevit", "mobilenet_v4", "yolo",
+            "detr", "whisper", "mamba2", "diffusion_unet", "graph_attention", "gaussian_process")  # fmt: skip
 N_SIZES = 5
 
 _SHARED = {n: ("transformer",) for n in ("vit_b16", "bert_base", "gpt2_small")} | {
     "lstm2": ("lstm",), "resnet50_int8": ("resnet50",), "resnet50_s8": ("resnet50", "resnet50_int8"),
-    "resnext50": ("resnet50",),
 }  # fmt: skip
 
 if str(ROOT) not in sys.path:
@@ -39,7 +41,7 @@ def onnx_path(name: str) -> Path:
     """
     if name.startswith("light_"):
         return _exported(name, [_FILES / "light.py"], lambda path: light.export(path, name.removeprefix("light_")))
-    sources = [_FILES / f"{name}.py", _FILES / "torch_export.py"]
+    sources = [_FILES / f"{'packaged' if name in PACKAGED else name}.py", _FILES / "torch_export.py"]
     if name == "minilm":
         sources[1] = ROOT / "examples" / "minilm" / "network.py"
     sources += [_FILES / f"{n}.py" for n in _SHARED.get(name, ())]
@@ -77,4 +79,6 @@ def network(name: str):
 
 
 def _module(name: str):
+    if name in PACKAGED:
+        return importlib.import_module("benchmarks.networks.packaged").ARCHITECTURES[name]
     return importlib.import_module(f"benchmarks.networks.{name}")

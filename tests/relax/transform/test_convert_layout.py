@@ -6,8 +6,10 @@ import pytest
 import weft
 from weft import relax
 from weft.ir import Attrs, Call, Op, walk
+from weft.machine import Machine
 from weft.relax import transform
 
+torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(7)
 
 
@@ -225,3 +227,46 @@ def test_groups_as_wide_as_panels_are_packed(outs, ins):
     after = transform.convert_layout(panel=32, winograd=False)(transform.normalize()(mod))["main"]
     (conv,) = (n for n in walk(after) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d"))
     assert conv.attrs["kernel_layout"] == "OHWI32o"
+
+
+LONE = [
+    # channels in and out, window, attributes; how many convolutions it becomes, and whether lanes are pixels
+    ((5, 1), (9, 7), {"padding": (4, 3)}, 1, True),
+    ((3, 1), (1, 7), {"padding": (0, 3), "strides": (2, 1)}, 1, True),
+    ((4, 1), (2, 3), {"dilation": (2, 3)}, 1, True),
+    ((4, 1), (3, 3), {"strides": (1, 2)}, 1, False),
+    ((24, 57), (3, 3), {"groups": 3, "padding": 1}, 3, False),
+    ((21, 21), (3, 2), {"groups": 3, "strides": (2, 1)}, 3, False),
+    ((24, 24), (3, 3), {"groups": 3, "padding": (1, 0)}, 1, False),  # eight are half a vector: copied side by side
+    ((12, 3), (3, 3), {"groups": 3}, 1, False),
+]
+
+
+@pytest.mark.parametrize(("channels", "window", "attributes", "count", "first"), LONE)
+@pytest.mark.parametrize("before", [False, True])
+def test_one_channel_is_computed_for_pixels_and_odd_groups_each_by_itself(
+    channels, window, attributes, count, first, before
+):
+    batch, height, width = (weft.tir.Var(n, "int64") for n in "nhw")
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((batch, channels[0], height, width), "float32"))
+    weight = RNG.standard_normal((channels[1], channels[0] // attributes.get("groups", 1), *window)).astype(np.float32)
+    point = RNG.standard_normal((channels[0], channels[0], 1, 1)).astype(np.float32)
+    with bb.function("main", [x]), bb.dataflow():
+        y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.nn.conv2d(x, relax.const(point))))) if before else x
+        y = bb.emit(relax.op.nn.conv2d(y, relax.const(weight), **attributes))
+        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.relu(y))))
+    machine = Machine(vector_bits=512, vector_registers=32)
+    after = transform.convert_layout(machine=machine)(transform.normalize()(bb.get()))["main"]
+    convs = [n for n in walk(after) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d")][before:]
+    assert len(convs) == count
+    first &= not before or window[0] * window[1] > 12  # where windows are small, a twin that is there already is read
+    assert all((c.attrs.get("kernel_layout") in (None, "", "OIHW")) == first for c in convs)
+    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    for shape in ((2, channels[0], 23, 37), (1, channels[0], 9, 64), (2, channels[0], 9, 7), (0, channels[0], 9, 7)):
+        data = RNG.standard_normal(shape).astype(np.float32)
+        want = torch.from_numpy(data).double()
+        want = torch.relu(torch.conv2d(want, torch.from_numpy(point).double())) if before else want
+        named = {{"strides": "stride"}.get(k, k): v for k, v in attributes.items()}
+        want = torch.conv2d(want, torch.from_numpy(weight).double(), **named)
+        found = vm["main"](weft.runtime.tensor(data)).numpy()
+        np.testing.assert_allclose(found, torch.relu(want).numpy(), rtol=2e-4, atol=2e-4)

@@ -163,7 +163,8 @@ def _where(node: Any, condition: Array, a: Array, b: Array) -> Any:
 
 @_rule("Clip")
 def _clip(node: Any, a: Array, low: Array | None = None, high: Array | None = None) -> Any:
-    if node.opset < 11 or not DataType(node.dtype()).is_integer:
+    given = [e for part in (a, low, high) if part is not None for e in part.flat]
+    if node.opset < 11 or not (DataType(node.dtype()).is_integer or s.is_known(*given)):
         return None
     out = a if low is None else _map(s.maximum, a, low)
     return out if high is None else _map(s.minimum, out, high)

@@ -168,7 +168,8 @@ class _Layouts:
         """Remember what lies in a frame of zeros, so that convolutions of it pad by themselves."""
         width = call.attrs.get("pad_width", ())
         plain = call.attrs.get("pad_mode", "constant") == "constant" and not call.attrs.get("pad_value", 0)
-        if plain and len(width) >= 8 and not any(width[:4]) and all(isinstance(w, int) and w >= 0 for w in width):
+        known = all(isinstance(w, int) and w >= 0 for w in width)
+        if plain and len(width) >= 8 and known and not any(width[:4]):
             self.padded[id(bound)] = (call.args[0], [*width[4::2], *width[5::2]])
             self.alive += [bound, call]
 
@@ -311,6 +312,8 @@ def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         moved = ir.constant(winograd_weight(weight.data.numpy(), tile, _panel(s, channels)))
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     group, panel = s.dot_group(call), _panel(s, channels)
+    if channels == 1 and group == 1 and _lanes_are_pixels(s, call, prod(shape[2:])):
+        return _Kept(call.op, call.args, attrs, span=call.span)
     if not isinstance(weight, ir.Constant) and group > 1:
         return None
     if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups):
@@ -330,17 +333,37 @@ def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     return ir.Call(call.op, (data, packed), new_attrs, span=call.span)
 
 
-_MOST_GROUPS = 16
+_WIDE = 4
+"""Vectors in a row of pixels from which on it does not matter that its rest is computed one by one."""
+
+_LIKE_A_MOVE = 12
+"""Taps of a window that take as long, where one lane of a vector is used, as an element's move into another order."""
+
+
+def _lanes_are_pixels(s: _Layouts, call: ir.Call, taps: int) -> bool:
+    """Whether a convolution to one channel is better computed for neighbouring pixels, of which a vector is read."""
+    shape, plain = _shape_of(call), getattr(call.args[0].ty, "dtype", "") == "float32"
+    if shape is None or not plain or np.ravel(call.attrs.get("strides", 1))[-1] != 1:
+        return False
+    wide = _likely(shape[-1], _LIKELY_SIZE) >= _WIDE * s.machine.lanes(32)
+    return wide and (not s.has_last(call.args[0]) or taps > _LIKE_A_MOVE)
+
+
+_MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS = 16, 8
 """Groups that may be convolutions of their own: each is a call."""
 
 _FEW_SUMS = 16
-"""Channels of a group from which on its products are worth a call."""
+"""Products of an element of a group from which on they are worth a call."""
 
 
 def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int) -> bool:
-    """Whether groups of products end inside vectors, and no window makes up for bringing them into order."""
-    odd = shape[0] // groups % s.machine.lanes(32) > 0 and shape[1] >= _FEW_SUMS
-    return 1 < groups <= _MOST_GROUPS and prod(shape[2:]) == 1 and odd
+    """Whether groups of products end inside vectors, and are few enough and fill panels of their own well enough."""
+    outs, taps, lanes = shape[0] // groups, prod(shape[2:]), s.machine.lanes(32)
+    odd = outs % lanes > 0 and shape[1] * taps >= _FEW_SUMS
+    if taps == 1:
+        return 1 < groups <= _MOST_GROUPS and odd
+    full = lanes % outs > 0 and 2 * _panel(s, outs) <= 5 * outs
+    return 1 < groups <= _MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
 
 
 def _each_group(s: _Layouts, call: ir.Call, bb: Any) -> ir.Call:

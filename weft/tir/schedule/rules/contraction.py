@@ -98,9 +98,9 @@ class _Product:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
         if copied or (panel is None and not (stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width))):
-            if not copied and (as_int(rows) or _FEW_ROWS + 1) <= _FEW_ROWS and stride_along(c.b, c.vector) == 1:
-                raise ScheduleError("contraction: panels of the second operand would be read for few rows only")
             if self._packable():
+                if not copied and (as_int(rows) or _FEW_ROWS + 1) <= _FEW_ROWS and stride_along(c.b, c.vector) == 1:
+                    raise ScheduleError("contraction: panels of the second operand would be read for few rows only")
                 packed = self._pack(tile.width)
             elif stride_along(c.b, c.vector) != 1:
                 raise ScheduleError(
