@@ -238,10 +238,10 @@ std::string Session::outgoing(const Any& value) {
 
 // ---- what a client holds --------------------------------------------------------------------------------------------
 
-uint64_t Session::keep(Any value, uint64_t counted) {
+uint64_t Session::keep(Any value, std::shared_ptr<void> counted) {
   if (objects_.size() >= kMaxHandles) raise_error("OutOfMemory", "the session holds too many objects: at most %zu", kMaxHandles);
   uint64_t handle = next_handle_++;
-  objects_.emplace(handle, Held{std::move(value), counted});
+  objects_.emplace(handle, Held{std::move(value), std::move(counted)});
   return handle;
 }
 
@@ -254,22 +254,25 @@ const Any& Session::held(uint64_t handle) const {
 void Session::release(uint64_t handle) {
   auto found = objects_.find(handle);
   if (found == objects_.end()) return;
-  memory_left_ += found->second.counted;
   Held gone = std::move(found->second);
   objects_.erase(found);
 }
 
-uint64_t Session::allocate(DLDevice device, uint64_t bytes) {
-  check_cpu(device);
+std::shared_ptr<void> Session::counted(uint64_t bytes) {
   if (bytes > memory_left_ || bytes > static_cast<uint64_t>(PTRDIFF_MAX)) {
     raise_error("OutOfMemory", "the session may not allocate that much: expected 0 to %llu bytes, found %llu",
                 static_cast<unsigned long long>(memory_left_), static_cast<unsigned long long>(bytes));
   }
+  memory_left_ -= bytes;
+  return {nullptr, [this, bytes](void*) { memory_left_ += bytes; }};
+}
+
+uint64_t Session::allocate(DLDevice device, uint64_t bytes) {
+  check_cpu(device);
+  auto held = counted(bytes);
   auto n = static_cast<int64_t>(bytes);
   DLTensor like{nullptr, device, 1, DLDataType{kDLUInt, 8, 1}, &n, nullptr, 0};
-  uint64_t handle = keep(make_tensor(like), bytes);
-  memory_left_ -= bytes;
-  return handle;
+  return keep(make_tensor(like), std::move(held));
 }
 
 char* Session::bytes_of(const WireTensor& wire, uint64_t bytes, Any* owner) const {

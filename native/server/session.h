@@ -9,6 +9,7 @@
 #include <tvm/ffi/function.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 
@@ -37,7 +38,7 @@ class Session {
   using Own = void (Session::*)(Arguments, Any*);
   struct Held {
     Any value;
-    uint64_t counted = 0;  // bytes that count against what the session may allocate
+    std::shared_ptr<void> counted;  // of its bytes, where it has some
   };
 
   bool answer_next();  // false where the client is done
@@ -53,10 +54,12 @@ class Session {
   // Values of the wire as functions take them, and results as clients take them.
   Any native(const WireValue& value);
   std::string outgoing(const Any& value);
-  uint64_t keep(Any value, uint64_t counted = 0);
+  uint64_t keep(Any value, std::shared_ptr<void> counted = nullptr);
   const Any& held(uint64_t handle) const;
   void release(uint64_t handle);
   uint64_t allocate(DLDevice device, uint64_t bytes);
+  // Bytes that count against what the session may allocate until this goes; refused where they are too many.
+  std::shared_ptr<void> counted(uint64_t bytes);
   Any attribute(DLDevice device, int64_t kind) const;
   // The bytes of a tensor that a client says lies in memory that it holds.
   char* bytes_of(const WireTensor& wire, uint64_t bytes, Any* owner) const;

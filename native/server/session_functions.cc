@@ -264,13 +264,10 @@ void Session::time_evaluator(PackedArgs args, Any* ret) {
   Any prepare = named.empty() ? Any() : global_function(named);
   if (!named.empty() && prepare == nullptr) raise_error("InvalidArgument", "there is no function \"%.256s\" to call before", named.c_str());
   auto flushed = args.size() > 10 ? argument<int64_t>(args, 10) : 0;
-  if (flushed < 0 || static_cast<uint64_t>(flushed) > memory_left_) {
-    raise_error("OutOfMemory", "caches are flushed by 0 to %llu bytes, found %lld", static_cast<unsigned long long>(memory_left_),
-                static_cast<long long>(flushed));
-  }
   std::vector<int64_t> settings;  // number, repeat, min_repeat_ms, zero limit, cool down, repeats to it, device
   for (int32_t i : {4, 5, 6, 7, 8, 9, 2, 3}) settings.push_back(argument<int64_t>(args, i));
-  *ret = Function::FromPacked([found, settings, prepare, flushed](PackedArgs inner, Any* result) {
+  *ret = Function::FromPacked([this, found, settings, prepare, flushed](PackedArgs inner, Any* result) {
+    auto held = counted(static_cast<uint64_t>(flushed));
     std::vector<char> junk(static_cast<size_t>(flushed));
     auto before = [&](PackedArgs first, Any*) {
       Any ignored;

@@ -420,12 +420,19 @@ static Module vm_create(const Module& executable, const Array<int64_t>& flat) {
   return Module(as_executable(executable)->make_vm(std::move(devices), std::move(allocators)));
 }
 
+[[gnu::noinline]] static Any text(const char* s) { return String(s); }
+
 static Array<Any> opcode_table() {
-  Array<Any> out;
-#define WEFT_RELAX_OP(name, number, operands, meaning) \
-  out.push_back(Array<Any>({String(#name), int64_t{number}, String(operands), String(meaning)}));
+  static const struct {
+    const char *name, *operands, *meaning;
+    int64_t number;
+  } kRows[] = {
+#define WEFT_RELAX_OP(name, number, operands, meaning) {#name, operands, meaning, number},
 #include "relax_ops.def"
 #undef WEFT_RELAX_OP
+  };
+  Array<Any> out;
+  for (const auto& r : kRows) out.push_back(Array<Any>({text(r.name), r.number, text(r.operands), text(r.meaning)}));
   return out;
 }
 
@@ -434,18 +441,18 @@ static Any tensor_make_empty(const tvm::ffi::Shape& shape, DLDataType dtype, DLD
   return take(tensor_empty(shape.data(), static_cast<int32_t>(shape.size()), dtype, device, kind));
 }
 
-// A tensor over some of the same memory, from an offset in bytes on, with another dtype or shape.
-static Any tensor_view(const tvm::ffi::Tensor& tensor, const tvm::ffi::Shape& shape, DLDataType dtype, int64_t at) {
-  Any source = tensor;
+Any tensor_part(const Any& source, const int64_t* shape, int32_t rank, DLDataType dtype, uint64_t at) {
   const DLTensor* t = tensor_of(*raw(&source));
   int64_t from = 0, to = 0;
-  if (!is_contiguous(*t) || !tensor_nbytes(t->shape, t->ndim, t->dtype, &from) ||
-      !tensor_nbytes(shape.data(), static_cast<int64_t>(shape.size()), dtype, &to) || at < 0 || at > from || to > from - at) {
-    raise("ValueError", "cannot view " + describe(*raw(&source)) + " as " + dtype_name(dtype) +
-                            shape_text(shape.data(), static_cast<int64_t>(shape.size())));
+  if (!is_contiguous(*t) || !tensor_nbytes(t->shape, t->ndim, t->dtype, &from) || !tensor_nbytes(shape, rank, dtype, &to) ||
+      at > static_cast<uint64_t>(from) || to > from - static_cast<int64_t>(at)) {
+    raise("ValueError", "cannot view " + describe(*raw(&source)) + " as " + dtype_name(dtype) + shape_text(shape, rank));
   }
-  return take(tensor_new(raw(&source)->v_obj, static_cast<char*>(t->data) + t->byte_offset + at, t->device, dtype,
-                         shape.data(), static_cast<int32_t>(shape.size())));
+  return take(tensor_new(raw(&source)->v_obj, static_cast<char*>(t->data) + t->byte_offset + at, t->device, dtype, shape, rank));
+}
+
+static Any tensor_view(const tvm::ffi::Tensor& tensor, const tvm::ffi::Shape& shape, DLDataType dtype, int64_t at) {
+  return tensor_part(tensor, shape.data(), static_cast<int32_t>(shape.size()), dtype, static_cast<uint64_t>(at));
 }
 
 static void tensor_copy_to(const tvm::ffi::Tensor& from, const tvm::ffi::Tensor& to) {

@@ -202,6 +202,8 @@ inline const DLTensor* tensor_of(const TVMFFIAny& value) {
   if (value.type_index == kTVMFFIDLTensorPtr) return static_cast<const DLTensor*>(value.v_ptr);
   return nullptr;
 }
+// A tensor over some of the same memory, from an offset in bytes on, with another dtype or shape; in module.cc.
+tvm::ffi::Any tensor_part(const tvm::ffi::Any& source, const int64_t* shape, int32_t rank, DLDataType dtype, uint64_t at);
 // An owned value from a borrowed argument; tensors that are not contiguous are copied. 0 or -1 with the error raised.
 int own_argument(const TVMFFIAny& value, TVMFFIAny* out);
 

@@ -1,9 +1,10 @@
-"""Damaged messages for `weft_rpc_server`: each is answered or ends its session, and no session crashes or hangs.
+"""Damaged messages for servers: each is answered or ends its session, and no session crashes or hangs.
 
-``python -m tests.fuzz.server PROGRAM --messages 100000 --seed 7``; a program that was built with sanitizers
-(``python -m tools.rpc_server --sanitize``) says more. A message counts where the server answered it, or ended the
-session by it. Sessions begin as a client's do: names of functions, a file, a library, its kernel, tensors; then come
-messages of that conversation with other values, and at the end some with fields, lengths or bytes changed.
+``python -m tests.fuzz.server PROGRAM --messages 100000 --seed 7``; the program is a `weft_rpc_server`, of which one
+with sanitizers says more (``python -m tools.rpc_server --sanitize``), or ``python``, the server in Python. A message
+counts where the server answered it, or ended the session by it. Sessions begin as a client's do: names of functions, a
+file, a library, its kernel, tensors; then come messages of that conversation with other values, and at the end some
+with fields, lengths or bytes changed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +31,16 @@ from weft.rpc import base, codec
 from weft.rpc.codec import ModuleHandle, Opaque, RPCCode, WireDevice, WireTensor, encode, packet
 
 CPU = WireDevice(1, 0)
-LIMITS = ("--max-message-bytes", str(1 << 20), "--max-memory-bytes", str(1 << 24), "--timeout", "20")
+LIMITS = ("--max-message-bytes", str(1 << 20), "--max-memory-bytes", str(1 << 24), "--timeout", "5")
+IN_PYTHON = """
+import signal, sys
+from weft.rpc.server import Limits, Server
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+server = Server("127.0.0.1", 0, 1, key="fuzz", silent=True, timeout=5, limits=Limits(1 << 20, 1 << 24))
+print(f"listening at 127.0.0.1:{server.port}", flush=True)
+while True:
+    signal.pause()
+"""
 NAMES = ("upload", "download", "listdir", "remove", "workpath", "load_module", "ImportModule", "ModuleGetFunction")
 FUNCTIONS = (*(f"tvm.rpc.server.{name}" for name in NAMES), "weft.rpc.module_kind", "runtime.RPCTimeEvaluator",
              "weft.machine_facts", "ffi.Array", "ffi.ArrayGetItem", "ffi.Shape", "ffi.SystemLib",
@@ -96,50 +107,49 @@ def conversation(library: bytes) -> Conversation:
     return Conversation(begin, messages)
 
 
-def drawn(rng: np.random.Generator) -> Any:
+def drawn(rng: Random) -> Any:
     """A value that is one, and that nobody may have meant."""
-    number = int(rng.choice(INTERESTING)) if rng.integers(2) else int(rng.integers(FIRST, FIRST + 64))
-    device = WireDevice(int(rng.choice([1, 1, 1, 2, 4, 129])), int(rng.choice([0, 0, 0, 1, -1])))
-    shape = tuple(int(d) for d in rng.choice([0, 1, 2, 4, 16, 17, 1 << 20, 1 << 40, 1 << 62], int(rng.integers(0, 5))))
-    dtype = str(rng.choice(["float32", "float64", "int8", "uint8", "bool", "float16", "int64", "float32x4", "handle"]))
-    tensor = WireTensor(abs(number), device, dtype, shape, int(rng.choice([0, 0, 4, 1 << 40, 1 << 63])))
-    name = str(rng.choice(["main", "lib.so", "half.so", "", "..", "a/../../b", "deep", "x" * 3000, "\0", "global"]))
-    values = (number, float(rng.choice([0.0, 1e300, float("nan")])), bool(rng.integers(2)), None, name, name.encode(),
-              device, tensor, Opaque(abs(number)), ModuleHandle(abs(number)))  # fmt: skip
-    return values[int(rng.integers(len(values)))]
+    number = rng.choice((rng.choice(INTERESTING), rng.randrange(FIRST, FIRST + 64)))
+    device = WireDevice(rng.choice((1, 1, 1, 2, 4, 129)), rng.choice((0, 0, 0, 1, -1)))
+    shape = tuple(rng.choices((0, 1, 2, 4, 16, 17, 1 << 20, 1 << 40, 1 << 62), k=rng.randrange(5)))
+    dtype = rng.choice(("float32", "float64", "int8", "uint8", "bool", "float16", "int64", "float32x4", "handle"))
+    tensor = WireTensor(abs(number), device, dtype, shape, rng.choice((0, 0, 4, 1 << 40, 1 << 63)))
+    name = rng.choice(("main", "lib.so", "half.so", "", "..", "a/../../b", "deep", "x" * 3000, "\0", "global"))
+    return rng.choice((number, rng.choice((0.0, 1e300, float("nan"))), rng.random() < 0.5, None, name, name.encode(),
+                       device, tensor, Opaque(abs(number)), ModuleHandle(abs(number))))  # fmt: skip
 
 
-def altered(conversation: Conversation, rng: np.random.Generator) -> bytes:
+def altered(conversation: Conversation, rng: Random) -> bytes:
     """A message that can be read, with values that others stand for, are lost or come twice; some as they are."""
-    chosen = conversation.messages[int(rng.integers(len(conversation.messages)))]
+    chosen = rng.choice(conversation.messages)
     (code,) = struct.unpack_from("<i", chosen, 8)
-    if code in (RPCCode.COPY_TO_REMOTE, RPCCode.COPY_FROM_REMOTE) or not rng.integers(12):
+    if code in (RPCCode.COPY_TO_REMOTE, RPCCode.COPY_FROM_REMOTE) or not rng.randrange(12):
         return chosen
     head = 20 if code == RPCCode.CALL_FUNC else 12
     values = list(codec.decode(memoryview(chosen), head))
-    for _ in range(int(rng.integers(1, 4))):
-        at = int(rng.integers(len(values) + 1))
-        if rng.integers(4):
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(values) + 1)
+        if rng.randrange(4):
             values[at : at + 1] = [drawn(rng)]
         else:
-            values[at : at + int(rng.integers(2))] = values[at : at + 1] * int(rng.integers(3))
-    handle = chosen[12:head] if rng.integers(8) else struct.pack("<Q", int(rng.integers(FIRST, FIRST + 64)))
+            values[at : at + rng.randrange(2)] = values[at : at + 1] * rng.randrange(3)
+    handle = chosen[12:head] if rng.randrange(8) else struct.pack("<Q", rng.randrange(FIRST, FIRST + 64))
     return packet(code, handle if head == 20 else b"", encode(values))
 
 
-def damaged(conversation: Conversation, rng: np.random.Generator) -> bytes:
+def damaged(conversation: Conversation, rng: Random) -> bytes:
     """A message with fields, bytes or its length changed."""
-    chosen = conversation.messages[int(rng.integers(len(conversation.messages)))]
-    body, kind = bytearray(chosen[8:]), int(rng.integers(8))
+    chosen, kind = rng.choice(conversation.messages), rng.randrange(8)
     if kind == 0:
-        return damage(chosen, rng)
+        return damage(chosen, np.random.default_rng(rng.getrandbits(64)))
+    body = bytearray(chosen[8:])
     if kind < 3:
-        body = bytearray(damage(bytes(body), rng))
+        body = bytearray(damage(bytes(body), np.random.default_rng(rng.getrandbits(64))))
     else:
-        for _ in range(int(rng.integers(1, 3))):
-            size = int(rng.choice([1, 4, 8]))
-            at = 4 * int(rng.integers(0, max(1, (min(len(body), 400) - size) // 4 + 1)))
-            value = int(rng.choice([int(rng.integers(FIRST, FIRST + 48)), int(rng.choice(INTERESTING))]))
+        for _ in range(rng.randrange(1, 3)):
+            size = rng.choice((1, 4, 8))
+            at = 4 * rng.randrange(max(1, (min(len(body), 400) - size) // 4 + 1))
+            value = rng.choice((rng.randrange(FIRST, FIRST + 48), rng.choice(INTERESTING)))
             body[at : at + size] = (value % (1 << 8 * size)).to_bytes(size, "little")
     return len(body).to_bytes(8, "little") + bytes(body)
 
@@ -195,6 +205,8 @@ def running(program: Path, *options: str) -> Generator[tuple[int, Path]]:
     """A server: its port, and the file with what it complains of."""
     with tempfile.NamedTemporaryFile(suffix=".txt") as said:
         command = [str(program), "--host", "127.0.0.1", "--port", "0", "--key", "fuzz", *LIMITS, *options]
+        if program.name == "python":
+            command = [sys.executable, "-c", IN_PYTHON]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:
             try:
                 assert process.stdout is not None
@@ -219,7 +231,7 @@ def fuzz(program: Path, messages: int, seed: int, seconds: float = float("inf"))
             sock.shutdown(socket.SHUT_WR)
             assert answers(sock) == len(talk.begin), "the conversation itself is not answered"
         while sent < messages and time.monotonic() < until:
-            rng = np.random.default_rng([seed, sessions])
+            rng = Random(f"{seed} {sessions}")
             parts = [*talk.begin, *(altered(talk, rng) for _ in range(BATCH)), *(damaged(talk, rng) for _ in range(3))]
             try:
                 sent += max(0, exchanged(port, parts) - len(talk.begin))

@@ -1,6 +1,7 @@
 """Functions that the tests' server has."""
 
 import os
+import signal
 import time
 
 import weft
@@ -12,6 +13,7 @@ def register():
         "tests.rpc.pid": os.getpid,
         "tests.rpc.sleep": time.sleep,
         "tests.rpc.end": lambda: os._exit(3),
+        "tests.rpc.crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
         "tests.rpc.keep": kept.append,
         "tests.rpc.call_kept": lambda x: kept[-1](x),
         "tests.rpc.forget": kept.clear,

@@ -134,6 +134,14 @@ def test_a_session_may_not_take_more_than_it_may():
         empty((1 << 16,), "uint8", session.cpu())
     del kept
     empty((1 << 16,), "uint8", session.cpu())
+
+    def time_after_flushing(size):
+        return session._sess.time_evaluator("testing.echo", session.cpu(), 1, cache_flush_bytes=size)(1)
+
+    assert time_after_flushing(1 << 16).mean > 0
+    with pytest.raises(MemoryError, match="may not allocate"):
+        time_after_flushing((1 << 16) + 1)
+    empty((1 << 16,), "uint8", session.cpu())
     with pytest.raises(RPCError, match="packet of"):
         session.upload(b"x" * (1 << 21), "large")
 
@@ -270,3 +278,12 @@ def test_what_a_server_cannot_do_is_raised_here(tmp_path):
         rpc.Server("127.0.0.1", port=0, silent=True, load_library=str(tmp_path / "absent.so"))
     with pytest.raises(RPCError, match="cannot connect"):
         rpc.connect("127.0.0.1", 1)
+
+
+def test_a_session_that_crashes_is_told(capfd):
+    server = made()
+    with pytest.raises(RPCError, match="closed"):
+        connected(server).get_function("tests.rpc.crash")()
+    said = []
+    eventually(lambda: said.append(capfd.readouterr().err) or "a session crashed, by signal 11" in "".join(said))
+    assert connected(server).get_function("rpc.test.addone")(1) == 2

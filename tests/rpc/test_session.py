@@ -1,6 +1,7 @@
 """What a client does with a session: functions, tensors, modules, files, callbacks, timing."""
 
 import gc
+import signal
 import socket
 
 import numpy as np
@@ -298,3 +299,48 @@ def test_a_connection_that_is_lost_while_one_sends_is_no_answer():
     theirs.close()
     with pytest.raises(RPCError, match=r"closed|lost"):
         function(1)
+
+
+def test_functions_are_those_that_the_session_holds(remote):
+    """More than native code knows at once, and one that was let go of."""
+    echo = [remote.get_function("testing.echo") for _ in range(600)]
+    assert [f(i) for i, f in enumerate(echo)] == list(range(600))
+    endpoint, handle = echo[0].endpoint, echo.pop(0).handle
+    gc.collect()
+    assert echo[-1](7) == 7
+    with pytest.raises(RPCError, match="no function of handle"):
+        endpoint.call_plain(handle, (1,))
+
+
+def test_kernels_take_parts_of_memory(remote, library):
+    remote.upload(library)
+    add = remote.load_module("add_one.so")["add_one"]
+    data = np.arange(300, dtype="float32")
+    there, out = tensor(data, remote.cpu()), empty((102,), "float32", remote.cpu())
+    wire = there.handle.wire._replace(shape=(102,))
+    add.endpoint.call(add.handle, [wire._replace(byte_offset=384), out.handle.wire])
+    np.testing.assert_array_equal(out.numpy(), data[96:198] + 1)
+    for wrong in (
+        {"byte_offset": 800},
+        {"byte_offset": 1 << 63},
+        {"shape": (1 << 62,)},
+        {"data": 1},
+        {"shape": (102, 0)},
+    ):
+        with pytest.raises(RPCError):
+            add.endpoint.call(add.handle, [wire._replace(**wrong), out.handle.wire])
+
+
+def test_an_interrupted_call_ends_its_session(server):
+    """The answer that still comes would be taken for that of the next call."""
+    session = rpc.connect("127.0.0.1", server.port, key="tests")
+    sleep = session.get_function("tests.rpc.sleep")
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sleep(20.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(RPCError, match="closed"):
+        sleep(0.0)

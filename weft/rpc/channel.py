@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import struct
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -46,6 +47,16 @@ class Channel(ABC):
         self.max_bytes = max_bytes
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._start = self._end = 0
+
+    @property
+    def idle(self) -> int:
+        """The descriptor with which native code may do the next exchange; -1 where it may not."""
+        return -1
+
+    def feed(self, data: bytes) -> None:
+        """Take what native code has read."""
+        self._buffer[: len(data)] = data
+        self._start, self._end = 0, len(data)
 
     @abstractmethod
     def _read(self, view: memoryview) -> int:
@@ -157,6 +168,7 @@ class SocketChannel(Channel):
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._recv_into = sock.recv_into
+        self._descriptor = -1 if isinstance(sock, ssl.SSLSocket) else sock.fileno()
         self._held = bytearray()  # answers that go out together, as more is asked already
 
     def _read(self, view: memoryview) -> int:
@@ -171,30 +183,25 @@ class SocketChannel(Channel):
         for part in parts:
             self.socket.sendall(part)
 
+    @property
+    def idle(self) -> int:
+        """The descriptor of a plain socket, with nothing half read or unsent."""
+        return self._descriptor if self._start == self._end and not self._held else -1
+
     def close(self) -> None:
         """Close the connection, also for processes that share it."""
+        self._descriptor = -1
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
     def exchange(self, *parts: Any) -> Packet | None:
-        """Send bytes and read the next packet, with nothing in between: meanwhile the other side runs."""
-        if self._start != self._end or self._held:
-            if len(parts) == 1 and len(self._held) + len(parts[0]) <= _MAX_HELD_BYTES:
-                self._held += parts[0]
-                return self.packet()
-            return super().exchange(*parts)
-        self._start = self._end = 0  # before a send that fails: the last answer is no answer to this
-        sendall = self.socket.sendall
-        for part in parts:
-            sendall(part)
-        self._end = end = self._recv_into(self._buffer)
-        if end >= 12:
-            (size,) = _LENGTH.unpack_from(self._buffer)
-            if size + 8 == end:
-                self._start = end
-                return Packet(self._buffer[8:end], 0)
-        return self.packet()
+        """Send bytes and read the next packet; an answer waits where more is asked already."""
+        more = self._start != self._end or self._held
+        if more and len(parts) == 1 and len(self._held) + len(parts[0]) <= _MAX_HELD_BYTES:
+            self._held += parts[0]
+            return self.packet()
+        return super().exchange(*parts)
 
 
 class PipeChannel(Channel):

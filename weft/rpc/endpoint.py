@@ -12,11 +12,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
+
+import tvm_ffi
 
 from weft.error import InvalidArgument, RPCError, RPCSessionTimeoutError
 from weft.rpc import codec
-from weft.rpc.channel import Packet
+from weft.rpc.channel import Channel, Packet
 from weft.rpc.codec import CALLBACK, Opaque, RPCCode, WireTensor, encode, message, packet
 from weft.rpc.failure import error_text, remote_error
 from weft.rpc.service import Service
@@ -24,19 +26,11 @@ from weft.rpc.service import Service
 _CODE = struct.Struct("<i")
 _MAX_OWED = 128  # answers that nobody has read yet lie in the socket's buffer
 _MAX_LATER_BYTES = 512  # of a call that nobody waits for: as many as `_MAX_OWED` fit any socket's buffer
+_MAX_PLAIN = 100  # numbers of a call by native code
 _MAX_REMOTE_SESSIONS = 1 << 15  # device types are 32 bits
+_call = tvm_ffi.get_global_func("weft.rpc_call")
 _numbers: set[int] = set()
 _numbers_lock = threading.Lock()
-
-
-class _Link(Protocol):
-    def send(self, *parts: Any) -> None: ...
-    def packet(self) -> Packet | None: ...
-    def exchange(self, *parts: Any) -> Packet | None: ...
-    def whole(self, packet: Packet) -> memoryview: ...
-    def read_rest(self, view: memoryview) -> None: ...
-    def skip(self, size: int) -> None: ...
-    def close(self) -> None: ...
 
 
 class Endpoint:
@@ -50,7 +44,7 @@ class Endpoint:
         What the session is called in errors.
     """
 
-    def __init__(self, link: _Link, name: str) -> None:
+    def __init__(self, link: Channel | LocalLink, name: str) -> None:
         self.link, self.name = link, name
         self._lock = threading.RLock()
         self._depth = 0
@@ -87,7 +81,32 @@ class Endpoint:
 
     def call(self, handle: int, args: Sequence[Any]) -> Any:
         """Call a function of the server with values of the wire."""
-        values = self._ask(message(RPCCode.CALL_FUNC, args, handle))
+        return self._result(self._ask(message(RPCCode.CALL_FUNC, args, handle)))
+
+    def call_plain(self, handle: int, args: Sequence[Any]) -> Any:
+        """:meth:`call` with nothing but None, booleans and numbers: by native code, where nothing else is under way."""
+        with self._lock:
+            self._depth += 1
+            try:
+                free = not (self.closed or self._owed or self._released or len(args) > _MAX_PLAIN)
+                descriptor = self.link.idle if free else -1
+                if descriptor >= 0:
+                    found = _call(descriptor, handle, *args)
+                    if not isinstance(found, bytes):
+                        return found
+                    self.link.feed(found)
+                    return self._result(self._ask(asked=True))
+            except TypeError:
+                encode(args)  # says which number is too large
+                raise
+            except KeyboardInterrupt:
+                self.close()
+                raise
+            finally:
+                self._depth -= 1
+        return self.call(handle, args)
+
+    def _result(self, values: list[Any]) -> Any:
         if len(values) < 2:
             raise codec.malformed("a result without a value")
         return self.wrap(values)
@@ -128,24 +147,24 @@ class Endpoint:
             finally:
                 self._lock.release()
 
-    def _ask(self, *parts: Any, into: memoryview | None = None, later: bool = False) -> list[Any]:
+    def _ask(self, *parts: Any, into: memoryview | None = None, later: bool = False, asked: bool = False) -> list[Any]:
         with self._lock:
             if self.closed:
                 raise RPCError("the session is closed", where=self.name)
-            if self._released or len(self._owed) > _MAX_OWED:
+            if not asked and (self._released or len(self._owed) > _MAX_OWED):
                 self._flush()
             self._depth += 1
             try:
                 if later:
                     return self._later(*parts)
                 if not self._owed:
-                    return self._next_answer(into, True, self._exchange(*parts))
+                    return self._next_answer(into, True, None if asked else self._exchange(*parts))
                 self._send(*parts)
                 self._settle()
                 values = self._next_answer(into, True)
                 self._tell()
                 return values
-            except codec.Malformed:
+            except (codec.Malformed, KeyboardInterrupt):  # the next answer would not be to the next question
                 self.close()
                 raise
             except RPCError:  # it may be an OSError, too: of a file of the server's
@@ -368,6 +387,11 @@ class LocalLink:
 
     def skip(self, size: int) -> None:
         """Nothing is left of a packet."""
+
+    def feed(self, data: bytes) -> None:
+        """Native code reads nothing here."""
+
+    idle = -1
 
     def close(self) -> None:
         """Free what the service held."""

@@ -137,7 +137,7 @@ def _kind(_: Service, module: Any) -> str:
 
 @session_function("runtime.RPCTimeEvaluator")
 def _time_evaluator(
-    _: Service, module: Any, name: str, device_type: int, device_id: int, number: int, repeat: int,
+    service: Service, module: Any, name: str, device_type: int, device_id: int, number: int, repeat: int,
     min_repeat_ms: int, limit_zero_time_iterations: int, cooldown_interval_ms: int, repeats_to_cooldown: int,
     cache_flush_bytes: int = 0, f_preproc: str = "",
 ) -> Callable[..., bytes]:  # fmt: skip
@@ -150,12 +150,13 @@ def _time_evaluator(
     device = Device(device_type, device_id)
 
     def evaluate(*args: Any) -> bytes:
-        measured = time_function(
-            timed, args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
-            limit_zero_time_iterations=limit_zero_time_iterations, cooldown_interval_ms=cooldown_interval_ms,
-            repeats_to_cooldown=repeats_to_cooldown, cache_flush_bytes=cache_flush_bytes, f_preproc=f_preproc,
-            dev=device,
-        )  # fmt: skip
+        with service.counted(cache_flush_bytes):
+            measured = time_function(
+                timed, args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
+                limit_zero_time_iterations=limit_zero_time_iterations, cooldown_interval_ms=cooldown_interval_ms,
+                repeats_to_cooldown=repeats_to_cooldown, cache_flush_bytes=cache_flush_bytes, f_preproc=f_preproc,
+                dev=device,
+            )  # fmt: skip
         return struct.pack(f"={len(measured.results)}d", *measured.results)
 
     return evaluate

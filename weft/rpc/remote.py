@@ -256,6 +256,8 @@ class RemoteFunction(PackedFunc):
     def __call__(self, *args: Any) -> Any:
         """Call the function there."""
         endpoint = self.endpoint
+        if _NUMBERS.issuperset(map(type, args)):
+            return endpoint.call_plain(self.handle, args)
         return endpoint.call(self.handle, [a if type(a) in _PLAIN else _outgoing(endpoint, a) for a in args])
 
 
@@ -458,6 +460,7 @@ def _wrap(endpoint: Endpoint, values: Sequence[Any]) -> Any:
     return value
 
 
+_NUMBERS = frozenset((type(None), bool, int, float))
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes, bytearray, tvm_ffi.dtype))
 
 

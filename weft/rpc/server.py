@@ -303,7 +303,9 @@ class _Serving:
         self._running.discard(alive)
         release()
         with suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+            status = os.waitpid(pid, 0)[1]
+            if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
+                logger.error("a session crashed, by signal %d", os.WTERMSIG(status))
         shutil.rmtree(folder, ignore_errors=True)
         logger.info("finish serving %s", address)
         self.n_sessions -= 1

@@ -11,8 +11,8 @@ import itertools
 import math
 import os
 import struct
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
 import tvm_ffi
@@ -38,6 +38,7 @@ from weft.rpc.memory import Memory
 from weft.runtime import Device, Module
 
 _MAX_HANDLES = 1 << 20
+_SLOTS = 256
 _LOCAL = "rpc.LocalSession"
 _CODE, _HANDLE = struct.Struct("<i"), struct.Struct("<Q")
 
@@ -112,6 +113,7 @@ class Service:
         self.objects: dict[int, Any] = {}
         self.entry_names: dict[int, str] = {}  # of libraries, by the address of their modules
         self._handles = itertools.count(1 << 12)
+        self._slots = tvm_ffi.List([None] * (2 * _SLOTS))  # what native code knows: see rpc_calls.cc
         self._memory_left = self.limits.memory()
         self._ready = False
         self._elsewhere: Channel | None = None
@@ -140,7 +142,7 @@ class Service:
         try:
             request = self.link.packet()
             while request is not None and _code(request) != RPCCode.SHUTDOWN:
-                request = self.link.exchange(*self._reply(request))
+                request = self._exchange(*self._reply(request))
         except RPCError as e:  # before ConnectionError, which it may be, too
             with suppress(ConnectionError):
                 self.link.send(message(RPCCode.EXCEPTION, [error_text(e)]))
@@ -148,9 +150,27 @@ class Service:
             pass
         self.close()
 
+    def _exchange(self, *reply: Any) -> Packet | None:
+        """Send an answer and read the next packet; native code answers calls meanwhile, as far as it can."""
+        link = self.link
+        assert link is not None
+        while len(reply) == 1 and isinstance(link, Channel) and (descriptor := link.idle) >= 0:
+            try:
+                found = _serve(descriptor, self._slots, reply[0])
+                if not isinstance(found, bytes):
+                    reply = (message(RPCCode.RETURN, self.outgoing(found[0])),)
+                    continue
+            except Exception as e:
+                reply = (message(RPCCode.EXCEPTION, [error_text(e)]),)
+                continue
+            link.feed(found)
+            return link.packet()
+        return link.exchange(*reply)
+
     def close(self) -> None:
         """Free what the session held."""
         self.objects.clear()
+        self._slots.clear()
         self.folder.remove()
         if self._elsewhere is not None:
             self._elsewhere.send(packet(RPCCode.SHUTDOWN))
@@ -286,6 +306,9 @@ class Service:
             raise OutOfMemory("the session holds too many objects", expected=f"at most {_MAX_HANDLES}")
         handle = next(self._handles)
         self.objects[handle] = value
+        if isinstance(value, (tvm_ffi.Function, Memory)):
+            at = 2 * (handle % _SLOTS)
+            self._slots[at], self._slots[at + 1] = handle, value.whole if isinstance(value, Memory) else value
         return handle
 
     def held(self, handle: int, what: type | tuple[type, ...]) -> Any:
@@ -379,7 +402,11 @@ class Service:
         return Opaque(0 if found is None else self.keep(getattr(found, "plain", found)))
 
     def _free(self, handle: int) -> None:
-        found = self.objects.pop(int(handle), None)
+        handle = int(handle)
+        found = self.objects.pop(handle, None)
+        at = 2 * (handle % _SLOTS)
+        if self._slots[at] == handle:
+            self._slots[at] = self._slots[at + 1] = None
         if isinstance(found, Memory):
             self._memory_left += found.counted
 
@@ -396,11 +423,21 @@ class Service:
         name = DEVICE_ATTRIBUTES[kind] if 0 <= kind < len(DEVICE_ATTRIBUTES) else ""
         return getattr(made, name, None)
 
-    def _allocate(self, device: WireDevice, size: int) -> Opaque:
+    @contextmanager
+    def counted(self, size: int) -> Generator[None]:
+        """Count bytes against what the session may allocate, inside the ``with`` block."""
         if not 0 <= size <= self._memory_left:
             raise OutOfMemory("the session may not allocate that much", found=f"{size} bytes",
                               expected=f"0 to {self._memory_left}")  # fmt: skip
-        handle = self.keep(Memory.allocate(size, self._device(device)))
+        self._memory_left -= size
+        try:
+            yield
+        finally:
+            self._memory_left += size
+
+    def _allocate(self, device: WireDevice, size: int) -> Opaque:
+        with self.counted(size):
+            handle = self.keep(Memory.allocate(size, self._device(device)))
         self._memory_left -= size
         return Opaque(handle)
 
@@ -556,4 +593,5 @@ _OUTGOING_BASES: list[tuple[type, Callable[[Service, Any], list[Any]]]] = [
     (Device, lambda _, v: [TypeIndex.DEVICE, WireDevice(*v.__dlpack_device__())]),
     (tvm_ffi.Device, lambda _, v: [TypeIndex.DEVICE, WireDevice(int(v.dlpack_device_type()), v.index)]),
 ]
+_serve = tvm_ffi.get_global_func("weft.rpc_serve")
 _VOID = message(RPCCode.RETURN, [None])
