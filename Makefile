@@ -131,11 +131,12 @@ fuzz: venv ## fuzz for FUZZ_SECONDS (60); one suite: make fuzz-calls SECONDS=600
 fuzz-%: venv
 	$(BIN)/python -m tests.fuzz.run $* --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
 
-# A server of this machine with sanitizers, and damaged messages: make fuzz-server MESSAGES=1000000 SEED=7.
+# Both servers, that of C++ with sanitizers, and damaged messages: make fuzz-server MESSAGES=1000000 SEED=7.
 MESSAGES ?= 100000
-fuzz-server: venv ## send MESSAGES (100000) damaged messages to weft_rpc_server, built with sanitizers
+fuzz-server: venv ## send MESSAGES (100000) damaged messages to weft_rpc_server, built with sanitizers, and to Python's
 	$(BIN)/python -m tools.rpc_server --sanitize
 	$(BIN)/python -m tests.fuzz.server build/rpc-server/sanitize/weft_rpc_server --messages $(MESSAGES) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz.server python --messages $(MESSAGES) --seed $(SEED)
 
 plain-c: venv ## cases of ONNX's conformance suite as plain C, for SECONDS in the order of SEED
 	$(BIN)/python -m tests.relay.build.plain_c_suite --seconds $(SECONDS) --seed $(SEED)
