@@ -54,20 +54,12 @@ class Limits(NamedTuple):
         return self.max_memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
 
 
-class Link(Protocol):
+class _Link(Protocol):
     """What a service reads packets from: a `Channel`, or the client of the same process."""
 
-    def packet(self) -> Packet | None:
-        """The next packet."""
-        ...
-
-    def send(self, *parts: Any) -> None:
-        """Send bytes."""
-        ...
-
-    def exchange(self, *parts: Any) -> Packet | None:
-        """Send bytes and read the next packet."""
-        ...
+    def packet(self) -> Packet | None: ...
+    def send(self, *parts: Any) -> None: ...
+    def exchange(self, *parts: Any) -> Packet | None: ...
 
 
 class ServedModule:
@@ -98,7 +90,7 @@ class Service:
 
     Parameters
     ----------
-    link : Link, optional
+    link : Channel, optional
         Where the client is; a client of this process sets it.
     folder : Folder, optional
         Where its files are; by default one of its own that ends with it.
@@ -106,7 +98,7 @@ class Service:
         What it may take.
     """
 
-    def __init__(self, link: Link | None = None, folder: Folder | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, link: _Link | None = None, folder: Folder | None = None, limits: Limits | None = None) -> None:
         self.link = link
         self.folder = folder or Folder()
         self.limits = limits or Limits()
