@@ -416,11 +416,11 @@ static inline TVMFFIObject* make_tensor(TVMFFIObject* owner, void* data, DLDevic
   }
   init_header(&header->object, kTVMFFITensor, tensor_delete);
   header->tensor = DLTensor{data, device, ndim, dtype, header->dims, header->dims + ndim, 0};
-  int64_t stride = 1;
+  uint64_t stride = 1;  // wraps where a tensor is empty and its other dimensions are huge
   for (int32_t i = ndim - 1; i >= 0; --i) {
     header->dims[i] = shape[i];
-    header->dims[ndim + i] = stride;
-    stride *= shape[i];
+    header->dims[ndim + i] = static_cast<int64_t>(stride);
+    stride *= static_cast<uint64_t>(shape[i]);
   }
   return &header->object;
 }

@@ -24,12 +24,12 @@ bool tensor_nbytes(const int64_t* shape, int64_t ndim, DLDataType dtype, int64_t
 
 bool is_contiguous(const DLTensor& tensor) {
   if (tensor.strides == nullptr) return true;
-  int64_t expected = 1;
+  uint64_t expected = 1;  // wraps before an empty dimension is found
   bool ok = true;
   for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
     if (tensor.shape[i] == 0) return true;
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) ok = false;
-    expected *= tensor.shape[i];
+    if (tensor.shape[i] != 1 && static_cast<uint64_t>(tensor.strides[i]) != expected) ok = false;
+    expected *= static_cast<uint64_t>(tensor.shape[i]);
   }
   return ok;
 }
@@ -52,9 +52,9 @@ static void copy_strided(const char* from, const int64_t* from_strides, char* to
 
 static void fill_strides(const DLTensor& tensor, std::vector<int64_t>* strides) {
   strides->resize(static_cast<size_t>(tensor.ndim) + 1);
-  int64_t stride = 1;
+  uint64_t stride = 1;
   for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
-    (*strides)[static_cast<size_t>(i)] = tensor.strides != nullptr ? tensor.strides[i] : stride;
+    (*strides)[static_cast<size_t>(i)] = tensor.strides != nullptr ? tensor.strides[i] : static_cast<int64_t>(stride);
     stride *= tensor.shape[i];
   }
 }
