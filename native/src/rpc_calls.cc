@@ -21,6 +21,7 @@ using tvm::ffi::Bytes;
 using tvm::ffi::PackedArgs;
 
 constexpr int32_t kCall = 3, kReturn = 4, kMaxValues = 16;
+constexpr int32_t kMaxNumbers = 1000;  // that a packet has room for
 constexpr size_t kHead = 8, kBufferBytes = 1 << 16;  // a packet's length; as many bytes as a channel reads at once
 
 // A short packet, and where it is read or written.
@@ -93,6 +94,7 @@ void send_whole(int descriptor, Packet* out, Packet* in) {
 // rpc_call(descriptor, handle, plain numbers...) -> the result; of anything else than one number, the bytes received
 void rpc_call(PackedArgs args, Any* result) {
   Packet out, in;
+  if (args.size() > kMaxNumbers + 2) wrong_argument(reinterpret_cast<const TVMFFIAny*>(args.data()), kMaxNumbers + 2, "no more numbers");
   out.put(kCall), out.put(argument<int64_t>(args, 1)), out.put(args.size() - 2);
   for (int32_t i = 2; i < args.size(); ++i) {
     const auto* values = reinterpret_cast<const TVMFFIAny*>(args.data());

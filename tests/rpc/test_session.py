@@ -344,3 +344,10 @@ def test_an_interrupted_call_ends_its_session(server):
         signal.signal(signal.SIGALRM, before)
     with pytest.raises(RPCError, match="closed"):
         sleep(0.0)
+
+
+def test_a_packet_has_room_for_so_many_numbers():
+    """Native code writes a call into a packet on its stack."""
+    call = weft.get_global_func("weft.rpc_call")
+    with pytest.raises(InvalidArgument, match="no more numbers"):
+        call(-1, 5, *range(6000))
