@@ -10,11 +10,11 @@ from weft.relax.core_ops import core_op
 
 def unique(
     x: ir.Expr,
-    sorted: Any = True,
-    return_index: Any = False,
-    return_inverse: Any = False,
-    return_counts: Any = False,
-    axis: Any = None,
+    sorted: bool | ir.Expr = True,
+    return_index: bool | ir.Expr = False,
+    return_inverse: bool | ir.Expr = False,
+    return_counts: bool | ir.Expr = False,
+    axis: int | ir.Expr | None = None,
 ) -> ir.Call:
     """Take each element of a tensor, or each part along an axis, once.
 

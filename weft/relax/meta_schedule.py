@@ -14,7 +14,7 @@ from weft.relax.transform.meta_schedule import (
     tune_relax,
 )
 from weft.relax.vm_build import build
-from weft.target import Target
+from weft.target import Target, TargetLike
 
 __all__ = ["compile_relax", "extract_tasks", "extracted_tasks_to_tune_contexts", "tune_relax"]
 
@@ -22,7 +22,7 @@ __all__ = ["compile_relax", "extract_tasks", "extracted_tasks_to_tune_contexts",
 def compile_relax(
     database: meta_schedule.Database,
     mod: ir.IRModule,
-    target: Any,
+    target: TargetLike,
     params: Mapping[str, Any] | None = None,
     enable_warning: bool = False,
 ) -> runtime.VMExecutable:

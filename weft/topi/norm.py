@@ -207,7 +207,7 @@ def batch_norm(
     gamma: Tensor,
     beta: Tensor,
     mean: Tensor,
-    var: Any,
+    var: Tensor,
     axis: int = 1,
     epsilon: float = 1e-5,
     center: bool = True,

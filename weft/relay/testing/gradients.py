@@ -16,7 +16,7 @@ from weft.relay.transform import gradient
 from weft.relay.walk import subexpressions
 
 
-def count_ops(expr: Any) -> dict[str, int]:
+def count_ops(expr: ir.Expr) -> dict[str, int]:
     """Count the calls of each operator in an expression; a shared call counts once."""
     calls = (e.op.name for e in subexpressions(expr) if isinstance(e, Call) and isinstance(e.op, ir.Op))
     return Counter(calls)
@@ -28,7 +28,7 @@ def random_of_type(t: Any, scale: float = 1, mean: float = 0) -> np.ndarray:
 
 
 def check_grad(
-    func: Any,
+    func: ir.Expr,
     inputs: Sequence[np.ndarray] | None = None,
     test_inputs: Sequence[np.ndarray] | None = None,
     eps: float = 1e-6,

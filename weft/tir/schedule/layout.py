@@ -21,6 +21,7 @@ from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.typing import Value
 
 
 def transform_layout(
@@ -28,7 +29,7 @@ def transform_layout(
     name: str,
     where: BufferName,
     index_map: Callable[..., Sequence[Any]] | IndexMap,
-    pad_value: Any = None,
+    pad_value: Value | None = None,
     assume_injective: bool = False,
 ) -> None:
     """Store a buffer in another order: element ``[i...]`` moves to ``[index_map(i...)]`` and all accesses follow.

@@ -182,7 +182,7 @@ def _frame() -> PrimFuncFrame:
     return frame
 
 
-def arg(name: str, obj: Any) -> Any:
+def arg(name: str, obj: Buffer | ir.Var) -> Any:
     """Add a parameter to the function: a buffer, or a variable of the type of `obj`."""
     state = _frame().place.state
     if isinstance(obj, Buffer):
@@ -199,7 +199,7 @@ def func_name(name: str) -> None:
     _frame().name = name
 
 
-def func_ret(ret_type: Any) -> None:
+def func_ret(ret_type: ir.Type | str) -> None:
     """Set the type of what the function returns."""
     _frame().ret_type = ret_type
 
