@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
-from weft.relax.typing import Dims, Places, Types, Value, VirtualDevice
+from weft.relax.vocabulary import Dims, Places, Types, Value, VirtualDevice
 
 TypeRule = Callable[[ir.Call], ir.Type]
 CORE_OPS: dict[str, tuple[TypeRule, bool]] = {}
@@ -142,7 +142,7 @@ def call_pure_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Types = Non
     return ir.Call(ir.Op.get("relax.call_pure_packed"), (call.op, *call.args), ty_args=call.ty_args)
 
 
-def call_py_func(func_name: str | ir.ExprStringImm, args: Value, out_ty: Types) -> ir.Call:
+def call_py_func(func_name: Any, args: Value, out_ty: Types) -> ir.Call:
     """Call a Python function of the module (see ``BasePyModule``), by its name."""
     if not isinstance(func_name, (str, ir.ExprStringImm)):
         raise InvalidArgument("Expected the name of a Python function", found=repr(func_name))

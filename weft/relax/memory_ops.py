@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import error, ir
 from weft.relax.core_ops import as_relax, core_op, tensor_of
-from weft.relax.typing import Dims, Value
+from weft.relax.vocabulary import Dims, Value
 
 
 def _call(name: str, *args: ir.Expr) -> ir.Call:

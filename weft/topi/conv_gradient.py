@@ -62,7 +62,7 @@ def depthwise_conv2d_backward_weight_nhwc(
 
 def pool_grad(
     grads: te.Tensor, data: te.Tensor, kernel: Extents, stride: Extents, padding: Padding, pool_type: str,
-    ceil_mode: bool = False, count_include_pad: bool | str = True, layout: Any = "NCHW",
+    ceil_mode: bool = False, count_include_pad: Any = True, layout: Any = "NCHW",
 ) -> Any:  # fmt: skip
     """The gradient of the data of a 2-D pooling; of equal greatest elements, the first has it.
 

@@ -10,7 +10,7 @@ from weft.ir.text.parser import Macro, MetaVar, ModuleScope, Parser
 from weft.relax.core_ops import as_relax
 from weft.relax.expr import DataflowVar, MatchCast, VarBinding
 from weft.relax.script.language import Command
-from weft.relax.typing import Value
+from weft.relax.vocabulary import Value
 
 
 def as_value(p: Parser, value: Value | Command) -> ir.Expr:

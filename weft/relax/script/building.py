@@ -14,7 +14,7 @@ from weft.relax.core_ops import as_relax
 from weft.relax.expr import MatchCast, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.script.annotation import Note, as_type
-from weft.relax.typing import Value
+from weft.relax.vocabulary import Value
 
 _FUNCTIONS: ir.Ambient[Any] = ir.Ambient("FunctionFrame")
 

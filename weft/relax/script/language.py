@@ -50,7 +50,7 @@ from weft.relax.script.annotation import (
     as_type,
 )
 from weft.relax.script.building import WORDS, BlockFrame, open_function
-from weft.relax.typing import Dims, Places, Value, VirtualDevice
+from weft.relax.vocabulary import Dims, Places, Value, VirtualDevice
 from weft.topi.typing import Extent
 
 macro = MacroDecorator()

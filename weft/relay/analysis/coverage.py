@@ -31,7 +31,7 @@ class UnmatchedWarning(UserWarning):
     """A match says that its clauses cover all values, and they do not."""
 
 
-def warn_unmatched(program: Program | list[adt.Match], mod: ir.IRModule | None = None, *, repeat: bool = True) -> None:
+def warn_unmatched(program: Program | list[ir.Node], mod: ir.IRModule | None = None, *, repeat: bool = True) -> None:
     """Warn of each match that says to be complete and is not: of the constructor that is missing, and where.
 
     Parameters

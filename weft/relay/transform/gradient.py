@@ -22,7 +22,7 @@ from weft.relay.transform.reverse_mode import reverse_mode
 from weft.relay.walk import parts
 
 
-def gradient(expr: ir.Expr, mod: ir.IRModule | None = None, mode: str = "higher_order") -> Function:
+def gradient(expr: Any, mod: ir.IRModule | None = None, mode: str = "higher_order") -> Function:
     """Differentiate a function.
 
     Parameters

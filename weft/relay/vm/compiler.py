@@ -130,7 +130,7 @@ class VMCompiler:
         return made
 
 
-def as_module(mod: Program) -> IRModule:
+def as_module(mod: Any) -> IRModule:
     """Return a module itself, or a module whose ``main`` is an expression."""
     if isinstance(mod, IRModule):
         return mod

@@ -199,7 +199,7 @@ def func_name(name: str) -> None:
     _frame().name = name
 
 
-def func_ret(ret_type: ir.Type | str) -> None:
+def func_ret(ret_type: Any) -> None:
     """Set the type of what the function returns."""
     _frame().ret_type = ret_type
 
