@@ -167,9 +167,8 @@ def call_builtin_with_ctx(
 
 
 def call_inplace_packed(
-    func: str | ir.ExternFunc, *args: Any, inplace_indices: Places, ty_args: Types = None,
-    sinfo_args: Types = None,
-) -> ir.Call:  # fmt: skip
+    func: str | ir.ExternFunc, *args: Any, inplace_indices: Places, ty_args: Types = None, sinfo_args: Types = None
+) -> ir.Call:
     """Call a packed function that changes some of its arguments, and has no other effects.
 
     ``inplace_indices[i]`` is the argument that result i is, or -1 for a fresh result. The arguments that it changes

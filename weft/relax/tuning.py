@@ -76,17 +76,11 @@ class TuningResult:
 
 
 def tune_relax(
-    mod: ir.IRModule,
-    params: Mapping[str, Any] | None = None,
-    target: TargetLike | None = None,
-    database: tune.Database | str | Any = None,
-    max_trials_global: int | None = None,
-    *,
-    inputs: Sequence[Sequence[Any]],
-    budget: float = 60.0,
-    report: Callable[[tune.Progress], None] | None = None,
+    mod: ir.IRModule, params: Mapping[str, Any] | None = None, target: TargetLike | None = None,
+    database: tune.Database | str | Any = None, max_trials_global: int | None = None, *,
+    inputs: Sequence[Sequence[Any]], budget: float = 60.0, report: Callable[[tune.Progress], None] | None = None,
     measurer: tune.Measurer | None = None,
-) -> TuningResult:
+) -> TuningResult:  # fmt: skip
     """Tune the kernels of a model by measuring them.
 
     Parameters

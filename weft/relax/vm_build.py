@@ -43,17 +43,11 @@ _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions hav
 @own_errors("compiling the module")
 @dumped
 def build(
-    mod: IRModule,
-    target: TargetLike | None = None,
-    params: Mapping[str, Any] | None = None,
-    relax_pipeline: str | Pass | None = "default",
-    tir_pipeline: Pass | None = None,
-    exec_mode: str = "bytecode",
-    *,
+    mod: IRModule, target: TargetLike | None = None, params: Mapping[str, Any] | None = None,
+    relax_pipeline: str | Pass | None = "default", tir_pipeline: Pass | None = None, exec_mode: str = "bytecode", *,
     progress: Callable[[str, int, int], None] | None = None,
-    tuned: tune.Database | str | os.PathLike[str] | None = None,
-    precision: str = "float32",
-) -> VMExecutable:
+    tuned: tune.Database | str | os.PathLike[str] | None = None, precision: str = "float32",
+) -> VMExecutable:  # fmt: skip
     """Compile a module to an executable of the virtual machine.
 
     Parameters

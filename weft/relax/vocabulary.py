@@ -1,24 +1,13 @@
 """What public functions of relax take, by name."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
 
 from weft import ir, runtime
 
-
-class Array(Protocol):
-    """Numbers in a row: of NumPy, of the runtime, of other libraries."""
-
-    @property
-    def shape(self) -> Any:
-        """Its extents."""
-
-    @property
-    def dtype(self) -> Any:
-        """What its numbers are."""
-
-
-Value = ir.Expr | ir.PrimExpr | Array | str | float | Sequence["Value"]
+Value = ir.Expr | ir.PrimExpr | np.ndarray | runtime.Tensor | str | float | Sequence["Value"]
 """What becomes an expression; a sequence becomes a tuple."""
 
 Dims = ir.Expr | Sequence[ir.PrimExpr | int]

@@ -114,14 +114,9 @@ class GraphExecutorFactoryModule:
 
 
 def build(
-    ir_mod: Program,
-    target: Any = None,
-    target_host: Any = None,
-    params: Mapping[str, Any] | None = None,
-    mod_name: str = "default",
-    executor: Executor | str | None = None,
-    runtime: Runtime | str | None = None,
-) -> GraphExecutorFactoryModule:
+    ir_mod: Program, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None,
+    mod_name: str = "default", executor: Executor | str | None = None, runtime: Runtime | str | None = None,
+) -> GraphExecutorFactoryModule:  # fmt: skip
     """Compile a program without control flow.
 
     Parameters

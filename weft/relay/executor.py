@@ -164,12 +164,9 @@ class VMExecutor(Executor):
 
 
 def create_executor(
-    kind: str = "debug",
-    mod: IRModule | None = None,
-    device: runtime.Device | None = None,
-    target: TargetLike = "llvm",
+    kind: str = "debug", mod: IRModule | None = None, device: runtime.Device | None = None, target: TargetLike = "llvm",
     params: Mapping[str, Any] | None = None,
-) -> Executor:
+) -> Executor:  # fmt: skip
     """Make an executor.
 
     Parameters

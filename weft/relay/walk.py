@@ -95,13 +95,9 @@ def subexpressions(expr: Any, enter: Callable[[Any], bool] = lambda e: True) -> 
 
 
 def rewrite(
-    expr: ir.Node,
-    rule: Callable[[Any], Any],
-    *,
-    pre: Callable[[Any], Any] | None = None,
-    instead: Mapping[nodes.Var, Any] | None = None,
-    on_let: Callable[[nodes.Var, Any], Any] | None = None,
-) -> Any:
+    expr: ir.Node, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None,
+    instead: Mapping[nodes.Var, Any] | None = None, on_let: Callable[[nodes.Var, Any], Any] | None = None,
+) -> Any:  # fmt: skip
     """Rewrite bottom-up: ``rule(e)`` gets each expression with rewritten parts and returns its replacement.
 
     Parameters
@@ -119,13 +115,9 @@ def rewrite(
 
 
 def rewrite_with_original(
-    expr: ir.Node,
-    rule: Callable[[Any, Any], Any],
-    *,
-    pre: Callable[[Any], Any] | None = None,
-    instead: Mapping[nodes.Var, Any] | None = None,
-    on_let: Callable[[nodes.Var, Any], Any] | None = None,
-) -> Any:
+    expr: ir.Node, rule: Callable[[Any, Any], Any], *, pre: Callable[[Any], Any] | None = None,
+    instead: Mapping[nodes.Var, Any] | None = None, on_let: Callable[[nodes.Var, Any], Any] | None = None,
+) -> Any:  # fmt: skip
     """Rewrite as :func:`rewrite` does, by a rule that gets the original beside the expression with rewritten parts."""
     memo: dict[Any, Any] = {}
     instead = instead or {}

@@ -208,19 +208,11 @@ def _broadcast_strides(dims: tuple[ir.PrimExpr, ...]) -> list[ir.PrimExpr]:
 
 
 def decl_buffer(
-    shape: Dims,
-    dtype: str = "float32",
-    name: str = "buffer",
-    data: ir.Var | None = None,
-    strides: Iterable[Any] | None = None,
-    elem_offset: Value | None = None,
-    scope: str = "global",
-    data_alignment: int = 64,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: Sequence[int] | None = None,
-    layout: Any = None,
-) -> Buffer:
+    shape: Dims, dtype: str = "float32", name: str = "buffer", data: ir.Var | None = None,
+    strides: Iterable[Any] | None = None, elem_offset: Value | None = None, scope: str = "global",
+    data_alignment: int = 64, offset_factor: int = 0, buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None, layout: Any = None,
+) -> Buffer:  # fmt: skip
     """Declare a buffer.
 
     Parameters

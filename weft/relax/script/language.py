@@ -10,21 +10,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    AnyType,
-    Attrs,
-    Constant,
-    DataTypeImm,
-    Expr,
-    ExprStringImm,
-    GlobalVar,
-    IRModule,
-    Op,
-    Type,
-    prim_value,
-    shape_expr,
-)
+from weft.ir import AnyType, Attrs, Constant, DataTypeImm, Expr, ExprStringImm, Op, Type, prim_value, shape_expr
 from weft.ir import Call as CallNode
 from weft.ir import ExternFunc as ExternFuncNode
 from weft.ir import ShapeExpr as ShapeExprNode
@@ -102,7 +90,7 @@ def const(data: Any, dtype: str | None = None) -> Constant:
     return tensor_constant(data, dtype)
 
 
-def rewriter(rewriter_mod: IRModule | type) -> PatternMatchingRewriter:
+def rewriter(rewriter_mod: ir.IRModule | type) -> PatternMatchingRewriter:
     """Make a rewriter of a module, or of the class that this decorates: ``pattern`` becomes ``replacement``."""
     return PatternMatchingRewriter.from_module(ir_module(rewriter_mod, frame=sys._getframe(1)))
 
@@ -170,14 +158,14 @@ def _out(out_ty: Any, out_sinfo: Any) -> Any:
 
 
 def call_tir(
-    func: GlobalVar, args: Value, out_ty: Note = None, tir_vars: Dims | None = None, *, out_sinfo: Note = None
+    func: ir.GlobalVar, args: Value, out_ty: Note = None, tir_vars: Dims | None = None, *, out_sinfo: Note = None
 ) -> CallNode:
     """Call a TIR function in destination-passing style."""
     return core_ops.call_tir(func, args, _out(out_ty, out_sinfo), tir_vars)
 
 
 def call_tir_inplace(
-    func: GlobalVar, args: Value, inplace_indices: Places, out_ty: Note = None, tir_vars: Dims | None = None, *,
+    func: ir.GlobalVar, args: Value, inplace_indices: Places, out_ty: Note = None, tir_vars: Dims | None = None, *,
     out_sinfo: Note = None,
 ) -> CallNode:  # fmt: skip
     """Call a TIR function that writes its result into inputs."""
@@ -185,7 +173,7 @@ def call_tir_inplace(
 
 
 def call_tir_with_grad(
-    func: GlobalVar, args: Value, out_ty: Note = None, te_grad_name: str = "",
+    func: ir.GlobalVar, args: Value, out_ty: Note = None, te_grad_name: str = "",
     te_grad_kwargs: Mapping[str, Any] | None = None, tir_vars: Dims | None = None, *, out_sinfo: Note = None,
 ) -> CallNode:  # fmt: skip
     """Call a TIR function that ``Gradient`` goes through by a registered te function."""

@@ -53,13 +53,11 @@ def extract_tasks(
 
 
 def extracted_tasks_to_tune_contexts(
-    extracted_tasks: Sequence[weft.meta_schedule.ExtractedTask],
-    work_dir: str,
+    extracted_tasks: Sequence[weft.meta_schedule.ExtractedTask], work_dir: str,
     space: weft.meta_schedule.SpaceGenerator | Callable[..., Any] | str = "post-order-apply",
-    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary",
-    num_threads: int | str = "physical",
+    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary", num_threads: int | str = "physical",
     seed: int | None = None,
-) -> tuple[list[weft.meta_schedule.TuneContext], list[float]]:
+) -> tuple[list[weft.meta_schedule.TuneContext], list[float]]:  # fmt: skip
     """Make tasks to tune of kernels, and their weights."""
     tasks = [
         weft.meta_schedule.TuneContext(
@@ -72,20 +70,12 @@ def extracted_tasks_to_tune_contexts(
 
 
 def tune_relax(
-    mod: IRModule,
-    params: Mapping[str, Any] | None,
-    target: TargetLike,
-    work_dir: str,
-    max_trials_global: int,
-    max_trials_per_task: int | None = None,
-    op_names: Sequence[str] | None = None,
-    *,
+    mod: IRModule, params: Mapping[str, Any] | None, target: TargetLike, work_dir: str, max_trials_global: int,
+    max_trials_per_task: int | None = None, op_names: Sequence[str] | None = None, *,
     space: weft.meta_schedule.SpaceGenerator | Callable[..., Any] | str = "post-order-apply",
-    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary",
-    seed: int | None = None,
-    module_equality: str = "structural",
-    **options: Any,
-) -> weft.meta_schedule.Database:
+    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary", seed: int | None = None,
+    module_equality: str = "structural", **options: Any,
+) -> weft.meta_schedule.Database:  # fmt: skip
     """Tune the kernels of a program and return the database with what was found.
 
     Parameters

@@ -247,11 +247,9 @@ def _typed(expr: Any, mod: IRModule | None) -> Any:
 
 
 def partition(
-    pattern: DFPattern,
-    expr: ir.Expr,
-    attrs: Mapping[str, Any] | None = None,
+    pattern: DFPattern, expr: ir.Expr, attrs: Mapping[str, Any] | None = None,
     check: Callable[[Any], bool] = lambda expr: True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Make functions of matches, called where these stood.
 
     Parameters

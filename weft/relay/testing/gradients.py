@@ -28,18 +28,10 @@ def random_of_type(t: Any, scale: float = 1, mean: float = 0) -> np.ndarray:
 
 
 def check_grad(
-    func: ir.Expr,
-    inputs: Sequence[np.ndarray] | None = None,
-    test_inputs: Sequence[np.ndarray] | None = None,
-    eps: float = 1e-6,
-    atol: float = 1e-5,
-    rtol: float = 1e-3,
-    scale: float | None = None,
-    mean: float = 0,
-    mode: str = "higher_order",
-    target_devices: Sequence[tuple[Any, Any]] | None = None,
-    executor_kind: str = "debug",
-) -> None:
+    func: ir.Expr, inputs: Sequence[np.ndarray] | None = None, test_inputs: Sequence[np.ndarray] | None = None,
+    eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, scale: float | None = None, mean: float = 0,
+    mode: str = "higher_order", target_devices: Sequence[tuple[Any, Any]] | None = None, executor_kind: str = "debug",
+) -> None:  # fmt: skip
     """Compare the gradient of the sum of a function's result with central differences.
 
     Parameters

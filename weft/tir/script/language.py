@@ -415,14 +415,9 @@ unroll = _loop(stmts.ForKind.UNROLLED)
 
 
 def thread_binding(
-    start: Value,
-    stop: Value | None = None,
-    thread: str | None = None,
-    *,
-    annotations: Mapping[str, Any] | None = None,
-    var: Any = None,
-    binding: Any = None,
-) -> commands.Loops:
+    start: Value, stop: Value | None = None, thread: str | None = None, *, annotations: Mapping[str, Any] | None = None,
+    var: Any = None, binding: Any = None,
+) -> commands.Loops:  # fmt: skip
     """Make a loop each of whose iterations runs on a thread."""
     if isinstance(stop, str):
         stop, thread = None, stop
