@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from weft import ir
+
 
 class FoldedAxis(NamedTuple):
     """One axis of an image and the windows along it; `size` and `starts` may be symbolic."""
@@ -17,7 +19,7 @@ class FoldedAxis(NamedTuple):
     size: Any
 
 
-def folded(node: Any, x: Any, rows: Any, axes: Sequence[FoldedAxis]) -> Any:
+def folded(node: Any, x: ir.Expr, rows: Any, axes: Sequence[FoldedAxis]) -> Any:
     """Return the images whose windows were cut out, which are added where they overlap.
 
     Parameters

@@ -80,7 +80,7 @@ def normal_values(op: str, kinds: Mapping[str, Attribute], given: Mapping[str, A
 
 
 def integer(
-    default: Any = 0, at_least: int | None = None, at_most: int | None = None, symbolic: bool = False
+    default: int | None = 0, at_least: int | None = None, at_most: int | None = None, symbolic: bool = False
 ) -> Attribute:
     """An integer; with `symbolic` it may be a scalar expression."""
     bounds = [f"at {word} {n}" for word, n in (("least", at_least), ("most", at_most)) if n is not None]
@@ -94,17 +94,17 @@ def integer(
     return Attribute(default, " of ".join(("an integer", " and ".join(bounds))) if bounds else "an integer", normal)
 
 
-def integers(default: Any = (), length: int | None = None, symbolic: bool = False) -> Attribute:
+def integers(default: Sequence[int] | None = (), length: int | None = None, symbolic: bool = False) -> Attribute:
     """Integers, as a tuple."""
     return Attribute(default, f"{length or 'some'} integers", lambda v: _integers(v, length, None, symbolic))
 
 
-def number(default: Any = 0.0) -> Attribute:
+def number(default: float | None = 0.0) -> Attribute:
     """A number, a float where the default is one."""
     return Attribute(default, "a number", lambda v: _number(v, float if isinstance(default, float) else None))
 
 
-def numbers(default: Any = None, length: int | None = None) -> Attribute:
+def numbers(default: Sequence[float] | None = None, length: int | None = None) -> Attribute:
     """Numbers as a tuple, or None without a default; where there is none for one of them, 0 stands in its place."""
 
     def normal(value: Any) -> Any:
@@ -273,14 +273,14 @@ def axis(default: int | None = 0, *, checked: bool = True) -> Attribute:
     return kind.or_none() if default is None else kind
 
 
-def axes(default: Any = None, *, ordered: bool = False) -> Attribute:
+def axes(default: int | Sequence[int] | None = None, *, ordered: bool = False) -> Attribute:
     """Dimensions of the first operand; one may stand alone; None where the default is."""
     kind = Attribute(default, "some integers", lambda v: _integers(v, None, None, False),
                      names_axes="each" if ordered else "some")  # fmt: skip
     return kind.or_none() if default is None else kind
 
 
-def each_axis(default: Any = ()) -> Attribute:
+def each_axis(default: Sequence[int] = ()) -> Attribute:
     """Two numbers, before and behind, for each dimension of the first operand in turn; they may be expressions."""
 
     def normal(value: Any) -> tuple[Any, ...]:

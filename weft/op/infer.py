@@ -80,7 +80,7 @@ def index_arg(op: str, arg: ir.Expr, name: str = "indices") -> ir.TensorType:
     return ty
 
 
-def demand_same_layout(op: str, layout: str, out_layout: str | None, where: Any) -> None:
+def demand_same_layout(op: str, layout: str, out_layout: str | None, where: ir.Span | None) -> None:
     """Refuse an operator whose result has another layout than its operand, where the operator cannot do that."""
     if out_layout not in (None, layout):
         raise InvalidArgument(f"{op}: the result has the layout of 'data'", expected=layout, found=out_layout,
@@ -110,7 +110,7 @@ def dims_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
     return ty.shape if isinstance(ty, ir.TensorType) else None
 
 
-def values_of(expr: Any) -> tuple[ir.PrimExpr, ...] | None:
+def values_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
     """Return the values of a shape argument, or None where they are unknown."""
     if isinstance(expr, ir.ShapeExpr):
         return expr.values

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import tir
 from weft.error import DTypeMismatch, InvalidArgument
-from weft.ir import DataType, Expr, TensorType, TupleType, cast, floordiv, int64
+from weft.ir import DataType, Expr, PrimExpr, TensorType, TupleType, cast, floordiv, int64
 from weft.op.attributes import Attribute, integer, integers, number, text, word
 from weft.op.infer import fields_of, simplify, tensor_arg
 from weft.op.registry import Fusion, declare
@@ -148,7 +149,7 @@ def _index_map(value: Any) -> Any:
     return kind.from_func(value)
 
 
-def demand_blocks(op: str, shape: Any, layout: str, x: Expr) -> None:
+def demand_blocks(op: str, shape: Sequence[PrimExpr], layout: str, x: Expr) -> None:
     """Demand that the blocks of a tensor are as large as its layout says."""
     for axis, block in _blocks(layout):
         demand_equal(f"{op}: block of dimension {axis}", shape[axis], block, x.span)
@@ -161,7 +162,7 @@ def _blocks(layout: str) -> list[tuple[int, int]]:
 
 
 def layout_reference(
-    x: Any, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: Any = None
+    x: np.ndarray, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: float | None = None
 ) -> Any:
     """Bring an array from one named layout into another, or where an index map says."""
     if index_map is not None:

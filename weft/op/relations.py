@@ -15,7 +15,10 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.error import IndexOutOfRange, InvalidArgument, ShapeMismatch
-from weft.ir import Expr, PrimExpr, as_expr, as_int, cast, equal, floormod, logical_or, max_, min_, select
+from weft.ir import Expr, PrimExpr, Span, as_expr, as_int, cast, equal, floormod, logical_or, max_, min_, select
+
+Dim = PrimExpr | int
+Where = Span | str | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def _int64(value: Any) -> PrimExpr:
     return cast("int64", as_expr(value))
 
 
-def demand_equal(what: str, found: Any, expected: Any, where: Any = None, kind: str = "ShapeMismatch") -> None:
+def demand_equal(what: str, found: Dim, expected: Dim, where: Where = None, kind: str = "ShapeMismatch") -> None:
     """Demand that two scalars are equal.
 
     Parameters
@@ -111,17 +114,19 @@ def demand_equal(what: str, found: Any, expected: Any, where: Any = None, kind: 
     _demand(what, found, expected, where, kind)
 
 
-def demand_at_most(what: str, found: Any, limit: Any, where: Any = None, kind: str = "ShapeMismatch") -> None:
+def demand_at_most(what: str, found: Dim, limit: Dim, where: Where = None, kind: str = "ShapeMismatch") -> None:
     """Demand ``found <= limit``; the message gives the limit as what was expected."""
     demand_between(f"{what} (at most)", found, None, limit, where, kind)
 
 
-def demand_at_least(what: str, found: Any, limit: Any, where: Any = None, kind: str = "ShapeMismatch") -> None:
+def demand_at_least(what: str, found: Dim, limit: Dim, where: Where = None, kind: str = "ShapeMismatch") -> None:
     """Demand ``found >= limit``; the message gives the limit as what was expected."""
     demand_between(f"{what} (at least)", found, limit, None, where, kind)
 
 
-def demand_between(what: str, found: Any, low: Any, high: Any, where: Any = None, kind: str = "ShapeMismatch") -> None:
+def demand_between(
+    what: str, found: Dim, low: Dim | None, high: Dim | None, where: Where = None, kind: str = "ShapeMismatch"
+) -> None:
     """Demand ``low <= found <= high``; the message gives the limit that was passed as what was expected."""
     nearest = _int64(found)
     if high is not None:
@@ -131,7 +136,7 @@ def demand_between(what: str, found: Any, low: Any, high: Any, where: Any = None
     _demand(what, found, nearest, where, kind)
 
 
-def demand_divisible(what: str, found: Any, divisor: Any, where: Any = None) -> None:
+def demand_divisible(what: str, found: Dim, divisor: Dim, where: Where = None) -> None:
     """Demand that `found` is a multiple of `divisor`; the message gives the next lower one as what was expected."""
     value = _int64(found)
     _demand(
@@ -143,7 +148,7 @@ def demand_divisible(what: str, found: Any, divisor: Any, where: Any = None) -> 
     )
 
 
-def demand_broadcast(what: str, a: Any, b: Any, where: Any = None) -> None:
+def demand_broadcast(what: str, a: Dim, b: Dim, where: Where = None) -> None:
     """Demand that two dimensions are equal, or one of them is 1."""
     one, other = as_int(a), as_int(b)
     if one == 1 or other == 1:
@@ -155,7 +160,7 @@ def demand_broadcast(what: str, a: Any, b: Any, where: Any = None) -> None:
     _demand(what, a, select(logical_or(equal(a, 1), equal(b, 1)), a, b), where, "ShapeMismatch")
 
 
-def demand_broadcast_to(what: str, dim: Any, target: Any, where: Any = None) -> None:
+def demand_broadcast_to(what: str, dim: Dim, target: Dim, where: Where = None) -> None:
     """Demand that a dimension is another one, or 1 and repeated."""
     known, wanted = as_int(dim), as_int(target)
     if known == 1:
@@ -168,7 +173,7 @@ def demand_broadcast_to(what: str, dim: Any, target: Any, where: Any = None) -> 
 
 
 def demand_same_shape(
-    what: str, found: Sequence[Any] | None, expected: Sequence[Any] | None, where: Any = None
+    what: str, found: Sequence[Any] | None, expected: Sequence[Any] | None, where: Where = None
 ) -> None:
     """Demand that two shapes are equal, dimension by dimension; those that are not known demand nothing."""
     if found is None or expected is None:
@@ -181,13 +186,13 @@ def demand_same_shape(
         demand_equal(f"{what}, dimension {i}", f, e, where)
 
 
-def demand_indices(what: str, indices: Expr, low: Any, high: Any, where: Any = None, but: int | None = None) -> None:
+def demand_indices(what: str, indices: Expr, low: Dim, high: Dim, where: Where = None, but: int | None = None) -> None:
     """Demand that all elements of a tensor of integers lie in ``low <= index < high``, or are `but`."""
     demand_index_tuples(what, indices, ((low, high),), where, but)
 
 
 def demand_index_tuples(
-    what: str, indices: Expr, ranges: Sequence[tuple[Any, Any]], where: Any = None, but: int | None = None
+    what: str, indices: Expr, ranges: Sequence[tuple[Any, Any]], where: Where = None, but: int | None = None
 ) -> None:
     """Demand that the tuples of integers in the last dimension of a tensor lie in a range for each place."""
     collected = _COLLECTED.get()

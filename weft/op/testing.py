@@ -64,6 +64,7 @@ def dense(x: Array, y: Array, bias: Array | None = None, use_bias: bool = False,
 # --- convolutions -----------------------------------------------------------------------------------------------------
 
 Numbers = int | Sequence[int]
+Padding = Numbers | str  # SAME or VALID
 
 
 def _numbers(value: Any, n: int) -> list[int]:
@@ -129,68 +130,69 @@ def _weights(w: Array) -> Array:
     return np.moveaxis(w, (-1, -2), (0, 1))
 
 
-def conv1d_ncw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any, dilation: Numbers) -> Array:
+def conv1d_ncw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding, dilation: Numbers) -> Array:
     """Convolve NCW data with OIW weights."""
     return _convolved(a_np, w_np, stride, padding, dilation)
 
 
 def group_conv1d_ncw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Any, dilation: Numbers, groups: int
+    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, dilation: Numbers, groups: int
 ) -> Array:
     """Convolve groups of channels of NCW data with OIW weights."""
     return _convolved(a_np, w_np, stride, padding, dilation, groups)
 
 
-def conv2d_nchw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any, groups: int = 1) -> Array:
+def conv2d_nchw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding, groups: int = 1) -> Array:
     """Convolve NCHW data with OIHW weights; padding is a number, a pair, four numbers, ``SAME`` or ``VALID``."""
     return _convolved(a_np, w_np, stride, padding, 1, groups)
 
 
-def conv2d_nhwc_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any, groups: int = 1) -> Array:
+def conv2d_nhwc_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding, groups: int = 1) -> Array:
     """Convolve NHWC data with HWIO weights."""
     return _last(_convolved(_second(a_np), _weights(w_np), stride, padding, 1, groups))
 
 
-def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any) -> Array:
+def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding) -> Array:
     """Convolve HWCN data with HWIO weights."""
     out = _convolved(a_np.transpose(3, 2, 0, 1), _weights(w_np), stride, padding)
     return out.transpose(2, 3, 1, 0)
 
 
-def conv3d_ncdhw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any, groups: int = 1) -> Array:
+def conv3d_ncdhw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding, groups: int = 1) -> Array:
     """Convolve NCDHW data with OIDHW weights."""
     return _convolved(a_np, w_np, stride, padding, 1, groups)
 
 
-def conv3d_ndhwc_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any, groups: int = 1) -> Array:
+def conv3d_ndhwc_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding, groups: int = 1) -> Array:
     """Convolve NDHWC data with DHWIO weights."""
     return _last(_convolved(_second(a_np), _weights(w_np), stride, padding, 1, groups))
 
 
 def conv1d_transpose_ncw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Any, output_padding: Numbers
+    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, output_padding: Numbers
 ) -> Array:
     """Convolve NCW data the other way with IOW weights."""
     return _transposed(a_np, w_np, stride, padding, output_padding)
 
 
 def group_conv1d_transpose_ncw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Any, output_padding: Numbers, groups: int = 1
+    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, output_padding: Numbers, groups: int = 1
 ) -> Array:
     """Convolve groups of channels of NCW data the other way with IOW weights."""
     return _transposed(a_np, w_np, stride, padding, output_padding, groups)
 
 
 def conv2d_transpose_nchw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Any, output_padding: Numbers, groups: int = 1
+    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, output_padding: Numbers, groups: int = 1
 ) -> Array:
     """Convolve NCHW data the other way with IOHW weights."""
     return _transposed(a_np, w_np, stride, padding, output_padding, groups)
 
 
 def conv2d_transpose_nhwc_python(
-    a_nhwc: Array, weight: Array, weight_format: str, stride: Numbers, padding: Any, output_padding: Numbers = (0, 0)
-) -> Array:
+    a_nhwc: Array, weight: Array, weight_format: str, stride: Numbers, padding: Padding,
+    output_padding: Numbers = (0, 0),
+) -> Array:  # fmt: skip
     """Convolve NHWC data the other way; `weight_format` says the order of the letters H, W, I and O, or of TVM's."""
     w = weight.transpose([weight_format.index(c) for c in ("IOHW" if weight_format in ("IOHW", "HWIO") else "OIHW")])
     if weight_format in ("HWIO", "OIHW"):  # there the letters are those of the convolution that is turned around
@@ -199,25 +201,25 @@ def conv2d_transpose_nhwc_python(
 
 
 def conv3d_transpose_ncdhw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Any, output_padding: Numbers, groups: int = 1
+    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, output_padding: Numbers, groups: int = 1
 ) -> Array:
     """Convolve NCDHW data the other way with IODHW weights."""
     return _transposed(a_np, w_np, stride, padding, output_padding, groups)
 
 
-def depthwise_conv2d_python_nchw(input_np: Array, filter_np: Array, stride: Numbers, padding: Any) -> Array:
+def depthwise_conv2d_python_nchw(input_np: Array, filter_np: Array, stride: Numbers, padding: Padding) -> Array:
     """Convolve each channel of NCHW data with filters (channels, multiplier, H, W)."""
     channels, times, *size = filter_np.shape
     return _convolved(input_np, filter_np.reshape(channels * times, 1, *size), stride, padding, 1, channels)
 
 
-def depthwise_conv2d_python_nhwc(input_np: Array, filter_np: Array, stride: Numbers, padding: Any) -> Array:
+def depthwise_conv2d_python_nhwc(input_np: Array, filter_np: Array, stride: Numbers, padding: Padding) -> Array:
     """Convolve each channel of NHWC data with filters (H, W, channels, multiplier)."""
     return _last(depthwise_conv2d_python_nchw(_second(input_np), filter_np.transpose(2, 3, 0, 1), stride, padding))
 
 
 def conv2d_backward_weight_python(
-    dy_np: Array, x_np: Array, kernel_size: Sequence[int], stride: Numbers, padding: Any, groups: int = 1,
+    dy_np: Array, x_np: Array, kernel_size: Sequence[int], stride: Numbers, padding: Padding, groups: int = 1,
     channels: int | None = None,
 ) -> Array:  # fmt: skip
     """Return the adjoint of OIHW weights from that of the NCHW result."""
@@ -275,7 +277,7 @@ def poolnd_python(
                 count_include_pad=count_include_pad, layout=given).astype(dtype)  # fmt: skip
 
 
-def adaptive_pool(np_data: Array, out_size: Any, pool_type: str, layout: str) -> Array:
+def adaptive_pool(np_data: Array, out_size: Numbers, pool_type: str, layout: str) -> Array:
     """Pool to a size, by ``max`` or ``avg``."""
     n = len(layout) - 2
     return _ref(f"nn.adaptive_{pool_type}_pool{n}d", np_data, output_size=tuple(_numbers(out_size, n)), layout=layout)
@@ -316,14 +318,14 @@ def batch_norm(
                      center=center, scale=scale, training=training, momentum=momentum))  # fmt: skip
 
 
-def layer_norm_python(data: Array, gamma: Array, beta: Array | None, axis: Any, epsilon: float = 1e-5) -> Array:
+def layer_norm_python(data: Array, gamma: Array, beta: Array | None, axis: Numbers, epsilon: float = 1e-5) -> Array:
     """Normalize over axes, scale and shift."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shift = np.zeros_like(gamma) if beta is None else beta
     return _ref("nn.layer_norm", data, gamma, shift, axes=axes, epsilon=epsilon)
 
 
-def rms_norm_python(data: Array, weight: Array, axis: Any, epsilon: float = 1e-5) -> Array:
+def rms_norm_python(data: Array, weight: Array, axis: Numbers, epsilon: float = 1e-5) -> Array:
     """Divide by the root mean square over axes, and scale."""
     return _ref("nn.rms_norm", data, weight, axes=(axis,) if isinstance(axis, int) else tuple(axis), epsilon=epsilon)
 
@@ -351,7 +353,7 @@ def lrn_python(a_np: Array, size: int, axis: int, bias: float, alpha: float, bet
     return _ref("nn.lrn", a_np, size=size, axis=axis, bias=bias, alpha=alpha, beta=beta)
 
 
-def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
+def l2_normalize_python(a_np: Array, eps: float, axis: Numbers | None = None) -> Array:
     """Divide by the length along axes."""
     axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
     length = np.sum(a_np.astype("float64") ** 2, axis=axes, keepdims=True)
@@ -476,7 +478,7 @@ def slice_axis_python(data: Array, axis: int, begin: int, end: int | None = None
     return data[(slice(None),) * axis + (slice(begin, end),)]
 
 
-def matrix_set_diag(input_np: Array, diagonal: Array, k: Any = 0, align: str = "RIGHT_LEFT") -> Array:
+def matrix_set_diag(input_np: Array, diagonal: Array, k: Numbers = 0, align: str = "RIGHT_LEFT") -> Array:
     """Replace diagonals of matrices, the highest first; shorter ones are aligned as `align` says (above_below)."""
     out, (low, high) = input_np.copy(), (k, k) if isinstance(k, int) else (k[0], k[-1])
     rows, columns = out.shape[-2:]
@@ -549,7 +551,9 @@ def strided_slice_python(
     return data[_slices(data.ndim, begin, end, strides, slice_mode, axes)]
 
 
-def strided_set_python(data: Array, v: Array, begin: Sequence[int], end: Sequence[int], strides: Any = None) -> Array:
+def strided_set_python(
+    data: Array, v: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None
+) -> Array:
     """Return a copy of `data` in which ``[begin:end:strides]`` is `v`."""
     out = data.copy()
     out[_slices(data.ndim, begin, end, strides, "end", None)] = v
@@ -560,7 +564,7 @@ def strided_set_python(data: Array, v: Array, begin: Sequence[int], end: Sequenc
 
 
 def roi_align_nchw_python(
-    a_np: Array, rois_np: Array, pooled_size: Numbers, spatial_scale: float, sample_ratio: int, mode: Any = "avg",
+    a_np: Array, rois_np: Array, pooled_size: Numbers, spatial_scale: float, sample_ratio: int, mode: str = "avg",
     layout: str = "NCHW",
 ) -> Array:  # fmt: skip
     """Pooling of samples of regions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ def _regions_infer(op: str, data: ir.Expr, rois: ir.Expr, pooled_size: Any, layo
 
 
 def roi_align(
-    data: Any, rois: Any, pooled_size: Any, spatial_scale: float, sample_ratio: int = -1, aligned: bool = False,
-    layout: str = "NCHW", mode: str = "avg",
+    data: np.ndarray, rois: np.ndarray, pooled_size: int | Sequence[int], spatial_scale: float, sample_ratio: int = -1,
+    aligned: bool = False, layout: str = "NCHW", mode: str = "avg",
 ) -> Any:  # fmt: skip
     """Pool samples between the pixels of regions, as :func:`weft.topi.vision.roi_align` says, in NumPy."""
     image = data if layout == "NCHW" else data.transpose(0, 3, 1, 2)
@@ -81,7 +82,7 @@ def _line(place: float, size: int) -> list[tuple[int, float]]:
     return [(below, 1 - at + below), (min(below + 1, size - 1), at - below)]
 
 
-def roi_pool(data: Any, rois: Any, pooled_size: Any, spatial_scale: float) -> Any:
+def roi_pool(data: np.ndarray, rois: np.ndarray, pooled_size: int | Sequence[int], spatial_scale: float) -> Any:
     """Take the greatest pixels of parts of regions, as :func:`weft.topi.vision.roi_pool` says, in NumPy."""
     pooled = np.broadcast_to(pooled_size, 2)
     out = np.zeros((len(rois), data.shape[1], *pooled), data.dtype)
@@ -143,7 +144,7 @@ def _counts_infer(data: ir.Expr, id_index: int, score_index: int) -> ir.TupleTyp
     return ir.TupleType((counts, ty, ir.TensorType(None if dims is None else dims[:2], "int32", 2)))
 
 
-def get_valid_counts(data: Any, score_threshold: float = 0, id_index: int = 0, score_index: int = 1) -> Any:
+def get_valid_counts(data: np.ndarray, score_threshold: float = 0, id_index: int = 0, score_index: int = 1) -> Any:
     """Move boxes with a score to the front, as :func:`weft.topi.vision.get_valid_counts` says, in NumPy."""
     good = data[..., score_index] > score_threshold
     if id_index >= 0:
@@ -189,10 +190,10 @@ def _suppression_infer(
 
 
 def non_max_suppression(
-    data: Any, valid_count: Any, indices: Any, max_output_size: int = -1, iou_threshold: float = 0.5,
-    force_suppress: bool = False, top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0,
-    return_indices: bool = True, invalid_to_bottom: bool = False, soft_nms_sigma: float = 0.0,
-    score_threshold: float = 0.0,
+    data: np.ndarray, valid_count: np.ndarray, indices: np.ndarray, max_output_size: int = -1,
+    iou_threshold: float = 0.5, force_suppress: bool = False, top_k: int = -1, coord_start: int = 2,
+    score_index: int = 1, id_index: int = 0, return_indices: bool = True, invalid_to_bottom: bool = False,
+    soft_nms_sigma: float = 0.0, score_threshold: float = 0.0,
 ) -> Any:  # fmt: skip
     """Choose boxes, as :func:`weft.topi.vision.non_max_suppression` says, in NumPy."""
     soft, least = soft_nms_sigma > 0, score_threshold if soft_nms_sigma > 0 else 0.0

@@ -6,12 +6,13 @@ rule gets the call, whose arguments already have types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
+from weft.relax.vocabulary import Dims, Places, Types, Value, VirtualDevice
 
 TypeRule = Callable[[ir.Call], ir.Type]
 CORE_OPS: dict[str, tuple[TypeRule, bool]] = {}
@@ -61,7 +62,7 @@ def _out_type(out: Any) -> tuple[ir.Type, ...]:
     return outs if len(outs) == 1 else (ir.TupleType(outs),)
 
 
-def call_tir(gvar: ir.GlobalVar | ir.ExternFunc, args: Any, out_ty: Any, tir_vars: Any = None) -> ir.Call:
+def call_tir(gvar: ir.GlobalVar | ir.ExternFunc, args: Value, out_ty: Types, tir_vars: Dims | None = None) -> ir.Call:
     """Call a TIR function in destination-passing style.
 
     Parameters
@@ -79,7 +80,9 @@ def call_tir(gvar: ir.GlobalVar | ir.ExternFunc, args: Any, out_ty: Any, tir_var
     return ir.Call(ir.Op.get("relax.call_tir"), (gvar, _as_args(args), *extra), ty_args=_out_type(out_ty))
 
 
-def call_tir_inplace(gvar: ir.GlobalVar, args: Any, inplace_indices: Any, out_ty: Any, tir_vars: Any = None) -> ir.Call:
+def call_tir_inplace(
+    gvar: ir.GlobalVar, args: Value, inplace_indices: Places, out_ty: Types, tir_vars: Dims | None = None
+) -> ir.Call:
     """Call a TIR function that writes its result into some of its inputs.
 
     ``inplace_indices[i]`` is the input that output i overwrites, or -1 for a fresh output.
@@ -110,21 +113,22 @@ def _check_places(call: ir.Call, indices: tuple[int, ...]) -> None:
 
 
 def call_tir_with_grad(
-    gvar: ir.GlobalVar, args: Any, out_ty: Any, te_grad_name: str, te_grad_kwargs: Any = None, tir_vars: Any = None
-) -> ir.Call:
+    gvar: ir.GlobalVar, args: Value, out_ty: Types, te_grad_name: str, te_grad_kwargs: Mapping[str, Any] | None = None,
+    tir_vars: Dims | None = None,
+) -> ir.Call:  # fmt: skip
     """Call a TIR function that ``Gradient`` goes through by a registered te function, with further arguments."""
     call = call_tir(gvar, args, out_ty, tir_vars)
     attrs = ir.Attrs.of(te_grad_name=te_grad_name, te_grad_kwargs=dict(te_grad_kwargs or {}))
     return ir.Call(ir.Op.get("relax.call_tir_with_grad"), call.args, attrs, call.ty_args)
 
 
-def call_dps_packed(func: Any, args: Any, out_ty: Any) -> ir.Call:
+def call_dps_packed(func: str | ir.Expr, args: Value, out_ty: Types) -> ir.Call:
     """Call a packed function in destination-passing style: inputs, then freshly allocated outputs."""
     extern = ir.ExternFunc(func) if isinstance(func, str) else func
     return ir.Call(ir.Op.get("relax.call_dps_packed"), (extern, _as_args(args)), ty_args=_out_type(out_ty))
 
 
-def call_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> ir.Call:
+def call_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Types = None, sinfo_args: Types = None) -> ir.Call:
     """Call a packed function for its result and its effects."""
     extern = ir.ExternFunc(func) if isinstance(func, str) else func
     types = ty_args if ty_args is not None else sinfo_args
@@ -132,20 +136,20 @@ def call_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Any = None, sinf
     return ir.Call(extern, tuple(as_relax(a) for a in args), ty_args=types)
 
 
-def call_pure_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> ir.Call:
+def call_pure_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Types = None, sinfo_args: Types = None) -> ir.Call:
     """Call a packed function that is known to have no effects."""
     call: Any = call_packed(func, *args, ty_args=ty_args, sinfo_args=sinfo_args)
     return ir.Call(ir.Op.get("relax.call_pure_packed"), (call.op, *call.args), ty_args=call.ty_args)
 
 
-def call_py_func(func_name: Any, args: Any, out_ty: Any) -> ir.Call:
+def call_py_func(func_name: Any, args: Value, out_ty: Types) -> ir.Call:
     """Call a Python function of the module (see ``BasePyModule``), by its name."""
     if not isinstance(func_name, (str, ir.ExprStringImm)):
         raise InvalidArgument("Expected the name of a Python function", found=repr(func_name))
     return ir.Call(ir.Op.get("relax.call_py_func"), (as_relax(func_name), _as_args(args)), ty_args=_out_type(out_ty))
 
 
-def call_builtin(name: str, args: Sequence[Any], out_ty: Any = None, *, with_ctx: bool = False) -> ir.Call:
+def call_builtin(name: str, args: Sequence[Any], out_ty: Types = None, *, with_ctx: bool = False) -> ir.Call:
     """Call a function of the VM's runtime, with the VM itself as first argument where it asks for it."""
     types = () if out_ty is None else _out_type(out_ty)
     op = ir.Op.get("relax.call_builtin_with_ctx" if with_ctx else "relax.call_builtin")
@@ -153,7 +157,7 @@ def call_builtin(name: str, args: Sequence[Any], out_ty: Any = None, *, with_ctx
 
 
 def call_builtin_with_ctx(
-    func: str | ir.ExternFunc, args: Any, *, ty_args: Any = None, sinfo_args: Any = None
+    func: str | ir.ExternFunc, args: Value, *, ty_args: Types = None, sinfo_args: Types = None
 ) -> ir.Call:
     """Call a function of the VM's runtime that takes the VM itself as its first argument."""
     extern = ir.ExternFunc(func) if isinstance(func, str) else func
@@ -163,7 +167,7 @@ def call_builtin_with_ctx(
 
 
 def call_inplace_packed(
-    func: str | ir.ExternFunc, *args: Any, inplace_indices: Any, ty_args: Any = None, sinfo_args: Any = None
+    func: str | ir.ExternFunc, *args: Any, inplace_indices: Places, ty_args: Types = None, sinfo_args: Types = None
 ) -> ir.Call:
     """Call a packed function that changes some of its arguments, and has no other effects.
 
@@ -189,7 +193,7 @@ def call_inplace_packed(
     return ir.Call(ir.Op.get("relax.call_inplace_packed"), (call.op, *call.args), attrs, call.ty_args)
 
 
-def make_closure(func: ir.Expr, args: Any = ()) -> ir.Call:
+def make_closure(func: ir.Expr, args: Value = ()) -> ir.Call:
     """Make a closure of a function of the module: `args` become its last arguments in each call.
 
     Parameters
@@ -202,12 +206,12 @@ def make_closure(func: ir.Expr, args: Any = ()) -> ir.Call:
     return ir.Call(ir.Op.get("relax.make_closure"), (func, _as_args(args)))
 
 
-def invoke_closure(closure: ir.Expr, args: Any = (), ty_args: Any = None) -> ir.Call:
+def invoke_closure(closure: ir.Expr, args: Value = (), ty_args: Types = None) -> ir.Call:
     """Call a closure that may have effects."""
     return _invoke("invoke_closure", closure, args, ty_args)
 
 
-def invoke_pure_closure(closure: ir.Expr, args: Any = (), ty_args: Any = None) -> ir.Call:
+def invoke_pure_closure(closure: ir.Expr, args: Value = (), ty_args: Types = None) -> ir.Call:
     """Call a closure that has no effects."""
     return _invoke("invoke_pure_closure", closure, args, ty_args)
 
@@ -217,7 +221,7 @@ def _invoke(name: str, closure: ir.Expr, args: Any, types: Any) -> ir.Call:
     return ir.Call(ir.Op.get("relax." + name), (closure, _as_args(args)), ty_args=chosen)
 
 
-def hint_on_device(data: ir.Expr, dst_vdevice: Any, memory_scope: str = "global") -> ir.Call:
+def hint_on_device(data: ir.Expr, dst_vdevice: VirtualDevice, memory_scope: str = "global") -> ir.Call:
     """Say that a tensor lies on a device, whereto it is copied unless it does."""
     device = as_vdevice(dst_vdevice)
     device = ir.VDevice(device.target, device.vdevice_id, memory_scope)
@@ -247,7 +251,7 @@ def index_bounds(x: ir.Expr, places: int = 1) -> ir.Call:
     return ir.Call(ir.Op.get("relax.index_bounds"), (x, ir.prim_value(places)))
 
 
-def shape_to_tensor(shape: Any) -> ir.Call:
+def shape_to_tensor(shape: Dims) -> ir.Call:
     """Convert a shape value to a 1-D int64 tensor."""
     return ir.Call(ir.Op.get("relax.shape_to_tensor"), (shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape),))
 
@@ -276,7 +280,7 @@ def print_(*values: Any, format: str = "") -> ir.Call:
     return ir.Call(ir.Op.get("relax.print"), tuple(as_relax(v) for v in values), ir.Attrs.of(format=format))
 
 
-def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> ir.Call:
+def assert_op(condition: Value, format_args: Value = (), format: str | ir.ExprStringImm = "") -> ir.Call:
     """Raise an AssertionError at run time unless `condition`, a scalar bool, holds."""
     extra = format_args if isinstance(format_args, (list, tuple)) else (format_args,)
     return ir.Call(
@@ -284,7 +288,7 @@ def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> ir.Cal
     )
 
 
-def as_vdevice(value: Any) -> ir.VDevice:
+def as_vdevice(value: VirtualDevice) -> ir.VDevice:
     """Make a virtual device of itself, of a string such as ``cuda:1`` or ``llvm:0:global``, or of a device."""
     if isinstance(value, ir.VDevice):
         return value
@@ -296,12 +300,12 @@ def as_vdevice(value: Any) -> ir.VDevice:
     return ir.VDevice("llvm" if kind == "cpu" else kind, int(rest[0]) if rest else 0, *rest[1:])
 
 
-def to_vdevice(x: ir.Expr, dst_vdevice: Any) -> ir.Call:
+def to_vdevice(x: ir.Expr, dst_vdevice: VirtualDevice) -> ir.Call:
     """Copy a tensor to a virtual device, given as such or by name (``cuda:1``)."""
     return ir.Call(ir.Op.get("relax.to_vdevice"), (x,), ir.Attrs.of(dst_vdevice=as_vdevice(dst_vdevice)))
 
 
-def alloc_tensor(shape: Any, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> ir.Call:
+def alloc_tensor(shape: Dims, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> ir.Call:
     """Allocate a tensor (``relax.builtin.alloc_tensor``), before memory is planned."""
     shape = shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
     args = (
@@ -314,7 +318,7 @@ def alloc_tensor(shape: Any, dtype: str, runtime_device_index: int = 0, storage_
 
 
 def alloc_storage(
-    size: Any, virtual_device_index: int = 0, storage_scope: str = "global", dtype: str = "uint8"
+    size: Dims, virtual_device_index: int = 0, storage_scope: str = "global", dtype: str = "uint8"
 ) -> ir.Call:
     """Allocate a block of `size` (a 1-element shape, bytes)."""
     size = size if isinstance(size, ir.Expr) else ir.shape_expr(size)
@@ -327,7 +331,7 @@ def alloc_storage(
     return ir.Call(ir.Op.get("relax.memory.alloc_storage"), args)
 
 
-def storage_tensor(storage: ir.Expr, offset: Any, shape: Any, dtype: str) -> ir.Call:
+def storage_tensor(storage: ir.Expr, offset: ir.PrimExpr | int, shape: Dims, dtype: str) -> ir.Call:
     """Make a tensor (``relax.memory.alloc_tensor``) inside a storage block, `offset` bytes from its start."""
     shape = shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
     return ir.Call(
@@ -477,7 +481,7 @@ def _storage_tensor_type(call: ir.Call) -> ir.Type:
     return tensor_of(call.args[2], call.args[3])
 
 
-def tensor_of(shape: Any, dtype: Any) -> ir.Type:
+def tensor_of(shape: ir.Expr, dtype: Any) -> ir.Type:
     """Return the type of a tensor that is made of a shape value and a data type value."""
     if isinstance(shape, ir.ShapeExpr):
         return ir.TensorType(shape.values, dtype.value, len(shape.values))

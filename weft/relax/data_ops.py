@@ -9,13 +9,9 @@ from weft.relax.core_ops import core_op
 
 
 def unique(
-    x: ir.Expr,
-    sorted: Any = True,
-    return_index: Any = False,
-    return_inverse: Any = False,
-    return_counts: Any = False,
-    axis: Any = None,
-) -> ir.Call:
+    x: ir.Expr, sorted: bool | ir.Expr = True, return_index: bool | ir.Expr = False,
+    return_inverse: bool | ir.Expr = False, return_counts: bool | ir.Expr = False, axis: int | ir.Expr | None = None,
+) -> ir.Call:  # fmt: skip
     """Take each element of a tensor, or each part along an axis, once.
 
     Parameters

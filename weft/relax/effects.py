@@ -52,7 +52,7 @@ def is_pure_call(call: ir.Call, mod: ir.IRModule | None = None) -> bool:
 
 
 def written_arguments(
-    call: Any, mod: ir.IRModule | None = None, active: tuple[ir.Function, ...] = ()
+    call: ir.Expr, mod: ir.IRModule | None = None, active: tuple[ir.Function, ...] = ()
 ) -> tuple[ir.Expr, ...]:
     """List the arguments whose memory a call changes, or may change where what it calls is not known.
 
@@ -89,7 +89,7 @@ def written_arguments(
     return () if known else _tensors(call.args)
 
 
-def is_removable(value: Any, mod: ir.IRModule | None = None) -> bool:
+def is_removable(value: ir.Expr, mod: ir.IRModule | None = None) -> bool:
     """Whether nobody misses a binding's value that nothing uses: it writes to nothing, checks nothing, never fails."""
     if isinstance(value, ir.Call):
         callee = _callee(value.op, mod)
@@ -107,7 +107,7 @@ def is_removable(value: Any, mod: ir.IRModule | None = None) -> bool:
     return True
 
 
-def is_foreign(value: Any) -> bool:
+def is_foreign(value: ir.Expr) -> bool:
     """Whether a call is of a function from outside: a packed one, or one that a variable holds."""
     if not isinstance(value, ir.Call):
         return False
@@ -116,7 +116,9 @@ def is_foreign(value: Any) -> bool:
     return isinstance(value.op, ir.ExprVar)
 
 
-def is_mergeable(value: Any, var: ir.ExprVar, mutable: AbstractSet[ir.ExprVar], mod: ir.IRModule | None = None) -> bool:
+def is_mergeable(
+    value: ir.Expr, var: ir.ExprVar, mutable: AbstractSet[ir.ExprVar], mod: ir.IRModule | None = None
+) -> bool:
     """Whether a value may be computed earlier, later, or once for two: nothing changes it or what it is made of.
 
     Parameters

@@ -100,7 +100,7 @@ class SeqExpr(TypedExpr):
 _NARROW = {"int64": "int32", "float64": "float32"}
 
 
-def const(value: Any, dtype: Any = None) -> Constant:
+def const(value: Any, dtype: str | None = None) -> Constant:
     """Make a tensor constant by TVM's rule.
 
     Parameters

@@ -16,6 +16,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument, UnsupportedOperator
 from weft.op import make_call
+from weft.relax.block_builder import BlockBuilder
 
 __all__ = [
     "Gradient", "fit", "gradient_of", "like", "operators", "register_gradient", "register_te_gradient", "rule",
@@ -47,7 +48,7 @@ def register_te_gradient(te_grad_name: str, te_grad_func: Callable[..., Any] | N
     return register if te_grad_func is None else register(te_grad_func)
 
 
-def te_gradient_of(call: Any, output_grad: Any, bb: Any) -> ir.Expr:
+def te_gradient_of(call: Any, output_grad: ir.Expr, bb: BlockBuilder) -> ir.Expr:
     """Emit what flows back through a ``call_tir_with_grad``, by the function that is registered for it."""
     name = call.attrs["te_grad_name"]
     if name not in _TE_RULES:
@@ -97,7 +98,7 @@ def like(value: float, x: Any) -> ir.Constant:
     return ir.constant(value, x.ty.dtype)
 
 
-def fit(bb: Any, grad: ir.Expr, x: Any) -> ir.Expr:
+def fit(bb: BlockBuilder, grad: ir.Expr, x: Any) -> ir.Expr:
     """Sum an adjoint over what the operand was repeated along."""
     made: Any = bb.normalize(grad, atom=False)
     have, want = shape_of(made), shape_of(x)

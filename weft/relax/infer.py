@@ -121,7 +121,7 @@ def typed_call(call: ir.Call) -> ir.Call:
     return ir.Call(call.op, call.args, call.attrs, call.ty_args, ty=infer_call(call))
 
 
-def infer_call(call: ir.Call, module: Any = None) -> ir.Type:
+def infer_call(call: ir.Call, module: ir.IRModule | None = None) -> ir.Type:
     """Infer the type of a call whose arguments have types.
 
     Parameters

@@ -7,13 +7,14 @@ from typing import Any
 
 from weft import error, ir
 from weft.relax.core_ops import as_relax, core_op, tensor_of
+from weft.relax.vocabulary import Dims, Value
 
 
 def _call(name: str, *args: ir.Expr) -> ir.Call:
     return ir.Call(ir.Op.get("relax." + name), args)
 
 
-def as_dtype(dtype: Any) -> ir.Expr:
+def as_dtype(dtype: str | ir.Expr) -> ir.Expr:
     """Make a data type value of a name, or of one that is there."""
     return dtype if isinstance(dtype, ir.Expr) else ir.DataTypeImm(ir.DataType(str(dtype)), ty=ir.AnyType())
 
@@ -22,13 +23,17 @@ def _shape(shape: Any) -> ir.Expr:
     return shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
 
 
-def vm_alloc_storage(shape: Any, runtime_device_index: Any, dtype: Any, storage_scope: Any = "global") -> ir.Call:
+def vm_alloc_storage(
+    shape: Dims, runtime_device_index: int | ir.Expr, dtype: str | ir.Expr, storage_scope: str | ir.Expr = "global"
+) -> ir.Call:
     """Allocate a storage of a shape (``relax.vm.alloc_storage``), as the machine's function takes its arguments."""
     args = (_shape(shape), as_relax(runtime_device_index), as_dtype(dtype), as_relax(storage_scope))
     return _call("vm.alloc_storage", *args)
 
 
-def vm_alloc_tensor(storage: ir.Expr, offset: Any, shape: Any, dtype: Any, runtime_device_ind: Any = 0) -> ir.Call:
+def vm_alloc_tensor(
+    storage: ir.Expr, offset: int | ir.Expr, shape: Dims, dtype: str | ir.Expr, runtime_device_ind: int | ir.Expr = 0
+) -> ir.Call:
     """Make a tensor in a storage (``relax.vm.alloc_tensor``), as the machine's function takes its arguments."""
     args = (storage, as_relax(offset), _shape(shape), as_dtype(dtype), as_relax(runtime_device_ind))
     return _call("vm.alloc_tensor", *args)
@@ -49,13 +54,16 @@ def kill_tensor(tensor: ir.Expr) -> ir.Call:
     return _call("memory.kill_tensor", tensor)
 
 
-def vm_call_tir_dyn(func: ir.Expr | str, args: Any) -> ir.Call:
+def vm_call_tir_dyn(func: ir.Expr | str, args: Value) -> ir.Call:
     """Call a kernel whose last argument is a shape value, the values of which it takes as scalars."""
     callee = ir.ExternFunc(func) if isinstance(func, str) else func
     return _call("vm.call_tir_dyn", callee, as_relax(args))
 
 
-def view(data: ir.Expr, shape: Any = None, dtype: Any = None, relative_byte_offset: Any = None) -> ir.Call:
+def view(
+    data: ir.Expr, shape: Dims | None = None, dtype: str | ir.Expr | None = None,
+    relative_byte_offset: int | ir.Expr | None = None,
+) -> ir.Call:  # fmt: skip
     """See the memory of a tensor as another one, which may begin further behind.
 
     Parameters

@@ -14,18 +14,15 @@ from weft.relax.transform.meta_schedule import (
     tune_relax,
 )
 from weft.relax.vm_build import build
-from weft.target import Target
+from weft.target import Target, TargetLike
 
 __all__ = ["compile_relax", "extract_tasks", "extracted_tasks_to_tune_contexts", "tune_relax"]
 
 
 def compile_relax(
-    database: meta_schedule.Database,
-    mod: ir.IRModule,
-    target: Any,
-    params: Mapping[str, Any] | None = None,
+    database: meta_schedule.Database, mod: ir.IRModule, target: TargetLike, params: Mapping[str, Any] | None = None,
     enable_warning: bool = False,
-) -> runtime.VMExecutable:
+) -> runtime.VMExecutable:  # fmt: skip
     """Compile a program with the schedules of a database; other kernels are scheduled as ever."""
     target = Target(target)
     if params:

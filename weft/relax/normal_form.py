@@ -24,12 +24,12 @@ ATOMS = (
 )
 
 
-def is_atom(e: Any) -> bool:
+def is_atom(e: ir.Expr) -> bool:
     """Whether an expression may be an operand: an atom, or a tuple of such."""
     return isinstance(e, ATOMS) or (isinstance(e, ir.Tuple) and all(map(is_atom, e.fields)))
 
 
-def operands(e: Any) -> tuple[Any, ...]:
+def operands(e: ir.Expr) -> tuple[Any, ...]:
     """Return the operands of what a variable is bound to."""
     if isinstance(e, ir.Call):
         return e.args if isinstance(e.op, ir.Op) else (e.op, *e.args)

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.op import list_ops, make_call
 from weft.relax import core_ops, data_ops, memory_ops
 from weft.relax.ccl_ops import COLLECTIVES
+from weft.topi.typing import Extent
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+def arange(
+    start: Extent | float | ir.Expr, end: Extent | float | ir.Expr | None = None, step: Extent | float | ir.Expr = 1,
+    dtype: str | None = None,
+) -> Any:  # fmt: skip
     """Make evenly spaced numbers from `start` before `end`, or from 0 before the only one; floats make float32."""
     first, last = (0, start) if end is None else (start, end)
     floats = any(isinstance(x, float) for x in (first, last, step))
     return make_call("arange")(first, last, step, dtype=dtype or ("float32" if floats else "int64"))
 
 
-def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = "float32") -> Any:
+def eye(n: Extent | ir.Expr, m: Extent | ir.Expr | None = None, k: Extent | ir.Expr = 0, dtype: str = "float32") -> Any:
     """Make an n by m matrix (n by n without `m`) with ones on the k-th diagonal."""
     return make_call("eye")(n, n if m is None else m, k, dtype=dtype)
 

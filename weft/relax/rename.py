@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Tuple, TupleGetItem
+from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 
 __all__ = ["copy_with_new_vars", "rename_vars", "variables"]
 
 
-def rename_vars(expr: Any, renamed: dict[Expr, Expr]) -> Any:
+def rename_vars(expr: Expr, renamed: dict[Expr, Expr]) -> Any:
     """Replace graph-level variables; scalar expressions and types are left alone."""
     return _RENAME(expr, renamed)
 
@@ -122,7 +122,7 @@ def copy_with_new_vars(func: Function) -> Function:
     return function(func)
 
 
-def variables(expr: Any) -> list[ExprVar]:
+def variables(expr: Node | None) -> list[ExprVar]:
     """List the uses of graph-level variables in an expression, branches and nested functions included."""
     out: list[ExprVar] = []
     stack = [expr]

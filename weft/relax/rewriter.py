@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.ir import Constant, Expr, ExprVar, Function, If, IRModule, PrimValue, ShapeExpr, structural_equal
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars, variables
 
 Rule = Callable[[Any, Expr, BlockBuilder], "Expr | None"]
@@ -105,7 +105,7 @@ class _State:
         self.bb.span = outer_span
 
 
-def replace_value(binding: Any, value: Expr, var: Any = None) -> Any:
+def replace_value(binding: Binding, value: Expr, var: ExprVar | None = None) -> Any:
     """Return a binding with another value, and another variable if one is given; itself when nothing differs."""
     var = binding.var if var is None else var
     if value is binding.value and var is binding.var:

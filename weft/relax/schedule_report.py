@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from weft import error, tir
 from weft.ir import Call, Function, GlobalVar, IRModule, walk
+from weft.target import Target
 from weft.tir.schedule import KernelReport, ScheduleRecord, ScheduleReport, report_of
 
 _SHARE = 0.1
@@ -21,7 +21,7 @@ _NODES = 3
 """Of the nodes of a kernel, so many are named."""
 
 
-def schedule_report(kernels: IRModule, noted: Mapping[str, str], target: Any) -> ScheduleReport:
+def schedule_report(kernels: IRModule, noted: Mapping[str, str], target: Target) -> ScheduleReport:
     """Put the records of kernels together, which came from this process, one beside it or the cache.
 
     Parameters

@@ -16,7 +16,7 @@ from weft.tir.analysis.structure import replace_node
 _ARITHMETIC = (ir.Add, ir.Sub, ir.Mul, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max)
 
 
-def as_compared(body: Any) -> Any:
+def as_compared(body: ir.Node) -> Any:
     """Bring the body of a kernel into this form."""
     return ir.rewrite(body, _rule)
 

@@ -17,7 +17,7 @@ from weft.relax.pipeline import get_pipeline
 from weft.relax.transform import BindParams
 from weft.relax.tune_choices import tune_choices
 from weft.relax.vm_build import build
-from weft.target import Target
+from weft.target import Target, TargetLike
 
 _Clock = Callable[[Sequence[Any]], float]
 """Runs a model once; returns seconds."""
@@ -76,17 +76,11 @@ class TuningResult:
 
 
 def tune_relax(
-    mod: ir.IRModule,
-    params: Mapping[str, Any] | None = None,
-    target: Any = None,
-    database: tune.Database | str | Any = None,
-    max_trials_global: int | None = None,
-    *,
-    inputs: Sequence[Sequence[Any]],
-    budget: float = 60.0,
-    report: Callable[[tune.Progress], None] | None = None,
+    mod: ir.IRModule, params: Mapping[str, Any] | None = None, target: TargetLike | None = None,
+    database: tune.Database | str | Any = None, max_trials_global: int | None = None, *,
+    inputs: Sequence[Sequence[Any]], budget: float = 60.0, report: Callable[[tune.Progress], None] | None = None,
     measurer: tune.Measurer | None = None,
-) -> TuningResult:
+) -> TuningResult:  # fmt: skip
     """Tune the kernels of a model by measuring them.
 
     Parameters
@@ -166,8 +160,9 @@ def tune_relax(
 
 
 def extract_tasks(
-    mod: ir.IRModule, inputs: Sequence[Sequence[Any]], target: Any = None, params: Mapping[str, Any] | None = None
-) -> list[tune.Task]:
+    mod: ir.IRModule, inputs: Sequence[Sequence[Any]], target: TargetLike | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> list[tune.Task]:  # fmt: skip
     """Compile and run a model, and make a task of each kernel that takes a part of its time, the longest first."""
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:

@@ -12,7 +12,7 @@ from weft.relax.rename import variables
 from weft.relax.rewriter import use_counts
 
 
-def remove_all_unused(func: Any, mod: IRModule | None = None) -> Any:
+def remove_all_unused(func: Function | SeqExpr, mod: IRModule | None = None) -> Any:
     """Drop the bindings of operations without effects whose variables nothing uses, those inside of branches included.
 
     Outside of dataflow blocks calls into functions that are not the module's stay, whatever is said of them.

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from math import prod
 from typing import Any, cast
 
+from weft import tune
 from weft.compile_key import compile_key, is_plain
 from weft.error import InvalidArgument, own_errors
 from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, dumped, fingerprint, show_text
@@ -30,7 +31,7 @@ from weft.relax.transform import (
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.relax.vm.vmtir import PREFIX
 from weft.runtime import Module, VMExecutable, cache
-from weft.target import Kernel, Target, compile_func, emit_object, load_objects
+from weft.target import Kernel, Target, TargetLike, compile_func, emit_object, load_objects
 from weft.target import build as build_target
 from weft.tir import PrimFunc
 from weft.tune import Tuned, current_database, open_database
@@ -42,17 +43,11 @@ _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions hav
 @own_errors("compiling the module")
 @dumped
 def build(
-    mod: IRModule,
-    target: Any = None,
-    params: Mapping[str, Any] | None = None,
-    relax_pipeline: str | Pass | None = "default",
-    tir_pipeline: Pass | None = None,
-    exec_mode: str = "bytecode",
-    *,
+    mod: IRModule, target: TargetLike | None = None, params: Mapping[str, Any] | None = None,
+    relax_pipeline: str | Pass | None = "default", tir_pipeline: Pass | None = None, exec_mode: str = "bytecode", *,
     progress: Callable[[str, int, int], None] | None = None,
-    tuned: Any = None,
-    precision: str = "float32",
-) -> VMExecutable:
+    tuned: tune.Database | str | os.PathLike[str] | None = None, precision: str = "float32",
+) -> VMExecutable:  # fmt: skip
     """Compile a module to an executable of the virtual machine.
 
     Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
 from weft.relay.expr import Constant, Function, Var, const
 from weft.relay.transform.copying import fresh_copy
@@ -12,7 +13,7 @@ from weft.relay.transform.free import Captures
 from weft.relay.walk import bound_by, subexpressions, substitute
 
 
-def bind(expr: Any, binds: Mapping[Var, Any]) -> Any:
+def bind(expr: ir.Expr, binds: Mapping[Var, Any]) -> Any:
     """Replace free variables of an expression, or parameters of a function, by expressions.
 
     Parameters

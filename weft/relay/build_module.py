@@ -27,6 +27,7 @@ from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
+from weft.relay.typing import Program
 from weft.relay.vm import bind_params
 from weft.relay.vm.compiler import as_module
 from weft.runtime import Device, Module, Tensor
@@ -113,14 +114,9 @@ class GraphExecutorFactoryModule:
 
 
 def build(
-    ir_mod: Any,
-    target: Any = None,
-    target_host: Any = None,
-    params: Mapping[str, Any] | None = None,
-    mod_name: str = "default",
-    executor: Any = None,
-    runtime: Any = None,
-) -> GraphExecutorFactoryModule:
+    ir_mod: Program, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None,
+    mod_name: str = "default", executor: Executor | str | None = None, runtime: Runtime | str | None = None,
+) -> GraphExecutorFactoryModule:  # fmt: skip
     """Compile a program without control flow.
 
     Parameters
@@ -191,7 +187,7 @@ def lower_to_graph(mod: IRModule, target: Target, name: str = "main") -> tuple[I
 
 
 def optimize(
-    mod: Any, target: Any = None, params: Mapping[str, Any] | None = None
+    mod: Program, target: Any = None, params: Mapping[str, Any] | None = None
 ) -> tuple[IRModule, dict[str, Tensor]]:
     """Run the passes that :func:`build` runs on Relay.
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft import ir
+from weft import ir, runtime
 from weft.error import InvalidArgument
 from weft.ir import IRModule
 from weft.relay.expr import Function, Var
@@ -17,6 +17,7 @@ from weft.relay.vm import VirtualMachine, bind_params
 from weft.relay.vm import compile as compile_for_vm
 from weft.relay.walk import subexpressions
 from weft.runtime import Tensor, arguments_in_order
+from weft.target import TargetLike
 from weft.tir import custom_datatype
 
 
@@ -163,12 +164,9 @@ class VMExecutor(Executor):
 
 
 def create_executor(
-    kind: str = "debug",
-    mod: IRModule | None = None,
-    device: Any = None,
-    target: Any = "llvm",
+    kind: str = "debug", mod: IRModule | None = None, device: runtime.Device | None = None, target: TargetLike = "llvm",
     params: Mapping[str, Any] | None = None,
-) -> Executor:
+) -> Executor:  # fmt: skip
     """Make an executor.
 
     Parameters

@@ -240,7 +240,7 @@ class Function(Operators, ir.BaseFunc):
         )
 
 
-def is_external(func: Any, compiler: str = "") -> bool:
+def is_external(func: ir.Node, compiler: str = "") -> bool:
     """Whether a function belongs to an external compiler, to `compiler` if that is given, and has its name."""
     if type(func) is not Function or not func.attrs or "global_symbol" not in func.attrs:
         return False
@@ -319,8 +319,9 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 
 
 def var(
-    name_hint: str, type_annotation: Any = None, shape: Any = None, dtype: str = "float32", span: Any = None
-) -> Var:
+    name_hint: str, type_annotation: ir.Type | str | None = None, shape: Any = None,
+    dtype: str = "float32", span: ir.Span | None = None,
+) -> Var:  # fmt: skip
     """Make a variable.
 
     Parameters

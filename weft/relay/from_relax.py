@@ -17,7 +17,7 @@ from weft.relay.types import TensorType as RelayTensorType
 Bindings = list[tuple[Var, Any]]
 
 
-def relay_type_of(ty: Any) -> Any:
+def relay_type_of(ty: ir.Type | None) -> Any:
     """Turn Relax's type of tensors, tuples and functions into Relay's: dimensions that are no numbers are unknown."""
     if isinstance(ty, IRTupleType):
         return TupleType(tuple(relay_type_of(f) for f in ty.fields))

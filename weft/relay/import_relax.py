@@ -169,7 +169,7 @@ def constants(dims: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple(as_int(simplify(d) if isinstance(d, ir.PrimExpr) else d) for d in dims)
 
 
-def element(vector: Any, i: int) -> Any:
+def element(vector: ir.Expr, i: int) -> Any:
     """Return one element of a vector."""
     return op_call("take", vector, const(np.int64(i)), axis=0)
 
@@ -341,7 +341,7 @@ def _matmul(expr: Any, im: _Importer) -> Any:
     return _checked(expr, "nn.matmul", expr.args, {}, im) if ranks[1] == 2 else None
 
 
-def is_transposed(expr: Any) -> bool:
+def is_transposed(expr: ir.Expr) -> bool:
     """Whether a Relay expression is a matrix that is transposed."""
     return type(expr) is Call and expr.op is Op.get("transpose") and expr.attrs.get("axes") in (None, (1, 0))
 

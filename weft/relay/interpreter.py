@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.error import EvaluationError, InvalidArgument, WeftError
 from weft.ir import BaseFunc, Dispatch, Expr, IRModule, Node, Op
 from weft.relay import expr as nodes
@@ -158,7 +159,7 @@ class _Machine:
         self.later(leave, None, None)
 
 
-def leave(_node: Any, m: _Machine, _env: Any) -> None:
+def leave(_node: ir.Node, m: _Machine, _env: Any) -> None:
     """End a call."""
     m.depth -= 1
 
@@ -186,7 +187,7 @@ def shared_first(node: Expr, m: _Machine, env: Env) -> None:
         m.later(step, inner, env)
 
 
-def drop(_node: Any, m: _Machine, _env: Any) -> None:
+def drop(_node: ir.Node, m: _Machine, _env: Any) -> None:
     """Forget the last value."""
     m.values.pop()
 

@@ -81,7 +81,7 @@ def _type(form: Any) -> Any:
     return TupleType(tuple(map(_type, form)))
 
 
-def compute(expr: Any, known: dict[ir.Expr, Any]) -> Any:
+def compute(expr: ir.Expr, known: dict[ir.Expr, Any]) -> Any:
     """Compute an expression of shared operators; `known` has the values of variables, and gets the others."""
     if expr in known:
         return known[expr]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from weft.relax.pipeline import graph_passes
 from weft.relay.aot import tensor_places
 from weft.relay.build_module import lower_to_graph
 from weft.relay.graph import ALIGNMENT, VIEW, Entry, KernelGraph, graph_of, plan_graph_memory
-from weft.target import Target
+from weft.target import Target, TargetLike
 from weft.target.c import CALLS, TYPES, emit_c
 
 _WORDS_A_LINE = 6
@@ -36,7 +36,7 @@ class PlainC(NamedTuple):
         Path(path).with_suffix(".h").write_text(self.header)
 
 
-def plain_c(mod: ir.IRModule, name: str = "model", target: Any = "c") -> PlainC:
+def plain_c(mod: ir.IRModule, name: str = "model", target: TargetLike = "c") -> PlainC:
     """Write the function ``main`` of a module as C.
 
     Parameters

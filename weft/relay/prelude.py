@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
 from weft.ir import IRModule, structural_equal
 from weft.relay.adt import Constructor
@@ -211,7 +212,7 @@ class Prelude:
         return self.get_ctor(name_static(ty_name, dtype, shape), name_static(canonical, dtype, shape))
 
 
-def get_tensor_array_shape(expr: Any, dtype: str, prelude: Prelude) -> tuple[Any, ...] | None:
+def get_tensor_array_shape(expr: ir.Expr, dtype: str, prelude: Prelude) -> tuple[Any, ...] | None:
     """Return the shape of the elements of an array of tensors; None where they may have any.
 
     Raises

@@ -5,6 +5,7 @@ An operator has the gradient of what it expands to, unless a program registers a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir, relax
@@ -16,24 +17,24 @@ from weft.relay.op.registry import op_call
 from weft.relay.to_relax import RelaxBuilder, relax_type
 
 
-def is_float(ty: Any) -> bool:
+def is_float(ty: ir.Type | None) -> bool:
     """Whether a type is that of a tensor of real numbers, which has adjoints."""
     return isinstance(ty, ir.TensorType) and ir.DataType(ty.dtype).is_float
 
 
-def zeros_of(value: Any, ty: Any) -> Any:
+def zeros_of(value: ir.Expr, ty: ir.Type | None) -> Any:
     """Return the adjoint of a value that nothing depends on."""
     if isinstance(ty, ir.TupleType):
         return Tuple(tuple(zeros_of(field_of(value, i), t) for i, t in enumerate(ty.fields)))
     return op_call("zeros_like", value)
 
 
-def field_of(value: Any, i: int) -> Any:
+def field_of(value: ir.Expr, i: int) -> Any:
     """Return a field of a tuple, of a tuple that is written down without a projection."""
     return value.fields[i] if isinstance(value, ir.Tuple) else TupleGetItem(value, i)
 
 
-def primal_gradient(call: Any, args: Any, adjoint: Any) -> list[Any]:
+def primal_gradient(call: Any, args: Sequence[ir.Expr], adjoint: ir.Expr) -> list[Any]:
     """Return the adjoints of a call's arguments.
 
     Parameters

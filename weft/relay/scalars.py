@@ -6,8 +6,6 @@ loop over counters runs without kernels.
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft import ir
 
 _ARITHMETIC = ("add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum")
@@ -17,7 +15,7 @@ _LOGICAL = {"logical_and": "bitwise_and", "logical_or": "bitwise_or", "logical_x
 _NUMBERS = ("int32", "int64")
 
 
-def is_scalar(ty: Any) -> bool:
+def is_scalar(ty: ir.Type | None) -> bool:
     """Whether values of a type need no memory while they are in registers."""
     return isinstance(ty, ir.TensorType) and ty.shape == () and ty.dtype in (*_NUMBERS, "bool")
 

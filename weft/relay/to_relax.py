@@ -22,7 +22,7 @@ from weft.relay.shape_values import ShapeValues
 from weft.relay.types import Any as AnyDim
 
 
-def to_relax(func_or_mod: Any) -> IRModule:
+def to_relax(func_or_mod: IRModule | ir.BaseFunc) -> IRModule:
     """Convert first-order Relay functions to Relax.
 
     Parameters
@@ -58,7 +58,7 @@ def _function(name: str, func: Function, out: IRModule, mod: IRModule) -> IRModu
     return bb.get()
 
 
-def relax_type(ty: Any, dims: Callable[[], PrimExpr] | None = None) -> Any:
+def relax_type(ty: ir.Type | None, dims: Callable[[], PrimExpr] | None = None) -> Any:
     """Turn Relay's type of a tensor or tuple into Relax's; ``dims()`` makes what stands for an unknown dimension."""
     fresh = dims or (lambda: ir.Var("n", "int64"))
     if isinstance(ty, IRTupleType):

@@ -27,7 +27,7 @@ _PARTS: dict[type, tuple[str, ...]] = {
 }
 
 
-def parts(expr: Any) -> Iterator[Any]:
+def parts(expr: ir.Node) -> Iterator[Any]:
     """Yield the expressions that an expression is made of, in the order in which they are computed."""
     for name in _PARTS.get(type(expr), ()):
         value = getattr(expr, name)
@@ -38,7 +38,7 @@ def parts(expr: Any) -> Iterator[Any]:
             yield value
 
 
-def map_parts(expr: Any, f: Callable[[Any], Any]) -> Any:
+def map_parts(expr: ir.Node, f: Callable[[Any], Any]) -> Any:
     """Return `expr` with ``f`` applied to each of its :func:`parts`; `expr` itself if none changed."""
     changed: dict[str, Any] = {}
     for name in _PARTS.get(type(expr), ()):
@@ -69,7 +69,7 @@ def pattern_vars(pattern: Pattern) -> Iterator[nodes.Var]:
             stack.extend(reversed(p.patterns))
 
 
-def bound_by(expr: Any) -> Iterator[nodes.Var]:
+def bound_by(expr: ir.Node) -> Iterator[nodes.Var]:
     """Yield the variables that this very expression binds in its parts."""
     if type(expr) is nodes.Let:
         yield expr.var
@@ -95,13 +95,9 @@ def subexpressions(expr: Any, enter: Callable[[Any], bool] = lambda e: True) -> 
 
 
 def rewrite(
-    expr: Any,
-    rule: Callable[[Any], Any],
-    *,
-    pre: Callable[[Any], Any] | None = None,
-    instead: Mapping[nodes.Var, Any] | None = None,
-    on_let: Callable[[nodes.Var, Any], Any] | None = None,
-) -> Any:
+    expr: ir.Node, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None,
+    instead: Mapping[nodes.Var, Any] | None = None, on_let: Callable[[nodes.Var, Any], Any] | None = None,
+) -> Any:  # fmt: skip
     """Rewrite bottom-up: ``rule(e)`` gets each expression with rewritten parts and returns its replacement.
 
     Parameters
@@ -119,13 +115,9 @@ def rewrite(
 
 
 def rewrite_with_original(
-    expr: Any,
-    rule: Callable[[Any, Any], Any],
-    *,
-    pre: Callable[[Any], Any] | None = None,
-    instead: Mapping[nodes.Var, Any] | None = None,
-    on_let: Callable[[nodes.Var, Any], Any] | None = None,
-) -> Any:
+    expr: ir.Node, rule: Callable[[Any, Any], Any], *, pre: Callable[[Any], Any] | None = None,
+    instead: Mapping[nodes.Var, Any] | None = None, on_let: Callable[[nodes.Var, Any], Any] | None = None,
+) -> Any:  # fmt: skip
     """Rewrite as :func:`rewrite` does, by a rule that gets the original beside the expression with rewritten parts."""
     memo: dict[Any, Any] = {}
     instead = instead or {}
@@ -157,7 +149,7 @@ def rewrite_with_original(
     return ir.with_deep_stack(lambda: go(expr))
 
 
-def substitute(expr: Any, mapping: Mapping[Any, Any]) -> Any:
+def substitute(expr: ir.Node, mapping: Mapping[Any, Any]) -> Any:
     """Replace expressions (usually variables) by identity, everywhere below `expr`; binders stay as they are."""
     if not mapping:
         return expr

@@ -31,15 +31,15 @@ from weft.target.presets import (
     vta,
 )
 from weft.target.tags import list_tags, register_tag
-from weft.target.target import Target
+from weft.target.target import Target, TargetLike
 from weft.target.virtual_device import CompilationConfig, VirtualDevice, make_compilation_config
 
 __all__ = [
-    "CompilationConfig", "GenericFunc", "Kernel", "LLVM", "Machine", "Target", "TargetKind", "VirtualDevice", "arm_cpu",
-    "bifrost", "build", "compile_func", "create", "device_from_target", "emit_object", "generic_func",
-    "get_native_generic_func", "get_source", "make_compilation_config",
-    "host_features", "intel_graphics", "list_tags", "load_objects", "mali", "override_native_generic_func", "rasp",
-    "register_attribute", "register_intrin_rule", "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
+    "CompilationConfig", "GenericFunc", "Kernel", "LLVM", "Machine", "Target", "TargetKind", "TargetLike",
+    "VirtualDevice", "arm_cpu", "bifrost", "build", "compile_func", "create", "device_from_target", "emit_object",
+    "generic_func", "get_native_generic_func", "get_source", "host_features", "intel_graphics", "list_tags",
+    "load_objects", "make_compilation_config", "mali", "override_native_generic_func", "rasp", "register_attribute",
+    "register_intrin_rule", "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
 ]  # fmt: skip
 
 __getattr__ = names_of("weft.target")

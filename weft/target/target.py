@@ -434,3 +434,7 @@ def _json_options(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as e:
         raise InvalidArgument("the text of a target is no JSON", found=f"column {e.colno}: {e.msg}") from None
     return options
+
+
+TargetLike = Target | str | Mapping[str, Any]
+"""What a target is made of."""

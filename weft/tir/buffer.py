@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntFlag
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
 from weft.ir.text.scalar import slice_of
+from weft.tir.typing import Dims, Value
 
 
 class BufferAccessKind(IntFlag):
@@ -207,19 +208,11 @@ def _broadcast_strides(dims: tuple[ir.PrimExpr, ...]) -> list[ir.PrimExpr]:
 
 
 def decl_buffer(
-    shape: Any,
-    dtype: str = "float32",
-    name: str = "buffer",
-    data: ir.Var | None = None,
-    strides: Iterable[Any] | None = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    data_alignment: int = 64,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: Any = None,
-    layout: Any = None,
-) -> Buffer:
+    shape: Dims, dtype: str = "float32", name: str = "buffer", data: ir.Var | None = None,
+    strides: Iterable[Any] | None = None, elem_offset: Value | None = None, scope: str = "global",
+    data_alignment: int = 64, offset_factor: int = 0, buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None, layout: Any = None,
+) -> Buffer:  # fmt: skip
     """Declare a buffer.
 
     Parameters

@@ -109,12 +109,12 @@ def register_op(
     _OPS[op_name, target, src_type_name, dest_type_name or intrinsic_name or ""] = lower_func
 
 
-def has_lowering(op: Any, target: str, src: str) -> bool:
+def has_lowering(op: CallIntrin, target: str, src: str) -> bool:
     """Whether something was registered for a call of an intrinsic."""
     return ("Call", target, _key(src), op.op.name) in _OPS
 
 
-def lowering_of(op: Any, target: str, src: str, extra: str = "") -> Lowering:
+def lowering_of(op: PrimExpr, target: str, src: str, extra: str = "") -> Lowering:
     """Return what was registered for an operation.
 
     Raises
@@ -175,7 +175,7 @@ def create_lower_func(extern_func_map: Mapping[Any, str]) -> Lowering:
     return lower
 
 
-def lower_call_pure_extern(op: Any) -> PrimExpr:
+def lower_call_pure_extern(op: CallIntrin) -> PrimExpr:
     """Return a call of an intrinsic that only moves bits: a choice, or a C function of them."""
     return CallIntrin(stored_as(op.dtype), op.op, op.args)
 

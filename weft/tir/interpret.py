@@ -69,7 +69,7 @@ def interpret(func: PrimFunc, *args: Any) -> None:
         state.stmt(func.body)
 
 
-def evaluate(e: Any, values: Mapping[Any, Any]) -> Any:
+def evaluate(e: ir.PrimExpr, values: Mapping[Any, Any]) -> Any:
     """Evaluate a scalar expression, given the values of its variables; a NumPy scalar.
 
     Raises

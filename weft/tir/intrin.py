@@ -15,6 +15,7 @@ from weft.error import InvalidArgument
 from weft.ffi import register_global_func
 from weft.ir import CallIntrin as Call
 from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
+from weft.tir.typing import Value
 
 __all__ = [
     "INTRINSICS", "CallEffectKind", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
@@ -263,13 +264,13 @@ fma = _make("fma")
 power = pow
 
 
-def likely(cond: Any) -> PrimExpr:
+def likely(cond: Value) -> PrimExpr:
     """Mark a condition as nearly always true."""
     cond = as_expr(cond)
     return cond if isinstance(cond, ir.IntImm) else Call("bool", Op.get("tir.likely"), (cond,))
 
 
-def call_intrin(dtype: str, name: Any, *args: Any) -> PrimExpr:
+def call_intrin(dtype: str, name: str | Op, *args: Any) -> PrimExpr:
     """Build a call of an intrinsic by its name (``"tir.exp"``) or operator."""
     return Call(DataType(dtype), Op.get(name) if isinstance(name, str) else name, tuple(as_expr(a) for a in args))
 
@@ -343,7 +344,7 @@ def _llvm_call(op: str, dtype: str, name: str, args: tuple[Any, ...]) -> PrimExp
     return Call(DataType(dtype or "void"), Op.get(op), (StringImm(name), *(as_expr(a) for a in args)))
 
 
-def reinterpret(dtype: str, value: Any) -> PrimExpr:
+def reinterpret(dtype: str, value: Value) -> PrimExpr:
     """Read the bits of a value as another type of the same size."""
     value = as_expr(value)
     return value if value.dtype == dtype else Call(DataType(dtype), Op.get("tir.reinterpret"), (value,))

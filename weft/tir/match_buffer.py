@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.error import LoweringError
 from weft.ir import IntImm, PrimExpr, Range, Var, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.structure import replace_node
@@ -11,7 +12,7 @@ from weft.tir.buffer import BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.stmt import BufferStore, Stmt
 
 
-def lower_match_buffers(body: Stmt, matches: tuple[MatchBufferRegion, ...], where: Any) -> Stmt:
+def lower_match_buffers(body: Stmt, matches: tuple[MatchBufferRegion, ...], where: ir.Span | None) -> Stmt:
     """Replace accesses to matched buffers by accesses to what they stand for.
 
     Variables in the shape, strides and offset of a matched buffer take their values from the region.

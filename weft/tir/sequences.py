@@ -6,15 +6,16 @@ from typing import Any
 
 from weft import error, ir
 from weft.tir.stmt import Evaluate, SeqStmt, Stmt, seq
+from weft.tir.typing import Value
 
 
-def ret(value: Any) -> ir.PrimExpr:
+def ret(value: Value) -> ir.PrimExpr:
     """Build the expression that returns a value from the function."""
     found = ir.as_expr(value)
     return ir.CallIntrin(found.dtype, ir.Op.get("tir.ret"), (found,))
 
 
-def Return(value: Any) -> Stmt:
+def Return(value: Value) -> Stmt:
     """Build the statement that returns a value from the function."""
     return Evaluate(ret(value))
 
@@ -34,7 +35,7 @@ def stmt_list(stmt: Stmt) -> list[Stmt]:
     return [s for part in stmt.seq for s in stmt_list(part)] if isinstance(stmt, SeqStmt) else [stmt]
 
 
-def get_vscale_expr(dtype: Any, min_size: int = 128) -> ir.PrimExpr:
+def get_vscale_expr(dtype: str, min_size: int = 128) -> ir.PrimExpr:
     """Return how many elements a scalable vector has, `min_size` bits times ``vscale``."""
     bits = ir.DataType(dtype).bits
     if min_size % bits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
 from weft.ir import Node, PrimExpr, Var, rebuild, rewrite
 from weft.ir import post_order as _post_order
@@ -34,7 +35,7 @@ def pre_order_visit(stmt: Node, fvisit: Callable[[Node], bool | None]) -> None:
     rewrite(stmt, lambda n: n, pre=visit)
 
 
-def substitute(node: Any, vmap: Mapping[Var, PrimExpr]) -> Any:
+def substitute(node: ir.Node, vmap: Mapping[Var, PrimExpr]) -> Any:
     """Replace variables by expressions."""
     return _substitute(node, vmap)
 

@@ -81,7 +81,7 @@ def leaky_relu(x: te.Tensor, alpha: float) -> Any:
     return elementwise(lambda v: ACTIVATIONS["leakyrelu"](v, alpha), x, name="T_leaky_relu")
 
 
-def prelu(x: te.Tensor, slope: Any, axis: int | None = 1) -> Any:
+def prelu(x: te.Tensor, slope: te.Tensor, axis: int | None = 1) -> Any:
     """``x`` where positive, else ``slope * x``.
 
     A vector `slope` has a value for each index along `axis`; another tensor, or any where `axis` is None, broadcasts.

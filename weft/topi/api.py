@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import te
@@ -22,7 +23,7 @@ from weft.topi.reorder import dynamic_strided_slice
 from weft.topi.scatter import scatter_nd as _scatter_nd
 from weft.topi.slice import strided_slice as _strided_slice
 from weft.topi.sort import argsort as _argsort
-from weft.topi.typing import Extent, Extents, Operand, Scalar, Shape
+from weft.topi.typing import Bounds, Extent, Extents, Scalar, Shape
 
 
 def full(shape: Shape, dtype: str, fill_value: Scalar) -> Any:
@@ -36,8 +37,8 @@ def arange(start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: s
 
 
 def strided_slice(
-    a: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end",
-    assume_inbound: bool = True,
+    a: te.Tensor, begin: Bounds, end: Any, strides: Any = None, axes: Sequence[int] | None = None,
+    slice_mode: str = "end", assume_inbound: bool = True,
 ) -> Any:  # fmt: skip
     """A part of a tensor; with `slice_mode` "size", `end` are lengths, of which -1 is the rest.
 
@@ -54,7 +55,7 @@ def strided_slice(
     return _strided_slice(a, axes, begin, end, steps, assume_inbound)
 
 
-def take(a: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Any:
+def take(a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Any:
     """Elements along an axis by index; without an axis, of all elements in row-major order."""
     if batch_dims:
         return gather_batched(a, indices, batch_dims, axis)
@@ -67,8 +68,9 @@ def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> Any:
 
 
 def argsort(
-    data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32"
-) -> Any:
+    data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: bool | int = 1,
+    dtype: str = "float32",
+) -> Any:  # fmt: skip
     """The positions that sort along an axis."""
     return _argsort(data, axis, bool(is_ascend), dtype)
 
@@ -78,13 +80,13 @@ def einsum(subscripts: str, *operand: Any) -> Any:
     return _einsum(operand, subscripts)
 
 
-def matmul(a: Operand, b: Operand, transp_a: bool = False, transp_b: bool = False) -> Any:
+def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = False) -> Any:
     """Product of matrices, either of which may be transposed."""
     turned = lambda t: transpose(t, (*range(t.ndim - 2), t.ndim - 1, t.ndim - 2))  # noqa: E731
     return _matmul(turned(a) if transp_a else a, turned(b) if transp_b else b)
 
 
-def trilu(data: te.Tensor, k: Extent = 0, upper: Any = True) -> Any:
+def trilu(data: te.Tensor, k: Extent = 0, upper: bool | int = True) -> Any:
     """The upper or lower triangle of each matrix."""
     return _trilu(data, int64(k) if isinstance(k, int) else k, bool(upper))
 
@@ -94,17 +96,17 @@ def clip(x: te.Tensor, a_min: Scalar, a_max: Scalar) -> Any:
     return _clip(x, a_min, a_max)
 
 
-def eye(n: Extent, m: Any = None, k: Extent = 0, dtype: str = "float32") -> Any:
+def eye(n: Extent, m: Extent | None = None, k: Extent = 0, dtype: str = "float32") -> Any:
     """Ones on the k-th diagonal of a matrix, which is square without `m`."""
     return _eye(n, n if m is None else m, k, dtype)
 
 
-def tile(a: Operand, reps: Extents) -> Any:
+def tile(a: te.Tensor, reps: Extents) -> Any:
     """Repeat the whole tensor along each axis."""
     return _tile(a, reps)
 
 
-def gather_nd(a: Operand, indices: te.Tensor, batch_dims: int = 0) -> Any:
+def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> Any:
     """Take slices by tuples of indices, which stand along the first axis of `indices`."""
     return _gather_nd(a, transpose(indices, (*range(1, indices.ndim), 0)), batch_dims)
 

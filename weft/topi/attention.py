@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import te, tir
+from weft import ir, te, tir
 from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
 from weft.topi.broadcast import broadcast_index
 from weft.topi.norm import softmax
 from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import simplify
+from weft.topi.typing import Extent
 
 Reader = Callable[[Any, Any, Any, Any], Any]
 """Reads batch, head, position, place within the head."""
 
 
-def attention_scale(scale: Any, size: Any) -> float | None:
+def attention_scale(scale: float | None, size: Extent) -> float | None:
     """The factor of the scores: as given, else the inverse root of the head size; None where that is not constant."""
     if scale is not None:
         return float(scale)
     return 1.0 / math.sqrt(as_int(size)) if as_int(size) else None  # type: ignore[arg-type]
 
 
-def visible(i: Any, j: Any, n_queries: Any, n_keys: Any, causal_mask: str | None, window_size: int | None) -> Any:
+def visible(
+    i: ir.PrimExpr, j: ir.PrimExpr, n_queries: ir.PrimExpr, n_keys: ir.PrimExpr, causal_mask: str | None,
+    window_size: int | None,
+) -> Any:  # fmt: skip
     """Whether query `i` sees key `j`."""
     offset = simplify(n_keys - n_queries) if causal_mask == "BottomRight" else int64(0)
     seen = const(True, "bool") if causal_mask is None else j <= i + offset
@@ -32,7 +36,7 @@ def visible(i: Any, j: Any, n_queries: Any, n_keys: Any, causal_mask: str | None
 
 
 def attention(
-    query: te.Tensor, key: te.Tensor, value: Any, bias: te.Tensor | None = None, scale: float | None = None,
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, bias: te.Tensor | None = None, scale: float | None = None,
     causal_mask: str | None = None, window_size: int | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head.
@@ -59,9 +63,10 @@ def attention(
 
 
 def attention_heads(
-    query: Any, key: Any, value: Any, bias: te.Tensor | None = None, num_heads: int = 1, num_key_heads: int = 1,
-    size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None,
-    causal_mask: str | None = None, window_size: int | None = None, fill: float | None = None, unseen: str = "zero",
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, bias: te.Tensor | None = None, num_heads: int = 1,
+    num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Sequence[int] = (0, 0, 0),
+    scale: float | None = None, causal_mask: str | None = None, window_size: int | None = None,
+    fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """Attention whose operands are read in place, into rows of all heads.
 
@@ -76,9 +81,9 @@ def attention_heads(
 
 
 def attention_past(
-    query: Any, key: Any, value: Any, past_key: te.Tensor, past_value: te.Tensor, bias: te.Tensor | None = None,
-    num_heads: int = 1, num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0),
-    scale: float | None = None, fill: float | None = None, unseen: str = "zero",
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, past_key: te.Tensor, past_value: te.Tensor,
+    bias: te.Tensor | None = None, num_heads: int = 1, num_key_heads: int = 1, size: int = 0, value_size: int = 0,
+    offsets: Sequence[int] = (0, 0, 0), scale: float | None = None, fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """:func:`attention_heads` over the keys and values of the past, and after them those of `key` and `value`.
 

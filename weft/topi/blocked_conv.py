@@ -141,7 +141,7 @@ def depthwise_conv2d_NCHWc(
     return te.compute((Input.shape[0], chunks, *window.size, block), element, name="depthwise_conv2d_NCHWc")
 
 
-def unpack_NCHWc_to_nchw(packed_out: Any, out_dtype: str) -> Any:
+def unpack_NCHWc_to_nchw(packed_out: te.Tensor, out_dtype: str) -> Any:
     """Blocked channels (batch, chunks, height, width, block) as (batch, channels, height, width)."""
     n, chunks, h, w, block = packed_out.shape
 

@@ -27,7 +27,7 @@ def _lanes(v: int) -> Any:
     return Ramp(int64(v * _LANES), int64(1), _LANES)
 
 
-def cache_append(cache: Any, new: Any, first: Any, shape: Shape) -> Any:
+def cache_append(cache: te.Tensor, new: te.Tensor, first: te.Tensor, shape: Shape) -> Any:
     """Copy a cache (batch, heads, held, size) to one of another length, with new entries from place `first` on."""
     vectors = range(_vectors("cache_append", new))
     batch, heads, count, _ = new.shape
@@ -142,8 +142,9 @@ class _Attention:
 
 
 def cached_attention(
-    query: Any, key: Any, value: Any, first: Any, scale: float | None = None, window: int = -1, softcap: float = 0.0
-) -> Any:
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, first: te.Tensor, scale: float | None = None, window: int = -1,
+    softcap: float = 0.0,
+) -> Any:  # fmt: skip
     """Attend, from places ``first + i``, to all keys up to the own place, or to the last `window` of them.
 
     Parameters

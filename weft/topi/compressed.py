@@ -75,7 +75,7 @@ def _rare_products(x: Any, rows: Any, lanes: Any, values: Any, panel: Any, n: in
     return te.compute((*x.shape[:-1], int64(n)), element, name="T_rare")
 
 
-def matmul_compressed(x: Tensor, w: Tensor, base: Any, rows: Tensor, lanes: Any, values: Tensor, n: int) -> Any:
+def matmul_compressed(x: Tensor, w: Tensor, base: Tensor, rows: Tensor, lanes: Tensor, values: Tensor, n: int) -> Any:
     """Multiply by a matrix of weights in 28 bits: words, exponents of columns in place, and lists of the others."""
     if as_int(w.shape[3]) is None:
         raise InvalidArgument("matmul_compressed: the width of a panel must be constant", found=str(w.shape[3]))

@@ -16,7 +16,7 @@ def _count(indptr: Any) -> Any:
     return simplify(indptr.shape[0] - 1)
 
 
-def rows_times(data: Any, indices: Any, indptr: Any, dense: Any, name: str, turned: bool = False) -> Any:
+def rows_times(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, name: str, turned: bool = False) -> Any:
     """Multiply a sparse matrix by a dense one, or, `turned`, by the transpose of it.
 
     Parameters
@@ -51,12 +51,12 @@ def rows_times(data: Any, indices: Any, indptr: Any, dense: Any, name: str, turn
     return te.extern(shape, [data, indices, indptr, dense], body, name=name, dtype=data.dtype)
 
 
-def sparse_dense_sp_lhs(data_data: Any, data_indices: Any, data_indptr: Any, weight: Tensor) -> Any:
+def sparse_dense_sp_lhs(data_data: Tensor, data_indices: Tensor, data_indptr: Tensor, weight: Tensor) -> Any:
     """``data @ weight.T`` with sparse data."""
     return rows_times(data_data, data_indices, data_indptr, weight, "sparse_dense_sp_lhs", turned=True)
 
 
-def sparse_dense_sp_rhs(data: Tensor, weight_data: Any, weight_indices: Any, weight_indptr: Any) -> Any:
+def sparse_dense_sp_rhs(data: Tensor, weight_data: Tensor, weight_indices: Tensor, weight_indptr: Tensor) -> Any:
     """``data @ weight.T`` with sparse weights."""
     found = rows_times(weight_data, weight_indices, weight_indptr, data, "sparse_dense_sp_rhs", turned=True)
     return te.compute((found.shape[1], found.shape[0]), lambda i, j: found(j, i), name="T_transpose")

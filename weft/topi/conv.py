@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -51,12 +52,12 @@ def channels_last(layout: str) -> bool:
     return layout.endswith("C") and len(layout) > 2
 
 
-def spatial(values: Any, last: bool) -> Any:
+def spatial(values: Sequence[Any], last: bool) -> Any:
     """The spatial ones among the values of all axes."""
     return values[1:-1] if last else values[2:]
 
 
-def conv_shape(shape: Any, sizes: Any, channels: Any, last: bool) -> tuple[Any, ...]:
+def conv_shape(shape: Shape, sizes: Shape, channels: Extent, last: bool) -> tuple[Any, ...]:
     """The output's shape, from its spatial sizes and channels."""
     return (shape[0], *sizes, channels) if last else (shape[0], channels, *sizes)
 
@@ -106,7 +107,9 @@ def conv_size(size: Extent, kernel: Extent, stride: int, dilation: int, before: 
     return simplify(floordiv(size + int64(before + after) - extent, int64(stride)) + int64(1))
 
 
-def pad_spatial(x: Tensor, before: Any, after: Any, last: bool, value: Scalar | None = None, name: str = "pad") -> Any:
+def pad_spatial(
+    x: Tensor, before: Sequence[int], after: Sequence[int], last: bool, value: Scalar | None = None, name: str = "pad"
+) -> Any:
     """Pad the spatial axes; the tensor itself where there is nothing to pad."""
     if not any(before) and not any(after):
         return x

@@ -25,7 +25,7 @@ def _outputs_over(i: Any, taps: Any, sizes: Any, strides: Any, before: Any) -> t
 
 
 def depthwise_conv2d_backward_input_nhwc(
-    Filter: te.Tensor, Out_grad: te.Tensor, oshape: Shape, ishape: Any, stride: Extents, padding: Padding
+    Filter: te.Tensor, Out_grad: te.Tensor, oshape: Shape, ishape: Shape, stride: Extents, padding: Padding
 ) -> Any:
     """The gradient of the data of a depthwise convolution, channels last, kernel (height, width, channels, times)."""
     h, w, _, times = Filter.shape
@@ -42,7 +42,7 @@ def depthwise_conv2d_backward_input_nhwc(
 
 
 def depthwise_conv2d_backward_weight_nhwc(
-    Input: te.Tensor, Out_grad: te.Tensor, oshape: Shape, fshape: Any, stride: Extents, padding: Padding
+    Input: te.Tensor, Out_grad: te.Tensor, oshape: Shape, fshape: Shape, stride: Extents, padding: Padding
 ) -> Any:
     """The gradient of the kernel of a depthwise convolution, channels last, (height, width, channels, times)."""
     h, w, _, times = fshape
@@ -61,7 +61,7 @@ def depthwise_conv2d_backward_weight_nhwc(
 
 
 def pool_grad(
-    grads: Any, data: te.Tensor, kernel: Extents, stride: Extents, padding: Padding, pool_type: str,
+    grads: te.Tensor, data: te.Tensor, kernel: Extents, stride: Extents, padding: Padding, pool_type: str,
     ceil_mode: bool = False, count_include_pad: Any = True, layout: Any = "NCHW",
 ) -> Any:  # fmt: skip
     """The gradient of the data of a 2-D pooling; of equal greatest elements, the first has it.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from weft import error, ir
+from weft import error, ir, te
 from weft.te import Tensor
 from weft.topi import conv as _conv
 from weft.topi.manipulate import transpose, view
 from weft.topi.shape import simplify
-from weft.topi.typing import Extent, Extents, Operand, Padding
+from weft.topi.typing import Extent, Extents, Padding, Shape
 
 
 class Workload(NamedTuple):
@@ -34,7 +34,7 @@ class Workload(NamedTuple):
     stride_w: int
 
 
-def resolved_padding(padding: Padding, kernel: Any, dilation: Extents, rank: int) -> Any:
+def resolved_padding(padding: Padding, kernel: Shape, dilation: Extents, rank: int) -> Any:
     """Padding as numbers: ``"VALID"`` is none, ``"SAME"`` keeps the size at stride 1, the odd one before the data."""
     if not isinstance(padding, str):
         return padding
@@ -50,8 +50,8 @@ _KERNEL_LAYOUTS = {True: {1: "WIO", 2: "HWIO", 3: "DHWIO"}, False: {1: "OIW", 2:
 
 
 def conv(
-    inp: Any, filt: Any, stride: Extents, padding: Padding, dilation: Extents, groups: int = 1, data_layout: str = "",
-    kernel_layout: str = "", out_dtype: str | None = None,
+    inp: te.Tensor, filt: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: int = 1,
+    data_layout: str = "", kernel_layout: str = "", out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """Convolve over all spatial axes."""
     rank, last = inp.ndim - 2, _conv.channels_last(data_layout)
@@ -65,8 +65,9 @@ def conv(
 
 
 def conv1d(
-    data: Operand, kernel: Operand, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
-    data_layout: str | None = "NCW", kernel_layout: str = "", out_dtype: str | None = None, layout: str | None = None,
+    data: te.Tensor, kernel: te.Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
+    groups: int = 1, data_layout: str | None = "NCW", kernel_layout: str = "", out_dtype: str | None = None,
+    layout: str | None = None,
 ) -> Any:  # fmt: skip
     """1-D convolution; before 0.18, the layout and the output's type came where the groups are."""
     if isinstance(groups, str):

@@ -47,8 +47,9 @@ def sparse_to_dense(
 
 
 def sparse_reshape(
-    sparse_indices: Any, prev_shape: Any, new_shape: Any, new_sparse_indices_shape: Any, new_shape_shape: Any
-) -> Any:
+    sparse_indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor, new_sparse_indices_shape: Shape,
+    new_shape_shape: Shape,
+) -> Any:  # fmt: skip
     """The coordinates of the same elements, in row-major order, under another shape, of which one extent may be -1.
 
     Returns
@@ -95,8 +96,8 @@ def _resolve_shape(ib: Any, before: Any, wanted: Any, shape: Any, old_rank: Any,
 
 
 def sparse_fill_empty_rows(
-    sparse_indices: Any, sparse_values: Any, dense_shape: Any, default_value: Any, new_sparse_indices_shape: Any,
-    new_sparse_values_shape: Any, empty_row_indicator_shape: Any,
+    sparse_indices: te.Tensor, sparse_values: te.Tensor, dense_shape: te.Tensor, default_value: te.Tensor,
+    new_sparse_indices_shape: Shape, new_sparse_values_shape: Shape, empty_row_indicator_shape: Shape,
 ) -> Any:  # fmt: skip
     """Give each row that has no element one: `default_value` in its first column.
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from weft import ir, te, tir
 from weft.topi.shape import simplify
-from weft.topi.typing import Extent, Operand, Scalar
+from weft.topi.typing import Extent, Scalar, Shape
 
 
-def prim(value: Any) -> Any:
+def prim(value: Scalar | ir.PrimValue) -> Any:
     """The scalar expression or number inside a graph-level scalar."""
     return value.value if isinstance(value, ir.PrimValue) else value
 
@@ -22,7 +22,7 @@ def _fill(shape: Any, value: Any, dtype: str, name: str) -> Any:
     return te.compute(tuple(shape), lambda *_: ir.cast(dtype, scalar), name=name)
 
 
-def full(shape: Any, fill_value: Any, dtype: str = "") -> Any:
+def full(shape: Shape, fill_value: Any, dtype: str = "") -> Any:
     """Fill with the one element of a tensor, or with a scalar."""
     return _fill(ir.as_shape(shape), fill_value, dtype or fill_value.dtype, "T_full")
 
@@ -39,7 +39,7 @@ def _is_float(*values: Any) -> bool:
     )
 
 
-def arange_size(start: Scalar, end: Any, step: Scalar) -> ir.PrimExpr:
+def arange_size(start: Scalar, end: Scalar, step: Scalar) -> ir.PrimExpr:
     """The number of elements of a range."""
     start, end, step = (prim(v) for v in (start, end, step))
     if _is_float(start, end, step):
@@ -55,7 +55,7 @@ def arange_size(start: Scalar, end: Any, step: Scalar) -> ir.PrimExpr:
     return simplify(ir.max_(ir.ceildiv(e - b, s) if n > 0 else ir.ceildiv(b - e, ir.int64(-n)), ir.int64(0)))
 
 
-def arange(start: Scalar, end: Any, step: Scalar, dtype: str = "int64") -> Any:
+def arange(start: Scalar, end: Scalar, step: Scalar, dtype: str = "int64") -> Any:
     """``start, start + step, ...`` before `end`."""
     extent = arange_size(start, end, step)
     b, s = prim(start), prim(step)
@@ -75,7 +75,7 @@ def trilu(x: te.Tensor, k: Extent = 0, upper: bool = False) -> Any:
     return te.compute(x.shape, element, name="T_triu" if upper else "T_tril")
 
 
-def eye(rows: Operand, columns: Any, k: Extent = 0, dtype: str = "float32") -> Any:
+def eye(rows: Extent, columns: Extent, k: Extent = 0, dtype: str = "float32") -> Any:
     """Ones on the k-th diagonal of a matrix."""
     offset, shape = ir.as_shape((prim(k),))[0], ir.as_shape((prim(rows), prim(columns)))
     sizes = [ir.as_int(n) for n in (offset, *shape)]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from weft import error, te, tir
+from weft import error, ir, te, tir
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else
 from weft.topi.conv import paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import transpose
 from weft.topi.padding import pad
 from weft.topi.shape import simplify
-from weft.topi.typing import Extents, Operand, Padding
+from weft.topi.typing import Extents, Padding
 
 
-def bilinear_at(read: Any, y: Any, x: Operand, height: Any, width: Any) -> Any:
+def bilinear_at(
+    read: Callable[..., Any], y: ir.PrimExpr, x: ir.PrimExpr, height: ir.PrimExpr, width: ir.PrimExpr
+) -> Any:
     """Interpolate between the four neighbours of a point; those outside count as the nearest inside.
 
     Parameters
@@ -89,8 +92,8 @@ def deformable_conv2d_nhwc(
 
 
 def correlation_nchw(
-    data1: Any, data2: Any, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: Padding,
-    is_multiply: bool,
+    data1: te.Tensor, data2: te.Tensor, kernel_size: int, max_displacement: int, stride1: int, stride2: int,
+    padding: Padding, is_multiply: bool,
 ) -> Any:  # fmt: skip
     """Compare patches of one image with displaced patches of another, channels first.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import te, tir
-from weft.ir import DataType, FloatImm, IntImm, as_expr, cast, const, select
+from weft import ir, te, tir
+from weft.ir import DataType, FloatImm, IntImm, PrimExpr, as_expr, cast, const, select
 from weft.tir.float8 import FLOAT8, float8_to_float32, float32_to_float8
 from weft.topi.broadcast import elementwise
 from weft.topi.typing import Operand
@@ -150,7 +150,7 @@ BINARY: dict[str, Scalar] = {
 """Functions of two values, by operator name."""
 
 
-def cast_scalar(x: Any, dtype: str) -> Any:
+def cast_scalar(x: ir.PrimExpr, dtype: str) -> Any:
     """Convert a value; to bool is a comparison with zero, 8-bit floats go through float32."""
     source, target = DataType(x.dtype), DataType(dtype)
     if source != target and source.code in FLOAT8:
@@ -167,7 +167,7 @@ def astype(x: te.Tensor, dtype: str) -> Any:
     return elementwise(lambda v: cast_scalar(v, dtype), x, name="T_cast")
 
 
-def clip(x: Operand, min: Any = None, max: Any = None) -> Any:
+def clip(x: Operand, min: PrimExpr | float | None = None, max: PrimExpr | float | None = None) -> Any:
     """Limit to ``min..max``; either may be None."""
 
     def limited(v: Any) -> Any:

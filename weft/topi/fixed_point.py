@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, as_expr, cast, int64
 from weft.topi.broadcast import elementwise
-from weft.topi.typing import Operand
+from weft.topi.typing import Operand, Whole
 
 _FRACTION = 31
 """The bits behind the point of a multiplier, which is an int32 between -1 and 1."""
@@ -32,8 +33,9 @@ def fixed_point_multiply(x: Operand, multiplier: int, shift: int) -> Any:
 
 
 def fixed_point_multiply_per_axis(
-    x: Any, y: Any, lshift: Any, rshift: Any, is_lshift_required: Any, is_rshift_required: Any, axes: Any
-) -> Any:
+    x: te.Tensor, y: te.Tensor, lshift: te.Tensor, rshift: te.Tensor, is_lshift_required: Whole,
+    is_rshift_required: Whole, axes: Sequence[int],
+) -> Any:  # fmt: skip
     """Multiply int32 values by fixed-point numbers `y` that differ along `axes`, shifted as `lshift` and `rshift` say.
 
     Parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import te, tir
+from weft import ir, te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and, logical_or, select
 from weft.topi.shape import simplify
 from weft.topi.typing import Extent, Shape
@@ -21,7 +21,7 @@ _LONG = 4 * _TOGETHER
 """Lines that are worth looking over beforehand."""
 
 
-def before(a: Any, ia: Any, b: Any, ib: Any, largest: bool) -> Any:
+def before(a: ir.PrimExpr, ia: ir.PrimExpr, b: ir.PrimExpr, ib: ir.PrimExpr, largest: bool) -> Any:
     """Whether (a, ia) comes before (b, ib): by value, NaN counting as greatest, then by index."""
     first = a > b if largest else a < b
     equal = a.equal(b)

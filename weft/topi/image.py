@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import te, tir
@@ -71,10 +72,10 @@ def resize2d(
 
 
 def resize3d(
-    data: Tensor, roi: Any, size: Extents | None = None, layout: str = "NCDHW", method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
-    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
-    output_shape: Shape | None = None,
+    data: Tensor, roi: Sequence[float] | None, size: Extents | None = None, layout: str = "NCDHW",
+    method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
+    bicubic_alpha: float = -0.75, bicubic_exclude: int = 0, extrapolation_value: float = 0.0,
+    out_dtype: str | None = None, output_shape: Shape | None = None,
 ) -> Any:  # fmt: skip
     """Resize the three spatial axes."""
     attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
@@ -97,8 +98,8 @@ def _wanted(size: Any, output_shape: Any, layout: str, rank: int) -> Any:
 
 
 def crop_and_resize(
-    data: Tensor, boxes: Tensor, box_indices: Any, crop_size: Any, layout: str = "NCHW", method: str = "bilinear",
-    extrapolation_value: Any = None, out_dtype: str | None = None,
+    data: Tensor, boxes: Tensor, box_indices: Tensor, crop_size: Any, layout: str = "NCHW", method: str = "bilinear",
+    extrapolation_value: float | None = None, out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """Cut boxes out of images and resize each to `crop_size`.
 
@@ -143,7 +144,7 @@ def crop_and_resize(
     return narrowed(found, out_dtype or data.dtype)
 
 
-def affine_grid(data: Tensor, target_shape: Any, align_corners: bool = True) -> Any:
+def affine_grid(data: Tensor, target_shape: Sequence[int], align_corners: bool = True) -> Any:
     """The points (batch, rank, ...) at which an image is sampled to be transformed by matrices (batch, rank, rank + 1).
 
     Coordinates go from -1 to 1 and stand in the order x, y, z.

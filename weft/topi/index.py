@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import error, te, tir
+from weft import error, ir, te, tir
 from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis, product, unravel
-from weft.topi.typing import Extent, Scalar
+from weft.topi.typing import Extent, Scalar, Tensors
 
 
-def clamped(index: Any, extent: Any) -> Any:
+def clamped(index: Extent, extent: ir.PrimExpr) -> Any:
     """An index made safe: memory outside of the tensor is never read, whatever the data."""
     return tir.max(tir.min(cast("int64", index), extent - int64(1)), int64(0))
 
@@ -29,7 +29,7 @@ def _resolved(index: Any, extent: Any, mode: str) -> Any:
     return _wrapped(index, extent) if mode == "fast" else clamped(index, extent)
 
 
-def take(x: Any, indices: Any, axis: int | None = None, mode: str = "fast") -> Any:
+def take(x: te.Tensor, indices: te.Tensor, axis: int | None = None, mode: str = "fast") -> Any:
     """Take elements along an axis by index."""
     a = normalize_axis("take", axis or 0, x.ndim)
     n = indices.ndim
@@ -40,13 +40,13 @@ def take(x: Any, indices: Any, axis: int | None = None, mode: str = "fast") -> A
     )
 
 
-def take_flat(x: Any, indices: Any, mode: str = "fast") -> Any:
+def take_flat(x: te.Tensor, indices: te.Tensor, mode: str = "fast") -> Any:
     """Take elements by their position in row-major order."""
     size = product(x.shape)
     return te.compute(indices.shape, lambda *i: x(*unravel(_resolved(indices(*i), size, mode), x.shape)), name="T_take")
 
 
-def gather_batched(x: Any, indices: Any, batch_dims: int, axis: int | None = None) -> Any:
+def gather_batched(x: te.Tensor, indices: te.Tensor, batch_dims: int, axis: int | None = None) -> Any:
     """Take along an axis, where the first `batch_dims` axes of data and indices go together."""
     a = normalize_axis("take", batch_dims if axis is None else axis, x.ndim)
     n = indices.ndim - batch_dims
@@ -68,7 +68,7 @@ def gather_elements(data: te.Tensor, indices: te.Tensor, axis: int = 0) -> Any:
     )
 
 
-def gather_nd(a: Any, indices: Any, batch_dims: int = 0) -> Any:
+def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> Any:
     """Take slices by tuples of indices."""
     depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
     if depth is None:
@@ -83,7 +83,7 @@ def gather_nd(a: Any, indices: Any, batch_dims: int = 0) -> Any:
     return te.compute((*indices.shape[:-1], *a.shape[batch_dims + depth :]), element, name="T_gather_nd")
 
 
-def index_tensor(data: Any, indices: Any) -> Any:
+def index_tensor(data: te.Tensor, indices: Tensors) -> Any:
     """Index leading axes by tensors that broadcast together, as NumPy's advanced indexing."""
     shape = broadcast_shape(*(t.shape for t in indices))
 
@@ -109,7 +109,7 @@ def one_hot(
     return te.compute((*indices.shape[:a], as_shape((depth,))[0], *indices.shape[a:]), element, name="T_one_hot")
 
 
-def reverse_sequence(a: Any, seq_lengths: Any, seq_axis: int = 1, batch_axis: int = 0) -> Any:
+def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0) -> Any:
     """Reverse the first ``seq_lengths[b]`` elements of each sequence b."""
     s = normalize_axis("reverse_sequence", seq_axis, a.ndim)
     b = normalize_axis("reverse_sequence", batch_axis, a.ndim)

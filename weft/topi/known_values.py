@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import arith, error, ir, tir
+from weft import arith, error, ir, te, tir
 from weft.target import Target
 from weft.topi.tag import is_injective
-from weft.topi.typing import Operand
+from weft.topi.typing import Extent, Operand, Scalar
 
 __all__ = [
     "ceil_div", "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "get_float_tuple",
@@ -24,7 +24,7 @@ def simplify(expr: Any) -> Any:
     return arith.Analyzer().simplify(expr) if isinstance(expr, ir.PrimExpr) else expr
 
 
-def get_const_int(expr: Any) -> int:
+def get_const_int(expr: Extent) -> int:
     """Return the integer that an expression is.
 
     Raises
@@ -38,7 +38,7 @@ def get_const_int(expr: Any) -> int:
     return known
 
 
-def get_const_float(expr: Any) -> float:
+def get_const_float(expr: Scalar) -> float:
     """Return the number that an expression of floats is.
 
     Raises
@@ -52,7 +52,7 @@ def get_const_float(expr: Any) -> float:
     return float(known.value if isinstance(known, ir.FloatImm) else known)
 
 
-def equal_const_int(expr: Any, value: int) -> bool:
+def equal_const_int(expr: Extent, value: int) -> bool:
     """Whether an expression is that integer."""
     return ir.as_int(simplify(expr)) == value
 
@@ -130,7 +130,7 @@ def ravel_index(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
     return made
 
 
-def unravel_index(idx: Any, shape: Sequence[Any]) -> list[Any]:
+def unravel_index(idx: Extent, shape: Sequence[Any]) -> list[Any]:
     """Return the indices of an offset."""
     found = []
     for extent in reversed(shape):
@@ -139,19 +139,19 @@ def unravel_index(idx: Any, shape: Sequence[Any]) -> list[Any]:
     return found[::-1]
 
 
-def within_index(b: Operand, e: Any, s: Any, i: Any) -> Any:
+def within_index(b: Extent, e: Extent, s: Extent, i: ir.PrimExpr) -> Any:
     """Whether an index is one of ``b, b + s, ...`` before `e`; `s` may be negative."""
     up, down = tir.all(s > 0, i >= b, i < e), tir.all(s < 0, i <= b, i > e)
     return tir.all(tir.any(up, down), tir.floormod(i - b, s).equal(0))
 
 
-def make_idx(b: Operand, e: Any, s: Any, z: Any, i: Any) -> Any:
+def make_idx(b: Extent, e: Extent, s: Extent, z: Extent, i: ir.PrimExpr) -> Any:
     """Return the place in a slice of an index within ``b, b + s, ...`` before `e`, of a dimension of size `z`."""
     first = tir.if_then_else(b < 0, b + z, b)
     return tir.if_then_else(within_index(first, e, s, i), tir.indexdiv(i - first, s), 88888888)
 
 
-def traverse_inline(s: Any, final_op: Any, callback: Callable[[Any], None]) -> None:
+def traverse_inline(s: te.Schedule, final_op: te.Operation, callback: Callable[[te.Operation], None]) -> None:
     """Inline the injective operations that an operation of a schedule stands on, and call back on each operation."""
     visited: set[Any] = set()
 

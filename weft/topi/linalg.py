@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
-from weft.ir import const
+from weft.ir import PrimExpr, const
 from weft.te import Tensor
 from weft.tir import ir_builder
 
@@ -107,7 +107,7 @@ def cholesky(a: Tensor, refusal: str = "") -> Any:
     return te.extern([a.shape, (batch,)], [a], body, name="cholesky", dtype=[dtype, "int32"])
 
 
-def qr(a: Tensor, columns: Any) -> Any:
+def qr(a: Tensor, columns: PrimExpr) -> Any:
     """Factor by Householder's reflections, with the signs that LAPACK gives.
 
     Parameters

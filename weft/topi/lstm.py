@@ -8,15 +8,17 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_int, const, floordiv
+from weft.te import Tensor
 from weft.topi.shape import simplify
 
 Scalar = Callable[[Any], Any]
 
 
 def lstm(
-    Xs: Any, Wi: Any, Wh: Any, Bi: Any = None, Bh: Any = None, h_init: Any = None, c_init: Any = None,
-    proj: Any = None, p_i: Any = None, p_f: Any = None, p_o: Any = None, f_act: Scalar = tir.sigmoid,
-    g_act: Scalar = tir.tanh, h_act: Scalar = tir.tanh, reverse: bool = False, weight_layout: str = "IFGO",
+    Xs: Tensor, Wi: Tensor, Wh: Tensor, Bi: Tensor | None = None, Bh: Tensor | None = None,
+    h_init: Tensor | None = None, c_init: Tensor | None = None, proj: Tensor | None = None, p_i: Tensor | None = None,
+    p_f: Tensor | None = None, p_o: Tensor | None = None, f_act: Scalar = tir.sigmoid, g_act: Scalar = tir.tanh,
+    h_act: Scalar = tir.tanh, reverse: bool = False, weight_layout: str = "IFGO",
 ) -> Any:  # fmt: skip
     """Run an LSTM over sequences.
 

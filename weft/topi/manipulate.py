@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir, te
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
-from weft.topi.typing import Axes, Extents, Operand, Shape, Tensors
+from weft.topi.typing import Axes, Extent, Extents, Scalar, Shape, Tensors, Whole
 
 
-def view(x: Any, shape: Any, name: str = "T_reshape") -> Any:
+def view(x: te.Tensor, shape: Sequence[ir.PrimExpr], name: str = "T_reshape") -> Any:
     """Read a tensor in row-major order under another shape."""
     return te.compute(tuple(shape), lambda *i: x(*unravel(ravel(i, shape), x.shape)), name=name)
 
 
-def permutation(axes: Any, ndim: int) -> tuple[int, ...]:
+def permutation(axes: Sequence[Whole] | None, ndim: int) -> tuple[int, ...]:
     """The order of dimensions; reversed when `axes` is None."""
     order = (
         tuple(reversed(range(ndim))) if axes is None else tuple(normalize_axis("permute_dims", a, ndim) for a in axes)
@@ -29,7 +30,7 @@ def permutation(axes: Any, ndim: int) -> tuple[int, ...]:
     return order
 
 
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: te.Tensor, axes: Sequence[Whole] | None = None) -> Any:
     """Reorder dimensions."""
     order = permutation(axes, a.ndim)
     inverse = [order.index(d) for d in range(a.ndim)]
@@ -42,13 +43,13 @@ def expanded_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
     return normalize_axes("expand_dims", values, ndim + len(values))
 
 
-def expanded_shape(shape: Any, axis: Axes) -> tuple[Any, ...]:
+def expanded_shape(shape: Shape, axis: Axes) -> tuple[Any, ...]:
     """The shape with dimensions of extent 1 inserted."""
     axes, rest = expanded_axes(axis, len(shape)), iter(shape)
     return tuple(ir.int64(1) if i in axes else next(rest) for i in range(len(shape) + len(axes)))
 
 
-def squeezed_axes(shape: Any, axis: Axes) -> tuple[int, ...]:
+def squeezed_axes(shape: Shape, axis: Axes) -> tuple[int, ...]:
     """The dimensions of extent 1 to drop."""
     if axis is None:
         return tuple(i for i, d in enumerate(shape) if ir.as_int(d) == 1)
@@ -84,7 +85,7 @@ def concatenate(a_tuple: Tensors, axis: int = 0) -> Any:
     return te.compute(tuple(total if d == a else e for d, e in enumerate(a_tuple[0].shape)), element, name="T_concat")
 
 
-def split_points(ty_dim: Any, indices_or_sections: Any) -> list[tuple[Any, Any]]:
+def split_points(ty_dim: ir.PrimExpr, indices_or_sections: Whole | Sequence[Extent]) -> list[tuple[Any, Any]]:
     """(begin, extent) of each part."""
     if isinstance(indices_or_sections, (int, ir.IntImm)):
         n = int(indices_or_sections)
@@ -94,7 +95,7 @@ def split_points(ty_dim: Any, indices_or_sections: Any) -> list[tuple[Any, Any]]
     return [(b, simplify(e - b)) for b, e in itertools.pairwise(points)]
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(ary: te.Tensor, indices_or_sections: Whole | Sequence[Extent], axis: int = 0) -> Any:
     """Cut along an axis."""
     a = normalize_axis("split", axis, ary.ndim)
     return tuple(
@@ -114,14 +115,14 @@ def stack(tensors: Tensors, axis: int = 0) -> Any:
     return concatenate(widened, a)
 
 
-def tile_dims(shape: Any, repeats: Extents) -> tuple[list[Any], list[Any]]:
+def tile_dims(shape: Shape, repeats: Extents) -> tuple[list[Any], list[Any]]:
     """Dimensions and repetitions, brought to one rank."""
     reps = list(ir.as_shape(repeats if isinstance(repeats, (tuple, list)) else (repeats,)))
     rank = max(len(shape), len(reps))
     return [ir.int64(1)] * (rank - len(shape)) + list(shape), [ir.int64(1)] * (rank - len(reps)) + reps
 
 
-def tile(x: Any, repeats: Any) -> Any:
+def tile(x: te.Tensor, repeats: Extents) -> Any:
     """Repeat the whole tensor along each axis."""
     dims, reps = tile_dims(x.shape, repeats)
     skip = len(dims) - x.ndim
@@ -137,7 +138,7 @@ def tile(x: Any, repeats: Any) -> Any:
     )
 
 
-def repeat(a: Any, repeats: int, axis: int | None = None) -> Any:
+def repeat(a: te.Tensor, repeats: int, axis: int | None = None) -> Any:
     """Repeat each element along an axis."""
     a = view(a, (product(a.shape),)) if axis is None else a
     along = normalize_axis("repeat", axis or 0, a.ndim)
@@ -149,7 +150,7 @@ def repeat(a: Any, repeats: int, axis: int | None = None) -> Any:
     )
 
 
-def flip(a: Any, axis: int = 0) -> Any:
+def flip(a: te.Tensor, axis: int = 0) -> Any:
     """Reverse along an axis."""
     along = normalize_axis("flip", axis, a.ndim)
     return te.compute(
@@ -159,18 +160,18 @@ def flip(a: Any, axis: int = 0) -> Any:
     )
 
 
-def reshape(a: Operand, newshape: Any) -> Any:
+def reshape(a: te.Tensor, newshape: Shape) -> Any:
     """The same elements in row-major order under another shape."""
     return view(a, ir.as_shape(newshape))
 
 
-def expand_dims(a: Any, axis: Axes, num_newaxis: int = 1) -> Any:
+def expand_dims(a: te.Tensor, axis: Axes, num_newaxis: int = 1) -> Any:
     """Insert dimensions of extent 1."""
     axes = tuple(axis + i for i in range(num_newaxis)) if isinstance(axis, int) and num_newaxis != 1 else axis
     return view(a, expanded_shape(a.shape, axes), "T_expand_dims")
 
 
-def squeeze(a: Any, axis: int | None = None) -> Any:
+def squeeze(a: te.Tensor, axis: int | None = None) -> Any:
     """Drop dimensions of extent 1."""
     dropped = squeezed_axes(a.shape, axis)
     return view(a, [d for i, d in enumerate(a.shape) if i not in dropped], "T_squeeze")
@@ -258,7 +259,7 @@ def layout_shape(shape: Shape, src_layout: str, dst_layout: str) -> tuple[Any, .
 
 
 def layout_transform(
-    array: te.Tensor, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: Any = None
+    array: te.Tensor, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: Scalar | None = None
 ) -> Any:
     """Bring a tensor into another layout, which may block axes; or where an index map says.
 

@@ -13,11 +13,12 @@ from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.conv import whole_groups
 from weft.topi.precision import accumulator, narrowed, shared
 from weft.topi.shape import simplify
+from weft.topi.typing import Tensors
 
 _LANES = 16  # the floats of the widest vectors
 
 
-def matmul(a: Any, b: Any, out_dtype: str = "") -> Any:
+def matmul(a: te.Tensor, b: te.Tensor, out_dtype: str = "") -> Any:
     """Multiply matrices with NumPy's rules for ranks and batches; 16-bit floats are summed in float32."""
     dtype = out_dtype or a.dtype
     wide = accumulator(dtype)
@@ -143,7 +144,7 @@ def einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, dic
     return terms, out, dims, [c for c in dims if c not in out]
 
 
-def einsum(operands: Any, subscripts: str) -> Any:
+def einsum(operands: Tensors, subscripts: str) -> Any:
     """Multiply tensors along named axes and sum over the axes that the output does not name.
 
     More than two are multiplied two by two, those first that take the fewest products.

@@ -9,7 +9,9 @@ from weft.ir import cast, const, int64
 from weft.topi.scan import cumsum
 
 
-def multinomial_from_uniform(prob: Any, uniform_sample: Any, sample_indices: Any = None, dtype: str = "int64") -> Any:
+def multinomial_from_uniform(
+    prob: te.Tensor, uniform_sample: te.Tensor, sample_indices: te.Tensor | None = None, dtype: str = "int64"
+) -> Any:
     """Draw an index for each sample.
 
     Parameters

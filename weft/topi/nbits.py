@@ -41,7 +41,7 @@ def rows_per_word(bits: int) -> int:
 
 
 def dequantize_groups(
-    data: Any, scale: Tensor, zero_point: Any, axis: int = 0, group: int = 32, out_dtype: str = "float32"
+    data: Tensor, scale: Tensor, zero_point: Tensor, axis: int = 0, group: int = 32, out_dtype: str = "float32"
 ) -> Any:
     """``(data - zero_point) * scale`` with parameters for each `group` elements along an axis."""
     along = int(axis) % data.ndim
@@ -498,7 +498,7 @@ def _address(buffer: Any, *at: Any) -> Any:
 
 
 def matmul_nbits_dot(
-    x: Tensor, x_scale: Any, x_sum: Any, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0,
+    x: Tensor, x_scale: Tensor, x_sum: Tensor, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0,
     bits: int = 4, group: int = 32, dot: int = 0, out_dtype: str = "float32",
 ) -> Any:  # fmt: skip
     """Multiply quantised rows by weights in panels, in integers for each group.

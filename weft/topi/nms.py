@@ -16,8 +16,9 @@ _ZERO, _ONE, _SIDE = int64(0), int64(1), int64(_LANES)
 
 
 def suppressed(
-    boxes: te.Tensor, scores: te.Tensor, order: Any, limit: Any, overlap: Any, least: Any, center: bool = False
-) -> Any:
+    boxes: te.Tensor, scores: te.Tensor, order: te.Tensor, limit: te.Tensor, overlap: te.Tensor, least: te.Tensor,
+    center: bool = False,
+) -> Any:  # fmt: skip
     """Choose boxes greedily, each class of each image by itself.
 
     Parameters

@@ -429,7 +429,7 @@ def nll_loss(predictions: Tensor, targets: Tensor, weights: Tensor, reduction: s
     return te.compute((), lambda: total() / share(), name="T_nll_loss")
 
 
-def fifo_buffer(data: Tensor, buffer: Any, axis: int) -> Any:
+def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Any:
     """Put `data` behind `buffer` along an axis, and let as much go at the front."""
     a = normalize_axis("fifo_buffer", axis, buffer.ndim)
     if data.ndim != buffer.ndim:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft import te, tir
@@ -12,7 +12,7 @@ from weft.te import Tensor
 from weft.topi.shape import simplify
 from weft.topi.slice import pad as _pad
 from weft.topi.slice import pad_between
-from weft.topi.typing import Scalar
+from weft.topi.typing import Scalar, Shape
 
 Widths = Sequence[Any]
 
@@ -28,7 +28,7 @@ def _both(data: Any, pad_before: Widths, pad_after: Widths | None) -> tuple[list
 
 def pad(
     data: Tensor, pad_before: Widths, pad_after: Widths | None = None, pad_value: Scalar = 0.0, name: str = "PadInput",
-    attrs: Any = None,
+    attrs: Mapping[str, Any] | None = None,
 ) -> Any:  # fmt: skip
     """Pad each axis with a value, `pad_before` and (by default as many) `pad_after`."""
     return pad_between(data, *_both(data, pad_before, pad_after), pad_value, name)
@@ -76,7 +76,7 @@ def get_padded_shape(data: Tensor, pad_before: Widths, pad_after: Widths | None 
     return tuple(simplify(d + b + a) for d, b, a in zip(data.shape, before, after, strict=True))
 
 
-def dilate(data: Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput") -> Any:
+def dilate(data: Tensor, strides: Shape, dilation_value: Scalar = 0.0, name: str = "DilatedInput") -> Any:
     """Spread the elements `strides` apart, with `dilation_value` between them."""
     if len(strides) != data.ndim:
         raise ShapeMismatch("dilate: one stride an axis", expected=str(data.ndim), found=str(len(strides)))

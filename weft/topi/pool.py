@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from weft import te, tir
+from weft import ir, te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv, if_then_else, int64, select
 from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pair, spatial
 from weft.topi.precision import accumulator
@@ -126,7 +126,7 @@ def _windows(kind: str, x: Any, axes: tuple[int, ...], outs: Any, k: Any, s: Any
 
 
 def window_count(
-    o: Any, size: Extents, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool
+    o: ir.PrimExpr, size: ir.PrimExpr, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool
 ) -> Any:
     """How many elements a window counts along one axis."""
     if (b == 0 and a == 0 and not ceil_mode) or (include_pad and not ceil_mode):
@@ -138,7 +138,7 @@ def window_count(
     return stop - first
 
 
-def adaptive_sizes(shape: Any, output_size: Any, layout: str) -> list[Any]:
+def adaptive_sizes(shape: Shape, output_size: Any, layout: str) -> list[Any]:
     """The spatial sizes of an adaptive pool's output; None keeps a size."""
     sizes = spatial(shape, channels_last(layout))
     if output_size is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir, te
-from weft.topi.typing import Operand
+from weft.topi.typing import Extent
 
 
 def accumulator(dtype: str) -> str:
@@ -14,18 +14,18 @@ def accumulator(dtype: str) -> str:
     return "float32" if dt.is_float and dt.bits < 32 else dt
 
 
-def widened(x: Any) -> Any:
+def widened(x: te.Tensor) -> Any:
     """A tensor in the data type that sums of it are taken in."""
     wide = accumulator(x.dtype)
     return x if x.dtype == wide else te.compute(x.shape, lambda *i: ir.cast(wide, x(*i)), name="wide")
 
 
-def narrowed(y: Any, dtype: str) -> Any:
+def narrowed(y: te.Tensor, dtype: str) -> Any:
     """A result, converted to the data type that it should have."""
     return y if y.dtype == dtype else te.compute(y.shape, lambda *i: ir.cast(dtype, y(*i)), name="narrow")
 
 
-def shared(x: Operand, times: Any) -> Any:
+def shared(x: te.Tensor, times: Extent) -> Any:
     """A tensor, converted before it is used if each element is used so many times, one by one, that this saves work."""
     return widened(x) if (ir.as_int(times) or _TIMES) >= _TIMES else x
 

@@ -60,7 +60,7 @@ def requantize(data: Tensor, scale: Tensor, offset: Tensor, low: int = 0, out_dt
 
 
 def requantize_sum(
-    a: Any, b: Any, a_scale: Any, b_scale: Any, offset: Operand, low: int = 0, out_dtype: str = "uint8"
+    a: Tensor, b: Tensor, a_scale: Operand, b_scale: Operand, offset: Operand, low: int = 0, out_dtype: str = "uint8"
 ) -> Any:
     """``round(a * a_scale + b * b_scale + offset)``, limited to `low` and the largest value of the result."""
 
@@ -126,7 +126,7 @@ def simulated_quantize(
 
 
 def simulated_dequantize(
-    data: Tensor, in_dtype: Any, input_scale: Operand | None = None, input_zero_point: Operand | None = None,
+    data: Tensor, in_dtype: str | Operand, input_scale: Operand | None = None, input_zero_point: Operand | None = None,
     axis: int = -1,
 ) -> Any:  # fmt: skip
     """The numbers that quantised ones stand for; `in_dtype` is as in :func:`simulated_quantize`."""

@@ -14,7 +14,7 @@ from weft.topi.elementwise import cast_scalar
 from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, simplify
 from weft.topi.slice import FAR
-from weft.topi.typing import Axes, Extents, Shape
+from weft.topi.typing import Axes, Bounds, Shape
 
 
 def _number(values: Any, d: int) -> Any:
@@ -32,7 +32,7 @@ def _length(values: Any) -> int:
 # --- parts of tensors -------------------------------------------------------------------------------------------------
 
 
-def dynamic_strided_slice(a: Any, begin: Any, end: Any, strides: Extents, output_shape: Shape) -> Any:
+def dynamic_strided_slice(a: te.Tensor, begin: Bounds, end: Bounds, strides: Bounds, output_shape: Shape) -> Any:
     """Take every `strides`-th element of leading axes from `begin` on, as many as `output_shape` says.
 
     Parameters
@@ -69,7 +69,7 @@ def _bounds(begin: Any, end: Any, strides: Any, d: int, extent: Any) -> tuple[An
     return first, step, bound(end, select(forward, extent, int64(-1)))
 
 
-def strided_set(a: Any, v: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+def strided_set(a: te.Tensor, v: te.Tensor, begin: Bounds, end: Bounds, strides: Bounds | None = None) -> Any:
     """A copy of `a` in which the slice ``begin:end:strides`` of leading axes is `v`."""
     rank = max(_length(begin), _length(end))
     plan = [_bounds(begin, end, strides, d, a.shape[d]) for d in range(rank)]
@@ -90,7 +90,7 @@ def strided_set(a: Any, v: Any, begin: Any, end: Any, strides: Any = None) -> An
     return te.compute(a.shape, element, name="T_strided_set")
 
 
-def slice_scatter(input_tensor: Any, src: Any, start: int, end: int, step: int, axis: int) -> Any:
+def slice_scatter(input_tensor: te.Tensor, src: te.Tensor, start: int, end: int, step: int, axis: int) -> Any:
     """A copy of `input_tensor` in which the slice ``start:end:step`` of an axis is `src`, in a list."""
     axis = normalize_axis("slice_scatter", axis, input_tensor.ndim)
     return [strided_set(input_tensor, src, [*[0] * axis, start], [*[FAR] * axis, end], [*[1] * axis, step])]
@@ -115,7 +115,7 @@ def sliding_window(data: Tensor, axis: int, window_shape: Sequence[int], strides
 # --- repeating and summing --------------------------------------------------------------------------------------------
 
 
-def expand_like(a: Any, shape_like: Any, axis: Axes) -> Any:
+def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: Axes) -> Any:
     """Repeat `a` along new axes until it has the shape of another tensor."""
     rank = shape_like.ndim
     axes = normalize_axes("expand_like", tuple(axis) if isinstance(axis, (list, tuple)) else (axis,), rank)
@@ -132,7 +132,7 @@ def expand_like(a: Any, shape_like: Any, axis: Axes) -> Any:
     return te.compute(shape_like.shape, element, name="T_expand_like")
 
 
-def dyn_tile(a: Any, new_shape: Any, rdim: int) -> Any:
+def dyn_tile(a: te.Tensor, new_shape: Shape, rdim: int) -> Any:
     """Repeat the whole tensor until it fills a shape; `rdim` is the number of repetitions that were asked for."""
     skip = len(new_shape) - a.ndim
 
@@ -153,7 +153,7 @@ def collapse_sum(data: Tensor, target_shape: Shape) -> Any:
     return te.compute(shape, lambda *i: total(*[0] * skip, *i), name="T_collapse_sum")
 
 
-def tensordot(a: Any, b: Any, axes: Any) -> Any:
+def tensordot(a: te.Tensor, b: te.Tensor, axes: Any) -> Any:
     """Sum the products over axes of both: the last `axes` of one and the first of the other, or pairs of lists."""
     if isinstance(axes, int):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
@@ -179,7 +179,7 @@ def tensordot(a: Any, b: Any, axes: Any) -> Any:
 # --- by index ---------------------------------------------------------------------------------------------------------
 
 
-def sequence_mask(data: Tensor, valid_length: Any, mask_value: float = 0, axis: int = 0) -> Any:
+def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axis: int = 0) -> Any:
     """Put `mask_value` where a position along `axis`, 0 or 1, lies behind the length of its sequence."""
     if axis not in (0, 1):
         raise InvalidArgument("sequence_mask: the axis of positions is the first or second", found=str(axis))
@@ -224,7 +224,7 @@ def invert_permutation(data: Tensor) -> Any:
     return te.extern(data.shape, [data], body, name="invert_permutation", dtype=data.dtype)
 
 
-def matrix_set_diag(data: Tensor, diagonal: Any, k: int = 0, align: str = "RIGHT_LEFT") -> Any:
+def matrix_set_diag(data: Tensor, diagonal: Tensor, k: int = 0, align: str = "RIGHT_LEFT") -> Any:
     """Put diagonals into matrices.
 
     Parameters

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
+from weft.ir import PrimExpr, as_int, cast, const, floordiv, if_then_else, int64
 from weft.te import Tensor
 from weft.topi.precision import narrowed
 from weft.topi.shape import equal_dims
-from weft.topi.typing import Extents, Scalar
+from weft.topi.typing import Extent, Scalar, Shape
 
 _F = "float32"
 
@@ -68,7 +69,7 @@ class _Axis:
         return cropped_coordinate(x, self.out, self.size, *self.roi)
 
 
-def cropped_coordinate(o: Any, out: Any, size: Extents, start: Scalar, end: Any) -> Any:
+def cropped_coordinate(o: PrimExpr, out: Extent, size: Extent, start: Scalar, end: Scalar) -> Any:
     """The input coordinate of output index `o`, where 0 and 1 are the first and last pixel of the axis."""
     x, last = cast(_F, o), _f(size) - _f(1.0)
     n_out, centre = as_int(out), _f(0.5) * (_f(start) + _f(end)) * last
@@ -134,9 +135,9 @@ def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple
 
 
 def resize(
-    data: Any, size: Any, scales: Any = None, roi: Any = None, method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", cubic_alpha: float = -0.75,
-    cubic_exclude: bool = False, extrapolation_value: float = 0.0,
+    data: Tensor, size: Shape, scales: Sequence[float] | None = None, roi: Sequence[float] | None = None,
+    method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
+    cubic_alpha: float = -0.75, cubic_exclude: bool = False, extrapolation_value: float = 0.0,
 ) -> Any:  # fmt: skip
     """Resize data to `size`, one number per axis, by interpolation; `scales` and `roi` also have one entry per axis."""
     attrs = {"cubic_alpha": cubic_alpha, "cubic_exclude": cubic_exclude}
@@ -205,12 +206,12 @@ def _along(data: Any, axis: int, taps: list[tuple[Any, Any]]) -> Any:
     return element
 
 
-def full_size(shape: Any, size: Any, layout: str) -> tuple[Any, ...]:
+def full_size(shape: Shape, size: Shape, layout: str) -> tuple[Any, ...]:
     """Return the shape of the result of resizing the two spatial axes of `shape`."""
     return (shape[0], *size, shape[3]) if layout.endswith("C") else (shape[0], shape[1], *size)
 
 
-def spread(value: Any, layout: str, fill: float) -> Any:
+def spread(value: Sequence[float] | None, layout: str, fill: float) -> Any:
     """Values of the two spatial axes to all four."""
     if value is None:
         return None
@@ -218,7 +219,7 @@ def spread(value: Any, layout: str, fill: float) -> Any:
     return (fill, h, w, fill) if layout.endswith("C") else (fill, fill, h, w)
 
 
-def spread_roi(roi: Any, layout: str) -> Any:
+def spread_roi(roi: Sequence[float] | None, layout: str) -> Any:
     """Return a region of the two spatial axes as one of all four."""
     if roi is None or len(roi) != 4:
         return None
@@ -226,8 +227,8 @@ def spread_roi(roi: Any, layout: str) -> Any:
 
 
 def resize2d(
-    data: Tensor, size: Any, scales: Any = None, roi: Tensor | None = None, layout: str = "NCHW", out_dtype: str = "",
-    **attrs: Any,
+    data: Tensor, size: Shape, scales: Sequence[float] | None = None, roi: Sequence[float] | None = None,
+    layout: str = "NCHW", out_dtype: str = "", **attrs: Any,
 ) -> Any:  # fmt: skip
     """Resize the two spatial axes that `layout` names; the other parameters are those of :func:`resize`."""
     size = tuple(size) if len(size) == 2 else tuple(size) * 2

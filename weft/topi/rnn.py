@@ -8,7 +8,7 @@ Samples go through a block some at a time, as far as all of them last, so that w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -438,8 +438,8 @@ def _recurrence(kind: str, xw: Any, r: Any, inputs: list[Any], n_states: int, ma
 
 
 def lstm_recurrence(
-    xw: te.Tensor, r: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor, initial_c: Any, p: Any,
-    direction: str = "forward", activations: Any = ("sigmoid", "tanh", "tanh"), clip: float = 0.0,
+    xw: te.Tensor, r: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor, initial_c: te.Tensor, p: te.Tensor,
+    direction: str = "forward", activations: Sequence[str] = ("sigmoid", "tanh", "tanh"), clip: float = 0.0,
     input_forget: bool = False,
 ) -> Any:  # fmt: skip
     """The steps of an LSTM, gates in the order input, output, forget, cell.
@@ -486,8 +486,9 @@ def _lstm_cell(layer: _Layer, peepholes: Any, input_forget: bool) -> Cell:
 
 
 def gru_recurrence(
-    xw: te.Tensor, r: te.Tensor, rb: Any, sequence_lens: te.Tensor, initial_h: te.Tensor, direction: str = "forward",
-    activations: Any = ("sigmoid", "tanh"), clip: float = 0.0, linear_before_reset: bool = False,
+    xw: te.Tensor, r: te.Tensor, rb: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor,
+    direction: str = "forward", activations: Sequence[str] = ("sigmoid", "tanh"), clip: float = 0.0,
+    linear_before_reset: bool = False,
 ) -> Any:  # fmt: skip
     """The steps of a GRU, gates in the order update, reset, candidate; `rb` is the candidate's recurrent bias.
 
@@ -551,7 +552,7 @@ def _gru_phases_reset_first(layer: _Layer, bias: Any, steps: _Samples) -> list[A
 
 def rnn_recurrence(
     xw: te.Tensor, r: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor, direction: str = "forward",
-    activations: Any = ("tanh",), clip: float = 0.0,
+    activations: Sequence[str] = ("tanh",), clip: float = 0.0,
 ) -> Any:  # fmt: skip
     """The steps of a plain recurrent layer; all outputs and the last states."""
 

@@ -37,7 +37,7 @@ def _cubic_weights(t: Any) -> list[Any]:
 
 
 def grid_sample(
-    data: te.Tensor, grid: Any, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
+    data: te.Tensor, grid: te.Tensor, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
     align_corners: bool = True
 ) -> Any:  # fmt: skip
     """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""

@@ -20,7 +20,7 @@ _DIGITS = ((21, 11), (10, 11), (0, 10))
 _FRACTION = 52
 
 
-def uniform_at(seed: Any, position: Any) -> Any:
+def uniform_at(seed: te.Tensor, position: te.Tensor) -> Any:
     """Draw a number in [0, 1) for each seed and position, (n, 1) int64 each, by Threefry: (n, 1) float64."""
 
     def body(ins: Any, outs: Any) -> Any:
@@ -38,8 +38,8 @@ def uniform_at(seed: Any, position: Any) -> Any:
 
 
 def sample_token(
-    logits: te.Tensor, uniform: Any, temperature: Any, top_k: Any, top_p: Any, penalty: Any = None, history: Any = None,
-    dtype: str = "int64",
+    logits: te.Tensor, uniform: te.Tensor, temperature: te.Tensor, top_k: te.Tensor, top_p: te.Tensor,
+    penalty: te.Tensor | None = None, history: te.Tensor | None = None, dtype: str = "int64",
 ) -> Any:  # fmt: skip
     """Draw a token for each row of logits (n, vocabulary); parameters are (n, 1), the result is (n, 1).
 

@@ -9,12 +9,13 @@ from weft import te, tir
 from weft.ir import cast, const, int64
 from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import normalize_axis, product, unravel
+from weft.topi.typing import Scalar
 
 Combine = Callable[[Any, Any], Any]
 
 
 def cumulative(
-    kind: str, x: Any, axis: int | None = None, dtype: str = "", exclusive: bool = False, reverse: bool = False
+    kind: str, x: te.Tensor, axis: int | None = None, dtype: str = "", exclusive: bool = False, reverse: bool = False
 ) -> Any:
     """The running sum or product (`kind` "sum" or "prod") along an axis, or over all elements.
 
@@ -42,7 +43,7 @@ def cumulative(
 
 
 def scanop(
-    data: te.Tensor, binop: Combine, identity_value: Any, op_name: str, axis: int | None = None, dtype: Any = None,
+    data: te.Tensor, binop: Combine, identity_value: Scalar, op_name: str, axis: int | None = None, dtype: Any = None,
     exclusive: bool | None = None,
 ) -> Any:  # fmt: skip
     """Combine each element with all before it along an axis, or in row-major order, by an associative function.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft import te, tir
@@ -10,6 +11,7 @@ from weft.ir import DataType, as_int, cast, floordiv, floormod, int64, select, w
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
+from weft.topi.typing import Shape, Tensors
 
 _REDUCTIONS = {
     "update": lambda old, new: new,
@@ -50,7 +52,9 @@ def _copy(src: Any, dst: Any, shape: Any) -> Any:
     return _loops(shape, lambda *i: (tir.BufferStore(dst, tir.BufferLoad(src, i), i), None), "c")
 
 
-def scatter_at(data: Any, sources: list[Any], shape: Any, place: Any, reduction: str, name: str) -> Any:
+def scatter_at(
+    data: te.Tensor, sources: list[te.Tensor], shape: Shape, place: Callable[..., Any], reduction: str, name: str
+) -> Any:
     """Copy `data`, then go over the updates in order.
 
     ``place(ins, i)`` gives the indices of update `i`, whether they lie inside, and the new value.
@@ -133,7 +137,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, reduction: str = 
     return scatter_at(data, [indices, updates], updates.shape, place, reduction, "scatter_nd")
 
 
-def index_put(data: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put(data: te.Tensor, indices: Tensors, values: te.Tensor, accumulate: bool = False) -> Any:
     """Write `values` where tensors of indices, which broadcast together, point."""
     shape = broadcast_shape(*(t.shape for t in indices))
     full = (*shape, *data.shape[len(indices) :])

@@ -9,12 +9,13 @@ from weft.ir import cast, const, floordiv, select
 from weft.topi.manipulate import view
 from weft.topi.shape import product, unravel
 from weft.topi.sort import argsort
-from weft.topi.typing import Scalar, Shape
+from weft.topi.typing import Extent, Scalar, Shape
 
 
 def binary_search(
-    ib: Any, sequence_offset: Any, search_range: Any, sorted_sequence: Any, value: Scalar, right: bool, out_dtype: str
-) -> Any:
+    ib: tir.ir_builder.IRBuilder, sequence_offset: Extent, search_range: Extent,
+    sorted_sequence: tir.ir_builder.BufferVar, value: Scalar, right: bool, out_dtype: str,
+) -> Any:  # fmt: skip
     """Write a binary search with an IRBuilder; the result is where `value` would be put in.
 
     Parameters
@@ -36,7 +37,7 @@ def binary_search(
     return low[0]
 
 
-def searchsorted(sorted_sequence: Any, values: te.Tensor, right: bool = False, out_dtype: str = "int64") -> Any:
+def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = False, out_dtype: str = "int64") -> Any:
     """Where values would be put into sorted sequences: one sequence, or one for each row of the values."""
     extent = sorted_sequence.shape[-1]
 

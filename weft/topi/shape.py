@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import arith, error
 from weft.ir import IntImm, PrimExpr, as_int, floordiv, floormod, int64
+from weft.topi.typing import Extent, Whole
 
 _ANALYZER = arith.Analyzer()
 
@@ -24,7 +25,7 @@ def product(dims: Sequence[PrimExpr]) -> PrimExpr:
     return simplify(result)
 
 
-def equal_dims(a: PrimExpr, b: PrimExpr) -> bool:
+def equal_dims(a: Extent, b: Extent) -> bool:
     """Whether two dimensions are provably equal."""
     if a is b:
         return True
@@ -32,7 +33,7 @@ def equal_dims(a: PrimExpr, b: PrimExpr) -> bool:
     return x == y if x is not None and y is not None else _ANALYZER.can_prove_equal(a, b)
 
 
-def normalize_axis(op: str, axis: Any, ndim: int) -> int:
+def normalize_axis(op: str, axis: Whole, ndim: int) -> int:
     """Bring an axis into 0..ndim-1.
 
     Raises
@@ -64,7 +65,7 @@ def ravel(indices: Sequence[Any], shape: Sequence[PrimExpr]) -> Any:
     return flat
 
 
-def unravel(index: Any, shape: Sequence[PrimExpr]) -> list[Any]:
+def unravel(index: Extent, shape: Sequence[PrimExpr]) -> list[Any]:
     """The indices of an element from its position in row-major order."""
     if any(as_int(d) == 0 for d in shape):
         return [int64(0) for _ in shape]  # there is no element

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_expr, cast, const, floormod, if_then_else, select
-from weft.topi.typing import Scalar, Shape
+from weft.topi.typing import Extent, Operand, Scalar, Shape
 
 
 def _angle(k: Any, n: Any, extent: Any, dtype: str) -> Any:
@@ -16,7 +16,7 @@ def _angle(k: Any, n: Any, extent: Any, dtype: str) -> Any:
     return cast(dtype, turn * const(2 * math.pi, "float64") / cast("float64", as_expr(extent)))
 
 
-def dft(re_data: Any, im_data: Any, inverse: Any) -> Any:
+def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: Extent) -> Any:
     """Discrete Fourier transforms of the last axis, as real and imaginary part; the inverse one divides by the length.
 
     Returns
@@ -44,8 +44,8 @@ def dft(re_data: Any, im_data: Any, inverse: Any) -> Any:
 
 
 def stft(
-    data: te.Tensor, n_fft: int, hop_length: int, win_length: int, window: Any, normalized: Any, onesided: Any,
-    output_shape: Shape,
+    data: te.Tensor, n_fft: int, hop_length: int, win_length: int, window: te.Tensor, normalized: Extent,
+    onesided: Extent, output_shape: Shape,
 ) -> Any:  # fmt: skip
     """Fourier transforms of windows that move along signals (batch, length).
 
@@ -72,7 +72,7 @@ def stft(
     return te.compute(total.shape, lambda *i: total(*i) / tir.sqrt(cast(dtype, as_expr(n_fft))), name="stft_normalized")
 
 
-def hamming_window(window_size: Any, periodic: Any, alpha: Scalar, beta: te.Tensor, dtype: str) -> Any:
+def hamming_window(window_size: Operand, periodic: Extent, alpha: Scalar, beta: te.Tensor, dtype: str) -> Any:
     """``alpha - beta * cos(2 pi i / n)`` with the window's size as ``n``, one less where it is not periodic."""
     size, whole = as_expr(window_size), bool(periodic)
     scale = cast("float64", as_expr(alpha)), cast("float64", as_expr(beta))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir, te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.te import Tensor
 from weft.topi.shape import normalize_axis, simplify
-from weft.topi.typing import Scalar
+from weft.topi.typing import Extent, Scalar, Shape, Whole
 
 FAR = 2**31 - 1
 """A constant bound from here on means the end."""
 
 
 def slice_bounds(
-    dim: ir.PrimExpr, begin: Any, end: Any, stride: int, inside: bool = False
+    dim: ir.PrimExpr, begin: Extent, end: Extent, stride: int, inside: bool = False
 ) -> tuple[ir.PrimExpr, ir.PrimExpr]:
     """Return (begin, length) of a slice by NumPy's rules.
 
@@ -52,8 +53,9 @@ def _bound(dim: ir.PrimExpr, value: ir.PrimExpr, step: int, inside: bool) -> ir.
 
 
 def slice_plan(
-    shape: Any, axes: Any, begin: Any, end: Any, strides: Any, inside: bool = False
-) -> dict[int, tuple[Any, Any, int]]:
+    shape: Sequence[ir.PrimExpr], axes: Sequence[Whole], begin: Shape, end: Shape, strides: Sequence[Whole] | None,
+    inside: bool = False,
+) -> dict[int, tuple[Any, Any, int]]:  # fmt: skip
     """(begin, length, stride) for each axis that is sliced."""
     steps = strides if strides is not None else [1] * len(axes)
     if not len(axes) == len(begin) == len(end) == len(steps):
@@ -72,7 +74,10 @@ def slice_plan(
     return plan
 
 
-def strided_slice(x: Any, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False) -> Any:
+def strided_slice(
+    x: te.Tensor, axes: Sequence[Whole], begin: Shape, end: Shape, strides: Sequence[Whole] | None = None,
+    assume_inbound: bool = False,
+) -> Any:  # fmt: skip
     """Take a part of a tensor."""
     plan = slice_plan(x.shape, axes, begin, end, strides, assume_inbound)
     return te.compute(
@@ -82,7 +87,7 @@ def strided_slice(x: Any, axes: Any, begin: Any, end: Any, strides: Any = None, 
     )
 
 
-def pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
+def pad_pairs(ndim: int, pad_width: Shape) -> list[tuple[Any, Any]]:
     """(before, after) of each axis."""
     flat = list(ir.as_shape(pad_width))
     if len(flat) != 2 * ndim:
@@ -90,7 +95,9 @@ def pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
     return [(flat[2 * i], flat[2 * i + 1]) for i in range(ndim)]
 
 
-def pad(data: Tensor, pad_width: Any, pad_mode: str = "constant", pad_value: Scalar = 0.0, name: str = "T_pad") -> Any:
+def pad(
+    data: Tensor, pad_width: Shape, pad_mode: str = "constant", pad_value: Scalar = 0.0, name: str = "T_pad"
+) -> Any:
     """Pad each axis with a constant, or with elements of the tensor (reflect, edge, wrap)."""
     pairs = pad_pairs(data.ndim, pad_width)
     shape = tuple(simplify(d + b + a) for d, (b, a) in zip(data.shape, pairs, strict=True))

@@ -36,7 +36,7 @@ def _rotated(x: Any, bits: int) -> Any:
     return tir.bitwise_or(tir.shift_left(x, _word(bits)), tir.shift_right(x, _word(64 - bits)))
 
 
-def encrypted(ib: Any, key: list[Any], counter: list[Any]) -> Any:
+def encrypted(ib: tir.ir_builder.IRBuilder, key: list[Any], counter: list[Any]) -> Any:
     """Write the rounds; the result is a local buffer of four words."""
     schedule = ib.allocate(_U64, (_WORDS + 1,), name="schedule", scope="local")
     x = ib.allocate(_U64, (_WORDS,), name="words", scope="local")

@@ -1,6 +1,7 @@
 """What public functions of topi take, by name."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from weft import ir, te
 
@@ -9,6 +10,9 @@ Scalar = ir.PrimExpr | int | float
 
 Extent = ir.PrimExpr | int
 """A dimension, or a distance along one."""
+
+Whole = ir.IntImm | int
+"""An integer that is known."""
 
 Shape = Sequence[Extent]
 """Dimensions, the outermost first."""
@@ -27,3 +31,14 @@ Operand = te.Tensor | Scalar
 
 Tensors = Sequence[te.Tensor]
 """Several tensors."""
+
+Bounds = Sequence[Extent] | te.Tensor
+"""A number an axis, which a tensor may hold."""
+
+
+class Compressed(Protocol):
+    """A matrix that stores some elements: of each its column, and where each row begins."""
+
+    data: te.Tensor
+    indices: te.Tensor
+    indptr: te.Tensor

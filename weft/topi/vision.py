@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from weft import te, tir
@@ -12,7 +13,7 @@ from weft.topi.manipulate import transpose
 from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
 from weft.topi.sort import argsort
-from weft.topi.typing import Extents, Shape
+from weft.topi.typing import Extents, Operand, Shape
 
 __all__ = [
     "all_class_non_max_suppression", "get_valid_counts", "multibox_transform_loc", "non_max_suppression", "roi_align",
@@ -198,7 +199,7 @@ def _within(place: Any, size: Any) -> Any:
 roi_pool_nchw = roi_pool
 
 
-def get_valid_counts(data: Tensor, score_threshold: Any = 0, id_index: int = 0, score_index: int = 1) -> list[Any]:
+def get_valid_counts(data: Tensor, score_threshold: Operand = 0, id_index: int = 0, score_index: int = 1) -> list[Any]:
     """The boxes with a greater score than a threshold and a class that is not negative, moved to the front.
 
     Parameters
@@ -256,7 +257,7 @@ def _fill(ib: Any, rows: Any, b: Any, j: Any, numbers: Any, dtype: str) -> None:
 
 
 def non_max_suppression(
-    data: Tensor, valid_count: Tensor, indices: Tensor, max_output_size: Any = -1, iou_threshold: Any = 0.5,
+    data: Tensor, valid_count: Tensor, indices: Tensor, max_output_size: Operand = -1, iou_threshold: Operand = 0.5,
     force_suppress: bool = False, top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0,
     return_indices: bool = True, invalid_to_bottom: bool = False, soft_nms_sigma: float = 0.0,
     score_threshold: float = 0.0,
@@ -426,8 +427,8 @@ class _Line:
 
 
 def all_class_non_max_suppression(
-    boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Any, iou_threshold: Any, score_threshold: Any,
-    output_format: str = "onnx", output_shape: Shape | None = None,
+    boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Operand, iou_threshold: Operand,
+    score_threshold: Operand, output_format: str = "onnx", output_shape: Shape | None = None,
 ) -> list[Any]:  # fmt: skip
     """Suppression in each class by itself, of the boxes that all classes share.
 
@@ -496,8 +497,8 @@ def _single(value: Any, dtype: str) -> Any:
 
 
 def multibox_transform_loc(
-    cls_pred: Any, loc_pred: Tensor, anchor: Any, variances: Any = (1.0, 1.0, 1.0, 1.0), clip: bool = False,
-    threshold: float = 0.0, keep_background: bool = True,
+    cls_pred: Tensor, loc_pred: Tensor, anchor: Tensor, variances: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+    clip: bool = False, threshold: float = 0.0, keep_background: bool = True,
 ) -> list[Any]:  # fmt: skip
     """Boxes from anchors and what was predicted for them, and the probabilities of classes.
 

@@ -127,7 +127,7 @@ def winograd_weight(kernel: np.ndarray, tile: int, panel: int) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(*moved.shape[:2], -1, panel, i).swapaxes(-1, -2))
 
 
-def conv2d_winograd(x: te.Tensor, u: Any, padding: Padding = 0, tile: int = 4, channels: int = 0) -> Any:
+def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int = 4, channels: int = 0) -> Any:
     """Convolve 3x3 with stride 1 over channels-last data, with weights from :func:`winograd_weight`.
 
     Parameters

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir, runtime, te, tir
-from weft.target import build
+from weft.target import Target, build
 
 
-def threefry_test_wrapping(target: Any, device: Any) -> bool:
+def threefry_test_wrapping(target: Target | str, device: runtime.Device) -> bool:
     """Whether, on a target, 0 comes after the greatest 64-bit word."""
 
     def body(_: Any, outs: Any) -> Any:

@@ -66,7 +66,7 @@ def _span(code: CodeType, offset: int) -> ir.Span | None:
     return ir.Span(code.co_filename, line, end_line or line, (column or 0) + 1, (end_column or 0) + 1)
 
 
-def emit(expr: Any, name: str) -> ir.Expr:
+def emit(expr: ir.Expr, name: str) -> ir.Expr:
     """Bind an expression to a new variable, which carries the place in the model."""
     bb = builder()
     before, bb.span = bb.span, caller() or bb.span
@@ -285,7 +285,7 @@ class Object:
     _expr: Any
 
 
-def wrap_nested(expr: Any, name: str = "") -> Any:
+def wrap_nested(expr: ir.Expr, name: str = "") -> Any:
     """Wrap an expression: a tensor as :class:`Tensor`, a tuple as a tuple of what its fields are.
 
     Raises

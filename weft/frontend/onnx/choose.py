@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -40,14 +41,14 @@ def _compress(node: Node) -> Any:
     return node.op("take", x, flat_places(node, mask), axis=over, mode="clip")
 
 
-def flat_places(node: Node, mask: Any) -> Any:
+def flat_places(node: Node, mask: ir.Expr) -> Any:
     """Return the positions of what is true in a vector of truth values, in order: ``(count,)`` int64."""
     found = node.op("places", mask)
     places, count = (node.emit(TupleGetItem(found, i)) for i in (0, 1))
     return node.slice(places, [0], [0], [counted(node, count)])
 
 
-def counted(node: Node, count: Any) -> Dim:
+def counted(node: Node, count: ir.Expr) -> Dim:
     """Return a tensor of one integer as a dimension."""
     return node.graph.ints(Value.of_expr(count), "count", sizes=True)[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
@@ -45,7 +46,7 @@ def _conv(node: Node) -> Any:
     return _with_bias(node, convolution(node, node.x(0), node.x(1), 1))
 
 
-def convolution(node: Node, x: Any, w: Any, weights: int, out_dtype: str = "") -> Any:
+def convolution(node: Node, x: ir.Expr, w: ir.Expr, weights: int, out_dtype: str = "") -> Any:
     """Convolve `x` with `w` by the node's attributes.
 
     Parameters

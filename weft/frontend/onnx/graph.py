@@ -265,7 +265,7 @@ class Graph(Emitter):
         self.bb.span = ir.Span(origin=origin)
 
 
-def depends_on_data(d: Any) -> bool:
+def depends_on_data(d: ir.PrimExpr) -> bool:
     """Whether an expression has a variable that is not a dimension of an input."""
     return any(isinstance(v, ir.Var) and not isinstance(v, ir.SizeVar) for v in ir.walk(d))
 

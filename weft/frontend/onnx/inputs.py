@@ -11,7 +11,7 @@ from weft.frontend.onnx.graph import Graph
 from weft.frontend.onnx.model import check_rank, dtype_name
 from weft.frontend.onnx.schema import type_text
 from weft.frontend.onnx.value import Value, as_dim
-from weft.ir import AnyType, DataType, IntImm, TensorType, Var, tensor_type
+from weft.ir import AnyType, DataType, IntImm, TensorType, Type, Var, tensor_type
 from weft.relax import Var as RelaxVar
 from weft.runtime.host import Kind
 
@@ -193,7 +193,7 @@ def _dimension(graph: Graph, d: Any, hint: str, variables: dict[str, Var], label
     return variables[d]
 
 
-def describe(name: str, ty: Any, labels: Mapping[Var, str], kind: Kind | None = None) -> dict[str, Any]:
+def describe(name: str, ty: Type, labels: Mapping[Var, str], kind: Kind | None = None) -> dict[str, Any]:
     """Describe an input or output for ``weft.io``: dimensions are numbers, names, or expressions as text."""
     if kind is not None and kind.form != "tensor":
         return {"name": name, "dtype": type_text(kind), "shape": None, "kind": kind.to_json()}

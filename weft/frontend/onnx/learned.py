@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -68,7 +69,7 @@ def class_labels(node: Node) -> Value:
 
 
 def classified(
-    node: Node, scores: Any, labels: Value, transform: str, one_sided: bool = False, other: float | None = None
+    node: Node, scores: ir.Expr, labels: Value, transform: str, one_sided: bool = False, other: float | None = None
 ) -> Any:
     """Return the label of the greatest score, and transformed scores.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from weft import ir
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.axes import by_axis, inserted, remaining, split_axes
 from weft.frontend.onnx.graph import depends_on_data
@@ -363,7 +364,7 @@ def _pad(node: Node) -> Any:
 
 
 def padded(
-    node: Node, x: Any, before: Sequence[Dim], after: Sequence[Dim], mode: str = "constant", value: Any = 0
+    node: Node, x: ir.Expr, before: Sequence[Dim], after: Sequence[Dim], mode: str = "constant", value: Any = 0
 ) -> Any:
     """Pad; negative widths cut, before anything is copied from the edges.
 

@@ -109,8 +109,9 @@ def _embed(node: Node) -> Any:
 
 
 def embedded(
-    node: Node, words: Any, positions: Any, segments: Any, gamma: Any, beta: Any, places: int | None = None
-) -> tuple[Any, Any, Any]:
+    node: Node, words: ir.Expr | None, positions: ir.Expr | None, segments: ir.Expr | None, gamma: ir.Expr | None,
+    beta: ir.Expr | None, places: int | None = None,
+) -> tuple[Any, Any, Any]:  # fmt: skip
     """Look words (input 0), places and segments (input 1) up and normalise the sum; count what the mask (7) has."""
     batch, length = node.shape()
     total = call(node, "Gather", words, node.x(0))
@@ -266,7 +267,7 @@ def _computed_weights(node: Node) -> Any:
     return node.slice(real, [1], [0], [k]) if blocks * block != k else real
 
 
-def unpacked(node: Node, x: Any, bits: int) -> Any:
+def unpacked(node: Node, x: ir.Expr, bits: int) -> Any:
     """Take bytes apart, the lowest bits first, along the last axis."""
     if bits == 8:
         return x

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.frontend.onnx.node import Node
 from weft.runtime.host import STORED
 
@@ -13,7 +14,7 @@ _FLOATS = {"float4_e2m1fn": (1, 0, 6.0), "float6_e2m3fn": (3, 0, 7.5), "float6_e
 """Of small floats: bits of the mantissa, the exponent of the least normal number, the largest number."""
 
 
-def to_narrow(node: Node, x: Any, dtype: str) -> Any:
+def to_narrow(node: Node, x: ir.Expr, dtype: str) -> Any:
     """Convert to a small type, in the type that stores it.
 
     Integers keep their low bits, as casts between integers do; floats are rounded to the nearest, ties to even, and

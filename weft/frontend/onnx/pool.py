@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
@@ -62,7 +63,7 @@ def _smallest(dtype: str) -> Any:
     return 0 if dt.code == "uint" else -(2 ** (dt.bits - 1))
 
 
-def pool(node: Node, name: str, x: Any, window: Window, fill: Any, **attrs: Any) -> Any:
+def pool(node: Node, name: str, x: ir.Expr, window: Window, fill: Any, **attrs: Any) -> Any:
     """Pool with floor sizes, padding beforehand what the operator cannot."""
     rank = len(window.kernel)
     if not window.has_constant_pads or any(p < 0 for p in window.padding):

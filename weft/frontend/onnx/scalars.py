@@ -8,6 +8,7 @@ that rounding it back gives integer arithmetic.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -367,7 +368,7 @@ def _truncate(e: ir.PrimExpr) -> Element:
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
-def product(elements: Any) -> Element:
+def product(elements: Iterable[Element]) -> Element:
     """Multiply all elements."""
     result: Element = 1
     for e in elements:
@@ -375,7 +376,7 @@ def product(elements: Any) -> Element:
     return result
 
 
-def cancel_product(numerator: Any, denominator: Any) -> Element | None:
+def cancel_product(numerator: Sequence[Element], denominator: Sequence[Element]) -> Element | None:
     """Return the quotient of two products where it is exact by cancelling equal factors, else None."""
     top, top_factors = _factors(numerator)
     bottom, bottom_factors = _factors(denominator)

@@ -128,6 +128,6 @@ def elements_of(array: np.ndarray[Any, Any]) -> Any:
     return out
 
 
-def as_dim(d: Any) -> Dim:
+def as_dim(d: PrimExpr | int) -> Dim:
     """Return a dimension as an int where it is constant."""
     return d.value if isinstance(d, IntImm) else int(d) if isinstance(d, (int, np.integer)) else d

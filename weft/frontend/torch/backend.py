@@ -28,6 +28,7 @@ from weft.frontend.torch.control import HIGHER_ORDER
 from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
 from weft.frontend.torch.symbols import as_expr
+from weft.ir import Pass
 
 __all__ = ["relax_dynamo", "weft_backend"]
 
@@ -68,7 +69,7 @@ def weft_backend(
     return aot_module_simplified(module, example_inputs, decompositions=_decompositions(), **compilers)
 
 
-def relax_dynamo(pipeline: Any = None) -> Callable[..., Any]:
+def relax_dynamo(pipeline: Pass | str | None = None) -> Callable[..., Any]:
     """The backend with a pipeline of its own: ``torch.compile(model, backend=relax_dynamo(pipeline))``.
 
     Parameters

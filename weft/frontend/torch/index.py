@@ -117,7 +117,7 @@ def _arranged(node: Node, x: Any, indices: list[Any]) -> tuple[Any, list[Any], l
     return node.permute(x, [*taken, *rest]), [indices[a] for a in taken], [*taken, *rest], taken[0] if together else 0
 
 
-def columns(node: Node, mask: Any) -> list[Any]:
+def columns(node: Node, mask: ir.Expr) -> list[Any]:
     """Where a mask is true, as one vector of indices for each of its axes; how many there are, the data says."""
     dims = node.dims(mask)
     if not dims:
@@ -136,7 +136,7 @@ def columns(node: Node, mask: Any) -> list[Any]:
     return columns[::-1]
 
 
-def counted(node: Node, count: Any) -> Any:
+def counted(node: Node, count: ir.Expr) -> Any:
     """A tensor of one integer as a size: the symbol that PyTorch gave it, where it waits for a value."""
     waiting = [s for d in node.first.shape for s in node.symbols.unknown(d)]
     var = node.symbols.define(waiting[0]) if waiting else node.symbols.fresh("count")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
@@ -72,7 +73,7 @@ def _convolution(node: Node) -> Any:
     return node.reshape(found, node.dims(found)[1:]) if single else found
 
 
-def each(values: Any, rank: int) -> tuple[int, ...]:
+def each(values: int | Sequence[int], rank: int) -> tuple[int, ...]:
     """One number for each axis."""
     values = [values] if isinstance(values, int) else list(values)
     return tuple(values * rank if len(values) == 1 else values)

@@ -15,7 +15,7 @@ def _safe_softmax(node: Node) -> Any:
     return masked_softmax(node, x, node.axis(node["dim"], len(x.ty.shape))) if x.ty.shape else _softmax(node)
 
 
-def masked_softmax(node: Node, x: Any, axis: int) -> Any:
+def masked_softmax(node: Node, x: ir.Expr, axis: int) -> Any:
     """Softmax, and zeros where all along the axis is minus infinity."""
     nothing = node.op("equal", node.op("max", x, axis=(axis,), keepdims=True), node.scalar(float("-inf"), node.dtype))
     return node.op("where", nothing, node.scalar(0, node.dtype), node.op("nn.softmax", x, axis=axis))

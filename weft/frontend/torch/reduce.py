@@ -120,7 +120,7 @@ def _topk(node: Node) -> Any:
     return [node.op("strided_slice", part, **cut) for part in (values, places)]
 
 
-def ordered(node: Node, x: Any, axis: int, descending: bool) -> list[Any]:
+def ordered(node: Node, x: ir.Expr, axis: int, descending: bool) -> list[Any]:
     """The elements along an axis in their order, and where each was."""
     places = node.op("argsort", x, axis=axis, descending=descending, dtype="int64")
     return [node.op("gather_elements", x, places, axis=axis), places]

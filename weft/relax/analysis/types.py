@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -69,7 +69,10 @@ def get_static_type(ty: ir.Type) -> ir.Type:
     return erase_to_well_defined(ty, every=True)
 
 
-def erase_to_well_defined(ty: ir.Type, shape_var_map: Any = (), var_map: Any = None, *, every: bool = False) -> ir.Type:
+def erase_to_well_defined(
+    ty: ir.Type, shape_var_map: Mapping[ir.Var, Any] | Collection[ir.Var] = (),
+    var_map: Mapping[Any, Any] | None = None, *, every: bool = False,
+) -> ir.Type:  # fmt: skip
     """Return a type without the dimensions that mention variables other than those that are known, ranks staying.
 
     Parameters

@@ -6,6 +6,7 @@ functions with ``Codegen``, options and the names of constants, and returns modu
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft import error, ffi, ir
@@ -20,7 +21,10 @@ __all__ = ["compile_to_c", "kernel_of_function"]
 
 
 @ffi.register_global_func("relax.ext.ccompiler")
-def compile_to_c(functions: Any, _options: Any = None, _constant_names: Any = None) -> list[Any]:
+def compile_to_c(
+    functions: Sequence[ir.Function], _options: Mapping[str, Any] | None = None,
+    _constant_names: Mapping[Any, str] | None = None,
+) -> list[Any]:  # fmt: skip
     """Compile functions to C, a module each."""
     return [build(kernel_of_function(f), "c") for f in functions]
 

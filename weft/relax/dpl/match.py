@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft import arith, ir
@@ -11,7 +11,7 @@ from weft.relax.expr import DataflowVar
 
 
 def extract_matches(
-    pattern: kinds.DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None
+    pattern: kinds.DFPattern, expr: ir.Expr, var2val: Mapping[Any, Any] | None = None
 ) -> dict[Any, Any] | None:
     """Match an expression and return what each part of the pattern stands for.
 
@@ -32,7 +32,7 @@ def extract_matches(
 extract_matched_expr = extract_matches
 
 
-def match(pattern: kinds.DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None) -> bool:
+def match(pattern: kinds.DFPattern, expr: ir.Expr, var2val: Mapping[Any, Any] | None = None) -> bool:
     """Whether a pattern matches an expression."""
     return extract_matches(pattern, expr, var2val) is not None
 
@@ -220,7 +220,7 @@ def _shape(p: kinds.ShapePattern, e: Any, m: Matcher) -> bool:
     return isinstance(ty, ir.TensorType) and same_shape(ty.shape, p.shape) and m.match(p.pattern, e)
 
 
-def same_shape(a: Any, b: Any) -> bool:
+def same_shape(a: Sequence[ir.PrimExpr] | None, b: Sequence[ir.PrimExpr] | None) -> bool:
     """Whether two shapes are known and provably equal."""
     if a is None or b is None or len(a) != len(b):
         return False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Ambient, Attrs, Expr, Node, Type, as_shape
+from weft.ir import Ambient, Attrs, Expr, Node, PrimExpr, Type, as_shape
 
 __all__ = [
     "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern",
@@ -343,12 +344,12 @@ def is_expr(expr: Expr) -> ExprPattern:
     return ExprPattern(expr)
 
 
-def is_shape(shape: Any) -> PrimArrPattern:
+def is_shape(shape: Iterable[PrimExpr | int]) -> PrimArrPattern:
     """Match a shape with provably these dimensions."""
     return PrimArrPattern(as_shape(tuple(shape)))
 
 
-def is_tuple(fields: Any, unordered: bool = False) -> TuplePattern | UnorderedTuplePattern:
+def is_tuple(fields: Iterable[DFPattern], unordered: bool = False) -> TuplePattern | UnorderedTuplePattern:
     """Match a tuple; its elements in any order with `unordered`."""
     return UnorderedTuplePattern(tuple(fields)) if unordered else TuplePattern(tuple(fields))
 
@@ -377,17 +378,17 @@ def _in_tuple(args: Any) -> DFPattern:
     return wildcard() if args is None else TuplePattern(tuple(args)) if isinstance(args, (list, tuple)) else args
 
 
-def is_call_tir(func_name: str, args: Any = None) -> CallPattern:
+def is_call_tir(func_name: str, args: DFPattern | Sequence[DFPattern] | None = None) -> CallPattern:
     """Match ``call_tir`` of a function of the module."""
     return CallPattern(is_op("relax.call_tir"), (GlobalVarPattern(func_name), _in_tuple(args)), True)
 
 
-def is_call_dps_packed(func_name: str, args: Any = None) -> CallPattern:
+def is_call_dps_packed(func_name: str, args: DFPattern | Sequence[DFPattern] | None = None) -> CallPattern:
     """Match ``call_dps_packed`` of a packed function."""
     return CallPattern(is_op("relax.call_dps_packed"), (ExternFuncPattern(func_name), _in_tuple(args)), True)
 
 
-def is_call_packed(func_name: str, args: Any = None) -> CallPattern:
+def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> CallPattern:
     """Match a call of a packed function."""
     return CallPattern(ExternFuncPattern(func_name), tuple(args or ()), args is None)
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import ir
@@ -22,6 +22,10 @@ class Proxy:
         self.sizes = sizes  # texts that stand as a dimension of a tensor
 
 
+Note = ir.Type | Proxy | Callable[..., Any] | Sequence["Note"] | None
+"""What stands as a type in a script: None is the empty tuple's, a maker such as ``R.Tensor`` that of anything."""
+
+
 def _no_strings(text: str) -> ir.PrimExpr:
     raise InvalidArgument(
         f"the dimension '{text}' is given as text",
@@ -29,7 +33,7 @@ def _no_strings(text: str) -> ir.PrimExpr:
     )
 
 
-def as_type(value: Any, resolve: Resolve = _no_strings) -> ir.Type:
+def as_type(value: Note, resolve: Resolve = _no_strings) -> ir.Type:
     """Convert what stands as a type in a script.
 
     Raises

@@ -10,9 +10,10 @@ from weft.ir.text.parser import Macro, MetaVar, ModuleScope, Parser
 from weft.relax.core_ops import as_relax
 from weft.relax.expr import DataflowVar, MatchCast, VarBinding
 from weft.relax.script.language import Command
+from weft.relax.vocabulary import Value
 
 
-def as_value(p: Parser, value: Any) -> ir.Expr:
+def as_value(p: Parser, value: Value | Command) -> ir.Expr:
     """Return the normal form of a value, ready to be bound."""
     if isinstance(value, Command) and value.kind == "emit_te":
         func, args, hint, kwargs = value.value
@@ -73,7 +74,7 @@ def bind(p: Parser, target: ast.Name, value: Any, note: ir.Type | None) -> ir.Ex
     return var
 
 
-def checked(p: Parser, target: ast.AST, value: Any, note: ir.Type) -> ir.Expr:
+def checked(p: Parser, target: ast.AST, value: ir.Expr, note: ir.Type) -> ir.Expr:
     """Hold an annotation against the inferred type; it decides where nothing was inferred."""
     inferred = value.ty
     if isinstance(value, ir.Call) and (_is_unknown(inferred, p) and not isinstance(note, ir.AnyType)):

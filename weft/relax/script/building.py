@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from weft import ir
@@ -10,9 +11,10 @@ from weft.ir.text.building import IRBuilder
 from weft.relax.analysis.types import BaseCheckResult, type_base_check, type_outside
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax
-from weft.relax.expr import MatchCast
+from weft.relax.expr import MatchCast, VarBinding
 from weft.relax.infer import function_type
-from weft.relax.script.annotation import as_type
+from weft.relax.script.annotation import Note, as_type
+from weft.relax.vocabulary import Value
 
 _FUNCTIONS: ir.Ambient[Any] = ir.Ambient("FunctionFrame")
 
@@ -135,42 +137,42 @@ def func_name(name: str) -> None:
     _frame().name = name
 
 
-def arg(name: str, ty: Any) -> ir.ExprVar:
+def arg(name: str, ty: Note) -> ir.ExprVar:
     """Add a parameter to the function; of equal names, later ones get numbers."""
     frame = _frame()
     frame.params.append(ir.ExprVar(name, as_type(ty)))
     return frame.params[-1]
 
 
-def func_ret_type(ret_ty: Any) -> None:
+def func_ret_type(ret_ty: Note) -> None:
     """Demand a type of the function's result, which may be more exact."""
     _frame().ret_ty = as_type(ret_ty)
 
 
-def func_ret_value(value: Any) -> None:
+def func_ret_value(value: Value) -> None:
     """Set the function's result."""
     frame = _frame()
     frame.result = frame.bb.normalize(as_relax(value), atom=True)
 
 
-def emit(value: Any, annotate_ty: Any = None) -> ir.ExprVar:
+def emit(value: ir.Expr, annotate_ty: Note = None) -> ir.ExprVar:
     """Bind a value to a new variable."""
     bb = _frame().bb
     return bb.emit(value) if annotate_ty is None else bb.match_cast(value, as_type(annotate_ty))
 
 
-def emit_with_type(op: Any, args: Any, ty_args: Any) -> ir.ExprVar:
+def emit_with_type(op: ir.Expr, args: Iterable[Value], ty_args: Note) -> ir.ExprVar:
     """Bind a call of something whose result has the given type."""
     types = ty_args if isinstance(ty_args, (list, tuple)) else [ty_args]
     return _frame().bb.emit(ir.Call(op, tuple(as_relax(a) for a in args), ty_args=tuple(as_type(t) for t in types)))
 
 
-def emit_match_cast(value: Any, ty: Any) -> ir.ExprVar:
+def emit_match_cast(value: ir.Expr, ty: Note) -> ir.ExprVar:
     """Bind a value whose type is checked at run time."""
     return _frame().bb.match_cast(value, as_type(ty))
 
 
-def emit_var_binding(value: Any) -> ir.ExprVar:
+def emit_var_binding(value: VarBinding | MatchCast) -> ir.ExprVar:
     """Add a binding; return its variable."""
     bb = _frame().bb
     if isinstance(value, MatchCast):

@@ -7,8 +7,10 @@ of the language itself (``R.memory.alloc_storage``), which take their operands a
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from weft import ir
 from weft.error import InvalidArgument
 from weft.ir import AnyType, Attrs, Constant, DataTypeImm, Expr, ExprStringImm, Op, Type, prim_value, shape_expr
 from weft.ir import Call as CallNode
@@ -27,6 +29,7 @@ from weft.relax.expr import const as tensor_constant
 from weft.relax.script.annotation import (
     Any_,
     Callable_,
+    Note,
     PackedFunc,  # noqa: F401 - names of R
     Prim,  # noqa: F401
     Shape,  # noqa: F401
@@ -35,6 +38,8 @@ from weft.relax.script.annotation import (
     as_type,
 )
 from weft.relax.script.building import WORDS, BlockFrame, open_function
+from weft.relax.vocabulary import Dims, Places, Value, VirtualDevice
+from weft.topi.typing import Extent
 
 macro = MacroDecorator()
 
@@ -70,22 +75,22 @@ def func_attr(attrs: dict[str, Any]) -> Command | None:
     return Command("func_attr", attrs) if frame is None else frame.attrs.update(attrs)
 
 
-def match_cast(value: Any, ty: Any) -> Command:
+def match_cast(value: Value, ty: Note) -> Command:
     """Check a value's type at run time; symbolic variables of `ty` that are new take their values from it."""
     return Command("match_cast", (as_relax(value), as_type(ty)))
 
 
-def emit_te(func: Any, *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Command:
+def emit_te(func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Command:
     """Call a te function, as a TIR function that is added to the module."""
     return Command("emit_te", (func, args, primfunc_name_hint, kwargs))
 
 
-def const(data: Any, dtype: Any = None) -> Constant:
+def const(data: Any, dtype: str | None = None) -> Constant:
     """Make a tensor constant by TVM's rule: numbers and arrays of 64 bits become int32 and float32 by default."""
     return tensor_constant(data, dtype)
 
 
-def rewriter(rewriter_mod: Any) -> PatternMatchingRewriter:
+def rewriter(rewriter_mod: ir.IRModule | type) -> PatternMatchingRewriter:
     """Make a rewriter of a module, or of the class that this decorates: ``pattern`` becomes ``replacement``."""
     return PatternMatchingRewriter.from_module(ir_module(rewriter_mod, frame=sys._getframe(1)))
 
@@ -93,7 +98,7 @@ def rewriter(rewriter_mod: Any) -> PatternMatchingRewriter:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def shape(values: Any) -> ShapeExprNode:
+def shape(values: Sequence[Extent]) -> ShapeExprNode:
     """Make a shape value."""
     return shape_expr(values)
 
@@ -116,17 +121,17 @@ def tuple_(*fields: Any) -> TupleNode:
     return TupleNode(tuple(as_relax(f) for f in fields))
 
 
-def TupleGetItem(value: Any, index: int) -> TupleGetItemNode:
+def TupleGetItem(value: Value, index: int) -> TupleGetItemNode:
     """Take an element of a tuple."""
     return TupleGetItemNode(as_relax(value), index)
 
 
-def ExternFunc(name: str, attrs: Any = None) -> ExternFuncNode:
+def ExternFunc(name: str, attrs: Mapping[str, Any] | Attrs | None = None) -> ExternFuncNode:
     """Refer to a packed function by its global name."""
     return ExternFuncNode(name, Attrs.of(attrs))
 
 
-def Var(name: str, ty: Any = None) -> VarNode:
+def Var(name: str, ty: Note = None) -> VarNode:
     """Refer to a variable that the program does not introduce."""
     return VarNode(name, None if ty is None else as_type(ty))
 
@@ -137,7 +142,9 @@ def _types(types: Any) -> tuple[Type, ...]:
     return tuple(as_type(t) for t in types) if isinstance(types, (tuple, list)) else (as_type(types),)
 
 
-def Call(op: Any, args: Any = (), attrs: Any = None, ty_args: Any = None) -> CallNode:
+def Call(
+    op: str | Expr, args: Iterable[Value] = (), attrs: Mapping[str, Any] | Attrs | None = None, ty_args: Note = None
+) -> CallNode:
     """Call an operator by its name, or any function, with operands as they are."""
     target = Op.get(op) if isinstance(op, str) else op
     return CallNode(target, tuple(as_relax(a) for a in args), Attrs.of(attrs), _types(ty_args))
@@ -150,61 +157,66 @@ def _out(out_ty: Any, out_sinfo: Any) -> Any:
     return [as_type(t) for t in chosen] if isinstance(chosen, (list, tuple)) else as_type(chosen)
 
 
-def call_tir(func: Any, args: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None) -> CallNode:
+def call_tir(
+    func: ir.GlobalVar, args: Value, out_ty: Note = None, tir_vars: Dims | None = None, *, out_sinfo: Note = None
+) -> CallNode:
     """Call a TIR function in destination-passing style."""
     return core_ops.call_tir(func, args, _out(out_ty, out_sinfo), tir_vars)
 
 
 def call_tir_inplace(
-    func: Any, args: Any, inplace_indices: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None
-) -> CallNode:
+    func: ir.GlobalVar, args: Value, inplace_indices: Places, out_ty: Note = None, tir_vars: Dims | None = None, *,
+    out_sinfo: Note = None,
+) -> CallNode:  # fmt: skip
     """Call a TIR function that writes its result into inputs."""
     return core_ops.call_tir_inplace(func, args, inplace_indices, _out(out_ty, out_sinfo), tir_vars)
 
 
 def call_tir_with_grad(
-    func: Any, args: Any, out_ty: Any = None, te_grad_name: str = "", te_grad_kwargs: Any = None, tir_vars: Any = None,
-    *, out_sinfo: Any = None,
+    func: ir.GlobalVar, args: Value, out_ty: Note = None, te_grad_name: str = "",
+    te_grad_kwargs: Mapping[str, Any] | None = None, tir_vars: Dims | None = None, *, out_sinfo: Note = None,
 ) -> CallNode:  # fmt: skip
     """Call a TIR function that ``Gradient`` goes through by a registered te function."""
     return core_ops.call_tir_with_grad(func, args, _out(out_ty, out_sinfo), te_grad_name, te_grad_kwargs, tir_vars)
 
 
-def call_py_func(func_name: Any, args: Any, out_ty: Any = None, *, out_sinfo: Any = None) -> CallNode:
+def call_py_func(func_name: str, args: Value, out_ty: Note = None, *, out_sinfo: Note = None) -> CallNode:
     """Call a Python function of the module by its name."""
     return core_ops.call_py_func(func_name, args, _out(out_ty, out_sinfo))
 
 
-def call_dps_packed(func: Any, args: Any, out_ty: Any = None, *, out_sinfo: Any = None) -> CallNode:
+def call_dps_packed(func: str | Expr, args: Value, out_ty: Note = None, *, out_sinfo: Note = None) -> CallNode:
     """Call a packed function in destination-passing style."""
     return core_ops.call_dps_packed(func, args, _out(out_ty, out_sinfo))
 
 
-def call_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any = None, **attrs: Any) -> CallNode:
+def call_packed(
+    func: str | ExternFuncNode, *args: Any, ty_args: Note = None, sinfo_args: Note = None, **attrs: Any
+) -> CallNode:
     """Call a packed function for its result and its effects."""
     call = core_ops.call_packed(func, *args, ty_args=_types(ty_args if ty_args is not None else sinfo_args))
     return CallNode(call.op, call.args, Attrs.of(attrs), call.ty_args) if attrs else call
 
 
-def call_pure_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> CallNode:
+def call_pure_packed(func: str | ExternFuncNode, *args: Any, ty_args: Note = None, sinfo_args: Note = None) -> CallNode:
     """Call a packed function that has no effects."""
     return core_ops.call_pure_packed(func, *args, ty_args=_types(ty_args if ty_args is not None else sinfo_args))
 
 
 def call_inplace_packed(
-    func: Any, *args: Any, inplace_indices: Any, ty_args: Any = None, sinfo_args: Any = None
+    func: str | ExternFuncNode, *args: Any, inplace_indices: Places, ty_args: Note = None, sinfo_args: Note = None
 ) -> CallNode:
     """Call a packed function that changes some of its arguments."""
     types = _types(ty_args if ty_args is not None else sinfo_args)
     return core_ops.call_inplace_packed(func, *args, inplace_indices=inplace_indices, ty_args=types)
 
 
-def invoke_closure(closure: Any, args: Any = (), ty_args: Any = None, *, sinfo_args: Any = None) -> CallNode:
+def invoke_closure(closure: Expr, args: Value = (), ty_args: Note = None, *, sinfo_args: Note = None) -> CallNode:
     """Call a closure that may have effects."""
     return core_ops.invoke_closure(closure, args, _types(ty_args if ty_args is not None else sinfo_args))
 
 
-def invoke_pure_closure(closure: Any, args: Any = (), ty_args: Any = None, *, sinfo_args: Any = None) -> CallNode:
+def invoke_pure_closure(closure: Expr, args: Value = (), ty_args: Note = None, *, sinfo_args: Note = None) -> CallNode:
     """Call a closure that has no effects."""
     return core_ops.invoke_pure_closure(closure, args, _types(ty_args if ty_args is not None else sinfo_args))
 
@@ -213,7 +225,7 @@ make_closure = core_ops.make_closure
 to_vdevice = core_ops.to_vdevice
 
 
-def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str | None = None) -> CallNode:
+def hint_on_device(data: Expr, dst_vdevice: VirtualDevice, memory_scope: str | None = None) -> CallNode:
     """Say that a tensor lies on a device."""
     device = core_ops.as_vdevice(dst_vdevice)
     return core_ops.hint_on_device(data, device, memory_scope or device.memory_scope)

@@ -151,7 +151,7 @@ def _quoted(value: Any) -> str:
 
 
 def dump_ast(
-    exp: Any, indent_str: str = "    ", include_ty_annotations: bool = True, include_call_attrs: bool = True
+    exp: ir.Node, indent_str: str = "    ", include_ty_annotations: bool = True, include_call_attrs: bool = True
 ) -> str:
     """Return an expression as nested records; the options are those of :class:`ASTPrinter`."""
     return ASTPrinter(indent_str, include_ty_annotations, include_call_attrs).visit_expr(exp)

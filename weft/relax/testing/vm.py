@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import runtime
 from weft.ffi import register_global_func
 from weft.runtime import Tensor, VirtualMachine, tensor
 
@@ -67,7 +68,7 @@ def add_scalar(a: Any, b: Any) -> Any:
 
 
 @_registered("get_device_id")
-def get_device_id(device: Any) -> int:
+def get_device_id(device: runtime.Device) -> int:
     """Return the index of a device among those of its kind."""
     return device.index
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
@@ -16,7 +17,7 @@ BACKBONE_FUNC, BACKBONE_LOSS_FUNC = "backbone", "backbone_loss"
 ADJOINT_FUNC, OPTIMIZER_FUNC = "backbone_loss_adjoint", "optimizer"
 
 
-def SetupTrainer(loss: Loss, optimizer: Optimizer, loss_args: Any, legalize: bool = True) -> ir.Pass:
+def SetupTrainer(loss: Loss, optimizer: Optimizer, loss_args: Sequence[ir.Type], legalize: bool = True) -> ir.Pass:
     """Make the pass that adds to a function ``backbone`` what training calls.
 
     The module's attributes ``param_num`` and ``state_num`` say how many arguments of ``backbone``, behind its inputs,

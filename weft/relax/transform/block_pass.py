@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.ir import Function, IRModule, Pass, PassContext
@@ -11,8 +11,9 @@ from weft.relax.expr import DataflowBlock, SeqExpr
 
 
 def dataflowblock_pass(
-    pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Any = None, traceable: bool = False
-) -> Any:
+    pass_func: Callable[..., DataflowBlock] | type | None = None, opt_level: int = 0, name: str | None = None,
+    required: Sequence[str] | None = None, traceable: bool = False,
+) -> Any:  # fmt: skip
     """Make a pass of ``fn(block, mod, ctx) -> DataflowBlock``, or of a class with ``transform_dataflowblock``.
 
     Variables that leave a block (``R.output``) must stay the same variables.

@@ -45,7 +45,7 @@ def change_calls(mod: IRModule, functions: dict[str, Function], change: Callable
     return out.with_functions(new)
 
 
-def with_params(func: Function, params: tuple[Any, ...], body: Any = None) -> Function:
+def with_params(func: Function, params: tuple[Any, ...], body: Expr | None = None) -> Function:
     """Return a function with other parameters, and perhaps another body."""
     new = func.replace(params=params, body=func.body if body is None else body)
     return new.replace(ty=function_type(new))

@@ -81,7 +81,7 @@ def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = (), device
     return outs[0] if len(outs) == 1 and not isinstance(call.ty, ir.TupleType) else ir.Tuple(tuple(outs))
 
 
-def device_index(where: Any, devices: tuple[Any, ...]) -> int:
+def device_index(where: ir.VDevice | None, devices: tuple[Any, ...]) -> int:
     """Return the place of a virtual device among those of the module, which is its place in the machine's list."""
     return next(
         (i for i, d in enumerate(devices) if where is not None and (d is where or ir.structural_equal(d, where))), 0

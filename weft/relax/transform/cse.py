@@ -69,7 +69,7 @@ def eliminate_common_subexpr(func: ir.Function, mod: ir.IRModule, call_only: boo
     return rewrite_bindings(func, mod, rule)
 
 
-def hashable(expr: Any) -> Any:
+def hashable(expr: ir.Node) -> Any:
     """Return a key, equal for equal operations on identical variables."""
     if isinstance(expr, ir.Call):
         return ("call", expr.op, tuple(hashable(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))

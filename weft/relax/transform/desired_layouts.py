@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import ir
@@ -14,7 +15,10 @@ from weft.relax.transform.panels import permute
 from weft.tir.schedule import IndexMap
 
 
-def converted(func: ir.Function, mod: ir.IRModule, desired_layouts: Any, layout_cb: Any) -> ir.Function:
+def converted(
+    func: ir.Function, mod: ir.IRModule, desired_layouts: Mapping[str, Sequence[str]],
+    layout_cb: Callable[[ir.Call], Mapping[str, Sequence[str]]] | None,
+) -> ir.Function:  # fmt: skip
     """Bring the operators of dataflow blocks into wanted layouts; values keep theirs while operators can follow."""
     wanted = {str(k): [str(v) for v in layouts] for k, layouts in desired_layouts.items()}
     return _Converter(func, wanted, layout_cb).run(mod)

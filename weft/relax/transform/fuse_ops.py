@@ -17,7 +17,7 @@ from weft import arith, ir, tir
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.effects import is_mergeable, mutable_variables
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.rename import variables
 from weft.relax.transform.grouping import with_free_dims
 
@@ -195,7 +195,7 @@ class _Graph:
                 self.group_size[root] += self.group_size[r]
 
 
-def fusion_kind(binding: Any, mod: ir.IRModule | None = None) -> int:
+def fusion_kind(binding: Binding, mod: ir.IRModule | None = None) -> int:
     """How the operation of a binding takes part in fusion: a number of :class:`~weft.op.Fusion`."""
     value = binding.value
     if isinstance(binding, MatchCast) or not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):

@@ -25,7 +25,9 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
 
 
-def Gradient(func_name: str, require_grads: Any = None, target_index: int = 0) -> ir.Pass:
+def Gradient(
+    func_name: str, require_grads: ir.ExprVar | Sequence[ir.ExprVar] | None = None, target_index: int = 0
+) -> ir.Pass:
     """Make the pass that adds ``<func_name>_adjoint``, which returns the results and the tuple of adjoints.
 
     The function has one dataflow block; the result that is differentiated is a float scalar.

@@ -44,7 +44,7 @@ class _Case(NamedTuple):
         return Inferred([layout, *more, *self.own[1 + len(more) :]], layout, attrs)
 
 
-def initial_layout(ty: Any) -> Any:
+def initial_layout(ty: ir.Type | None) -> Any:
     """Return the layout in which a program has what is of a type."""
     if isinstance(ty, ir.TupleType):
         return tuple(initial_layout(f) for f in ty.fields)

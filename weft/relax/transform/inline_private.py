@@ -8,6 +8,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir import Call, Expr, Function, GlobalVar, If, IRModule, Var, module_pass, substitute, walk
 from weft.relax.analysis import detect_recursion
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.infer import bind_type, type_of
 from weft.relax.rename import copy_with_new_vars, rename_vars
@@ -122,7 +123,7 @@ def _inline(func: Function, mod: IRModule, functions: dict[str, Function]) -> Fu
     return rewrite_bindings(func, mod, rule)
 
 
-def expand(func: Function, call: Call, bb: Any) -> Expr:
+def expand(func: Function, call: Call, bb: BlockBuilder) -> Expr:
     """Emit the bindings of a function for one call, and return its result."""
     symbols: dict[Any, Any] = {}
     for p, a in zip(func.params, call.args, strict=True):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import weft
 from weft.error import InvalidArgument
 from weft.ir import Call, Function, GlobalVar, IRModule, Pass, walk
 from weft.relax.transform.bind_params import BindParams
-from weft.target import Target
+from weft.target import Target, TargetLike
 from weft.tir import PrimFunc
 
 
 def extract_tasks(
-    mod: IRModule, target: Any, params: Mapping[str, Any] | None = None, module_equality: str = "structural"
+    mod: IRModule, target: TargetLike, params: Mapping[str, Any] | None = None, module_equality: str = "structural"
 ) -> list[weft.meta_schedule.ExtractedTask]:
     """List the kernels of a program that call sites name, each once, with how often they are called.
 
@@ -53,13 +53,11 @@ def extract_tasks(
 
 
 def extracted_tasks_to_tune_contexts(
-    extracted_tasks: Sequence[weft.meta_schedule.ExtractedTask],
-    work_dir: str,
-    space: Any = "post-order-apply",
-    strategy: Any = "evolutionary",
-    num_threads: Any = "physical",
+    extracted_tasks: Sequence[weft.meta_schedule.ExtractedTask], work_dir: str,
+    space: weft.meta_schedule.SpaceGenerator | Callable[..., Any] | str = "post-order-apply",
+    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary", num_threads: int | str = "physical",
     seed: int | None = None,
-) -> tuple[list[weft.meta_schedule.TuneContext], list[float]]:
+) -> tuple[list[weft.meta_schedule.TuneContext], list[float]]:  # fmt: skip
     """Make tasks to tune of kernels, and their weights."""
     tasks = [
         weft.meta_schedule.TuneContext(
@@ -72,20 +70,12 @@ def extracted_tasks_to_tune_contexts(
 
 
 def tune_relax(
-    mod: IRModule,
-    params: Mapping[str, Any] | None,
-    target: Any,
-    work_dir: str,
-    max_trials_global: int,
-    max_trials_per_task: int | None = None,
-    op_names: Sequence[str] | None = None,
-    *,
-    space: Any = "post-order-apply",
-    strategy: Any = "evolutionary",
-    seed: int | None = None,
-    module_equality: str = "structural",
-    **options: Any,
-) -> weft.meta_schedule.Database:
+    mod: IRModule, params: Mapping[str, Any] | None, target: TargetLike, work_dir: str, max_trials_global: int,
+    max_trials_per_task: int | None = None, op_names: Sequence[str] | None = None, *,
+    space: weft.meta_schedule.SpaceGenerator | Callable[..., Any] | str = "post-order-apply",
+    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary", seed: int | None = None,
+    module_equality: str = "structural", **options: Any,
+) -> weft.meta_schedule.Database:  # fmt: skip
     """Tune the kernels of a program and return the database with what was found.
 
     Parameters

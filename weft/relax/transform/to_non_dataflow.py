@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft.ir import Call, Expr, ExternFunc, Function, If, IRModule, Op, Tuple, function_pass
@@ -136,7 +137,7 @@ def remove_purity_checking(func: Function, mod: IRModule, *, keep_indices: bool 
     return func.replace(body=body, attrs=func.attrs if marked else func.attrs.with_(**{"relax.force_pure": True}))
 
 
-def map_values(seq: Any, fn: Any) -> Any:
+def map_values(seq: Expr, fn: Callable[[Expr], Expr]) -> Any:
     """Apply ``fn`` to the value of each binding of plain blocks, branches included; untouched parts keep identity."""
     if not isinstance(seq, SeqExpr):
         return seq

@@ -535,7 +535,7 @@ def _nearest_size(size: ir.SizeVar) -> ir.PrimExpr:
     return ir.Max(ir.Min(size, int64(_MOST)), int64(0))
 
 
-def type_dims(ty: Any) -> list[Any]:
+def type_dims(ty: ir.Type | None) -> list[Any]:
     """List the dimensions of a type, in order."""
     if isinstance(ty, ir.TensorType):
         return list(ty.shape or ())

@@ -14,7 +14,7 @@ from weft.relay.walk import parts, rewrite
 BEGIN, END = "annotation.compiler_begin", "annotation.compiler_end"
 
 
-def annotation_of(expr: Any, name: str) -> str | None:
+def annotation_of(expr: ir.Expr, name: str) -> str | None:
     """The compiler that an annotation of the operator `name` is for; None for other expressions."""
     return (
         expr.attrs["compiler"] if type(expr) is Call and isinstance(expr.op, ir.Op) and expr.op.name == name else None

@@ -16,6 +16,7 @@ from weakref import WeakSet
 from weft import error, ir
 from weft.relay import adt
 from weft.relay.expr import Function
+from weft.relay.typing import Program
 from weft.relay.walk import subexpressions
 
 _MOST = 64  # patterns that are listed; a match that misses more is no better explained by them
@@ -30,7 +31,7 @@ class UnmatchedWarning(UserWarning):
     """A match says that its clauses cover all values, and they do not."""
 
 
-def warn_unmatched(program: Any, mod: ir.IRModule | None = None, *, repeat: bool = True) -> None:
+def warn_unmatched(program: Program | list[ir.Node], mod: ir.IRModule | None = None, *, repeat: bool = True) -> None:
     """Warn of each match that says to be complete and is not: of the constructor that is missing, and where.
 
     Parameters

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from weft import ir
 
 
-def excerpt(node: Any, width: int = 100) -> str:
+def excerpt(node: ir.Node, width: int = 100) -> str:
     """Return the beginning of a node's text in one line."""
     text = re.sub(r"^(free_var [^;]*; )+", "", " ".join(str(node).split()))
     return text if len(text) <= width else text[: width - 3] + "..."

@@ -8,6 +8,7 @@ from typing import Any
 from weft.ir import IRModule, Node, Op
 from weft.relay import expr as nodes
 from weft.relay.adt import Constructor, Match
+from weft.relay.typing import Program
 from weft.relay.walk import ATOMS, parts, subexpressions
 
 
@@ -42,7 +43,7 @@ _OF: dict[type, Feature] = {
 }  # fmt: skip
 
 
-def detect_feature(a: Any, b: Any = None) -> set[Feature]:
+def detect_feature(a: Program, b: Program | None = None) -> set[Feature]:
     """Return the parts of the language that an expression or module uses.
 
     Parameters

@@ -10,7 +10,7 @@ from weft.relay.expr import Call, Function
 from weft.relay.walk import subexpressions
 
 
-def get_total_mac_number(expr: Any) -> int:
+def get_total_mac_number(expr: ir.Expr) -> int:
     """Count the multiply-accumulates of the convolutions and products of an expression whose types are inferred.
 
     A function of the expression counts once, wherever it is called.

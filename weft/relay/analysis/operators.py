@@ -11,10 +11,11 @@ from weft.error import InvalidArgument
 from weft.relay.analysis.excerpt import excerpt
 from weft.relay.analysis.scopes import Scopes
 from weft.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
+from weft.relay.typing import Program
 from weft.relay.walk import parts, rewrite_with_original, subexpressions
 
 
-def check_basic_block_normal_form(expr: Any) -> None:
+def check_basic_block_normal_form(expr: Program) -> None:
     """Check that each body is a graph of its own, which refers to what other bodies compute by name.
 
     Raises

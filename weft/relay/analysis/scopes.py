@@ -58,7 +58,7 @@ class Scopes:
         self.crossing = {e for e, scope in self.uses if self.of[e] is not scope}
 
 
-def users_first(root: Any, enter: Callable[[Any], bool] = lambda e: True) -> list[Any]:
+def users_first(root: ir.Expr, enter: Callable[[Any], bool] = lambda e: True) -> list[Any]:
     """List `root` and the expressions below it, without names, so that each comes behind all that it is a part of.
 
     What is below those that `enter` does not accept is left out.

@@ -8,10 +8,11 @@ from typing import Any
 from weft.ir import Expr, IRModule, with_deep_stack
 from weft.relay.adt import Clause, Match
 from weft.relay.expr import Function, Let, Var
+from weft.relay.typing import Program
 from weft.relay.walk import parts, pattern_vars
 
 
-def well_formed(expr: Any) -> bool:
+def well_formed(expr: Program) -> bool:
     """Whether each variable of an expression or module is bound once, and used only where it is bound.
 
     Free variables of an expression that is no function are fine: they are inputs.
@@ -19,7 +20,7 @@ def well_formed(expr: Any) -> bool:
     return not scope_errors(expr)
 
 
-def scope_errors(expr: Any, *, once: bool = True) -> list[tuple[Var, str]]:
+def scope_errors(expr: Program, *, once: bool = True) -> list[tuple[Var, str]]:
     """List the variables that are used where they are not bound, or bound twice, with what is wrong.
 
     Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.relay.expr import Function, Let
 from weft.relay.walk import parts
 
@@ -31,7 +32,7 @@ class GraphNode:
         return at is self
 
 
-def inputs_of(expr: Any) -> list[Any]:
+def inputs_of(expr: ir.Expr) -> list[Any]:
     """List what an expression is made of, with what it binds."""
     if type(expr) is Function:
         return [*expr.params, expr.body]

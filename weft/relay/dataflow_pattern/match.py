@@ -14,7 +14,7 @@ from weft.relay.infer import infer_module
 _COMMUTES = ("add", "multiply")
 
 
-def match(pattern: kinds.DFPattern, expr: Any) -> bool:
+def match(pattern: kinds.DFPattern, expr: ir.Expr) -> bool:
     """Return whether an expression is what a pattern describes."""
     return Matcher(expr).match(pattern, expr)
 
@@ -175,7 +175,7 @@ _RULES: dict[type, Any] = {
 }
 
 
-def type_of(expr: Any) -> Any:
+def type_of(expr: ir.Expr) -> Any:
     """Return the type of an expression, inferred where it has none; None where it cannot be."""
     known = getattr(expr, "ty", None)
     if known is not None or not hasattr(expr, "in_function"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft import ir
 from weft.ir import Attrs, Op, as_shape
 
 __all__ = [
@@ -241,7 +242,7 @@ def is_constant() -> DFPattern:
     return ConstantPattern()
 
 
-def is_expr(expr: Any) -> DFPattern:
+def is_expr(expr: ir.Expr) -> DFPattern:
     """Match one expression."""
     return ExprPattern(expr)
 
@@ -276,7 +277,7 @@ def wildcard() -> DFPattern:
     return WildcardPattern()
 
 
-def has_type(ttype: Any, pattern: DFPattern | None = None) -> DFPattern:
+def has_type(ttype: ir.Type, pattern: DFPattern | None = None) -> DFPattern:
     """Match what is of a type."""
     return TypePattern(pattern or wildcard(), ttype)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from weft import ir
 from weft.error import InvalidArgument
 from weft.ir import IRModule, Op, structural_equal
 from weft.ir.deep import with_deep_stack
@@ -183,7 +184,9 @@ class DFPatternCallback:
         raise NotImplementedError("define callback(pre, post, node_map)")
 
 
-def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Any, mod: IRModule | None = None) -> Any:
+def rewrite(
+    callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: ir.Expr, mod: IRModule | None = None
+) -> Any:
     """Rewrite an expression by callbacks, in turn, until nothing changes.
 
     Parameters
@@ -244,11 +247,9 @@ def _typed(expr: Any, mod: IRModule | None) -> Any:
 
 
 def partition(
-    pattern: DFPattern,
-    expr: Any,
-    attrs: Mapping[str, Any] | None = None,
+    pattern: DFPattern, expr: ir.Expr, attrs: Mapping[str, Any] | None = None,
     check: Callable[[Any], bool] = lambda expr: True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Make functions of matches, called where these stood.
 
     Parameters

@@ -174,7 +174,7 @@ def _if(e: nodes.If, s: Inference) -> Type:
     return joined(e, branches, s, "the branches of an if have different types")
 
 
-def ask(e: Any, ty: Type, s: Inference) -> None:
+def ask(e: ir.Expr, ty: Type, s: Inference) -> None:
     """Note which type is annotated where a value goes: branches may differ in what the annotation leaves open."""
     while type(e) is nodes.Let:
         e = e.body
@@ -186,7 +186,7 @@ def _type_params(ty: Type) -> tuple[TypeVar, ...]:
     return ty.type_params if isinstance(ty, FuncType) else ()
 
 
-def joined(e: Any, results: list[tuple[Any, Any]], s: Inference, what: str) -> Type:
+def joined(e: ir.Expr, results: list[tuple[Any, Any]], s: Inference, what: str) -> Type:
     """Return the type of what one of several expressions gives, each with where to tell of it."""
     asked = s.asked.get(e)
     if asked is not None:
@@ -319,7 +319,7 @@ def _apply(e: nodes.Call, ty: FuncType, args: tuple[Type, ...], s: Inference) ->
     return s.unifier.substitute(ty.ret_type, types)
 
 
-def callee_name(op: Any) -> str:
+def callee_name(op: ir.Node) -> str:
     """Name what is called, for messages."""
     if isinstance(op, nodes.GlobalVar):
         return f"'@{op.name_hint}'"

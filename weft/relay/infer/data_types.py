@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.ir import Dispatch, Type
 from weft.relay.adt import Constructor, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeData
 from weft.relay.infer.state import Inference
@@ -22,7 +23,7 @@ def definition(c: Constructor, s: Inference) -> tuple[TypeData, Constructor] | N
     return None if data is None or own is None else (data, own)
 
 
-def constructor_type(c: Constructor, node: Any, s: Inference) -> Type:
+def constructor_type(c: Constructor, node: ir.Node, s: Inference) -> Type:
     """Return the type of a constructor: a function from its fields to its data type."""
     found = definition(c, s)
     if found is not None:
@@ -49,7 +50,7 @@ def _no_data_type(header: GlobalTypeVar, node: Any, s: Inference) -> Type:
                   found=known, help="set its definition, a TypeData, in the module")  # fmt: skip
 
 
-def bind_pattern(p: Pattern, ty: Type, node: Any, s: Inference) -> None:
+def bind_pattern(p: Pattern, ty: Type, node: ir.Node, s: Inference) -> None:
     """Say that values of type `ty` are compared with a pattern; its variables are bound."""
     PATTERN(p, ty, p if p.span is not None else node, s)
 
@@ -103,7 +104,7 @@ def _constructor(p: PatternConstructor, ty: Type, node: Any, s: Inference) -> No
         bind_pattern(q, t, node, s)
 
 
-def check_annotation(ty: Type, node: Any, s: Inference) -> None:
+def check_annotation(ty: Type, node: ir.Node, s: Inference) -> None:
     """Note an error where a type names a data type that is not there, or gives it a wrong number of arguments."""
     if type(ty) is TensorType or id(ty) in s.checked:
         return

@@ -20,7 +20,7 @@ from weft.relay.infer.rebuild import Rebuild
 from weft.relay.infer.state import Inference
 
 
-def infer_type(program: Any, mod: IRModule | None = None) -> Any:
+def infer_type(program: ir.IRModule | ir.Expr, mod: IRModule | None = None) -> Any:
     """Infer the types of an expression or of all functions of a module.
 
     Parameters
@@ -43,7 +43,7 @@ def infer_type(program: Any, mod: IRModule | None = None) -> Any:
     return infer_module(program) if isinstance(program, IRModule) else infer(program, mod)
 
 
-def infer(expr: Any, mod: IRModule | None = None) -> Any:
+def infer(expr: ir.Expr, mod: IRModule | None = None) -> Any:
     """Infer the types in an expression, whose free variables must be annotated; see :func:`infer_type`."""
 
     def run() -> tuple[Any, Rebuild]:
@@ -126,7 +126,7 @@ def settle(s: Inference) -> None:
                    help="annotate it: its use comes before what would tell it")  # fmt: skip
 
 
-def inferred_type(expr: Any, mod: IRModule | None = None) -> ir.Type:
+def inferred_type(expr: ir.Expr, mod: IRModule | None = None) -> ir.Type:
     """Return the type of an expression, which also notes it where it has none.
 
     Raises

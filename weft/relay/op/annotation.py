@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
+from weft import ir, runtime
 from weft.relay.expr import Call
 from weft.relay.op.construct import constructs
 from weft.relay.op.registry import REQUIRED, declare, op_call, shared
+from weft.relay.typing import Value
 from weft.runtime import Device
 from weft.runtime import device as as_device
 from weft.target import VirtualDevice
@@ -67,7 +68,7 @@ BARRIERS = frozenset(("on_device", "device_copy", "annotation.stop_fusion"))
 """Operators that no kernel contains and none goes beyond."""
 
 
-def device_name(device: Any) -> str:
+def device_name(device: runtime.Device | str) -> str:
     """Return the text that stands for a device, given as one, as a text or as its type's number."""
     return str(Device(device) if isinstance(device, int) else as_device(device))
 
@@ -77,7 +78,9 @@ def _place(device: Any) -> str | VirtualDevice:
 
 
 @constructs("on_device")
-def on_device(data: Any, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:
+def on_device(
+    data: Value, device: runtime.Device | str, constrain_result: bool = False, constrain_body: bool = True
+) -> Call:
     """Compute an expression on a device.
 
     Parameters
@@ -96,24 +99,24 @@ def on_device(data: Any, device: Any, constrain_result: bool = False, constrain_
 
 
 @constructs("device_copy")
-def device_copy(data: Any, src_device: Any, dst_device: Any) -> Call:
+def device_copy(data: Value, src_device: runtime.Device | str, dst_device: runtime.Device | str) -> Call:
     """Copy a tensor from one device to another."""
     return op_call("device_copy", data, src_device=_place(src_device), dst_device=_place(dst_device))
 
 
 @constructs("annotation.compiler_begin")
-def compiler_begin(data: Any, compiler: str) -> Call:
+def compiler_begin(data: Value, compiler: str) -> Call:
     """Mark an argument of what an external compiler is given."""
     return op_call("annotation.compiler_begin", data, compiler=compiler)
 
 
 @constructs("annotation.compiler_end")
-def compiler_end(data: Any, compiler: str) -> Call:
+def compiler_end(data: Value, compiler: str) -> Call:
     """Mark a result of what an external compiler is given."""
     return op_call("annotation.compiler_end", data, compiler=compiler)
 
 
-def stop_fusion(data: Any) -> Call:
+def stop_fusion(data: Value) -> Call:
     """Keep an expression and what uses it in kernels apart."""
     return op_call("annotation.stop_fusion", data)
 
@@ -136,6 +139,6 @@ def simulated_quantize(
     return op_call(_SIMULATED, data, dom_scale, clip_min, clip_max, kind=kind, sign=sign, rounding=rounding)
 
 
-def checkpoint(data: Any) -> Call:
+def checkpoint(data: Value) -> Call:
     """Mark what adjoints may compute again instead of keeping it; the value is the expression's."""
     return op_call("annotation.checkpoint", data)

@@ -13,6 +13,7 @@ from weft.relay.op.layouts import blocks, plain, relaid
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims
 from weft.relay.types import TensorType
+from weft.relay.typing import Value
 
 _DATA = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
@@ -156,6 +157,6 @@ declare(
 
 
 @constructs("nn.contrib_conv2d_nchwc")
-def contrib_conv2d_nchwc(data: Any, kernel: Any, *args: Any, **kwargs: Any) -> ir.Expr:
+def contrib_conv2d_nchwc(data: Value, kernel: Value, *args: Any, **kwargs: Any) -> ir.Expr:
     """Convolve in layouts with blocks of channels; the parameters are those of ``nn.conv2d``."""
     return constructor("nn.contrib_conv2d_NCHWc")(data, kernel, *args, **kwargs)

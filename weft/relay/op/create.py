@@ -11,6 +11,7 @@ from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_argument, shape_of_dims
+from weft.relay.typing import Dims, Value
 
 
 def scalars(values: Any, dtype: str) -> ir.Expr:
@@ -56,7 +57,7 @@ declare("full_like", "data fill_value",
 
 
 @constructs("full")
-def full(fill_value: Any, shape: Any = (), dtype: str = "") -> ir.Expr:
+def full(fill_value: Value, shape: Dims = (), dtype: str = "") -> ir.Expr:
     """Make a tensor of one value; the shape may be an expression."""
     fill_value = as_expr(fill_value, dtype or None)
     if is_computed(shape):
@@ -71,13 +72,13 @@ def _of(name: str, shape: Any, dtype: str) -> ir.Expr:
 
 
 @constructs("zeros")
-def zeros(shape: Any, dtype: str = "float32") -> ir.Expr:
+def zeros(shape: Dims, dtype: str = "float32") -> ir.Expr:
     """Make a tensor of zeros; the shape may be an expression."""
     return _of("zeros", shape, dtype)
 
 
 @constructs("ones")
-def ones(shape: Any, dtype: str = "float32") -> ir.Expr:
+def ones(shape: Dims, dtype: str = "float32") -> ir.Expr:
     """Make a tensor of ones; the shape may be an expression."""
     return _of("ones", shape, dtype)
 
@@ -90,7 +91,7 @@ declare("arange", "start:values stop:values step:values", {"dtype": "float32"},
 
 
 @constructs("arange")
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> ir.Expr:
+def arange(start: Value, stop: Value | None = None, step: Value | None = None, dtype: str = "float32") -> ir.Expr:
     """Make evenly spaced numbers from `start`, before `stop`; with one argument from 0, before it.
 
     Parameters
@@ -140,7 +141,9 @@ declare("dyn.one_hot", "indices on_value off_value depth:values", {"axis": -1, "
 
 
 @constructs("one_hot")
-def one_hot(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: int = -1, dtype: str = "float32") -> ir.Expr:
+def one_hot(
+    indices: Value, on_value: Value, off_value: Value, depth: ir.Expr | int, axis: int = -1, dtype: str = "float32"
+) -> ir.Expr:
     """Make a new axis of `depth` with one value at each index and another elsewhere; depth may be an expression."""
     values = as_expr(on_value, dtype), as_expr(off_value, dtype)
     if is_computed(depth):

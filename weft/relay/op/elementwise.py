@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from weft import ir
@@ -22,7 +20,7 @@ _BINARY = (
 )  # fmt: skip
 
 
-def scalar(value: Any, dtype: str) -> ir.Constant:
+def scalar(value: float, dtype: str) -> ir.Constant:
     """Return a number as a constant of a data type, for use in expansions."""
     return ir.constant(np.array(value, ir.numpy_dtype(dtype)))
 

@@ -13,6 +13,7 @@ from weft.relay.op.elementwise import scalar
 from weft.relay.op.reduce import number
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims
+from weft.relay.typing import Value
 
 declare("layout_transform", "data", {"src_layout": REQUIRED, "dst_layout": REQUIRED}, expand="layout_transform",
         doc="Bring a tensor from one named layout into another: ``NCHW`` to ``NCHW16c``.")  # fmt: skip
@@ -227,7 +228,7 @@ declare("matrix_set_diag", "data diagonal", {"k1": 0, "k2": 0, "super_diag_right
 
 
 @constructs("matrix_set_diag")
-def matrix_set_diag(data: Any, diagonal: Any, k: Any = 0, align: str = "RIGHT_LEFT") -> ir.Expr:
+def matrix_set_diag(data: Value, diagonal: Value, k: Any = 0, align: str = "RIGHT_LEFT") -> ir.Expr:
     """Replace one diagonal, or those from the first to the second of a pair.
 
     Parameters

@@ -13,6 +13,7 @@ from weft.op import normalize_axis, product, simplify
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import axis_of, dims, is_computed, numbers, rank, shape_argument, shape_of_dims
+from weft.relay.typing import Dims, Value
 
 # --- reshape ----------------------------------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ def _spliced(shape: tuple[PrimExpr, ...], begin: int, end: int | None, part: tup
 
 
 @constructs("reshape")
-def reshape(data: Any, newshape: Any, allowzero: bool = False) -> ir.Expr:
+def reshape(data: Value, newshape: Dims | int, allowzero: bool = False) -> ir.Expr:
     """Reshape to numbers and codes, or to a shape that is computed.
 
     Parameters
@@ -168,7 +169,7 @@ def reshape(data: Any, newshape: Any, allowzero: bool = False) -> ir.Expr:
 
 
 @constructs("reverse_reshape")
-def reverse_reshape(data: Any, newshape: Any) -> ir.Expr:
+def reverse_reshape(data: Value, newshape: Dims | int) -> ir.Expr:
     """Reshape with codes read from the right: ``(0, -1)`` keeps the last dimension's place."""
     return call("contrib_reverse_reshape", data, newshape=_tuple(numbers(newshape)))
 
@@ -253,7 +254,7 @@ declare("repeat", "data", {"repeats": REQUIRED, "axis": 0}, expand="repeat", doc
 
 
 @constructs("broadcast_to")
-def broadcast_to(data: Any, shape: Any) -> ir.Expr:
+def broadcast_to(data: Value, shape: Dims) -> ir.Expr:
     """Repeat along dimensions of extent 1; the shape may be an expression."""
     if is_computed(shape):
         return call("dyn.broadcast_to", data, shape_argument(shape))
@@ -261,7 +262,7 @@ def broadcast_to(data: Any, shape: Any) -> ir.Expr:
 
 
 @constructs("tile")
-def tile(data: Any, reps: Any) -> ir.Expr:
+def tile(data: Value, reps: Dims | int) -> ir.Expr:
     """Repeat the whole tensor along each axis; the counts may be an expression."""
     if is_computed(reps):
         return call("dyn.tile", data, shape_argument(reps))

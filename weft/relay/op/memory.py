@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from weft.ir import Attrs, Constant, Type
 from weft.relay.expr import Call
 from weft.relay.op.registry import declare, op_call
 from weft.relay.op.vm import tensor_of
 from weft.relay.types import GlobalTypeVar, TypeCall, unit_type
+from weft.relay.typing import Value
 
 __all__ = ["ALIGNMENT", "STORAGE", "alloc_storage", "alloc_tensor"]
 
@@ -46,12 +47,14 @@ declare(
 )  # fmt: skip
 
 
-def alloc_storage(size: Any, alignment: int = ALIGNMENT, dtype_hint: str = "uint8", device_index: int = 0) -> Call:
+def alloc_storage(size: Value, alignment: int = ALIGNMENT, dtype_hint: str = "uint8", device_index: int = 0) -> Call:
     """Allocate a storage of `size` bytes, an int64 scalar, on a device of the program."""
     return op_call("memory.alloc_storage", size, alignment=alignment, dtype=dtype_hint, device_index=device_index)
 
 
-def alloc_tensor(storage: Any, offset: int, shape: Any, dtype: str = "float32", assert_shape: Any = None) -> Call:
+def alloc_tensor(
+    storage: Value, offset: int, shape: Value, dtype: str = "float32", assert_shape: Sequence[int] | None = None
+) -> Call:
     """Make a tensor inside a storage.
 
     Parameters

@@ -12,6 +12,7 @@ from weft.relay.expr import TupleWrapper
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import axis_of, dims, dtype_of, excluded, rank, vector, vectors
+from weft.relay.typing import Value
 
 for _name in ("nn.softmax", "nn.log_softmax", "nn.fast_softmax"):
     declare(_name, "data", {"axis": -1}, expand=_name.replace("fast_", ""),
@@ -114,13 +115,13 @@ declare("nn.dropout", "data", {"rate": 0.5}, expand=_dropout, outputs=2,
 
 
 @constructs("nn.dropout")
-def dropout(data: Any, rate: float = 0.5) -> ir.Expr:
+def dropout(data: Value, rate: float = 0.5) -> ir.Expr:
     """Drop nothing: at inference the result is the tensor itself."""
     return call("nn.dropout", data, rate=rate)[0]
 
 
 @constructs("nn.dropout_raw")
-def dropout_raw(data: Any, rate: float = 0.5) -> TupleWrapper:
+def dropout_raw(data: Value, rate: float = 0.5) -> TupleWrapper:
     """Return the tensor itself, as in inference, and the mask that keeps all elements."""
     return call("nn.dropout", data, rate=rate)
 

@@ -13,6 +13,7 @@ from weft.relay.expr import Constant, const
 from weft.relay.op.construct import constructs, namespace
 from weft.relay.op.elementwise import scalar
 from weft.relay.op.registry import REQUIRED, declare, op_call, shared
+from weft.relay.typing import Dims, Value
 
 __getattr__, __dir__ = namespace("random.")
 
@@ -74,7 +75,7 @@ def threefry_key(seed: int) -> Constant:
 
 
 @constructs("random.uniform")
-def uniform(key: Any, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0) -> Any:
+def uniform(key: Value, shape: Dims, dtype: str = "float32", low: Value = 0.0, high: Value = 1.0) -> Any:
     """Draw numbers that are equally likely anywhere in [low, high).
 
     Parameters
@@ -97,7 +98,7 @@ def uniform(key: Any, shape: Any, dtype: str = "float32", low: Any = 0.0, high: 
 
 
 @constructs("random.normal")
-def normal(key: Any, shape: Any, dtype: str = "float32", mean: Any = 0.0, scale: Any = 1.0) -> Any:
+def normal(key: Value, shape: Dims, dtype: str = "float32", mean: Value = 0.0, scale: Value = 1.0) -> Any:
     """Draw numbers of a normal distribution; parameters and results are those of :func:`uniform`."""
     return _drawn("random.normal", key, mean, scale, shape, dtype)
 

@@ -13,6 +13,8 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.create import scalars
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims, dtype_of, excluded, rank
+from weft.relay.typing import Value
+from weft.topi.typing import Axes
 
 _ATTRS: dict[str, Any] = {"axis": None, "keepdims": False, "exclude": False}
 
@@ -96,8 +98,8 @@ declare("variance", "data mean", {**_ATTRS, "unbiased": False}, expand=_variance
 
 @constructs("variance")
 def variance(
-    data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False,
-    with_mean: Any = None,
+    data: Value, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False,
+    with_mean: Value | None = None,
 ) -> ir.Expr:  # fmt: skip
     """Compute the variance over axes, divided by n, or by n - 1 where it is unbiased.
 
@@ -114,8 +116,8 @@ def variance(
 
 @constructs("std")
 def std(
-    data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False,
-    with_mean: Any = None,
+    data: Value, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False,
+    with_mean: Value | None = None,
 ) -> ir.Expr:  # fmt: skip
     """Compute the standard deviation over axes."""
     return call("sqrt", variance(data, axis, keepdims, exclude, unbiased, with_mean))
@@ -123,7 +125,7 @@ def std(
 
 @constructs("mean_variance")
 def mean_variance(
-    data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
+    data: Value, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
 ) -> TupleWrapper:
     """Compute the mean and the variance over axes."""
     mean = call("mean", data, axis=axis, keepdims=True, exclude=exclude)
@@ -132,7 +134,7 @@ def mean_variance(
 
 
 @constructs("mean_std")
-def mean_std(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> TupleWrapper:
+def mean_std(data: Value, axis: Axes = None, keepdims: bool = False, exclude: bool = False) -> TupleWrapper:
     """Compute the mean and the standard deviation over axes."""
     mean, var = mean_variance(data, axis, keepdims, exclude)
     return TupleWrapper(Tuple((mean, call("sqrt", var))), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def _constructor(rank: int) -> Any:
     return construct
 
 
-def numbers_of(values: Any) -> Any:
+def numbers_of(values: ir.Constant | Iterable[float] | None) -> Any:
     """Return a region's numbers, which may be a constant."""
     if isinstance(values, ir.Constant):
         return tuple(float(v) for v in values.data.numpy().reshape(-1))

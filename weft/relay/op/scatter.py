@@ -10,6 +10,7 @@ from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, rank, shape_argument, shape_of_dims
+from weft.relay.typing import Dims, Value
 
 _MODES = ("update", "add", "mul", "mean", "min", "max")
 
@@ -86,7 +87,9 @@ declare("dyn.sparse_to_dense", "sparse_indices sparse_values default_value outpu
 
 
 @constructs("sparse_to_dense")
-def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> ir.Expr:
+def sparse_to_dense(
+    sparse_indices: Value, output_shape: Dims, sparse_values: Value, default_value: Value = 0
+) -> ir.Expr:
     """Write values at coordinates into a tensor of one value; its shape may be an expression."""
     dtype = getattr(getattr(sparse_values, "ty", None), "dtype", None)
     args = (sparse_indices, sparse_values, as_expr(default_value, dtype))
@@ -117,7 +120,7 @@ declare("dyn.segment_sum", "data segment_ids num_segments:values", expand=_segme
 
 
 @constructs("segment_sum")
-def segment_sum(data: Any, segment_ids: Any, num_segments: Any = None) -> ir.Expr:
+def segment_sum(data: Value, segment_ids: Value, num_segments: ir.Expr | int | None = None) -> ir.Expr:
     """Sum the rows that have the same number.
 
     Parameters
@@ -174,7 +177,7 @@ declare("strided_set", "data v begin:values end:values strides:values", expand=_
 
 
 @constructs("strided_set")
-def strided_set(data: Any, v: Any, begin: Any, end: Any, strides: Any = None) -> ir.Expr:
+def strided_set(data: Value, v: Value, begin: Any, end: Dims, strides: Dims | None = None) -> ir.Expr:
     """Return a tensor with a slice replaced by another tensor; the bounds are numbers or constants."""
     bounds = [shape_argument(b) for b in (begin, end)]
     steps = shape_argument([1] * len(begin) if strides is None else strides) if not (

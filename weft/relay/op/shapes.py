@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from weft.op import normalize_axes, normalize_axis, tensor_arg
 from weft.relay.expr import as_expr, const
 from weft.relay.op.registry import op_call
 from weft.relay.types import TensorType
+from weft.topi.typing import Whole
 
 
 def dims(x: ir.Expr, op: str = "", name: str = "data") -> tuple[ir.PrimExpr, ...]:
@@ -53,7 +55,7 @@ def vector(op: str, name: str, x: ir.Expr, length: ir.PrimExpr) -> ir.Expr:
     return x
 
 
-def axis_of(op: str, data: ir.Expr, axis: Any) -> int:
+def axis_of(op: str, data: ir.Expr, axis: Whole) -> int:
     """Return an axis of a tensor counted from the front; the tensor must have one."""
     return normalize_axis(op, axis, len(tensor_arg(op, "data", data, min_ndim=1).shape or ()))
 
@@ -67,7 +69,7 @@ def vectors(count: int) -> Any:
     return completes
 
 
-def shape_of_dims(values: Any) -> ir.ShapeExpr:
+def shape_of_dims(values: Iterable[ir.PrimExpr | int]) -> ir.ShapeExpr:
     """Make a shape argument of a shared operator."""
     return ir.shape_expr(tuple(values))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import error, ir, op
@@ -10,6 +11,7 @@ from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, rank, shape_argument
+from weft.relay.typing import Dims, Value
 
 _END = 2**31 - 1
 
@@ -96,8 +98,9 @@ declare("dyn.strided_slice", "data begin:values end:values strides:values", {"ax
 
 @constructs("strided_slice")
 def strided_slice(
-    data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
-) -> ir.Expr:
+    data: Value, begin: Any, end: Any, strides: Dims | None = None, axes: Sequence[int] | None = None,
+    slice_mode: str = "end",
+) -> ir.Expr:  # fmt: skip
     """Take a part of a tensor.
 
     Parameters
@@ -188,7 +191,9 @@ def _part(x: ir.Expr, axis: int, begin: int, end: int) -> ir.Expr:
 
 
 @constructs("nn.pad")
-def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> ir.Expr:
+def pad(
+    data: ir.Expr, pad_width: ir.Expr | Sequence[Sequence[int]], pad_value: Any = 0, pad_mode: str = "constant"
+) -> ir.Expr:
     """Pad each axis before and after.
 
     Parameters
@@ -212,6 +217,6 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
 
 
 @constructs("nn.mirror_pad")
-def mirror_pad(data: Any, pad_width: Any, mode: str = "SYMMETRIC") -> ir.Expr:
+def mirror_pad(data: Value, pad_width: Sequence[Sequence[int]], mode: str = "SYMMETRIC") -> ir.Expr:
     """Pad with the mirror image of the elements, with the border (SYMMETRIC) or without (REFLECT)."""
     return call("nn.mirror_pad", data, mode=mode, pad_width=numbers(pad_width))

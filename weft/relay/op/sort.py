@@ -8,6 +8,7 @@ from weft import error, ir, op
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims, is_computed, numbers, rank
+from weft.relay.typing import Value
 
 declare("sort", "data", {"axis": -1, "is_ascend": True},
         expand=lambda data, axis, is_ascend: shared("sort", data, axis=axis, descending=not is_ascend),
@@ -43,8 +44,9 @@ declare("dyn.topk", "data k:values", _ATTRS, expand=_topk, outputs=_both,
 
 @constructs("topk")
 def topk(
-    data: Any, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
-) -> Any:
+    data: Value, k: ir.Expr | int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False,
+    dtype: str = "int32",
+) -> Any:  # fmt: skip
     """Find the k greatest (or least) along an axis; k may be an expression.
 
     Parameters

@@ -10,6 +10,7 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.elementwise import scalar
 from weft.relay.op.registry import declare, shared
 from weft.relay.op.shapes import dims
+from weft.relay.typing import Value
 
 _LAST = 2**31 - 1
 
@@ -52,7 +53,7 @@ declare("unique", "data", {"sorted": True, "return_counts": False}, expand=_uniq
 
 
 @constructs("unique")
-def unique(data: Any, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:
+def unique(data: Value, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:
     """Find the different elements of a vector.
 
     Parameters
@@ -74,7 +75,7 @@ def unique(data: Any, is_sorted: bool = True, return_counts: bool = False) -> Tu
 
 
 @constructs("argwhere")
-def argwhere(condition: Any) -> ir.Expr:
+def argwhere(condition: Value) -> ir.Expr:
     """Find the coordinates of the elements that are not zero, in row-major order: (count, rank) int32.
 
     The elements' places are scattered to how many stand before them; as many as there are, are kept.

@@ -63,7 +63,7 @@ def _expanded(expr: Any, memo: dict[Any, Any]) -> Any:
     return made
 
 
-def constant(op: str, name: str, value: Any) -> np.ndarray:
+def constant(op: str, name: str, value: ir.Expr) -> np.ndarray:
     """Return the numbers of a constant.
 
     Raises
@@ -77,7 +77,7 @@ def constant(op: str, name: str, value: Any) -> np.ndarray:
     return value.data.numpy()
 
 
-def is_value(expr: Any, number: float) -> bool:
+def is_value(expr: ir.Expr, number: float) -> bool:
     """Whether an expression is a constant of rank 0 with that value."""
     return isinstance(expr, ir.Constant) and expr.data.numpy().shape == () and float(expr.data.numpy()) == number
 
@@ -98,7 +98,7 @@ def limits(dtype: str) -> tuple[int, int]:
     return (0, 2**kind.bits - 1) if unsigned else (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1)
 
 
-def clipped(value: Any, dtype: str) -> Any:
+def clipped(value: ir.Expr, dtype: str) -> Any:
     """Clip integers to a data type and convert them."""
     if dtype != "int32":
         low, high = limits(dtype)

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.error import InvalidArgument
 from weft.relay.expr import const
 from weft.relay.op.construct import constructs
 from weft.relay.op.registry import op_call
 from weft.relay.qnn.define import along, clipped, constant, define, is_value, limits, same_shape
+from weft.relay.typing import Value
 from weft.topi.quant import SQNN_DTYPE_TO_CODE
 
 _ROUNDINGS, _COMPUTED_IN = ("UPWARD", "TONEAREST"), ("int64", "float32", "float64")
@@ -55,8 +57,9 @@ def _checked(rounding: str, computed_in: str) -> tuple[str, str]:
 
 
 def requantized(
-    data: Any, input_scale: Any, input_zero_point: Any, output_scale: Any, output_zero_point: Any, axis: int = -1,
-    rounding: str = "None", compute_dtype: str = "None", out_dtype: str = "int8", ndim: int | None = None,
+    data: Any, input_scale: ir.Expr, input_zero_point: ir.Expr, output_scale: ir.Expr, output_zero_point: ir.Expr,
+    axis: int = -1, rounding: str = "None", compute_dtype: str = "None", out_dtype: str = "int8",
+    ndim: int | None = None,
 ) -> Any:  # fmt: skip
     """Return the tensor with another scale, zero point and data type; `ndim` is its rank, if it has no type."""
     default = _CONFIG.get()
@@ -207,7 +210,7 @@ def _code(dtype: Any) -> Any:
 
 @constructs("qnn.simulated_quantize")
 def simulated_quantize(
-    data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1, out_dtype: Any = "int8"
+    data: Value, output_scale: Value, output_zero_point: Value, axis: int = -1, out_dtype: str | ir.Expr = "int8"
 ) -> Any:
     """Call ``qnn.simulated_quantize``; `out_dtype` is a name or an int32 of rank 0."""
     return op_call("qnn.simulated_quantize", data, _code(out_dtype), output_scale, output_zero_point, axis=axis)
@@ -215,7 +218,7 @@ def simulated_quantize(
 
 @constructs("qnn.simulated_dequantize")
 def simulated_dequantize(
-    data: Any, input_scale: Any, input_zero_point: Any, axis: int = -1, in_dtype: Any = "int8"
+    data: Value, input_scale: Value, input_zero_point: Value, axis: int = -1, in_dtype: str | ir.Expr = "int8"
 ) -> Any:
     """Call ``qnn.simulated_dequantize``; `in_dtype` is a name or an int32 of rank 0."""
     return op_call("qnn.simulated_dequantize", data, _code(in_dtype), input_scale, input_zero_point, axis=axis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import error, ir
+from weft.ir import Expr
 from weft.relay.expr import Function
 from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
@@ -33,8 +34,8 @@ def deconv2d_bn_relu(data: ir.Expr, prefix: str, **kwargs: Any) -> ir.Expr:
 
 
 def get_net(
-    batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128, code: Any = None,
-    layout: str = "NCHW", dtype: str = "float32",
+    batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128,
+    code: Expr | None = None, layout: str = "NCHW", dtype: str = "float32",
 ) -> Function:  # fmt: skip
     """Make the generator of images of 64 by 64 pixels from random vectors."""
     channels, height, width = (oshape[2], *oshape[:2]) if layout == "NHWC" else oshape

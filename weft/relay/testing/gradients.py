@@ -16,7 +16,7 @@ from weft.relay.transform import gradient
 from weft.relay.walk import subexpressions
 
 
-def count_ops(expr: Any) -> dict[str, int]:
+def count_ops(expr: ir.Expr) -> dict[str, int]:
     """Count the calls of each operator in an expression; a shared call counts once."""
     calls = (e.op.name for e in subexpressions(expr) if isinstance(e, Call) and isinstance(e.op, ir.Op))
     return Counter(calls)
@@ -28,18 +28,10 @@ def random_of_type(t: Any, scale: float = 1, mean: float = 0) -> np.ndarray:
 
 
 def check_grad(
-    func: Any,
-    inputs: Sequence[np.ndarray] | None = None,
-    test_inputs: Sequence[np.ndarray] | None = None,
-    eps: float = 1e-6,
-    atol: float = 1e-5,
-    rtol: float = 1e-3,
-    scale: float | None = None,
-    mean: float = 0,
-    mode: str = "higher_order",
-    target_devices: Sequence[tuple[Any, Any]] | None = None,
-    executor_kind: str = "debug",
-) -> None:
+    func: ir.Expr, inputs: Sequence[np.ndarray] | None = None, test_inputs: Sequence[np.ndarray] | None = None,
+    eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, scale: float | None = None, mean: float = 0,
+    mode: str = "higher_order", target_devices: Sequence[tuple[Any, Any]] | None = None, executor_kind: str = "debug",
+) -> None:  # fmt: skip
     """Compare the gradient of the sum of a function's result with central differences.
 
     Parameters

@@ -21,8 +21,9 @@ def _named(name: str, end: str, given: Any) -> Expr:
 
 
 def batch_norm_infer(
-    data: Expr, gamma: Any = None, beta: Any = None, moving_mean: Any = None, moving_var: Any = None, **kwargs: Any
-) -> Expr:
+    data: Expr, gamma: Expr | None = None, beta: Expr | None = None, moving_mean: Expr | None = None,
+    moving_var: Expr | None = None, **kwargs: Any,
+) -> Expr:  # fmt: skip
     """Normalise a batch with given statistics."""
     name = kwargs.pop("name")
     given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
@@ -45,7 +46,9 @@ conv2d_transpose = _layer("conv2d_transpose")
 dense_without_bias = _layer("dense")
 
 
-def dense_add_bias(data: Expr, weight: Any = None, bias: Any = None, units: Any = None, **kwargs: Any) -> Call:
+def dense_add_bias(
+    data: Expr, weight: Expr | None = None, bias: Expr | None = None, units: int | None = None, **kwargs: Any
+) -> Call:
     """Apply ``nn.dense`` with the weight ``<name>_weight`` and add ``<name>_bias``."""
     name = kwargs.pop("name")
     made = nn.dense(data, _named(name, "weight", weight), units, **kwargs)

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.relay.expr import Call
+from weft.relay.prelude import Prelude
 from weft.relay.values import ConstructorValue
 
 
@@ -15,7 +16,7 @@ def _constructors(prelude: Any) -> tuple[Any, Any]:
     return zero, successor
 
 
-def count(prelude: Any, n: Any) -> int:
+def count(prelude: Prelude, n: ConstructorValue) -> int:
     """Return a number of the data type as an int.
 
     Parameters
@@ -34,7 +35,7 @@ def count(prelude: Any, n: Any) -> int:
     return steps
 
 
-def make_nat_value(prelude: Any, n: int) -> ConstructorValue:
+def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
     """Return a number as a value of the data type."""
     zero, successor = _constructors(prelude)
     value = ConstructorValue(zero.tag, [], zero)
@@ -43,7 +44,7 @@ def make_nat_value(prelude: Any, n: int) -> ConstructorValue:
     return value
 
 
-def make_nat_expr(prelude: Any, n: int) -> Call:
+def make_nat_expr(prelude: Prelude, n: int) -> Call:
     """Return a number as an expression: nested calls of the constructors."""
     zero, successor = _constructors(prelude)
     expr = zero()

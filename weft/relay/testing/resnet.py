@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
@@ -66,7 +67,7 @@ def residual_unit(
 
 
 def resnet(
-    units: Any, num_stages: int, filter_list: Any, num_classes: int, data_shape: tuple[int, ...],
+    units: Sequence[int], num_stages: int, filter_list: Sequence[int], num_classes: int, data_shape: tuple[int, ...],
     bottle_neck: bool = True, layout: str = "NCHW", dtype: str = "float32",
 ) -> Function:  # fmt: skip
     """Make a residual network.

@@ -12,7 +12,7 @@ from weft.relay.prelude import Prelude
 from weft.relay.transform import InferType
 
 
-def run_opt_pass(expr: ir.Expr, opt_pass: Any, import_prelude: bool = False) -> ir.Expr:
+def run_opt_pass(expr: ir.Expr, opt_pass: ir.Pass, import_prelude: bool = False) -> ir.Expr:
     """Run a pass on an expression in a module of its own.
 
     Parameters

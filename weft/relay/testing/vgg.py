@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import error, ir
@@ -14,7 +15,9 @@ _STACKS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2
 _CHANNELS = (64, 128, 256, 512, 512)
 
 
-def get_feature(internal_layer: ir.Expr, stacks: Any, filters: Any, batch_norm: bool = False) -> ir.Expr:
+def get_feature(
+    internal_layer: ir.Expr, stacks: Sequence[int], filters: Sequence[int], batch_norm: bool = False
+) -> ir.Expr:
     """Make the convolutions: stacks of them, each followed by max pooling."""
     body = internal_layer
     for i, count in enumerate(stacks):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.ir import Expr, IRModule, Node, Type, save_json
 from weft.ir.deep import with_deep_stack
 from weft.ir.node import plain_text
@@ -20,14 +22,17 @@ VERSION = "0.0.5"
 _OMITTED = "/* The metadata section is left out; astext(show_meta_data=True) shows it. */"
 
 
-def is_relay(node: Any) -> bool:
+def is_relay(node: IRModule | ir.Node) -> bool:
     """Whether a node or module is written in Relay rather than in TVMScript."""
     if isinstance(node, IRModule):
         return bool(node.type_definitions) or any(isinstance(f, Function) for _, f in node.items())
     return type(node).__module__.startswith("weft.relay")
 
 
-def text_of(node: Any, *, show_meta: bool = False, annotate: Any = None, whole: bool = False, **options: Any) -> str:
+def text_of(
+    node: IRModule | ir.Node, *, show_meta: bool = False, annotate: Callable[[Any], str] | None = None,
+    whole: bool = False, **options: Any,
+) -> str:  # fmt: skip
     """Write a node or module of any dialect: what stands behind ``str`` and ``astext``. Never fails.
 
     Parameters

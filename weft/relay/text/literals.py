@@ -22,7 +22,7 @@ NUMBER = re.compile(r"(?P<digits>(?:inf|nan|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?))(?P<
 _TYPE_WORDS = {"Tensor", "fn", "ref", "meta", "_"}
 
 
-def scalar_text(data: Any, dtype: str) -> str | None:
+def scalar_text(data: np.ndarray, dtype: str) -> str | None:
     """Write the only element of a tensor; None where no literal stands for it, bit by bit."""
     value: Any = data.reshape(-1)[0]
     if dtype == "bool":

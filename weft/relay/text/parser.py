@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from weft.error import ErrorGroup, InvalidArgument, ParseError, VerifyError, WeftError
@@ -20,8 +20,9 @@ _NAME = "from_string"
 
 
 def parse(
-    text: str, source_name: str | None = None, mod: IRModule | None = None, init_meta_table: Any = None
-) -> IRModule:
+    text: str, source_name: str | None = None, mod: IRModule | None = None,
+    init_meta_table: Mapping[str, Any] | None = None,
+) -> IRModule:  # fmt: skip
     """Parse a module.
 
     Parameters
@@ -44,15 +45,17 @@ def parse(
 
 
 def parse_expr(
-    text: str, source_name: str | None = None, mod: IRModule | None = None, init_meta_table: Any = None
-) -> Any:
+    text: str, source_name: str | None = None, mod: IRModule | None = None,
+    init_meta_table: Mapping[str, Any] | None = None,
+) -> Any:  # fmt: skip
     """Parse an expression; the parameters are those of :func:`parse`."""
     return _run(text, source_name, mod, init_meta_table, _expression)
 
 
 def fromtext(
-    text: str, source_name: str | None = None, mod: IRModule | None = None, init_meta_table: Any = None
-) -> Any:
+    text: str, source_name: str | None = None, mod: IRModule | None = None,
+    init_meta_table: Mapping[str, Any] | None = None,
+) -> Any:  # fmt: skip
     """Parse a text that ``astext`` wrote: a module where it begins with a definition, else an expression.
 
     The parameters are those of :func:`parse`.

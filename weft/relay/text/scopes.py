@@ -25,7 +25,7 @@ class Block:
         self.parent, self.depth = parent, parent.depth + 1 if parent else 0
 
 
-def is_atom(node: Any) -> bool:
+def is_atom(node: ir.Node) -> bool:
     """Whether a node is written where it is used, however often: it has no operands."""
     return isinstance(node, _ATOMS) or (isinstance(node, ir.Call) and not node.args and type(node.op) is Constructor)
 

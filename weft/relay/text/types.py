@@ -64,7 +64,7 @@ def _comma(items: Any, p: TypePrinter) -> str:
     return ", ".join(p.type(t) for t in items)
 
 
-def dimension(d: Any, p: TypePrinter) -> str:
+def dimension(d: ir.PrimExpr, p: TypePrinter) -> str:
     """Write a dimension: a number, ``?``, or an expression, which programs keep in the metadata."""
     if isinstance(d, IntImm) and d.dtype == "int64":
         return str(d.value)

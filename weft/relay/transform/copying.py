@@ -13,7 +13,9 @@ from weft.relay.types import TypeVar
 from weft.relay.walk import bound_by, rewrite, subexpressions
 
 
-def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mapping[TypeVar, Type] | None = None) -> Any:
+def fresh_copy(
+    expr: ir.Expr, values: Mapping[Var, Any] | None = None, types: Mapping[TypeVar, Type] | None = None
+) -> Any:
     """Copy an expression with new variables for those that it binds.
 
     Parameters
@@ -62,7 +64,7 @@ def body_for_call(func: Function, args: tuple[Any, ...], ty_args: tuple[Type, ..
     return lets(bindings, fresh_copy(func.body, values, types))
 
 
-def typed(ty: Any, types: Mapping[TypeVar, Type]) -> Any:
+def typed(ty: Type | None, types: Mapping[TypeVar, Type]) -> Any:
     """Replace type variables in a type; None stays None."""
     if ty is None or not types:
         return ty

@@ -45,7 +45,7 @@ class FunctionDomain:
         self.args, self.result = args, result
 
 
-def domain_of(ty: Any) -> Any:
+def domain_of(ty: ir.Type | None) -> Any:
     """Make a domain for values of a type."""
     if isinstance(ty, (TupleType, ir.TupleType)):
         return tuple(domain_of(f) for f in ty.fields)

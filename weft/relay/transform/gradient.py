@@ -117,7 +117,7 @@ def _plus(a: Any, b: Any, ty: Any) -> Any:
     return op_call("add", a, b)
 
 
-def ones_of(value: Any, ty: Any) -> Any:
+def ones_of(value: ir.Expr, ty: ir.Type | None) -> Any:
     """Return the adjoint of a result."""
     if isinstance(ty, ir.TupleType):
         rest = (zeros_of(field_of(value, i), t) for i, t in enumerate(ty.fields) if i)

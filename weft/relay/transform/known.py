@@ -20,7 +20,7 @@ _OF_SHAPES = {"shape_of", "ndarray_size"}
 NO, UNKNOWN = "no", "unknown"
 
 
-def arrays_of(expr: Any) -> Any:
+def arrays_of(expr: ir.Node) -> Any:
     """Return the array of a constant, or the tuple of arrays of a tuple of constants; None for anything else."""
     if type(expr) is Constant:
         return expr.data.numpy()
@@ -30,7 +30,7 @@ def arrays_of(expr: Any) -> Any:
     return None if any(f is None for f in fields) else fields
 
 
-def constants_of(value: Any) -> Any:
+def constants_of(value: np.ndarray | tuple[Any, ...]) -> Any:
     """Return the constant of an array, or the tuple of constants of a tuple of arrays."""
     return Tuple(tuple(map(constants_of, value))) if isinstance(value, tuple) else const(np.array(value, order="C"))
 

@@ -47,7 +47,7 @@ def lambda_lift(mod: IRModule) -> IRModule:
     return with_deep_stack(lambda: _Lifter(mod).module())
 
 
-def is_closure(func: Any) -> bool:
+def is_closure(func: Function) -> bool:
     """Whether a function of a module makes closures: its body is the code, its parameters what the closure holds."""
     return bool(func.attrs and func.attrs.get("Closure"))
 

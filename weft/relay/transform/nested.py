@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.ir import Expr, walk
 from weft.relay.adt import Clause, Match
 from weft.relay.expr import Function, If, Var, let_chain
@@ -47,7 +48,7 @@ class VariablesIn:
         return found
 
 
-def with_bodies(value: Any, rewrite: Callable[[Any], Any]) -> Any:
+def with_bodies(value: ir.Expr, rewrite: Callable[[Any], Any]) -> Any:
     """Return an operation with its inner bodies rewritten; the operation itself if none changed.
 
     Functions that stand for one kernel are left alone.

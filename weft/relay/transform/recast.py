@@ -13,8 +13,9 @@ from weft.relay.walk import rewrite_with_original
 
 
 def recast(
-    expr: Any, dtype: str, out_dtype: str, ops: Collection[str] | None = None, skip_layers: Sequence[int] | None = None
-) -> Any:
+    expr: ir.Expr, dtype: str, out_dtype: str, ops: Collection[str] | None = None,
+    skip_layers: Sequence[int] | None = None,
+) -> Any:  # fmt: skip
     """Let operators compute in another data type.
 
     Parameters

@@ -16,7 +16,7 @@ from weft.relay.op.registry import get, has
 from weft.relay.to_relax import RelaxBuilder
 
 
-def is_operator(value: Any) -> bool:
+def is_operator(value: ir.Expr) -> bool:
     """Whether an operation is a call of tensor operators: one that Relax knows, or of a group of them."""
     if not isinstance(value, Call) or not _is_tensors(value.ty):
         return False
@@ -27,7 +27,7 @@ def is_operator(value: Any) -> bool:
     return get(value.op).expand is not None
 
 
-def is_glue(value: Any) -> bool:
+def is_glue(value: ir.Expr) -> bool:
     """Whether an operation only names tensors, packs them or takes them out of tuples."""
     return isinstance(value, (Tuple, TupleGetItem, ir.Constant, Var)) and _is_tensors(value.ty)
 

@@ -63,7 +63,7 @@ def _decomposed(e: Any, call: Any, table: dict[str, Callable[..., Any]]) -> Any:
     return Call(made.op, made.args, made.attrs, ty=made.ty or e.ty, span=made.span or e.span)
 
 
-def expand_to_axis(bias: Any, ndim: int, axis: int) -> Any:
+def expand_to_axis(bias: ir.Expr, ndim: int, axis: int) -> Any:
     """Give a vector the dimensions of 1 with which it stands beside an axis of a tensor of a rank."""
     after = ndim - (axis % ndim) - 1
     return op_call("expand_dims", bias, axis=1, num_newaxis=after) if after else bias

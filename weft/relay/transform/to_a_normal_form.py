@@ -55,14 +55,14 @@ def to_a_normal_form(func: Function, mod: ir.IRModule, *, bind_constants: bool =
     return ir.with_deep_stack(lambda: name_values(func, scopes, lambda e: bind_constants or type(e) is not Constant))
 
 
-def to_a_normal_form_expr(expr: Any) -> Any:
+def to_a_normal_form_expr(expr: ir.Expr) -> Any:
     """Turn one expression into nested lets (TVM's ``ToANormalFormExpr``)."""
     func = expr if type(expr) is Function else Function(tuple(Captures().variables(Function((), expr))), expr)
     made = to_a_normal_form(ir.IRModule({"main": func}))["main"]
     return made if func is expr else made.body
 
 
-def is_primitive(func: Any) -> bool:
+def is_primitive(func: Function) -> bool:
     """Whether a function stands for one kernel or belongs to an external compiler: passes leave its body alone."""
     return bool(func.attrs and (func.attrs.get("Primitive") or func.attrs.get("Compiler")))
 

@@ -15,6 +15,7 @@ from weft.relay.database import scheduled
 from weft.relay.expr import Function
 from weft.relay.external import compile_external, external_functions, with_externals
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
+from weft.relay.typing import Program
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
 from weft.relay.vm.targets import Targets
@@ -25,7 +26,7 @@ from weft.tir import PrimFunc
 
 @dumped
 def compile(
-    mod: Any, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
+    mod: Program, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
 ) -> Executable:
     """Compile a module for the Relay virtual machine.
 

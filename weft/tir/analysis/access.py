@@ -18,7 +18,7 @@ _PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.cal
                    "tir.call_pure_extern", "tir.address_of")) | {f"tir.{name}" for name in INTRINSICS}  # fmt: skip
 
 
-def is_pure(expr: Any) -> bool:
+def is_pure(expr: ir.Node | tuple[Any, ...]) -> bool:
     """Whether evaluating an expression does nothing but give a value."""
     return all(n.op.name in _PURE or _is_said_pure(n.op) for n in ir.find(expr, ir.CallIntrin))
 
@@ -29,17 +29,17 @@ def _is_said_pure(op: Any) -> bool:
     return kind is not None and kind <= CallEffectKind.Pure
 
 
-def loads_of(node: Any, buffer: Buffer | None = None) -> list[BufferLoad]:
+def loads_of(node: ir.Node | tuple[Any, ...], buffer: Buffer | None = None) -> list[BufferLoad]:
     """List the loads below `node`, of one buffer or of all."""
     return [n for n in ir.find(node, BufferLoad) if buffer is None or n.buffer is buffer]
 
 
-def stores_of(node: Any, buffer: Buffer | None = None) -> list[BufferStore]:
+def stores_of(node: ir.Node | tuple[Any, ...], buffer: Buffer | None = None) -> list[BufferStore]:
     """List the stores below `node`, of one buffer or of all."""
     return [n for n in ir.find(node, BufferStore) if buffer is None or n.buffer is buffer]
 
 
-def accessed_buffers(node: Any) -> list[Buffer]:
+def accessed_buffers(node: ir.Node | tuple[Any, ...]) -> list[Buffer]:
     """List the buffers that are loaded, stored or named in regions below `node`, each once, in order."""
     return list(dict.fromkeys(n.buffer for n in ir.find(node, BufferLoad, BufferStore, BufferRegion)))
 

@@ -192,7 +192,7 @@ def used_vars(*nodes: Any) -> set[ir.Var]:
     return set(ir.find(nodes, ir.Var))
 
 
-def subst_stmt(stmt: Any, mapping: Mapping[Any, ir.PrimExpr]) -> Any:
+def subst_stmt(stmt: ir.Node | tuple[Any, ...], mapping: Mapping[Any, ir.PrimExpr]) -> Any:
     """Replace variables in a statement, expression or tuple; variables of an equal mapping keep identity."""
     mapping = {k: v for k, v in mapping.items() if k is not v}
     return ir.substitute(stmt, mapping) if mapping else stmt

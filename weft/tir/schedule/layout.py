@@ -21,16 +21,13 @@ from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.typing import Value
 
 
 def transform_layout(
-    state: ScheduleState,
-    name: str,
-    where: BufferName,
-    index_map: Callable[..., Sequence[Any]] | IndexMap,
-    pad_value: Any = None,
-    assume_injective: bool = False,
-) -> None:
+    state: ScheduleState, name: str, where: BufferName, index_map: Callable[..., Sequence[Any]] | IndexMap,
+    pad_value: Value | None = None, assume_injective: bool = False,
+) -> None:  # fmt: skip
     """Store a buffer in another order: element ``[i...]`` moves to ``[index_map(i...)]`` and all accesses follow.
 
     The buffer grows where the map does not fill its image; the surplus is never read. With a `pad_value` a buffer that

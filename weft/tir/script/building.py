@@ -182,7 +182,7 @@ def _frame() -> PrimFuncFrame:
     return frame
 
 
-def arg(name: str, obj: Any) -> Any:
+def arg(name: str, obj: Buffer | ir.Var) -> Any:
     """Add a parameter to the function: a buffer, or a variable of the type of `obj`."""
     state = _frame().place.state
     if isinstance(obj, Buffer):

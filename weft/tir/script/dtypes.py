@@ -34,3 +34,7 @@ class HandleMaker(DTypeMaker):
             return ir.Var("", self.dtype)
         element = ir.PrimType(ir.DataType(getattr(value, "dtype", value)))
         return ir.Var("", ir.HandleType(ir.PointerType(element, storage_scope)))
+
+
+DTypeLike = str | ir.PrimType | DTypeMaker
+"""A data type: its name, or ``T.float32``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
@@ -10,6 +11,7 @@ from weft.error import ParseError
 from weft.ir.text.evaluate import BINARY, SUBSCRIPT, Evaluator, operator_of
 from weft.ir.text.scalar import slice_of
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.typing import Index
 
 
 @BINARY.on(BufferRegion)
@@ -35,7 +37,7 @@ def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
     return BufferRegion(buffer, tuple(_range_of(i, d) for i, d in zip(indices, buffer.shape, strict=True)))
 
 
-def as_lanes(indices: Any, buffer: Buffer) -> tuple[ir.PrimExpr, ...]:
+def as_lanes(indices: Sequence[Index], buffer: Buffer) -> tuple[ir.PrimExpr, ...]:
     """Make vectors of slices: ``A[i : i + 8]`` and ``A[i : i + 16 : 2]`` have eight lanes."""
     out = []
     for index, dim in zip(indices, (*buffer.shape, *(ir.const(1, "int32") for _ in indices)), strict=False):

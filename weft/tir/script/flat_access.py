@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from weft import ir
 from weft.ir import DataType, Var, as_expr, as_int, const, with_lanes
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.stmt import BufferStore, Stmt
+from weft.tir.typing import Value
 
 _FLAT: WeakKeyDictionary[Var, dict[str, Buffer]] = WeakKeyDictionary()
 
@@ -30,12 +32,12 @@ def _mask(predicate: Any) -> Any:
     return None if predicate is None or as_int(predicate) == 1 else as_expr(predicate)
 
 
-def load(dtype: str, memory: Any, index: Any, predicate: Any = None) -> BufferLoad:
+def load(dtype: str, memory: Buffer | ir.Var, index: Value, predicate: Value | None = None) -> BufferLoad:
     """Load the element, or the elements, at an offset."""
     return BufferLoad(_flat(memory, with_lanes(DataType(dtype), 1)), (as_expr(index),), _mask(predicate))
 
 
-def store(memory: Any, index: Any, value: Any, predicate: Any = None) -> Stmt:
+def store(memory: Buffer | ir.Var, index: Value, value: Value, predicate: Value | None = None) -> Stmt:
     """Store an element, or elements, at an offset."""
     number = as_expr(value)
     return BufferStore(

@@ -7,6 +7,7 @@ Names that are not defined here are data types (``T.float32``), intrinsics (``T.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -24,8 +25,9 @@ from weft.tir.buffer import BufferRegion
 from weft.tir.buffer import decl_buffer as declare
 from weft.tir.reduce import reducer_of
 from weft.tir.script import commands, flat_access
-from weft.tir.script.dtypes import DTypeMaker, HandleMaker
+from weft.tir.script.dtypes import DTypeLike, DTypeMaker, HandleMaker
 from weft.tir.script.low_level import CALLS, typed
+from weft.tir.typing import Dims, Value
 
 macro = inline = MacroDecorator()
 abs = ir.abs_
@@ -41,7 +43,7 @@ max = ir.max_
 handle = HandleMaker("handle")
 
 
-def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False, *, ty: Any = None) -> Var:
+def Var_(name: str = "", dtype: DTypeLike = "int32", is_size_var: bool = False, *, ty: DTypeLike | None = None) -> Var:
     """Make a variable; an empty name is given by the assignment."""
     dtype = dtype if ty is None else ty
     return (ir.SizeVar if is_size_var else Var)(name, DataType(getattr(dtype, "dtype", dtype)))
@@ -60,7 +62,7 @@ class _LetMaker:
 let = _LetMaker()
 
 
-def Let(expr: Any, where: dict[Var, Any]) -> PrimExpr:
+def Let(expr: Value, where: dict[Var, Any]) -> PrimExpr:
     """Build `expr` with variables bound to values."""
     body = as_expr(expr)
     for var, value in reversed(where.items()):
@@ -84,44 +86,46 @@ def _raw(cls: type) -> Any:
     return build
 
 
-def Not(a: Any) -> PrimExpr:
+def Not(a: Value) -> PrimExpr:
     """Build a negation without folding."""
     return ir.Not(as_expr(a))
 
 
-def Cast(dtype: str, value: Any) -> PrimExpr:
+def Cast(dtype: str, value: Value) -> PrimExpr:
     """Build a conversion without folding."""
     return ir.Cast(DataType(dtype), as_expr(value))
 
 
-def cast(value: Any, dtype: str) -> PrimExpr:
+def cast(value: Value, dtype: str) -> PrimExpr:
     """Convert to a data type (TVM's order of parameters)."""
     return ir.cast(dtype, value)
 
 
-def Select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
+def Select(condition: Value, true_value: Value, false_value: Value) -> PrimExpr:
     """Build a choice that evaluates both sides."""
     a, b = ir.unify_dtypes(true_value, false_value)
     return ir.Select(as_expr(condition), a, b)
 
 
-def Ramp(base: Any, stride: Any, lanes: Any) -> PrimExpr:
+def Ramp(base: Value, stride: Value, lanes: Value) -> PrimExpr:
     """Build the vector ``base, base + stride, ...``."""
     b, step = ir.unify_dtypes(base, stride)
     return ir.Ramp(b, step, ir.lanes_from(lanes))
 
 
-def Broadcast(value: Any, lanes: Any) -> PrimExpr:
+def Broadcast(value: Value, lanes: Value) -> PrimExpr:
     """Build a vector of equal lanes."""
     return ir.Broadcast(as_expr(value), ir.lanes_from(lanes))
 
 
-def Shuffle(vectors: Any, indices: Any) -> PrimExpr:
+def Shuffle(vectors: Sequence[Value], indices: Sequence[Value]) -> PrimExpr:
     """Build a vector of chosen lanes."""
     return ir.Shuffle(tuple(as_expr(v) for v in vectors), tuple(as_expr(i) for i in indices))
 
 
-def Call(*given: Any, attrs: Any = None, ret_ty: Any = None, dtype: Any = None) -> PrimExpr:
+def Call(
+    *given: Any, attrs: Mapping[str, Any] | None = None, ret_ty: DTypeLike | None = None, dtype: DTypeLike | None = None
+) -> PrimExpr:
     """Build a call by operator, ``(dtype, op, args)`` or ``(op, args, ret_ty=...)``; strings and numbers are constants.
 
     Parameters
@@ -140,12 +144,12 @@ def Call(*given: Any, attrs: Any = None, ret_ty: Any = None, dtype: Any = None) 
     return CallNode(DataType(getattr(result, "dtype", result) or "void"), target, values, Attrs.of(attrs))
 
 
-def BufferLoad(buffer: BufferNode, indices: Any, predicate: Any = None) -> PrimExpr:
+def BufferLoad(buffer: BufferNode, indices: Sequence[Value], predicate: PrimExpr | None = None) -> PrimExpr:
     """Load with a mask."""
     return BufferLoadNode(buffer, tuple(as_expr(i) for i in indices), predicate)
 
 
-def iter_var(var: Var, dom: Any, iter_type: str, thread_tag: str = "") -> ir.IterVar:
+def iter_var(var: Var, dom: Range, iter_type: str, thread_tag: str = "") -> ir.IterVar:
     """Make an iteration variable."""
     return ir.IterVar(dom, var, iter_type, thread_tag)
 
@@ -214,9 +218,9 @@ Buffer = _BufferMaker()
 
 
 def match_buffer(
-    param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None,
-    elem_offset: Any = None, scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
-    axis_separators: Any = None,
+    param: Var | BufferRegion | BufferLoadNode, shape: Dims | None = None, dtype: DTypeLike = "float32",
+    data: Var | None = None, strides: Dims | None = None, elem_offset: Value | None = None, scope: str = "global",
+    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Sequence[int] | None = None,
 ) -> commands.MatchBuffer:  # fmt: skip
     """Name the memory of a handle parameter, or a region of another buffer."""
     if shape is None:
@@ -232,8 +236,9 @@ def match_buffer(
 
 
 def sblock_alloc_buffer(
-    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
-    scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+    shape: Dims, dtype: DTypeLike = "float32", data: Var | None = None, strides: Dims | None = None,
+    elem_offset: Value | None = None, scope: str = "global", align: int = 0, offset_factor: int = 0,
+    buffer_type: str = "", axis_separators: Sequence[int] | None = None,
 ) -> commands.AllocBlockBuffer:  # fmt: skip
     """Allocate a buffer in the block under way."""
     return commands.AllocBlockBuffer(
@@ -242,9 +247,9 @@ def sblock_alloc_buffer(
 
 
 def alloc_buffer(
-    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
-    scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
-    annotations: Any = None,
+    shape: Dims, dtype: DTypeLike = "float32", data: Var | None = None, strides: Dims | None = None,
+    elem_offset: Value | None = None, scope: str = "global", align: int = 0, offset_factor: int = 0,
+    buffer_type: str = "", axis_separators: Sequence[int] | None = None, annotations: Mapping[str, Any] | None = None,
 ) -> commands.Scope:  # fmt: skip
     """Allocate a buffer for the rest of the sequence; among the first statements of a block, in that block."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
@@ -253,8 +258,9 @@ def alloc_buffer(
 
 
 def decl_buffer(
-    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
-    scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+    shape: Dims, dtype: DTypeLike = "float32", data: Var | None = None, strides: Dims | None = None,
+    elem_offset: Value | None = None, scope: str = "global", align: int = 0, offset_factor: int = 0,
+    buffer_type: str = "", axis_separators: Sequence[int] | None = None,
 ) -> commands.Scope:  # fmt: skip
     """Declare a buffer as a view of the memory that `data` points to; without it, allocate the memory."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
@@ -264,8 +270,9 @@ def decl_buffer(
 
 
 def allocate(
-    extents: Any, dtype: Any = "float32", scope: str = "global", condition: Any = True, annotations: Any = None
-) -> commands.Scope:
+    extents: Dims | Value, dtype: DTypeLike = "float32", scope: str = "global", condition: Value = True,
+    annotations: Mapping[str, Any] | None = None,
+) -> commands.Scope:  # fmt: skip
     """Allocate memory for the rest of the sequence; the name that this is bound to is a pointer to it."""
     if condition is not True and as_int(condition) != 1:
         raise InvalidArgument("allocate: memory is allocated without conditions", found=str(condition))
@@ -300,7 +307,7 @@ def init() -> commands.InitScope:
     return commands.InitScope()
 
 
-def where(predicate: Any) -> commands.BlockFact:
+def where(predicate: Value) -> commands.BlockFact:
     """Run the block only where a condition holds."""
     return commands.BlockFact("where", as_expr(predicate))
 
@@ -367,7 +374,9 @@ class axis:
         return commands.Remap(kinds, tuple(bindings))
 
 
-def index_map(mapping: Any, *, inverse_index_map: Any = None, index_dtype: str = "int64") -> ir.Node:
+def index_map(
+    mapping: Callable[..., Any], *, inverse_index_map: Callable[..., Any] | None = None, index_dtype: str = "int64"
+) -> ir.Node:
     """Make an index map of a lambda."""
     made: Any = tir.IndexMap
     return made.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype)
@@ -406,14 +415,9 @@ unroll = _loop(stmts.ForKind.UNROLLED)
 
 
 def thread_binding(
-    start: Any,
-    stop: Any = None,
-    thread: str | None = None,
-    *,
-    annotations: Any = None,
-    var: Any = None,
-    binding: Any = None,
-) -> commands.Loops:
+    start: Value, stop: Value | None = None, thread: str | None = None, *, annotations: Mapping[str, Any] | None = None,
+    var: Any = None, binding: Any = None,
+) -> commands.Loops:  # fmt: skip
     """Make a loop each of whose iterations runs on a thread."""
     if isinstance(stop, str):
         stop, thread = None, stop
@@ -430,19 +434,19 @@ def grid(*extents: Any) -> commands.Loops:
 # --- other statements -------------------------------------------------------------------------------------------------
 
 
-def evaluate(value: Any) -> stmts.Stmt:
+def evaluate(value: Value) -> stmts.Stmt:
     """Evaluate an expression for its effect."""
     return stmts.Evaluate(as_expr(value))
 
 
-def LetStmt(value: Any, dtype: str | None = None, var: Any = None) -> commands.Scope:
+def LetStmt(value: Value, dtype: str | None = None, var: Var | None = None) -> commands.Scope:
     """Bind a variable within a scope."""
     v = as_expr(value)
     target = var if var is not None else Var("", DataType(dtype or v.dtype))
     return commands.Scope(target, lambda x, body, _: stmts.LetStmt(x, v, body))
 
 
-def Assert(condition: Any, message: Any, kind: str = "RuntimeError") -> commands.Scope:
+def Assert(condition: Value, message: Value, kind: str = "RuntimeError") -> commands.Scope:
     """Check a condition when the program runs."""
     return commands.Scope(None, lambda _, body, __: stmts.AssertStmt(as_expr(condition), as_expr(message), body, kind))
 
@@ -452,7 +456,7 @@ def attr(node: Any, attr_key: str, value: Any) -> commands.Scope:
     return commands.Scope(None, lambda _, body, __: stmts.AttrStmt(node, attr_key, value, body))
 
 
-def launch_thread(thread: Any, extent: Any) -> commands.Scope:
+def launch_thread(thread: Var | str, extent: Value) -> commands.Scope:
     """Bind a thread axis for the statements that follow."""
     e = as_expr(extent)
     var = thread if isinstance(thread, Var) else Var("", e.dtype)
@@ -467,7 +471,7 @@ def launch_thread(thread: Any, extent: Any) -> commands.Scope:
     return commands.Scope(var, make, "thread", thread)
 
 
-def If(condition: Any) -> commands.IfScope:
+def If(condition: Value) -> commands.IfScope:
     """Open ``with T.Then():`` and ``with T.Else():`` under a condition."""
     return commands.IfScope(as_expr(condition))
 
@@ -482,12 +486,12 @@ def Else() -> commands.Branch:
     return commands.Branch(False)
 
 
-def While(condition: Any) -> commands.WhileScope:
+def While(condition: Value) -> commands.WhileScope:
     """Repeat what follows while a condition holds."""
     return commands.WhileScope(as_expr(condition))
 
 
-def realize(region: Any, storage_scope: Any = "", condition: Any = True) -> commands.Scope:
+def realize(region: BufferRegion | BufferLoadNode, storage_scope: Any = "", condition: Value = True) -> commands.Scope:
     """Let a region of a buffer exist for the statements that follow."""
     if not isinstance(storage_scope, str):
         storage_scope, condition = "", storage_scope
@@ -507,12 +511,16 @@ def prefetch(region: BufferRegion) -> stmts.Stmt:
     return stmts.Prefetch(region.buffer, region.region)
 
 
-def BufferStore(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> stmts.Stmt:
+def BufferStore(
+    buffer: BufferNode, value: Value, indices: Sequence[Value], predicate: PrimExpr | None = None
+) -> stmts.Stmt:
     """Store with a mask, or a value of another type."""
     return stmts.BufferStore(buffer, as_expr(value), tuple(as_expr(i) for i in indices), predicate)
 
 
-def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> stmts.Stmt:
+def buffer_store(
+    buffer: BufferNode, value: Value, indices: Value | Sequence[Value], predicate: PrimExpr | None = None
+) -> stmts.Stmt:
     """Store a value, converted to what the buffer holds."""
     v = value if isinstance(value, PrimExpr) else const(value, buffer.dtype)
     places = indices if isinstance(indices, (list, tuple)) else (indices,)

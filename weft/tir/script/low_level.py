@@ -11,6 +11,8 @@ from typing import Any
 
 from weft.ir import CallIntrin, DataType, Op, PrimExpr, as_expr, const
 from weft.tir.buffer import Buffer
+from weft.tir.script.dtypes import DTypeLike
+from weft.tir.typing import Value
 
 
 def _call(name: str, dtype: str, args: tuple[Any, ...]) -> PrimExpr:
@@ -40,48 +42,48 @@ def _like(name: str, place: int) -> Callable[..., PrimExpr]:
     return build
 
 
-def tvm_struct_get(arr: Any, index: Any, field: Any, dtype: str) -> PrimExpr:
+def tvm_struct_get(arr: Value, index: Value, field: Value, dtype: str) -> PrimExpr:
     """Read a field of a structure."""
     return _call("tvm_struct_get", dtype, (arr, index, field))
 
 
-def tvm_stack_alloca(dtype_str: str, num: Any) -> PrimExpr:
+def tvm_stack_alloca(dtype_str: str, num: Value) -> PrimExpr:
     """Reserve room on the stack."""
     return _call("tvm_stack_alloca", "handle", (dtype_str, num))
 
 
-def type_annotation(dtype: Any) -> PrimExpr:
+def type_annotation(dtype: DTypeLike) -> PrimExpr:
     """Carry a data type as an argument."""
     return _call("type_annotation", str(getattr(dtype, "dtype", dtype)), ())
 
 
-def get_active_lane_mask(dtype: str, base: Any, limit: Any) -> PrimExpr:
+def get_active_lane_mask(dtype: str, base: Value, limit: Value) -> PrimExpr:
     """Return which lanes from `base` on are below `limit`."""
     return _call("get_active_lane_mask", dtype, (base, limit))
 
 
-def address_of(value: Any, *, dtype: Any = None) -> PrimExpr:
+def address_of(value: Buffer | PrimExpr, *, dtype: str | None = None) -> PrimExpr:
     """Return the address of an element of a buffer; of a buffer, that of its first."""
     first = value[(0,) * len(value.shape)] if isinstance(value, Buffer) else value
     return _call("address_of", "handle", (first,))
 
 
-def vectorlow(dtype: str, vec: Any) -> PrimExpr:
+def vectorlow(dtype: str, vec: Value) -> PrimExpr:
     """Return the lower half of a vector."""
     return _call("vectorlow", dtype, (vec,))
 
 
-def vectorhigh(dtype: str, vec: Any) -> PrimExpr:
+def vectorhigh(dtype: str, vec: Value) -> PrimExpr:
     """Return the upper half of a vector."""
     return _call("vectorhigh", dtype, (vec,))
 
 
-def vectorcombine(dtype: str, vec1: Any, vec2: Any) -> PrimExpr:
+def vectorcombine(dtype: str, vec1: Value, vec2: Value) -> PrimExpr:
     """Put two vectors behind each other."""
     return _call("vectorcombine", dtype, (vec1, vec2))
 
 
-def assume(cond: Any) -> PrimExpr:
+def assume(cond: Value) -> PrimExpr:
     """State what is true, for passes that simplify; nothing is tested."""
     return _call("assume", "bool", (cond,))
 

@@ -347,7 +347,7 @@ def _for(p: Parser, node: ast.For) -> None:
     emit(p, nest(loops, variables, body, p.span(node.target)))
 
 
-def nest(loops: Loops, variables: list[ir.Var], body: stmts.Stmt, span: Any = None) -> stmts.Stmt:
+def nest(loops: Loops, variables: list[ir.Var], body: stmts.Stmt, span: ir.Span | None = None) -> stmts.Stmt:
     """Put loops with their variables around a statement."""
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
         if loops.step != 1:  # loops count in steps of one: the name stands for where the step is
@@ -474,7 +474,7 @@ def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]
     emit(p, realized(block, command.name, body, p.span(node.items[0].context_expr)))
 
 
-def realized(block: BlockUnderWay, name: str, body: stmts.Stmt, span: Any = None) -> stmts.BlockRealize:
+def realized(block: BlockUnderWay, name: str, body: stmts.Stmt, span: ir.Span | None = None) -> stmts.BlockRealize:
     """Return the block whose statements were read."""
     reads, writes = _regions(block, body)
     result = stmts.Block(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft import ir
 from weft.ir import CallIntrin, IntImm, IRModule, Var, function_pass, rebuild, rewrite, substitute, walk
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import is_pure
@@ -21,7 +22,7 @@ _MAX_UNROLLED = 16
 _ONCE = ("tir.tvm_storage_sync", "tir.prefetch")  # what threads do together, or need not do
 
 
-def is_virtual(node: Any) -> bool:
+def is_virtual(node: ir.Node) -> bool:
     """Whether a node is a loop over virtual threads (``vthread``, ``vthread.x``, ..., ``cthread``)."""
     return isinstance(node, stmts.For) and node.thread_binding is not None and (
         node.thread_binding.thread_tag.split(".")[0] in ("vthread", "cthread"))  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.frontend.nn.llm.kernel import KernelBuilder, vector_width
 from weft.frontend.nn.llm.position_embedding import angle_tables, rotated
-from weft.ir import const
+from weft.ir import PrimExpr, const
 from weft.tir import PrimFunc, Select, all, any, exp, if_then_else, log
 from weft.tir import max as max_
 from weft.tir import min as min_
@@ -298,7 +298,7 @@ def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -
 
 def attention_decode(
     num_kv_heads: int, num_qo_heads: int, head_dim: int, dtype: str, sliding_window: bool,
-    rope_scaling: Mapping[str, Any], page_size: Any = 16,
+    rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16,
 ) -> PrimFunc:  # fmt: skip
     """Make attention of one new token for each sequence over pages.
 
@@ -349,8 +349,9 @@ class _Ragged:
 
 
 def attention_prefill(
-    h_kv: int, h_q: int, d: int, dtype: str, sliding_window: bool, rope_scaling: Mapping[str, Any], page_size: Any = 16
-) -> PrimFunc:
+    h_kv: int, h_q: int, d: int, dtype: str, sliding_window: bool, rope_scaling: Mapping[str, Any],
+    page_size: int | PrimExpr = 16,
+) -> PrimFunc:  # fmt: skip
     """Make attention of any number of new tokens for each sequence over pages.
 
     Its arguments are those of :func:`attention_decode`, but ``q (total, heads, size)`` is followed by where each
@@ -446,7 +447,7 @@ def tree_attention(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mappin
 
 
 def tree_attention_paged(
-    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], page_size: Any = 16
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16
 ) -> PrimFunc:
     """Make attention of the nodes of token trees over pages that hold them and what lies before.
 

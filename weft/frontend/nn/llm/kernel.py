@@ -9,11 +9,12 @@ from typing import Any
 
 from weft import error, tir
 from weft.ir import Attrs, SizeVar, Var, const
+from weft.target import Target
 from weft.tir.ir_builder import BufferVar, create
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
 
-def check_target(target: Any) -> None:
+def check_target(target: Target | str) -> None:
     """Raise InvalidArgument for a target that these kernels are not for: their threads are those of a CPU."""
     kind = target if isinstance(target, str) else target.kind.name
     if kind.split()[0] not in ("llvm", "c"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.frontend.nn.llm.kernel import KernelBuilder, vector_width
+from weft.ir import PrimExpr
 from weft.tir import PrimFunc
 
 
@@ -42,7 +43,9 @@ class _Pages:
         self.each(visit)
 
 
-def kv_cache_transpose_append(num_key_value_heads: int, head_dim: int, dtype: str, page_size: Any = 16) -> PrimFunc:
+def kv_cache_transpose_append(
+    num_key_value_heads: int, head_dim: int, dtype: str, page_size: int | PrimExpr = 16
+) -> PrimFunc:
     """Make ``(pages, k, v, places)``: write tokens ``(n, heads, size)`` to their places, -1 to none.
 
     A place is ``page * page_size + position``.
@@ -60,7 +63,7 @@ def kv_cache_transpose_append(num_key_value_heads: int, head_dim: int, dtype: st
     return kernel.finish("tir_kv_cache_transpose_append")
 
 
-def kv_cache_transpose_append_mla(d_qk: int, dtype: str, page_size: Any = 16) -> PrimFunc:
+def kv_cache_transpose_append_mla(d_qk: int, dtype: str, page_size: int | PrimExpr = 16) -> PrimFunc:
     """Make ``(pages, kv, places)``: write latent vectors ``(n, size)`` to their places, -1 to none."""
     kernel = KernelBuilder()
     n = kernel.size("num_tokens_excluding_cache")
@@ -103,7 +106,7 @@ def kv_cache_debug_get_kv_mla(num_hidden_layers: int, d_qk: int, dtype: str) -> 
     return kernel.finish("tir_kv_cache_debug_get_kv_mla")
 
 
-def copy_single_page(num_heads: int | None, page_size: Any, head_dim: int, dtype: str) -> PrimFunc:
+def copy_single_page(num_heads: int | None, page_size: int | PrimExpr, head_dim: int, dtype: str) -> PrimFunc:
     """Make ``(pages, source, target, n)``: copy the first n tokens of a page; without heads, of latent vectors."""
     kernel = KernelBuilder()
     pages = _Pages(kernel, num_heads, page_size, head_dim, dtype)
@@ -113,7 +116,7 @@ def copy_single_page(num_heads: int | None, page_size: Any, head_dim: int, dtype
     return kernel.finish("copy_single_page")
 
 
-def compact_kv_copy(num_heads: int, head_dim: int, dtype: str, page_size: Any = 16) -> PrimFunc:
+def compact_kv_copy(num_heads: int, head_dim: int, dtype: str, page_size: int | PrimExpr = 16) -> PrimFunc:
     """Make ``(pages, starts, places, batch)``: move tokens, one after the other within each sequence.
 
     ``places`` is (2, n) int32, from where and to where; ``starts`` (batch + 1,) int32 says whose they are.

@@ -14,10 +14,11 @@ from weft.error import InvalidArgument
 from weft.frontend.nn.llm.kernel import KernelBuilder, vector_width
 from weft.frontend.nn.op import tensor_ir_op
 from weft.frontend.nn.tensor import Tensor
-from weft.ir import Let, Var, as_expr
+from weft.ir import Let, PrimExpr, Var, as_expr
 from weft.tir import PrimFunc, const, cos, if_then_else, power, sin
 from weft.tir import max as max_
 from weft.tir import min as min_
+from weft.tir.ir_builder import BufferVar
 
 Angle = tuple[Any, Any, dict[Any, Any]]
 """Cosine, sine, and what the variables in them stand for, the innermost first."""
@@ -38,7 +39,7 @@ def _angle(freq: Any, dtype: str, others: Mapping[Any, Any] | None = None, scale
     return values[0].astype(dtype), values[1].astype(dtype), {var: freq, **(others or {})}
 
 
-def rope_freq_default(s: Any, d: Any, d_range: int, theta: Any, dtype: str) -> Angle:
+def rope_freq_default(s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str) -> Angle:
     """Return cosine and sine of ``s / theta ** (2 d / d_range)``, for position `s` and element `d` of a head.
 
     Parameters
@@ -60,13 +61,13 @@ def rope_freq_default(s: Any, d: Any, d_range: int, theta: Any, dtype: str) -> A
     return _angle(_f32(s) / power(_f32(theta), _share(d, d_range)), dtype)
 
 
-def rope_freq_gptj(s: Any, d: Any, d_range: int, theta: Any, dtype: str) -> Angle:
+def rope_freq_gptj(s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str) -> Angle:
     """Return the angle where the elements of a pair are neighbours; see :func:`rope_freq_default`."""
     return _angle(_f32(s) / power(_f32(theta), _share(d // 2, d_range)), dtype)
 
 
 def rope_freq_llama3(
-    s: Any, d: Any, d_range: int, theta: Any, dtype: str, factor: float, low_freq_factor: float,
+    s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str, factor: float, low_freq_factor: float,
     high_freq_factor: float, original_max_position_embeddings: float,
 ) -> Angle:  # fmt: skip
     """Return Llama 3's angle: slow frequencies are divided by `factor`, fast ones kept, those between blended."""
@@ -77,7 +78,7 @@ def rope_freq_llama3(
 
 
 def rope_freq_llama4(
-    s: Any, d: Any, d_range: int, theta: Any, dtype: str, factor: float, low_freq_factor: float,
+    s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str, factor: float, low_freq_factor: float,
     high_freq_factor: float, original_max_position_embeddings: float,
 ) -> Angle:  # fmt: skip
     """Return Llama 4's angle: as Llama 3's, for pairs of neighbours."""
@@ -99,7 +100,7 @@ def _smoothness(freq: Any, low: float, high: float, length: float) -> Any:
 
 
 def rope_freq_longrope(
-    s: Any, d: Any, d_range: int, theta: Any, dtype: str, max_position_embeddings: int,
+    s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str, max_position_embeddings: int,
     original_max_position_embeddings: int, ext_factors: Any = None,
 ) -> Angle:  # fmt: skip
     """Return LongRoPE's angle: each frequency has a factor of its own, `ext_factors` (d_range / 2,)."""
@@ -112,14 +113,14 @@ def rope_freq_longrope(
 
 
 def yarn_find_correction_dim(
-    num_rotations: float, d: Any, max_position_embeddings: int, inv_theta_log_scale: Any = None
+    num_rotations: float, d: int | PrimExpr, max_position_embeddings: int, inv_theta_log_scale: Any = None
 ) -> Any:
     """Return the element that turns `num_rotations` times within `max_position_embeddings` tokens."""
     return d * math.log(max_position_embeddings / (num_rotations * 2 * math.pi)) * inv_theta_log_scale
 
 
 def yarn_find_correction_range(
-    low_rot: float, high_rot: float, d: Any, max_position_embeddings: int, inv_theta_log_scale: Any = None
+    low_rot: float, high_rot: float, d: int | PrimExpr, max_position_embeddings: int, inv_theta_log_scale: Any = None
 ) -> tuple[Any, Any]:
     """Return the elements between which YaRN blends."""
     low, high = (
@@ -129,8 +130,8 @@ def yarn_find_correction_range(
 
 
 def rope_freq_yarn(
-    s: Any, d: Any, d_range: int, theta: Any, dtype: str, original_max_position_embeddings: int,
-    scaling_factor: float, beta_fast: int, beta_slow: int, inv_theta_log_scale: Any = None,
+    s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str, original_max_position_embeddings: int,
+    scaling_factor: float, beta_fast: int, beta_slow: int, inv_theta_log_scale: float | PrimExpr | None = None,
 ) -> Angle:  # fmt: skip
     """Return YaRN's angle: elements that turn more than `beta_fast` times are kept, slow ones divided."""
     freq = power(_f32(theta), _share(d, d_range))
@@ -185,7 +186,9 @@ def _neighbours(rope_scaling: Mapping[str, Any]) -> bool:
     return rope_scaling.get("rope_type") in ("gptj", "llama4")
 
 
-def rotated(load: Callable[[Any], Any], d: Any, cosine: Any, sine: Any, rotary_dim: int, neighbours: bool) -> Any:
+def rotated(
+    load: Callable[[Any], Any], d: PrimExpr, cosine: PrimExpr, sine: PrimExpr, rotary_dim: int, neighbours: bool
+) -> Any:
     """Return element `d`, turned: a pair is d and d + rotary_dim / 2, or neighbours."""
     half = rotary_dim // 2
     if neighbours:
@@ -196,8 +199,8 @@ def rotated(load: Callable[[Any], Any], d: Any, cosine: Any, sine: Any, rotary_d
 
 
 def angle_tables(
-    kernel: KernelBuilder, position: Any, theta: Any, rotary_dim: int, rope_scaling: Mapping[str, Any],
-    cosines: Any, sines: Any, factors: Any = None,
+    kernel: KernelBuilder, position: PrimExpr, theta: float | PrimExpr, rotary_dim: int,
+    rope_scaling: Mapping[str, Any], cosines: BufferVar, sines: BufferVar, factors: BufferVar | None = None,
 ) -> None:  # fmt: skip
     """Emit the cosines and sines of a position, (rotary_dim,) each."""
     options = {} if factors is None else {"ext_factors": factors}
@@ -260,7 +263,7 @@ def _split(
 
 
 def llama_rope(
-    qkv: Tensor, total_seq_len: Any, theta: float, scale: float, num_q_heads: int, num_kv_heads: int,
+    qkv: Tensor, total_seq_len: int | PrimExpr, theta: float, scale: float, num_q_heads: int, num_kv_heads: int,
     rope_scaling: Mapping[str, Any], rotary_dim: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Split fused queries, keys and values, and turn queries and keys by their positions.

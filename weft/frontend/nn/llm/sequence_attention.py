@@ -8,6 +8,7 @@ from weft.error import InvalidArgument
 from weft.frontend.nn.llm.attention import Attention, Heads, Keys
 from weft.frontend.nn.llm.kernel import KernelBuilder, check_target
 from weft.ir import const
+from weft.target import Target
 from weft.tir import PrimFunc, all
 from weft.tir import min as min_
 
@@ -56,7 +57,7 @@ class _Batch:
 
 
 def attention_sequence_prefill(
-    h_kv: int, h_q: int, d: int, dtype: str, target: Any, causal: int = 0, sm_scale: float = 1.0
+    h_kv: int, h_q: int, d: int, dtype: str, target: Target | str, causal: int = 0, sm_scale: float = 1.0
 ) -> PrimFunc:
     """Make attention of ``q (batch, n, h_q, d)`` over ``k`` and ``v (batch, m, h_kv, d)``.
 
@@ -73,7 +74,7 @@ def attention_sequence_prefill(
 
 
 def attention_sequence_prefill_with_mask(
-    h_kv: int, h_q: int, d: int, dtype: str, target: Any, sm_scale: float = 1.0, *, mask_mode: str = "padded"
+    h_kv: int, h_q: int, d: int, dtype: str, target: Target | str, sm_scale: float = 1.0, *, mask_mode: str = "padded"
 ) -> PrimFunc:
     """Make attention of padded sequences: ``(q, k, v, valid_lens, output, lse)``; padding gives 0.
 

@@ -43,7 +43,9 @@ def tensor_expr_op(
     return wrap_nested(emit(call, name_hint), name_hint)
 
 
-def tensor_ir_op(func: tir.PrimFunc, name_hint: str, args: Any, out: OutType) -> OutType:
+def tensor_ir_op(
+    func: tir.PrimFunc, name_hint: str, args: Tensor | IntExpr | Sequence[Tensor | IntExpr], out: OutType
+) -> OutType:
     """Compute by a TIR function.
 
     Parameters
@@ -64,8 +66,9 @@ def tensor_ir_op(func: tir.PrimFunc, name_hint: str, args: Any, out: OutType) ->
 
 
 def tensor_ir_inplace_op(
-    func: tir.PrimFunc, name_hint: str, args: Any, inplace_indices: int | Sequence[int], out: OutType
-) -> OutType:
+    func: tir.PrimFunc, name_hint: str, args: Tensor | IntExpr | Sequence[Tensor | IntExpr],
+    inplace_indices: int | Sequence[int], out: OutType,
+) -> OutType:  # fmt: skip
     """Compute by a TIR function that writes into some of its inputs.
 
     Parameters

@@ -64,32 +64,35 @@ def _named_padding(rank: int, weight: Tensor, stride: Any, padding: str, dilatio
 
 
 def conv1d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1, name: str = "conv1d",
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, name: str = "conv1d",
 ) -> Tensor:  # fmt: skip
     """Convolve (batch, channels, width) with (out channels, channels of a group, width)."""
     return _conv(1, x, weight, bias, stride, padding, dilation, groups, "NCW", name)
 
 
 def conv2d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1, data_layout: str = "NCHW", name: str = "conv2d",
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, data_layout: str = "NCHW",
+    name: str = "conv2d",
 ) -> Tensor:  # fmt: skip
     """Convolve images with (out channels, channels of a group, height, width)."""
     return _conv(2, x, weight, bias, stride, padding, dilation, groups, data_layout, name)
 
 
 def conv3d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1, data_layout: str = "NCDHW", name: str = "conv3d",
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, data_layout: str = "NCDHW",
+    name: str = "conv3d",
 ) -> Tensor:  # fmt: skip
     """Convolve volumes with (out channels, channels of a group, depth, height, width)."""
     return _conv(3, x, weight, bias, stride, padding, dilation, groups, data_layout, name)
 
 
 def conv1d_transpose(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    dilation: Any = 1, groups: int = 1, name: str = "conv1d_transpose",
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1,
+    groups: int = 1, name: str = "conv1d_transpose",
 ) -> Tensor:  # fmt: skip
     """Convolve backwards, with a weight of (channels, out channels of a group, width)."""
     out = apply(
@@ -127,9 +130,9 @@ def scaled_dot_product_attention(
 
 
 def interpolate(
-    x: Tensor, size: Any = None, scale_factor: float | Sequence[float] | None = None, mode: str = "nearest",
-    align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool | None = None,
-    data_layout: str = "NCHW", name: str = "interpolate",
+    x: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest", align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+    antialias: bool | None = None, data_layout: str = "NCHW", name: str = "interpolate",
 ) -> Tensor:  # fmt: skip
     """Resize images, to a size or by factors, as PyTorch does.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import error, ir
 from weft.frontend.nn.tensor import Tensor, apply, caller, emit, unwrap_nested, wrap_nested
+from weft.ir import PrimExpr
 from weft.relax.op import builtin
 
 __all__ = [
@@ -111,7 +112,9 @@ def tril(x: Tensor, diagonal: int = 0, name: str = "tril") -> Tensor:
     return apply("tril", x, k=diagonal, name=name)
 
 
-def full(shape: Sequence[Any], fill_value: Any, dtype: str = "float32", name: str = "full") -> Tensor:
+def full(
+    shape: Sequence[Any], fill_value: Tensor | PrimExpr | float, dtype: str = "float32", name: str = "full"
+) -> Tensor:
     """Make a tensor of one value, a number or a tensor of no dimensions."""
     if isinstance(fill_value, (ir.FloatImm, ir.IntImm)):
         fill_value = fill_value.value
@@ -135,7 +138,10 @@ def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> 
     return wrap_nested(emit(builtin.alloc_tensor(tuple(shape), dtype), name), name)
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, dtype: str | None = "float32", name: str = "arange") -> Tensor:
+def arange(
+    start: PrimExpr | float, end: PrimExpr | float | None = None, step: PrimExpr | float = 1,
+    dtype: str | None = "float32", name: str = "arange",
+) -> Tensor:  # fmt: skip
     """Count from `start` to before `end`, or from 0 to before `start` where it is alone; sizes may be symbolic."""
     if end is None:
         start, end = 0, start

@@ -94,7 +94,7 @@ def _with_value(binding: Any, value: ir.Expr) -> Any:
     return type(binding)(**{**fields, "value": value})
 
 
-def known_shapes(ty: Any) -> bool:
+def known_shapes(ty: ir.Type | None) -> bool:
     """Whether a type has all dimensions that a kernel needs, as expressions."""
     if isinstance(ty, ir.TensorType):
         return ty.shape is not None and bool(ty.dtype)

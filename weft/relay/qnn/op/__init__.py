@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from weft.ir import register_op_attr
@@ -14,12 +15,12 @@ from weft.relay.qnn.requantization import requantize_config
 __all__ = ["elementwise", "products", "register_qnn_canonicalize", "register_qnn_legalize", "requantize_config"]
 
 
-def register_qnn_legalize(qnn_op_name: str, legal_op: Any = None, level: int = 10) -> Any:
+def register_qnn_legalize(qnn_op_name: str, legal_op: Callable[..., Any] | None = None, level: int = 10) -> Any:
     """Say what ``qnn.transform.Legalize`` puts in place of an operator's calls; without `legal_op`, a decorator."""
     return register_op_attr(qnn_op_name, "FTVMQnnLegalize", legal_op, level)
 
 
-def register_qnn_canonicalize(qnn_op_name: str, legal_op: Any = None, level: int = 10) -> Any:
+def register_qnn_canonicalize(qnn_op_name: str, legal_op: Callable[..., Any] | None = None, level: int = 10) -> Any:
     """Say what ``qnn.transform.CanonicalizeOps`` writes for an operator; without `legal_op`, a decorator."""
     return register_op_attr(qnn_op_name, "FTVMQnnCanonicalize", legal_op, level)
 
