@@ -114,8 +114,12 @@ MODULES = {
     "tir.tensor_intrin": "weft.script.tensor_intrin",
     "tir.transform.transform": "weft.tir.transform",
     "tirx": "weft.tir",
-    **{f"topi.{kind}{inside}": "weft.topi.schedules"
-       for kind in "arm_cpu bifrost cuda generic hls intel_graphics mali x86".split() for inside in (".nn", "")},
+    **{
+        f"topi.{kind}{inside}": "weft.topi.schedules"
+        for kind in "arm_cpu generic hls x86".split()
+        for inside in (".nn", "")
+    },
+    **{f"topi.{kind}": "weft.topi.cuda" for kind in "bifrost intel_graphics mali".split()},
     "topi.nn.pooling": "weft.topi.nn",
     "topi.nn.qnn": "weft.topi.quant",
     "topi.reduction": "weft.topi",

@@ -45,10 +45,7 @@ def download(
     target.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(max(retries, 1)):
         try:
-            with (
-                urllib.request.urlopen(address, timeout=30) as answer,
-                TemporaryDirectory(dir=target.parent) as folder,
-            ):
+            with urllib.request.urlopen(address, timeout=30) as answer, TemporaryDirectory(dir=target.parent) as folder:
                 size = answer.headers.get("Content-Length")
                 if target.is_file() and not overwrite and size == str(target.stat().st_size):
                     return

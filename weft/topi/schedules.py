@@ -33,7 +33,7 @@ _THREADS, _LANES = 256, 16
 _FEW_RESULTS = 1 << 14  # fewer sums than threads of a GPU: the threads of a block share each
 
 
-def default_schedule(outs: Any, *options: Any) -> te.Schedule:
+def default_schedule(outs: Any, *options: object, gpu: bool | None = None) -> te.Schedule:
     """Schedule results for the current target, by default the CPU.
 
     Parameters
@@ -43,6 +43,8 @@ def default_schedule(outs: Any, *options: Any) -> te.Schedule:
     options
         What TVM's schedules of some kinds take besides, such as a layout: nothing depends on it. A configuration of
         AutoTVM may stand before the results.
+    gpu : bool, optional
+        Whether loops are threads; by default what the target is.
     """
     if options and not _tensors(outs):
         outs = options[0]  # a template's configuration comes first
@@ -53,13 +55,13 @@ def default_schedule(outs: Any, *options: Any) -> te.Schedule:
     AutoInlineInjective(s)
     for stage in list(s.stages):
         if isinstance(stage.op, te.ComputeOp) and stage.placement[0].name == "GROUP_ROOT":
-            _schedule_stage(s, stage.op.output(0))
+            _schedule_stage(s, stage.op.output(0), gpu)
     return s
 
 
-def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor) -> te.Schedule:
+def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, gpu: bool | None = None) -> te.Schedule:
     """Give one stage of a schedule the loops that :func:`default_schedule` gives to it."""
-    _schedule_stage(sch, out)
+    _schedule_stage(sch, out, gpu)
     return sch
 
 
@@ -74,9 +76,9 @@ def _tensors(outs: Any) -> Sequence[te.Tensor]:
     return list(given) if isinstance(given, Sequence) and all(isinstance(t, te.Tensor) for t in given) else []
 
 
-def _schedule_stage(s: te.Schedule, out: te.Tensor) -> None:
+def _schedule_stage(s: te.Schedule, out: te.Tensor, gpu: bool | None) -> None:
     target = Target.current(allow_none=True)
-    if target is not None and "gpu" in target.keys:
+    if gpu or (gpu is None and target is not None and "gpu" in target.keys):
         _for_threads(s, out)
         return
     stage, summed = s[out], list(s[out].op.reduce_axis)

@@ -6,8 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from weft import error  # noqa: E402
 from weft.contrib.torch import as_torch, optimize_torch  # noqa: E402
+
+from weft import error  # noqa: E402
 from weft.script import ir as I  # noqa: E402
 from weft.script import tir as T  # noqa: E402
 
@@ -48,7 +49,7 @@ class Choice:
                     Z[vi, vj] = not X[vi, vj]
 
 
-@pytest.mark.parametrize("m, n, k", [(5, 7, 3), (16, 16, 33)])
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 7, 3), (16, 16, 33)])
 def test_a_kernel_writes_into_its_last_tensor(m, n, k):
     module, a, b = matmul(m, n, k, "float32"), torch.randn(m, k), torch.randn(n, k, requires_grad=True)
     module.tune(max_trials_global=2, seed=1)
@@ -79,4 +80,5 @@ def test_models_and_functions():
     pair = optimize_torch(lambda a, b: (a @ b, a.sum()), (x[0, 0], x[1, 0].T.contiguous()), max_trials_global=2)
     for got, want in zip(pair(x[0, 0], x[1, 0].T), (x[0, 0] @ x[1, 0].T, x[0, 0].sum()), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
-    assert int(optimize_torch(lambda a: a.size(0) - torch.sum(a.int()), torch.ones(16).bool())(torch.ones(16).bool())) == 0
+    ones = torch.ones(16).bool()
+    assert int(optimize_torch(lambda a: a.size(0) - torch.sum(a.int()), ones)(ones)) == 0

@@ -364,8 +364,7 @@ def test_named_schedules_of_topi(program):
     program("""
 from weft import topi
 def run(out, expected, *given):
-    with weft.target.Target("cuda"):
-        s = topi.cuda.schedule_reduce(out)
+    s = topi.cuda.schedule_reduce(out)
     f, text = build(s, [*[a for a, _ in given], out])
     b = rt.empty(expected.shape, out.dtype, dev)
     f(*[rt.tensor(x, device=dev) for _, x in given], b)
