@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 
 from weft import ir, meta_schedule, relay, runtime, target, tir
 from weft.error import InvalidArgument
+from weft.frontend.relay import from_pytorch
 from weft.frontend.torch.node import dtype_name
 
 __all__ = ["GraphExecutorFactoryWrapper", "OperatorModuleWrapper", "TVMScriptIRModule", "as_torch", "optimize_torch"]
@@ -26,14 +28,13 @@ class OperatorModuleWrapper(torch.nn.Module):
         super().__init__()
         self.ir_module, self.rt_module = module, None
 
-    def tune(self, target: str | target.Target = "cpu", max_trials_global: int = 32, **options: object) -> None:
+    def tune(self, target: str | target.Target = "cpu", max_trials_global: int = 32, **options: Any) -> None:
         """Search for a faster schedule and build with it; `options` are those of ``meta_schedule.tune_tir``."""
         where = _CPU.get(str(target), target)
         with TemporaryDirectory() as folder:
-            database = meta_schedule.tune_tir(self.ir_module, where, folder, max_trials_global, **options)  # pyright: ignore[reportArgumentType]
+            database = meta_schedule.tune_tir(self.ir_module, where, folder, max_trials_global, **options)
             found = meta_schedule.compile_tir(database, self.ir_module, where)
-        if found is not None:
-            self.ir_module = found.mod
+        self.ir_module = self.ir_module if found is None else found.mod
         self.build(where)
 
     def script(self) -> str:
@@ -47,30 +48,23 @@ class OperatorModuleWrapper(torch.nn.Module):
     def forward(self, *torch_inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run, and return the tensors that were given; the first call compiles for their device."""
         if self.rt_module is None:
-            self.build(_CPU.get(torch_inputs[0].device.type, torch_inputs[0].device.type) if torch_inputs else None)
+            self.build(next((_CPU.get(x.device.type, x.device.type) for x in torch_inputs), None))
         assert self.rt_module is not None
         self.rt_module(*[x.detach() for x in torch_inputs])
         return list(torch_inputs)
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "rt_module": None, "ir_module": ir.save_json(self.ir_module)}
 
-    def __setstate__(self, state: Mapping[str, object]) -> None:
-        super().__setstate__(state)  # pyright: ignore[reportArgumentType]
-        self.ir_module = ir.load_json(state["ir_module"])  # pyright: ignore[reportArgumentType]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "ir_module": ir.load_json(state["ir_module"])})
 
 
 TVMScriptIRModule = OperatorModuleWrapper
 
 
 def as_torch(func: Script | Callable[..., Script]) -> OperatorModuleWrapper | Callable[..., OperatorModuleWrapper]:
-    """Make a PyTorch module of TVMScript.
-
-    Parameters
-    ----------
-    func : IRModule, PrimFunc or callable
-        The program, or what makes one of its arguments; then the result makes modules of the same arguments.
-    """
+    """Make a PyTorch module of a program, or, of a function that makes programs, one that makes modules."""
     if isinstance(func, (ir.IRModule, tir.PrimFunc)):
         return OperatorModuleWrapper(func)
     if not callable(func):
@@ -85,78 +79,62 @@ class GraphExecutorFactoryWrapper(torch.nn.Module):
     def __init__(self, module: runtime.Module) -> None:
         super().__init__()
         self.inner_module = module
-        self._executors: dict[str, runtime.graph_executor.GraphModule] = {}
 
     def forward(self, *torch_inputs: torch.Tensor) -> torch.Tensor | list[torch.Tensor]:
         """Run where the tensors are."""
         where = torch_inputs[0].device if torch_inputs else torch.device("cpu")
-        if str(where) not in self._executors:
-            device = runtime.device(where.type, where.index or 0)
-            self._executors[str(where)] = runtime.graph_executor.GraphModule(self.inner_module["default"](device))
-        executor = self._executors[str(where)]
-        for i, given in enumerate(torch_inputs):
-            executor.set_input(f"inp_{i}", runtime.from_dlpack(given.detach().contiguous()))
-        executor.run()
-        results = [torch.from_dlpack(executor.get_output(i)).clone() for i in range(executor.get_num_outputs())]
+        executor = runtime.graph_executor.GraphModule(
+            self.inner_module["default"](runtime.device(where.type, where.index or 0))
+        )
+        inputs = {f"inp_{i}": runtime.from_dlpack(x.detach().contiguous()) for i, x in enumerate(torch_inputs)}
+        executor.run(**inputs)
+        results = [torch.from_dlpack(executor.get_output(i)) for i in range(executor.get_num_outputs())]
         return results[0] if len(results) == 1 else results
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         with TemporaryDirectory() as folder:
             path = Path(folder, "model.so")
             self.inner_module.export_library(str(path))
-            return {**self.__dict__, "inner_module": path.read_bytes(), "_executors": {}}
+            return {**self.__dict__, "inner_module": path.read_bytes()}
 
-    def __setstate__(self, state: Mapping[str, object]) -> None:
-        super().__setstate__(state)  # pyright: ignore[reportArgumentType]
+    def __setstate__(self, state: dict[str, Any]) -> None:
         with TemporaryDirectory() as folder:
             path = Path(folder, "model.so")
-            path.write_bytes(state["inner_module"])  # pyright: ignore[reportArgumentType]
-            self.inner_module = runtime.load_module(str(path))
-
-
-class _Called(torch.nn.Module):
-    def __init__(self, func: Callable[..., object]) -> None:
-        super().__init__()
-        self._func = func
-
-    def forward(self, *args: torch.Tensor) -> object:
-        return self._func(*args)
+            path.write_bytes(state["inner_module"])
+            super().__setstate__({**state, "inner_module": runtime.load_module(str(path))})
 
 
 def optimize_torch(
-    func: Callable[..., object],
+    func: Callable[..., Any],
     example_inputs: torch.Tensor | Sequence[torch.Tensor],
     *,
     max_trials_global: int = 0,
     work_dir: str | None = None,
     target: str | target.Target = "cpu",
-    **options: object,
+    **options: Any,
 ) -> GraphExecutorFactoryWrapper:
-    """Compile a model or a function of tensors.
+    """Compile a model, as ``relay.frontend.from_pytorch`` takes it, or a function of tensors.
 
     Parameters
     ----------
-    func : callable or torch.nn.Module
-        What ``relay.frontend.from_pytorch`` takes, or a function.
     example_inputs : tensor or sequence of tensors
         Shapes and data types of the inputs.
     max_trials_global : int
         Schedules to measure; 0 takes those that the compiler chooses.
-    work_dir : str, optional
-        A folder that keeps what the search finds.
-    target : Target or str
-        By default the CPU.
-    **options
-        Of ``meta_schedule.relay_integration.tune_relay``.
+    work_dir, target, options
+        Of ``meta_schedule.relay_integration.tune_relay``; by default a scratch folder and the CPU.
     """
     where = _CPU.get(str(target), target)
-    examples = [example_inputs] if isinstance(example_inputs, torch.Tensor) else list(example_inputs)
+    examples: list[torch.Tensor] = [example_inputs] if isinstance(example_inputs, torch.Tensor) else [*example_inputs]
     infos = [(f"inp_{i}", (tuple(x.shape), dtype_name(x.dtype))) for i, x in enumerate(examples)]
-    mod, params = relay.frontend.from_pytorch(func if isinstance(func, torch.nn.Module) else _Called(func), infos)
+    model = func
+    if not isinstance(func, torch.nn.Module):
+        model = torch.nn.Module()
+        model.forward = func
+    mod, params = from_pytorch(model, infos)
     if not max_trials_global:
         return GraphExecutorFactoryWrapper(relay.build(mod, where, params=params).module)
     tuning = meta_schedule.relay_integration
     with nullcontext(work_dir) if work_dir else TemporaryDirectory() as folder:
         database = tuning.tune_relay(mod, params, where, folder, max_trials_global, **options)
-        built = tuning.compile_relay(database, mod, where, params)
-    return GraphExecutorFactoryWrapper(built.module)
+        return GraphExecutorFactoryWrapper(tuning.compile_relay(database, mod, where, params).module)
