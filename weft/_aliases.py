@@ -37,6 +37,7 @@ MODULES = {
     "ir.op": "weft.ir",
     "relax.relax_to_pyfunc_converter": "weft.relax.base_py_module",
     "relax.struct_info": "weft.relax",
+    "relax.testing.relay_translator": "weft.relay.build_module",
     "relax.type": "weft.relax",
     "support.nvcc": "weft.target.cuda.nvrtc",
     "contrib.relay_viz": "weft.relay.viz",

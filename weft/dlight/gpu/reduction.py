@@ -120,8 +120,9 @@ class LowBatchGEMV(Reduction):
         self.bucket = bucket
 
     def _takes(self, sch: Schedule, info: BlockInfo) -> bool:
-        batch = [e for e in (ir.as_int(i.dom) for i in info.iters if i.kind == "S") if e is None or e <= self.bucket]
-        return bool(batch) and is_gemv(sch, info) is not None
+        extents = [ir.as_int(i.dom) for i in info.iters if i.kind == "S"]
+        few = [e for e in extents if e is None or e <= self.bucket]
+        return 0 < len(few) < len(extents) and len(sch.get(info.block_rv).reads) > 1
 
 
 class GeneralReduction(GPUScheduleRule):
