@@ -26,6 +26,8 @@ from weft.target import Target
 from weft.target import build as build_kernels
 from weft.tir import PrimFunc
 
+__all__ = ["BasePyModule", "ModuleWithPython", "RelaxToPyFuncConverter"]
+
 _CALLED: dict[str, Callable[..., Any]] = {}
 
 
