@@ -12,8 +12,6 @@ from tempfile import TemporaryDirectory
 
 from weft import error
 
-__all__ = ["download", "download_testdata"]
-
 
 def download(
     url: str, path: str | os.PathLike[str], overwrite: bool = False, size_compare: bool = False, retries: int = 3
