@@ -38,7 +38,7 @@ __all__ = [
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def get_injective_schedule(target: Any) -> Callable[..., Any]:
+def get_injective_schedule(target: object) -> Callable[..., Any]:
     """Return the schedule of a kind of operators for a target; it asks ``with Target(...)`` which that is."""
     return default_schedule
 

@@ -33,7 +33,7 @@ _THREADS, _LANES = 256, 16
 _FEW_RESULTS = 1 << 14  # fewer sums than threads of a GPU: the threads of a block share each
 
 
-def default_schedule(outs: Any, *options: object, gpu: bool | None = None) -> te.Schedule:
+def default_schedule(outs: object, *options: object, gpu: bool | None = None) -> te.Schedule:
     """Schedule results for the current target, by default the CPU.
 
     Parameters
@@ -71,7 +71,7 @@ def __getattr__(name: str) -> Any:
     return sys.modules[__name__] if name == "nn" else getattr(computations, name)
 
 
-def _tensors(outs: Any) -> Sequence[te.Tensor]:
+def _tensors(outs: object) -> Sequence[te.Tensor]:
     given = [outs] if isinstance(outs, te.Tensor) else outs
     return list(given) if isinstance(given, Sequence) and all(isinstance(t, te.Tensor) for t in given) else []
 
