@@ -71,3 +71,15 @@ def test_nothing_of_it_is_read_by_programs_that_lack_nothing():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["contrib.tedd", "contrib.cutlass", "relay.op.contrib.ethosn", "driver.tvmc", "contrib.msc"]
+)
+def test_modules_say_why_in_both_forms_of_an_import(name):
+    parent, _, last = name.rpartition(".")
+    for statement in (f"import weft.{name}", f"from weft.{parent} import {last}"):
+        with pytest.raises(ImportError, match=r"Apache TVM.*\(docs/reference/tvm.md\)"):
+            exec(statement)
+    with pytest.raises(ImportError, match=r"No module named 'weft\.support\.nowhere'$"):
+        importlib.import_module("weft.contrib.nowhere")

@@ -23,7 +23,7 @@ RELEASES = ("0.8", "0.9", "0.18", "0.26")
 # spellings of one surface (``script.parser``, ``script.ir_builder``, which ``script.tir``, ``script.relax`` pass on).
 LEFT_OUT = """
 micro* backend* libinfo generic utils* *.legacy* exec.* driver.tvmc*
-contrib.*.* contrib.hexagon contrib.ethosu contrib.micro contrib.target contrib.torch contrib.cutlass
+contrib.*.* contrib.hexagon contrib.ethosu contrib.micro contrib.target contrib.cutlass
 topi.x86* topi.arm_cpu* topi.mali* topi.bifrost* topi.intel* topi.rocm* topi.hexagon* topi.adreno* topi.gpu* topi.hls*
 topi.cuda* topi.generic* topi.*.*
 relay.frontend.* relay.op.contrib* relay.op.strategy* relay.op.*.* relay.backend.* relay.quantize.* relay.std*

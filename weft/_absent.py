@@ -61,7 +61,8 @@ def remark(table: str, module: str, name: str) -> str:
 def explanation(module: str, name: str) -> str:
     """What there is to say about a name that one of Weft's modules lacks; empty where TVM lacks it, too."""
     found = {spelling: tvm_names().get(spelling, {}).get(name, "") for spelling in _spellings(module)}
-    return _sentence({f"{spelling}.{name}".lstrip("."): releases for spelling, releases in found.items() if releases})
+    there = {f"{spelling}.{name}".lstrip("."): releases for spelling, releases in found.items() if releases}
+    return _sentence(there) or _about_module(module, name)
 
 
 def module_explanation(module: str) -> str:
@@ -70,6 +71,19 @@ def module_explanation(module: str) -> str:
     own = {s: ",".join(tvm_names()[s].values()) for s in _spellings(module)}
     inside = {s: ",".join(names.values()) for s, names in tvm_names().items() if f"weft.{s}".startswith(f"{module}.")}
     return _sentence(own) or explanation(parent, name) or _sentence(dict([*inside.items()][:1]))
+
+
+def _about_module(parent: str, name: str) -> str:
+    """What is known of a module of TVM, under each name of the one around it; the names of some are not listed."""
+    from weft._aliases import MODULES
+
+    around = [parent.removeprefix("weft."), *(alias for alias, meant in MODULES.items() if meant == parent)]
+    found = {f"{s}.{name}": ",".join(tvm_names().get(f"{s}.{name}", {}).values()) for s in around}
+    for full in found:
+        for package, text in remarks("outside").items():
+            if f"{full}.".startswith(f"{package}."):
+                return f"of Apache TVM's tvm.{package}: {text} (docs/reference/tvm.md)"
+    return _sentence({full: releases for full, releases in found.items() if releases})
 
 
 def watch(module: ModuleType) -> None:

@@ -30,11 +30,14 @@ MODULES = {
     "contrib.graph_executor": "weft.runtime.graph_executor",
     "contrib.graph_runtime": "weft.runtime.graph_executor",
     "contrib.nvcc": "weft.target.cuda.nvrtc",
+    "contrib.torch": "weft.frontend.torch.as_torch",
     "contrib.tvmjs": "weft.runtime.tensor_cache",
     "ffi.base": "weft.error",
     "ffi.runtime_ctypes": "weft.runtime",
     "ir.op": "weft.ir",
+    "relax.relax_to_pyfunc_converter": "weft.relax.base_py_module",
     "relax.struct_info": "weft.relax",
+    "relax.testing.relay_translator": "weft.relay.build_module",
     "relax.type": "weft.relax",
     "support.nvcc": "weft.target.cuda.nvrtc",
     "contrib.relay_viz": "weft.relay.viz",
@@ -102,6 +105,7 @@ MODULES = {
     "target.datatype": "weft.tir.custom_datatype",
     "testing.utils": "weft.testing",
     "dlight.analysis": "weft.dlight.base.analysis",
+    "dlight.base.schedule_rule": "weft.dlight.base",
     "dlight.gpu.base": "weft.dlight.base",
     "dlight.gpu.utils": "weft.dlight.base",
     "tir.block_scope": "weft.tir.schedule.stmt_refs",
@@ -113,6 +117,12 @@ MODULES = {
     "tir.tensor_intrin": "weft.script.tensor_intrin",
     "tir.transform.transform": "weft.tir.transform",
     "tirx": "weft.tir",
+    **{
+        f"topi.{kind}{inside}": "weft.topi.schedules"
+        for kind in "arm_cpu generic hls x86".split()
+        for inside in (".nn", "")
+    },
+    **{f"topi.{kind}": "weft.topi.cuda" for kind in "bifrost intel_graphics mali".split()},
     "topi.nn.pooling": "weft.topi.nn",
     "topi.nn.qnn": "weft.topi.quant",
     "topi.reduction": "weft.topi",

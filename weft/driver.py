@@ -47,7 +47,7 @@ def lower(
         (``te.schedule.ScheduleOps``). Then the phases of ``weft.tir.pipeline`` run, with the passes of
         ``PassContext(config={"tir.add_lower_pass": [(phase, p)]})``; :func:`build` of the result does not repeat them.
     args : sequence of Tensor, Buffer or Var
-        The parameters, for a schedule.
+        The parameters, for a schedule; outputs may be left out, whose memory is then the function's own.
     name : str
         The function's global symbol.
     binds : mapping of Tensor to Buffer, optional
@@ -55,18 +55,19 @@ def lower(
     simple_mode : bool
         For reading: loops keep the conditions of their boundaries (no LoopPartition).
     """
-    mod = _to_module(inp, args, name, binds)
+    mod = _to_module(inp, args, name, binds, to_read=True)
     return lower_module(mod, Target.current(allow_none=True), simple_mode=simple_mode)
 
 
-def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None) -> IRModule:
+def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None,
+               to_read: bool = False) -> IRModule:  # fmt: skip
     if isinstance(inp, Schedule):
         if args is None:
             raise InvalidArgument(
                 "lowering a schedule needs args",
                 help="pass the tensors in the order of the parameters, lower(s, [A, B, C])",
             )
-        return IRModule({name: schedule_to_prim_func(inp, args, name, binds)})
+        return IRModule({name: schedule_to_prim_func(inp, args, name, binds, to_read=to_read)})
     if isinstance(inp, PrimFunc):
         symbol = inp.attrs.get("global_symbol") or name
         return IRModule({symbol: inp if inp.attrs.get("global_symbol") else inp.with_attr("global_symbol", symbol)})

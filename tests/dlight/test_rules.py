@@ -38,6 +38,16 @@ def gemv(n=13, k=70):
     return [w, x, te.compute((n,), lambda i: y[i] * 2.0, name="twice")]
 
 
+def few_rows():
+    return matmul(3, 21, 70)
+
+
+def rms_norm(n=5, m=70):
+    x, r = placeholder(n, m), te.reduce_axis((0, m), "r")
+    squares = te.compute((n,), lambda i: te.sum(x[i, r] * x[i, r], axis=r), name="squares")
+    return [x, te.compute((n, m), lambda i, j: x[i, j] * tir.rsqrt(squares[i] / m + 1e-5), name="norm")]
+
+
 def total(n=11, k=33):
     x = placeholder(n, k)
     return [x, topi.sum(x, axis=1)]
@@ -110,6 +120,7 @@ TAKEN = [
     (dl.gpu.Matmul(), matmul), (dl.gpu.Matmul(), batched), (dl.gpu.GEMV(), gemv), (dl.gpu.Reduction(), total),
     (dl.gpu.Reduction(), gemv), (dl.gpu.GeneralReduction(), softmax), (dl.gpu.Transpose(), transpose),
     (dl.gpu.GEMV(), few), (dl.gpu.Reduction(), few),
+    (dl.gpu.LowBatchGEMV(), few_rows), (dl.gpu.RMSNorm(), rms_norm),
     *[(dl.gpu.Fallback(), f) for f in (elementwise, matmul, softmax, transpose, everything)],
 ]  # fmt: skip
 
@@ -137,6 +148,8 @@ REFUSED = [
     (dl.gpu.Matmul(), gemv), (dl.gpu.Matmul(), elementwise), (dl.gpu.GEMV(), total), (dl.gpu.GEMV(), elementwise),
     (dl.gpu.Reduction(), softmax), (dl.gpu.GeneralReduction(), elementwise), (dl.gpu.Transpose(), elementwise),
     (dl.cpu.GEMV(), total), (dl.cpu.Reduction(), softmax), (dl.gpu.Reduction(selective=True), few),
+    (dl.gpu.LowBatchGEMV(), matmul),
+    (dl.gpu.LowBatchGEMV(2), few_rows), (dl.gpu.RMSNorm(), softmax),
 ]  # fmt: skip
 
 

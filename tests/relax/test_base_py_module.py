@@ -89,3 +89,27 @@ def test_global_functions_write_results():
 
     module = BasePyModule(weft.IRModule({}), weft.cpu(), "llvm")
     np.testing.assert_allclose(numpy_of(module.call_dps_packed("test.base_py.add", [X, X], (3,))), 2 * X)
+
+
+def test_relax_functions_are_python_functions_at_any_stage():
+    converter = weft.relax.relax_to_pyfunc_converter.RelaxToPyFuncConverter
+
+    @I.ir_module
+    class Dense:
+        @R.function
+        def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            return R.nn.relu(R.matmul(x, w))
+
+    x, w = np.random.default_rng(0).standard_normal((2, 4, 4)).astype("float32")
+    x, w = x[:2], w[:, :3]
+    for stage in (Dense, relax.transform.LegalizeOps()(Dense)):
+        made = converter(stage).convert("main")
+        np.testing.assert_allclose(made.pyfuncs["main"](x, w), np.maximum(x @ w, 0), rtol=1e-5)
+        np.testing.assert_allclose(
+            numpy_of(made(weft.cpu()).call_py_func("main", [x, w])), np.maximum(x @ w, 0), rtol=1e-5
+        )
+    torch = pytest.importorskip("torch")
+    out = made.pyfuncs["main"](torch.tensor(x), torch.tensor(w))
+    assert isinstance(out, torch.Tensor) and tuple(out.shape) == (2, 3)
+    with pytest.raises(error.InvalidArgument, match="Relax function 'other' not found"):
+        converter(Dense).convert(["main", "other"])

@@ -106,3 +106,16 @@ def test_types_must_be_known():
     with pytest.raises(error.UnsupportedOperator, match="no form in Relax") as e:
         relay.to_relax(relay.Function([x], relay.exp(x)))
     assert "infer types first" in str(e.value)
+
+
+def test_the_translator_binds_parameters():
+    mod, params = relay.testing.mlp.get_workload(batch_size=2)
+    data = np.random.default_rng(0).random((2, 1, 28, 28)).astype("float32")
+    expected = relay.create_executor("debug", mod=mod).evaluate()(data, **params).numpy()
+    translator = weft.relax.testing.relay_translator
+    for program, rest in ((mod["main"], None), (mod, params)):
+        made = translator.from_relay(program, "llvm", rest)
+        names = [p.name_hint for p in made["main"].params][1:]
+        machine = relax.VirtualMachine(relax.build(made, "llvm"), weft.cpu())
+        np.testing.assert_allclose(machine["main"](data, *[params[n] for n in names]).numpy(), expected, rtol=1e-5)
+        assert bool(names) is (rest is None)

@@ -189,7 +189,7 @@ def test_tags():
 ARGUMENTS = [
     (lambda s: weft.lower(s), "needs args"),
     (lambda s: weft.lower(s, [C]), "input 'A' is not among the arguments"),
-    (lambda s: weft.lower(s, [A]), "output 'C' is not among the arguments"),
+    (lambda s: weft.build(s, [A]), "output 'C' is not among the arguments"),
     (lambda s: weft.lower(s, [A, A, C]), "'A' is an argument twice"),
     (lambda s: weft.lower(s, [A, 3, C]), "takes tensors, buffers and variables"),
     (lambda s: weft.lower(s, [A, te.compute((2,), lambda i: i, "other"), C]), "has no stage for 'other'"),

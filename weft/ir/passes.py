@@ -61,6 +61,8 @@ class PrintIR(PassInstrument):
     As a pass among others it prints the module itself, below `header`; constants are always printed.
     """
 
+    name, opt_level = "PrintIR", 0  # as a pass of a Sequential
+
     def __init__(
         self, pattern: str = "", before: bool = False, *, header: str = "", show_meta_data: bool = False
     ) -> None:

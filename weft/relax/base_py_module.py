@@ -18,12 +18,15 @@ import numpy as np
 from weft import ir
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func, register_global_func
+from weft.relax.interpreter import Interpreter
 from weft.relax.vm_build import build as build_relax
 from weft.runtime import Tensor, VirtualMachine, from_dlpack, tensor
 from weft.runtime import device as make_device
 from weft.target import Target
 from weft.target import build as build_kernels
 from weft.tir import PrimFunc
+
+__all__ = ["BasePyModule", "ModuleWithPython", "RelaxToPyFuncConverter"]
 
 _CALLED: dict[str, Callable[..., Any]] = {}
 
@@ -220,6 +223,49 @@ class BasePyModule:
         if isinstance(value, (list, tuple)):
             return [self._convert_tvm_to_pytorch(v) for v in value]
         return value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value.numpy()))
+
+
+class RelaxToPyFuncConverter:
+    """Makes Python functions of Relax functions, at any stage of compilation, to compare that stage with another.
+
+    They run in the interpreter of Relax, which uses nothing of the machine, the passes or the schedules.
+    """
+
+    def __init__(self, ir_module: ir.IRModule) -> None:
+        self.ir_module = ir_module
+
+    def convert(self, relax_function_names: str | list[str]) -> ModuleWithPython:
+        """Return a module that has functions of these names, on torch tensors or arrays, in ``pyfuncs``.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is no such Relax function.
+        """
+        names = [relax_function_names] if isinstance(relax_function_names, str) else list(relax_function_names)
+        known = [v.name_hint for v, f in self.ir_module.items() if isinstance(f, ir.Function)]
+        if missing := [n for n in names if n not in known]:
+            raise InvalidArgument(f"Relax function '{missing[0]}' not found", expected=", ".join(known) or "none")
+        pyfuncs = {**getattr(self.ir_module, "pyfuncs", {}), **{n: self._function(n) for n in names}}
+        return _with_python(self.ir_module, getattr(self.ir_module, "instance_class", BasePyModule), pyfuncs)
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            given = [a for a in args if not isinstance(a, BasePyModule)]  # a module passes itself
+            torch = sys.modules.get("torch")
+            is_torch = torch is not None and any(isinstance(a, torch.Tensor) for a in given)
+            arrays = [a.detach().cpu().numpy() if hasattr(a, "detach") else a for a in given]
+            result = Interpreter(self.ir_module).run(name, *arrays)
+            return _as_torch(result) if is_torch else result
+
+        call.__name__ = name
+        return call
+
+
+def _as_torch(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(_as_torch(v) for v in value)
+    return sys.modules["torch"].from_numpy(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
 
 
 def _source(fn: Callable[..., Any]) -> str:

@@ -34,7 +34,10 @@ from weft.runtime import Device, Module, Tensor
 from weft.runtime.graph_executor import create_factory
 from weft.target import Target
 
-__all__ = ["GraphExecutorFactoryModule", "bind_params_by_name", "build", "build_config", "lower_to_graph", "optimize"]
+__all__ = [
+    "GraphExecutorFactoryModule", "bind_params_by_name", "build", "build_config", "from_relay", "lower_to_graph",
+    "optimize",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -240,3 +243,22 @@ def _mark(mod: IRModule, name: str) -> IRModule:
                               found=", ".join(v.name_hint for v, _ in mod.items()) or None)  # fmt: skip
     marked = {v: f.with_attr("Inline", 1) if type(f) is Function and v.name_hint != name else f for v, f in mod.items()}
     return mod.with_functions({v if isinstance(v, GlobalVar) else GlobalVar(str(v)): f for v, f in marked.items()})
+
+
+def from_relay(
+    func: IRModule | Function,
+    target: Target | str | None = None,
+    relay_params: Mapping[str, Any] | None = None,
+    **options: object,
+) -> IRModule:
+    """Return a program as Relax (``relax.testing.relay_translator``), its operators as they are.
+
+    Parameters
+    ----------
+    relay_params : mapping of str to Tensor, optional
+        Values of parameters by name, which become constants.
+    target, options
+        Are for passes that Relax's own pipeline stands in for: nothing depends on them.
+    """
+    mod = as_module(func)
+    return to_relax(infer_type()(bind_params(mod, relay_params) if relay_params else mod))

@@ -45,7 +45,7 @@ class Device:
 
     def __init__(self, device_type: str | int | Any, device_id: int = 0) -> None:
         if isinstance(device_type, str):
-            kind, _, index = device_type.partition(":")
+            kind, _, index = (device_type.split() or [""])[0].partition(":")  # a target's text begins with its kind
             if kind not in _CODES or (index and not index.isdigit()):
                 raise InvalidArgument(f"unknown device '{device_type}'", expected="'cpu', 'cuda', 'cuda:1', ...")
             self.device_type, self.device_id = _CODES[kind], int(index) if index else int(device_id)

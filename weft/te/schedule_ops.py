@@ -443,8 +443,9 @@ def _guard(conditions: Sequence[ir.PrimExpr], body: tir.Stmt) -> tir.Stmt:
 
 
 def schedule_to_prim_func(
-    sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, tir.Buffer] | None = None
-) -> tir.PrimFunc:
+    sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, tir.Buffer] | None = None,
+    *, to_read: bool = False,
+) -> tir.PrimFunc:  # fmt: skip
     """Make the TIR function that computes a schedule.
 
     Parameters
@@ -455,6 +456,8 @@ def schedule_to_prim_func(
         The function's global symbol.
     binds : mapping of Tensor to Buffer, optional
         Buffers to use for tensors, for instance with strides.
+    to_read : bool
+        The text is what is wanted: outputs that are no arguments are memory of the function, as intermediates are.
     """
     sch = sch.normalize()
     for tensor, buffer in (binds or {}).items():
@@ -481,7 +484,7 @@ def schedule_to_prim_func(
         given.add(buffer)
         if isinstance(arg, Tensor) and arg.op in sch.stage_map:
             sch[arg].is_output = True
-    _check_arguments(sch, given)
+    _check_arguments(sch, given, to_read)
     body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
     return tir.PrimFunc(
         tuple(params),
@@ -506,7 +509,7 @@ def _unread(arg: Any, sch: Schedule) -> tir.Buffer | None:
     return None
 
 
-def _check_arguments(sch: Schedule, given: set[tir.Buffer]) -> None:
+def _check_arguments(sch: Schedule, given: set[tir.Buffer], to_read: bool) -> None:
     for stage in sch.stages:
         if isinstance(stage.origin_op, PlaceholderOp) or any(stage.origin_op is op for op in sch.outputs):
             for i in range(stage.origin_op.num_outputs):
@@ -516,8 +519,8 @@ def _check_arguments(sch: Schedule, given: set[tir.Buffer]) -> None:
                 if sch.buffer(tensor) in given:
                     continue
                 is_input = isinstance(stage.origin_op, PlaceholderOp)
-                if not is_input and sch.consumers(stage):
-                    stage.is_output = False  # only others of the schedule read it
+                if not is_input and (to_read or sch.consumers(stage)):
+                    stage.is_output = False  # only others of the schedule read it, or a person
                 elif is_input == bool(sch.consumers(stage)):
                     kind = "input" if is_input else "output"
                     raise InvalidArgument(f"{kind} '{tensor.name}' is not among the arguments", help="pass it in args")

@@ -436,6 +436,11 @@ class Stage(_Placed):
                                 "virtual threads cannot do apart", help="use rfactor")  # fmt: skip
         self.attr(ivar).bind_thread = thread_ivar
 
+    def env_threads(self, threads: Any) -> None:
+        """Refuse: no kernel here keeps its threads from one step of a scan to the next."""
+        raise ScheduleError(f"env_threads of '{self.name}': a scan's steps share no threads",
+                            help="bind loops of the stages inside the scan, s[update].bind(loop, thread)")  # fmt: skip
+
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Attach a hint such as ``("auto_unroll_max_step", 16)`` to a loop."""
         if pragma_type in ("vectorize", "unroll"):

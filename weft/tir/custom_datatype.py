@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft import error, ffi
-from weft.ir import CallIntrin, Cast, DataType, FloatImm, PrimExpr, with_lanes
-from weft.tir.intrin import LEAST, call_pure_extern
+from weft.ir import CallIntrin, Cast, DataType, FloatImm, PrimExpr, Select, cast, with_lanes
+from weft.tir import intrin
+from weft.tir.intrin import LEAST, call_pure_extern, reinterpret
 
 __all__ = [
     "create_lower_func", "create_min_lower_func", "get_type_code", "get_type_name", "get_type_registered",
@@ -170,9 +172,27 @@ def create_lower_func(extern_func_map: Mapping[Any, str]) -> Lowering:
         if key not in extern_func_map:
             raise error.CodegenError(f"there is no function for {type(op).__name__} of {key} bits",
                                      expected=", ".join(map(str, extern_func_map)))  # fmt: skip
-        return call_pure_extern(result, extern_func_map[key], *args)
+        return _call(result, extern_func_map[key], *args)
 
     return lower
+
+
+def _call(result: str, symbol: str, *args: Any) -> PrimExpr:
+    """Call a C function of bits; TVM's library has those of its example type, which is float32."""
+    if symbol not in _EXAMPLE:
+        return call_pure_extern(result, symbol, *args)
+    floats = [reinterpret("float32", a) if a.dtype == "uint32" else cast("float32", a) for a in args]
+    value = _EXAMPLE[symbol](*floats)
+    return value if result == "float32" else reinterpret(result, value)
+
+
+_EXAMPLE: dict[str, Callable[..., PrimExpr]] = {
+    **dict.fromkeys(("FloatToCustom32", "IntToCustom32", "Custom32ToFloat"), lambda a: a),
+    "Custom32Add": operator.add, "Custom32Sub": operator.sub, "Custom32Mul": operator.mul,
+    "Custom32Div": operator.truediv, "Custom32Max": lambda a, b: Select(a > b, a, b), "Custom32Sqrt": intrin.sqrt,
+    "Custom32Exp": intrin.exp, "Custom32Log": intrin.log, "Custom32Sigmoid": intrin.sigmoid,
+    "Custom32Tanh": intrin.tanh,
+}  # fmt: skip
 
 
 def lower_call_pure_extern(op: CallIntrin) -> PrimExpr:
@@ -190,6 +210,11 @@ def create_min_lower_func(extern_func_map: Mapping[int, str], type_name: str) ->
         if bits not in extern_func_map:
             raise error.CodegenError(f"there is no least value of {bits} bits of '{type_name}'",
                                      expected=", ".join(map(str, extern_func_map)))  # fmt: skip
-        return call_pure_extern(f"custom[{type_name}]{bits}", extern_func_map[bits])
+        result, symbol = f"custom[{type_name}]{bits}", extern_func_map[bits]
+        return (
+            FloatImm(result, -(2.0 - 2.0**-23) * 2.0**127)
+            if symbol == "MinCustom32"
+            else call_pure_extern(result, symbol)
+        )
 
     return least

@@ -74,7 +74,7 @@ from weft.topi.sort import sort, topk
 from weft.topi.winograd import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
 
 adv_index = index_tensor
-__getattr__ = names_of("weft.topi")
+__getattr__ = names_of("weft.topi", {"cuda": ""})
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
     "InvalidShapeError", "adv_index", "all", "any", "arange", "argmax", "argmin", "argsort", "argwhere",

@@ -358,3 +358,24 @@ try:
 except MissingDependency:
     pass
 """)
+
+
+def test_named_schedules_of_topi(program):
+    program("""
+from weft import topi
+def run(out, expected, *given):
+    s = topi.cuda.schedule_reduce(out)
+    f, text = build(s, [*[a for a, _ in given], out])
+    b = rt.empty(expected.shape, out.dtype, dev)
+    f(*[rt.tensor(x, device=dev) for _, x in given], b)
+    np.testing.assert_allclose(b.numpy(), expected, rtol=1e-5, atol=1e-5)
+    return text
+x = rng.standard_normal((33, 48)).astype("float32")
+a = te.placeholder(x.shape, name="a")
+assert "__shared__" in run(topi.sum(a * 2.0), (x * 2).sum(), (a, x))
+run(topi.sum(a, axis=1), x.sum(1), (a, x))
+run(topi.argmax(a, axis=1), x.argmax(1), (a, x))
+run(topi.exp(topi.transpose(a)), np.exp(x.T), (a, x))
+e = np.exp(x - x.max(1, keepdims=True))
+run(topi.nn.softmax(a), e / e.sum(1, keepdims=True), (a, x))
+""")

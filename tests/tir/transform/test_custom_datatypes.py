@@ -194,3 +194,34 @@ def test_the_least_value_is_a_function_of_the_library(arithmetic):
         te.lowest("custom[mybf]32")
     with pytest.raises(error.InvalidArgument, match="greatest value"):
         te.highest(T)
+
+
+def test_the_example_type_needs_no_library(monkeypatch):
+    for table in ("_NAMES", "_CODES", "_OPS"):
+        monkeypatch.setattr(custom_datatype, table, {})
+    datatype.register("myfloat", 131)
+    one = datatype.create_lower_func
+    for src, dest in (("float", "myfloat"), ("myfloat", "float"), ("int", "myfloat")):
+        symbol = f"{src.title()}ToCustom32" if dest == "myfloat" else "Custom32ToFloat"
+        datatype.register_op(one({(32, 32): symbol}), "Cast", "llvm", src, dest)
+    datatype.register_op(one({32: "FloatToCustom32"}), "FloatImm", "llvm", "myfloat")
+    datatype.register_min_func(datatype.create_min_lower_func({32: "MinCustom32"}, "myfloat"), "myfloat")
+    for op in ("Add", "Sub", "Mul", "Div", "Max"):
+        datatype.register_op(one({32: f"Custom32{op}"}), op, "llvm", "myfloat")
+    for op in ("sqrt", "exp", "log", "sigmoid", "tanh"):
+        symbol = f"Custom32{op.title()}"
+        datatype.register_op(one({32: symbol}), "Call", "llvm", "myfloat", intrinsic_name=f"tir.{op}")
+    my = "custom[myfloat]32"
+    a, k = te.placeholder((7, 3), "int32", name="A"), te.reduce_axis((0, 3), name="k")
+    high = te.compute((7,), lambda i: te.max(a[i, k].astype(my), axis=k), name="H")
+
+    def element(i):
+        x = high[i] * high[i] / (high[i] + high[i] - tir.const(0.5, my))
+        return tir.tanh(tir.sigmoid(tir.log(tir.sqrt(tir.exp(x))))).astype("float32")
+
+    c = te.compute((7,), element, name="C")
+    f = weft.build(te.create_schedule(c.op), [a, c], "llvm")
+    given, found = np.arange(-9, 12, dtype="int32").reshape(7, 3), np.zeros(7, "float32")
+    f(given, found)
+    h = given.max(1).astype("float64")
+    np.testing.assert_allclose(found, np.tanh(1 / (1 + np.exp(-h * h / (2 * h - 0.5) / 2))), rtol=1e-6)

@@ -2,8 +2,9 @@
 
 from weft.dlight.gpu.fallback import Fallback
 from weft.dlight.gpu.matmul import Matmul
-from weft.dlight.gpu.reduction import GEMV, GeneralReduction, Reduction
+from weft.dlight.gpu.reduction import GEMV, GeneralReduction, LowBatchGEMV, Reduction, RMSNorm
 from weft.dlight.gpu.schedule import gpu_schedule
 from weft.dlight.gpu.transpose import Transpose
 
-__all__ = ["GEMV", "Fallback", "GeneralReduction", "Matmul", "Reduction", "Transpose", "gpu_schedule"]
+__all__ = ["GEMV", "Fallback", "GeneralReduction", "LowBatchGEMV", "Matmul", "RMSNorm", "Reduction", "Transpose",
+           "gpu_schedule"]  # fmt: skip

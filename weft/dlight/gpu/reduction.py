@@ -112,6 +112,19 @@ class GEMV(Reduction):
         return is_gemv(sch, info) is not None
 
 
+class LowBatchGEMV(Reduction):
+    """A matrix times a few vectors, at most `bucket` where that is known: the threads of a block share each sum."""
+
+    def __init__(self, bucket: int = 4) -> None:
+        super().__init__()
+        self.bucket = bucket
+
+    def _takes(self, sch: Schedule, info: BlockInfo) -> bool:
+        extents = [ir.as_int(i.dom) for i in info.iters if i.kind == "S"]
+        few = [e for e in extents if e is None or e <= self.bucket]
+        return 0 < len(few) < len(extents) and len(sch.get(info.block_rv).reads) > 1
+
+
 class GeneralReduction(GPUScheduleRule):
     """Reductions of the same rows and what is made of them, such as softmax and norms: a block of threads a row."""
 
@@ -179,3 +192,12 @@ class GeneralReduction(GPUScheduleRule):
             if iv.var in deciding or ir.as_int(sch.get(loop).extent) == 1
         ]
         sch.reorder(*first, *(loop for loop in loops if loop not in first))
+
+
+class RMSNorm(GeneralReduction):
+    """The norm by the root of a mean of squares: a :class:`GeneralReduction` with a reciprocal root in it."""
+
+    def schedule(self, sch: Schedule, target: Target) -> Schedule | None:
+        """Schedule a function, or return None where it has no ``rsqrt``."""
+        calls = (n for n in ir.walk(sch.func) if isinstance(n, ir.CallIntrin))
+        return super().schedule(sch, target) if any(n.op.name == "tir.rsqrt" for n in calls) else None

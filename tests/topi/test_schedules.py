@@ -1,0 +1,52 @@
+"""TVM's named schedules: the same values as without one, on any size, with results in TVM's forms."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import error, te, topi
+
+RNG = np.random.default_rng(0)
+CASES = {
+    "reduce": (lambda a: topi.sum(a * 2.0), lambda x: (x * 2).sum()),
+    "injective": (lambda a: topi.exp(topi.transpose(a) + 1.0), lambda x: np.exp(x.T + 1)),
+    "softmax": (topi.nn.softmax, lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True)),
+    "argsort": (lambda a: topi.argsort(a, axis=1), lambda x: x.argsort(1, kind="stable")),
+}
+
+
+def run(schedule, a, out, x, expected):
+    f = weft.build(schedule, [a, out], "llvm")
+    found = np.empty(np.shape(expected), out.dtype)
+    f(x, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(33, 48), (5, 7), (1, 1), (0, 16)])
+@pytest.mark.parametrize("kind", CASES)
+def test_values(kind, shape):
+    a, x = te.placeholder(shape, name="a"), RNG.standard_normal(shape).astype("float32")
+    out = CASES[kind][0](a)
+    for package in (topi.generic, topi.x86):
+        run(getattr(package, f"schedule_{kind}")(out), a, out, x, CASES[kind][1](x.astype("float64")))
+
+
+def test_symbolic_sizes_options_and_names():
+    a, x = te.placeholder((te.var("n"), 3, 8, 8), name="a"), RNG.standard_normal((5, 3, 8, 8)).astype("float32")
+    pool = topi.nn.pool2d(a, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+    s = te.create_schedule(pool.op)
+    assert topi.x86.schedule_injective_from_existing(s, pool) is s
+    for each in (s, topi.generic.schedule_pool(pool, "NCHW"), topi.x86.schedule_conv2d_nchw({"a": "config"}, [pool])):
+        run(each, a, pool, x, x.reshape(5, 3, 4, 2, 4, 2).max((3, 5)))
+    assert topi.cuda.conv2d_nchw is topi.nn.conv2d_nchw and topi.generic.nn is topi.generic
+    assert topi.mali is topi.cuda and topi.testing.get_reduce_schedule("llvm") is topi.generic.schedule_reduce
+    with pytest.raises(AttributeError, match="schedule_nothing"):
+        _ = topi.generic.schedule_nothing
+    with pytest.raises(error.InvalidArgument, match="a schedule needs results"):
+        topi.generic.schedule_reduce([])
+
+
+def test_a_text_shows_outputs_that_are_no_arguments():
+    a = te.placeholder((4, 16), name="a")
+    out = topi.sum(a, axis=1)
+    assert f"{out.op.name} = T.alloc_buffer" in str(weft.lower(te.create_schedule(out.op), [a], simple_mode=True))
