@@ -45,7 +45,7 @@ def _solve_ref(a: Any, b: Any, refusal: str) -> Any:
             elif not info[g]:
                 info[g] = k + 1
     if refusal and info.any():
-        raise ValueError(refusal)
+        raise RuntimeError(refusal)  # as the kernel does
     u, x = both[:, :, :n], both[:, :, n:].copy()
     diagonal = np.diagonal(u, axis1=1, axis2=2)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
 """Tuning: what the schedule rules leave open is decided by measuring, and kept in a database.
 
 Read in this order: ``hardware``, ``database``, ``tuned`` (from records to schedules), ``worker`` and ``measure`` (in
-other processes), ``space``, ``search``, ``task``, ``tune_tir``. Whole models are tuned by ``weft.relax.tune_relax``.
+other processes), ``space``, ``search``, ``task``, ``kernel``. Whole models are tuned by ``weft.relax.tune_relax``.
 """
 
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ if TYPE_CHECKING:  # compiling only reads the database: what tunes is loaded whe
     from weft.tune.boost import BoostedTrees
     from weft.tune.case import Argument, Case
     from weft.tune.device import TrackerDevice
+    from weft.tune.kernel import tune_tir
     from weft.tune.measure import Built, Measured, Measurer, Timed, WorkerError
     from weft.tune.ray import RayWorker, ray_workers
     from weft.tune.search import DrawnSearch, Search
     from weft.tune.task import BudgetError, Progress, Task, tune_tasks
-    from weft.tune.tune_tir import tune_tir
 
 __all__ = [
     "CHOICE", "CONFIG", "Argument", "Asked", "BoostedTrees", "BudgetError", "Built", "Case", "Database",
@@ -39,6 +39,6 @@ _INSIDE = {
 __getattr__ = names_of("weft.tune", {
     **{name: f"weft.tune.{module}" for module, names in _INSIDE.items() for name in names},
     **dict.fromkeys(_INSIDE, ""),
-    "tune_tir": "weft.tune.tune_tir",
+    "tune_tir": "weft.tune.kernel",
     **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax"),  # which stands above
 })  # fmt: skip
