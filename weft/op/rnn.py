@@ -61,8 +61,8 @@ def _demand(op: str, x: Any, r: Any, rest: dict[str, Expr], direction: str, wher
         demand_equal(f"{op}: gates of 'r'", r[1], gates * hidden, where)
     else:
         demand_equal(f"{op}: columns of 'xw'", width, directions * gates * hidden, where)
-        demand_equal(f"{op}: gates of all blocks of 'r'", r[1], gates * ceildiv(hidden, int64(UNITS[kind])), where)
-        demand_equal(f"{op}: units of a block of 'r'", r[3], int64(UNITS[kind]), where)
+        demand_equal(f"{op}: blocks of 'r'", r[1], ceildiv(hidden, int64(UNITS[kind])), where)
+        demand_equal(f"{op}: width of a block of 'r'", r[3], gates * int64(UNITS[kind]), where)
     state = (directions, batch, hidden)
     expected = {
         "w": (directions, gates * hidden, width), "b": (directions, int64(2) * gates * hidden),
@@ -101,11 +101,11 @@ def _packed(kind: str, r: Expr) -> Expr:
     directions, _, hidden = (as_int(d) for d in r.ty.shape)  # type: ignore[attr-defined]
     packed = panel_shape(kind, directions, hidden)  # type: ignore[arg-type]
     gates, units = _GATES[kind], UNITS[kind]
-    blocks = packed[1] // gates
+    blocks = packed[1]
     apart = make_call("reshape")(r, (directions, gates, hidden, hidden))
     padded = make_call("nn.pad")(apart, pad_width=(0, 0, 0, 0, 0, blocks * units - hidden, 0, 0))  # type: ignore[operator]
     blocked = make_call("reshape")(padded, (directions, gates, blocks, units, hidden))
-    return make_call("reshape")(make_call("permute_dims")(blocked, axes=(0, 2, 1, 4, 3)), packed)
+    return make_call("reshape")(make_call("permute_dims")(blocked, axes=(0, 2, 4, 1, 3)), packed)
 
 
 def _project(kind: str, x: Expr, w: Expr, r: Expr, bias: Expr) -> tuple[Expr, Expr] | None:
@@ -220,8 +220,8 @@ def _of_panels(kind: str, steps: Any) -> Any:
     """The reference of a recurrence, whose weights come in panels."""
 
     def reference(xw: Any, r: Any, *rest: Any, **attrs: Any) -> Any:
-        directions, rows, hidden, width = r.shape
-        apart = r.reshape(directions, rows // _GATES[kind], _GATES[kind], hidden, width).transpose(0, 3, 2, 1, 4)
+        directions, blocks, hidden, _ = r.shape
+        apart = r.reshape(directions, blocks, hidden, _GATES[kind], UNITS[kind]).transpose(0, 2, 3, 1, 4)
         units = apart.reshape(directions, hidden, _GATES[kind], -1)[..., :hidden]
         return steps(xw, units.reshape(directions, hidden, _GATES[kind] * hidden), *rest, **attrs)
 

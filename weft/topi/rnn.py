@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft import error, machine, te, tir
-from weft.ir import as_int, cast, ceildiv, const, floordiv, int64, select
+from weft.ir import as_int, cast, ceildiv, const, int64, select
 
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
@@ -46,13 +46,14 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def panel_shape(kind: str, directions: int, hidden: int) -> tuple[int, int, int, int]:
-    """Return the shape of packed recurrent weights: (directions, gates of all blocks, hidden, units of a block).
+    """Return the shape of packed recurrent weights: (directions, blocks, hidden, gates of a block).
 
-    Element ``[d, i * G + g, k, u]`` is the weight from unit ``k`` to gate ``g`` of unit ``i * U + u``, where a block
-    has ``U = UNITS[kind]`` units with ``G = GATES[kind]`` gates each; past the last unit it is 0.
+    Element ``[d, i, k, g * U + u]`` is the weight from unit ``k`` to gate ``g`` of unit ``i * U + u``, where a block
+    has ``U = UNITS[kind]`` units; past the last unit it is 0. One sample reads them as they come, several at a time
+    read each line of memory once, whatever the gate.
     """
     units = UNITS[kind]
-    return directions, -(-hidden // units) * GATES[kind], hidden, units
+    return directions, -(-hidden // units), hidden, GATES[kind] * units
 
 
 @dataclass
@@ -152,7 +153,7 @@ class _Layer:
         return tir.IfThenElse(i < int64(whole), full, tail) if rest else full
 
     def _weight(self, i: Any, gate: int, k: Any, lane: Any) -> Any:
-        return tir.BufferLoad(self.r, (self.d, i * int64(self.gates) + int64(gate), k, lane))
+        return tir.BufferLoad(self.r, (self.d, i, k, int64(gate * self.units) + lane))
 
     def _of_one(self, i: Any, step: _Step, gates: range, start: Start, state: State, cell: Cell, count: int) -> Any:
         """One sample: all gates at once, whose sums stay in registers, in several sums where there are few gates."""
@@ -260,7 +261,7 @@ class _Recurrence:
     ) -> None:
         self.layers, self.lens, self.initial, self.carried, self.phases = layers, lens, initial, carried, phases
         xw, r = layers[0].xw, layers[0].r
-        self.steps, self.batch, self.blocks = xw.shape[0], xw.shape[1], floordiv(r.shape[1], int64(layers[0].gates))
+        self.steps, self.batch, self.blocks = xw.shape[0], xw.shape[1], r.shape[1]
 
     def run(self) -> Any:
         """All of it."""
