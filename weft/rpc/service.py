@@ -105,7 +105,7 @@ class Service:
         self.objects: dict[int, Any] = {}
         self.entry_names: dict[int, str] = {}  # of libraries, by the address of their modules
         self._handles = itertools.count(1 << 12)
-        self._slots = tvm_ffi.List([None] * (2 * _SLOTS))  # what native code knows: see rpc_calls.cc
+        self._slots: tvm_ffi.List[Any] = tvm_ffi.List([None] * (2 * _SLOTS))  # what native code knows: see rpc_calls.cc
         self._memory_left = self.limits.memory()
         self._ready = False
         self._elsewhere: Channel | None = None

@@ -81,8 +81,9 @@ def _schedule_stage(s: te.Schedule, out: te.Tensor, gpu: bool | None) -> None:
     if gpu or (gpu is None and target is not None and "gpu" in target.keys):
         _for_threads(s, out)
         return
-    stage, summed = s[out], list(s[out].op.reduce_axis)
-    axes = list(stage.op.axis)
+    stage = s[out]
+    op: Any = stage.op
+    axes, summed = list(op.axis), list(op.reduce_axis)
     if len(axes) > 1 or (axes and not summed):
         inner = ir.as_int(axes[-1].dom.extent)
         if inner is not None and inner % _LANES == 0:
@@ -96,21 +97,23 @@ def _schedule_stage(s: te.Schedule, out: te.Tensor, gpu: bool | None) -> None:
 
 def _for_threads(s: te.Schedule, out: te.Tensor) -> None:
     block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-    stage, op = s[out], s[out].op
+    stage = s[out]
+    op: Any = stage.op
     results = [ir.as_int(iv.dom.extent) for iv in op.axis]
     few = None not in results and prod(e or 0 for e in results) <= _FEW_RESULTS
     if is_injective(stage) or (op.axis and not few):
-        blocks, threads = stage.split(stage.fuse(*op.axis), _THREADS) if op.axis else (None, None)
-        if blocks is not None:
+        if op.axis:
+            blocks, threads = stage.split(stage.fuse(*op.axis), _THREADS)
             stage.bind(blocks, block)
             stage.bind(threads, thread)
         return
     _, step = stage.split(stage.fuse(*op.reduce_axis), _THREADS // 2)
     part = s.rfactor(out, step)
     part = part[0] if isinstance(part, list) else part
+    op = stage.op  # with one axis to sum over
     if op.axis:
         stage.bind(stage.fuse(*op.axis), block)
-    (shared,) = stage.op.reduce_axis
+    (shared,) = op.reduce_axis
     stage.bind(shared, thread)
     s[part].compute_at(stage, shared)
     stage.set_store_predicate(thread.var.equal(0))

@@ -17,7 +17,7 @@ from weft.tir.buffer import Buffer
 from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.selecting import is_selecting
-from weft.tir.stmt import Block, BufferStore, For
+from weft.tir.stmt import Block, BufferStore, For, Stmt
 
 
 def inline_elementwise(ctx: RuleContext) -> None:
@@ -71,7 +71,7 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
     return len(consumers) == 1 or not is_costly(store.value)
 
 
-def _reads_each_once(body: object, buffer: Buffer) -> bool:
+def _reads_each_once(body: Stmt, buffer: Buffer) -> bool:
     """Whether one load, in loops of its own along the buffer's dimensions, is all that loops read of a buffer."""
     loads = loads_of(body, buffer)
     around = [n.loop_var for n in walk(body) if isinstance(n, For) and loads_of(n, buffer)]
