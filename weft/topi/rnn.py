@@ -9,6 +9,7 @@ Samples go through a block some at a time, as far as all of them last, so that w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,7 +99,8 @@ class _Layer:
             if name not in ACTIVATIONS:
                 raise error.InvalidArgument(f"nn.{kind}: unknown activation '{name}'", expected=", ".join(ACTIVATIONS))
         self.activations = [ACTIVATIONS[n] for n in names]
-        self.d, self.xw, self.r, self.outputs, self.hidden = int64(d), xw, r, outputs, hidden
+        self.d: Any = int64(d)
+        self.xw, self.r, self.outputs, self.hidden = xw, r, outputs, hidden
         self.units, self.gates = UNITS[kind], GATES[kind]
         self.dtype, self.limit, self.zero = xw.dtype, attrs["clip"], const(0, xw.dtype)
         self.reverse = d == 1 or attrs["direction"] == "reverse"
@@ -109,7 +111,10 @@ class _Layer:
 
     def position(self, t: Any, length: Any) -> Any:
         """Where the input of step `t` stands."""
-        return length - int64(1) - t if self.reverse else t
+        behind = length - int64(1) - t
+        if as_int(self.d) is None:  # either direction
+            return select(self.d < int64(1), t, behind)
+        return behind if self.reverse else t
 
     def input(self, step: _Step, gate: int, unit: Any) -> Any:
         """The projected input of a unit's gate."""
@@ -410,10 +415,16 @@ class _Recurrence:
 
     def _directions(self, extent: Any, body: Callable[[_Layer, Any], Any]) -> Any:
         """``body(layer, i)`` for each direction and ``i`` below `extent`, in parallel."""
-        p = tir.Var("p", "int64")
-        inner = body(self.layers[0], p)
-        if len(self.layers) > 1:
-            inner = tir.IfThenElse(p < extent, inner, body(self.layers[1], p - extent))
+        p, d = tir.Var("p", "int64"), tir.Var("d", "int64")
+        first, *others = self.layers
+        if not others:
+            inner = body(first, p)
+        elif others[0].activations == first.activations:  # code for both is made once
+            either = copy(first)
+            either.d = d
+            inner = tir.LetStmt(d, select(p < extent, _ZERO, int64(1)), body(either, p - d * extent))
+        else:
+            inner = tir.IfThenElse(p < extent, body(first, p), body(others[0], p - extent))
         return tir.For(p, int64(0), extent * int64(len(self.layers)), tir.ForKind.PARALLEL, inner)
 
 
