@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -111,10 +110,11 @@ def test_an_interrupt_keeps_what_was_found(model, tmp_path):
     words = [sys.executable, "-m", "weft", "tune", str(model), "--budget", "10m", "-o", str(path), "--shape", "x=64,8"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stderr is not None and process.stdout is not None
-    seen = ""
-    while " measured, " not in seen and process.poll() is None:
-        seen = process.stderr.readline()
-    time.sleep(0.2)
+    for line in process.stderr:
+        if " 1 measured, " in line:
+            break
+    else:
+        pytest.fail("ended before it said that a candidate was measured")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130

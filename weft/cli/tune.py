@@ -157,10 +157,10 @@ def _shown(what: str, seconds: float) -> Generator[Callable[[Any], None]]:
 
 
 class _Lines:
-    """A line for every gain, and one from time to time."""
+    """A line for the first candidate, for every gain, and one from time to time."""
 
     def __init__(self) -> None:
-        self.gain, self.seconds = 1.0, 0.0
+        self.gain, self.seconds = 1.0, float("-inf")
 
     def __call__(self, step: Any) -> None:
         if step.gain > self.gain + 0.001 or step.seconds - self.seconds > _LINE_SECONDS:
