@@ -12,7 +12,7 @@ from typing import Any
 from weft import _absent
 from weft._aliases import MODULES
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Public name -> module that has it; "" is the module itself.
 _LAZY: dict[str, str] = {

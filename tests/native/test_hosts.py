@@ -1,5 +1,6 @@
 """Programs in C++ find an installed Weft by CMake, pkg-config and ``weft config``, and run a model."""
 
+import json
 import os
 import re
 import shutil
@@ -124,6 +125,7 @@ def test_pkg_config_and_the_versions(installed):
 
     assert asked("--modversion") == weft.__version__
     assert f'version = "{weft.__version__}"' in (SHARE / "rust/Cargo.toml").read_text()
+    assert json.loads((ROOT / "web/package.json").read_text())["version"] == weft.__version__
     folders = [Path(o.removeprefix("-I")) for o in asked("--cflags").split()]
     assert (folders[0] / "weft/vm.h").is_file() and (folders[1] / "tvm/ffi/c_api.h").is_file()
     options = asked("--libs").split()
