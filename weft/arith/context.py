@@ -131,7 +131,7 @@ class Context:
         self.witnesses, self.untried = saved[14:]
 
 
-def structural_key(value: Any) -> Hashable:
+def structural_key(value: object) -> Hashable:
     """Return a key under which equal opaque terms meet; buffers and variables count by identity."""
     if isinstance(value, Var):
         return value

@@ -8,7 +8,7 @@ become variables with intervals of their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -241,7 +241,7 @@ def _interval(cx: Context, ends: Ends, dtype: str) -> IntervalSet:
     return IntervalSet(low, _POS if hi is None else to_expr(cx, hi, dtype))
 
 
-def eval_interval(expr: PrimExpr, dom_map: Mapping[Any, Any], analyzer: Any) -> IntervalSet:
+def eval_interval(expr: PrimExpr, dom_map: Mapping[Any, Any], analyzer: Knowledge) -> IntervalSet:
     """Return the interval that `expr` covers while variables run over `dom_map` (ranges or intervals)."""
     cx = analyzer.context
     running = _Running(cx, dom_map)
@@ -249,19 +249,19 @@ def eval_interval(expr: PrimExpr, dom_map: Mapping[Any, Any], analyzer: Any) -> 
     return IntervalSet.everything() if p is None else _interval(cx, running.of(p), expr.dtype)
 
 
-def eval_range(dom: Range, dom_map: Mapping[Any, Any], analyzer: Any) -> IntervalSet:
+def eval_range(dom: Range, dom_map: Mapping[Any, Any], analyzer: Knowledge) -> IntervalSet:
     """Return the interval that a range covers while variables run over `dom_map`."""
     low = eval_interval(dom.min, dom_map, analyzer)
     high = eval_interval(dom.min + dom.extent - 1, dom_map, analyzer)
     return IntervalSet(low.min_value, high.max_value)
 
 
-def union(sets: Sequence[IntervalSet], analyzer: Any) -> IntervalSet:
+def union(sets: Sequence[IntervalSet], analyzer: Knowledge) -> IntervalSet:
     """Return the smallest interval that holds all of `sets`."""
     return _merge(sets, analyzer, "min", "max")
 
 
-def union_lower_bound(sets: Sequence[IntervalSet], analyzer: Any = None) -> IntervalSet:
+def union_lower_bound(sets: Sequence[IntervalSet], analyzer: Knowledge | None = None) -> IntervalSet:
     """Return an interval all of which `sets` cover together: theirs as one where they meet, else one of them.
 
     The empty interval, from ``pos_inf`` to ``neg_inf``, adds nothing.
@@ -276,7 +276,7 @@ def union_lower_bound(sets: Sequence[IntervalSet], analyzer: Any = None) -> Inte
     return IntervalSet(_POS, _NEG) if least is None else least
 
 
-def _meet(a: IntervalSet, b: IntervalSet, analyzer: Any) -> bool:
+def _meet(a: IntervalSet, b: IntervalSet, analyzer: Knowledge) -> bool:
     """Whether `a` begins no later than right after the end of `b`."""
     if not a.has_lower_bound or not b.has_upper_bound:
         return True
@@ -285,7 +285,7 @@ def _meet(a: IntervalSet, b: IntervalSet, analyzer: Any) -> bool:
     return first is not None and last is not None and prove_nonneg(cx, add(last, first, -1))
 
 
-def intersect(sets: Sequence[IntervalSet], analyzer: Any) -> IntervalSet:
+def intersect(sets: Sequence[IntervalSet], analyzer: Knowledge) -> IntervalSet:
     """Return the common part of `sets`."""
     closed_low = [s.min_value for s in sets if s.has_lower_bound]
     closed_high = [s.max_value for s in sets if s.has_upper_bound]
@@ -295,7 +295,7 @@ def intersect(sets: Sequence[IntervalSet], analyzer: Any) -> IntervalSet:
     )
 
 
-def _merge(sets: Sequence[IntervalSet], analyzer: Any, low: str, high: str) -> IntervalSet:
+def _merge(sets: Sequence[IntervalSet], analyzer: Knowledge, low: str, high: str) -> IntervalSet:
     lows = [s.min_value for s in sets]
     highs = [s.max_value for s in sets]
     return IntervalSet(
@@ -304,7 +304,7 @@ def _merge(sets: Sequence[IntervalSet], analyzer: Any, low: str, high: str) -> I
     )
 
 
-def _fold(values: Iterable[PrimExpr], analyzer: Any, kind: str) -> PrimExpr:
+def _fold(values: Iterable[PrimExpr], analyzer: Knowledge, kind: str) -> PrimExpr:
     values = list(values)
     cx: Context = analyzer.context
     result = values[0]
@@ -315,6 +315,16 @@ def _fold(values: Iterable[PrimExpr], analyzer: Any, kind: str) -> PrimExpr:
         assert a is not None and b is not None
         result = to_expr(cx, minimum(cx, kind, a, b, result.dtype), result.dtype)
     return result
+
+
+class Knowledge(Protocol):
+    """An analyzer, or what stands for one: what is known of variables, and a simplifier that uses it."""
+
+    context: Context
+
+    def simplify(self, expr: PrimExpr, /) -> PrimExpr:
+        """Return a simpler equal expression."""
+        ...
 
 
 class _Knowing:
@@ -328,12 +338,12 @@ class _Knowing:
         return simplify(self, expr)
 
 
-def _analyzer(given: Any) -> Any:
+def _analyzer(given: Knowledge | None) -> Knowledge:
     return _Knowing() if given is None else given
 
 
 def estimate_region_upper_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Any = None
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Knowledge | None = None
 ) -> list[IntervalSet]:
     """Return intervals that hold all of `region` while variables run over `var_dom` where `predicate` holds."""
     analyzer, predicate = _analyzer(analyzer), as_expr(predicate)
@@ -345,7 +355,7 @@ def estimate_region_upper_bound(
 
 
 def _cut(
-    interval: IntervalSet, dom: Range, predicate: PrimExpr, var_dom: Mapping[Var, Range], analyzer: Any
+    interval: IntervalSet, dom: Range, predicate: PrimExpr, var_dom: Mapping[Var, Range], analyzer: Knowledge
 ) -> IntervalSet:
     """Narrow an interval by the parts of the predicate that bound the range itself."""
     cx: Context = analyzer.context
@@ -378,14 +388,14 @@ def inequalities(cx: Context, predicate: PrimExpr) -> list[Poly]:
 
 
 def estimate_region_lower_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Any = None
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Knowledge | None = None
 ) -> list[IntervalSet] | None:
     """Return intervals all of which `region` covers, or None where that is not known."""
     return estimate_region_strict_bound(region, var_dom, predicate, analyzer)
 
 
 def estimate_region_strict_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Any = None
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Knowledge | None = None
 ) -> list[IntervalSet] | None:
     """Return the intervals that `region` covers exactly; None where it may leave holes or tie dimensions."""
     analyzer = _analyzer(analyzer)

@@ -307,8 +307,8 @@ class _Detector:
 def detect_iter_map(
     indices: Iterable[ir.PrimExpr],
     input_iters: Mapping[ir.Var, ir.Range],
-    predicate: Any = ir.TRUE,
-    check_level: Any = IterMapLevel.SURJECTIVE,
+    predicate: ir.ExprLike = ir.TRUE,
+    check_level: IterMapLevel | str | None = IterMapLevel.SURJECTIVE,
     simplify_trivial_iterators: bool = True,
     analyzer: Analyzer | None = None,
 ) -> IterMapResult:
@@ -347,7 +347,7 @@ def detect_iter_map(
 
 
 def normalize_to_iter_sum(
-    index: Any, input_iters: Mapping[ir.Var, ir.Range], analyzer: Analyzer | None = None
+    index: ir.ExprLike, input_iters: Mapping[ir.Var, ir.Range], analyzer: Analyzer | None = None
 ) -> IterSumExpr:
     """Read an index as a sum of iterator splits, which stand by falling scale; the base is what is no such split."""
     an = Analyzer() if analyzer is None else analyzer.clone()
@@ -374,7 +374,7 @@ def _terms(e: ir.PrimExpr) -> list[ir.PrimExpr]:
     return [e]
 
 
-def normalize_iter_map_to_expr(expr: Any) -> ir.PrimExpr:
+def normalize_iter_map_to_expr(expr: ir.PrimExpr | IterMark | IterSumExpr | IterSplitExpr) -> ir.PrimExpr:
     """Write a sum, split or mark as an ordinary expression."""
     if isinstance(expr, IterSumExpr):
         result: ir.PrimExpr | None = None
@@ -396,8 +396,8 @@ def normalize_iter_map_to_expr(expr: Any) -> ir.PrimExpr:
 def iter_map_simplify(
     indices: Iterable[ir.PrimExpr],
     input_iters: Mapping[ir.Var, ir.Range],
-    predicate: Any = ir.TRUE,
-    check_level: Any = "surjective",
+    predicate: ir.ExprLike = ir.TRUE,
+    check_level: IterMapLevel | str | None = "surjective",
     simplify_trivial_iterators: bool = True,
     analyzer: Analyzer | None = None,
 ) -> list[ir.PrimExpr]:

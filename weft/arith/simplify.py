@@ -13,6 +13,7 @@ from typing import Any
 from weft import ir
 from weft.arith import rules_add, rules_cmp, rules_div, rules_minmax
 from weft.arith.bounds import bound_of
+from weft.arith.context import Context
 from weft.arith.form import cost, expr_key, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.prove import prove_nonneg, prove_nonzero
@@ -225,7 +226,7 @@ def _minmax(e: Any, an: Any) -> ir.PrimExpr:
     return best
 
 
-def holds_nonneg(cx: Any, p: Poly) -> bool:
+def holds_nonneg(cx: Context, p: Poly) -> bool:
     """Whether ``p >= 0`` is provable, as it stands or with its remainders written out."""
     if prove_nonneg(cx, p):
         return True
@@ -319,7 +320,7 @@ def _equality(e: Any, an: Any) -> ir.PrimExpr:
     return keep
 
 
-def proves_zero(cx: Any, d: Poly) -> bool:
+def proves_zero(cx: Context, d: Poly) -> bool:
     """Whether a polynomial is zero for all values."""
     if not d:
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from weft import ir
 from weft.arith import iter_map
@@ -18,8 +17,8 @@ def subspace_divide(
     bindings: Iterable[ir.PrimExpr],
     input_iters: Mapping[ir.Var, ir.Range],
     sub_iters: Sequence[ir.Var],
-    predicate: Any = ir.TRUE,
-    check_level: Any = iter_map.IterMapLevel.SURJECTIVE,
+    predicate: ir.ExprLike = ir.TRUE,
+    check_level: iter_map.IterMapLevel | str | None = iter_map.IterMapLevel.SURJECTIVE,
     simplify_trivial_iterators: bool = True,
     analyzer: Analyzer | None = None,
 ) -> list[list[iter_map.IterMark]]:

@@ -24,15 +24,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def unify_dtypes(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
+def unify_dtypes(a: scalar.ExprLike, b: scalar.ExprLike) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
     """Convert both operands to expressions of one data type."""
     if not scalar.IS_EXPR[type(a)]:
         a = scalar.as_expr(a, _like(b, a))
     if not scalar.IS_EXPR[type(b)]:
         b = scalar.as_expr(b, _like(a, b))
-    if a.dtype == b.dtype:
-        return a, b
-    return _unify(a, b)
+    if a.dtype == b.dtype:  # type: ignore[union-attr] - both are expressions now, which the table says faster
+        return a, b  # type: ignore[return-value]
+    return _unify(a, b)  # type: ignore[arg-type]
 
 
 def _like(other: Any, number: Any) -> str | None:
@@ -88,7 +88,7 @@ def _call(name: str) -> Callable[[Any, Any], scalar.PrimExpr]:
     return lambda a, b: scalar.CallIntrin(a.dtype, scalar.Op.get(f"tir.{name}"), (a, b))
 
 
-def add(a: Any, b: Any) -> scalar.PrimExpr:
+def add(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a + b``."""
     a, b = unify_dtypes(a, b)
     if scalar.is_const_int(b, 0):
@@ -99,7 +99,7 @@ def add(a: Any, b: Any) -> scalar.PrimExpr:
     return folded if folded is not None else scalar.Add(a, b)
 
 
-def sub(a: Any, b: Any) -> scalar.PrimExpr:
+def sub(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a - b``."""
     a, b = unify_dtypes(a, b)
     if scalar.is_const_int(b, 0):
@@ -108,7 +108,7 @@ def sub(a: Any, b: Any) -> scalar.PrimExpr:
     return folded if folded is not None else scalar.Sub(a, b)
 
 
-def mul(a: Any, b: Any) -> scalar.PrimExpr:
+def mul(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a * b``."""
     a, b = unify_dtypes(a, b)
     if scalar.is_const_int(a, 1) or scalar.is_const_int(b, 0):
@@ -119,7 +119,7 @@ def mul(a: Any, b: Any) -> scalar.PrimExpr:
     return folded if folded is not None else scalar.Mul(a, b)
 
 
-def div(a: Any, b: Any) -> scalar.PrimExpr:
+def div(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a / b``: true division on floats, C division on integers."""
     a, b = unify_dtypes(a, b)
     if not DataType(a.dtype).is_float:
@@ -135,7 +135,7 @@ def _checked_divisor(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
     return a, b
 
 
-def truncdiv(a: Any, b: Any) -> scalar.PrimExpr:
+def truncdiv(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build an integer division that rounds towards zero."""
     a, b = _checked_divisor(a, b)
     if scalar.is_const_int(b, 1):
@@ -143,7 +143,7 @@ def truncdiv(a: Any, b: Any) -> scalar.PrimExpr:
     return _folded(scalar.Div, lambda x, y: abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1), a, b)
 
 
-def truncmod(a: Any, b: Any) -> scalar.PrimExpr:
+def truncmod(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build the remainder of :func:`truncdiv`; on floats, C's ``fmod``."""
     a, b = _checked_divisor(a, b)
     if scalar.is_const_int(b, 1):
@@ -151,7 +151,7 @@ def truncmod(a: Any, b: Any) -> scalar.PrimExpr:
     return _folded(scalar.Mod, lambda x, y: x - y * (abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)), a, b)
 
 
-def floordiv(a: Any, b: Any) -> scalar.PrimExpr:
+def floordiv(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a // b``."""
     a, b = _checked_divisor(a, b)
     if DataType(a.dtype).is_float:
@@ -161,26 +161,26 @@ def floordiv(a: Any, b: Any) -> scalar.PrimExpr:
     return _folded(scalar.FloorDiv, operator.floordiv, a, b)
 
 
-def floormod(a: Any, b: Any) -> scalar.PrimExpr:
+def floormod(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a % b``."""
     a, b = _checked_divisor(a, b)
     return scalar.const(0, a.dtype) if scalar.is_const_int(b, 1) else _folded(scalar.FloorMod, operator.mod, a, b)
 
 
-def ceildiv(a: Any, b: Any) -> scalar.PrimExpr:
+def ceildiv(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a / b`` rounded up, for a positive `b`."""
     a, b = _checked_divisor(a, b)
     return floordiv(add(a, sub(b, 1)), b)
 
 
-def min_(a: Any, b: Any, *more: Any) -> scalar.PrimExpr:
+def min_(a: scalar.ExprLike, b: scalar.ExprLike, *more: Any) -> scalar.PrimExpr:
     """Build the smallest of two or more."""
     a, b = unify_dtypes(a, b)
     found = a if a is b else _folded(scalar.Min, min, a, b)
     return min_(found, *more) if more else found
 
 
-def max_(a: Any, b: Any, *more: Any) -> scalar.PrimExpr:
+def max_(a: scalar.ExprLike, b: scalar.ExprLike, *more: Any) -> scalar.PrimExpr:
     """Build the largest of two or more."""
     a, b = unify_dtypes(a, b)
     found = a if a is b else _folded(scalar.Max, max, a, b)
@@ -198,32 +198,32 @@ def _compare(cls: type[scalar.CmpOp], fn: Callable[[Any, Any], bool], a: Any, b:
     return cls(a, b)
 
 
-def equal(a: Any, b: Any) -> scalar.PrimExpr:
+def equal(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a == b``."""
     return _compare(scalar.EQ, lambda x, y: x == y, a, b)
 
 
-def not_equal(a: Any, b: Any) -> scalar.PrimExpr:
+def not_equal(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a != b``."""
     return _compare(scalar.NE, lambda x, y: x != y, a, b)
 
 
-def less(a: Any, b: Any) -> scalar.PrimExpr:
+def less(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a < b``."""
     return _compare(scalar.LT, lambda x, y: x < y, a, b)
 
 
-def less_equal(a: Any, b: Any) -> scalar.PrimExpr:
+def less_equal(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a <= b``."""
     return _compare(scalar.LE, lambda x, y: x <= y, a, b)
 
 
-def greater(a: Any, b: Any) -> scalar.PrimExpr:
+def greater(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a > b``."""
     return _compare(scalar.GT, lambda x, y: x > y, a, b)
 
 
-def greater_equal(a: Any, b: Any) -> scalar.PrimExpr:
+def greater_equal(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a >= b``."""
     return _compare(scalar.GE, lambda x, y: x >= y, a, b)
 
@@ -236,7 +236,7 @@ def _truth(value: Any) -> scalar.PrimExpr:
     return value
 
 
-def logical_and(a: Any, b: Any) -> scalar.PrimExpr:
+def logical_and(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a and b``; a constant operand folds."""
     a, b = _truth(a), _truth(b)
     if isinstance(a, scalar.IntImm):
@@ -246,7 +246,7 @@ def logical_and(a: Any, b: Any) -> scalar.PrimExpr:
     return scalar.And(a, b)
 
 
-def logical_or(a: Any, b: Any) -> scalar.PrimExpr:
+def logical_or(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a or b``; a constant operand folds."""
     a, b = _truth(a), _truth(b)
     if isinstance(a, scalar.IntImm):
@@ -256,7 +256,7 @@ def logical_or(a: Any, b: Any) -> scalar.PrimExpr:
     return scalar.Or(a, b)
 
 
-def logical_not(a: Any) -> scalar.PrimExpr:
+def logical_not(a: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``not a``."""
     a = scalar.as_expr(a)
     return (scalar.FALSE if a.value else scalar.TRUE) if isinstance(a, scalar.IntImm) else scalar.Not(a)
@@ -278,7 +278,7 @@ def any_of(*conditions: Any) -> scalar.PrimExpr:
     return result
 
 
-def cast(dtype: str, value: Any) -> scalar.PrimExpr:
+def cast(dtype: str, value: scalar.ExprLike) -> scalar.PrimExpr:
     """Convert to `dtype`, folding constants; a conversion to the type a value has is the value."""
     value = scalar.as_expr(value)
     dt = DataType(dtype)
@@ -302,7 +302,7 @@ def cast(dtype: str, value: Any) -> scalar.PrimExpr:
     return scalar.Cast(dt, value)
 
 
-def select(condition: Any, true_value: Any, false_value: Any) -> scalar.PrimExpr:
+def select(condition: scalar.ExprLike, true_value: scalar.ExprLike, false_value: scalar.ExprLike) -> scalar.PrimExpr:
     """Build a choice that evaluates both sides."""
     condition = scalar.as_expr(condition)
     true_value, false_value = unify_dtypes(true_value, false_value)
@@ -311,7 +311,9 @@ def select(condition: Any, true_value: Any, false_value: Any) -> scalar.PrimExpr
     return scalar.Select(condition, true_value, false_value)
 
 
-def if_then_else(condition: Any, true_value: Any, false_value: Any) -> scalar.PrimExpr:
+def if_then_else(
+    condition: scalar.ExprLike, true_value: scalar.ExprLike, false_value: scalar.ExprLike
+) -> scalar.PrimExpr:
     """Build a choice that evaluates only the side it takes, so that it may guard a load."""
     condition = _truth(condition)
     true_value, false_value = unify_dtypes(true_value, false_value)
@@ -320,7 +322,7 @@ def if_then_else(condition: Any, true_value: Any, false_value: Any) -> scalar.Pr
     return scalar.CallIntrin(true_value.dtype, scalar.Op.get("tir.if_then_else"), (condition, true_value, false_value))
 
 
-def abs_(value: Any) -> scalar.PrimExpr:
+def abs_(value: scalar.ExprLike) -> scalar.PrimExpr:
     """Build the absolute value."""
     value = scalar.as_expr(value)
     if isinstance(value, (scalar.IntImm, scalar.FloatImm)):
@@ -349,12 +351,12 @@ def _shifted(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
     return a, b
 
 
-def shift_left(a: Any, b: Any) -> scalar.PrimExpr:
+def shift_left(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a << b``."""
     return _folded(_call("shift_left"), operator.lshift, *_shifted(a, b))
 
 
-def shift_right(a: Any, b: Any) -> scalar.PrimExpr:
+def shift_right(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     """Build ``a >> b``, arithmetic on signed types."""
     return _folded(_call("shift_right"), operator.rshift, *_shifted(a, b))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -217,13 +217,13 @@ class Function(BaseFunc):
     attrs: Attrs = NO_ATTRS
 
 
-def shape_expr(values: Any) -> ShapeExpr:
+def shape_expr(values: Iterable[PrimExpr | int]) -> ShapeExpr:
     """Make a typed shape expression from ints and scalar expressions."""
     dims = as_shape(values)
     return ShapeExpr(dims, ty=ShapeType(dims, len(dims)))
 
 
-def prim_value(value: Any, dtype: str | None = None) -> PrimValue:
+def prim_value(value: PrimExpr | bool | int | float | np.generic | PrimValue, dtype: str | None = None) -> PrimValue:
     """Make a typed scalar value.
 
     Parameters

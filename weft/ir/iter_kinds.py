@@ -13,7 +13,7 @@ _TVM: dict[Any, str] = {
 }  # fmt: skip
 
 
-def iter_type(kind: Any) -> str:
+def iter_type(kind: int | str) -> str:
     """Return the name of a kind that is given as TVM does.
 
     Raises

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
@@ -174,7 +174,7 @@ def saved_fields(cls: type) -> tuple[str, ...]:
     return getattr(cls, "__saved_fields__", ())
 
 
-def plain_text(node: Any, **_: Any) -> str:
+def plain_text(node: object, **_: Any) -> str:
     """Render a node as nested ``Name(field=value)`` records; the text engine replaces this as printer."""
     if isinstance(node, Node):
         fields = ", ".join(f"{f}={plain_text(getattr(node, f))}" for f in node.__struct_fields__ if f != "span")
@@ -187,7 +187,7 @@ def plain_text(node: Any, **_: Any) -> str:
 _PRINTER: list[Any] = [plain_text]
 
 
-def set_printer(printer: Any) -> None:
+def set_printer(printer: Callable[..., str]) -> None:
     """Install ``printer(node, **options) -> str`` behind ``str(node)`` and ``node.script()``."""
     _PRINTER[0] = printer
 

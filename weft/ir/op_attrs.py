@@ -23,13 +23,13 @@ def default_op_attr(attr_key: str) -> Callable[[Callable[[Any], Any]], Callable[
     return register
 
 
-def default_attr(op: Any, attr_key: str) -> Any:
+def default_attr(op: object, attr_key: str) -> Any:
     """Return what an attribute is where nobody registered it, or None."""
     made = _DEFAULTS.get(attr_key)
     return None if made is None else made(op)
 
 
-def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | None:
+def register_op_attr(op_name: str, attr_key: str, value: object = None, level: int = 10) -> Callable[[Any], Any] | None:
     """Set an attribute of an operator; as a decorator of the value where none is given.
 
     Parameters

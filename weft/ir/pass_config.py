@@ -99,7 +99,7 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-def register_config_option(name: str, type: Any, default: Any = None, doc: str = "") -> None:
+def register_config_option(name: str, type: type, default: object = None, doc: str = "") -> None:
     """Add an option, for passes of the user's own to read from ``PassContext.current().config``."""
     _OPTIONS[name] = ConfigOption(type, default, doc)
 

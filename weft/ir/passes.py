@@ -304,7 +304,9 @@ class Sequential(Pass):
         return mod
 
 
-def module_pass(fn: Any = None, *, name: str | None = None, opt_level: int = 0, ensures: str | None = None) -> Any:
+def module_pass(
+    fn: Callable[..., Any] | None = None, *, name: str | None = None, opt_level: int = 0, ensures: str | None = None
+) -> Any:
     """Turn ``fn(mod, **options) -> IRModule`` into a pass factory.
 
     Parameters
@@ -334,7 +336,7 @@ def module_pass(fn: Any = None, *, name: str | None = None, opt_level: int = 0, 
 
 
 def function_pass(
-    fn: Any = None,
+    fn: Callable[..., Any] | None = None,
     *,
     kind: type | tuple[type, ...] = BaseFunc,
     name: str | None = None,

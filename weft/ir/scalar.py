@@ -5,8 +5,9 @@ Node classes, and constants. Python operators on expressions call the checked co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, dataclass_transform
 
+import numpy as np
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
@@ -19,8 +20,8 @@ __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
     "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
     "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "lanes_from",
-    "make_exprs", "vscale",
+    "ExprLike", "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var",
+    "lanes_from", "make_exprs", "vscale",
 ]  # fmt: skip
 
 
@@ -290,7 +291,7 @@ class Not(PrimExpr):
         return self.a.dtype
 
 
-def make_exprs(node: Any, dtype: str | None, *fields: str) -> None:
+def make_exprs(node: Node, dtype: str | None, *fields: str) -> None:
     """Make expressions of numbers in fields of a new node; those of a tuple, where the field holds one."""
     for f in fields:
         value = getattr(node, f)
@@ -347,7 +348,7 @@ def vscale() -> PrimExpr:
     return CallIntrin("int32", Op.get("tir.vscale"), ())
 
 
-def lanes_from(value: Any) -> Any:
+def lanes_from(value: object) -> Any:
     """Return a number of lanes: a constant, or a multiple of :func:`vscale`; None where it is neither."""
     if isinstance(value, int):
         return value
@@ -562,6 +563,14 @@ _PLAIN: dict[str, int] = {_INT32: 1 << 31, _INT64: 1 << 63}  # of nearly all con
 TRUE, FALSE = IntImm(_BOOL, 1), IntImm(_BOOL, 0)
 
 
+class _HasExpr(Protocol):
+    def asobject(self) -> PrimExpr: ...
+
+
+ExprLike = PrimExpr | IterVar | bool | int | float | str | np.generic | _HasExpr
+"""What becomes a scalar expression: one, a number, a text, or what stands for one, as a slice of a tensor does."""
+
+
 def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:
     """Convert a Python number, string, iteration variable or 0-argument tensor to an expression."""
     if IS_EXPR[type(value)]:
@@ -577,14 +586,14 @@ def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:
     raise InvalidArgument("cannot make a scalar expression", expected="a number or an expression", found=repr(value))
 
 
-def as_int(value: Any) -> int | None:
+def as_int(value: object) -> int | None:
     """Return the value of an integer constant, or None."""
     if type(value) is IntImm:
         return value.value
     return int(value) if isinstance(value, int) else None
 
 
-def is_const_int(value: Any, expected: int) -> bool:
+def is_const_int(value: object, expected: int) -> bool:
     """Whether `value` is the integer constant `expected`."""
     return type(value) is IntImm and value.value == expected
 

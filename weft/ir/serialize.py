@@ -186,7 +186,7 @@ def _fields(cls: type) -> tuple[str, ...]:
     return saved_fields(cls) or cls.__struct_fields__  # type: ignore[attr-defined]
 
 
-def save_json(node: Any, indent: int | None = None) -> str:
+def save_json(node: object, indent: int | None = None) -> str:
     """Write a node or a module as JSON, with constants and the sharing of nodes.
 
     Parameters

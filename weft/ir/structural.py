@@ -321,7 +321,7 @@ def _definition(data: Any) -> Any:
     return data, tuple(c.inputs for c in data.constructors)
 
 
-def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, Any], bool] = False) -> bool:
+def structural_equal(lhs: object, rhs: object, map_free_vars: bool | Callable[[Any, Any], bool] = False) -> bool:
     """Whether two nodes (or modules) are the same but for the names of variables.
 
     Parameters
@@ -340,7 +340,7 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, An
 _STRUCTURE.append(structural_equal)
 
 
-def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
     """Raise a ValueError that shows the first difference, unless :func:`structural_equal` holds.
 
     Variables for sizes may correspond to any: which of them a text makes depends on where it names them first.
@@ -456,7 +456,7 @@ def _encoding(node: Any) -> list[bytes]:
     return out
 
 
-def fingerprint(node: Any) -> str:
+def fingerprint(node: object) -> str:
     """Return the SHA-256 of the canonical encoding, in hexadecimal.
 
     Equal for alpha-equivalent structures, in every process.
@@ -467,6 +467,6 @@ def fingerprint(node: Any) -> str:
     return hashlib.sha256(b"".join(_encoding(node))).hexdigest()
 
 
-def structural_hash(node: Any, map_free_vars: bool = False) -> int:
+def structural_hash(node: object, map_free_vars: bool = False) -> int:
     """Return a 64-bit hash that agrees with :func:`structural_equal`, with free variables mapped or not."""
     return int(fingerprint(node)[:16], 16)

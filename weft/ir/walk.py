@@ -51,7 +51,7 @@ class _BelowBackwards(dict[type, "Callable[[Any], tuple[Any, ...]] | None"]):
 _BELOW_BACKWARDS = _BelowBackwards()
 
 
-def children(node: Any) -> Iterator[Node]:
+def children(node: object) -> Iterator[Node]:
     """Yield the nodes that are fields of `node`, or stand in tuples that are."""
     fields = CHILD_FIELDS[type(node)]
     stack: list[Any] = [node] if fields is None else [getattr(node, f) for f in fields[::-1]]
@@ -63,7 +63,7 @@ def children(node: Any) -> Iterator[Node]:
             stack.extend(value[::-1])
 
 
-def walk(node: Any, leaf: type | None = None) -> Iterator[Node]:
+def walk(node: object, leaf: type | None = None) -> Iterator[Node]:
     """Yield `node` and everything below it but what is below nodes of the class `leaf`, parents first.
 
     A shared subtree is yielded once.
@@ -126,7 +126,7 @@ def find(node: object, *wanted: type) -> list[Any]:
     return found
 
 
-def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
+def post_order(node: object, visit: Callable[[Node], Any]) -> None:
     """Call ``visit`` on each node below `node` and on `node`, children first; a shared subtree is visited once."""
     seen: set[int] = set()
 

@@ -99,13 +99,13 @@ def recvall(sock: socket.socket, nbytes: int) -> bytes:
     return b"".join(parts)
 
 
-def json_message(data: Any) -> bytes:
+def json_message(data: object) -> bytes:
     """A value as a message to a tracker or from one."""
     text = json.dumps(data).encode()
     return number(len(text)) + text
 
 
-def sendjson(sock: socket.socket, data: Any) -> None:
+def sendjson(sock: socket.socket, data: object) -> None:
     """Send a value as JSON."""
     sock.sendall(json_message(data))
 

@@ -142,7 +142,7 @@ def malformed(why: str) -> Malformed:
     return Malformed("a message of the other side cannot be read", found=why)
 
 
-def whole(value: Any) -> int:
+def whole(value: object) -> int:
     """A handle, count or number that the other side has to answer with.
 
     Raises

@@ -6,14 +6,15 @@ import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ffi import convert_argument
 from weft.runtime import graph_executor
-from weft.runtime.device import Device
+from weft.runtime.device import Device, DeviceLike
+from weft.runtime.module import Module
 from weft.runtime.params import save_param_dict
 from weft.runtime.tensor import Tensor, empty
 from weft.runtime.timing import BenchmarkResult, time_function
@@ -22,8 +23,9 @@ __all__ = ["DebugResult", "GraphModuleDebug", "create"]
 
 
 def create(
-    graph_json_str: str | Mapping[str, Any], libmod: Any, device: Any, dump_root: str | None = None
-) -> GraphModuleDebug:
+    graph_json_str: str | Mapping[str, Any], libmod: Module | None, device: DeviceLike | Sequence[DeviceLike],
+    dump_root: str | None = None,
+) -> GraphModuleDebug:  # fmt: skip
     """Make an executor that is watched; the parameters are those of :class:`GraphModuleDebug`."""
     made = graph_executor.create(graph_json_str, libmod, device)
     return GraphModuleDebug(made.module, device, graph_json_str, dump_root)

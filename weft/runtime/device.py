@@ -150,6 +150,10 @@ class Device:
         return f"{self.type}:{self.device_id}"
 
 
+DeviceLike = str | int | Device
+"""What becomes a device: ``"cuda:1"``, a kind by number, or one."""
+
+
 def device(dev: str | int | Device = "cpu", index: int = 0) -> Device:
     """Make a device from ``"cpu"``, ``"cuda:1"``, a kind and index, or another device."""
     return dev if isinstance(dev, Device) else Device(dev, index)

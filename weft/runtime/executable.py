@@ -28,7 +28,7 @@ def shape_constant(dims: Sequence[int]) -> tvm_ffi.Shape:
     return tvm_ffi.Shape(tuple(int(d) for d in dims))
 
 
-def dtype_constant(dtype: Any) -> tvm_ffi.dtype:
+def dtype_constant(dtype: str | tvm_ffi.dtype) -> tvm_ffi.dtype:
     """A dtype for the constant pool, from its name; ``"void"`` is the unknown dtype."""
     return tvm_ffi.dtype(str(dtype))
 

@@ -7,14 +7,14 @@ The JSON is Apache TVM's: ``nodes`` (``null`` for inputs, ``tvm_op`` for calls),
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tvm_ffi
 
 from weft import error, ffi
-from weft.runtime.device import Device
+from weft.runtime.device import Device, DeviceLike
 from weft.runtime.device import device as as_device
 from weft.runtime.module import Module
 from weft.runtime.params import parameter_rows
@@ -28,7 +28,9 @@ _create = tvm_ffi.get_global_func("weft.graph_executor")
 _factory = tvm_ffi.get_global_func("weft.graph_factory")
 
 
-def create(graph_json_str: str | Mapping[str, Any], libmod: Any, device: Any) -> GraphModule:
+def create(
+    graph_json_str: str | Mapping[str, Any], libmod: Module | None, device: DeviceLike | Sequence[DeviceLike]
+) -> GraphModule:
     """Make an executor for a graph.
 
     Parameters
@@ -51,7 +53,7 @@ def create(graph_json_str: str | Mapping[str, Any], libmod: Any, device: Any) ->
 
 
 def create_factory(
-    graph_json: str, libmod: Any, params: Mapping[str, Any], name: str = "default", executor: str = "graph"
+    graph_json: str, libmod: Module | None, params: Mapping[str, Any], name: str = "default", executor: str = "graph"
 ) -> Module:
     """Make a module that can be exported, of a graph, its kernels and parameters.
 

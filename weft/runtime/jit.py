@@ -10,7 +10,7 @@ import atexit
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tvm_ffi
 
@@ -56,7 +56,9 @@ def enabled_by_default() -> bool:
     return environment.JIT.read()
 
 
-def watch(owner: Any, machine: Any, primitives: Sequence[str], kernels: Mapping[str, Recompilable]) -> None:
+def watch(
+    owner: object, machine: tvm_ffi.Module, primitives: Sequence[str], kernels: Mapping[str, Recompilable]
+) -> None:
     """Let a machine count the calls of kernels, and compile those that are hot; before its first call only.
 
     Parameters
@@ -83,7 +85,7 @@ def watch(owner: Any, machine: Any, primitives: Sequence[str], kernels: Mapping[
         _COMPILER.start()
 
 
-def hot_shapes(machine: Any) -> list[HotShape]:
+def hot_shapes(machine: tvm_ffi.Module) -> list[HotShape]:
     """Return what became of the kernels that a machine watches, the busiest first."""
     rows = [
         HotShape(str(name), tuple(int(d) for d in shape), str(state), int(calls), int(special), _us(best), _us(own))

@@ -367,7 +367,7 @@ class Module:
         return f"{type(self).__name__}(kind={self.kind!r}, imports={len(self._handle.imports)})"
 
 
-def object_code(module: Any) -> tuple[list[bytes], list[str]]:
+def object_code(module: Module | tvm_ffi.Module) -> tuple[list[bytes], list[str]]:
     """Return the object files of a module of native code and the names of its functions; no files if it kept none."""
     handle = _module_handle(module)
     return [bytes(o) for o in _jit_objects(handle)], [str(n) for n in _jit_names(handle)]
@@ -458,7 +458,7 @@ def jit_module(
     names: Sequence[str],
     addresses: Sequence[int],
     objects: Sequence[bytes] = (),
-    keep_alive: Any = None,
+    keep_alive: object = None,
     context: int = 0,
 ) -> Module:
     """Make a module of kernels that a compiler placed in this process.

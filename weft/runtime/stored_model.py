@@ -50,7 +50,7 @@ class StoredModel(NamedTuple):
     """What the writer of the file gave: anything that JSON can hold."""
 
 
-def write_model(path: Path, executable: VMExecutable, note: Any, key: str = "") -> bool:
+def write_model(path: Path, executable: VMExecutable, note: object, key: str = "") -> bool:
     """Write a compiled model.
 
     Parameters

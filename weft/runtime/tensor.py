@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import ml_dtypes
 import msgspec
@@ -335,7 +335,7 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
     return _array_handle(np.asarray(value))
 
 
-def tensor(arr: Any, device: Any = None, mem_scope: str | None = None) -> Tensor:
+def tensor(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> Tensor:
     """Make a tensor with a copy of `arr` in 64-byte aligned memory.
 
     Parameters
@@ -357,8 +357,9 @@ array = tensor
 
 
 def empty(
-    shape: Sequence[int] | int, dtype: Any = "float32", device: Any = None, mem_scope: str | None = None
-) -> Tensor:
+    shape: Sequence[int] | int, dtype: str | type | np.dtype[Any] = "float32", device: Device | None = None,
+    mem_scope: str | None = None,
+) -> Tensor:  # fmt: skip
     """Make a tensor without setting its elements, in 64-byte aligned memory of the runtime's pool."""
     dims = (int(shape),) if isinstance(shape, int) else tuple(map(_dimension, shape))
     name = _ML_DTYPES.get(dtype) if isinstance(dtype, np.dtype) else None
@@ -372,7 +373,11 @@ def empty(
     return Tensor(_empty(dims, name, tvm_ffi.Device(kind, index)))
 
 
-def from_dlpack(source: Any) -> Tensor:
+class _SupportsDLPack(Protocol):
+    def __dlpack__(self) -> Any: ...
+
+
+def from_dlpack(source: _SupportsDLPack) -> Tensor:
     """A tensor over the memory of anything with ``__dlpack__``, which it keeps alive."""
     return Tensor(_to_handle(source))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,8 @@ class _Shards:
 
 def dump_tensor_cache(
     params: Mapping[str, Any] | Iterable[tuple[str, Any]], cache_dir: str | Path, encode_format: str = _BFLOAT,
-    meta_data: Any = None, shard_cap_mb: float = 32, show_progress: bool = True, update_if_exists: bool = False,
+    meta_data: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None, shard_cap_mb: float = 32,
+    show_progress: bool = True, update_if_exists: bool = False,
 ) -> None:  # fmt: skip
     """Write tensors to a folder.
 

@@ -8,7 +8,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from weft.target.cpu import host_features
-from weft.target.target import Target
+from weft.target.target import Target, TargetLike
 
 
 def llvm_version_major(allow_none: bool = False) -> int:
@@ -26,7 +26,7 @@ def llvm_get_system_triple() -> str:
     return str(llvm.get_process_triple())
 
 
-def llvm_cpu_has_features(*features: Any, target: Any = None) -> bool:
+def llvm_cpu_has_features(*features: Any, target: TargetLike | None = None) -> bool:
     """Whether a target's CPU, by default this machine's, has all of some features, such as ``"avx512f"``.
 
     As TVM's function takes them, they may also be one list, with the target behind it.
@@ -38,17 +38,17 @@ def llvm_cpu_has_features(*features: Any, target: Any = None) -> bool:
     return all(str(f).lstrip("+") in have for f in names)
 
 
-def target_has_features(cpu_features: str | Sequence[str], target: Any = None) -> bool:
+def target_has_features(cpu_features: str | Sequence[str], target: TargetLike | None = None) -> bool:
     """Whether a target, by default the current one, has all of some features."""
     names = [cpu_features] if isinstance(cpu_features, str) else cpu_features
     return llvm_cpu_has_features(list(names), target=Target.of(target))
 
 
-def llvm_get_cpu_features(target: Any = None) -> list[str]:
+def llvm_get_cpu_features(target: TargetLike | None = None) -> list[str]:
     """List the features of a target's CPU."""
     return sorted(Target.of(target).features)
 
 
-def llvm_get_vector_width(target: Any = None) -> int:
+def llvm_get_vector_width(target: TargetLike | None = None) -> int:
     """Return the width of a target's vector registers, in bits."""
     return Target.of(target).vector_bits

@@ -114,7 +114,7 @@ def register_target_kind(kind: TargetKind, override: bool = False) -> TargetKind
     return kind
 
 
-def register_attribute(key: str, name: str, value: Any) -> None:
+def register_attribute(key: str, name: str, value: object) -> None:
     """Give an attribute to all kinds with a key, such as ``"cpu"``."""
     _OF_KEYS[key, name] = value
 

@@ -12,7 +12,7 @@ import weft.target.vulkan
 from weft.runtime import Device, device
 from weft.target.kind import kind_named
 from weft.target.tags import ARM_BOARDS
-from weft.target.target import Target, parse
+from weft.target.target import Target, TargetLike, parse
 
 Options = str | Sequence[str] | None
 
@@ -23,7 +23,7 @@ def _made(kind: str, options: Options, **attrs: Any) -> Target:
     return Target({"kind": kind, **attrs, **given})
 
 
-def create(target: Any) -> Target:
+def create(target: TargetLike) -> Target:
     """Make a target of its text or options."""
     return Target(target)
 
@@ -100,7 +100,7 @@ def riscv_cpu(model: str = "sifive-u54", options: Options = None) -> Target:
                  model=model)  # fmt: skip
 
 
-def device_from_target(target: Any, index: int = 0) -> Device:
+def device_from_target(target: TargetLike, index: int = 0) -> Device:
     """Return the device that code for a target runs on."""
     chosen = Target(target)
     kind = chosen.attrs.get("target_device_type")

@@ -400,7 +400,7 @@ class Features(frozenset[str]):
         return name.removeprefix("has_").replace("_", "-") in self or name.removeprefix("has_") in self
 
 
-def option_text(value: Any) -> str:
+def option_text(value: object) -> str:
     """The text of an option's value; lists are separated by commas."""
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 from weft import ir, tir
 from weft.error import InvalidArgument
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, TensorSlice
+
+Shape = Sequence[ir.PrimExpr | int] | ir.PrimExpr | int
+"""The extents of a tensor; one number is that of the only dimension."""
 
 _TAG: ir.Ambient[str] = ir.Ambient("tag_scope")
 
@@ -37,7 +40,7 @@ def tag_scope(tag: str) -> Generator[None, None, None]:
         _TAG.leave(tag)
 
 
-def _dims(shape: Any) -> tuple[ir.PrimExpr, ...]:
+def _dims(shape: Shape) -> tuple[ir.PrimExpr, ...]:
     return tuple(_extent(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
 
 
@@ -50,18 +53,18 @@ def _extent(given: Any) -> ir.PrimExpr:
     return dim
 
 
-def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -> Tensor:
+def placeholder(shape: Shape, dtype: str = "float32", name: str = "placeholder") -> Tensor:
     """Make an input tensor."""
     return PlaceholderOp(name, shape=_dims(shape), dtype=ir.DataType(dtype)).output(0)
 
 
 def compute(
-    shape: Any,
+    shape: Shape,
     fcompute: Callable[..., Any],
     name: str = "compute",
     tag: str = "",
-    attrs: Any = None,
-    varargs_names: Any = None,
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
 ) -> Any:
     """Make a tensor whose elements `fcompute` gives.
 
@@ -155,7 +158,9 @@ def _other_rank(ndim: int, found: int) -> InvalidArgument:
     )
 
 
-def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> ir.IterVar:
+def reduce_axis(
+    dom: ir.Range | Sequence[ir.ExprLike], name: str = "rv", thread_tag: str = "", span: ir.Span | None = None
+) -> ir.IterVar:
     """Make a reduction variable over ``(begin, end)`` or a Range."""
     if not isinstance(dom, ir.Range):
         if not isinstance(dom, (tuple, list)) or len(dom) != 2:
@@ -167,7 +172,10 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
     return ir.IterVar(dom, ir.Var(name, dom.extent.dtype), "reduce", thread_tag)
 
 
-def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> ir.IterVar:
+def thread_axis(
+    dom: ir.Range | ir.ExprLike | Sequence[ir.ExprLike] | str | None = None, tag: str = "", name: str = "",
+    span: ir.Span | None = None,
+) -> ir.IterVar:  # fmt: skip
     """Make a variable that is bound to a hardware thread index such as ``"threadIdx.x"``."""
     if isinstance(dom, str):
         tag, dom = dom, None
@@ -278,13 +286,13 @@ min = comm_reducer(ir.min_, highest, name="min")
 
 
 def scan(
-    init: Any,
-    update: Any,
-    state_placeholder: Any,
-    inputs: Any = (),
+    init: Tensor | Sequence[Tensor],
+    update: Tensor | Sequence[Tensor],
+    state_placeholder: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor] = (),
     name: str = "scan",
     tag: str = "",
-    attrs: Any = None,
+    attrs: Mapping[str, Any] | None = None,
 ) -> Any:
     """Make a recurrence over the first axis.
 
@@ -309,7 +317,7 @@ def scan(
         init=inits,
         update=updates,
         state_placeholder=states,
-        inputs=tuple(inputs or ()),
+        inputs=(inputs,) if isinstance(inputs, Tensor) else tuple(inputs or ()),
     )
     outs = [op.output(i) for i in range(len(updates))]
     return outs[0] if len(outs) == 1 else outs
@@ -339,15 +347,15 @@ def _shown(shape: Sequence[ir.PrimExpr]) -> str:
 
 
 def extern(
-    shape: Any,
+    shape: Shape | Sequence[Shape],
     inputs: Sequence[Tensor],
     fcompute: Callable[..., Any],
     name: str = "extern",
-    dtype: Any = None,
-    in_buffers: Any = None,
-    out_buffers: Any = None,
+    dtype: str | Sequence[str] | None = None,
+    in_buffers: tir.Buffer | Sequence[tir.Buffer] | None = None,
+    out_buffers: tir.Buffer | Sequence[tir.Buffer] | None = None,
     tag: str = "",
-    attrs: Any = None,
+    attrs: Mapping[str, Any] | None = None,
 ) -> Any:
     """Make tensors that a statement fills.
 
@@ -358,16 +366,18 @@ def extern(
     fcompute : callable
         ``fcompute(inputs, outputs)`` from lists of buffers to a statement (or an expression, evaluated for its effect).
     """
-    shapes = [_dims(shape)] if not shape or not isinstance(shape[0], (tuple, list)) else [_dims(x) for x in shape]
+    several = isinstance(shape, (tuple, list)) and shape and isinstance(shape[0], (tuple, list))
+    shapes = [_dims(x) for x in cast("Sequence[Shape]", shape if several else [shape])]
     dtypes = [dtype] * len(shapes) if isinstance(dtype, str) else list(dtype or [])
     if not dtypes:
         if len({t.dtype for t in inputs}) != 1:
             raise InvalidArgument("extern cannot tell the data type of its outputs", help="give dtype=")
         dtypes = [inputs[0].dtype] * len(shapes)
-    ins = list(in_buffers or [tir.decl_buffer(t.shape, t.dtype, t.name) for t in inputs])
-    outs = list(
-        out_buffers
-        or [
+    ins = list(_listed(in_buffers)) if in_buffers else [tir.decl_buffer(t.shape, t.dtype, t.name) for t in inputs]
+    outs = (
+        list(_listed(out_buffers))
+        if out_buffers
+        else [
             tir.decl_buffer(x, d, name if len(shapes) == 1 else f"{name}_{i}")
             for i, (x, d) in enumerate(zip(shapes, dtypes, strict=True))
         ]

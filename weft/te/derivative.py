@@ -8,7 +8,7 @@ from typing import Any
 from weft import error, ir, tir
 
 
-def derivative(expr: Any, element: Any) -> Any:
+def derivative(expr: ir.PrimExpr, element: ir.PrimExpr) -> Any:
     """Differentiate a floating-point expression.
 
     Parameters

@@ -22,7 +22,7 @@ _SCOPES = ("global", "shared", "local", "warp", "wmma", "texture")
 _THREADS = ("blockIdx", "threadIdx", "vthread", "cthread")
 
 
-def check_scope(scope: Any, what: str) -> None:
+def check_scope(scope: object, what: str) -> None:
     """Raise where a memory scope is unknown (``shared.dyn``, ``local.x``: what follows the point is free)."""
     if not isinstance(scope, str) or scope.split(".")[0] not in _SCOPES:
         raise ScheduleError(f"{what}: unknown memory scope {scope!r}", expected=", ".join(_SCOPES))

@@ -296,9 +296,10 @@ def _operations(outputs: Iterable[Operation]) -> list[Operation]:
     return order
 
 
-def create_schedule(ops: Any) -> Schedule:
+def create_schedule(ops: Tensor | Operation | Sequence[Tensor | Operation]) -> Schedule:
     """Make a schedule for operations (or tensors) and all that they depend on."""
-    listed = [o.op if isinstance(o, Tensor) else o for o in (ops if isinstance(ops, (list, tuple)) else [ops])]
+    given = [ops] if isinstance(ops, (Tensor, Operation)) else ops if isinstance(ops, (list, tuple)) else [ops]
+    listed: list[Any] = [o.op if isinstance(o, Tensor) else o for o in given]
     wrong = [o for o in listed if not isinstance(o, Operation)]
     if wrong or not listed:
         raise ScheduleError("create_schedule takes operations or tensors", found=repr(wrong[0]) if wrong else "nothing")

@@ -6,6 +6,7 @@ a tensor gives a scalar expression (:class:`~weft.tir.ProducerLoad`), so that bo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -226,7 +227,7 @@ _TENSOR_BINARY: list[Any] = []
 _TENSOR_CONVERT: list[Any] = []
 
 
-def install_tensor_arithmetic(apply: Any, convert: Any) -> None:
+def install_tensor_arithmetic(apply: Callable[..., Any], convert: Callable[..., Any]) -> None:
     """Make ``apply(op, a, b)`` what operators on whole tensors mean, and ``convert(x, dtype)`` what ``astype`` does.
 
     ``topi`` brings both.

@@ -102,7 +102,7 @@ def decl_tensor_intrin(
     fcompute: Callable[..., Any],
     name: str = "tensor_intrin",
     binds: Mapping[Tensor, tir.Buffer] | None = None,
-    scalar_params: Any = None,
+    scalar_params: Sequence[ir.Var] | None = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
     """Declare an intrinsic that computes what `op` describes.

@@ -134,7 +134,7 @@ def _range_of(index: Any, dim: ir.PrimExpr) -> ir.Range:
     return ir.Range.from_min_extent(start, ir.const(1, start.dtype))
 
 
-def is_buffer_var(value: Any) -> bool:
+def is_buffer_var(value: object) -> bool:
     """Whether a value is a buffer, which TVM's newest release counts among the variables."""
     return isinstance(value, Buffer)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from weft import ir
 
-Value = ir.PrimExpr | ir.IterVar | float | str
+Value = ir.ExprLike
 """What becomes a scalar expression."""
 
 Index = Value | slice | ir.Range

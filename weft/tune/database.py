@@ -322,7 +322,7 @@ def _unwritable(path: Path, e: OSError) -> DatabaseError:
     return DatabaseError(f"cannot write the tuning database '{path}'{there}", found=e.strerror or str(e))
 
 
-def open_database(tuned: Any) -> Database | None:
+def open_database(tuned: object) -> Database | None:
     """Return a database for what users give: a database, a path of a file that is there, or None.
 
     Raises

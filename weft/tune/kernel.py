@@ -11,7 +11,7 @@ import numpy as np
 from weft import error, tir
 from weft.ir import IRModule
 from weft.runtime import Tensor, tensor
-from weft.target import Target
+from weft.target import Target, TargetLike
 from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase
 from weft.tune.measure import Measurer
@@ -20,7 +20,7 @@ from weft.tune.task import Progress, Task, tune_tasks
 
 def tune_tir(
     mod: IRModule | tir.PrimFunc,
-    target: Any = None,
+    target: TargetLike | None = None,
     database: Database | str | Any = None,
     max_trials_global: int | None = None,
     *,

@@ -13,6 +13,7 @@ import inspect
 import sys
 import zlib
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any, NamedTuple
 
 from weft.error import ErrorGroup, InvalidArgument, ParseError, WeftError, own_errors
@@ -46,7 +47,7 @@ class MetaVar(NamedTuple):
     value: Any
 
 
-def meta_var(value: Any) -> MetaVar:
+def meta_var(value: object) -> MetaVar:
     """Bind a Python value as it is, instead of a variable of the program."""
     return MetaVar(value)
 
@@ -372,7 +373,7 @@ class FunctionDecorator:
         return with_deep_stack(lambda: p.function(definition, {"name": fn.__name__, **self.options}))
 
 
-def ir_module(cls: Any = None, *, frame: Any = None, **_: Any) -> Any:
+def ir_module(cls: type | IRModule | None = None, *, frame: FrameType | None = None, **_: Any) -> Any:
     """Read the class that it decorates as a module.
 
     Functions are decorated with ``@T.prim_func`` or ``@R.function`` and refer to each other as ``cls.name``. `frame` is
@@ -399,7 +400,7 @@ def pyfunc(fn: Any) -> Any:
 
 
 @own_errors("reading the program")
-def from_source(program: Any, extra_vars: Mapping[str, Any] | None = None, **_: Any) -> Any:
+def from_source(program: str | Callable[..., Any] | type, extra_vars: Mapping[str, Any] | None = None, **_: Any) -> Any:
     """Read a program from its text.
 
     Parameters

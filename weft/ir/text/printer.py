@@ -270,7 +270,7 @@ def _signed(text: str) -> Doc:
 
 
 def script(
-    node: Any,
+    node: object,
     *,
     show_meta: bool = False,
     width: int = 120,

@@ -64,13 +64,13 @@ def number(value: int | float) -> Doc:
     return Seq(UNARY, (text,)) if text.startswith("-") else text
 
 
-def operand(value: Any, other: Any, p: Printer) -> Doc:
+def operand(value: object, other: object, p: Printer) -> Doc:
     """Write an operand that stands beside `other`."""
     plain = _plain(value, other)
     return number(plain) if plain is not None else p.expr(value)
 
 
-def argument(value: Any, p: Printer) -> Doc:
+def argument(value: object, p: Printer) -> Doc:
     """Write a value where Python numbers become int32 and strings string constants."""
     if type(value) is s.IntImm and value.dtype == "int32" and -(2**31) <= value.value < 2**31:
         return number(value.value)
@@ -234,7 +234,7 @@ def _pointer_type(node: PointerType, p: Printer) -> Doc:
 # --- ranges as slices -------------------------------------------------------------------------------------------------
 
 
-def slice_of(start: Any, stop: Any) -> s.Range:
+def slice_of(start: s.ExprLike, stop: s.ExprLike) -> s.Range:
     """Return the range of a slice; ``a : a + n`` has extent ``n``, whatever `a` and `n` are."""
     if not isinstance(start, s.PrimExpr):
         start = s.as_expr(start, stop.dtype if isinstance(stop, s.PrimExpr) else None)

@@ -85,7 +85,7 @@ def known_texts(texts: Iterable[str] = ()) -> Generator[None]:
         _table.texts, _table.numbers = outer
 
 
-def numbers_of(array: Any) -> np.ndarray:
+def numbers_of(array: np.typing.ArrayLike) -> np.ndarray:
     """Return the numbers of an array's texts, new ones entered into the run's table."""
     if _table.texts is None:
         raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
@@ -105,7 +105,7 @@ def numbers_of(array: Any) -> np.ndarray:
     return out
 
 
-def texts_of(numbers: Any) -> np.ndarray:
+def texts_of(numbers: np.typing.ArrayLike) -> np.ndarray:
     """Return the texts of an array of numbers."""
     if _table.texts is None:
         raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
@@ -116,7 +116,7 @@ def texts_of(numbers: Any) -> np.ndarray:
     return out
 
 
-def to_machine(value: Any, kind: Kind, name: str = "value") -> Any:
+def to_machine(value: object, kind: Kind, name: str = "value") -> Any:
     """Return a user's value in the form that the machine holds.
 
     Raises

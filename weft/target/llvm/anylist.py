@@ -6,6 +6,7 @@ Functions are called through their tvm-ffi cell, with bit copies of values as bo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import error, ir
@@ -80,7 +81,9 @@ done:
     s.emit(f"call void @weft.release(i32 {kind}, ptr {held})")
 
 
-def leave_marked(s: FunctionEmitter, code: str, call: ir.CallIntrin, registers: Any, always: bool = False) -> None:
+def leave_marked(
+    s: FunctionEmitter, code: str, call: ir.CallIntrin, registers: Sequence[Any], always: bool = False
+) -> None:
     """Go on if `code` is zero, else return it and tell the machine which call failed, in the payload of the result.
 
     `always`: leave in any case. A call without ``vm.call`` is none of the machine's: nobody is told.

@@ -46,7 +46,7 @@ def _arithmetic(e: Any, s: FunctionEmitter, float_op: str, int_op: str) -> str:
     return s.value(f"{float_op} contract {t} {a}, {b}" if dt.is_float else f"{int_op} {t} {a}, {b}")
 
 
-def through_float32(e: Any, s: FunctionEmitter) -> str:
+def through_float32(e: ir.BinaryOp, s: FunctionEmitter) -> str:
     """Do an operation on 16-bit floats in float32."""
     wide = ir.with_lanes("float32", ir.DataType(e.a.dtype).lanes)
     result = type(e)(ir.Cast(wide, e.a), ir.Cast(wide, e.b))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft import arith, error, ir, tir
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, suffix
@@ -202,7 +202,7 @@ def _from_memory(value: str, dt: ir.DataType, s: FunctionEmitter) -> str:
 
 
 def store(
-    s: FunctionEmitter, buffer: tir.Buffer, index: ir.PrimExpr, value: Any, predicate: ir.PrimExpr | None
+    s: FunctionEmitter, buffer: tir.Buffer, index: ir.PrimExpr, value: ir.PrimExpr, predicate: ir.PrimExpr | None
 ) -> None:
     """Emit a store, masked where there is a predicate."""
     dt = ir.DataType(value.dtype)

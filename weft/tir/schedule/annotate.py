@@ -5,8 +5,6 @@ Parallel, vectorize, unroll, bind, annotate.
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft.arith import Analyzer
 from weft.ir import Attrs, IntImm, IterVar, Range, Var, const, is_const_int
 from weft.tir.analysis.apart import accumulates, instances_apart, tied_iterations, writes_apart
@@ -149,7 +147,7 @@ def _check_apart(loop: For, realize: BlockRealize, primitive: str) -> None:
         )
 
 
-def annotate(state: ScheduleState, target: Var | str, key: str, value: Any) -> None:
+def annotate(state: ScheduleState, target: Var | str, key: str, value: object) -> None:
     """Note ``key: value`` on a loop (its variable) or a block (its name)."""
     node = _target(state, target)
     state.replace(node, replace_node(node, annotations=Attrs.of(node.annotations, **{key: value})))

@@ -210,7 +210,7 @@ class Instruction(_Handle):
     __repr__ = __str__
 
 
-def flat(value: Any) -> list[Any]:
+def flat(value: object) -> list[Any]:
     """List the handles in what a primitive returned or took."""
     if isinstance(value, (BlockRV, LoopRV, ExprRV)):
         return [value]

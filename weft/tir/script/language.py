@@ -416,7 +416,7 @@ unroll = _loop(stmts.ForKind.UNROLLED)
 
 def thread_binding(
     start: Value, stop: Value | None = None, thread: str | None = None, *, annotations: Mapping[str, Any] | None = None,
-    var: Any = None, binding: Any = None,
+    var: Var | None = None, binding: ir.IterVar | None = None,
 ) -> commands.Loops:  # fmt: skip
     """Make a loop each of whose iterations runs on a thread."""
     if isinstance(stop, str):
@@ -451,7 +451,7 @@ def Assert(condition: Value, message: Value, kind: str = "RuntimeError") -> comm
     return commands.Scope(None, lambda _, body, __: stmts.AssertStmt(as_expr(condition), as_expr(message), body, kind))
 
 
-def attr(node: Any, attr_key: str, value: Any) -> commands.Scope:
+def attr(node: object, attr_key: str, value: object) -> commands.Scope:
     """Leave a note for later passes on the statements that follow."""
     return commands.Scope(None, lambda _, body, __: stmts.AttrStmt(node, attr_key, value, body))
 

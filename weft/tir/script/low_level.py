@@ -99,7 +99,7 @@ _BY_DTYPE = frozenset(
 )
 
 
-def typed(build: Any) -> Any:
+def typed(build: Callable[..., Any]) -> Any:
     """Let a constructor take ``dtype=``, as texts of older releases write it.
 
     It is the first argument of those that have one; of others, whose operands decide, it says nothing new.

@@ -51,7 +51,7 @@ class FunctionUnderWay:
         self.wants_root = options.get("root_block", True)
 
 
-def emit(p: Parser, stmt: Any) -> None:
+def emit(p: Parser, stmt: object) -> None:
     """Add a statement, or a scope with its value, to the sequence under way."""
     p.state.sequences[-1].append(stmt)
 
@@ -110,7 +110,7 @@ def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
     return dom
 
 
-def bind(p: Parser, target: ast.Name, value: Any) -> Any:
+def bind(p: Parser, target: ast.Name, value: object) -> Any:
     """Return what `target` stands for once `value` is assigned to it."""
     rule = _BIND.get(type(value))
     if rule is not None:
