@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,12 @@ def _solve_ref(a: Any, b: Any, refusal: str) -> Any:
     both, sign, info = np.concatenate([a, b], 2).astype(np.float64), np.ones(batch), np.zeros(batch, np.int32)
     for g, rows in enumerate(both):
         for k in range(n):
-            best = k + int(np.argmax(np.abs(rows[k:, k])))
+            best = functools.reduce(lambda i, j: j if abs(rows[j, k]) > abs(rows[i, k]) else i, range(k, n))  # not NaN
             rows[[k, best]] = rows[[best, k]]
             sign[g] *= 1 if best == k else -1
-            if rows[k, k]:
-                rows[k + 1 :] -= rows[k + 1 :, k : k + 1] / rows[k, k] * rows[k]
+            if rows[k, k] != 0:
+                rows[k + 1 :, k + 1 :] -= rows[k + 1 :, k : k + 1] / rows[k, k] * rows[k, k + 1 :]
+                rows[k + 1 :, k] = 0
             elif not info[g]:
                 info[g] = k + 1
     if refusal and info.any():

@@ -59,10 +59,12 @@ def solve(a: Tensor, b: Tensor, refusal: str = "") -> Any:
                     with ib.if_scope(info[g] == 0):
                         info[g] = tir.Cast("int32", k + 1)
                 with ib.else_scope(), ib.for_range(0, n - 1 - k) as i:
-                    kept[0] = u[g, k + 1 + i, k] / u[g, k, k]
-                    for part, width in widths:
-                        with ib.for_range(0, width) as j:
-                            part[g, k + 1 + i, j] = part[g, k + 1 + i, j] - kept[0] * part[g, k, j]
+                    row = k + 1 + i
+                    kept[0] = u[g, row, k] / u[g, k, k]
+                    u[g, row, k] = const(0, dtype)
+                    for part, width, first in ((u, n, k + 1), (x, columns, 0)):
+                        with ib.for_range(0, width - first) as j:
+                            part[g, row, first + j] = part[g, row, first + j] - kept[0] * part[g, k, first + j]
             with ib.for_range(0, n) as back, ib.for_range(0, columns) as j:
                 i = n - 1 - back
                 x[g, i, j] = x[g, i, j] / u[g, i, i]
