@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft import error, te
 from weft.ir import walk
-from weft.tir import AllocBuffer, For, ForKind, if_then_else
+from weft.tir import AllocBuffer, For, ForKind, decl_buffer, if_then_else
 
 sys.path.insert(0, str(Path(__file__).parent))
 from python_tir import run  # noqa: E402
@@ -196,7 +196,8 @@ def test_annotations_reach_the_loops():
     assert found["j"].thread_binding.thread_tag == "threadIdx.x"
 
 
-def test_extern_stage():
+@pytest.mark.parametrize("buffers", [False, True])
+def test_extern_stage(buffers):
     A = te.placeholder((5,), name="A")
     B = te.compute((5,), lambda i: A[i] + 1.0, name="B")
 
@@ -208,7 +209,8 @@ def test_extern_stage():
             i, te.const(0, "int32"), te.const(5, "int32"), ForKind.SERIAL, BufferStore(outs[0], ins[0][i] * 3.0, (i,))
         )
 
-    C = te.extern((5,), [B], fill, name="C")
+    given = {"in_buffers": decl_buffer((5,)), "out_buffers": decl_buffer((5,))} if buffers else {}
+    C = te.extern((5,), [B], fill, name="C", **given)
     s = te.create_schedule(C.op)
     a, c = rng.integers(0, 9, 5).astype("float32"), np.zeros(5, "float32")
     run(te.schedule_to_prim_func(s, [A, C]), a, c)
