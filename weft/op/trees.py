@@ -15,7 +15,7 @@ from weft.op.relations import demand_equal, demand_index_tuples, demand_indices
 from weft.topi.trees import tree_scores
 
 _NAME = "tree_scores"
-_AGGREGATES = {"sum": (0.0, np.add), "min": (np.inf, np.fmin), "max": (-np.inf, np.fmax)}
+_AGGREGATES = {"sum": (0.0, np.add), "min": (np.inf, np.minimum), "max": (-np.inf, np.maximum)}
 
 
 def _infer(x: Expr, nodes: Expr, roots: Expr, weights: Expr) -> Any:

@@ -258,3 +258,14 @@ def test_checks_of_indices_cost_three_calls():
     for wrong in (-8, 7):
         with pytest.raises(error.WeftError, match=f"found {wrong}"):
             main(table, np.array([0, wrong]))
+
+
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+@pytest.mark.parametrize("number", [-(1 << 63), (1 << 55) - 1, 1 << 55, (1 << 63) - 1])
+def test_numbers_of_any_size_are_arguments(number, exec_mode):
+    """Those that an instruction has no room for are constants."""
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        builder.emit_func_output(relax.PrimValue(tvm.ir.const(number, "int64")))
+    vm = relax.VirtualMachine(relax.build(builder.get(), "llvm", exec_mode=exec_mode), tvm.cpu())
+    assert vm["main"]() == number

@@ -205,7 +205,7 @@ def _shape(expr: ir.ShapeExpr, s: _FunctionCodegen) -> int:
 @_OPERAND.on(ir.PrimValue)
 def _prim(expr: ir.PrimValue, s: _FunctionCodegen) -> int:
     if isinstance(expr.value, ir.IntImm):
-        return s.builder.imm(expr.value.value)
+        return s.builder.convert_constant(expr.value.value)
     if isinstance(expr.value, ir.FloatImm):
         return s.builder.convert_constant(float(expr.value.value))
     raise CodegenError(
