@@ -165,7 +165,7 @@ def _look(path: Path) -> Content:
         return Content(known.decode(), known_as, settled)
 
     def digest(at: int) -> bytes:
-        return hashlib.blake2b(os.pread(file.fileno(), _CHUNK, at)).digest()
+        return hashlib.sha256(os.pread(file.fileno(), _CHUNK, at)).digest()
 
     with open_regular(path) as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
         parts = b"".join(pool.map(digest, range(0, before.st_size, _CHUNK)))

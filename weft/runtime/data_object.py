@@ -1,6 +1,6 @@
 """A blob as an ELF object file, so that linking a library needs no assembler to copy its weights once more.
 
-Nor need the linker copy them: the object can reserve their section, and they are written once, into the finished library.
+Nor need the linker copy them: the object can reserve their section, and they are written once, into the library.
 """
 
 from __future__ import annotations
