@@ -168,7 +168,7 @@ def test_the_hash_of_a_large_file_is_kept_until_it_changes(tmp_path, monkeypatch
     path = write_model(tmp_path / "m.onnx")
     one = model_cache._content(path)
     with monkeypatch.context() as m:
-        m.setattr("os.pread", None)  # nothing is read
+        m.setattr("os.preadv", None)  # nothing is read
         assert model_cache._content(path) == one
     status = path.stat()
     changed = bytearray(path.read_bytes())
@@ -182,7 +182,7 @@ def test_a_file_that_was_just_written_is_hashed_again(tmp_path, monkeypatch):
     monkeypatch.setattr(model_cache, "_LARGE", 0)
     path = write_model(tmp_path / "m.onnx")
     model_cache._content(path)
-    monkeypatch.setattr("os.pread", None)
+    monkeypatch.setattr("os.preadv", None)
     with pytest.raises(TypeError):
         model_cache._content(path)
 

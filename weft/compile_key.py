@@ -168,7 +168,7 @@ def _memo(root: str, paths: Sequence[str]) -> str | None:
     """Name the state of files by what changes when one does; None while a later change might not show."""
     found, newest = hashlib.blake2b(root.encode(), digest_size=32), 0
     for path in paths:
-        s = Path(path).stat()
+        s = os.stat(path)  # noqa: PTH116 - of 1,200 files, a third of a path's time
         newest = max(newest, s.st_mtime_ns, s.st_ctime_ns)
         found.update(f"{path} {s.st_dev} {s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}\n".encode())
     return f"sources\n{found.hexdigest()}" if time.time_ns() - newest > SETTLED_NS else None
@@ -213,4 +213,5 @@ def _processor() -> str:
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(errors="replace")
         lines = {x for x in text.splitlines() if x.startswith(("model name", "flags", "Features", "CPU part", "cache"))}
-    return " ".join([platform.system(), platform.machine(), platform.processor(), str(host_facts()), *sorted(lines)])
+    known_by = lines or {platform.processor()}  # which may ask another process
+    return " ".join([platform.system(), platform.machine(), str(host_facts()), *sorted(known_by)])

@@ -37,7 +37,7 @@ from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 if TYPE_CHECKING:
     from weft.baseline import BaselineProgram
 
-_CHUNK = 4 << 20
+_CHUNK = 1 << 20
 _LARGE = 16 << 20
 """Bytes of a file from which on its hash is kept with its times and place, as long as these do not change."""
 _COMPILER = "weft.relax.vm_build"
@@ -164,11 +164,14 @@ def _look(path: Path) -> Content:
     if known is not None:
         return Content(known.decode(), known_as, settled)
 
-    def digest(at: int) -> bytes:
-        return hashlib.blake2b(os.pread(file.fileno(), _CHUNK, at)).digest()
+    def digests(part: range) -> bytes:
+        chunk = memoryview(bytearray(_CHUNK))  # which stays in the core's cache
+        return b"".join(hashlib.sha256(chunk[: os.preadv(file.fileno(), [chunk], at)]).digest() for at in part)
 
-    with open_regular(path) as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
-        parts = b"".join(pool.map(digest, range(0, before.st_size, _CHUNK)))
+    starts, workers = range(0, before.st_size, _CHUNK), min(4, len(os.sched_getaffinity(0)))
+    shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
+    with open_regular(path) as file, ThreadPoolExecutor(workers) as pool:
+        parts = b"".join(pool.map(digests, shares))
     found = hashlib.blake2b(parts + str(before.st_size).encode(), digest_size=32).hexdigest()
     if memo is not None and settled and file_identity(path) == known_as:
         cache.put(memo, found.encode())

@@ -2,11 +2,12 @@
 
 import ctypes
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from weft.runtime.data_object import write_data_object
+from weft.runtime.data_object import fill_reserved, write_data_object
 from weft.runtime.link import link_library
 from weft.target import Target, compile_func
 from weft.te import compute, create_prim_func, placeholder
@@ -36,6 +37,36 @@ def test_a_library_holds_the_bytes_on_a_cache_line(tmp_path, code, size):
     symbol = (ctypes.c_char * max(1, size)).in_dll(ctypes.CDLL(str(tmp_path / "lib.so")), "some_data")
     assert ctypes.addressof(symbol) % 64 == 0
     assert bytes(symbol)[:size] == data
+
+
+@pytest.mark.parametrize("size", [1, 65, 4096, 1_000_003])
+@pytest.mark.parametrize("linker", ["cc", "cc -fuse-ld=gold", "cc -fuse-ld=lld", f"{sys.executable} -m ziglang cc"])
+def test_what_was_reserved_is_written_into_the_finished_library(tmp_path, code, size, linker):
+    path, source, data = tmp_path / "lib.so", tmp_path / "more.c", bytes((i * 7 + 3) % 251 for i in range(size))
+    source.write_text("int zeros[3000]; int set[3000] = {5}; _Thread_local int own; int f(void) { return own + 8; }")
+    if subprocess.run([*linker.split(), "-shared", "-fPIC", "-o", path, source], capture_output=True).returncode:
+        pytest.skip(f"no {linker}")
+    assert write_data_object(tmp_path / "data.o", Bytes(data), "some_data", code, reserved=True)
+    command = [*linker.split(), "-shared", "-fPIC", "-g", "-o", path, source, tmp_path / "data.o"]
+    subprocess.run(command, check=True)
+    assert fill_reserved(path, Bytes(data))
+    assert not subprocess.run(["readelf", "-aW", path], capture_output=True, text=True, check=True).stderr
+    subprocess.run(["strip", "-g", "-o", tmp_path / "stripped.so", path], check=True)
+    for name in ("lib.so", "stripped.so"):
+        library = ctypes.CDLL(str(tmp_path / name))
+        symbol = (ctypes.c_char * max(1, size)).in_dll(library, "some_data")
+        assert ctypes.addressof(symbol) % 64 == 0
+        assert bytes(symbol)[:size] == data
+        assert list((ctypes.c_int * 3000).in_dll(library, "zeros")) == [0] * 3000
+        assert (ctypes.c_int.in_dll(library, "set").value, library.f()) == (5, 8)
+
+
+def test_a_section_that_the_linker_put_elsewhere_is_linked_with_its_bytes(tmp_path, code):
+    script = tmp_path / "order.ld"
+    script.write_text("SECTIONS { .weft : { *(.weft) } } INSERT BEFORE .data;")
+    link_library(tmp_path / "lib.so", [code], Bytes(b"abc" * 999), options=[f"-Wl,-T,{script}"])
+    symbol = (ctypes.c_char * 2997).in_dll(ctypes.CDLL(str(tmp_path / "lib.so")), "__tvm_ffi__library_bin")
+    assert bytes(symbol) == b"abc" * 999
 
 
 def test_the_stack_of_the_library_is_not_executable(tmp_path, code):

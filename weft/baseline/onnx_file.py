@@ -7,6 +7,7 @@ Source: the field numbers of ``onnx.proto``.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.baseline.refusal import NotInBaseline
-from weft.runtime import read_regular
+from weft.runtime import open_regular, read_regular
 from weft.runtime.protobuf import BYTES, FIXED32, FIXED64, VARINT, read_varint
 from weft.runtime.protobuf import fields as message_fields
 
@@ -76,10 +77,11 @@ def _beside(tensor: Mapping[str, Any], dtype: np.dtype[Any], folder: Path) -> np
     if location in ("", ".", "..") or Path(location).name != location or path.is_symlink():
         raise NotInBaseline("weights in another folder")
     length = int(np.prod(tensor["dims"], dtype=np.int64)) * dtype.itemsize
-    content: Any = read_regular(path)
-    if offset < 0 or int(info.get("length", length)) != length or offset + length > len(content):
-        raise NotInBaseline("weights that are not all in their file")
-    return _aligned(memoryview(content)[offset : offset + length], dtype)
+    with open_regular(path) as file:  # of which other tensors are, too
+        if offset < 0 or int(info.get("length", length)) != length or offset + length > os.fstat(file.fileno()).st_size:
+            raise NotInBaseline("weights that are not all in their file")
+        file.seek(offset)
+        return _aligned(memoryview(file.read(length)), dtype)
 
 
 def _aligned(data: memoryview, dtype: np.dtype[Any]) -> np.ndarray:

@@ -1,17 +1,26 @@
-"""A blob as an ELF object file, so that linking a library needs no assembler to copy its weights once more."""
+"""A blob as an ELF object file, so that linking a library needs no assembler to copy its weights once more.
+
+Nor need the linker copy them: the object can reserve their section, and they are written once, into the library.
+"""
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Protocol
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _LINE = 64
-_PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
-_WRITE_ALLOC = 3
+_PAGE = 1 << 16
+"""As much as any system's."""
+_PROGBITS, _SYMTAB, _STRTAB, _NOBITS = 1, 2, 3, 8
+_LOAD = 1
+_ALLOC, _WRITE_ALLOC = 2, 3
+_SECTIONS_AT = 40
 _GLOBAL_OBJECT = 0x11
 
 
@@ -21,7 +30,7 @@ class _Appends(Protocol):
     def append_to(self, path: Path) -> None: ...
 
 
-def write_data_object(path: Path, blob: _Appends, symbol: str, like: bytes) -> bool:
+def write_data_object(path: Path, blob: _Appends, symbol: str, like: bytes, *, reserved: bool = False) -> bool:
     """Write an object file whose section ``.weft`` is `blob` under a symbol, on a cache line.
 
     Parameters
@@ -34,6 +43,8 @@ def write_data_object(path: Path, blob: _Appends, symbol: str, like: bytes) -> b
         Its name.
     like : bytes
         An object file for the same machine.
+    reserved : bool
+        Leave the bytes out, for :func:`fill_reserved` to write.
 
     Returns
     -------
@@ -44,8 +55,9 @@ def write_data_object(path: Path, blob: _Appends, symbol: str, like: bytes) -> b
         return False
     ident, _, machine, version, *_, flags, _, _, _, _, _, _ = _HEADER.unpack_from(like)
     path.write_bytes(bytes(_LINE))
-    blob.append_to(path)
-    end = _LINE + blob.size
+    if not reserved:
+        blob.append_to(path)
+    end = _LINE + (0 if reserved else blob.size)
     names = b"\0.weft\0.symtab\0.strtab\0.note.GNU-stack\0"
     strings = b"\0" + symbol.encode() + b"\0"
     symbols = bytes(_SYMBOL.size) + _SYMBOL.pack(1, _GLOBAL_OBJECT, 0, 1, 0, blob.size)
@@ -61,7 +73,7 @@ def write_data_object(path: Path, blob: _Appends, symbol: str, like: bytes) -> b
 
     table = [
         bytes(_SECTION.size),
-        section(b".weft", _PROGBITS, _LINE, blob.size, flags=_WRITE_ALLOC, align=_LINE),
+        section(b".weft", _NOBITS if reserved else _PROGBITS, _LINE, blob.size, flags=_WRITE_ALLOC, align=_LINE),
         section(b".symtab", _SYMTAB, at, len(symbols), link=3, info=1, align=8, entry=_SYMBOL.size),
         section(b".strtab", _STRTAB, string_at, len(strings)),
         section(b".strtab", _STRTAB, name_at, len(names)),
@@ -74,4 +86,55 @@ def write_data_object(path: Path, blob: _Appends, symbol: str, like: bytes) -> b
         file.write(header)
         file.seek(0, 2)
         file.write(tail + bytes(sections_at - end - len(tail)) + b"".join(table))
+    return True
+
+
+def fill_reserved(path: Path, blob: _Appends) -> bool:
+    """Write a blob where a library has a section ``.weft`` without content, which is among the last of its memory.
+
+    The segment's part of the file grows to the section's end; what lies behind it (symbols, headers) moves on.
+
+    Parameters
+    ----------
+    path : Path
+        The library, as a linker left it.
+    blob : Blob
+        What the section was reserved for.
+
+    Returns
+    -------
+    bool
+        False, and nothing is written, where the linker put the section elsewhere.
+    """
+    data = path.read_bytes()
+    *_, segments_at, sections_at, _, _, _, n_segments, _, n_sections, names_at = _HEADER.unpack_from(data)
+    segments = [list(_SEGMENT.unpack_from(data, segments_at + i * _SEGMENT.size)) for i in range(n_segments)]
+    sections = [list(_SECTION.unpack_from(data, sections_at + i * _SECTION.size)) for i in range(n_sections)]
+    names = sections[names_at][4]
+    own = [s for s in sections if data.startswith(b".weft\0", names + s[0]) and s[1] == _NOBITS and s[5] == blob.size]
+    last = max((s for s in segments if s[0] == _LOAD), key=lambda s: s[2] + s[5])
+    _, _, offset, base, _, in_file, in_memory, _ = last
+    old_end, start = offset + in_file, own[0][3] if own else 0
+    if not in_file <= start - base <= in_memory - blob.size or any(
+        s[1] != _NOBITS and s[2] & _ALLOC and s[4] + s[5] > old_end for s in sections
+    ):
+        return False
+    last[5] = start - base + blob.size
+    moved = -(-(offset + last[5] - old_end) // _PAGE) * _PAGE
+    for s in sections:
+        if s[1] == _NOBITS and s[2] & _WRITE_ALLOC == _WRITE_ALLOC and in_file <= s[3] - base < last[5]:
+            s[1], s[4] = _PROGBITS, offset + s[3] - base
+        elif s[4] >= old_end and not s[2] & _ALLOC:
+            s[4] += moved
+    os.truncate(path, old_end)
+    os.truncate(path, offset + start - base)  # zeros up to the blob
+    blob.append_to(path)
+    with path.open("rb+") as file:
+        file.seek(old_end + moved)
+        file.write(data[old_end:])
+        for at, table, form in ((segments_at, segments, _SEGMENT), (sections_at + moved, sections, _SECTION)):
+            file.seek(at)
+            file.write(b"".join(form.pack(*row) for row in table))
+        file.seek(_SECTIONS_AT)
+        file.write(struct.pack("<Q", sections_at + moved))
     return True

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.error import ExecutableError, InvalidArgument
-from weft.runtime.data_object import write_data_object
+from weft.runtime.data_object import fill_reserved, write_data_object
 from weft.runtime.elf import find_section, linker_triple
 from weft.runtime.regular_file import open_regular
 from weft.runtime.seal import damaged, seal
@@ -164,10 +164,13 @@ def link_library(
     target = target or (linker_triple(objects[0]) if objects else None)
     tried: list[str] = []
     with _folder(workspace) as directory:
-        inputs = _write_inputs(directory, objects, blob, target)
+        inputs, reserved = _write_inputs(directory, objects, blob, target, reserve=workspace is None)
         for command in _drivers(cc, target):
             with _finished(path) as out:
                 message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])
+                if message is None and reserved and blob is not None and not fill_reserved(out, blob):
+                    inputs, reserved = _write_inputs(directory, objects, blob, target)
+                    message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])
                 if message is None:
                     _seal_library(out)
                     return path
@@ -226,7 +229,7 @@ class Files:
         """Write the files, and call ``fcompile(path, files, **options)``."""
         with _folder(self.workspace) as directory:
             target = self.triple() if self.triple is not None else None
-            files = _write_inputs(directory, self.objects, self.blob, target)
+            files, _ = _write_inputs(directory, self.objects, self.blob, target)
             return fcompile(path, [*files, *self.addons], **options)
 
 
@@ -312,7 +315,10 @@ def _finished(path: Path) -> Generator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def _write_inputs(directory: Path, objects: Sequence[bytes], blob: Blob | None, target: str | None) -> list[str]:
+def _write_inputs(
+    directory: Path, objects: Sequence[bytes], blob: Blob | None, target: str | None, reserve: bool = False
+) -> tuple[list[str], bool]:
+    """Write what is linked; and return whether the blob is left to :func:`fill_reserved`."""
     inputs: list[str] = []
     for i, data in enumerate(objects):
         file = directory / f"code{i}.o"
@@ -320,14 +326,14 @@ def _write_inputs(directory: Path, objects: Sequence[bytes], blob: Blob | None, 
         inputs.append(str(file))
     if blob is not None:
         data = directory / "modules.o"
-        if objects and write_data_object(data, blob, _SYMBOL, objects[0]):
-            return [*inputs, str(data)]
+        if objects and write_data_object(data, blob, _SYMBOL, objects[0], reserved=reserve):
+            return [*inputs, str(data)], reserve
         data_file = directory / "modules.bin"
         blob.append_to(data_file)
         source = directory / "modules.S"
         source.write_text(_assembly(data_file, target))
         inputs.append(str(source))
-    return inputs
+    return inputs, False
 
 
 def _assembly(data: Path, target: str | None) -> str:

@@ -14,7 +14,7 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import prod
@@ -90,16 +90,27 @@ def write_model(path: Path, executable: VMExecutable, note: object, key: str = "
     head += bytes(_up(len(head)) - len(head))
     with path.open("wb") as file:
         file.write(head)
-        for w in weights:
-            for at in range(0, len(w), _PIECE):
-                file.write(w[at : at + _PIECE].data)
-                release()
-            file.write(bytes(_up(w.nbytes) - w.nbytes))
-    with path.open("rb+") as file:
-        _, digest = _read_weights(file.fileno(), len(head), sum(_up(w.nbytes) for w in weights), keep=False)
-        file.seek(0, os.SEEK_END)
-        file.write(_digest(head, digest))
+        digests, chunk, room = [], hashlib.sha256(), _CHUNK
+        for piece in _pieces(weights):
+            file.write(piece)
+            while len(piece) >= room:
+                chunk.update(piece[:room])
+                digests.append(chunk.digest())
+                piece, chunk, room = piece[room:], hashlib.sha256(), _CHUNK
+            chunk.update(piece)
+            room -= len(piece)
+        file.write(_digest(head, b"".join([*digests, chunk.digest()] if room < _CHUNK else digests)))
     return True
+
+
+def _pieces(weights: Sequence[np.ndarray[Any, Any]]) -> Generator[memoryview]:
+    """The bytes of weights, each up to a cache line; of files that they lie in, no more than a piece is in memory."""
+    for w in weights:
+        for at in range(0, len(w), _CHUNK):
+            yield w[at : at + _CHUNK].data
+            if at % _PIECE == 0:
+                release()
+        yield memoryview(bytes(_up(w.nbytes) - w.nbytes))
 
 
 def _describe(constant: Any, weights: list[np.ndarray[Any, Any]]) -> list[Any] | None:
@@ -210,17 +221,16 @@ def _load_with_compiler(path: Path) -> Callable[..., Module]:
     return lambda objects, names: runtime.link.load_objects(objects, names, path)
 
 
-def _read_weights(file: int, offset: int, size: int, keep: bool = True) -> tuple[np.ndarray[Any, Any], bytes]:
-    """Read the weights, on all cores, into large pages; and digests of their chunks. Without `keep` only these."""
+def _read_weights(file: int, offset: int, size: int) -> tuple[np.ndarray[Any, Any], bytes]:
+    """Read the weights, on all cores, into large pages; and digests of their chunks."""
     starts = range(0, size, _CHUNK)
     digests = [b""] * len(starts)
-    memory = _large_pages(size) if keep else np.empty(0, np.uint8)
+    memory = _large_pages(size)
 
     def read(part: range) -> None:
-        buffer = np.empty(0 if keep else _CHUNK, np.uint8)
         for at in part:
             n = min(_CHUNK, size - at)
-            chunk = memory[at : at + n] if keep else buffer[:n]
+            chunk = memory[at : at + n]
             got = 0
             while got < n:
                 more = os.preadv(file, [chunk[got:].data], offset + at + got)

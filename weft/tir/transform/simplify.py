@@ -123,6 +123,7 @@ def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
 
 
 _LEAVES = (ir.IntImm, ir.FloatImm, ir.StringImm)
+_IF_THEN_ELSE = ir.Op.get("tir.if_then_else")
 
 
 def _simplified(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
@@ -132,6 +133,11 @@ def _simplified(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
             expr = BufferLoad(expr.buffer, expr.indices, None, span=expr.span)
     if _is_whole_number(expr.dtype):
         return analyzer.simplify(expr)
+    if type(expr) is ir.Select or (type(expr) is ir.CallIntrin and expr.op is _IF_THEN_ELSE):
+        condition, *cases = ir.children(expr) if type(expr) is ir.Select else expr.args
+        decided = _expr(condition, analyzer)
+        if type(decided) is ir.IntImm:  # as most are where loops were written out: what is not taken ends here
+            return _expr(cases[not decided.value], analyzer)
     new = ir.rebuild(expr, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
     return ir.cast(new.dtype, new.value) if type(new) is ir.Cast and _is_constant(new.value) else new
 
