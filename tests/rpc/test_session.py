@@ -10,7 +10,7 @@ import tvm_ffi
 
 import weft
 from weft import relax, rpc, te
-from weft.error import InvalidArgument, RPCError
+from weft.error import ExecutableError, InvalidArgument, RPCError
 from weft.rpc import RPCSession
 from weft.rpc.channel import SocketChannel
 from weft.rpc.codec import Opaque, RPCCode, encode, packet
@@ -239,6 +239,21 @@ def test_modules(remote, library):
         module["missing"]
     with pytest.raises(InvalidArgument, match="its session"):
         module.time_evaluator("add_one", weft.cpu())
+
+
+def test_a_library_that_is_open_keeps_its_file(remote, library):
+    """Another file of its name, and one that is cut short, are opened for themselves; the first goes on."""
+    remote.upload(library)
+    open_one = remote.load_module("add_one.so")
+    a, b = tensor(np.zeros(102, "float32"), remote.cpu()), empty((102,), "float32", remote.cpu())
+    remote.upload(b"short", "add_one.so")
+    with pytest.raises(ExecutableError):
+        remote.load_module("add_one.so")
+    remote.upload(library)
+    for module in (open_one, remote.load_module("add_one.so")):
+        module["add_one"](a, b)
+        a.copyfrom(b.numpy())
+    np.testing.assert_array_equal(b.numpy(), np.full(102, 2))
 
 
 def test_object_files_are_linked_there(remote, library, tmp_path):
