@@ -256,6 +256,16 @@ def test_a_library_that_is_open_keeps_its_file(remote, library):
     np.testing.assert_array_equal(b.numpy(), np.full(102, 2))
 
 
+def test_a_stream_is_a_handle_of_the_session(remote):
+    """What is none, or something else that the session holds, never reaches a driver."""
+    data = empty((4,), "float32", remote.cpu())
+    remote.cpu().sync(0)
+    for wrong in (1, 4096, data.handle.wire.data, 1 << 62):
+        for use in (remote.cpu().sync, remote.cpu().set_raw_stream, remote.cpu().free_raw_stream):
+            with pytest.raises(InvalidArgument, match="handle"):
+                use(wrong)
+
+
 def test_object_files_are_linked_there(remote, library, tmp_path):
     a = te.placeholder((4,), "float32", name="a")
     b = te.compute((4,), lambda i: a[i] * 2.0, name="b")
