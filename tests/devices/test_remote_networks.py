@@ -26,7 +26,8 @@ def machines():
 
 
 @pytest.mark.parametrize(
-    ("processor", "network"), [("x86_64", "mobilenet_v3"), *(("aarch64", name) for name in NETWORKS)]
+    ("processor", "network"),
+    [("x86_64", "mobilenet_v3"), *((there, name) for there in ("aarch64", "riscv64", "armv7") for name in NETWORKS)],
 )
 def test_networks_agree_with_this_machine(machines, processor, network, tmp_path):
     if processor not in machines:
