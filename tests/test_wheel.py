@@ -117,7 +117,7 @@ def test_models_and_kernels_without_a_compiler(python, tmp_path):
     assert weft.__version__ in run(command, None, tmp_path, "doctor")
 
 
-@pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs cmake and a C++ compiler")
+@pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("c++")), reason="needs cmake and a C++ compiler")
 def test_programs_in_c_and_cpp_are_built_as_documented(python, tmp_path):
     """The commands of docs/deploy.md, with nothing of this checkout but its examples."""
     proto, w, b = onnx_models.linear()

@@ -72,7 +72,7 @@ def installed(tmp_path_factory):
 
 
 def documented(page_block, folder, python=None):
-    """Run the commands of a block of docs/deploy.md, with this checkout or what `python` has; return what they print."""
+    """Run the commands of a block of docs/deploy.md, by this checkout or what `python` has; return what they print."""
     page = (ROOT / "docs/deploy.md").read_text()
     (commands,) = re.findall(rf"^```sh {re.escape(page_block)}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for part in ("examples", "weft") if python is None else ("examples",):
