@@ -9,10 +9,11 @@ import pytest
 from benchmarks import zoo
 from benchmarks.peer import peer_session
 from tests.devices.test_remote_machines import Running
-from weft import frontend, relax
+from weft import environment, frontend, relax
 from weft.runtime import tensor
 from weft.target import Target
 
+pytestmark = pytest.mark.skipif(environment.DEVICES.read() != "1", reason="minutes: make test-devices runs it")
 NETWORKS = ("minilm", "mobilenet_v3", "text_recogniser", "decoder_step")
 
 
