@@ -41,16 +41,7 @@ class Running:
         emulator = EMULATORS[name]
         if emulator is not None and shutil.which(emulator) is None:
             missing(f"{emulator} is missing: apt-get install qemu-user")
-        command = [
-            *([emulator] if emulator else []),
-            str(program),
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--key",
-            "tests",
-        ]
+        command = [*([emulator] if emulator else []), str(program), *"--host 127.0.0.1 --port 0 --key tests".split()]
         self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 

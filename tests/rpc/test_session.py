@@ -242,7 +242,6 @@ def test_modules(remote, library):
 
 
 def test_a_library_that_is_open_keeps_its_file(remote, library):
-    """Another file of its name, and one that is cut short, are opened for themselves; the first goes on."""
     remote.upload(library)
     open_one = remote.load_module("add_one.so")
     a, b = tensor(np.zeros(102, "float32"), remote.cpu()), empty((102,), "float32", remote.cpu())

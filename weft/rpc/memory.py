@@ -11,7 +11,7 @@ import numpy as np
 import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.rpc.codec import WireTensor, element_bytes
+from weft.rpc.codec import WireDevice, WireTensor, element_bytes
 from weft.runtime import Device, Tensor, empty, from_dlpack
 
 _view = tvm_ffi.get_global_func("weft.tensor_view")
@@ -19,33 +19,16 @@ _copy = tvm_ffi.get_global_func("weft.tensor_copy")
 
 
 class Stream(NamedTuple):
-    """A stream that a client made, and the driver's word for it: 0 for the one that the device has anyway."""
+    """A stream that a client made, and the driver's word for it."""
 
-    device: Device
+    device: WireDevice
     raw: int
 
-    @staticmethod
-    def made(device: Device) -> Stream:
-        """A new stream."""
-        return Stream(device, device.create_raw_stream())
-
-    def of(self, device: Device) -> Stream:
-        """Itself, which must be a stream of `device`."""
+    def of(self, device: WireDevice) -> int:
+        """The driver's word for a stream of `device`."""
         if self.device != device:
             raise InvalidArgument("this stream is another device's", expected=str(device), found=str(self.device))
-        return self
-
-    def sync(self) -> None:
-        """Wait until its work is done."""
-        self.device.sync(self.raw or None)
-
-    def set(self) -> None:
-        """Let copies and kernels use it."""
-        self.device.set_raw_stream(self.raw)
-
-    def free(self) -> None:
-        """Destroy it."""
-        self.device.free_raw_stream(self.raw)
+        return self.raw
 
 
 class Memory:

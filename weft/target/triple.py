@@ -75,7 +75,7 @@ def architecture(triple: str) -> Architecture:
 
 
 def with_vendor(triple: str) -> str:
-    """The triple as LLVM reads it, by place: without a vendor it would take the system for one, and guess how to call."""
+    """The triple as LLVM reads it, by place: without a vendor it takes the system for one, and guesses how to call."""
     first, linux, rest = triple.partition("-linux")
     return f"{first}-unknown{linux}{rest}" if linux and "-" not in first else triple
 
