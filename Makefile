@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv debian devices demo demo-chat demo-web wheel test-wheel test test-all test-devices rpc-server crossover lint types fuzz fuzz-server plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv debian devices demo demo-chat demo-web wheel test-wheel test test-all test-devices test-here rpc-server crossover lint types fuzz fuzz-server plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -105,6 +105,9 @@ devices: venv debian $(VENV)/.stamp-extra-devices ## install all that tests of d
 test-devices: TARGET = x86_64 aarch64
 test-devices: venv web/runtime.wasm rpc-server ## test on all hosts and devices; make devices installs them
 	WEFT_DEVICES=1 $(BIN)/python -m pytest -n 2 $(DEVICE_TESTS)
+
+test-here: venv ## test on the hosts and devices that are here; tests of others are skipped and name them
+	WEFT_DEVICES=here $(BIN)/python -m pytest -n 2 $(DEVICE_TESTS)
 
 test-all: test fuzz ## run the test suite and the fuzzers
 

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import weft
+from tests import onnx_models
+from tests.native.test_hosts import documented, expected_lines, same_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -113,6 +115,20 @@ def test_models_and_kernels_without_a_compiler(python, tmp_path):
     compare = "import numpy as np\ny, = np.load('y.npz').values(); assert np.allclose(y, np.load('arrays.npz')['y'])"
     run(python, compare, tmp_path)
     assert weft.__version__ in run(command, None, tmp_path, "doctor")
+
+
+@pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("c++")), reason="needs cmake and a C++ compiler")
+def test_programs_in_c_and_cpp_are_built_as_documented(python, tmp_path):
+    """The commands of docs/deploy.md, with nothing of this checkout but its examples."""
+    proto, w, b = onnx_models.linear()
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    for block in ("model", "c++", "flags"):
+        printed = documented(block, tmp_path, python).splitlines()
+        if block != "model":
+            wanted = expected_lines(3, w, b)
+            same_lines("\n".join(printed[-len(wanted) :]), wanted)
+    documented("c", tmp_path, python)
+    assert (tmp_path / "linear.o").is_file()
 
 
 @pytest.mark.skipif("WEFT_WHEEL_DEMO" not in os.environ, reason="minutes: `make test-wheel`")

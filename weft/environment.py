@@ -132,7 +132,8 @@ COMPILE_PROCESSES = _number("WEFT_COMPILE_PROCESSES", 1, 8, "a core each, at mos
 CUDA_DRIVER = _path("WEFT_CUDA_DRIVER", "a library", "libcuda.so.1", "run", "the CUDA driver to use", native=True)
 DEBUG = _switch("WEFT_DEBUG", False, "compile", "a schedule rule that fails ends the compilation, with its own error",
                 code=True)  # fmt: skip
-DEVICES = _switch("WEFT_DEVICES", False, "tests", "tests of hosts and devices run, and fail where one is missing")
+DEVICES = _choice("WEFT_DEVICES", ("0", "here", "1"), "tests", "here: tests of hosts and devices run where these are; "
+                  "1: and fail where one is missing")  # fmt: skip
 DUMP_DIR = _path("WEFT_DUMP_DIR", "a folder", "nothing is written", "compile",
                  "where each compilation writes the program after every pass and the code of every kernel")  # fmt: skip
 FIRST_ANSWER = _switch("WEFT_FIRST_ANSWER", True, "run", "a session whose model has to be compiled answers meanwhile, "

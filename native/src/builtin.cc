@@ -238,7 +238,7 @@ int match_shape(const Call& c) {
   }
   int64_t heap_size = 0, n;
   int64_t* heap = heap_at(c, 1, &heap_size);
-  if (!int_at(c, 2, &n) || n < 0 || c.n != 4 + 2 * n) return c.wrong(2, "the number of dimensions");
+  if (!int_at(c, 2, &n) || c.n % 2 != 0 || n != c.n / 2 - 2) return c.wrong(2, "the number of dimensions");
   if (n != ndim) {
     return fail("ValueError", "%s: expected ndim %lld, found %lld: shape %s", where_of(c.args[c.n - 1]).c_str(),
                 static_cast<long long>(n), static_cast<long long>(ndim), shape_text(dims, ndim).c_str());
@@ -295,7 +295,7 @@ int make_shape(const Call& c) {
   if (c.n < 2) return c.wrong_count(2);
   int64_t heap_size = 0, n;
   int64_t* heap = heap_at(c, 0, &heap_size);
-  if (!int_at(c, 1, &n) || n < 0 || c.n != 2 + 2 * n) return c.wrong(1, "the number of dimensions");
+  if (!int_at(c, 1, &n) || c.n % 2 != 0 || n != c.n / 2 - 1) return c.wrong(1, "the number of dimensions");
   int64_t small[8];
   std::vector<int64_t> large;
   int64_t* dims = small;

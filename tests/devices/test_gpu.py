@@ -6,7 +6,7 @@ import pytest
 
 import weft
 from tests.threads import at_once
-from weft import error, runtime, te, tir
+from weft import error, rpc, runtime, te, tir
 from weft.ffi import get_global_func, remove_global_func
 from weft.script import tir as T
 
@@ -63,6 +63,20 @@ def test_a_device_says_what_it_is(gpu):
     assert gpu.dev.total_global_memory > 1 << 20
     assert gpu.kind == "vulkan" or gpu.dev.multi_processor_count >= 1  # Vulkan has no word for it
     assert weft.target.Target.from_device(gpu.dev).max_num_threads == gpu.dev.max_threads_per_block
+
+
+def test_streams_of_a_session(gpu):
+    with rpc.LocalSession() as session:
+        dev = session.device(gpu.kind)
+        stream = dev.create_raw_stream()
+        dev.set_raw_stream(stream)
+        np.testing.assert_array_equal(runtime.tensor(np.ones(3, "float32"), dev).numpy(), np.ones(3))
+        dev.sync(stream)
+        with pytest.raises(error.InvalidArgument, match="another device's"):
+            session.cpu().sync(stream)
+        dev.free_raw_stream(stream)
+        with pytest.raises(error.InvalidArgument, match="handle"):
+            dev.sync(stream)
 
 
 def test_streams(gpu):

@@ -1,7 +1,5 @@
 """Whole models on every kind of device that this machine has, and the operators that they are made of."""
 
-import os
-
 import numpy as np
 import pytest
 from weft.contrib import graph_executor
@@ -9,7 +7,7 @@ from weft.relax.frontend import nn
 
 import weft
 from examples.minilm.network import feeds_of, load_tokenizer, write_onnx
-from weft import error, relax, relay, runtime, te, tir
+from weft import environment, error, relax, relay, runtime, te, tir
 from weft.frontend.onnx import from_onnx
 from weft.script import tir as T
 
@@ -195,7 +193,7 @@ def test_graphs_of_relay(gpu):
         relay.build(mod, target=gpu.kind, executor=relay.backend.Executor("aot"))
 
 
-@pytest.mark.skipif(not os.environ.get("WEFT_DEVICES"), reason="a driver compiles its kernels for some seconds")
+@pytest.mark.skipif(environment.DEVICES.read() == "0", reason="a driver compiles its kernels for some seconds")
 def test_a_trained_network(gpu, tmp_path):
     path = tmp_path / "minilm.onnx"
     write_onnx(path)

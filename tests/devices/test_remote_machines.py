@@ -36,19 +36,12 @@ class Running:
         if not program.exists():
             said = f"there is no server for {name}: make test-devices TARGET={name} builds it and tests on it"
             missing(said) if name in ALWAYS else pytest.skip(said)
+        if name != "x86_64" and find_spec("ziglang") is None:
+            missing("the ziglang package, which links for other processors")
         emulator = EMULATORS[name]
         if emulator is not None and shutil.which(emulator) is None:
             missing(f"{emulator} is missing: apt-get install qemu-user")
-        command = [
-            *([emulator] if emulator else []),
-            str(program),
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--key",
-            "tests",
-        ]
+        command = [*([emulator] if emulator else []), str(program), *"--host 127.0.0.1 --port 0 --key tests".split()]
         self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 
@@ -64,8 +57,6 @@ class Running:
 @pytest.fixture(params=EMULATORS)
 def machine(request):
     """A server of each processor."""
-    if request.param != "x86_64" and find_spec("ziglang") is None:
-        missing("the ziglang package is missing, which links for other processors")
     server = Running(request.param)
     yield server
     server.end()

@@ -9,10 +9,11 @@ import pytest
 from benchmarks import zoo
 from benchmarks.peer import peer_session
 from tests.devices.test_remote_machines import Running
-from weft import frontend, relax
+from weft import environment, frontend, relax
 from weft.runtime import tensor
 from weft.target import Target
 
+pytestmark = pytest.mark.skipif(environment.DEVICES.read() != "1", reason="minutes: make test-devices runs it")
 NETWORKS = ("minilm", "mobilenet_v3", "text_recogniser", "decoder_step")
 
 
@@ -26,7 +27,8 @@ def machines():
 
 
 @pytest.mark.parametrize(
-    ("processor", "network"), [("x86_64", "mobilenet_v3"), *(("aarch64", name) for name in NETWORKS)]
+    ("processor", "network"),
+    [("x86_64", "mobilenet_v3"), *((there, name) for there in ("aarch64", "riscv64", "armv7") for name in NETWORKS)],
 )
 def test_networks_agree_with_this_machine(machines, processor, network, tmp_path):
     if processor not in machines:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-if os.environ.get("WEFT_DEVICES"):
+from weft import environment
+
+if environment.DEVICES.read() == "1":
     import jax
 else:
     jax = pytest.importorskip("jax")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-if os.environ.get("WEFT_DEVICES"):
+from weft import environment
+
+if environment.DEVICES.read() == "1":
     import tflite
     from ai_edge_litert import interpreter as litert
 else:

@@ -220,21 +220,7 @@ answer([
 
 
 def test_values_come_back_as_they_went(add: Path) -> None:
-    values = [
-        0,
-        -1,
-        2**53 - 1,
-        1.5,
-        -0.25,
-        True,
-        False,
-        None,
-        "",
-        "seven!!",
-        "München 東京 🙂",
-        [1, ["a", None], 2.5],
-        [],
-    ]
+    values = [0, -1, 2**53 - 1, -1.5, True, False, None, "", "seven!!", "München 東京 🙂", [1, ["a", None], 2.5], []]
     (add / "values.json").write_text(json.dumps(values))
     found, wide, nested, shape = node(add, """
 await weft.start();

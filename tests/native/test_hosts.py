@@ -71,17 +71,18 @@ def installed(tmp_path_factory):
     return site
 
 
-def documented(page_block, folder):
-    """Run the commands of a block of docs/deploy.md in a folder with this checkout; return what they print."""
+def documented(page_block, folder, python=None):
+    """Run the commands of a block of docs/deploy.md, by this checkout or what `python` has; return what they print."""
     page = (ROOT / "docs/deploy.md").read_text()
     (commands,) = re.findall(rf"^```sh {re.escape(page_block)}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    for part in ("examples", "weft"):
+    for part in ("examples", "weft") if python is None else ("examples",):
         if not (folder / part).exists():
             (folder / part).symlink_to(ROOT / part)
     (folder / "bin").mkdir(exist_ok=True)
-    (folder / "bin/python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "bin/python").write_text(f'#!/bin/sh\nexec "{python or sys.executable}" "$@"\n')
     (folder / "bin/python").chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+    environment = {**os.environ, "PYTHONPATH": str(ROOT) if python is None else "",
+                   "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
                    "CARGO_TARGET_DIR": str(folder / "cargo"), "CMAKE_BUILD_PARALLEL_LEVEL": "2",
                    "CMAKE_GENERATOR": "Unix Makefiles", "CMAKE_BUILD_TYPE": "Debug"}  # fmt: skip
     done = subprocess.run(["bash", "-e", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True)

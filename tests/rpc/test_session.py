@@ -10,7 +10,7 @@ import tvm_ffi
 
 import weft
 from weft import relax, rpc, te
-from weft.error import InvalidArgument, RPCError
+from weft.error import ExecutableError, InvalidArgument, RPCError
 from weft.rpc import RPCSession
 from weft.rpc.channel import SocketChannel
 from weft.rpc.codec import Opaque, RPCCode, encode, packet
@@ -239,6 +239,30 @@ def test_modules(remote, library):
         module["missing"]
     with pytest.raises(InvalidArgument, match="its session"):
         module.time_evaluator("add_one", weft.cpu())
+
+
+def test_a_library_that_is_open_keeps_its_file(remote, library):
+    remote.upload(library)
+    open_one = remote.load_module("add_one.so")
+    a, b = tensor(np.zeros(102, "float32"), remote.cpu()), empty((102,), "float32", remote.cpu())
+    remote.upload(b"short", "add_one.so")
+    with pytest.raises(ExecutableError):
+        remote.load_module("add_one.so")
+    remote.upload(library)
+    for module in (open_one, remote.load_module("add_one.so")):
+        module["add_one"](a, b)
+        a.copyfrom(b.numpy())
+    np.testing.assert_array_equal(b.numpy(), np.full(102, 2))
+
+
+def test_a_stream_is_a_handle_of_the_session(remote):
+    """What is none, or something else that the session holds, never reaches a driver."""
+    data = empty((4,), "float32", remote.cpu())
+    remote.cpu().sync(0)
+    for wrong in (1, 4096, data.handle.wire.data, 1 << 62):
+        for use in (remote.cpu().sync, remote.cpu().set_raw_stream, remote.cpu().free_raw_stream):
+            with pytest.raises(InvalidArgument, match="handle"):
+                use(wrong)
 
 
 def test_object_files_are_linked_there(remote, library, tmp_path):

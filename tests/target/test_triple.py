@@ -5,7 +5,7 @@ import re
 import pytest
 
 import weft
-from weft import error, rpc, te
+from weft import error, rpc, te, tir
 from weft.target import Target
 from weft.target.remote import options_from_facts
 
@@ -67,6 +67,15 @@ def test_members_of_tensors_lie_where_pointers_are_short():
     """A DLTensor's number of dimensions is the fourth word where pointers have 32 bits."""
     text = weft.build(sums(), target="armv7").get_source("asm")
     assert re.search(r"ldr\s+r\d+, \[r\d+, #12\]|ldm", text)
+
+
+def test_functions_of_arm_take_floats_in_their_registers():
+    """What the C library has under ``gnueabihf`` does, and helpers have the names of that ABI."""
+    x = te.placeholder((4,), "int64", name="x")
+    y = te.compute((4,), lambda i: tir.call_pure_extern("float32", "sinf", x[i].astype("float32")), name="y")
+    text = weft.build(te.create_prim_func([x, y]), target="armv7").get_source("asm")
+    assert "__aeabi_l2f" in text and "__floatdisf" not in text
+    assert re.search(r"vmov[.f32]*\s+s0,", text)
 
 
 FACTS = "architecture=aarch64\nfeatures=neon,sve\nvector_bits=512\ncores=4\nl2_cache_bytes=1048576\nnew_fact=yes\n"

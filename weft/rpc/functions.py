@@ -31,6 +31,7 @@ def _workpath(service: Service, name: str) -> str:
 def _upload(service: Service, name: str, data: bytes | str) -> None:
     path = Path(service.folder.relpath(name))
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # a library that is open keeps its file
     path.write_bytes(data.encode() if isinstance(data, str) else data)
 
 

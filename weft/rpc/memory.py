@@ -5,17 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.rpc.codec import WireTensor, element_bytes
+from weft.rpc.codec import WireDevice, WireTensor, element_bytes
 from weft.runtime import Device, Tensor, empty, from_dlpack
 
 _view = tvm_ffi.get_global_func("weft.tensor_view")
 _copy = tvm_ffi.get_global_func("weft.tensor_copy")
+
+
+class Stream(NamedTuple):
+    """A stream that a client made, and the driver's word for it."""
+
+    device: WireDevice
+    raw: int
+
+    def of(self, device: WireDevice) -> int:
+        """The driver's word for a stream of `device`."""
+        if self.device != device:
+            raise InvalidArgument("this stream is another device's", expected=str(device), found=str(self.device))
+        return self.raw
 
 
 class Memory:

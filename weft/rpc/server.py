@@ -22,6 +22,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+import tvm_ffi
+
 import weft.rpc.functions
 import weft.rpc.testing  # noqa: F401 - and what tests ask for
 from weft.error import InvalidArgument, RPCError
@@ -158,6 +160,8 @@ def serve(options: Options, report: Callable[[int], None]) -> None:
     configure_logging("RPCServer", options.silent)
     server = _Serving(options)
     report(server.port)
+    with suppress(TypeError):  # a process's first error reads its libraries' symbols, for a sixth of a second
+        tvm_ffi.get_global_func("ffi.ArrayGetItem")()
     server.loop.run()
 
 

@@ -34,7 +34,7 @@ from weft.rpc.codec import (
 )
 from weft.rpc.failure import error_text, remote_error
 from weft.rpc.folder import Folder
-from weft.rpc.memory import Memory
+from weft.rpc.memory import Memory, Stream
 from weft.runtime import Device, Module
 
 _MAX_HANDLES = 1 << 20
@@ -119,11 +119,11 @@ class Service:
             RPCCode.DEV_ALLOC_DATA: self._system(lambda dev, size, _, __: self._allocate(dev, size)),
             RPCCode.DEV_ALLOC_DATA_WITH_SCOPE: self._system(self._allocate_tensor),
             RPCCode.DEV_FREE_DATA: self._system(lambda _, data: self._free(data)),
-            RPCCode.DEV_STREAM_SYNC: self._system(lambda dev, stream: self._device(dev).sync(int(stream or 0) or None)),
+            RPCCode.DEV_STREAM_SYNC: self._system(lambda dev, s: self._device(dev).sync(self._stream(dev, s) or None)),
             RPCCode.COPY_AMONG_REMOTE: self._system(self._copy_among),
-            RPCCode.DEV_CREATE_STREAM: self._system(lambda dev: Opaque(self._device(dev).create_raw_stream())),
-            RPCCode.DEV_FREE_STREAM: self._system(lambda dev, s: self._device(dev).free_raw_stream(int(s or 0))),
-            RPCCode.DEV_SET_STREAM: self._system(lambda dev, s: self._device(dev).set_raw_stream(int(s or 0))),
+            RPCCode.DEV_CREATE_STREAM: self._system(self._create_stream),
+            RPCCode.DEV_FREE_STREAM: self._system(self._free_stream),
+            RPCCode.DEV_SET_STREAM: self._system(lambda dev, s: self._device(dev).set_raw_stream(self._stream(dev, s))),
         }
 
     # ---- the loop ----------------------------------------------------------------------------------------------------
@@ -407,6 +407,16 @@ class Service:
         if not made.exist:
             raise InvalidArgument(f"this machine has no device {made}")
         return made
+
+    def _stream(self, device: WireDevice, handle: int | None) -> int:
+        return self.held(handle, Stream).of(device) if handle else 0  # the one that the device has anyway
+
+    def _create_stream(self, device: WireDevice) -> Opaque:
+        return Opaque(self.keep(Stream(device, self._device(device).create_raw_stream())))
+
+    def _free_stream(self, device: WireDevice, handle: int) -> None:
+        self._device(device).free_raw_stream(self._stream(device, handle))
+        self._free(handle)
 
     def _attribute(self, device: WireDevice, kind: int) -> Any:
         made = Device(*device)

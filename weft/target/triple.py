@@ -74,6 +74,12 @@ def architecture(triple: str) -> Architecture:
     return next((a for a in _ARCHITECTURES if first in a.names), _NARROW if narrow else _UNKNOWN)
 
 
+def with_vendor(triple: str) -> str:
+    """The triple as LLVM reads it, by place: without a vendor it takes the system for one, and guesses how to call."""
+    first, linux, rest = triple.partition("-linux")
+    return f"{first}-unknown{linux}{rest}" if linux and "-" not in first else triple
+
+
 def triple_of(word: str) -> str | None:
     """The triple that a word is: ``"riscv64"`` or ``"riscv64-linux-gnu"``; None where it is none of a CPU."""
     found = architecture(word)

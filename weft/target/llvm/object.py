@@ -26,6 +26,7 @@ from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, paralle
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
 from weft.target.target import Target
+from weft.target.triple import with_vendor
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
@@ -63,7 +64,7 @@ def _emitted(
 def _machine(target: Target) -> Any:
     initialise()
     try:
-        kind = llvm.Target.from_triple(target.triple)
+        kind = llvm.Target.from_triple(with_vendor(target.triple))
     except RuntimeError as e:
         raise CodegenError(f"LLVM has no code generator for '{target.triple}'", found=str(e)) from e
     reloc = "static" if target.triple.startswith("wasm") else "pic"  # the loader moves addresses (runtime/wasm_link.py)
@@ -86,7 +87,7 @@ def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:
         module.verify()
     except RuntimeError as e:
         raise InternalError("LLVM rejects the generated code", found=str(e).strip()[:2000]) from e
-    module.triple = target.triple
+    module.triple = with_vendor(target.triple)
     module.data_layout = str(machine.target_data)
     speed = min(_level(target), 2)
     options = llvm.create_pipeline_tuning_options(speed_level=speed)
