@@ -26,6 +26,7 @@ from weft.relay.transform.compiler_functions import (
 )
 from weft.relay.transform.convert_layout import AlterOpLayout, ConvertLayout, LayoutConfig
 from weft.relay.transform.dead_code import dead_code_elimination
+from weft.relay.transform.defunctionalization import Defunctionalization
 from weft.relay.transform.defuse_ops import defuse_ops
 from weft.relay.transform.dynamic_to_static import dynamic_to_static
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
@@ -33,6 +34,7 @@ from weft.relay.transform.eta_expand import eta_expand
 from weft.relay.transform.fake_quantization_to_integer import fake_quantization_to_integer
 from weft.relay.transform.fast_math import fast_math
 from weft.relay.transform.flatten_atrous_conv import flatten_atrous_conv
+from weft.relay.transform.flexible_shape import FlexibleShapeDispatch
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.fold_explicit_padding import fold_explicit_padding
 from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
@@ -46,6 +48,7 @@ from weft.relay.transform.lazy_gradient_init import lazy_gradient_init
 from weft.relay.transform.legalize import Legalize
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
+from weft.relay.transform.manifest_lifetimes import manifest_lifetimes
 from weft.relay.transform.memory_plan import MemoryPlan
 from weft.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from weft.relay.transform.merge_composite import merge_composite
@@ -58,6 +61,7 @@ from weft.relay.transform.recast import recast
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.simplify_expr import simplify_expr
 from weft.relay.transform.simplify_inference import simplify_inference
+from weft.relay.transform.split_args import SplitArgs
 from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
 from weft.relay.transform.to_cps import ToCPS, UnCPS, to_cps, un_cps

@@ -229,7 +229,7 @@ def _assign_offsets(blocks: list[_Block]) -> None:
 
 
 def _resized(call: Call, n_bytes: int) -> Call:
-    return Call(call.op, (const(np.int64(n_bytes), "int64"),), call.attrs, span=call.span, ty=STORAGE)
+    return Call(call.op, (const(n_bytes, "int64"),), call.attrs, span=call.span, ty=STORAGE)
 
 
 def _moved(call: Call, storage: Any, offset: int) -> Call:
