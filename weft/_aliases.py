@@ -20,6 +20,7 @@ MODULES = {
     "_ffi": "weft.ffi",
     "auto_scheduler.cost_model.cost_model": "weft.auto_scheduler.cost_model.models",
     "auto_scheduler.cost_model.xgb_model": "weft.auto_scheduler.cost_model.models",
+    "auto_scheduler.relay_integration": "weft.relay.auto_scheduler",
     "auto_scheduler.utils": "weft.auto_scheduler.workload_key",
     "backend": "weft.target",
     "backend.cuda.op": "weft.tir",

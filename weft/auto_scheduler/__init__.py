@@ -44,4 +44,5 @@ __all__ = [
     "register_workload", "save_records", "search_policy", "search_task", "task_scheduler", "workload_registry",
 ]  # fmt: skip
 
-__getattr__ = names_of("weft.auto_scheduler")
+_RELAY = dict.fromkeys(("extract_tasks", "is_auto_scheduler_enabled"), "weft.relay.auto_scheduler")
+__getattr__ = names_of("weft.auto_scheduler", _RELAY, listed=True)

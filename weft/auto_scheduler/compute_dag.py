@@ -60,6 +60,17 @@ class ComputeDAG:
             _check_axes(op)
         self.flop_ct = float(sum(_flops(op) for op in self.ops))
 
+    @staticmethod
+    def of_kernel(args: Sequence[Any]) -> ComputeDAG | None:
+        """Take the parameters of a kernel; None where a size is not known, or an operation has no steps."""
+        if not all(isinstance(t, te.Tensor) and all(isinstance(d, ir.IntImm) for d in t.shape) for t in args):
+            return None
+        try:
+            made = ComputeDAG(args)
+        except error.InvalidArgument:
+            return None
+        return made if all(isinstance(op, (te.ComputeOp, te.PlaceholderOp)) for op in made.ops) else None
+
     def _reached(self) -> list[Any]:
         found: dict[Any, None] = {}
         waiting = [t.op for t in self.tensors]
@@ -74,6 +85,11 @@ class ComputeDAG:
     def ops(self) -> list[Any]:
         """The operations, producers first."""
         return [s.origin_op for s in self.fresh_schedule().stages] if self.outputs else []
+
+    @property
+    def reduces(self) -> bool:
+        """Whether there is a reduction, without which there is little to tune."""
+        return any(isinstance(b, tir.Reduce) for op in self.ops for b in getattr(op, "body", ()))
 
     @property
     def init_state(self) -> State:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from weft.auto_scheduler.compute_dag import ComputeDAG
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure_record import RecordReader
+from weft.te import schedule_to_prim_func
+from weft.tir import PrimFunc
 from weft.tune.front_end import Dispatcher
 
 __all__ = ["ApplyHistoryBest", "DispatchContext", "FallbackContext"]
@@ -20,6 +24,14 @@ class DispatchContext(Dispatcher, kind="auto_scheduler.DispatchContext"):
         if found is not None:
             return State(dag, found.transform_steps)
         return self._old_ctx.query(target, workload_key, has_complex_op, dag, func_name) if self._old_ctx else None
+
+    def kernel(self, target: Any, args: Sequence[Any], name: str) -> PrimFunc | None:
+        """Make a kernel of its parameters as the state of its workload says; None where nothing is known of it."""
+        dag = ComputeDAG.of_kernel(args)
+        state = None if dag is None else self.query(target, dag.workload_key(), dag.reduces, dag, name)
+        if dag is None or state is None:
+            return None
+        return schedule_to_prim_func(*dag.apply_steps_from_state(state), name)
 
     def _query_inside(self, target: Any, workload_key: str, func_name: str) -> Any:
         return None
