@@ -44,7 +44,7 @@ def extract_tasks(
     include_simple_tasks : bool
         Whether kernels without a reduction are listed, too.
     dump_workload_to_dag_log : str, optional
-        A file for the computations as text, a line of JSON each.
+        A file for the computations as text, in JSON, by the keys of their workloads.
     opt_level : int
         Of the passes.
     other_targets : sequence of Target, optional
@@ -94,4 +94,4 @@ def _lowered(mod: ir.IRModule, target: Any) -> ir.IRModule:
 
 def _dump(file: str, tasks: Mapping[str, SearchTask]) -> None:
     with open(file, "w") as f:
-        f.writelines(json.dumps([key, str(t.compute_dag)]) + "\n" for key, t in tasks.items())
+        json.dump({key: str(t.compute_dag) for key, t in tasks.items()}, f)
