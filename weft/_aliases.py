@@ -22,6 +22,7 @@ MODULES = {
     "auto_scheduler.cost_model.xgb_model": "weft.auto_scheduler.cost_model.models",
     "auto_scheduler.relay_integration": "weft.relay.auto_scheduler",
     "auto_scheduler.utils": "weft.auto_scheduler.workload_key",
+    "autotvm.task.relay_integration": "weft.relay.autotvm",
     "backend": "weft.target",
     "backend.cuda.op": "weft.tir",
     "container": "weft.runtime.container",

@@ -61,7 +61,7 @@ def extract_tasks(
         raise InvalidArgument("tasks are extracted for one target", found=str(list(other_targets)))
     made = as_target(target, target_host)
     with kernel_sources(wanted=True) as sources, ir.PassContext(opt_level=opt_level):
-        kernels = _lowered(bind_params(as_module(mod), params) if params else as_module(mod), made)
+        kernels = lowered_kernels(mod, params, made)
     calls: Counter[str] = Counter()
     for _, f in kernels.items():
         if not isinstance(f, tir.PrimFunc):
@@ -84,12 +84,13 @@ def extract_tasks(
     return list(tasks.values()), [weights[k] for k in tasks]
 
 
-def _lowered(mod: ir.IRModule, target: Any) -> ir.IRModule:
+def lowered_kernels(mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Any) -> ir.IRModule:
     """Take a program to its kernels: as a graph, or where it has control flow for the virtual machine."""
+    made = bind_params(as_module(mod), params) if params else as_module(mod)
     try:
-        return lower_to_graph(mod, target)[0]
+        return lower_to_graph(made, target)[0]
     except (LoweringError, ErrorGroup):
-        return VMCompiler().optimize(mod, target)[0]
+        return VMCompiler().optimize(made, target)[0]
 
 
 def _dump(file: str, tasks: Mapping[str, SearchTask]) -> None:

@@ -1,14 +1,14 @@
 """Schedules that tuning found, for the kernels of Relay programs that are built inside of ``with``.
 
-They come from a database of ``weft.meta_schedule``, or from a log of ``weft.auto_scheduler``.
+They come from a database of ``weft.meta_schedule``, or from a log of ``weft.auto_scheduler`` or ``weft.autotvm``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
+import weft
 from weft.ir import Ambient, BaseFunc, IRModule, PassContext
 from weft.meta_schedule import Database
 from weft.relax.transform import MetaScheduleApplyDatabase
@@ -17,12 +17,13 @@ from weft.target import Target
 from weft.tir import PrimFunc
 
 Sources = dict[str, KernelSource]
+_FromLog = Callable[[Target, KernelSource, str], PrimFunc | None]
 
 
 @contextmanager
 def kernel_sources(wanted: bool = False) -> Iterator[Sources | None]:
     """Collect what the kernels that are made inside are made of, where a log or who calls asks for it."""
-    if not wanted and not (KERNEL_SOURCES.current is None and _log() is not None):
+    if not wanted and not (KERNEL_SOURCES.current is None and _logs()):
         yield KERNEL_SOURCES.current
         return
     found = KERNEL_SOURCES.enter({})
@@ -32,25 +33,32 @@ def kernel_sources(wanted: bool = False) -> Iterator[Sources | None]:
         KERNEL_SOURCES.leave(found)
 
 
-def _log() -> Any:
-    """The log of ``weft.auto_scheduler`` that is open, where the context of the passes wants it."""
+def _logs() -> list[_FromLog]:
+    """The logs that are open: of ``weft.auto_scheduler`` where the context of the passes wants it."""
     asked = PassContext.current().config.get("relay.backend.use_auto_scheduler")
-    return Ambient.current_of("auto_scheduler.DispatchContext") if asked else None
+    sketches = Ambient.current_of("auto_scheduler.DispatchContext") if asked else None
+    templates = Ambient.current_of("autotvm.DispatchContext")
+    logs: list[_FromLog] = []
+    if sketches is not None:
+        logs.append(lambda target, source, name: sketches.kernel(target, source.args, name))
+    if templates is not None:
+        of_kernels = weft.autotvm.task.kernels
+        logs.append(lambda target, source, name: of_kernels.from_log(templates, target, source.args, source.anchor(), name))
+    return logs
 
 
 def scheduled(kernels: IRModule, target: Target) -> IRModule:
-    """Schedule kernels as the current log and database say; others, and all without them, are scheduled as ever."""
-    log, sources = _log(), KERNEL_SOURCES.current
-    if log is not None and sources:
-        made = {v: _from_log(f, v.name_hint, log, sources, target) for v, f in kernels.items()}
-        kernels = kernels.with_functions(made)
+    """Schedule kernels as the current logs and database say; others, and all without them, are scheduled as ever."""
+    logs, sources = _logs(), KERNEL_SOURCES.current
+    if logs and sources:
+        kernels = kernels.with_functions({v: _from_logs(f, v.name_hint, logs, sources, target) for v, f in kernels.items()})
     if Database.current() is None:
         return kernels
     with target:
         return MetaScheduleApplyDatabase()(kernels)
 
 
-def _from_log(func: BaseFunc, name: str, log: Any, sources: Sources, target: Target) -> BaseFunc:
+def _from_logs(func: BaseFunc, name: str, logs: list[_FromLog], sources: Sources, target: Target) -> BaseFunc:
     source = sources.get(kernel_key(func)) if isinstance(func, PrimFunc) else None
-    made = log.kernel(target, source.args, name) if source is not None else None
+    made = next(filter(None, (log(target, source, name) for log in logs)), None) if source is not None else None
     return func if made is None else made.with_attr({**dict(func.attrs.items), "tir.is_scheduled": True})

@@ -26,10 +26,23 @@ _BUILTIN = ("relax.reshape",)
 
 
 class KernelSource(NamedTuple):
-    """What a kernel was made of: the tensors and variables that are its parameters, and the operators by name."""
+    """What a kernel was made of: the tensors and variables that are its parameters, and its calls of operators.
+
+    A call is the operator's name, what it got, its attributes and its fusion kind.
+    """
 
     args: tuple[Any, ...]
-    ops: tuple[str, ...]
+    calls: tuple[tuple[str, list[Any], ir.Attrs, int], ...]
+
+    def anchor(self) -> tuple[Any, ...] | None:
+        """Name the one operator that the others go with, and what it gets: tensors of constant shapes, attributes."""
+        found = [c for c in self.calls if c[3] == op.Fusion.ANCHOR]
+        if len(found) != 1 or not all(isinstance(a, TETensor) for a in found[0][1]):
+            return None
+        name, args, attrs, _ = found[0]
+        if not all(isinstance(d, ir.IntImm) for a in args for d in a.shape):
+            return None
+        return (name, *args, tuple(attrs.items))
 
 
 KERNEL_SOURCES: ir.Ambient[dict[str, KernelSource]] = ir.Ambient("relax.kernel_sources")
@@ -253,7 +266,8 @@ class _Legalizer:
             prim = prim.replace(params=(*prim.params, *extra))
         sources = KERNEL_SOURCES.current
         if sources is not None:
-            sources[kernel_key(prim)] = KernelSource((*tensors, *outs, *extra), tuple(s.op for s in steps))
+            calls = tuple((s.op, [_given(a, results) for a in s.args], s.attrs, s.pattern) for s in steps)
+            sources[kernel_key(prim)] = KernelSource((*tensors, *outs, *extra), calls)
         attrs: dict[str, Any] = {"op_pattern": max(patterns)}
         if max(patterns) <= op.Fusion.BROADCAST and len(outs) == 1:
             attrs["inplace_inputs"] = in_place
