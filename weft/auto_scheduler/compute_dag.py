@@ -127,7 +127,7 @@ class ComputeDAG:
         return (state if isinstance(state, State) else State(self, state.transform_steps)).with_bounds()
 
     def hash_key(self) -> Any:
-        """Name the computation by what it computes: the global function ``auto_scheduler.compute_dag.hash_func`` may."""
+        """Name the computation by what it computes; a global function ``auto_scheduler.compute_dag.hash_func`` may."""
         own = get_global_func("auto_scheduler.compute_dag.hash_func", allow_missing=True)
         return hashlib.md5(str(self).encode()).hexdigest() if own is None else own(str(self))
 

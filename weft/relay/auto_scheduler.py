@@ -12,10 +12,10 @@ from weft.auto_scheduler.compute_dag import ComputeDAG
 from weft.auto_scheduler.search_task import HardwareParams, SearchTask
 from weft.auto_scheduler.workload_registry import register_workload_tensors
 from weft.error import ErrorGroup, InvalidArgument, LoweringError
+from weft.relax.transform.lower_ops import kernel_key
 from weft.relay.build_module import as_target, lower_to_graph
 from weft.relay.database import kernel_sources
 from weft.relay.vm.compiler import VMCompiler, as_module, bind_params
-from weft.relax.transform.lower_ops import kernel_key
 
 __all__ = ["extract_tasks", "is_auto_scheduler_enabled"]
 

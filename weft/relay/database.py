@@ -5,7 +5,7 @@ They come from a database of ``weft.meta_schedule``, or from a log of ``weft.aut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import weft
@@ -21,7 +21,7 @@ _FromLog = Callable[[Target, KernelSource, str], PrimFunc | None]
 
 
 @contextmanager
-def kernel_sources(wanted: bool = False) -> Iterator[Sources | None]:
+def kernel_sources(wanted: bool = False) -> Generator[Sources | None]:
     """Collect what the kernels that are made inside are made of, where a log or who calls asks for it."""
     if not wanted and not (KERNEL_SOURCES.current is None and _logs()):
         yield KERNEL_SOURCES.current
@@ -43,7 +43,9 @@ def _logs() -> list[_FromLog]:
         logs.append(lambda target, source, name: sketches.kernel(target, source.args, name))
     if templates is not None:
         of_kernels = weft.autotvm.task.kernels
-        logs.append(lambda target, source, name: of_kernels.from_log(templates, target, source.args, source.anchor(), name))
+        logs.append(
+            lambda target, source, name: of_kernels.from_log(templates, target, source.args, source.anchor(), name)
+        )
     return logs
 
 
@@ -51,7 +53,9 @@ def scheduled(kernels: IRModule, target: Target) -> IRModule:
     """Schedule kernels as the current logs and database say; others, and all without them, are scheduled as ever."""
     logs, sources = _logs(), KERNEL_SOURCES.current
     if logs and sources:
-        kernels = kernels.with_functions({v: _from_logs(f, v.name_hint, logs, sources, target) for v, f in kernels.items()})
+        kernels = kernels.with_functions(
+            {v: _from_logs(f, v.name_hint, logs, sources, target) for v, f in kernels.items()}
+        )
     if Database.current() is None:
         return kernels
     with target:
@@ -59,6 +63,8 @@ def scheduled(kernels: IRModule, target: Target) -> IRModule:
 
 
 def _from_logs(func: BaseFunc, name: str, logs: list[_FromLog], sources: Sources, target: Target) -> BaseFunc:
-    source = sources.get(kernel_key(func)) if isinstance(func, PrimFunc) else None
+    if not isinstance(func, PrimFunc):
+        return func
+    source = sources.get(kernel_key(func))
     made = next(filter(None, (log(target, source, name) for log in logs)), None) if source is not None else None
     return func if made is None else made.with_attr({**dict(func.attrs.items), "tir.is_scheduled": True})

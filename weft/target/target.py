@@ -159,7 +159,7 @@ class Target:
     @property
     def max_function_args(self) -> int:
         """The most arguments of a kernel; -1 where the target has no limit."""
-        return int(self.attrs.get("max_function_args", -1))
+        return int(self.attrs.get("max_function_args", self.attribute("max_function_args", -1)))
 
     @property
     def thread_warp_size(self) -> int:

@@ -33,5 +33,5 @@ __all__ = [
     "deserialize_args", "get_config", "serialize_args", "space", "template",
 ]  # fmt: skip
 
-_RELAY = dict.fromkeys(("extract_from_multiple_program", "extract_from_program"), "weft.relay.autotvm")
+_RELAY = {n: "weft.relay.autotvm" for n in ("extract_from_multiple_program", "extract_from_program")}
 __getattr__ = names_of("weft.autotvm.task", _RELAY, listed=True)

@@ -60,8 +60,8 @@ def scheduled_kernel(args: Sequence[Any], cfg: Any) -> te.Schedule:
         When the kernel has not one reduction.
     """
     out, anchor = args[-1], anchor_of(args)
-    if anchor is None:
-        raise InvalidArgument("the template takes kernels with one reduction", found=str(out))
+    if anchor is None or not out.op.axis:
+        raise InvalidArgument("the template takes kernels with one reduction and an output with axes", found=str(out))
     s = te.create_schedule(out.op)
     before = _readers_last(anchor)
     between = [op for op in _readers_last(out) if op not in before and op not in (out.op, anchor.op)]
@@ -72,16 +72,16 @@ def scheduled_kernel(args: Sequence[Any], cfg: Any) -> te.Schedule:
         if cfg["inline"].val:
             s[op].compute_inline()
         else:
-            s[op].parallel(s[op].fuse(*s[op].op.axis))
+            s[op].parallel(s[op].fuse(*op.axis))
     sums = anchor if out.op is not anchor.op else s.cache_write(out, "local")
     if sums is anchor:
         s[sums].set_scope("local")
     at, inner = _tiled(s, out, cfg)
     s[sums].compute_at(s[out], at)
-    k = s[sums].op.reduce_axis
+    stage: Any = s[sums].op
+    k, axes = stage.reduce_axis, list(stage.axis)
     cfg.define_split("tile_k", k[-1], num_outputs=2)
     ko, ki = cfg["tile_k"].apply(s, sums, k[-1])
-    axes = list(s[sums].op.axis)
     s[sums].reorder(*axes[:-inner], *k[:-1], ko, ki, *axes[-inner:])
     s[sums].vectorize(axes[-1])
     cfg.define_knob("unroll", [0, 1])
@@ -104,11 +104,9 @@ def from_log(
     return te.schedule_to_prim_func(scheduled_kernel(args, cfg), args, name)
 
 
-def _tiled(s: te.Schedule, out: te.Tensor, cfg: Any) -> tuple[Any, int]:
+def _tiled(s: te.Schedule, out: Any, cfg: Any) -> tuple[Any, int]:
     """Tile the last axes of the output; return the loop over tiles, which is parallel, and how many axes a tile has."""
-    axes = list(s[out].op.axis)
-    if not axes:
-        raise InvalidArgument("the template takes kernels whose output has axes", found=str(out))
+    axes = list(out.op.axis)
     inner = min(2, len(axes))
     outers, tile = axes[:-inner], []
     for i, axis in enumerate(axes[-inner:]):

@@ -80,12 +80,12 @@ class _Closures:
 class _Defunctionalizer:
     """Converts what one function reaches; ``mod`` has the types, ``out`` gets what is made."""
 
-    def __init__(self, mod: ir.IRModule, out: ir.IRModule, own: GlobalVar) -> None:
+    def __init__(self, mod: ir.IRModule, out: ir.IRModule, own: ir.GlobalVar) -> None:
         self.mod, self.out, self.own = mod, out, own
         self.captures = Captures()
         self.by_type: dict[str, _Closures] = {}
-        self.copies: dict[tuple[str, str], GlobalVar] = {}
-        self.made: dict[GlobalVar, Function] = {}
+        self.copies: dict[tuple[str, str], ir.GlobalVar] = {}
+        self.made: dict[ir.GlobalVar, Function] = {}
         self.literals: dict[Var, Function] = {}  # of variables of polymorphic functions, written out at each use
         self.waiting: list[Any] = []
 
@@ -145,7 +145,7 @@ class _Defunctionalizer:
         env[var] = Var(var.name_hint, self.type_of(var.ty, types), span=var.span)
         return env[var]
 
-    def copy_of(self, gvar: GlobalVar, ty_args: Sequence[Any]) -> GlobalVar:
+    def copy_of(self, gvar: ir.GlobalVar, ty_args: Sequence[Any]) -> ir.GlobalVar:
         """Return the function of the module for some types, converted."""
         func: Any = self.mod[gvar.name_hint]
         if type(func) is not Function or is_primitive(func):
@@ -169,7 +169,9 @@ class _Defunctionalizer:
         is_global = type(func) is GlobalVar
         source: Any = self.mod[func.name_hint] if is_global else func
         if source.type_params:
-            types = {**types, **_instance(_signature(source), wanted, source.type_params)}
+            have = _signature(source)
+            pairs = zip((*have.arg_types, have.ret_type), (*wanted.arg_types, wanted.ret_type), strict=True)
+            types = {**types, **_unified(list(pairs), source.type_params)}
         free = () if is_global else tuple(v for v in self.captures.variables(func) if v is not own)
         held = [v for v in free if v not in self.literals]
         key = (func.name_hint if is_global else func, ", ".join(str(types.get(t)) for t in types))
@@ -200,7 +202,7 @@ class _Defunctionalizer:
 
     def _flat(self, ty: FuncType) -> FuncType:
         """Return a type of functions whose parts have no functions."""
-        return FuncType(tuple(self.type_of(t, {}) for t in ty.arg_types), self.type_of(ty.ret_type, {}))
+        return FuncType(tuple(self.type_of(t, {}) for t in ty.arg_types), self.type_of(ty.ret_type, {}), ty.type_params)
 
     # --- expressions --------------------------------------------------------------------------------------------------
 
@@ -228,7 +230,7 @@ class _Defunctionalizer:
             ty = typed(wanted if isinstance(wanted, FuncType) and not wanted.type_params else e.ty, types)
             return self.closure(e, ty, types, env, own)
         if type(e) is Call:
-            return self.call(e, types, env)
+            return self.call(e, types, env, wanted)
         if type(e) is Match:
             clauses = []
             for c in e.clauses:
@@ -238,28 +240,28 @@ class _Defunctionalizer:
         made = map_parts(e, lambda p: self.go(p, types, env))
         return made if made is e else _untyped(made)
 
-    def call(self, e: Call, types: Types, env: dict[Var, Any]) -> Any:
+    def call(self, e: Call, types: Types, env: dict[Var, Any], wanted: Any) -> Any:
         op: Any = self.literals.get(e.op, e.op) if type(e.op) is Var else e.op
         given = tuple(typed(t, types) for t in e.ty_args)
         if isinstance(op, (ir.Op, Constructor)) or (type(op) is Function and is_primitive(op)):
-            fields = typed(op.ty, types) if type(op) is Constructor else None
-            params = _parameters(op.ty, given) if type(op) is Constructor and fields else [None] * len(e.args)
-            args = tuple(self.go(a, types, env, typed(w, types)) for a, w in zip(e.args, params, strict=True))
+            params: Any = [None] * len(e.args)
+            if type(op) is Constructor:
+                made = wanted if isinstance(wanted, TypeCall) else typed(e.ty, types)
+                of = _unified([(op.ty.ret_type, made)], op.ty.type_params)  # type: ignore[attr-defined]
+                params = [typed(t, of) for t in op.inputs]
+            args = tuple(self.go(a, types, env, w) for a, w in zip(e.args, params, strict=True))
             return Call(op, args, e.attrs, span=e.span)
         if type(op) is GlobalVar:
             func: Any = self.mod[op.name_hint]
-            wanted = _parameters(_signature(func), given)
-            args = tuple(self.go(a, types, env, w) for a, w in zip(e.args, wanted, strict=True))
-            return Call(self.copy_of(op, tuple(self._plain(t) for t in given)), args, e.attrs, span=e.span)
+            params = _parameters(_signature(func), given)
+            args = tuple(self.go(a, types, env, w) for a, w in zip(e.args, params, strict=True))
+            return Call(self.copy_of(op, given), args, e.attrs, span=e.span)
         ty = _signature(op) if type(op) is Function else op.ty
         if isinstance(ty, FuncType) and ty.type_params:
             ty = FuncType(tuple(_parameters(ty, given)), typed(e.ty, types))
         ty = typed(ty, types)
         args = tuple(self.go(a, types, env, w) for a, w in zip(e.args, ty.arg_types, strict=True))
         return Call(self.closures(self._flat(ty)).apply, (self.go(op, types, env, ty), *args), span=e.span)
-
-    def _plain(self, ty: Any) -> Any:
-        return ty
 
 
 def _untyped(e: Any) -> Any:
@@ -280,10 +282,9 @@ def _parameters(ty: Any, ty_args: Sequence[Any]) -> list[Any]:
     return [typed(t, types) for t in ty.arg_types]
 
 
-def _instance(ty: Any, wanted: Any, params: Sequence[TypeVar]) -> dict[TypeVar, Any]:
-    """Find for which types a polymorphic function has a type."""
+def _unified(waiting: list[tuple[Any, Any]], params: Sequence[TypeVar]) -> dict[TypeVar, Any]:
+    """Find what type variables are where the first of each pair is the second."""
     found: dict[TypeVar, Any] = {}
-    waiting = list(zip((*ty.arg_types, ty.ret_type), (*wanted.arg_types, wanted.ret_type), strict=True))
     while waiting:
         a, b = waiting.pop()
         if isinstance(a, TypeVar) and a in params:

@@ -120,17 +120,17 @@ def _untyped(body: ir.Expr, params: dict[Any, Var]) -> ir.Expr:
     new: dict[Any, Any] = dict(params)
 
     def rule(e: Any) -> Any:
-        fields = {f: getattr(e, f) for f in e.__struct_fields__}
-        if type(e) is Let:
-            fields["var"] = new.setdefault(e.var, Var(e.var.name_hint))
-        if type(e) is Function:
+        if type(e) not in (Call, Tuple, TupleGetItem, If, Let):
             return e
-        return type(e)(**{**fields, "ty": None}) if type(e) in (Call, Tuple, TupleGetItem, If, Let) else e
+        fields: dict[str, Any] = {f: getattr(e, f) for f in e.__struct_fields__} | {"ty": None}
+        if type(e) is Let:
+            fields["var"] = new[e.var]
+        return type(e)(**fields)
 
-    def renamed(e: Any) -> Any:
-        return new.get(e) if type(e) is Var else None
+    def named(var: Var, _: Any) -> None:
+        new[var] = Var(var.name_hint)
 
-    return rewrite(body, rule, pre=renamed)
+    return rewrite(body, rule, pre=lambda e: new.get(e) if type(e) is Var else None, on_let=named)
 
 
 def _padded(x: Any, ndim: int, axis: int, bucket: int, n: Var, value: float) -> Any:

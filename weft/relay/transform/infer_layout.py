@@ -118,8 +118,7 @@ def _broadcast(attrs: Any, new: Any, old: Any, types: Any) -> Any:
 
 
 def _behind(layout: str, ty: Any) -> Layout:
-    """Return the layout of a tensor whose axes are the last of another's; empty for one number, None where a block
-    lacks its axis."""
+    """Return the layout of a tensor with the last axes of another: empty for one number, None for a part of a block."""
     if all(ir.as_int(d) == 1 for d in ty.shape):
         return ""
     axes = blocks(layout)
@@ -131,7 +130,7 @@ def _behind(layout: str, ty: Any) -> Layout:
 
 
 def _repeated(ty: Any, layout: Layout, wanted: str) -> Layout:
-    """Return `wanted` with blocks of one for the axes along which a tensor is repeated; None where blocks do not fit."""
+    """Return `wanted` with blocks of one where a tensor is repeated along an axis; None where blocks do not fit."""
     extents: dict[str, int | None] = {}
     for (c, _), d in zip(blocks(layout or ""), ty.shape, strict=False):
         size = ir.as_int(d)

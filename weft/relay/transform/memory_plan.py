@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft.ir import Attrs, Expr, IRModule, Op, Pass
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor
