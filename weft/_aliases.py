@@ -125,6 +125,7 @@ MODULES = {
         for inside in (".nn", "")
     },
     **{f"topi.{kind}": "weft.topi.cuda" for kind in "bifrost intel_graphics mali".split()},
+    "topi.cuda.conv3d_winograd": "weft.topi.cuda",
     "topi.nn.pooling": "weft.topi.nn",
     "topi.nn.qnn": "weft.topi.quant",
     "topi.reduction": "weft.topi",

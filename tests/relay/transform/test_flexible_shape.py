@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft import error, relay
-from weft.relay.transform import FlexibleShapeDispatch
+from weft.relay.transform import ChangeBatch, FlexibleShapeDispatch
 
 
 def machine(mod):
@@ -41,5 +41,13 @@ def test_outputs_of_one_shape():
 def test_what_has_no_such_axis_is_refused():
     mod = weft.IRModule.from_expr(relay.exp(relay.var("x", shape=(2, 3))))
     for wrong in ({"buckets": [2], "axis": 2}, {"buckets": [0]}, {"buckets": [2], "input_indices": [1]}):
-        with pytest.raises(error.InvalidArgument, match="FlexibleShapeDispatch"):
+        with pytest.raises(error.InvalidArgument, match="FlexibleShapeDispatch|there is no axis 2"):
             FlexibleShapeDispatch(**wrong)(mod)
+
+
+def test_another_batch():
+    x, w = relay.var("x", shape=(1, 3, 6, 5)), relay.var("w", shape=(4, 3, 3, 3))
+    y = relay.nn.batch_flatten(relay.nn.relu(relay.nn.conv2d(x, w)))
+    mod = ChangeBatch({x: 0}, 7)(weft.IRModule.from_expr(relay.Function([x, w], y)))
+    assert [int(d) for d in mod["main"].ret_type.shape] == [7, 48]
+    assert [int(d) for d in mod["main"].params[1].ty.shape] == [4, 3, 3, 3]

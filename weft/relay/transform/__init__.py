@@ -34,7 +34,7 @@ from weft.relay.transform.eta_expand import eta_expand
 from weft.relay.transform.fake_quantization_to_integer import fake_quantization_to_integer
 from weft.relay.transform.fast_math import fast_math
 from weft.relay.transform.flatten_atrous_conv import flatten_atrous_conv
-from weft.relay.transform.flexible_shape import FlexibleShapeDispatch
+from weft.relay.transform.flexible_shape import ChangeBatch, FlexibleShapeDispatch
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.fold_explicit_padding import fold_explicit_padding
 from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis

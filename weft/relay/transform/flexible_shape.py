@@ -1,8 +1,8 @@
-"""FlexibleShapeDispatch: one program for many extents of an axis, with functions of their own for some of them."""
+"""FlexibleShapeDispatch and ChangeBatch: a program for other extents of an axis than those it was written for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from weft.relay.types import Any as AnyDim
 from weft.relay.types import TensorType, TupleType
 from weft.relay.walk import rewrite
 
-__all__ = ["FlexibleShapeDispatch", "flexible_dispatch", "override_shape"]
+__all__ = ["ChangeBatch", "FlexibleShapeDispatch", "flexible_dispatch", "override_shape"]
 
 
 def FlexibleShapeDispatch(
@@ -60,7 +60,7 @@ def override_shape(ty: ir.Type, axis: int, dim: int | ir.PrimExpr) -> ir.Type:
     if isinstance(ty, ir.TupleType):
         return TupleType(tuple(override_shape(f, axis, dim) for f in ty.fields))
     if not isinstance(ty, ir.TensorType) or ty.shape is None or not -len(ty.shape) <= axis < len(ty.shape):
-        raise InvalidArgument(f"FlexibleShapeDispatch: there is no axis {axis}", found=str(ty),
+        raise InvalidArgument(f"there is no axis {axis}", found=str(ty),
                               expected="a tensor that has it", help="see input_indices and affects_output")  # fmt: skip
     shape = list(ty.shape)
     shape[axis] = dim  # type: ignore[call-overload]
@@ -115,7 +115,33 @@ def flexible_dispatch(
     return infer_module(out)
 
 
-def _untyped(body: ir.Expr, params: dict[Any, Var]) -> ir.Expr:
+def ChangeBatch(data: Mapping[Any, int], batch_size: int = 16) -> ir.Pass:
+    """Make the pass that gives parameters of functions another extent of an axis.
+
+    Parameters
+    ----------
+    data : mapping of Var to int
+        The axis of each parameter that changes.
+    batch_size : int
+        The new extent.
+
+    Source: TVM's ``ChangeBatch``.
+    """
+
+    def change(mod: ir.IRModule) -> ir.IRModule:
+        def of(func: Any) -> Any:
+            if type(func) is not Function or not any(p in data for p in func.params):
+                return func
+            new = {p: Var(p.name_hint, override_shape(p.ty, data[p], batch_size) if p in data else p.ty)
+                   for p in func.params}  # fmt: skip
+            return Function(tuple(new.values()), _untyped(func.body, new), None, func.type_params, func.attrs)
+
+        return infer_module(mod.with_functions({v: of(f) for v, f in mod.items()}))
+
+    return ir.Pass("ChangeBatch", change, 0, ChangeBatch.__doc__)
+
+
+def _untyped(body: ir.Expr, params: Mapping[Any, Var]) -> ir.Expr:
     """Copy an expression whose types follow from other parameters."""
     new: dict[Any, Any] = dict(params)
 
