@@ -17,8 +17,6 @@ from weft.relay.types import Any as AnyDim
 from weft.relay.types import TensorType, TupleType
 from weft.relay.walk import rewrite
 
-__all__ = ["ChangeBatch", "FlexibleShapeDispatch", "flexible_dispatch", "override_shape"]
-
 
 def FlexibleShapeDispatch(
     buckets: Sequence[int], axis: int = 0, auto_pad: bool = False, pad_value: float = 0,
