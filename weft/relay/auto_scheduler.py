@@ -16,6 +16,7 @@ from weft.relax.transform.lower_ops import kernel_key
 from weft.relay.build_module import as_target, lower_to_graph
 from weft.relay.database import kernel_sources
 from weft.relay.vm.compiler import VMCompiler, as_module, bind_params
+from weft.target import Target, TargetLike
 
 __all__ = ["extract_tasks", "is_auto_scheduler_enabled"]
 
@@ -26,7 +27,8 @@ def is_auto_scheduler_enabled() -> bool:
 
 
 def extract_tasks(
-    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Any, target_host: Any = None,
+    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: TargetLike,
+    target_host: TargetLike | None = None,
     hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False,
     dump_workload_to_dag_log: str | None = None, opt_level: int = 3, other_targets: Sequence[Any] | None = None,
 ) -> tuple[list[SearchTask], list[int]]:  # fmt: skip
@@ -84,7 +86,7 @@ def extract_tasks(
     return list(tasks.values()), [weights[k] for k in tasks]
 
 
-def lowered_kernels(mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Any) -> ir.IRModule:
+def lowered_kernels(mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Target) -> ir.IRModule:
     """Take a program to its kernels: as a graph, or where it has control flow for the virtual machine."""
     made = bind_params(as_module(mod), params) if params else as_module(mod)
     try:

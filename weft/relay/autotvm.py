@@ -14,6 +14,7 @@ from weft.relax.transform.lower_ops import kernel_key
 from weft.relay.auto_scheduler import lowered_kernels
 from weft.relay.build_module import as_target
 from weft.relay.database import kernel_sources
+from weft.target import TargetLike
 
 __all__ = ["extract_from_multiple_program", "extract_from_program"]
 
@@ -23,7 +24,8 @@ _KERNELS_OF = {"nn.dense": _PRODUCTS, "nn.matmul": _PRODUCTS, "nn.batch_matmul":
 
 
 def extract_from_program(
-    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Any, target_host: Any = None,
+    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: TargetLike,
+    target_host: TargetLike | None = None,
     ops: Sequence[ir.Op] | None = None,
 ) -> list[Task]:  # fmt: skip
     """List the tasks of a program's kernels, each once.
@@ -48,8 +50,8 @@ def extract_from_program(
 
 
 def extract_from_multiple_program(
-    mods: Sequence[ir.IRModule | ir.BaseFunc], params: Sequence[Mapping[str, Any] | None], target: Any,
-    target_host: Any = None, ops: Sequence[ir.Op] | None = None,
+    mods: Sequence[ir.IRModule | ir.BaseFunc], params: Sequence[Mapping[str, Any] | None], target: TargetLike,
+    target_host: TargetLike | None = None, ops: Sequence[ir.Op] | None = None,
 ) -> list[Task]:  # fmt: skip
     """List the tasks of several programs as :func:`extract_from_program` does of one, each once."""
     made = as_target(target, target_host)

@@ -7,11 +7,10 @@ from typing import Any
 
 from weft import te, tir
 from weft.autotvm.task.dispatcher import DispatchContext
+from weft.autotvm.task.space import ConfigEntity, ConfigSpace
 from weft.autotvm.task.task import TASK_TABLE, args_to_workload, get_config, register
 from weft.error import InvalidArgument
 from weft.target import Target
-
-__all__ = ["anchor_of", "from_log", "register_kernel_template", "scheduled_kernel"]
 
 
 def register_kernel_template(name: str, compute: Callable[..., te.Tensor]) -> None:
@@ -41,7 +40,7 @@ def anchor_of(args: Sequence[Any]) -> te.Tensor | None:
     return reductions[0].output(0) if len(reductions) == 1 and reductions[0].num_outputs == 1 else None
 
 
-def scheduled_kernel(args: Sequence[Any], cfg: Any) -> te.Schedule:
+def scheduled_kernel(args: Sequence[Any], cfg: ConfigSpace | ConfigEntity) -> te.Schedule:
     """Schedule a kernel as a configuration says; of a space, define its knobs.
 
     The last two axes of the output are tiled, and the sums of a tile stay in a local buffer until what follows is

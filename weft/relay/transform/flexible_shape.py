@@ -130,8 +130,10 @@ def ChangeBatch(data: Mapping[Any, int], batch_size: int = 16) -> ir.Pass:
         def of(func: Any) -> Any:
             if type(func) is not Function or not any(p in data for p in func.params):
                 return func
-            new = {p: Var(p.name_hint, override_shape(p.ty, data[p], batch_size) if p in data else p.ty)
-                   for p in func.params}  # fmt: skip
+            params: tuple[Any, ...] = func.params
+            new = {
+                p: Var(p.name_hint, override_shape(p.ty, data[p], batch_size) if p in data else p.ty) for p in params
+            }
             return Function(tuple(new.values()), _untyped(func.body, new), None, func.type_params, func.attrs)
 
         return infer_module(mod.with_functions({v: of(f) for v, f in mod.items()}))
