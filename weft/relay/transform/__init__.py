@@ -6,7 +6,7 @@ The language: ``scopes``, ``effects``, ``to_a_normal_form``, ``lambda_lift``, ``
 import sys
 
 from weft.ir import Pass as FunctionPass
-from weft.ir import passes_inside
+from weft.ir import PassContext, Sequential, passes_inside
 from weft.ir.pass_decorators import function_pass_over, module_pass
 from weft.relay.expr import Function
 from weft.relay.infer import inferred_type as InferTypeLocal
@@ -73,6 +73,13 @@ EliminateCommonSubexpr = with_types(eliminate_common_subexpr)
 MergeComposite = merge_composite
 FuseOps = fuse_ops
 function_pass = function_pass_over(Function)
+build_config = PassContext  # TVM's older name
+
+
+def BatchingOps() -> Sequential:
+    """Make the passes that join operators of one input: convolutions, dense layers, and batches of products."""
+    return Sequential([CombineParallelConv2D(), CombineParallelDense(), CombineParallelBatchMatmul()], 0, "BatchingOps")
+
 
 _ffi_api = sys.modules[__name__]  # TVM's name of the passes as functions of the registry
 
