@@ -61,6 +61,8 @@ def test_names_that_nobody_has():
     assert not hasattr(weft, "no_such")
     with pytest.raises(AttributeError, match="^module 'weft' has no attribute 'no_such'$"):
         _ = weft.no_such
+    with pytest.raises(ImportError, match=r"_ffi_api.* TVM's functions of C\+\+"):
+        exec("from weft.auto_scheduler import _ffi_api")
     with pytest.raises(AttributeError, match="^module 'weft.tir.function' has no attribute '__path__'"):
         _ = importlib.import_module("weft.tir.function").__path__
 

@@ -60,6 +60,8 @@ def remark(table: str, module: str, name: str) -> str:
 
 def explanation(module: str, name: str) -> str:
     """What there is to say about a name that one of Weft's modules lacks; empty where TVM lacks it, too."""
+    if name == "_ffi_api":
+        return "TVM's functions of C++ have no names of their own here; use those of the Python package around it"
     found = {spelling: tvm_names().get(spelling, {}).get(name, "") for spelling in _spellings(module)}
     there = {f"{spelling}.{name}".lstrip("."): releases for spelling, releases in found.items() if releases}
     return _sentence(there) or _about_module(module, name)

@@ -20,7 +20,9 @@ MODULES = {
     "_ffi": "weft.ffi",
     "auto_scheduler.cost_model.cost_model": "weft.auto_scheduler.cost_model.models",
     "auto_scheduler.cost_model.xgb_model": "weft.auto_scheduler.cost_model.models",
+    "auto_scheduler.relay_integration": "weft.relay.auto_scheduler",
     "auto_scheduler.utils": "weft.auto_scheduler.workload_key",
+    "autotvm.task.relay_integration": "weft.relay.autotvm",
     "backend": "weft.target",
     "backend.cuda.op": "weft.tir",
     "container": "weft.runtime.container",
@@ -123,6 +125,7 @@ MODULES = {
         for inside in (".nn", "")
     },
     **{f"topi.{kind}": "weft.topi.cuda" for kind in "bifrost intel_graphics mali".split()},
+    "topi.cuda.conv3d_winograd": "weft.topi.cuda",
     "topi.nn.pooling": "weft.topi.nn",
     "topi.nn.qnn": "weft.topi.quant",
     "topi.reduction": "weft.topi",

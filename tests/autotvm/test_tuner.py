@@ -97,6 +97,7 @@ def test_measuring_on_this_machine():
     tuner = autotvm.tuner.GridSearchTuner(task)
     runner = autotvm.LocalRunner(number=2, repeat=2, cooldown_interval=0)
     tuner.tune(2, autotvm.measure_option(autotvm.LocalBuilder(n_parallel=1), runner))
+    assert (tuner.counter, tuner.index_offset) == (2, 0)
     assert tuner.best_measure_pair[1].error_no == 0 and len(tuner.best_measure_pair[1].costs) == 2
 
 

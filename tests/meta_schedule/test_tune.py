@@ -146,3 +146,24 @@ def test_seconds_of_parts():
     with pytest.raises(TypeError):
         derived_object(3)
     assert DummyBuilder().build([None])[0].artifact_path and error.ScheduleError
+
+
+def test_feature_extractors_serve_cost_models():
+    @ms.derived_object
+    class Ones(ms.feature_extractor.PyFeatureExtractor):
+        def extract_from(self, context, candidates):
+            return [weft.nd.array(np.ones((2, 3), "float32")) for _ in candidates]
+
+    candidates = [object()] * 3
+    assert str(Ones()).startswith("meta_schedule.Ones(0x")
+    drawn = ms.feature_extractor.RandomFeatureExtractor(feature_size=4, max_block_num=2, seed=1)
+    state = drawn.random_state
+    first = [f.numpy() for f in drawn.extract_from(None, candidates)]
+    assert {f.shape[1] for f in first} == {4} and {f.shape[0] for f in first} <= {1, 2}
+    drawn.random_state = state
+    for a, b in zip(first, drawn.extract_from(None, candidates), strict=True):
+        np.testing.assert_array_equal(a, b.numpy())
+    for extractor in (Ones(), drawn):
+        model = ms.cost_model.XGBModel(extractor=extractor, num_warmup_samples=0)
+        assert model.predict(None, candidates).shape == (3,)
+        assert str(model).startswith("meta_schedule.XGBModel(0x")

@@ -20,7 +20,7 @@ from weft.auto_scheduler import (
 )
 from weft.auto_scheduler.compute_dag import ComputeDAG, LayoutRewriteOption
 from weft.auto_scheduler.cost_model import RandomModel, XGBModel
-from weft.auto_scheduler.dispatcher import ApplyHistoryBest, DispatchContext
+from weft.auto_scheduler.dispatcher import ApplyHistoryBest, ApplyHistoryBestOrSample, DispatchContext
 from weft.auto_scheduler.measure import (
     LocalBuilder,
     LocalRPCMeasureContext,
@@ -36,7 +36,8 @@ from weft.auto_scheduler.task_scheduler import TaskScheduler
 from weft.auto_scheduler.workload_registry import make_workload_key, register_workload
 
 __all__ = [
-    "ApplyHistoryBest", "ComputeDAG", "DispatchContext", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption",
+    "ApplyHistoryBest", "ApplyHistoryBestOrSample", "ComputeDAG", "DispatchContext", "EmptyPolicy",
+    "HardwareParams", "LayoutRewriteOption",
     "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner", "MeasureInput", "MeasureResult",
     "PreloadCustomSketchRule", "PreloadMeasuredStates", "RPCRunner", "RandomModel", "RecordReader", "RecordToFile",
     "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "compute_dag", "cost_model",
@@ -44,4 +45,5 @@ __all__ = [
     "register_workload", "save_records", "search_policy", "search_task", "task_scheduler", "workload_registry",
 ]  # fmt: skip
 
-__getattr__ = names_of("weft.auto_scheduler")
+_RELAY = {n: "weft.relay.auto_scheduler" for n in ("extract_tasks", "is_auto_scheduler_enabled")}
+__getattr__ = names_of("weft.auto_scheduler", _RELAY, listed=True)

@@ -11,6 +11,7 @@ from typing import Any
 from weft import error, ir, te, tir
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.workload_registry import workload_key_to_tensors
+from weft.ffi import get_global_func
 
 __all__ = ["ComputeDAG", "LayoutRewriteOption"]
 
@@ -60,6 +61,17 @@ class ComputeDAG:
             _check_axes(op)
         self.flop_ct = float(sum(_flops(op) for op in self.ops))
 
+    @staticmethod
+    def of_kernel(args: Sequence[Any]) -> ComputeDAG | None:
+        """Take the parameters of a kernel; None where a size is not known, or an operation has no steps."""
+        if not all(isinstance(t, te.Tensor) and all(isinstance(d, ir.IntImm) for d in t.shape) for t in args):
+            return None
+        try:
+            made = ComputeDAG(args)
+        except error.InvalidArgument:
+            return None
+        return made if all(isinstance(op, (te.ComputeOp, te.PlaceholderOp)) for op in made.ops) else None
+
     def _reached(self) -> list[Any]:
         found: dict[Any, None] = {}
         waiting = [t.op for t in self.tensors]
@@ -74,6 +86,11 @@ class ComputeDAG:
     def ops(self) -> list[Any]:
         """The operations, producers first."""
         return [s.origin_op for s in self.fresh_schedule().stages] if self.outputs else []
+
+    @property
+    def reduces(self) -> bool:
+        """Whether there is a reduction, without which there is little to tune."""
+        return any(isinstance(b, tir.Reduce) for op in self.ops for b in getattr(op, "body", ()))
 
     @property
     def init_state(self) -> State:
@@ -109,9 +126,10 @@ class ComputeDAG:
         """Return a state with the ranges of all loops."""
         return (state if isinstance(state, State) else State(self, state.transform_steps)).with_bounds()
 
-    def hash_key(self) -> str:
-        """Name the computation by what it computes."""
-        return hashlib.md5(str(self).encode()).hexdigest()
+    def hash_key(self) -> Any:
+        """Name the computation by what it computes; a global function ``auto_scheduler.compute_dag.hash_func`` may."""
+        own = get_global_func("auto_scheduler.compute_dag.hash_func", allow_missing=True)
+        return hashlib.md5(str(self).encode()).hexdigest() if own is None else own(str(self))
 
     def workload_key(self) -> str:
         """Return the key of a workload that has no function: the hash and the shapes."""

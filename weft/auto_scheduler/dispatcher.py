@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from weft.auto_scheduler.compute_dag import ComputeDAG
+from weft.auto_scheduler.cost_model import XGBModel
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure_record import RecordReader
+from weft.auto_scheduler.search_policy import SketchPolicy, auto_search
+from weft.auto_scheduler.search_task import SearchTask, TuningOptions
+from weft.te import schedule_to_prim_func
+from weft.tir import PrimFunc
 from weft.tune.front_end import Dispatcher
 
-__all__ = ["ApplyHistoryBest", "DispatchContext", "FallbackContext"]
+__all__ = ["ApplyHistoryBest", "ApplyHistoryBestOrSample", "DispatchContext", "FallbackContext"]
 
 
 class DispatchContext(Dispatcher, kind="auto_scheduler.DispatchContext"):
@@ -20,6 +27,14 @@ class DispatchContext(Dispatcher, kind="auto_scheduler.DispatchContext"):
         if found is not None:
             return State(dag, found.transform_steps)
         return self._old_ctx.query(target, workload_key, has_complex_op, dag, func_name) if self._old_ctx else None
+
+    def kernel(self, target: Any, args: Sequence[Any], name: str) -> PrimFunc | None:
+        """Make a kernel of its parameters as the state of its workload says; None where nothing is known of it."""
+        dag = ComputeDAG.of_kernel(args)
+        state = None if dag is None else self.query(target, dag.workload_key(), dag.reduces, dag, name)
+        if dag is None or state is None:
+            return None
+        return schedule_to_prim_func(*dag.apply_steps_from_state(state), name)
 
     def _query_inside(self, target: Any, workload_key: str, func_name: str) -> Any:
         return None
@@ -73,6 +88,43 @@ class ApplyHistoryBest(DispatchContext):
         """Set the state of a workload in place of what is recorded."""
         for k in target.kind.keys:
             self._best_user_defined[k, workload_key] = state
+
+
+class ApplyHistoryBestOrSample(ApplyHistoryBest):
+    """The best states of log files; of what they do not have, some are tried when it is asked for.
+
+    Parameters
+    ----------
+    records : str, (input, result) pairs, a sequence of these, or None
+    sample_simple_workloads : bool
+        Whether computations without a reduction are tried, too.
+    cost_model_file : str, optional
+        A cost model that was saved, which guesses where nothing is measured.
+    num_measure : int
+        How many are measured; with less than 1 the one that the cost model takes for the best is made.
+    """
+
+    def __init__(
+        self, records: Any, sample_simple_workloads: bool = False, cost_model_file: str | None = None,
+        num_measure: int = -1,
+    ) -> None:  # fmt: skip
+        super().__init__(records)
+        self.sample_simple_workloads, self.cost_model_file = sample_simple_workloads, cost_model_file
+        self.num_measure = num_measure
+
+    def query(self, target: Any, workload_key: str, has_complex_op: bool, dag: Any, func_name: str) -> State | None:
+        """Return the state of a workload, which is searched for where none is known."""
+        found = super().query(target, workload_key, has_complex_op, dag, func_name)
+        if found is not None or not (has_complex_op or self.sample_simple_workloads):
+            return found
+        model = XGBModel()
+        if self.cost_model_file is not None:
+            model.load(self.cost_model_file)
+        task = SearchTask(workload_key=workload_key, compute_dag=dag, target=target, desc=func_name)
+        options = TuningOptions(max(0, self.num_measure), verbose=0)
+        found = auto_search(task, options, SketchPolicy(task, model, verbose=0))
+        self.update(target, workload_key, found)
+        return State(dag, found.transform_steps)
 
 
 class FallbackContext(DispatchContext):

@@ -64,6 +64,8 @@ class IRModule:
         return IRModule({name or made.attrs.get("global_symbol") or "main": made})
 
     def __getitem__(self, key: GlobalVar | str) -> BaseFunc:
+        if key in self.type_definitions:
+            return self.type_definitions[key]
         return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]
 
     def __setitem__(self, key: Any, func: Any) -> None:

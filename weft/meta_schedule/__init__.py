@@ -11,6 +11,7 @@ from weft.meta_schedule import (
     builder,
     cost_model,
     database,
+    feature_extractor,
     measure_callback,
     mutator,
     postproc,
@@ -23,6 +24,7 @@ from weft.meta_schedule import (
 from weft.meta_schedule.builder import Builder
 from weft.meta_schedule.cost_model import CostModel
 from weft.meta_schedule.database import Database, MeasureCandidate, TuningRecord, Workload
+from weft.meta_schedule.feature_extractor import FeatureExtractor
 from weft.meta_schedule.measure_callback import MeasureCallback
 from weft.meta_schedule.mutator import Mutator
 from weft.meta_schedule.postproc import Postproc
@@ -34,14 +36,14 @@ from weft.meta_schedule.space_generator import SpaceGenerator
 from weft.meta_schedule.task_scheduler import TaskScheduler
 from weft.meta_schedule.tune import compile_tir, tune_tasks, tune_tir
 from weft.meta_schedule.tune_context import ExtractedTask, TuneContext
+from weft.support.derived import derived_object
 
 __all__ = [
-    "Builder", "CostModel", "Database", "ExtractedTask", "MeasureCallback", "MeasureCandidate", "Mutator", "Postproc",
-    "Profiler", "Runner",
-    "ScheduleRule", "SearchStrategy", "SpaceGenerator", "TaskScheduler", "TuneContext", "TuningRecord", "Workload",
-    "arg_info", "builder", "compile_tir", "cost_model", "database", "measure_callback", "mutator", "postproc",
-    "runner", "schedule_rule", "search_strategy",
-    "space_generator", "task_scheduler", "tune_tasks", "tune_tir",
+    "Builder", "CostModel", "Database", "ExtractedTask", "FeatureExtractor", "MeasureCallback", "MeasureCandidate",
+    "Mutator", "Postproc", "Profiler", "Runner", "ScheduleRule", "SearchStrategy", "SpaceGenerator",
+    "TaskScheduler", "TuneContext", "TuningRecord", "Workload", "arg_info", "builder", "compile_tir", "cost_model",
+    "database", "derived_object", "feature_extractor", "measure_callback", "mutator", "postproc", "runner",
+    "schedule_rule", "search_strategy", "space_generator", "task_scheduler", "tune_tasks", "tune_tir",
 ]  # fmt: skip
 
 __getattr__ = names_of("weft.meta_schedule")

@@ -11,6 +11,7 @@ from typing import Any
 from weft import error, ir, runtime
 from weft.ffi import get_global_func
 from weft.meta_schedule.arg_info import entry_of
+from weft.meta_schedule.part import Named
 from weft.target import Target
 from weft.tune import Measurer
 
@@ -31,7 +32,7 @@ class BuilderResult:
         self.artifact_path, self.error_msg = artifact_path, error_msg
 
 
-class Builder:
+class Builder(Named):
     """Compiles modules."""
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.error import InvalidArgument
 from weft.ir import IntImm
+from weft.meta_schedule.part import Named
 from weft.tir import For, ForKind
 from weft.tir.analysis import statements
 from weft.tune.boost import Experience
@@ -18,7 +19,7 @@ from weft.tune.boost import Experience
 __all__ = ["CostModel", "PyCostModel", "RandomModel", "XGBModel", "create", "features_of"]
 
 
-class CostModel:
+class CostModel(Named):
     """Scores schedules; the larger, the faster."""
 
     def load(self, path: str) -> None:

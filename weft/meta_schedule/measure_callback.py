@@ -9,13 +9,14 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.meta_schedule.database import TuningRecord
+from weft.meta_schedule.part import Named
 
 __all__ = ["AddToDatabase", "MeasureCallback", "PyMeasureCallback", "RemoveBuildArtifact", "UpdateCostModel", "create"]
 
 _All = Sequence[Any]
 
 
-class MeasureCallback:
+class MeasureCallback(Named):
     """Hears of every batch."""
 
     def apply(

@@ -1,4 +1,4 @@
-"""What a search is made of hears of the task, and can be copied."""
+"""What a search is made of has a text, hears of the task, and can be copied."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import copy
 from typing import Any
 
 
-class Part:
+class Named:
+    """What has its class and its place in memory for a text, as TVM's objects have."""
+
+    def __str__(self) -> str:
+        return f"meta_schedule.{type(self).__name__}({id(self):#x})"
+
+
+class Part(Named):
     """A part of a search."""
 
     def _initialize_with_tune_context(self, context: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from weft import error, tune
 from weft.meta_schedule.arg_info import ArgInfo, Seconds, case_of
+from weft.meta_schedule.part import Named
 from weft.tune.front_end import Timer
 
 __all__ = [
@@ -65,7 +66,7 @@ class PyRunnerFuture(RunnerFuture):
     """A future written in Python."""
 
 
-class Runner:
+class Runner(Named):
     """Times code."""
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:

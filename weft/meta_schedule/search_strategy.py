@@ -10,6 +10,7 @@ from typing import Any
 from weft.error import InvalidArgument, WeftError
 from weft.meta_schedule.arg_info import ArgInfo
 from weft.meta_schedule.database import MeasureCandidate, workload_hash
+from weft.meta_schedule.part import Named
 from weft.tir.schedule import Schedule, Trace
 
 __all__ = [
@@ -18,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class SearchStrategy:
+class SearchStrategy(Named):
     """Proposes schedules, a batch after another, between :meth:`pre_tuning` and :meth:`post_tuning`."""
 
     def __init__(self) -> None:

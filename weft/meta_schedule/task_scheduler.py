@@ -10,6 +10,7 @@ from weft.error import InvalidArgument
 from weft.meta_schedule.builder import Builder, BuilderInput
 from weft.meta_schedule.database import Database
 from weft.meta_schedule.measure_callback import create as create_callbacks
+from weft.meta_schedule.part import Named
 from weft.meta_schedule.runner import Runner, RunnerInput, RunnerResult
 
 __all__ = ["GradientBased", "PyTaskScheduler", "RoundRobin", "TaskRecord", "TaskScheduler", "create"]
@@ -26,7 +27,7 @@ class TaskRecord:
         self.best: list[float] = []  # after each batch, ms
 
 
-class TaskScheduler:
+class TaskScheduler(Named):
     """Gives turns to tasks."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from weft.relax.pipeline import graph_passes
 from weft.relay.aot import compile_ahead
 from weft.relay.bind import bind_params_by_name
 from weft.relay.build_options import Executor, Runtime
-from weft.relay.database import scheduled
+from weft.relay.database import kernel_sources, scheduled
 from weft.relay.expr import Function, GlobalVar
 from weft.relay.external import EXTERNAL_FUNCTIONS, compile_external, external_functions, with_externals
 from weft.relay.first_order import check_first_order
@@ -181,8 +181,9 @@ def lower_to_graph(mod: IRModule, target: Target, name: str = "main") -> tuple[I
     check_first_order(mod, name)
     external = {str(f.attrs["global_symbol"]): f for f in external_functions(mod)}
     relax = to_relax(IRModule({**external, "main": mod[name]}))
-    lowered = Sequential(graph_passes(target, check_indices=False), name="relay.build")(relax)
-    lowered = scheduled(lowered, target)
+    with kernel_sources():
+        lowered = Sequential(graph_passes(target, check_indices=False), name="relay.build")(relax)
+        lowered = scheduled(lowered, target)
     if external:
         lowered = lowered.with_attr(EXTERNAL_FUNCTIONS, tuple(external.values()))
     main: Any = mod[name]

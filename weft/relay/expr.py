@@ -301,15 +301,15 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     Parameters
     ----------
     value : bool, int, float, list, numpy.ndarray or Tensor
-        Its data. Python's numbers become int32, float32 and bool unless `dtype` says.
+        Its data. Numbers, NumPy's too, become int32 and float32 rather than 64 bits wide unless `dtype` says.
     dtype : str, optional
         The data type.
     """
     if isinstance(value, runtime.Tensor):
         made = ir.constant(value)
-    elif isinstance(value, (np.ndarray, np.generic)):
-        made = ir.constant(np.asarray(value), dtype)
-    elif isinstance(value, (bool, int, float, list, tuple)):
+    elif isinstance(value, np.ndarray):
+        made = ir.constant(value, dtype)
+    elif isinstance(value, (bool, int, float, list, tuple, np.generic)):
         array = np.array(value)
         made = ir.constant(array, dtype or _DTYPES.get(str(array.dtype), str(array.dtype)))
     else:

@@ -171,7 +171,7 @@ def constants(dims: Sequence[Any]) -> tuple[int | None, ...]:
 
 def element(vector: ir.Expr, i: int) -> Any:
     """Return one element of a vector."""
-    return op_call("take", vector, const(np.int64(i)), axis=0)
+    return op_call("take", vector, const(i, "int64"), axis=0)
 
 
 _CONVERT = Dispatch("Relax to Relay", (ir.Expr,), default=lambda e, im: _refuse(e))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.error import InvalidArgument
-from weft.target.kind import TargetKind, register_target_kind
+from weft.target.kind import TargetKind, register_attribute, register_target_kind
 from weft.target.target import Target
 
 _KINDS = {
@@ -29,3 +29,4 @@ def _check_composite(target: Target) -> None:
 for _name, (_device, _keys) in _KINDS.items():
     _check = {"webgpu": _check_webgpu, "composite": _check_composite}.get(_name)
     register_target_kind(TargetKind(_name, device=_device, keys=_keys, check=_check))
+register_attribute("metal", "max_function_args", 31)

@@ -157,6 +157,11 @@ class Target:
         return int(self.attrs.get("max_num_threads", self.attrs.get("max_threads_per_block", default)))
 
     @property
+    def max_function_args(self) -> int:
+        """The most arguments of a kernel; -1 where the target has no limit."""
+        return int(self.attrs.get("max_function_args", self.attribute("max_function_args", -1)))
+
+    @property
     def thread_warp_size(self) -> int:
         """Threads that run in step."""
         return int(self.attrs.get("thread_warp_size", 32 if self.kind.device == "cuda" else 1))

@@ -125,6 +125,13 @@ def @main(%x: Tensor[(3), float32], %y: Tensor[(?), float32]) {
     assert relay.infer_type(mod)["main"].ret_type == relay.TupleType((t(None), t(None)))
 
 
+@pytest.mark.parametrize("value", [3, np.int64(3), 2.5, np.float64(2.5), [1, 2]])
+def test_numbers_of_64_bits_become_constants_of_32(value):
+    assert relay.const(value).ty.dtype in ("int32", "float32")
+    assert relay.const(value, "float64").ty.dtype == "float64"
+    assert relay.const(np.array(value, "int64")).ty.dtype == "int64"
+
+
 def test_constants_are_dimensions():
     x = relay.Var("x", t(None, 4))
     shape = relay.const(np.array([2, 6], "int64"))

@@ -104,3 +104,12 @@ def test_operands_that_need_another_of_the_results_are_not_joined():
     second = relay.add(nn.dense(x, v), nn.softmax(first))
     mod = InferType()(IRModule.from_expr(relay.Function([x, w, v], second)))
     assert count(InferType()(CombineParallelDense(2)(mod)), "add") == 2
+
+
+def test_batching_ops_joins_whatever_has_one_input():
+    x = relay.var("x", shape=(4, 3))
+    y = relay.Tuple([relay.nn.dense(x, relay.var(n, shape=(5, 3))) for n in "abc"])
+    with relay.transform.build_config(opt_level=4):
+        body = relay.transform.BatchingOps()(InferType()(IRModule.from_expr(y)))["main"].body
+    names = [e.op.name for e in subexpressions(body) if isinstance(e, relay.Call)]
+    assert names.count("nn.batch_matmul") == 1 and "nn.dense" not in names

@@ -116,3 +116,59 @@ def test_what_is_registered_must_be_a_call():
         mod = InferType()(weft.IRModule.from_expr(conv(X)))
         with pytest.raises(error.InvalidArgument, match="is a call of one"):
             AlterOpLayout()(mod)
+
+
+def in_blocks(size):
+    """Ask for blocks of channels."""
+
+    def alter(attrs, args, tinfos, out_type):
+        layouts = {"data_layout": f"NCHW{size}c" if size else "NCHW"}
+        layouts["kernel_layout"] = f"OIHW{size}i{size}o" if size else "OIHW"
+        return nn.conv2d(*args, **{**dict(attrs), **layouts})
+
+    return TempOpAttr("nn.conv2d", "FTVMAlterOpLayout", alter)
+
+
+PACKED = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o", "channels": 8, "kernel_size": (1, 1)}
+
+# What follows a convolution, with the transformations that are left beside those of its data and weight.
+AFTER_BLOCKS = {
+    "one number of two axes": (lambda y: y * var("a", 1, 1), 1),
+    "a tensor that is repeated along channels": (lambda y: y + var("a", 1, 5, 6), 2),
+    "a channel's number, before": (lambda y: var("a", 8, 1, 1) - y, 2),
+    "a sum of channels": (lambda y: relay.sum(y, axis=1, keepdims=True), 1),
+    "a mean of all but channels": (lambda y: relay.mean(y, axis=1, exclude=True), 1),
+    "a variance": (lambda y: relay.variance(y, axis=(1, 3), keepdims=True), 1),
+    "a slice of whole blocks": (lambda y: relay.strided_slice(y, [1, -4, 1], [2, 100, 4]), 1),
+    "a slice of axes": (lambda y: relay.strided_slice(y, [4, 1], [8, 6], [1, 2], axes=[1, 3]), 1),
+    "a slice across blocks": (lambda y: relay.strided_slice(y, [0, 3], [2, 8]), 1),
+    "upsampling": (lambda y: nn.upsampling(y, 2, 3, method="bilinear"), 1),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_BLOCKS)
+def test_what_follows_blocks_of_channels(name):
+    body, left = AFTER_BLOCKS[name]
+    with in_blocks(4), weft.transform.PassContext(opt_level=3):
+        check(body(conv(X)), weft.transform.Sequential([CanonicalizeOps(), AlterOpLayout()]), 2 + left)
+
+
+@pytest.mark.parametrize(("size", "bias", "transforms"), [
+    (4, (1, 1, 1, 1, 4), 0), (4, (1, 1, 1, 1, 1), 0), (2, (1, 2, 1, 1, 4), 4), (2, (1, 1, 1, 1, 1), 3), (0, (6, 4), 3),
+    (0, (1,), 3),
+])  # fmt: skip
+def test_data_that_lies_in_blocks_already(size, bias, transforms):
+    y = nn.conv2d(var("x", 2, 1, 5, 6, 4), var("w", 2, 1, 1, 1, 4, 4), **PACKED) + var("b", *bias)
+    with in_blocks(size):
+        check(y, AlterOpLayout(), transforms)
+
+
+def test_a_packed_convolution_takes_the_blocks_of_its_kernel():
+    x, w = var("x", 1, 8, 5, 5), var("w", 8, 8, 3, 3)
+    packed = nn.contrib_conv2d_nchwc(relay.layout_transform(x, "NCHW", "NCHW4c"),
+                                     relay.layout_transform(w, "OIHW", "OIHW4i4o"), channels=8, kernel_size=(3, 3),
+                                     data_layout="NCHW4c")  # fmt: skip
+    inputs = RNG.random((1, 8, 5, 5), "float32"), RNG.random((8, 8, 3, 3), "float32")
+    bodies = relay.layout_transform(packed, "NCHW4c", "NCHW"), nn.conv2d(x, w, channels=8, kernel_size=(3, 3))
+    a, b = (relay.create_executor("vm").evaluate(relay.Function([x, w], y))(*inputs).numpy() for y in bodies)
+    np.testing.assert_allclose(a, b, rtol=1e-5)

@@ -30,6 +30,16 @@ class IndexBaseTuner(Tuner):
             raise IndexOutOfRange("no such range of configurations", found=f"{self.begin_idx} to {last}")
         self.visited_max = self.space.subrange_length(self.begin_idx, self.end_idx)
 
+    @property
+    def index_offset(self) -> int:
+        """The first number of the range."""
+        return self.begin_idx
+
+    @property
+    def counter(self) -> int:
+        """How many were tried."""
+        return len(self.visited)
+
     def has_next(self) -> bool:
         """Whether a configuration of the range was not tried."""
         return len(self.visited) < self.visited_max

@@ -108,6 +108,8 @@ def convert_layout(
     """
     if desired_layouts is not None:
         return converted(func, mod, desired_layouts, layout_cb)
+    if func.attrs.get("Primitive"):  # a group that a program made is one kernel as it stands
+        return func
     forms = machine.dot_forms if dot_forms is None else dot_forms
     state = _Layouts(machine, panel or machine.panel_columns, winograd, frozenset(f[:3] for f in forms), tuned)
     state.near = _weights_bytes(func) <= machine.near_model_bytes

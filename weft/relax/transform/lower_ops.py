@@ -25,6 +25,35 @@ from weft.te import compute, kernel_of_stages, placeholder
 _BUILTIN = ("relax.reshape",)
 
 
+class KernelSource(NamedTuple):
+    """What a kernel was made of: the tensors and variables that are its parameters, and its calls of operators.
+
+    A call is the operator's name, what it got, its attributes and its fusion kind.
+    """
+
+    args: tuple[Any, ...]
+    calls: tuple[tuple[str, list[Any], ir.Attrs, int], ...]
+
+    def anchor(self) -> tuple[Any, ...] | None:
+        """Name the one operator that the others go with, and what it gets: tensors of constant shapes, attributes."""
+        found = [c for c in self.calls if c[3] == op.Fusion.ANCHOR]
+        if len(found) != 1 or not all(isinstance(a, TETensor) for a in found[0][1]):
+            return None
+        name, args, attrs, _ = found[0]
+        if not all(isinstance(d, ir.IntImm) for a in args for d in a.shape):
+            return None
+        return (name, *args, tuple(attrs.items))
+
+
+KERNEL_SOURCES: ir.Ambient[dict[str, KernelSource]] = ir.Ambient("relax.kernel_sources")
+"""Gets, where one is open, the source of each kernel that is made, under its :func:`kernel_key`."""
+
+
+def kernel_key(func: ir.BaseFunc) -> str:
+    """Tell what a kernel computes, whatever its name and attributes."""
+    return ir.fingerprint(func.replace(attrs=ir.NO_ATTRS))  # type: ignore[attr-defined]
+
+
 @ir.module_pass(name="LegalizeOps", ensures="relax.legalized")
 def lower_ops(mod: ir.IRModule) -> ir.IRModule:
     """Replace operator calls and calls of primitive functions by ``call_tir``.
@@ -210,7 +239,7 @@ class _Legalizer:
             fusion = definition.fusion(call) if callable(definition.fusion) else definition.fusion
             args = [inputs.to_te(a, produced) for a in call.args]
             produced[var] = _Result(len(steps))
-            steps.append(_Step(definition.lower, args, call.attrs, int(fusion)))
+            steps.append(_Step(definition.lower, args, call.attrs, int(fusion), call.op.name.removeprefix("relax.")))
         out_types = _tensor_types(origin)
         in_place = _inplace_inputs(inputs.exprs, out_types[0])
         key = (in_place, *((s.lower, s.pattern, inputs.key(s.args), _key(s.attrs.pairs)) for s in steps))
@@ -235,6 +264,10 @@ class _Legalizer:
         extra = undefined_vars(prim)
         if extra:
             prim = prim.replace(params=(*prim.params, *extra))
+        sources = KERNEL_SOURCES.current
+        if sources is not None:
+            calls = tuple((s.op, [_given(a, results) for a in s.args], s.attrs, s.pattern) for s in steps)
+            sources[kernel_key(prim)] = KernelSource((*tensors, *outs, *extra), calls)
         attrs: dict[str, Any] = {"op_pattern": max(patterns)}
         if max(patterns) <= op.Fusion.BROADCAST and len(outs) == 1:
             attrs["inplace_inputs"] = in_place
@@ -280,6 +313,7 @@ class _Step(NamedTuple):
     args: list[Any]
     attrs: ir.Attrs
     pattern: int
+    op: str
 
 
 class _Result(NamedTuple):

@@ -152,8 +152,17 @@ declare(
     "nn.contrib_conv2d_NCHWc", "data kernel",
     {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "channels": None, "kernel_size": None,
      "data_layout": "NCHW8c", "kernel_layout": "OIHW8i8o", "out_layout": "", "out_dtype": ""},
-    expand=_conv(2), doc="2-D convolution in layouts with blocks of channels.",
+    expand=lambda data, kernel, kernel_layout, **attrs: _conv(2)(
+        data, kernel, kernel_layout=_with_blocks(kernel, kernel_layout), **attrs),
+    doc="2-D convolution in layouts with blocks of channels.",
 )  # fmt: skip
+
+
+def _with_blocks(kernel: ir.Expr, layout: str) -> str:
+    """Return the layout of a kernel of six axes; the sizes of its blocks are those that the kernel has."""
+    shape = tensor_arg("nn.contrib_conv2d_NCHWc", "kernel", kernel).shape or ()
+    outer, inner = ("".join(filter(kind, layout)) for kind in (str.isupper, str.islower))
+    return f"{outer}{shape[4]}i{shape[5]}o" if len(shape) == 6 and inner in ("", "io") else layout
 
 
 @constructs("nn.contrib_conv2d_nchwc")

@@ -11,6 +11,7 @@ from weft import error, ir, tir
 from weft.op import simplify, tensor_arg
 from weft.relay.expr import as_expr, const
 from weft.relay.op.construct import call, constructs
+from weft.relay.op.layouts import plain, relaid
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_argument, shape_of_dims
 
@@ -122,12 +123,12 @@ def _scaled(dim: ir.PrimExpr, scale: float) -> ir.PrimExpr:
 
 
 def _upsampled(op: str, rank: int, data: ir.Expr, scales: Any, layout: str, method: str, mode: str) -> ir.Expr:
+    given, layout = layout, plain(op, layout, _LAYOUTS[rank])
+    data = relaid(data, given, layout)
     shape = tensor_arg(op, "data", data, ndim=rank + 2).shape or ()
-    if sorted(layout) != sorted(_LAYOUTS[rank]):
-        raise error.InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters of {_LAYOUTS[rank]}")
     size = tuple(_scaled(shape[layout.index(c)], s) for c, s in zip(_LAYOUTS[rank][2:], scales, strict=True))
     exact = tuple(float(s) for s in scales) if mode == "asymmetric" else None
-    return _resized(op, rank, data, size, None, layout, method, mode, "", exact)
+    return relaid(_resized(op, rank, data, size, None, layout, method, mode, "", exact), layout, given)
 
 
 def _corners(align_corners: bool) -> str:
@@ -151,7 +152,7 @@ def _by_computed(data: Any, scales: tuple[Any, ...], layout: str, **attrs: Any) 
     """Resize by factors of which run time tells some: the new extents are computed first."""
     shape, new = call("shape_of", data, dtype="int64"), []
     for letter, scale in zip(_LAYOUTS[len(scales)][2:], scales, strict=True):
-        extent = call("take", shape, const(np.int64(layout.index(letter))), axis=0)
+        extent = call("take", shape, const(layout.index(letter), "int64"), axis=0)
         wide = call("cast", as_expr(scale, None if isinstance(scale, ir.Expr) else "float32"), dtype="float64")
         new.append(call("round", call("multiply", call("cast", extent, dtype="float64"), wide)))
     return call(f"dyn.image.resize{len(scales)}d", data, shape_argument(new), layout=layout, **attrs)

@@ -87,7 +87,7 @@ def requantized(
 def _beside(numbers: np.ndarray, ndim: int, axis: int) -> Any:
     """Return constants of each channel, in the shape in which they stand beside their axis."""
     behind = 0 if numbers.ndim == 0 else ndim - axis % ndim - 1
-    return const(numbers.reshape(numbers.shape + (1,) * behind))
+    return const(np.asarray(numbers).reshape(np.shape(numbers) + (1,) * behind))
 
 
 def _multiplied(value: Any, factors: np.ndarray, ndim: int, axis: int, rounding: str, _dtype: str) -> Any:
@@ -100,7 +100,7 @@ def _multiplied(value: Any, factors: np.ndarray, ndim: int, axis: int, rounding:
     value = op_call("multiply", value, _beside(fractions, ndim, axis))
     half = _beside(np.left_shift(np.int64(1), right - 1), ndim, axis)
     if rounding == "TONEAREST":
-        below = op_call("cast", op_call("less", value, const(np.int64(0))), dtype="int64")
+        below = op_call("cast", op_call("less", value, const(0, "int64")), dtype="int64")
         half = op_call("subtract", half, below)
     return op_call("right_shift", op_call("add", value, half), _beside(right, ndim, axis))
 
@@ -166,7 +166,7 @@ def _of_channels(value: Any, data: Any, axis: int) -> Any:
     if value.ty.ndim == 0:
         return real
     channels = data.ty.shape[axis]
-    at = op_call("arange", const(np.int64(0)), const(np.int64(int(channels))), const(np.int64(1)), dtype="int64")
+    at = op_call("arange", const(0, "int64"), const(int(channels), "int64"), const(1, "int64"), dtype="int64")
     taken = op_call("take", real, at, axis=0, mode="wrap")
     behind = data.ty.ndim - axis % data.ty.ndim - 1
     return op_call("expand_dims", taken, axis=1, num_newaxis=behind) if behind else taken

@@ -79,10 +79,8 @@ class ExpressionReader(Reader):
             start = self.t.peek()
             if self.t.take("let"):
                 lets.append((start, *self._let()))
-            elif start.kind == "graph" and self.t.peek(1).text == "=":
-                self.t.at += 2
-                self._bind(start, self.expr())
-                self._end_statement()
+            elif self._numbered():
+                continue
             elif start.text == "free_var" and self.t.peek(1).kind == "var":
                 self.t.next()
                 self._bind(*self._variable())
@@ -100,6 +98,16 @@ class ExpressionReader(Reader):
         for start, var, bound in reversed(lets):
             value = nodes.Let(var, bound, value, span=self.t.span(start.start, start.end))
         return value
+
+    def _numbered(self) -> bool:
+        """Read ``%0 = ...;`` where it stands next."""
+        start = self.t.peek()
+        if start.kind != "graph" or self.t.peek(1).text != "=":
+            return False
+        self.t.at += 2
+        self._bind(start, self.expr())
+        self._end_statement()
+        return True
 
     def _end_statement(self) -> None:
         if not self.t.take(";"):
@@ -327,6 +335,8 @@ class ExpressionReader(Reader):
         self._scopes.append({})
         lhs = self.pattern()
         self.t.expect("=>", "a clause")
+        while self._numbered():
+            pass
         rhs = self.expr()
         self._scopes.pop()
         return Clause(lhs, rhs, span=self.t.since(start))

@@ -187,7 +187,7 @@ def _bound(real: float, t: Any, x: Any) -> Any:
     ndim, info = inferred_type(x).ndim, np.iinfo(t.dtype)  # type: ignore[attr-defined]
     value = np.clip(np.round(real / scale + zero), info.min, info.max).astype(t.dtype)
     shape = [value.size if d == t.axis % ndim else 1 for d in range(ndim)] if value.size > 1 else []
-    return const(value.reshape(shape))
+    return const(np.asarray(value).reshape(shape))
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------

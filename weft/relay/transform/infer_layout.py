@@ -103,19 +103,46 @@ def _broadcast(attrs: Any, new: Any, old: Any, types: Any) -> Any:
         known = 0 if layouts[0] is not None else 1
         if ranks[known] < ranks[1 - known]:
             return None
-        axes = blocks(layouts[known])
-        behind = axes[len(axes) - ranks[1 - known] :]
-        if any(size for _, size in axes):
-            return None
-        layouts[1 - known] = "".join(c for c, _ in behind)
-        return layouts, [layouts[known]]
-    if "" in layouts:
-        return layouts, [layouts[1 - layouts.index("")]]
+        layouts[1 - known] = _behind(layouts[known], types[1 - known])
+        return None if layouts[1 - known] is None else (layouts, [layouts[known]])
+    if "" in layouts:  # one number, of any number of axes
+        number = layouts.index("")
+        fits = ranks[number] <= len(blocks(layouts[1 - number]))
+        return (layouts, [layouts[1 - number]]) if fits else None
     large = 0 if len(primal(layouts[0])) >= len(primal(layouts[1])) else 1
     wanted = layouts[large]
-    if not _may_become(types[1 - large], old[1 - large], wanted):
+    small = _repeated(types[1 - large], old[1 - large], wanted)
+    if small is None:
         return None
-    return [wanted, wanted], [wanted]
+    return [small, wanted] if large else [wanted, small], [wanted]
+
+
+def _behind(layout: str, ty: Any) -> Layout:
+    """Return the layout of a tensor with the last axes of another: empty for one number, None for a part of a block."""
+    if all(ir.as_int(d) == 1 for d in ty.shape):
+        return ""
+    axes = blocks(layout)
+    own = axes[len(axes) - ty.ndim :]
+    if any(size and (c.upper(), 0) not in own for c, size in own):
+        return None
+    sizes = [ir.as_int(d) if size else 0 for (_, size), d in zip(own, ty.shape, strict=True)]
+    return "".join(f"{size or ''}{c}" for (c, _), size in zip(own, sizes, strict=True))
+
+
+def _repeated(ty: Any, layout: Layout, wanted: str) -> Layout:
+    """Return `wanted` with blocks of one where a tensor is repeated along an axis; None where blocks do not fit."""
+    extents: dict[str, int | None] = {}
+    for (c, _), d in zip(blocks(layout or ""), ty.shape, strict=False):
+        size = ir.as_int(d)
+        before = extents.get(c.upper(), 1)
+        extents[c.upper()] = None if size is None or before is None else before * size
+    made = ""
+    for c, size in blocks(wanted):
+        extent = extents.get(c.upper(), 1)
+        if size and extent != 1 and (extent is None or extent % size):
+            return None
+        made += f"{(1 if extent == 1 else size) if size else ''}{c}"
+    return made
 
 
 def _quantized_pair(attrs: Any, new: Any, old: Any, types: Any) -> Any:
@@ -124,13 +151,6 @@ def _quantized_pair(attrs: Any, new: Any, old: Any, types: Any) -> Any:
         return None
     found = _broadcast(attrs, None if new is None else new[:2], old[:2], types[:2])
     return found and ([*found[0], *[""] * (len(types) - 2)], found[1])
-
-
-def _may_become(ty: Any, layout: Layout, wanted: str) -> bool:
-    """Whether no axis that `wanted` splits into blocks is one that is repeated."""
-    split = {c.upper() for c, size in blocks(wanted) if size}
-    axes = primal(layout or "")
-    return all(c not in split or ir.as_int(d) != 1 for c, d in zip(axes, ty.shape, strict=False))
 
 
 # --- layouts that attributes name -------------------------------------------------------------------------------------
@@ -212,21 +232,29 @@ def _split(attrs: Any, new: Any, old: Any, types: Any) -> Any:
 
 def _reduced(attrs: Any, new: Any, old: Any, types: Any) -> Any:
     first = old[0]
-    if first is None or any(size for _, size in blocks(first)):
+    if first is None:
         return None
-    given = attrs["axis"]
-    axes = _axes(given, len(first)) or range(len(first))
-    letters = {first[a] for a in axes}
+    given, names = attrs["axis"], [c for c, _ in blocks(first)]
+    letters = {names[a] for a in _axes(given, len(names)) or range(len(names))}
     if attrs.get("exclude"):
-        letters = set(first) - letters
+        letters = set(names) - letters
+    if any((c.upper() in letters) != (c in letters) for c, size in blocks(first) if size):
+        return None  # an axis without its blocks
+    letters = {c.upper() for c in letters}
     wanted = first if new is None else new[0]
     places = [i for i, (c, _) in enumerate(blocks(wanted)) if c.upper() in letters]
-    if new is not None and _axes(given, len(first)):
-        attrs["axis"] = tuple(places)
-        if "exclude" in attrs:
-            attrs["exclude"] = False
-    kept = "".join(f"{size or ''}{c}" for c, size in blocks(wanted) if c.upper() not in letters)
-    return [wanted], [wanted if attrs["keepdims"] else kept]
+    if new is not None and _axes(given, len(names)):
+        attrs["axis"] = tuple(i for i in range(len(blocks(wanted))) if (i in places) != bool(attrs.get("exclude")))
+    kept = ((c, 1 if size and c.upper() in letters else size) for c, size in blocks(wanted)
+            if attrs["keepdims"] or c.upper() not in letters)  # fmt: skip
+    return [wanted], ["".join(f"{size or ''}{c}" for c, size in kept)]
+
+
+def _varied(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+    """The variance: beside the data is its mean, whose reduced axes are of size 1."""
+    found = _reduced(attrs, new and new[:1], old[:1], types)
+    mean = found and _reduced({**attrs, "keepdims": True}, None, found[0], types)
+    return found and mean and ([*found[0], *mean[1]], found[1])
 
 
 def _axes(given: Any, ndim: int) -> list[int]:
@@ -267,21 +295,46 @@ def _transposed(attrs: Any, new: Any, old: Any, types: Any) -> Any:
 
 def _sliced(attrs: Any, new: Any, old: Any, types: Any) -> Any:
     first, axes = old[0], attrs["axes"]
-    if not _plain(first) or (axes is None and len(attrs["begin"]) != len(first)):
+    if first is None or (axes is None and len(attrs["begin"]) > len(blocks(first))):
         return None
     wanted = first if new is None else new[0]
-    if new is not None and wanted != first:
-        named = [first[a] for a in (range(len(first)) if axes is None else _axes(axes, len(first)))]
-        if any(index_of(wanted, c.lower()) >= 0 for c in named) or (axes is None and not _plain(wanted)):
+    if new is None or wanted == first:
+        return [first], [first]
+    if not _plain(first) or sorted(primal(wanted)) != sorted(first) or attrs.get("slice_mode", "end") != "end":
+        return None
+    named = list(first[: len(attrs["begin"])] if axes is None else (first[a] for a in _axes(axes, len(first))))
+    extents = dict(zip(first, map(ir.as_int, types[0].shape), strict=True))
+    rows: dict[str, tuple[int, int, int]] = {}
+    for i, c in enumerate(named):
+        row = _sliced_blocks(c, i, attrs, extents[c], dict(blocks(wanted)).get(c.lower(), 0))
+        if row is None:
             return None
-        places = [index_of(wanted, c) for c in named]
-        if axes is not None:
-            attrs["axes"] = tuple(places)
-        else:
-            for name in ("begin", "end", "strides"):
-                if attrs[name] is not None and len(attrs[name]) == len(named):
-                    attrs[name] = tuple(attrs[name][named.index(c)] for c in wanted)
+        rows[c] = row
+    order = [c for c, _ in blocks(wanted)]
+    if axes is None:  # axes behind the last that is sliced are whole, those before it have to be written out
+        order = order[: max((order.index(c) for c in rows), default=-1) + 1]
+        whole = {c: extents.get(c) for c in order if c not in rows}
+        if any(c.islower() or n is None for c, n in whole.items()):
+            return None
+        rows |= {c: (0, n or 0, 1) for c, n in whole.items()}
+    else:
+        order = named
+        attrs["axes"] = tuple(index_of(wanted, c) for c in named)
+    for k, name in enumerate(("begin", "end", "strides")):
+        attrs[name] = tuple(rows[c][k] for c in order)
     return [wanted], [wanted]
+
+
+def _sliced_blocks(c: str, i: int, attrs: Any, extent: int | None, size: int) -> tuple[int, int, int] | None:
+    """Return begin, end and stride of an axis that has become blocks of a size; None where a block would be cut."""
+    strides = attrs["strides"] or (1,)
+    row = int(attrs["begin"][i]), int(attrs["end"][i]), int(strides[i] if len(strides) > 1 else strides[0])
+    if not size:
+        return row
+    if extent is None or row[2] != 1:
+        return None
+    begin, end, _ = slice(*row).indices(extent)
+    return None if begin % size or end % size else (begin // size, end // size, 1)
 
 
 def _pad(attrs: Any, new: Any, old: Any, types: Any) -> Any:
@@ -304,7 +357,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys([*_CONVOLUTIONS, "nn.contrib_conv2d_NCHWc", "qnn.conv2d", "qnn.conv2d_transpose"], _convolution),
     **dict.fromkeys([*_POOLS, "nn.upsampling"], _windows),
     **dict.fromkeys(["sum", "mean", "max", "min", "prod", "argmax", "argmin"], _reduced),
-    **dict.fromkeys(["nn.softmax", "nn.log_softmax"], _along_axis()),
+    "variance": _varied, **dict.fromkeys(["nn.softmax", "nn.log_softmax"], _along_axis()),
     "nn.batch_norm": _along_axis("C", 3),
     "qnn.requantize": _along_axis("C"), "qnn.quantize": _along_axis("C"), "qnn.dequantize": _along_axis("C"),
     **dict.fromkeys(["qnn.add", "qnn.subtract", "qnn.mul"], _quantized_pair),

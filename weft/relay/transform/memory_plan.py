@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft.ir import Attrs, Expr, IRModule, Op, Pass
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor
@@ -229,7 +227,7 @@ def _assign_offsets(blocks: list[_Block]) -> None:
 
 
 def _resized(call: Call, n_bytes: int) -> Call:
-    return Call(call.op, (const(np.int64(n_bytes), "int64"),), call.attrs, span=call.span, ty=STORAGE)
+    return Call(call.op, (const(n_bytes, "int64"),), call.attrs, span=call.span, ty=STORAGE)
 
 
 def _moved(call: Call, storage: Any, offset: int) -> Call:

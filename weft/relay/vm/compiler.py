@@ -11,7 +11,7 @@ from weft.ir import BaseFunc, Expr, IRModule, dumped
 from weft.relax import compile_kernels, recompilable_kernels
 from weft.relay.analysis import warn_unmatched
 from weft.relay.bind import bind_params_by_name
-from weft.relay.database import scheduled
+from weft.relay.database import kernel_sources, scheduled
 from weft.relay.expr import Function
 from weft.relay.external import compile_external, external_functions, with_externals
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
@@ -48,8 +48,9 @@ def compile(
     compiler = VMCompiler()
     if params:
         compiler.set_params(params)
-    compiler.lower(mod, target, target_host)
-    compiler.codegen()
+    with kernel_sources():
+        compiler.lower(mod, target, target_host)
+        compiler.codegen()
     return compiler.get_exec()
 
 
