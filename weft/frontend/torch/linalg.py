@@ -14,18 +14,17 @@ from weft.frontend.torch.symbols import Dim, as_expr
 SINGULAR = "the matrix is singular: an element of the diagonal is zero"
 
 
-def _called(node: Node, kernel: Any, count: int, *stacks: Any, **options: Any) -> list[Any]:
+def _called(node: Node, kernel: Any, *stacks: Any, **options: Any) -> list[Any]:
     """A kernel's results for stacks of matrices, all leading dimensions as one."""
     lead = node.dims(stacks[0])[:-2]
     flat = [node.reshape(x, [node.product(lead), *node.dims(x)[-2:]]) for x in stacks]
     call = node.op if isinstance(kernel, str) else lambda *args, **kw: node.emit(node.bb.call_te(*args, **kw))
     found = call(kernel, *flat, **options)
-    parts = [node.emit(ir.TupleGetItem(found, i)) for i in range(count)]
-    return [node.reshape(x, [*lead, *node.dims(x)[1:]]) for x in parts]
+    return [node.reshape(x, [*lead, *node.dims(x)[1:]]) for x in node.fields(found)]
 
 
 def _solved(node: Node, a: Any, b: Any, checked: bool) -> list[Any]:
-    return _called(node, "linalg.solve", 5, a, b, refusal=SINGULAR if checked else "")
+    return _called(node, "linalg.solve", a, b, refusal=SINGULAR if checked else "")
 
 
 def _turned(node: Node, x: Any) -> Any:
@@ -90,7 +89,7 @@ def _determinant(node: Node) -> Any:
 def _cholesky(node: Node) -> Any:
     x = _turned(node, node["self"]) if node["upper"] else node["self"]
     refusal = "the matrix is not positive definite" if _checked(node) else ""
-    low, info = _called(node, topi.linalg.cholesky, 2, x, refusal=refusal)
+    low, info = _called(node, topi.linalg.cholesky, x, refusal=refusal)
     low = _turned(node, low) if node["upper"] else low
     return [low, info] if isinstance(node.value, (tuple, list)) else low
 
@@ -147,7 +146,7 @@ def _diagonal(node: Node, x: Any) -> Any:
 
 def _factored(node: Node, a: Any, columns: Dim) -> tuple[Any, Any]:
     """Q with so many columns, and R with as many rows."""
-    q, r = _called(node, topi.linalg.qr, 2, a, columns=as_expr(columns))
+    q, r = _called(node, topi.linalg.qr, a, columns=as_expr(columns))
     return q, node.op("triu", _cut(node, r, 2, columns))
 
 
@@ -161,7 +160,7 @@ def _qr(node: Node) -> Any:
 
 def _rotated(node: Node, a: Any, descending: bool) -> tuple[Any, Any, Any]:
     """Orthogonal rows, the rotation that makes them of `a`, and their squares' sums, by the size of these."""
-    *both, squares = _called(node, topi.linalg.orthogonal_rows, 3, a)
+    *both, squares = _called(node, topi.linalg.orthogonal_rows, a)
     order = node.op("argsort", squares, axis=-1, descending=descending, dtype="int64")
     order = node.reshape(order, [*node.dims(order), 1])
     rows, turn = (node.op("gather_elements", x, node.expand(order, node.dims(x)), axis=len(x.ty.shape) - 2)

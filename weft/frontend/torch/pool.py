@@ -37,7 +37,7 @@ def _max_pool(node: Node) -> Any:
         out = node.reshape(out, node.dims(out)[1:]) if single else out
         return [out, None] if "with_indices" in node.name else out
     made = node.op("nn.max_pool_with_indices", x, **attrs)
-    out, places = (node.emit(ir.TupleGetItem(made, i)) for i in (0, 1))
+    out, places = node.fields(made)
     plane = node.tensor(node.product(node.dims(x)[2:]), "int64")
     places = node.op("floor_mod", places, plane)  # within its plane, as PyTorch counts
     return [node.reshape(part, node.dims(part)[1:]) if single else part for part in (out, places)]
@@ -123,7 +123,9 @@ def _greatest(node: Node, x: Any, counts: Any) -> list[Any]:
         places = node.op("add", node.op("multiply", places, total), here)
     dims = node.dims(places)
     places = node.reshape(places, [node.product(dims[:rank]), node.product(dims[rank:])])
-    taken = node.op("take", node.reshape(x, [*node.dims(x)[:2], node.product(node.dims(x)[2:])]), places, axis=2, mode="clip")
+    taken = node.op(
+        "take", node.reshape(x, [*node.dims(x)[:2], node.product(node.dims(x)[2:])]), places, axis=2, mode="clip"
+    )
     chosen = node.op("argmax", taken, axis=3, keepdims=True)
     return [node.op("gather_elements", part, chosen, axis=3)
             for part in (taken, node.expand(places, node.dims(taken)))]  # fmt: skip
