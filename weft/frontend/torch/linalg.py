@@ -12,6 +12,10 @@ from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim, as_expr
 
 SINGULAR = "the matrix is singular: an element of the diagonal is zero"
+_EXACT = "float64"
+"""What orthogonal factors and exponentials are computed in: their errors are those of the last rounding."""
+_TERMS, _HALVINGS = 14, 24
+"""Of the exponential's series for a sum of 1/2 in each column, and how often a matrix is halved to become one."""
 
 
 def _called(node: Node, kernel: Any, *stacks: Any, **options: Any) -> list[Any]:
@@ -119,10 +123,27 @@ def _cholesky_solution(node: Node) -> Any:
     return _solved(node, _turned(node, low), _solved(node, low, b, False)[0], False)[0]
 
 
-# --- orthogonal factors -----------------------------------------------------------------------------------------------
+@aten("linalg_matrix_exp", "matrix_exp")
+def _exponential(node: Node) -> Any:
+    """Taylor's series of a matrix that is halved until it is small, then squared as often."""
+    a, rank = node.astype(node["self"], _EXACT), len(node.shape)
+    if node.shape[-1] == 0:
+        return node["self"]
+    size = node.op("max", node.op("sum", node.op("abs", a), axis=(rank - 2,), keepdims=True), axis=(-1,), keepdims=True)
+    times = node.op("add", node.op("ceil", node.op("log2", size)), node.scalar(1, _EXACT))
+    times = node.op("minimum", node.op("maximum", times, node.scalar(0, _EXACT)), node.scalar(_HALVINGS, _EXACT))
+    a = node.op("multiply", a, node.op("power", node.scalar(0.5, _EXACT), times))
+    found = unit = node.astype(_unit(node, a), _EXACT)
+    for k in range(_TERMS, 0, -1):
+        term = node.op("multiply", node.op("matmul", a, found), node.scalar(1 / k, _EXACT))
+        found = node.op("add", unit, term)
+    for k in range(_HALVINGS):
+        more = node.op("greater", times, node.scalar(k, _EXACT))
+        found = node.op("where", more, node.op("matmul", found, found), found)
+    return found
 
-_EXACT = "float64"
-"""What orthogonal factors are computed in: their errors are those of the last rounding."""
+
+# --- orthogonal factors -----------------------------------------------------------------------------------------------
 
 
 def _smaller(m: Dim, n: Dim) -> Dim:
