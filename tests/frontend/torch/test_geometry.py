@@ -169,3 +169,19 @@ def test_elements_by_strides():
     check(Called(written), (torch.randn(3, 4), torch.randn(2, 3)))
     with pytest.raises(ModelImportError, match="beyond the elements"):
         check(Called(lambda x: x[1:].as_strided((2,), (1,), 0) + 1), (torch.randn(3, 4),))
+
+
+def test_convolutions_with_weights_for_each_sample():
+    """As many groups as samples, of which the run tells how many there are."""
+
+    def convolved(x, w):
+        n, c, rows, columns = x.shape
+        y = F.conv2d(x.reshape(1, n * c, rows, columns), w.reshape(n * 4, c, 3, 2), None, (2, 1), (1, 0), (1, 2), n)
+        z = F.conv1d(
+            x[:, :, 0].reshape(1, n * c, columns), w[..., 0].reshape(n * 4, c, 3), w.flatten()[: n * 4], groups=n
+        )
+        return y.view(n, 4, *y.shape[2:]), z
+
+    shapes = [((n, 3, 7, 8), (n, 4, 3, 3, 2)) for n in (2, 5, 1)]
+    inputs = [tuple(map(torch.randn, pair)) for pair in shapes]
+    check(Called(convolved), *inputs, dynamic=({0: Dim.AUTO}, ({0: Dim.AUTO},)))
