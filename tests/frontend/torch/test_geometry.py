@@ -185,3 +185,11 @@ def test_convolutions_with_weights_for_each_sample():
     shapes = [((n, 3, 7, 8), (n, 4, 3, 3, 2)) for n in (2, 5, 1)]
     inputs = [tuple(map(torch.randn, pair)) for pair in shapes]
     check(Called(convolved), *inputs, dynamic=({0: Dim.AUTO}, ({0: Dim.AUTO},)))
+
+
+def test_layers_of_two_inputs():
+    layer = nn.Bilinear(4, 6, 3)
+    call = Called(lambda x, y: layer(x, y))
+    call.layer = layer
+    check(call, (torch.randn(5, 2, 4), torch.randn(5, 2, 6)), (torch.randn(1, 7, 4), torch.randn(1, 7, 6)),
+          dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)))  # fmt: skip

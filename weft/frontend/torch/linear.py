@@ -45,6 +45,18 @@ def _linear(node: Node) -> Any:
     return found if node["bias"] is None else node.op("add", found, node["bias"])
 
 
+@aten("_trilinear")
+def _trilinear(node: Node) -> Any:
+    """A sum of products of three operands that get further axes of 1."""
+    node.get("unroll_dim")  # how PyTorch saves memory
+    wide = []
+    for x, axes in ((node[f"i{i}"], node[f"expand{i}"]) for i in (1, 2, 3)):
+        own = iter(node.dims(x))
+        wide.append(node.reshape(x, [1 if i in axes else next(own) for i in range(len(x.ty.shape) + len(axes))]))
+    found = node.op("multiply", node.op("multiply", *wide[:2]), wide[2])
+    return node.op("sum", found, axis=tuple(node["sumdim"])) if node["sumdim"] else found
+
+
 @aten("convolution", "conv1d", "conv2d", "conv3d")
 def _convolution(node: Node) -> Any:
     x, weight = node["input"], node["weight"]
