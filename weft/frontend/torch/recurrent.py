@@ -7,6 +7,7 @@ from typing import Any
 from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
+from weft.frontend.torch.symbols import Dim
 
 _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 """Where PyTorch has the gates that Weft's layers have first, second, ..."""
@@ -46,7 +47,7 @@ def _recurrent(node: Node) -> Any:
             b = node.op("concat", ir.Tuple(tuple(biases)), axis=1)
         else:
             b = node.full([ways, 2 * gates], 0, node.dtype)
-        states = [_cut(node, s, 0, first, ways) for s in initial]
+        states = [_cut(node, s, first, ways) for s in initial]
         rest = [node.full([ways, 3 * hidden], 0, node.dtype)] if kind == "lstm" else []
         y, *ends = node.fields(node.op(f"nn.{kind}", x, w, r, b, lengths, *states, *rest, **attrs))
         x = node.reshape(node.permute(y, [0, 2, 1, 3]), [steps, batch, ways * hidden])
@@ -59,11 +60,11 @@ def _recurrent(node: Node) -> Any:
 def _stacked(node: Node, kind: str, parts: list[Any]) -> Any:
     """A weight or a bias of each direction, its gates in the order of Weft's layers."""
     order = _ORDER[kind]
-    size = node.dims(parts[0])[0] // len(order)
-    gates = [_cut(node, x, 0, g * size, size) for x in parts for g in order]
     dims = node.dims(parts[0])
+    size = dims[0] // len(order)
+    gates = [_cut(node, x, g * size, size) for x in parts for g in order]
     return node.reshape(node.op("concat", ir.Tuple(tuple(gates)), axis=0), [len(parts), *dims])
 
 
-def _cut(node: Node, x: Any, axis: int, start: int, length: int) -> Any:
-    return node.op("strided_slice", x, axes=(axis,), begin=(start,), end=(start + length,), assume_inbound=True)
+def _cut(node: Node, x: Any, start: Dim, length: Dim) -> Any:
+    return node.op("strided_slice", x, axes=(0,), begin=(start,), end=(start + length,), assume_inbound=True)
