@@ -167,7 +167,7 @@ def _diagonal(node: Node, x: Any) -> Any:
 
 def _factored(node: Node, a: Any, columns: Dim) -> tuple[Any, Any]:
     """Q with so many columns, and R with as many rows."""
-    q, r = _called(node, topi.linalg.qr, a, columns=as_expr(columns))
+    q, r, *_ = _called(node, topi.linalg.qr, a, columns=as_expr(columns))
     return q, node.op("triu", _cut(node, r, 2, columns))
 
 
