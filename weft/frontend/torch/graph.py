@@ -40,7 +40,7 @@ def find_converter(node: Any) -> Converter | None:
     known = [n.meta.get("val") for n in node.all_input_nodes]
     if complex_numbers.involved([node.meta.get("val"), known, list(node.args)]):
         return complex_numbers.find(node.target)
-    return registry.find(node.target) if recurrent.is_whole(node) else None
+    return registry.find(node.target) if recurrent.is_whole(node.target, node.args) else None
 
 
 def constant(tensor: Any) -> ir.Constant:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from weft import ir
 from weft.frontend.torch.node import Node
@@ -14,12 +15,12 @@ _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 _LAYERS = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
 
 
-def is_whole(node: Any) -> bool:
+def is_whole(target: object, args: Sequence[object]) -> bool:
     """Whether a call is none of a layer whose directions have a third weight, which projects their states."""
-    if str(node.target).removeprefix("aten.") not in _LAYERS:
+    if str(target).removeprefix("aten.") not in _LAYERS:
         return True
-    _, _, params, biases, layers, _, _, bidirectional, *_ = node.args
-    return len(params) == layers * (1 + bidirectional) * (4 if biases else 2)
+    params, biases, layers, _, _, both = cast("tuple[list[object], bool, int, float, bool, bool]", tuple(args[2:8]))
+    return len(params) == layers * (1 + both) * (4 if biases else 2)
 
 
 @aten(*_LAYERS)
