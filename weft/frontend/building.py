@@ -48,6 +48,10 @@ class Emitter:
         """Bind a call of an operator."""
         return self.emit(make_call(name)(*args, **attrs))
 
+    def fields(self, var: Any) -> list[Any]:
+        """Bind the fields of a tuple."""
+        return [self.emit(ir.TupleGetItem(var, i)) for i in range(len(var.ty.fields))]
+
     @staticmethod
     def scalar(value: Any, dtype: str) -> ir.Constant:
         """A 0-dimensional constant."""
@@ -76,10 +80,6 @@ class Builder(Emitter):
     def dims(x: Any) -> list[Any]:
         """The shape of an expression, numbers as ints."""
         return [int(d.value) if isinstance(d, ir.IntImm) else d for d in x.ty.shape]
-
-    def fields(self, var: Any) -> list[Any]:
-        """Bind the fields of a tuple."""
-        return [self.emit(ir.TupleGetItem(var, i)) for i in range(len(var.ty.fields))]
 
     def astype(self, x: Any, dtype: str) -> Any:
         """Convert, unless `x` has the type."""

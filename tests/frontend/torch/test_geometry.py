@@ -7,6 +7,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 from tests.frontend.torch.programs import check
+from weft.error import ModelImportError
 
 
 class Called(nn.Module):
@@ -148,3 +149,47 @@ def _region_means(x, rois, scale, height, width, samples, aligned):
         grid = torch.stack(torch.meshgrid(lines[1], lines[0], indexing="xy"), -1)[None]
         found.append(F.avg_pool2d(F.grid_sample(x[int(image)][None], grid, align_corners=True), samples)[0])
     return torch.stack(found)
+
+
+def test_greatest_elements_of_windows_of_several_lengths():
+    """Equal ones among them, and one that is no number."""
+    x = torch.randint(0, 3, (2, 3, 7, 11)).float()
+    x[0, 0, 3, 4] = torch.nan
+    check(Called(lambda x: (*F.adaptive_max_pool2d(x, (3, 4), True), *F.adaptive_max_pool1d(x[0], 5, True),
+                            *F.adaptive_max_pool3d(x, (2, 1, 6), True))),
+          (x,), (torch.randn(1, 2, 9, 6),), dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
+
+
+def test_elements_by_strides():
+    def written(x, y):
+        x = x + 0
+        torch.as_strided(x, (2, 3), (4, 1), 2).mul_(y)
+        return x, torch.as_strided_scatter(x, y, (2, 3), (1, 2)), x[1:].as_strided((2, 2), (1, 3))
+
+    check(Called(written), (torch.randn(3, 4), torch.randn(2, 3)))
+    with pytest.raises(ModelImportError, match="beyond the elements"):
+        check(Called(lambda x: x[1:].as_strided((2,), (1,), 0) + 1), (torch.randn(3, 4),))
+
+
+def test_convolutions_with_weights_for_each_sample():
+    """As many groups as samples, of which the run tells how many there are."""
+
+    def convolved(x, w):
+        n, c, rows, columns = x.shape
+        y = F.conv2d(x.reshape(1, n * c, rows, columns), w.reshape(n * 4, c, 3, 2), None, (2, 1), (1, 0), (1, 2), n)
+        z = F.conv1d(
+            x[:, :, 0].reshape(1, n * c, columns), w[..., 0].reshape(n * 4, c, 3), w.flatten()[: n * 4], groups=n
+        )
+        return y.view(n, 4, *y.shape[2:]), z
+
+    shapes = [((n, 3, 7, 8), (n, 4, 3, 3, 2)) for n in (2, 5, 1)]
+    inputs = [tuple(map(torch.randn, pair)) for pair in shapes]
+    check(Called(convolved), *inputs, dynamic=({0: Dim.AUTO}, ({0: Dim.AUTO},)))
+
+
+def test_layers_of_two_inputs():
+    layer = nn.Bilinear(4, 6, 3)
+    call = Called(lambda x, y: layer(x, y))
+    call.layer = layer
+    check(call, (torch.randn(5, 2, 4), torch.randn(5, 2, 6)), (torch.randn(1, 7, 4), torch.randn(1, 7, 6)),
+          dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)))  # fmt: skip

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.export import Dim
 
 from tests.frontend.torch.programs import Call, check, exported, machine
 from tests.frontend.torch.test_order import compare
@@ -90,3 +91,18 @@ def test_symmetric_matrices(size):
         return w, v @ (w[..., None] * v.mT), v.mT @ v, torch.linalg.eigvalsh(a.triu(), UPLO="U")
 
     compare(factors, a)
+
+
+def test_exponentials():
+    """A small matrix, one that is halved often, a rotation by a large angle, a nilpotent one; none at all."""
+    turn = torch.tensor([[0.0, -3000, 0], [3000, 0, 0], [0, 0, -1]])
+    given = torch.stack([PIVOTED[0], -40 * POSITIVE[0], turn, torch.ones(3, 3).triu(1)])
+    call = Call(lambda a: torch.linalg.matrix_exp(a).float())
+    check(
+        call,
+        (given.double(),),
+        (torch.randn(2, 5, 5).double() * 3,),
+        dynamic=(({0: Dim.AUTO, 1: Dim.AUTO, 2: Dim.AUTO},),),
+    )
+    check(Call(torch.linalg.matrix_exp), (torch.zeros(2, 0, 0),))
+    check(Call(lambda a: torch.linalg.matrix_exp(a[0])), (POSITIVE / 9,))

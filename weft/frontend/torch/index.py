@@ -123,9 +123,8 @@ def columns(node: Node, mask: ir.Expr) -> list[Any]:
     if not dims:
         node.error("an index by a mask without dimensions")
     size = node.product(dims)
-    found = node.op("places", node.reshape(mask, [size]))
-    count = counted(node, node.emit(ir.TupleGetItem(found, 1)))
-    places = node.emit(ir.TupleGetItem(found, 0))
+    places, count = node.fields(node.op("places", node.reshape(mask, [size])))
+    count = counted(node, count)
     places = node.op("strided_slice", places, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
     columns, below = [], 1
     for i, d in reversed(list(enumerate(dims))):

@@ -12,20 +12,23 @@ from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim, as_expr
 
 SINGULAR = "the matrix is singular: an element of the diagonal is zero"
+_EXACT = "float64"
+"""What orthogonal factors and exponentials are computed in: their errors are those of the last rounding."""
+_TERMS, _HALVINGS = 14, 24
+"""Of the exponential's series for a sum of 1/2 in each column, and how often a matrix is halved to become one."""
 
 
-def _called(node: Node, kernel: Any, count: int, *stacks: Any, **options: Any) -> list[Any]:
+def _called(node: Node, kernel: Any, *stacks: Any, **options: Any) -> list[Any]:
     """A kernel's results for stacks of matrices, all leading dimensions as one."""
     lead = node.dims(stacks[0])[:-2]
     flat = [node.reshape(x, [node.product(lead), *node.dims(x)[-2:]]) for x in stacks]
     call = node.op if isinstance(kernel, str) else lambda *args, **kw: node.emit(node.bb.call_te(*args, **kw))
     found = call(kernel, *flat, **options)
-    parts = [node.emit(ir.TupleGetItem(found, i)) for i in range(count)]
-    return [node.reshape(x, [*lead, *node.dims(x)[1:]]) for x in parts]
+    return [node.reshape(x, [*lead, *node.dims(x)[1:]]) for x in node.fields(found)]
 
 
 def _solved(node: Node, a: Any, b: Any, checked: bool) -> list[Any]:
-    return _called(node, "linalg.solve", 5, a, b, refusal=SINGULAR if checked else "")
+    return _called(node, "linalg.solve", a, b, refusal=SINGULAR if checked else "")
 
 
 def _turned(node: Node, x: Any) -> Any:
@@ -90,7 +93,7 @@ def _determinant(node: Node) -> Any:
 def _cholesky(node: Node) -> Any:
     x = _turned(node, node["self"]) if node["upper"] else node["self"]
     refusal = "the matrix is not positive definite" if _checked(node) else ""
-    low, info = _called(node, topi.linalg.cholesky, 2, x, refusal=refusal)
+    low, info = _called(node, topi.linalg.cholesky, x, refusal=refusal)
     low = _turned(node, low) if node["upper"] else low
     return [low, info] if isinstance(node.value, (tuple, list)) else low
 
@@ -120,10 +123,27 @@ def _cholesky_solution(node: Node) -> Any:
     return _solved(node, _turned(node, low), _solved(node, low, b, False)[0], False)[0]
 
 
-# --- orthogonal factors -----------------------------------------------------------------------------------------------
+@aten("linalg_matrix_exp", "matrix_exp")
+def _exponential(node: Node) -> Any:
+    """Taylor's series of a matrix that is halved until it is small, then squared as often."""
+    a, rank = node.astype(node["self"], _EXACT), len(node.shape)
+    if node.shape[-1] == 0:
+        return node["self"]
+    size = node.op("max", node.op("sum", node.op("abs", a), axis=(rank - 2,), keepdims=True), axis=(-1,), keepdims=True)
+    times = node.op("add", node.op("ceil", node.op("log2", size)), node.scalar(1, _EXACT))
+    times = node.op("minimum", node.op("maximum", times, node.scalar(0, _EXACT)), node.scalar(_HALVINGS, _EXACT))
+    a = node.op("multiply", a, node.op("power", node.scalar(0.5, _EXACT), times))
+    found = unit = node.astype(_unit(node, a), _EXACT)
+    for k in range(_TERMS, 0, -1):
+        term = node.op("multiply", node.op("matmul", a, found), node.scalar(1 / k, _EXACT))
+        found = node.op("add", unit, term)
+    for k in range(_HALVINGS):
+        more = node.op("greater", times, node.scalar(k, _EXACT))
+        found = node.op("where", more, node.op("matmul", found, found), found)
+    return found
 
-_EXACT = "float64"
-"""What orthogonal factors are computed in: their errors are those of the last rounding."""
+
+# --- orthogonal factors -----------------------------------------------------------------------------------------------
 
 
 def _smaller(m: Dim, n: Dim) -> Dim:
@@ -147,7 +167,7 @@ def _diagonal(node: Node, x: Any) -> Any:
 
 def _factored(node: Node, a: Any, columns: Dim) -> tuple[Any, Any]:
     """Q with so many columns, and R with as many rows."""
-    q, r = _called(node, topi.linalg.qr, 2, a, columns=as_expr(columns))
+    q, r, *_ = _called(node, topi.linalg.qr, a, columns=as_expr(columns))
     return q, node.op("triu", _cut(node, r, 2, columns))
 
 
@@ -161,7 +181,7 @@ def _qr(node: Node) -> Any:
 
 def _rotated(node: Node, a: Any, descending: bool) -> tuple[Any, Any, Any]:
     """Orthogonal rows, the rotation that makes them of `a`, and their squares' sums, by the size of these."""
-    *both, squares = _called(node, topi.linalg.orthogonal_rows, 3, a)
+    *both, squares = _called(node, topi.linalg.orthogonal_rows, a)
     order = node.op("argsort", squares, axis=-1, descending=descending, dtype="int64")
     order = node.reshape(order, [*node.dims(order), 1])
     rows, turn = (node.op("gather_elements", x, node.expand(order, node.dims(x)), axis=len(x.ty.shape) - 2)

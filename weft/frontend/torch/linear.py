@@ -9,6 +9,7 @@ from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.norm import masked_softmax
 from weft.frontend.torch.registry import aten, operators
+from weft.frontend.torch.symbols import as_expr
 from weft.relax import core_ops
 
 
@@ -44,6 +45,18 @@ def _linear(node: Node) -> Any:
     return found if node["bias"] is None else node.op("add", found, node["bias"])
 
 
+@aten("_trilinear")
+def _trilinear(node: Node) -> Any:
+    """A sum of products of three operands that get further axes of 1."""
+    node.get("unroll_dim")  # how PyTorch saves memory
+    wide = []
+    for x, axes in ((node[f"i{i}"], node[f"expand{i}"]) for i in (1, 2, 3)):
+        own = iter(node.dims(x))
+        wide.append(node.reshape(x, [1 if i in axes else next(own) for i in range(len(x.ty.shape) + len(axes))]))
+    found = node.op("multiply", node.op("multiply", *wide[:2]), wide[2])
+    return node.op("sum", found, axis=tuple(node["sumdim"])) if node["sumdim"] else found
+
+
 @aten("convolution", "conv1d", "conv2d", "conv3d")
 def _convolution(node: Node) -> Any:
     x, weight = node["input"], node["weight"]
@@ -66,11 +79,37 @@ def _convolution(node: Node) -> Any:
     if node.get("transposed", False):
         attrs["output_padding"] = each(output_padding, rank)
         found = node.op(f"nn.conv{rank}d_transpose", x, weight, **attrs)
+    elif isinstance(node["groups"], ir.PrimExpr):
+        found = _of_open_groups(node, x, weight, attrs)
     else:
         found = node.op(f"nn.conv{rank}d", x, weight, **attrs)
     if node["bias"] is not None:
         found = node.op("add", found, node.reshape(node["bias"], [1, node.dims(node["bias"])[0], *[1] * rank]))
     return node.reshape(found, node.dims(found)[1:]) if single else found
+
+
+def _of_open_groups(node: Node, x: Any, weight: Any, attrs: dict[str, Any]) -> Any:
+    """A convolution whose number of groups the run tells, such as one with weights for each sample: a product for each.
+
+    Windows are cut out, (samples, groups, a group's channels and places of the kernel, places of the result).
+    """
+    samples, channels, *kernel = node.dims(x)[0], *node.dims(weight)[1:]
+    rank, groups, size = len(kernel), attrs["groups"], node.shape[-len(kernel) :]
+    low, high = attrs["padding"][:rank], attrs["padding"][rank:]
+    if any(attrs["padding"]):
+        pairs = tuple(n for pair in zip(low, high, strict=True) for n in pair)
+        x = node.op("nn.pad", x, pad_width=(0, 0, 0, 0, *pairs))
+    for axis, (k, n) in enumerate(zip(kernel, size, strict=True)):
+        stride, dilation = (node.scalar(attrs[name][axis], "int64") for name in ("strides", "dilation"))
+        first = node.op("multiply", node.reshape(node.arange(n), [1, n]), stride)
+        inner = node.op("multiply", node.reshape(node.arange(k), [k, 1]), dilation)
+        x = node.op("take", x, node.op("add", first, inner), axis=2 + 2 * axis, mode="clip")
+    x = node.permute(x, [0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 2 + 2 * rank, 2)])
+    depth = channels * node.product(kernel)
+    x = node.reshape(x, [samples, groups, depth, node.product(size)])
+    rows = node.symbols.analyzer.simplify(ir.floordiv(as_expr(node.dims(weight)[0]), groups))
+    product = node.op("matmul", node.reshape(weight, [1, groups, rows, depth]), x)
+    return node.reshape(product, [samples, node.dims(weight)[0], *size])
 
 
 def each(values: int | Sequence[int], rank: int) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ def _max_pool(node: Node) -> Any:
         out = node.reshape(out, node.dims(out)[1:]) if single else out
         return [out, None] if "with_indices" in node.name else out
     made = node.op("nn.max_pool_with_indices", x, **attrs)
-    out, places = (node.emit(ir.TupleGetItem(made, i)) for i in (0, 1))
+    out, places = node.fields(made)
     plane = node.tensor(node.product(node.dims(x)[2:]), "int64")
     places = node.op("floor_mod", places, plane)  # within its plane, as PyTorch counts
     return [node.reshape(part, node.dims(part)[1:]) if single else part for part in (out, places)]
@@ -100,8 +100,32 @@ def _adaptive_avg_pool(node: Node) -> Any:
 @aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def _adaptive_max_pool(node: Node) -> Any:
     rank = int(node.name.split("max_pool")[1][0])
-    if 1 in node.used:
-        node.error("the places of an adaptive pooling")
     x = _batched(node, node["self"], rank)
-    out = node.op(f"nn.adaptive_max_pool{rank}d", x, output_size=tuple(node["output_size"]))
-    return [node.reshape(out, node.dims(out)[1:]) if len(node["self"].ty.shape) == rank + 1 else out, None]
+    if 1 in node.used:
+        found = _greatest(node, x, node["output_size"])
+    else:
+        found = [node.op(f"nn.adaptive_max_pool{rank}d", x, output_size=tuple(node["output_size"])), None]
+    return [part if part is None else node.reshape(part, node.shape) for part in found]
+
+
+def _greatest(node: Node, x: Any, counts: Any) -> list[Any]:
+    """The greatest elements of windows of several lengths, and where in the image: the last one may come twice."""
+    places, rank = node.scalar(0, "int64"), len(counts)
+    for axis, (size, count) in enumerate(zip(node.dims(x)[2:], counts, strict=True)):
+        total, parts, column = node.tensor(size, "int64"), node.scalar(count, "int64"), [count, 1]
+        first = node.op("multiply", node.arange(count), total)
+        last = node.op("subtract", node.op("add", first, total), node.scalar(1, "int64"))
+        first, last = (node.reshape(node.op("floor_divide", edge, parts), column) for edge in (first, last))
+        width = (size - 1) // count + 2
+        here = node.op("minimum", node.op("add", first, node.arange(width)), last)
+        around = [1] * axis, [1] * (rank - 1 - axis)
+        here = node.reshape(here, [*around[0], count, *around[1], *around[0], width, *around[1]])
+        places = node.op("add", node.op("multiply", places, total), here)
+    dims = node.dims(places)
+    places = node.reshape(places, [node.product(dims[:rank]), node.product(dims[rank:])])
+    taken = node.op(
+        "take", node.reshape(x, [*node.dims(x)[:2], node.product(node.dims(x)[2:])]), places, axis=2, mode="clip"
+    )
+    chosen = node.op("argmax", taken, axis=3, keepdims=True)
+    return [node.op("gather_elements", part, chosen, axis=3)
+            for part in (taken, node.expand(places, node.dims(taken)))]  # fmt: skip

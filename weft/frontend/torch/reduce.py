@@ -114,7 +114,7 @@ def _topk(node: Node) -> Any:
     axis = node.axis(node["dim"], len(x.ty.shape))
     if isinstance(node["k"], int):
         found = node.op("topk", x, k=node["k"], axis=axis, largest=node["largest"], dtype="int64")
-        return [node.emit(ir.TupleGetItem(found, i)) for i in (0, 1)]
+        return node.fields(found)
     values, places = ordered(node, x, axis, node["largest"])
     cut = {"axes": (axis,), "begin": (0,), "end": (node["k"],)}
     return [node.op("strided_slice", part, **cut) for part in (values, places)]

@@ -1,0 +1,71 @@
+"""Recurrent layers as one operator each, for sequences of any length; PyTorch takes those with projections apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from weft import ir
+from weft.frontend.torch.node import Node
+from weft.frontend.torch.registry import aten
+from weft.frontend.torch.symbols import Dim
+
+_ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
+"""Where PyTorch has the gates that Weft's layers have first, second, ..."""
+_LAYERS = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
+
+
+def is_whole(target: object, args: Sequence[object]) -> bool:
+    """Whether a call is none of a layer whose directions have a third weight, which projects their states."""
+    if str(target).removeprefix("aten.") not in _LAYERS:
+        return True
+    params, biases, layers, _, _, both = cast("tuple[list[object], bool, int, float, bool, bool]", tuple(args[2:8]))
+    return len(params) == layers * (1 + both) * (4 if biases else 2)
+
+
+@aten(*_LAYERS)
+def _recurrent(node: Node) -> Any:
+    """Layers one upon another: (steps, batch, inputs) in, (steps, batch, directions * hidden) out, and last states."""
+    kind = node.name.split(".")[1].partition("_")[0]
+    ways, count, per = 1 + node["bidirectional"], node["num_layers"], 4 if node["has_biases"] else 2
+    if node["train"] and node["dropout"] > 0 and count > 1:
+        node.error("dropout in training mode", help="export the module after .eval()")
+    x = node.permute(node["input"], [1, 0, 2] if node["batch_first"] else [0, 1, 2])
+    initial, last = node["hx"] if kind == "lstm" else [node["hx"]], []
+    attrs: dict[str, Any] = {"direction": "bidirectional" if ways == 2 else "forward"}
+    if kind == "rnn":
+        attrs["activations"] = ("relu" if "relu" in node.name else "tanh",) * ways
+    elif kind == "gru":
+        attrs["linear_before_reset"] = True
+    steps, batch, _ = node.dims(x)
+    lengths = node.full([batch], steps, "int32")
+    for layer in range(count):
+        first = layer * ways
+        given = [node["params"][per * i : per * (i + 1)] for i in range(first, first + ways)]
+        w, r, *biases = (_stacked(node, kind, list(parts)) for parts in zip(*given, strict=True))
+        hidden, gates = node.dims(r)[2], node.dims(r)[1]
+        if biases:
+            b = node.op("concat", ir.Tuple(tuple(biases)), axis=1)
+        else:
+            b = node.full([ways, 2 * gates], 0, node.dtype)
+        states = [_cut(node, s, first, ways) for s in initial]
+        rest = [node.full([ways, 3 * hidden], 0, node.dtype)] if kind == "lstm" else []
+        y, *ends = node.fields(node.op(f"nn.{kind}", x, w, r, b, lengths, *states, *rest, **attrs))
+        x = node.reshape(node.permute(y, [0, 2, 1, 3]), [steps, batch, ways * hidden])
+        last.append(ends)
+    x = node.permute(x, [1, 0, 2]) if node["batch_first"] else x
+    return [x, *(parts[0] if count == 1 else node.op("concat", ir.Tuple(parts), axis=0)
+                 for parts in zip(*last, strict=True))]  # fmt: skip
+
+
+def _stacked(node: Node, kind: str, parts: list[Any]) -> Any:
+    """A weight or a bias of each direction, its gates in the order of Weft's layers."""
+    order = _ORDER[kind]
+    dims = node.dims(parts[0])
+    size = dims[0] // len(order)
+    gates = [_cut(node, x, g * size, size) for x in parts for g in order]
+    return node.reshape(node.op("concat", ir.Tuple(tuple(gates)), axis=0), [len(parts), *dims])
+
+
+def _cut(node: Node, x: Any, start: Dim, length: Dim) -> Any:
+    return node.op("strided_slice", x, axes=(0,), begin=(start,), end=(start + length,), assume_inbound=True)
