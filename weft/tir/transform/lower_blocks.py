@@ -89,8 +89,9 @@ class _Lower:
         reduce_values = [
             (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "reduce"
         ]
-        if reduce_values:
-            loops = frozenset(ir.find(tuple(v for _, v in reduce_values), ir.Var))
+        steps = [v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type != "data_par"]
+        if steps:
+            loops = frozenset(ir.find(tuple(steps), ir.Var))
             for region in block.writes:
                 self.carried[region.buffer] = self.carried.get(region.buffer, frozenset()) | loops
         self.opaque_loops(block)
