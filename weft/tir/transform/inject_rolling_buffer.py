@@ -44,7 +44,7 @@ def inject_rolling_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
             T.realize(B[0:4], "")
             for i in range(4):
                 for k in range(4):
-                    if T.likely(i < 1 or 2 <= k):
+                    if T.likely(i < 1 or k >= 2):
                         B[(i * 2 + k) % 4] = A[i * 2 + k]
                 for k in range(2):
                     C[i * 2 + k] = B[(i * 2 + k) % 4] + B[(i * 2 + k + 2) % 4]
@@ -124,8 +124,7 @@ def _use(node: Any, buffer: Buffer, rolling: Rolling, an: Analyzer) -> Any:
         return node
     if node.predicate is not None:
         raise ScheduleError(f"rolling_buffer of '{buffer.name}': it is used under a mask of lanes")
-    used = replace_node(node, indices=rolling.indices(node.indices))
-    if isinstance(node, BufferStore):
-        for test in rolling.is_new(node.indices, an):
-            used = IfThenElse(likely(test), used)
+    used: Any = replace_node(node, indices=rolling.indices(node.indices))
+    for test in rolling.is_new(node.indices, an) if isinstance(node, BufferStore) else ():
+        used = IfThenElse(likely(test), used)
     return used
