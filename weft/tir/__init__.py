@@ -84,6 +84,8 @@ _LATER = {  # packages above this face, loaded when asked for
     "renew_defs": "weft.tir.stmt_functor",
     "Schedule": "weft.tir.schedule",
     "TensorIntrin": "weft.tir.schedule",
+    **dict.fromkeys((f"{s}{n}" for n in ("Layout", "BijectiveLayout") for s in ("", "S")), "weft.tir.data_layout"),
+    **dict.fromkeys((f"{s}{n}" for n in ("layout", "bijective_layout") for s in ("", "s")), "weft.tir.data_layout"),
     "functor": "",
     "ir_builder": "",
     "schedule": "",

@@ -41,18 +41,17 @@ def split(
     sizes = _infer_factors(loop, factors, analyzer)
     sizes = [ir.cast(dtype, s) for s in sizes]
     new_vars = [ir.Var(f"{var.name}_{i}", dtype) for i in range(len(sizes))]
-    index: ir.PrimExpr = new_vars[0]
-    for v, s in zip(new_vars[1:], sizes[1:], strict=True):
-        index = index * s + v
-    product = sizes[0]
-    for s in sizes[1:]:
-        product = product * s
+    strides: list[ir.PrimExpr] = [ir.const(1, dtype)]
+    for s in reversed(sizes):
+        strides.insert(0, s * strides[0])
+    product, index = strides[0], new_vars[0] * strides[1]
+    for v, s in zip(new_vars[1:], strides[2:], strict=True):
+        index = index + v * s
     unit = {v: ir.const(0, dtype) for v, s in zip(new_vars, sizes, strict=True) if ir.is_const_int(s, 1)}
     if not preserve_unit_iters:
         index = structure.subst_stmt(index, unit)
     for v, s in zip(new_vars, sizes, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), s))
-    index = analyzer.simplify(index)
     exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
     body = structure.subst_stmt(loop.body, {var: index})
     if not exact and not disable_predication:
@@ -165,18 +164,16 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     for f in chain:
         extent = extent * ir.cast(dtype, f.extent)
     mapping: dict[ir.Var, ir.PrimExpr] = {}
-    rest: ir.PrimExpr = fused
-    for i in range(len(chain) - 1, 0, -1):
-        size = ir.cast(dtype, chain[i].extent)
+    stride: ir.PrimExpr = ir.const(1, dtype)
+    for f in reversed(chain):
+        size = ir.cast(dtype, f.extent)
         if ir.is_const_int(size, 0):
             size = ir.const(1, dtype)  # the loop never runs; what it would compute does not matter
-        mapping[chain[i].loop_var] = ir.cast(
-            chain[i].loop_var.dtype, rest % size if not ir.is_const_int(size, 1) else ir.const(0, dtype)
-        )
-        rest = rest // size
-    mapping[outer.loop_var] = rest
+        inside = fused if f is outer else ir.floormod(fused, analyzer.simplify(stride * size))
+        place = ir.const(0, dtype) if ir.is_const_int(size, 1) and f is not outer else ir.floordiv(inside, stride)
+        mapping[f.loop_var] = ir.cast(f.loop_var.dtype, place)
+        stride = analyzer.simplify(stride * size)
     analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
-    mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
     body = structure.subst_stmt(chain[-1].body, mapping)
     new = For(fused, ir.const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
     if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
