@@ -168,6 +168,11 @@ class StageGroup(_Placed):
         super().__init__()
         self.schedule, self.name = schedule, name
 
+    @property
+    def num_child_stages(self) -> int:
+        """How many stages and groups belong to the group itself."""
+        return sum(member.group is self for member in (*self.schedule.stages, *self.schedule.groups))
+
     def __repr__(self) -> str:
         return f"StageGroup({self.name}, attach={self.attach_type.name.lower()})"
 

@@ -66,6 +66,8 @@ def test_random_pipelines_keep_their_values(seed):
         func = _program(stages, orders, extent, rng.random() < 0.5, start)
         made = InjectSoftwarePipeline()(weft.IRModule({"f": func}))["f"]
         assert not any(isinstance(x, tir.For) and x.annotations for x in walk(made.body))
+        loops = [x.loop_var for x in walk(made.body) if isinstance(x, tir.For)]
+        assert len(loops) == len(set(loops))
         _check(func, made, range(6) if extent == "n" else [extent], start)
 
 

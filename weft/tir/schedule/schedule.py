@@ -35,6 +35,7 @@ from weft.tir.schedule.recording import Recorder, primitive
 from weft.tir.stmt import Block
 
 Factor = int | ir.PrimExpr | None
+ScheduleError = error.ScheduleError
 
 
 class Schedule(Recorder):

@@ -25,6 +25,7 @@ from weft.tir.stmt import (
     Stmt,
     seq,
 )
+from weft.tir.transform.convert_ssa import defined_once
 
 _DOUBLE = "double_buffer_scope"
 STAGE, ORDER, ASYNC = (f"software_pipeline_{x}" for x in ("stage", "order", "async_stages"))
@@ -68,7 +69,7 @@ def inject_software_pipeline(func: PrimFunc, mod: ir.IRModule, *, strict: bool =
     """
     if not any(STAGE in n.annotations or ORDER in n.annotations for n in ir.find(func.body, For)):
         return func
-    return func.replace(body=_visit(func.body, strict))
+    return defined_once(func.replace(body=_visit(func.body, strict)))
 
 
 def _visit(node: Any, strict: bool) -> Any:
