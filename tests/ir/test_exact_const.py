@@ -1,4 +1,4 @@
-"""Constants of programs: what a type cannot hold is refused, and not another number."""
+"""Constants and operands: what a type cannot hold or has not is refused, and does not become something else."""
 
 import numpy as np
 import pytest
@@ -24,3 +24,10 @@ def test_what_is_rounded_or_not_finite_is_held():
     assert tir.const(3.7, "int32").value == 3 and tir.const(2, "bool").value == 1
     assert tir.const(float("inf"), "float16").value == float("inf") and np.isnan(tir.const(np.nan, "float32").value)
     assert int(tir.const(255, "uint8") + tir.const(1, "uint8")) == 0
+
+
+@pytest.mark.parametrize("make", [lambda x: ~x, lambda x: x << 1, lambda x: 1 >> x, lambda x: x & 3, lambda x: x ^ x])
+def test_floats_have_no_bits_to_work_on(make):
+    with pytest.raises(InvalidArgument, match="bits of integers"):
+        make(tir.Var("x", "float32"))
+    make(tir.Var("x", "int32"))

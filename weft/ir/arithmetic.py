@@ -332,11 +332,20 @@ def abs_(value: scalar.ExprLike) -> scalar.PrimExpr:
     )
 
 
+def _bits(what: str, *operands: scalar.PrimExpr) -> None:
+    """Refuse floating-point operands of what works on bits."""
+    found = [str(x.dtype) for x in operands if DataType(x.dtype).is_float]
+    if found:
+        raise InvalidArgument(f"{what} works on the bits of integers", found=", ".join(found),
+                              help="reinterpret gives the bits of a float")  # fmt: skip
+
+
 def _bitwise(name: str, fold: Callable[[int, int], int]) -> Callable[[Any, Any], scalar.PrimExpr]:
     on_bool = {"and": logical_and, "or": logical_or, "xor": not_equal}[name]
 
     def build(a: Any, b: Any) -> scalar.PrimExpr:
         a, b = unify_dtypes(a, b)
+        _bits(f"bitwise_{name}", a, b)
         if a.dtype == "bool":
             return on_bool(a, b)
         return _folded(_call(f"bitwise_{name}"), fold, a, b)
@@ -346,6 +355,7 @@ def _bitwise(name: str, fold: Callable[[int, int], int]) -> Callable[[Any, Any],
 
 def _shifted(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
     a, b = unify_dtypes(a, b)
+    _bits("a shift", a, b)
     if type(b) is scalar.IntImm and not 0 <= b.value < DataType(a.dtype).bits:
         raise InvalidArgument("no shift by so many bits", expected=f"fewer than those of {a.dtype}", found=str(b.value))
     return a, b
@@ -369,6 +379,7 @@ def _neg(a: Any) -> scalar.PrimExpr:
 
 
 def _invert(a: Any) -> scalar.PrimExpr:
+    _bits("bitwise_not", a)
     return logical_not(a) if a.dtype == "bool" else scalar.CallIntrin(a.dtype, scalar.Op.get("tir.bitwise_not"), (a,))
 
 
