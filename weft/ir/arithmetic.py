@@ -397,10 +397,11 @@ def _of_variable(build: Callable[..., scalar.PrimExpr]) -> Callable[..., scalar.
 
 _BOTH_WAYS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": floormod,
+    "lshift": shift_left, "rshift": shift_right,
     "and": _bitwise("and", int.__and__), "or": _bitwise("or", int.__or__), "xor": _bitwise("xor", int.__xor__),
 }  # fmt: skip
 _ONE_WAY: dict[str, Callable[..., scalar.PrimExpr]] = {
-    "lshift": shift_left, "rshift": shift_right, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
+    "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
     "neg": _neg, "invert": _invert,
 }  # fmt: skip
 for _name, _build in _BOTH_WAYS.items():
