@@ -1,5 +1,7 @@
 """Layouts by letters, and the ways between them."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,24 +11,21 @@ from weft.error import InvalidArgument
 SHAPE = {"A": 8, "B": 12, "C": 5}
 
 
-def _blocked(x, names, layout):
-    """The array in a layout, by reshapes and one transposition: the axes of `layout.dims` taken apart first."""
-    parts = [(n, None) for n in names] + [(p.name, p.size) for dim in layout.dims for p in dim if p.size]
-    order, sizes = [], []
-    for n in names:
-        own = [s for m, s in parts if m.upper() == n and s]
-        order += [n, *(m for m, s in parts if m.upper() == n and s)]
-        sizes += [SHAPE[n] // int(np.prod(own)), *own]
-    wanted = [p.name for dim in layout.dims for p in dim]
-    shape = [int(np.prod([sizes[order.index(p.name)] for p in dim])) for dim in layout.dims]
-    return x.reshape(sizes).transpose([order.index(n) for n in wanted]).reshape(shape)
+def _blocked(x, name):
+    """The array in a layout, by reshapes and one transposition."""
+    dims = [re.findall(r"(\d*)([A-Za-z])", d) for d in re.findall(r"\[[^]]*\]|\d*[A-Za-z]", name)]
+    blocks = {n: int(size) for dim in dims for size, n in dim if size}
+    order = [m for n in SHAPE for m in (n, n.lower()) if m in name]
+    sizes = {n: SHAPE[n] // blocks.get(n.lower(), 1) for n in SHAPE} | blocks
+    split = x.reshape([sizes[n] for n in order]).transpose([order.index(n) for dim in dims for _, n in dim])
+    return split.reshape([int(np.prod([sizes[n] for _, n in dim])) for dim in dims])
 
 
 @pytest.mark.parametrize("name", ["ABC", "CAB", "ABC4b", "BCA2a6b", "ACB[2a4b]", "[4b4a]ACB", "B3bA2aC"])
 def test_places_are_those_of_reshaped_arrays(name):
     way = tir.BijectiveLayout("ABC", name)
     x = np.arange(8 * 12 * 5).reshape(8, 12, 5)
-    y = _blocked(x, "ABC", way.dst_layout)
+    y = _blocked(x, name)
     assert tuple(map(int, way.forward_shape(x.shape))) == y.shape
     assert tuple(map(int, way.backward_shape(y.shape))) == x.shape
     for at in ((0, 0, 0), (7, 11, 4), (3, 7, 2), (5, 4, 1)):

@@ -28,6 +28,16 @@ from weft.tir.buffer import (
     decl_buffer,
     is_buffer_var,
 )
+from weft.tir.data_layout import (
+    BijectiveLayout,
+    Layout,
+    SBijectiveLayout,
+    SLayout,
+    bijective_layout,
+    layout,
+    sbijective_layout,
+    slayout,
+)
 from weft.tir.function import PrimFunc
 from weft.tir.interpret import interpret
 from weft.tir.intrin import *  # noqa: F403 - one name an intrinsic
@@ -85,8 +95,6 @@ _LATER = {  # packages above this face, loaded when asked for
     "renew_defs": "weft.tir.stmt_functor",
     "Schedule": "weft.tir.schedule",
     "TensorIntrin": "weft.tir.schedule",
-    **dict.fromkeys((f"{s}{n}" for n in ("Layout", "BijectiveLayout") for s in ("", "S")), "weft.tir.data_layout"),
-    **dict.fromkeys((f"{s}{n}" for n in ("layout", "bijective_layout") for s in ("", "s")), "weft.tir.data_layout"),
     "functor": "",
     "ir_builder": "",
     "schedule": "",

@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.ir import IterVar, PrimExpr, Range, Var, as_expr, const, floordiv, floormod
-
-_AXIS = r"[A-Z]|\d+[a-z]"
-
-
-class Part(NamedTuple):
-    """What a dimension has of an axis: what is outside of its blocks, or a block of `size`, called in lower case."""
-
-    name: str
-    size: int | None
+from weft.ir import ExprLike, IterVar, PrimExpr, Range, Var, as_expr, const, floordiv, floormod
 
 
 class Layout:
-    """The order of the dimensions of a tensor.
+    """The order of the dimensions of a tensor: axes in upper case, sizes and axes of blocks in lower case.
 
-    Parameters
-    ----------
-    name : str
-        Axes in upper case, blocks as their sizes and axes in lower case, in brackets where several are one dimension.
-        Nothing, or ``"__undef__"``, is the layout that is not known.
-    dtype : str
-        The type of the indices.
+    Blocks in brackets are one dimension. Nothing, or ``"__undef__"``, is the layout that is not known.
 
     Raises
     ------
     InvalidArgument
-        When an axis occurs twice or a block's axis is missing.
+        When an axis or a block occurs twice, or a block's axis is missing.
     TypeError
-        When `dtype` is no type of integers.
+        When `dtype`, that of the indices, is not int32 or int64.
     """
 
     def __init__(self, name: str, dtype: str = "int32") -> None:
         if dtype not in ("int32", "int64"):
             raise TypeError(f"the indices of a layout are int32 or int64, not {dtype!r}")
         self.name, self.dtype = ("" if name == "__undef__" else name), dtype
-        found = re.fullmatch(rf"((?:{_AXIS})|\[(?:\d+[a-z])+\])*", self.name)
-        texts = re.findall(rf"{_AXIS}|\[[^]]*\]", self.name)
-        self.dims = [[Part(n, int(s) if s else None) for s, n in re.findall(r"(\d*)([A-Za-z])", t)] for t in texts]
-        self._texts = [t.strip("[]") for t in texts]
-        parts = [p for dim in self.dims for p in dim]
-        names = [p.name for p in parts]
-        if not found or len(set(names)) < len(names) or any(p.name.upper() not in names or p.size == 0 for p in parts):
+        found = re.fullmatch(r"(?:[A-Z]|\d+[a-z]|\[(?:\d+[a-z])+\])*", self.name)
+        self._texts = [t.strip("[]") for t in re.findall(r"[A-Z]|\d+[a-z]|\[[^]]*\]", self.name)]
+        self.dims = [re.findall(r"(\d*)([A-Za-z])", t) for t in self._texts]
+        names = [n for dim in self.dims for _, n in dim]
+        self.blocks = {n.upper(): int(size) for dim in self.dims for size, n in dim if size}
+        self.letters = {n for n in names if n.isupper()}
+        wrong = len(set(names)) < len(names) or not self.letters >= set(self.blocks) or 0 in self.blocks.values()
+        if wrong or not found:
             raise InvalidArgument(f"unknown layout '{name}'", expected="axes such as NCHW, NHWC, NCHW16c, OIHW[4o4i]")
 
     def __len__(self) -> int:
@@ -58,17 +45,8 @@ class Layout:
     def __str__(self) -> str:
         return self.name or "__undef__"
 
-    def __repr__(self) -> str:
-        return f'Layout("{self}")'
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
     def __contains__(self, axis: str) -> bool:
-        return axis in self._texts or any(axis == p.name for dim in self.dims for p in dim)
+        return axis in self._texts or any(axis == n for dim in self.dims for _, n in dim)
 
     def __getitem__(self, index: int) -> str:
         if not -len(self) <= index < len(self):
@@ -78,116 +56,88 @@ class Layout:
     @property
     def axes(self) -> tuple[IterVar, ...]:
         """An iteration variable for each dimension; the extents of those that are no blocks are variables."""
-        made: list[IterVar] = []
-        for text, dim in zip(self._texts, self.dims, strict=True):
-            extent: PrimExpr = const(_product(dim), self.dtype)
-            if dim[0].size is None:
-                extent = Var(f"{text}_shape", self.dtype)
-            made.append(IterVar(Range(const(0, self.dtype), extent), Var(text, self.dtype)))
-        return tuple(made)
+        ends = [Var(f"{t}_shape", self.dtype) if t.isupper() else const(_extent(dim), self.dtype)
+                for t, dim in zip(self._texts, self.dims, strict=True)]  # fmt: skip
+        return tuple(IterVar(Range(const(0, self.dtype), e), Var(t, self.dtype))
+                     for t, e in zip(self._texts, ends, strict=True))  # fmt: skip
 
     def index_of(self, axis: str) -> int:
         """Return the dimension of an axis, -1 where it is none of its own."""
-        own = [axis in (text, dim[0].name) and (text == axis or len(dim) == 1)
+        own = [axis == text or (len(dim) == 1 and axis == dim[0][1])
                for text, dim in zip(self._texts, self.dims, strict=True)]  # fmt: skip
         return own.index(True) if any(own) else -1
 
     def factor_of(self, axis: str) -> int:
         """Return how many elements the blocks of an axis have, -1 where it has none."""
-        own = self.blocks(axis.upper())
-        return _product(own) if own and axis in self else -1
-
-    def blocks(self, axis: str, after: str = "") -> list[Part]:
-        """List the blocks of an axis, outer ones first; with `after`, those inside of that block."""
-        own = [p for dim in self.dims for p in dim if p.size is not None and p.name.upper() == axis]
-        names = [p.name for p in own]
-        return own[names.index(after) + 1 :] if after in names else own
+        return self.blocks.get(axis.upper(), -1)
 
 
-def _product(parts: Sequence[Part]) -> int:
-    result = 1
-    for p in parts:
-        result *= p.size or 1
-    return result
+def _extent(dim: list[tuple[str, str]]) -> int:
+    return math.prod(int(size) for size, _ in dim if size)
 
 
 class BijectiveLayout:
-    """Two layouts of the same axes, and where the elements of one lie in the other; as TVM's `BijectiveLayout`.
-
-    Parameters
-    ----------
-    src_layout, dst_layout : Layout or str
-        The layouts.
-    """
+    """Two layouts of the same axes, and where the elements of one lie in the other."""
 
     def __init__(self, src_layout: Layout | str, dst_layout: Layout | str) -> None:
-        made = [x if isinstance(x, Layout) else Layout(x) for x in (src_layout, dst_layout)]
-        self.src_layout, self.dst_layout = made
-        if not self.src_layout.name or _axes(made[0]) != _axes(made[1]):
+        self.src_layout, self.dst_layout = (x if isinstance(x, Layout) else Layout(x) for x in (src_layout, dst_layout))
+        if not self.src_layout.name or self.src_layout.letters != self.dst_layout.letters:
             raise InvalidArgument("the layouts do not fit", found=f"{src_layout}, {dst_layout}",
                                   expected="the same axes in both")  # fmt: skip
 
-    def forward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
+    def forward_index(self, index: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
         """Return where an element of the source lies in the destination."""
         return _place(self.src_layout, self.dst_layout, index)
 
-    def backward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
+    def backward_index(self, index: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
         """Return where an element of the destination lies in the source."""
         return _place(self.dst_layout, self.src_layout, index)
 
-    def forward_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
+    def forward_shape(self, shape: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
         """Return the shape in the destination of what has a shape in the source."""
         return _shape(self.src_layout, self.dst_layout, shape)
 
-    def backward_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
+    def backward_shape(self, shape: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
         """Return the shape in the source of what has a shape in the destination."""
         return _shape(self.dst_layout, self.src_layout, shape)
 
 
-def _axes(layout: Layout) -> set[str]:
-    return {p.name.upper() for dim in layout.dims for p in dim}
-
-
 def _place(source: Layout, target: Layout, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
-    an, whole = Analyzer(), dict[str, Any]()
-    _check_rank(source, index)
-    for dim, value in zip(source.dims, index, strict=True):
-        for n, p in enumerate(dim):
-            part: Any = as_expr(value)
-            if len(dim) > 1:
-                part = floordiv(part, const(_product(dim[n + 1 :]), part.dtype))
-                part = floormod(part, const(p.size or 1, part.dtype)) if n else part
-            part, axis = part * _product(source.blocks(p.name.upper(), p.name)), p.name.upper()
-            whole[axis] = whole[axis] + part if axis in whole else part
-    places: list[PrimExpr] = []
+    whole: dict[str, Any] = {}
+    for dim, value in _of_dims(source, index):
+        for n, (size, name) in enumerate(dim):
+            part, inside = value, _extent(dim[n + 1 :])
+            part = floordiv(part, const(inside, part.dtype)) if inside > 1 else part
+            part = floormod(part, const(int(size), part.dtype)) if n else part
+            part = part if size else part * source.blocks.get(name, 1)
+            whole[name.upper()] = whole[name.upper()] + part if name.upper() in whole else part
+    places: list[Any] = []
     for dim in target.dims:
-        value: Any = 0
-        for p in dim:
-            part = whole[p.name.upper()]
-            part = floordiv(part, const(_product(target.blocks(p.name.upper(), p.name)), part.dtype))
-            value = value * (p.size or 1) + (part if p.size is None else floormod(part, const(p.size, part.dtype)))
-        places.append(an.simplify(value))
-    return tuple(places)
+        places.append(0)
+        for size, name in dim:
+            axis = whole[name.upper()]
+            block = const(target.blocks.get(name.upper(), 1), axis.dtype)
+            places[-1] = places[-1] * block + floormod(axis, block) if size else floordiv(axis, block)
+    analyzer = Analyzer()
+    return tuple(analyzer.simplify(p) for p in places)
 
 
 def _shape(source: Layout, target: Layout, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
-    an, whole = Analyzer(), dict[str, Any]()
-    _check_rank(source, shape)
-    for (p, *_), extent in zip(source.dims, shape, strict=True):
-        if p.size is None:
-            whole[p.name] = as_expr(extent) * _product(source.blocks(p.name))
-    sizes: list[PrimExpr] = []
-    for dim in target.dims:
-        extent, block = whole[dim[0].name.upper()], _product(target.blocks(dim[0].name))
-        is_block = dim[0].size is not None
-        sizes.append(const(_product(dim), extent.dtype) if is_block
-                     else an.simplify(floordiv(extent, const(block, extent.dtype))))  # fmt: skip
-    return tuple(sizes)
+    whole = {n: d * source.blocks.get(n, 1) for ((size, n), *_), d in _of_dims(source, shape) if not size}
+    analyzer = Analyzer()
+    dims = [(dim, whole[dim[0][1].upper()]) for dim in target.dims]
+    return tuple(
+        const(_extent(dim), d.dtype)
+        if dim[0][0]
+        else analyzer.simplify(floordiv(d, const(target.blocks.get(dim[0][1], 1), d.dtype)))
+        for dim, d in dims
+    )
 
 
-def _check_rank(layout: Layout, values: Sequence[Any]) -> None:
+def _of_dims(layout: Layout, values: Sequence[Any]) -> list[tuple[list[tuple[str, str]], Any]]:
     if len(values) != len(layout):
         raise InvalidArgument(f"layout {layout} has {len(layout)} dimensions", found=str(len(values)))
+    return [(dim, as_expr(v)) for dim, v in zip(layout.dims, values, strict=True)]
 
 
 def layout(layout_str: str, dtype: str = "int32") -> Layout:

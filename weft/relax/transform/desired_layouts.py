@@ -123,7 +123,7 @@ class _Converter:
 
 def _index_map(have: str, layout: str) -> IndexMap:
     """Return where the elements of a tensor in one layout lie in another."""
-    variables = tuple(ir.Var(f"i{n}", "int32") for n, c in enumerate(filter(str.isalpha, have)))
+    variables = tuple(ir.Var(f"i{n}", "int32") for n in range(sum(map(str.isalpha, have))))
     return IndexMap(variables, BijectiveLayout(have, layout).forward_index(variables))
 
 
