@@ -545,7 +545,7 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
 _MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38}
 
 
-def exact_const(value: Any, dtype: str | None = None) -> PrimExpr:
+def exact_const(value: float | np.generic, dtype: str | None = None) -> PrimExpr:
     """Make a constant of a number that a program gives, as :func:`const` does.
 
     Raises
