@@ -164,16 +164,18 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     for f in chain:
         extent = extent * ir.cast(dtype, f.extent)
     mapping: dict[ir.Var, ir.PrimExpr] = {}
-    stride: ir.PrimExpr = ir.const(1, dtype)
-    for f in reversed(chain):
-        size = ir.cast(dtype, f.extent)
+    rest: ir.PrimExpr = fused
+    for i in range(len(chain) - 1, 0, -1):
+        size = ir.cast(dtype, chain[i].extent)
         if ir.is_const_int(size, 0):
             size = ir.const(1, dtype)  # the loop never runs; what it would compute does not matter
-        inside = fused if f is outer else ir.floormod(fused, analyzer.simplify(stride * size))
-        place = ir.const(0, dtype) if ir.is_const_int(size, 1) and f is not outer else ir.floordiv(inside, stride)
-        mapping[f.loop_var] = ir.cast(f.loop_var.dtype, place)
-        stride = analyzer.simplify(stride * size)
+        mapping[chain[i].loop_var] = ir.cast(
+            chain[i].loop_var.dtype, rest % size if not ir.is_const_int(size, 1) else ir.const(0, dtype)
+        )
+        rest = rest // size
+    mapping[outer.loop_var] = rest
     analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
+    mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
     body = structure.subst_stmt(chain[-1].body, mapping)
     new = For(fused, ir.const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
     if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):

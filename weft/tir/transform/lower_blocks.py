@@ -135,12 +135,13 @@ class _Lower:
     def opaque_loops(self, block: Block) -> None:
         """Note that loops inside a block without blocks of its own may carry any buffer's value from step to step.
 
-        So may those around a block without variables, up to the one that allocates a buffer, and to threads.
+        So may those around a block without variables, up to the one that allocates a buffer or a loop without order.
         """
         for region in () if block.iter_vars else (*block.reads, *block.writes):
             around = self.loops[self.depth.get(region.buffer, len(self.loops)) :]
-            bound = max((i + 1 for i, f in enumerate(around) if f.kind is ForKind.THREAD_BINDING), default=0)
-            steps = frozenset(f.loop_var for f in around[bound:])
+            serial = (ForKind.SERIAL, ForKind.UNROLLED)
+            bound = max((i + 1 for i, f in enumerate(around) if f.kind not in serial), default=0)
+            steps = frozenset(f.loop_var for f in around[bound:] if not ir.is_const_int(f.extent, 1))
             self.carried[region.buffer] = self.carried.get(region.buffer, frozenset()) | steps
         nodes = ir.find(block.body, For, BlockRealize, Buffer)
         loops = frozenset(n.loop_var for n in nodes if isinstance(n, For))
