@@ -18,9 +18,10 @@ from weft.ir import scalar
 from weft.ir.dtype import DataType, numpy_dtype
 
 __all__ = [
-    "abs_", "add", "all_of", "any_of", "cast", "ceildiv", "div", "equal", "floordiv", "floormod", "greater",
-    "greater_equal", "if_then_else", "less", "less_equal", "logical_and", "logical_not", "logical_or", "max_", "min_",
-    "mul", "not_equal", "select", "shift_left", "shift_right", "sub", "truncdiv", "truncmod", "unify_dtypes",
+    "abs_", "add", "all_of", "any_of", "cast", "ceildiv", "div", "equal", "exact_const", "floordiv", "floormod",
+    "greater", "greater_equal", "if_then_else", "less", "less_equal", "logical_and", "logical_not", "logical_or",
+    "max_", "min_", "mul", "not_equal", "select", "shift_left", "shift_right", "sub", "truncdiv", "truncmod",
+    "unify_dtypes",
 ]  # fmt: skip
 
 
@@ -320,6 +321,27 @@ def if_then_else(
     if isinstance(condition, scalar.IntImm):
         return true_value if condition.value else false_value
     return scalar.CallIntrin(true_value.dtype, scalar.Op.get("tir.if_then_else"), (condition, true_value, false_value))
+
+
+_MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38}
+
+
+def exact_const(value: float | np.generic, dtype: str | None = None) -> scalar.PrimExpr:
+    """Make a constant of a number that a program gives, as :func:`const` does.
+
+    Raises
+    ------
+    InvalidArgument
+        When a type of integers, float16 or float32 cannot hold it.
+    """
+    made = scalar.const(value, dtype)
+    number = made.value if isinstance(made, scalar.Broadcast) else made
+    wraps = isinstance(number, scalar.IntImm) and number.dtype != "bool" and number.value != int(value)
+    if wraps or (
+        isinstance(number, scalar.FloatImm) and _MOST.get(number.dtype, math.inf) < abs(float(value)) < math.inf
+    ):
+        raise InvalidArgument(f"{number.dtype} does not hold {value}", help="give a type that does, or cast")
+    return made
 
 
 def abs_(value: scalar.ExprLike) -> scalar.PrimExpr:

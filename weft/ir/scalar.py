@@ -5,7 +5,6 @@ Node classes, and constants. Python operators on expressions call the checked co
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, dataclass_transform
 
 import numpy as np
@@ -21,8 +20,7 @@ __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
     "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
     "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "ExprLike", "as_expr", "as_int", "const", "exact_const", "int32", "int64", "is_const_int", "is_prim_expr",
-    "is_prim_var",
+    "ExprLike", "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var",
     "lanes_from", "make_exprs", "vscale",
 ]  # fmt: skip
 
@@ -540,25 +538,6 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
     if dt.code == "handle":
         return CallIntrin(dt, Op.get("tir.reinterpret"), (IntImm(DataType("uint64"), int(value)),))
     return IntImm(dt, int(bool(value)) if dt == "bool" else _wrap(int(value), dt))
-
-
-_MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38}
-
-
-def exact_const(value: float | np.generic, dtype: str | None = None) -> PrimExpr:
-    """Make a constant of a number that a program gives, as :func:`const` does.
-
-    Raises
-    ------
-    InvalidArgument
-        When a type of integers, float16 or float32 cannot hold it.
-    """
-    made = const(value, dtype)
-    number = made.value if isinstance(made, Broadcast) else made
-    wraps = isinstance(number, IntImm) and number.dtype != "bool" and number.value != int(value)
-    if wraps or (isinstance(number, FloatImm) and _MOST.get(number.dtype, math.inf) < abs(float(value)) < math.inf):
-        raise InvalidArgument(f"{number.dtype} does not hold {value}", help="give a type that does, or cast")
-    return made
 
 
 def _wrap(value: int, dt: DataType) -> int:
