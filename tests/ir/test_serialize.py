@@ -1,4 +1,6 @@
+import copy
 import json
+import pickle
 from collections.abc import Mapping
 
 import ml_dtypes
@@ -8,7 +10,7 @@ import tvm_ffi
 
 import weft
 from tests.ir.programs import long_chain, matmul_func, relax_module
-from weft import error, ffi, ir, relax
+from weft import error, ffi, ir, relax, te, tir
 from weft.ir import Attrs, Span, Var, load_json, save_json, structural_equal
 from weft.runtime import tensor
 from weft.runtime.container import ADT, ShapeTuple, String
@@ -126,3 +128,17 @@ def test_targets_are_saved(target, host):
 def test_what_has_no_json_form_is_refused():
     with pytest.raises(error.InvalidArgument, match="cannot be written as JSON"):
         save_json(Attrs((("x", object()),)))
+
+
+@pytest.mark.parametrize("make", [
+    lambda n, a: n + 1, lambda n, a: a, lambda n, a: te.create_prim_func([a, te.compute(a.shape, lambda i: a[i] * 2)]),
+    lambda n, a: weft.IRModule({"f": te.create_prim_func([a, te.compute(a.shape, lambda i: a[i] * 2)])}),
+    lambda n, a: ir.Range(0, n), lambda n, a: tir.decl_buffer((n, 4), "int8"), lambda n, a: ir.Op.get("tir.exp"),
+    lambda n, a: tir.IndexMap.from_func(lambda i: [i // 4, i % 4]), lambda n, a: ir.PrimType("int32")])  # fmt: skip
+def test_nodes_are_pickled_and_copied_deeply(make):
+    n = te.var("n")
+    node = make(n, te.placeholder((n,), name="a"))
+    for again in (pickle.loads(pickle.dumps(node)), pickle.loads(pickle.dumps([node]))[0], copy.deepcopy(node)):
+        assert type(again) is type(node)
+        ir.assert_structural_equal(again, node, map_free_vars=True)
+    assert copy.deepcopy([n + n])[0].a.name == "n"

@@ -93,3 +93,14 @@ def test_a_reduction_in_each_step():
         state = np.tanh(xs[t] + ws @ state)
         np.testing.assert_allclose(result[t], state, rtol=1e-5)
     assert not result[0].any()
+
+
+def test_one_input_of_a_scan_is_no_list():
+    x = te.compute((5, 3), lambda t, i: t + i, name="x")
+    state = te.placeholder((5, 3), dtype="int32", name="state")
+    init = te.compute((1, 3), lambda _, i: x[0, i], name="init")
+    sums = te.scan(init, te.compute((5, 3), lambda t, i: state[t - 1, i] + x[t, i], name="sum"), state, inputs=x)
+    assert list(sums.op.inputs) == [x]
+    for tensor in (x, x[0]):  # without an end it would be filled for ever
+        with pytest.raises(TypeError, match="not iterable"):
+            tuple(tensor)

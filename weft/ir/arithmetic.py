@@ -18,9 +18,10 @@ from weft.ir import scalar
 from weft.ir.dtype import DataType, numpy_dtype
 
 __all__ = [
-    "abs_", "add", "all_of", "any_of", "cast", "ceildiv", "div", "equal", "floordiv", "floormod", "greater",
-    "greater_equal", "if_then_else", "less", "less_equal", "logical_and", "logical_not", "logical_or", "max_", "min_",
-    "mul", "not_equal", "select", "shift_left", "shift_right", "sub", "truncdiv", "truncmod", "unify_dtypes",
+    "abs_", "add", "all_of", "any_of", "cast", "ceildiv", "div", "equal", "exact_const", "floordiv", "floormod",
+    "greater", "greater_equal", "if_then_else", "less", "less_equal", "logical_and", "logical_not", "logical_or",
+    "max_", "min_", "mul", "not_equal", "select", "shift_left", "shift_right", "sub", "truncdiv", "truncmod",
+    "unify_dtypes",
 ]  # fmt: skip
 
 
@@ -322,6 +323,27 @@ def if_then_else(
     return scalar.CallIntrin(true_value.dtype, scalar.Op.get("tir.if_then_else"), (condition, true_value, false_value))
 
 
+_MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38}
+
+
+def exact_const(value: float | np.generic, dtype: str | None = None) -> scalar.PrimExpr:
+    """Make a constant of a number that a program gives, as :func:`const` does.
+
+    Raises
+    ------
+    InvalidArgument
+        When a type of integers, float16 or float32 cannot hold it.
+    """
+    made = scalar.const(value, dtype)
+    number = made.value if isinstance(made, scalar.Broadcast) else made
+    wraps = isinstance(number, scalar.IntImm) and number.dtype != "bool" and number.value != int(value)
+    if wraps or (
+        isinstance(number, scalar.FloatImm) and _MOST.get(number.dtype, math.inf) < abs(float(value)) < math.inf
+    ):
+        raise InvalidArgument(f"{number.dtype} does not hold {value}", help="give a type that does, or cast")
+    return made
+
+
 def abs_(value: scalar.ExprLike) -> scalar.PrimExpr:
     """Build the absolute value."""
     value = scalar.as_expr(value)
@@ -332,11 +354,20 @@ def abs_(value: scalar.ExprLike) -> scalar.PrimExpr:
     )
 
 
+def _bits(what: str, *operands: scalar.PrimExpr) -> None:
+    """Refuse floating-point operands of what works on bits."""
+    found = [str(x.dtype) for x in operands if DataType(x.dtype).is_float]
+    if found:
+        raise InvalidArgument(f"{what} works on the bits of integers", found=", ".join(found),
+                              help="reinterpret gives the bits of a float")  # fmt: skip
+
+
 def _bitwise(name: str, fold: Callable[[int, int], int]) -> Callable[[Any, Any], scalar.PrimExpr]:
     on_bool = {"and": logical_and, "or": logical_or, "xor": not_equal}[name]
 
     def build(a: Any, b: Any) -> scalar.PrimExpr:
         a, b = unify_dtypes(a, b)
+        _bits(f"bitwise_{name}", a, b)
         if a.dtype == "bool":
             return on_bool(a, b)
         return _folded(_call(f"bitwise_{name}"), fold, a, b)
@@ -346,6 +377,7 @@ def _bitwise(name: str, fold: Callable[[int, int], int]) -> Callable[[Any, Any],
 
 def _shifted(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
     a, b = unify_dtypes(a, b)
+    _bits("a shift", a, b)
     if type(b) is scalar.IntImm and not 0 <= b.value < DataType(a.dtype).bits:
         raise InvalidArgument("no shift by so many bits", expected=f"fewer than those of {a.dtype}", found=str(b.value))
     return a, b
@@ -369,6 +401,7 @@ def _neg(a: Any) -> scalar.PrimExpr:
 
 
 def _invert(a: Any) -> scalar.PrimExpr:
+    _bits("bitwise_not", a)
     return logical_not(a) if a.dtype == "bool" else scalar.CallIntrin(a.dtype, scalar.Op.get("tir.bitwise_not"), (a,))
 
 
@@ -386,10 +419,11 @@ def _of_variable(build: Callable[..., scalar.PrimExpr]) -> Callable[..., scalar.
 
 _BOTH_WAYS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": floormod,
+    "lshift": shift_left, "rshift": shift_right,
     "and": _bitwise("and", int.__and__), "or": _bitwise("or", int.__or__), "xor": _bitwise("xor", int.__xor__),
 }  # fmt: skip
 _ONE_WAY: dict[str, Callable[..., scalar.PrimExpr]] = {
-    "lshift": shift_left, "rshift": shift_right, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
+    "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
     "neg": _neg, "invert": _invert,
 }  # fmt: skip
 for _name, _build in _BOTH_WAYS.items():

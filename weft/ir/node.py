@@ -147,7 +147,8 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
             raise NoField(name=name, obj=self)
 
     def __reduce__(self) -> Any:
-        raise TypeError("IR nodes are compared by identity and are not pickled; use weft.ir.save_json")
+        save, load = _SAVING  # other nodes that are pickled beside it do not share its variables afterwards
+        return load, (save(self),)
 
 
 class SubclassTable(dict[type, bool]):
@@ -185,6 +186,7 @@ def plain_text(node: object, **_: Any) -> str:
 
 
 _PRINTER: list[Any] = [plain_text]
+_SAVING: list[Any] = []  # how nodes are saved and loaded, by ``serialize``, which knows all of them
 
 
 def set_printer(printer: Callable[..., str]) -> None:

@@ -29,7 +29,7 @@ from weft.ffi import Map
 from weft.ir.dtype import DataType, numpy_dtype
 from weft.ir.expr import constant
 from weft.ir.module import IRModule
-from weft.ir.node import Attrs, FrozenMap, Node, Span, saved_fields
+from weft.ir.node import _SAVING, Attrs, FrozenMap, Node, Span, saved_fields
 from weft.ir.scalar import Op
 from weft.runtime import Device
 from weft.runtime.container import ADT
@@ -326,3 +326,6 @@ def load_json(text: str) -> Any:
         if isinstance(e, InvalidArgument):
             raise
         raise _malformed("a part is missing or of a wrong kind", found=f"{type(e).__name__}: {e}") from None
+
+
+_SAVING[:] = save_json, load_json

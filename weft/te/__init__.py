@@ -4,9 +4,10 @@ Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage`
 ``schedule_ops``, ``realize`` for ``create_schedule``.
 """
 
-from weft.ir import add, const, div, floordiv, floormod, if_then_else, truncdiv, truncmod
+from weft.ir import add, div, floordiv, floormod, if_then_else, truncdiv, truncmod
 from weft.ir import all_of as all
 from weft.ir import any_of as any
+from weft.ir import exact_const as const
 from weft.ir import floordiv as indexdiv
 from weft.ir import floormod as indexmod
 from weft.ir import mul as multiply

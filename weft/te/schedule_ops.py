@@ -15,6 +15,7 @@ from weft.te.stage import AttachType, Fuse, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
+from weft.tir.transform import ROLLING_MARK, rolled
 
 _KINDS = {
     "serial": tir.ForKind.SERIAL,
@@ -94,6 +95,8 @@ class _Writer:
                 tensor = scan
             dims = dims or tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in tensor.shape)
             buffer = self.sch.buffer(tensor)
+            if stage.rolls:
+                body = tir.AttrStmt(buffer, ROLLING_MARK, ir.as_expr(1), body)
             body = tir.BufferRealize(buffer, dims, ir.TRUE, body)
             if stage.double_buffered:
                 body = tir.AttrStmt(buffer, "double_buffer_scope", ir.as_expr(1), body)
@@ -485,7 +488,7 @@ def schedule_to_prim_func(
         if isinstance(arg, Tensor) and arg.op in sch.stage_map:
             sch[arg].is_output = True
     _check_arguments(sch, given, to_read)
-    body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
+    body = realize_buffers(rolled(ScheduleOps(sch, InferBound(sch))))
     return tir.PrimFunc(
         tuple(params),
         body,

@@ -168,6 +168,11 @@ class StageGroup(_Placed):
         super().__init__()
         self.schedule, self.name = schedule, name
 
+    @property
+    def num_child_stages(self) -> int:
+        """How many stages and groups belong to the group itself."""
+        return sum(member.group is self for member in (*self.schedule.stages, *self.schedule.groups))
+
     def __repr__(self) -> str:
         return f"StageGroup({self.name}, attach={self.attach_type.name.lower()})"
 
@@ -198,7 +203,7 @@ class Stage(_Placed):
         self.is_output = False
         self.given_scope = ""
         self.store_predicate: PrimExpr | None = None
-        self.double_buffered = False
+        self.double_buffered = self.rolls = False
         self.prefetches: list[tuple[Tensor, IterVar, PrimExpr]] = []
         self.tensorized: tuple[IterVar, Any] | None = None
         self.alignments: list[tuple[IterVar, int, int]] = []
@@ -472,6 +477,9 @@ class Stage(_Placed):
         """Refuse a place inside a loop that does not need the stage, or that runs inside of it."""
         kind, parent, _ = self.placement
         if kind != AttachType.SCOPE or parent is None:
+            if self.rolls:
+                raise ScheduleError(f"rolling_buffer: stage '{self.name}' is computed as a whole",
+                                    help="compute_at puts it into a loop over tiles")  # fmt: skip
             return
         output = any(op in (self.op, self.origin_op) for op in self.schedule.outputs)
         if output or isinstance(self.origin_op, PlaceholderOp):
@@ -507,6 +515,11 @@ class Stage(_Placed):
         """Ask for two copies of the output, so that the next tile is filled while this one is read."""
         self._intermediate("double_buffer")
         self.double_buffered = True
+
+    def rolling_buffer(self) -> None:
+        """Keep what a tile shares with the one before it: of one dimension the memory is a ring as long as a tile."""
+        self._intermediate("rolling_buffer")
+        self.rolls = True
 
     def storage_align(self, axis: IterVar, factor: Any, offset: Any) -> None:
         """Ask that the stride of an axis is ``factor * k + offset`` elements.

@@ -256,6 +256,8 @@ class TensorSlice(_ScalarOperators):
         self.tensor = tensor
         self.indices = tuple(indices) if isinstance(indices, tuple) else (indices,)
 
+    __iter__ = None
+
     def __getitem__(self, indices: Any) -> Any:
         more = indices if isinstance(indices, tuple) else (indices,)
         return self.tensor[self.indices + more]
@@ -315,6 +317,8 @@ class Tensor(_ScalarOperators):
                 raise InvalidArgument(f"an index of tensor '{self.name}' is no integer", found=f"{i}: {i.dtype}",
                                       help="convert it, i.astype('int32')")  # fmt: skip
         return ProducerLoad(self, at)
+
+    __iter__ = None  # or Python would count upwards without end
 
     def __getitem__(self, indices: Any) -> Any:
         """Return the element at all of the indices; what is left to index after the first few; or a region."""

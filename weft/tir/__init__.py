@@ -13,6 +13,7 @@ from weft.ir import CallIntrin as Call
 from weft.ir import abs_ as abs
 from weft.ir import all_of as all
 from weft.ir import any_of as any
+from weft.ir import exact_const as const
 from weft.ir import floordiv as indexdiv
 from weft.ir import floormod as indexmod
 from weft.ir import max_ as max
@@ -26,6 +27,16 @@ from weft.tir.buffer import (
     MatchBufferRegion,
     decl_buffer,
     is_buffer_var,
+)
+from weft.tir.data_layout import (
+    BijectiveLayout,
+    Layout,
+    SBijectiveLayout,
+    SLayout,
+    bijective_layout,
+    layout,
+    sbijective_layout,
+    slayout,
 )
 from weft.tir.function import PrimFunc
 from weft.tir.interpret import interpret

@@ -59,6 +59,7 @@ def host_phases(target: TargetLike | None = None, *, simple_mode: bool = False) 
         (1, t.relax_guards()),
         (1, t.hoist_if_then_else()),
         (1, t.compact_buffer()),
+        (1, t.inject_software_pipeline(strict=False)),
         *([] if simple_mode else [(1, t.loop_partition())]),
         *([] if config.get("tir.disable_storage_rewrite") else [(1, t.storage_rewrite())]),
         *([(1, t.lower_intrin(target=kind))] if target is not None else []),
@@ -88,6 +89,7 @@ def device_phases(target: TargetLike | None = None) -> Phases:
         (1, t.inject_virtual_thread()),
         (1, t.inject_prefetch(line_bytes=0)),
         (1, t.compact_buffer()),
+        (1, t.inject_software_pipeline(strict=False)),
         *([(1, t.lower_intrin(target=kind))] if target is not None else []),
         (1, t.flatten_buffer()),
         (2, t.vectorize_loop(enable_vectorize=False)),  # a device's threads are its lanes

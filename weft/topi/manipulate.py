@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from weft import ir, te
-from weft.error import InvalidArgument, ShapeMismatch
+from weft.error import ShapeMismatch
+from weft.tir import BijectiveLayout
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 from weft.topi.typing import Axes, Extent, Extents, Scalar, Shape, Tensors, Whole
 
@@ -230,32 +230,9 @@ def _moved(array: te.Tensor, index_map: Any, pad: Any) -> Any:
     return te.compute(index_map.map_shape(array.shape), element, name="T_layout_trans")
 
 
-def _layout_parts(layout: str) -> list[tuple[str, int | None]]:
-    """(axis, block) of each dimension of a layout: ``NCHW16c`` has the blocks of 16 of C last."""
-    parts = [(name, int(size) if size else None) for size, name in re.findall(r"(\d*)([A-Za-z])", layout)]
-    names = [name for name, _ in parts]
-    if not parts or len(set(names)) != len(names) or any((size is None) != name.isupper() for name, size in parts):
-        raise InvalidArgument(
-            f"layout_transform: unknown layout '{layout}'", expected="axes such as NCHW, NHWC, NCHW16c"
-        )
-    return parts
-
-
 def layout_shape(shape: Shape, src_layout: str, dst_layout: str) -> tuple[Any, ...]:
     """The shape of a tensor in another layout."""
-    source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
-    if {n for n, b in source if b is None} != {n for n, b in target if b is None} or len(source) != len(shape):
-        raise InvalidArgument(
-            "layout_transform: the layouts do not fit", found=f"{src_layout}, {dst_layout}, {len(shape)} dimensions"
-        )
-    sizes: dict[str, Any] = {}
-    for (name, _), d in zip(source, shape, strict=True):
-        sizes[name.upper()] = simplify(sizes.get(name.upper(), ir.int64(1)) * d)
-    blocks = {name.upper(): block for name, block in target if block is not None}
-    return tuple(
-        ir.int64(block) if block is not None else simplify(ir.floordiv(sizes[name], ir.int64(blocks.get(name, 1))))
-        for name, block in target
-    )
+    return BijectiveLayout(src_layout, dst_layout).forward_shape(shape)
 
 
 def layout_transform(
@@ -267,21 +244,5 @@ def layout_transform(
     """
     if index_map is not None:
         return _moved(array, index_map, ir.const(pad_value or 0, array.dtype))
-    source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
-    blocks = {name.upper(): block for name, block in target if block is not None}
-    inner = {name.upper(): block for name, block in source if block is not None}
-
-    def element(*i: Any) -> Any:
-        index: dict[str, Any] = {}
-        for (name, block), v in zip(target, i, strict=True):
-            part = v * ir.int64(blocks.get(name, 1)) if block is None else v
-            index[name.upper()] = index[name.upper()] + part if name.upper() in index else part
-        at = [
-            ir.floormod(index[name.upper()], ir.int64(block))
-            if block is not None
-            else ir.floordiv(index[name], ir.int64(inner.get(name, 1)))
-            for name, block in source
-        ]
-        return array(*at)
-
-    return te.compute(layout_shape(array.shape, src_layout, dst_layout), element, name="T_layout_trans")
+    way = BijectiveLayout(src_layout, dst_layout)
+    return te.compute(way.forward_shape(array.shape), lambda *i: array(*way.backward_index(i)), name="T_layout_trans")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import ir
-from weft.arith import Analyzer
 from weft.op import make_call
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax.rewriter import rewrite_bindings
-from weft.relax.transform.infer_layout import has_blocks, infer_layouts, initial_layout, layout_parts
+from weft.relax.transform.infer_layout import has_blocks, infer_layouts, initial_layout
 from weft.relax.transform.panels import permute
+from weft.tir import BijectiveLayout
 from weft.tir.schedule import IndexMap
 
 
@@ -123,16 +123,8 @@ class _Converter:
 
 def _index_map(have: str, layout: str) -> IndexMap:
     """Return where the elements of a tensor in one layout lie in another."""
-    source, target = layout_parts(have), layout_parts(layout)
-    variables = tuple(ir.Var(f"i{n}", "int32") for n in range(len(source)))
-    inner = {name.upper(): size for name, size in source if size is not None}
-    whole: dict[str, Any] = {}
-    for (name, size), v in zip(source, variables, strict=True):
-        part = v * inner.get(name, 1) if size is None else v
-        whole[name.upper()] = whole[name.upper()] + part if name.upper() in whole else part
-    blocks = {name.upper(): size for name, size in target if size is not None}
-    where = [whole[n.upper()] % b if b is not None else whole[n] // blocks.get(n, 1) for n, b in target]
-    return IndexMap(variables, tuple(Analyzer().simplify(w) for w in where))
+    variables = tuple(ir.Var(f"i{n}", "int32") for n in range(sum(map(str.isalpha, have))))
+    return IndexMap(variables, BijectiveLayout(have, layout).forward_index(variables))
 
 
 def _initial(layout: Any) -> Any:

@@ -161,9 +161,7 @@ def _check_reached(
 ) -> None:
     """Refuse a block that has more to do than what the loops make for it, all iterations together."""
     domains = {iv.var: iv.dom for iv in block.iter_vars}
-    cut = [
-        (needed, dom) for v, needed in domain.items() if (dom := domains[v]) and not _contains(needed, dom, analyzer)
-    ]
+    cut = [(needed, dom) for v, needed in domain.items() if (dom := domains[v]) and not contains(needed, dom, analyzer)]
     inner = [For(ir.Var(f"r{n}", r.extent.dtype), ir.const(0, r.extent.dtype), r.extent, ForKind.SERIAL, loop.body)
              for n, (r, _) in enumerate(cut)]  # fmt: skip
     path = [*state.path_to_loop(loop.loop_var), *inner]
@@ -186,7 +184,7 @@ def _slides_over(window: ir.Range, whole: ir.Range, loops: list[For], analyzer: 
         if not (analyzer.can_prove(step >= 0) and analyzer.can_prove(step <= length)):
             return False
         low, length = ir.substitute(low, {f.loop_var: f.min}), length + step * (f.extent - 1)
-    return _contains(ir.Range.from_min_extent(low, length), whole, analyzer)
+    return contains(ir.Range.from_min_extent(low, length), whole, analyzer)
 
 
 def _check_later(realize: BlockRealize, inside: list[BlockRealize], scope: Block, loop: For) -> None:
@@ -358,7 +356,7 @@ def _is_one_of(needed: ir.Range, dom: ir.Range, analyzer: Analyzer) -> bool:
     return symbolic and analyzer.can_prove(needed.min < dom.min + dom.extent)
 
 
-def _contains(whole: ir.Range, part: ir.Range, analyzer: Analyzer) -> bool:
+def contains(whole: ir.Range, part: ir.Range, analyzer: Analyzer) -> bool:
     """Whether a range has all of another one, whatever the loops around it are at."""
     end = part.min + part.extent
     return whole is part or (
@@ -368,7 +366,7 @@ def _contains(whole: ir.Range, part: ir.Range, analyzer: Analyzer) -> bool:
 
 def _within(value: ir.PrimExpr, made: ir.Range, dom: ir.Range, analyzer: Analyzer) -> ir.PrimExpr:
     """The condition that a value of a domain is in what an iteration makes: what others made may be gone by then."""
-    if _contains(made, dom, analyzer):
+    if contains(made, dom, analyzer):
         return ir.TRUE
     start, end = ir.cast(value.dtype, made.min), ir.cast(value.dtype, made.min + made.extent)
     return ir.logical_and(value >= start, value < end)
@@ -411,7 +409,7 @@ def _move(
             needed is not dom
             and not _is_one_of(needed, dom, analyzer)
             and analyzer.can_prove(needed.extent >= dom.extent)
-            and (over_compute or _contains(needed, dom, analyzer))
+            and (over_compute or contains(needed, dom, analyzer))
         ):
             wider = (
                 over_compute

@@ -41,18 +41,17 @@ def split(
     sizes = _infer_factors(loop, factors, analyzer)
     sizes = [ir.cast(dtype, s) for s in sizes]
     new_vars = [ir.Var(f"{var.name}_{i}", dtype) for i in range(len(sizes))]
-    index: ir.PrimExpr = new_vars[0]
-    for v, s in zip(new_vars[1:], sizes[1:], strict=True):
-        index = index * s + v
-    product = sizes[0]
-    for s in sizes[1:]:
-        product = product * s
+    strides: list[ir.PrimExpr] = [ir.const(1, dtype)]
+    for s in reversed(sizes):
+        strides.insert(0, s * strides[0])
+    product, index = strides[0], new_vars[0] * strides[1]
+    for v, s in zip(new_vars[1:], strides[2:], strict=True):
+        index = index + v * s
     unit = {v: ir.const(0, dtype) for v, s in zip(new_vars, sizes, strict=True) if ir.is_const_int(s, 1)}
     if not preserve_unit_iters:
         index = structure.subst_stmt(index, unit)
     for v, s in zip(new_vars, sizes, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), s))
-    index = analyzer.simplify(index)
     exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
     body = structure.subst_stmt(loop.body, {var: index})
     if not exact and not disable_predication:

@@ -252,7 +252,7 @@ def _partial_block(
         ir.Range.from_min_extent(ir.const(0, dtype), extents[var].extent), ir.Var(f"v{var.name}", dtype), "data_par"
     )
     mapping: dict[ir.Var, ir.PrimExpr] = {}
-    iter_vars, values = [], []
+    iter_vars, values = [factored], list[ir.PrimExpr]([var])
     inner: dict[ir.Var, ir.PrimExpr] = {var: factored.var}
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.iter_type == "data_par":
@@ -274,8 +274,6 @@ def _partial_block(
             values.append(v)
             inner[v] = new.var
         mapping[iv.var] = analyzer.simplify(structure.subst_stmt(value, inner))
-    iter_vars.append(factored)
-    values.append(var)
     store = block.body
     assert isinstance(store, BufferStore) and isinstance(block.init, BufferStore)
     indices = tuple(structure.subst_stmt(i, mapping) for i in store.indices)
@@ -326,7 +324,7 @@ def _final_nest(
     reads, writes = access_regions([body], arith.Analyzer())
     reads = tuple(r for r in reads if r.buffer is partial)
     new_block = structure.replace_node(
-        block, iter_vars=(*[iv for iv, _ in spatial], over), reads=reads, writes=writes, body=body
+        block, iter_vars=(over, *[iv for iv, _ in spatial]), reads=reads, writes=writes, body=body
     )
     needed: set[ir.Var] = set()
     for _, v in spatial:
@@ -339,7 +337,7 @@ def _final_nest(
         if {v for v in structure.used_vars(c) if any(v is f.loop_var for f in loops)} <= known:
             predicate = ir.logical_and(predicate, structure.subst_stmt(c, fresh))
     stmt: Stmt = BlockRealize(
-        (*[structure.subst_stmt(v, fresh) for _, v in spatial], fresh[loop.loop_var]), predicate, new_block
+        (fresh[loop.loop_var], *[structure.subst_stmt(v, fresh) for _, v in spatial]), predicate, new_block
     )
     stmt = For(fresh[loop.loop_var], loop.min, loop.extent, ForKind.SERIAL, stmt)
     for f in reversed(kept):

@@ -24,6 +24,7 @@ from weft.tir.schedule import (
     padding,
     reduction,
     reindex,
+    rolling_buffer,
     sampling,
     tensorize,
 )
@@ -34,6 +35,7 @@ from weft.tir.schedule.recording import Recorder, primitive
 from weft.tir.stmt import Block
 
 Factor = int | ir.PrimExpr | None
+ScheduleError = error.ScheduleError
 
 
 class Schedule(Recorder):
@@ -385,6 +387,11 @@ class Schedule(Recorder):
     ) -> None:
         """State which region a block touches: ``gen_new_ranges(*block_vars)`` gives points or (begin, end) pairs."""
         cache.state_access(self.state, block.name, buffer_index, buf_type, gen_new_ranges)  # type: ignore[arg-type]
+
+    @primitive
+    def rolling_buffer(self, block: BlockRV, write_buffer_index: int) -> None:
+        """Keep of what a block writes one tile, as a ring, and make in each tile only what the one before has not."""
+        rolling_buffer.rolling_buffer(self.state, block.name, write_buffer_index)
 
     @primitive
     def storage_align(self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int) -> None:

@@ -18,6 +18,9 @@ from weft.tir.transform.hoist_expression import HoistedConditionals, HoistedLetB
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch
+from weft.tir.transform.inject_rolling_buffer import MARK as ROLLING_MARK
+from weft.tir.transform.inject_rolling_buffer import inject_rolling_buffer, rolled
+from weft.tir.transform.inject_software_pipeline import inject_software_pipeline
 from weft.tir.transform.inject_virtual_thread import inject_virtual_thread
 from weft.tir.transform.loop_jumps import annotate_irregular_loop, lower_loop_jumps
 from weft.tir.transform.loop_partition import loop_partition
@@ -61,6 +64,8 @@ HoistExpression = hoist_expression
 HoistIfThenElse = hoist_tests
 InjectDoubleBuffer = inject_double_buffer
 InjectPrefetch = inject_prefetch
+InjectRollingBuffer = inject_rolling_buffer
+InjectSoftwarePipeline = inject_software_pipeline
 PrefetchStreams = prefetch_streams
 InjectVirtualThread = inject_virtual_thread
 InstrumentBoundCheckers = instrument_bound_checkers

@@ -41,6 +41,11 @@ def convert_ssa(mod: ir.IRModule) -> ir.IRModule:
     return mod if all(functions[v] is f for v, f in mod.items()) else mod.with_functions(functions)
 
 
+def defined_once(func: PrimFunc) -> PrimFunc:
+    """Do what the pass does to one function."""
+    return _Ssa().function(func)
+
+
 def _vars_of(buffer: Buffer) -> list[ir.Var]:
     """List the variables that declaring a buffer defines, unless they are known."""
     parts = (buffer.data, *buffer.shape, *buffer.strides, buffer.elem_offset)

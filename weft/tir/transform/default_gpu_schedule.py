@@ -37,11 +37,11 @@ def default_gpu_schedule(func: PrimFunc, mod: ir.IRModule, *, max_threads: int =
         @T.prim_func
         def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
             T.func_attr({"target": T.target({"kind": "cuda"})})
-            for _ in T.thread_binding(1, thread="blockIdx.x"):
+            for b in T.thread_binding(1, thread="blockIdx.x"):
                 for t in T.thread_binding(12, thread="threadIdx.x"):
                     with T.sblock("b"):
-                        vi = T.axis.spatial(4, t // 3)
-                        vj = T.axis.spatial(3, t % 3)
+                        vi = T.axis.spatial(4, (b * 12 + t) // 3)
+                        vj = T.axis.spatial(3, (b * 12 + t) % 3)
                         B[vi, vj] = A[vi, vj] + T.float32(1)
 
     Options:

@@ -55,6 +55,7 @@ class _Lower:
 
     def __init__(self) -> None:
         self.allocated: list[Buffer] = []
+        self.depth: dict[Buffer, int] = {}  # how many loops are around the block that allocates a buffer
         self.carried: dict[Buffer, frozenset[ir.Var]] = {}
         self.notes: dict[Buffer, tuple[Any, ...]] = {}  # strides that were asked for
         self.loops: list[For] = []
@@ -84,13 +85,15 @@ class _Lower:
                 match_buffers=(),
             )
         self.allocated.extend(block.alloc_buffers)
+        self.depth |= dict.fromkeys(block.alloc_buffers, len(self.loops))
         env = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}
         body = self.stmt(block.body)
         reduce_values = [
             (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "reduce"
         ]
-        if reduce_values:
-            loops = frozenset(ir.find(tuple(v for _, v in reduce_values), ir.Var))
+        steps = [v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type != "data_par"]
+        if steps:
+            loops = frozenset(ir.find(tuple(steps), ir.Var))
             for region in block.writes:
                 self.carried[region.buffer] = self.carried.get(region.buffer, frozenset()) | loops
         self.opaque_loops(block)
@@ -130,7 +133,16 @@ class _Lower:
         return next((i for i, f in enumerate(self.loops) if f.loop_var in reducing), None)
 
     def opaque_loops(self, block: Block) -> None:
-        """Note that loops inside a block without blocks of its own may carry any buffer's value from step to step."""
+        """Note that loops inside a block without blocks of its own may carry any buffer's value from step to step.
+
+        So may those around a block without variables, up to the one that allocates a buffer or a loop without order.
+        """
+        for region in () if block.iter_vars else (*block.reads, *block.writes):
+            around = self.loops[self.depth.get(region.buffer, len(self.loops)) :]
+            serial = (ForKind.SERIAL, ForKind.UNROLLED)
+            bound = max((i + 1 for i, f in enumerate(around) if f.kind not in serial), default=0)
+            steps = frozenset(f.loop_var for f in around[bound:] if not ir.is_const_int(f.extent, 1))
+            self.carried[region.buffer] = self.carried.get(region.buffer, frozenset()) | steps
         nodes = ir.find(block.body, For, BlockRealize, Buffer)
         loops = frozenset(n.loop_var for n in nodes if isinstance(n, For))
         if loops and not any(isinstance(n, BlockRealize) for n in nodes):

@@ -367,7 +367,7 @@ class _Product:
     def _split_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
         """Sum every few products by themselves, so that one panel, a single stream of memory, keeps the units busy."""
         sch = self.sch
-        column = next(i for i, iv in enumerate(self.ctx.block(anchor).iter_vars) if iv.var is self.c.vector)
+        column = 1 + next(i for i, iv in enumerate(self.ctx.block(anchor).iter_vars) if iv.var is self.c.vector)
         (step,) = (x for x, place in self._loops_by_place(anchor) if place == self._place_of(anchor, "reduce"))
         n = self.ctx.constant(step) or 1
         choices = [s for s in (2, 4, 8) if n % s == 0]

@@ -1,0 +1,33 @@
+"""Constants and operands: what a type cannot hold or has not is refused, and does not become something else."""
+
+import numpy as np
+import pytest
+
+from weft import tir
+from weft.error import InvalidArgument
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [
+    ("int8", -128, 127), ("uint8", 0, 255), ("int32", -(2**31), 2**31 - 1), ("uint32", 0, 2**32 - 1),
+    ("uint64", 0, 2**64 - 1), ("int4", -8, 7), ("float16", -65504.0, 65504.0),
+    ("float32", float(np.finfo("float32").min), float(np.finfo("float32").max))])  # fmt: skip
+def test_ends_of_types(dtype, low, high):
+    for value in (low, high):
+        assert tir.const(value, dtype).value == value
+        beyond = value * 1.001 if isinstance(value, float) else value + (1 if value == high else -1)
+        for wide in (dtype, f"{dtype}x4"):
+            with pytest.raises(InvalidArgument, match="does not hold"):
+                tir.const(beyond, wide)
+
+
+def test_what_is_rounded_or_not_finite_is_held():
+    assert tir.const(3.7, "int32").value == 3 and tir.const(2, "bool").value == 1
+    assert tir.const(float("inf"), "float16").value == float("inf") and np.isnan(tir.const(np.nan, "float32").value)
+    assert int(tir.const(255, "uint8") + tir.const(1, "uint8")) == 0
+
+
+@pytest.mark.parametrize("make", [lambda x: ~x, lambda x: x << 1, lambda x: 1 >> x, lambda x: x & 3, lambda x: x ^ x])
+def test_floats_have_no_bits_to_work_on(make):
+    with pytest.raises(InvalidArgument, match="bits of integers"):
+        make(tir.Var("x", "float32"))
+    make(tir.Var("x", "int32"))
