@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,14 +18,22 @@ from weft.ir import scalar
 from weft.ir.dtype import DataType, numpy_dtype
 
 __all__ = [
-    "abs_", "add", "all_of", "any_of", "cast", "ceildiv", "div", "equal", "exact_const", "floordiv", "floormod",
-    "greater", "greater_equal", "if_then_else", "less", "less_equal", "logical_and", "logical_not", "logical_or",
-    "max_", "min_", "mul", "not_equal", "select", "shift_left", "shift_right", "sub", "truncdiv", "truncmod",
-    "unify_dtypes",
+    "ExprLike", "abs_", "add", "all_of", "any_of", "cast", "ceildiv", "div", "equal", "exact_const", "floordiv",
+    "floormod", "greater", "greater_equal", "if_then_else", "less", "less_equal", "logical_and", "logical_not",
+    "logical_or", "max_", "min_", "mul", "not_equal", "select", "shift_left", "shift_right", "sub", "truncdiv",
+    "truncmod", "unify_dtypes",
 ]  # fmt: skip
 
 
-def unify_dtypes(a: scalar.ExprLike, b: scalar.ExprLike) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
+class _HasExpr(Protocol):
+    def asobject(self) -> scalar.PrimExpr: ...
+
+
+ExprLike = scalar.PrimExpr | scalar.IterVar | bool | int | float | str | np.generic | _HasExpr
+"""What becomes a scalar expression: one, a number, a text, or what stands for one, as a slice of a tensor does."""
+
+
+def unify_dtypes(a: ExprLike, b: ExprLike) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
     """Convert both operands to expressions of one data type."""
     if not scalar.IS_EXPR[type(a)]:
         a = scalar.as_expr(a, _like(b, a))
@@ -89,7 +97,7 @@ def _call(name: str) -> Callable[[Any, Any], scalar.PrimExpr]:
     return lambda a, b: scalar.CallIntrin(a.dtype, scalar.Op.get(f"tir.{name}"), (a, b))
 
 
-def add(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def add(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a + b``."""
     a, b = unify_dtypes(a, b)
     if scalar.is_const_int(b, 0):
@@ -100,7 +108,7 @@ def add(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     return folded if folded is not None else scalar.Add(a, b)
 
 
-def sub(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def sub(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a - b``."""
     a, b = unify_dtypes(a, b)
     if scalar.is_const_int(b, 0):
@@ -109,7 +117,7 @@ def sub(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     return folded if folded is not None else scalar.Sub(a, b)
 
 
-def mul(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def mul(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a * b``."""
     a, b = unify_dtypes(a, b)
     if scalar.is_const_int(a, 1) or scalar.is_const_int(b, 0):
@@ -120,7 +128,7 @@ def mul(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     return folded if folded is not None else scalar.Mul(a, b)
 
 
-def div(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def div(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a / b``: true division on floats, C division on integers."""
     a, b = unify_dtypes(a, b)
     if not DataType(a.dtype).is_float:
@@ -136,7 +144,7 @@ def _checked_divisor(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
     return a, b
 
 
-def truncdiv(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def truncdiv(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build an integer division that rounds towards zero."""
     a, b = _checked_divisor(a, b)
     if scalar.is_const_int(b, 1):
@@ -144,7 +152,7 @@ def truncdiv(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     return _folded(scalar.Div, lambda x, y: abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1), a, b)
 
 
-def truncmod(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def truncmod(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build the remainder of :func:`truncdiv`; on floats, C's ``fmod``."""
     a, b = _checked_divisor(a, b)
     if scalar.is_const_int(b, 1):
@@ -152,7 +160,7 @@ def truncmod(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     return _folded(scalar.Mod, lambda x, y: x - y * (abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)), a, b)
 
 
-def floordiv(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def floordiv(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a // b``."""
     a, b = _checked_divisor(a, b)
     if DataType(a.dtype).is_float:
@@ -162,26 +170,26 @@ def floordiv(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     return _folded(scalar.FloorDiv, operator.floordiv, a, b)
 
 
-def floormod(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def floormod(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a % b``."""
     a, b = _checked_divisor(a, b)
     return scalar.const(0, a.dtype) if scalar.is_const_int(b, 1) else _folded(scalar.FloorMod, operator.mod, a, b)
 
 
-def ceildiv(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def ceildiv(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a / b`` rounded up, for a positive `b`."""
     a, b = _checked_divisor(a, b)
     return floordiv(add(a, sub(b, 1)), b)
 
 
-def min_(a: scalar.ExprLike, b: scalar.ExprLike, *more: Any) -> scalar.PrimExpr:
+def min_(a: ExprLike, b: ExprLike, *more: Any) -> scalar.PrimExpr:
     """Build the smallest of two or more."""
     a, b = unify_dtypes(a, b)
     found = a if a is b else _folded(scalar.Min, min, a, b)
     return min_(found, *more) if more else found
 
 
-def max_(a: scalar.ExprLike, b: scalar.ExprLike, *more: Any) -> scalar.PrimExpr:
+def max_(a: ExprLike, b: ExprLike, *more: Any) -> scalar.PrimExpr:
     """Build the largest of two or more."""
     a, b = unify_dtypes(a, b)
     found = a if a is b else _folded(scalar.Max, max, a, b)
@@ -199,32 +207,32 @@ def _compare(cls: type[scalar.CmpOp], fn: Callable[[Any, Any], bool], a: Any, b:
     return cls(a, b)
 
 
-def equal(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def equal(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a == b``."""
     return _compare(scalar.EQ, lambda x, y: x == y, a, b)
 
 
-def not_equal(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def not_equal(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a != b``."""
     return _compare(scalar.NE, lambda x, y: x != y, a, b)
 
 
-def less(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def less(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a < b``."""
     return _compare(scalar.LT, lambda x, y: x < y, a, b)
 
 
-def less_equal(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def less_equal(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a <= b``."""
     return _compare(scalar.LE, lambda x, y: x <= y, a, b)
 
 
-def greater(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def greater(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a > b``."""
     return _compare(scalar.GT, lambda x, y: x > y, a, b)
 
 
-def greater_equal(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def greater_equal(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a >= b``."""
     return _compare(scalar.GE, lambda x, y: x >= y, a, b)
 
@@ -237,7 +245,7 @@ def _truth(value: Any) -> scalar.PrimExpr:
     return value
 
 
-def logical_and(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def logical_and(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a and b``; a constant operand folds."""
     a, b = _truth(a), _truth(b)
     if isinstance(a, scalar.IntImm):
@@ -247,7 +255,7 @@ def logical_and(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     return scalar.And(a, b)
 
 
-def logical_or(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def logical_or(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a or b``; a constant operand folds."""
     a, b = _truth(a), _truth(b)
     if isinstance(a, scalar.IntImm):
@@ -257,7 +265,7 @@ def logical_or(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
     return scalar.Or(a, b)
 
 
-def logical_not(a: scalar.ExprLike) -> scalar.PrimExpr:
+def logical_not(a: ExprLike) -> scalar.PrimExpr:
     """Build ``not a``."""
     a = scalar.as_expr(a)
     return (scalar.FALSE if a.value else scalar.TRUE) if isinstance(a, scalar.IntImm) else scalar.Not(a)
@@ -279,7 +287,7 @@ def any_of(*conditions: Any) -> scalar.PrimExpr:
     return result
 
 
-def cast(dtype: str, value: scalar.ExprLike) -> scalar.PrimExpr:
+def cast(dtype: str, value: ExprLike) -> scalar.PrimExpr:
     """Convert to `dtype`, folding constants; a conversion to the type a value has is the value."""
     value = scalar.as_expr(value)
     dt = DataType(dtype)
@@ -303,7 +311,7 @@ def cast(dtype: str, value: scalar.ExprLike) -> scalar.PrimExpr:
     return scalar.Cast(dt, value)
 
 
-def select(condition: scalar.ExprLike, true_value: scalar.ExprLike, false_value: scalar.ExprLike) -> scalar.PrimExpr:
+def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> scalar.PrimExpr:
     """Build a choice that evaluates both sides."""
     condition = scalar.as_expr(condition)
     true_value, false_value = unify_dtypes(true_value, false_value)
@@ -312,9 +320,7 @@ def select(condition: scalar.ExprLike, true_value: scalar.ExprLike, false_value:
     return scalar.Select(condition, true_value, false_value)
 
 
-def if_then_else(
-    condition: scalar.ExprLike, true_value: scalar.ExprLike, false_value: scalar.ExprLike
-) -> scalar.PrimExpr:
+def if_then_else(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> scalar.PrimExpr:
     """Build a choice that evaluates only the side it takes, so that it may guard a load."""
     condition = _truth(condition)
     true_value, false_value = unify_dtypes(true_value, false_value)
@@ -344,7 +350,7 @@ def exact_const(value: float | np.generic, dtype: str | None = None) -> scalar.P
     return made
 
 
-def abs_(value: scalar.ExprLike) -> scalar.PrimExpr:
+def abs_(value: ExprLike) -> scalar.PrimExpr:
     """Build the absolute value."""
     value = scalar.as_expr(value)
     if isinstance(value, (scalar.IntImm, scalar.FloatImm)):
@@ -383,12 +389,12 @@ def _shifted(a: Any, b: Any) -> tuple[scalar.PrimExpr, scalar.PrimExpr]:
     return a, b
 
 
-def shift_left(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def shift_left(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a << b``."""
     return _folded(_call("shift_left"), operator.lshift, *_shifted(a, b))
 
 
-def shift_right(a: scalar.ExprLike, b: scalar.ExprLike) -> scalar.PrimExpr:
+def shift_right(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     """Build ``a >> b``, arithmetic on signed types."""
     return _folded(_call("shift_right"), operator.rshift, *_shifted(a, b))
 

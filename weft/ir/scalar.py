@@ -5,9 +5,8 @@ Node classes, and constants. Python operators on expressions call the checked co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
-import numpy as np
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
@@ -20,8 +19,8 @@ __all__ = [
     "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
     "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
     "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "ExprLike", "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var",
-    "lanes_from", "make_exprs", "vscale",
+    "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "lanes_from",
+    "make_exprs", "vscale",
 ]  # fmt: skip
 
 
@@ -561,14 +560,6 @@ def int64(value: int) -> IntImm:
 _INT32, _INT64, _BOOL = DataType("int32"), DataType("int64"), DataType("bool")
 _PLAIN: dict[str, int] = {_INT32: 1 << 31, _INT64: 1 << 63}  # of nearly all constants
 TRUE, FALSE = IntImm(_BOOL, 1), IntImm(_BOOL, 0)
-
-
-class _HasExpr(Protocol):
-    def asobject(self) -> PrimExpr: ...
-
-
-ExprLike = PrimExpr | IterVar | bool | int | float | str | np.generic | _HasExpr
-"""What becomes a scalar expression: one, a number, a text, or what stands for one, as a slice of a tensor does."""
 
 
 def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:

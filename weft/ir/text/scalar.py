@@ -234,7 +234,7 @@ def _pointer_type(node: PointerType, p: Printer) -> Doc:
 # --- ranges as slices -------------------------------------------------------------------------------------------------
 
 
-def slice_of(start: s.ExprLike, stop: s.ExprLike) -> s.Range:
+def slice_of(start: arithmetic.ExprLike, stop: arithmetic.ExprLike) -> s.Range:
     """Return the range of a slice; ``a : a + n`` has extent ``n``, whatever `a` and `n` are."""
     if not isinstance(start, s.PrimExpr):
         start = s.as_expr(start, stop.dtype if isinstance(stop, s.PrimExpr) else None)
