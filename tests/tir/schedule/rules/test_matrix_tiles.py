@@ -10,7 +10,7 @@ import weft
 from tests.target import amx_emulation as amx
 from weft import error, ir, te
 from weft.target import Target, get_source
-from weft.tir import PrimFunc, interpret
+from weft.tir import BufferLoad, PrimFunc, interpret
 from weft.tir.schedule import Knobs, default_schedule
 
 SPR = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2")
@@ -89,9 +89,8 @@ def test_bfloat16(m, n, k):
     np.testing.assert_allclose(found, np.maximum(exact + bias, 0), atol=1e-5 * k**0.5)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(32, 32, 32), (33, 40, 96), (300, 64, 128)])
-def test_pairs_in_panels_are_read_where_they_lie(m, n, k):
-    a, b, _, exact = operands(m, n, k, dtype="bfloat16")
+def pairs_product(m, n, k) -> PrimFunc:
+    """A product of bfloat16 whose columns lie as pairs in panels of 32."""
     x, w = te.placeholder((m, k), "bfloat16", name="A"), te.placeholder(w_shape(n, k), "bfloat16", name="B")
     r = te.reduce_axis((0, k), name="r")
 
@@ -99,14 +98,51 @@ def test_pairs_in_panels_are_read_where_they_lie(m, n, k):
         right = w[j // 32, r // 2, (j % 32) * 2 + r % 2]
         return te.sum(ir.cast("float32", x[i, r]) * ir.cast("float32", right), r)
 
-    func = scheduled(te.create_prim_func([x, w, te.compute((m, n), element, name="C")]), amx.target("-num-cores=2"))
-    assert "C_columns" not in str(func)
+    return te.create_prim_func([x, w, te.compute((m, n), element, name="C")])
+
+
+def pairs(b, n, k):
     packed = np.zeros((k, -(-n // 32) * 32), b.dtype)
     packed[:, :n] = b
-    packed = np.ascontiguousarray(packed.reshape(k // 2, 2, -1, 32).transpose(2, 0, 3, 1)).reshape(w_shape(n, k))
-    found = np.full((m, n), np.nan, np.float32)
-    weft.build(func, amx.target())(a, packed, found)
-    np.testing.assert_allclose(found, exact, atol=1e-5 * k**0.5)
+    return np.ascontiguousarray(packed.reshape(k // 2, 2, -1, 32).transpose(2, 0, 3, 1)).reshape(w_shape(n, k))
+
+
+@pytest.mark.parametrize(("rows", "n", "k"), [((32,), 32, 32), ((33,), 40, 96), ((300,), 64, 128),
+                                              ((0, 1, 2, 4, 5, 31, 33, 36, 100), 72, 96)])  # fmt: skip
+def test_pairs_in_panels_are_read_where_they_lie(rows, n, k):
+    m = rows[0] if len(rows) == 1 else ir.Var("m", "int64")
+    func = scheduled(pairs_product(m, n, k), amx.target("-num-cores=2"))
+    assert "C_columns" not in str(func)
+    kernel = weft.build(func, amx.target())
+    for count in rows:
+        a, b, _, exact = operands(count, n, k, dtype="bfloat16")
+        found = np.full((count, n), np.nan, np.float32)
+        kernel(a, pairs(b, n, k), found)
+        np.testing.assert_allclose(found, exact, atol=1e-5 * k**0.5)
+
+
+def test_windows_of_pairs_over_images_of_unknown_size_are_copied_in_vectors():
+    images, size = ir.Var("n", "int64"), ir.Var("s", "int64")
+    x = te.placeholder((images, size + 2, size + 2, 64), "bfloat16", name="A")
+    w = te.placeholder((1, 3, 3, 32, 64), "bfloat16", name="B")
+    y, z, r = (te.reduce_axis((0, e), name=t) for t, e in (("y", 3), ("z", 3), ("r", 64)))
+
+    def element(i, h, v, o):
+        right = w[o // 32, y, z, r // 2, (o % 32) * 2 + r % 2]
+        return te.sum(ir.cast("float32", x[i, h + y, v + z, r]) * ir.cast("float32", right), [y, z, r])
+
+    func = scheduled(te.create_prim_func([x, w, te.compute((images, size, size, 32), element, name="C")]), amx.target())
+    copied = [n.indices[0] for n in ir.walk(weft.lower(func)["main"].body)
+              if isinstance(n, BufferLoad) and n.buffer.name == "A"]  # fmt: skip
+    assert copied and all(isinstance(i, ir.Ramp) for i in copied)
+    kernel, rng = weft.build(func, amx.target()), np.random.default_rng(0)
+    b = rng.standard_normal((3, 3, 64, 32)).astype(ml_dtypes.bfloat16)
+    for n, s in ((0, 4), (1, 1), (2, 5), (3, 9)):
+        a = rng.standard_normal((n, s + 2, s + 2, 64)).astype(ml_dtypes.bfloat16)
+        found = np.full((n, s, s, 32), np.nan, np.float32)
+        kernel(a, pairs(b.reshape(576, 32), 32, 576).reshape(1, 3, 3, 32, 64), found)
+        windows = np.lib.stride_tricks.sliding_window_view(a.astype(np.float64), (3, 3), (1, 2))
+        np.testing.assert_allclose(found, np.einsum("nhvcyz,yzco->nhvo", windows, b.astype(np.float64)), atol=3e-4)
 
 
 def w_shape(n: int, k: int) -> tuple[int, int, int]:
@@ -280,7 +316,8 @@ def test_targets_choose():
     for func, tiles in ((bytes_product(128, 256, 256, "uint8", True), True), (bytes_product(some, 256, 256, "uint8",
             True), True), (bytes_product(4, 256, 256, "uint8", True), False), (bytes_product(64, 64, 64, "uint8",
             True), False), (bytes_product(some, 256, 256, "uint8", False), False), (bytes_product(64,
-            64, 64, "uint8", False), True)):  # fmt: skip
+            64, 64, "uint8", False), True), (pairs_product(some, 256, 256), True), (pairs_product(1, 256,
+            256), False), (pairs_product(5, 256, 256), True)):  # fmt: skip
         assert ("tile_dot" in str(default_schedule(func, SPR))) is tiles, func
 
 

@@ -32,7 +32,7 @@ from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue
-from weft.tir.schedule.rules.tile_problem import LANES, SIDE, TileProblem, are_words, tile_problem, tiles_pay
+from weft.tir.schedule.rules.tile_problem import FEW, LANES, SIDE, TileProblem, are_words, tile_problem, tiles_pay
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 from weft.tir.tiles import TILE_BYTES, TILE_ROWS, tile_intrinsic
 
@@ -41,9 +41,6 @@ SPLIT_SMALLEST, SPLIT_LARGEST = 2.0**-102, 2.0**50
 
 _STRETCH = 16
 """Tile products of floats that are added up before their sum goes to float32 in memory."""
-
-_FEW = 4
-"""Rows of bytes up to which multiply-adds are faster than tiles, and sums that do not wait for each other."""
 
 
 def schedule_matrix_tiles(ctx: RuleContext, name: str) -> set[str]:
@@ -123,7 +120,8 @@ class _Tiles:
         self.guarded = p.parts > 1
         self.words = are_words(p)
         self.overlaps = self.words and p.depth % p.step != 0
-        self.multiplies_few = self.words and p.kind == "uint8int8"
+        types = (str(p.c.a.dtype), str(p.c.b.dtype), p.sums, LANES)
+        self.multiplies_few = self.words and types in ctx.machine.dot_forms
         self.together = self._row_tiles_together()
         self.own_columns = not self.words and self.together == ir.as_int(p.row_tiles)  # each task packs what it reads
         panels = 1 if self.own_columns else p.column_tiles
@@ -189,10 +187,10 @@ class _Tiles:
             return _when(self._row_exists(tile, r), full, empty)
 
         def one_tile(tile: ir.Var) -> Stmt:
-            def rows(step: ir.PrimExpr, first: ir.PrimExpr) -> Stmt:
-                return _loop("r", SIDE, lambda r: one_row(tile, step, first, r))
+            def steps(r: ir.Var) -> Stmt:  # inside of rows, whose places are found once
+                return self._each_step("step", int64(0), p.steps, lambda s, first: one_row(tile, s, first, r))
 
-            return self._noting(self._each_step("step", int64(0), p.steps, rows), odd, self.odd_rows, tile)
+            return self._noting(_loop("r", SIDE, steps), odd, self.odd_rows, tile)
 
         kind = ForKind.PARALLEL if self.ctx.machine.cores > 1 and ir.as_int(p.row_tiles) != 1 else ForKind.SERIAL
         return _loop("tile", p.row_tiles, one_tile, kind)
@@ -313,7 +311,7 @@ class _Tiles:
 
             shapes = [TILE_ROWS, TILE_BYTES] * 8
             few = self.multiplies_few and ir.as_int(p.rows) is None
-            needed = p.rows > int64(_FEW) if few else None
+            needed = p.rows > int64(p.few) if few else None
             configure, release = tile_intrinsic("configure", *shapes), tile_intrinsic("release")
             configure, release = (_when(needed, s) for s in (configure, release))
             body = seq(configure, _loop("i", together, rows), release)
@@ -352,15 +350,16 @@ class _Tiles:
     def _unless_few(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer, otherwise: Stmt) -> Stmt:
         """Sum few rows that a last tile has without tiles."""
         rows, left = ir.as_int(self.p.rows), self.p.rows - tile * int64(SIDE)
-        counts = (1, _FEW) if rows is None else tuple(n for n in (1, _FEW) if 0 < rows % SIDE <= n)[:1]
+        counts = [n for n in (1, FEW) if n <= self.p.few and (rows is None or 0 < rows % SIDE <= n)]
+        counts = counts if rows is None else counts[:1]
         for n in reversed(counts):
             otherwise = IfThenElse(left <= int64(n), self._few_sums(tile, column, local, n), otherwise)
         return otherwise
 
     def _few_sums(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer, n: int) -> Stmt:
         """Sum `n` packed rows by products of four bytes."""
-        p, chains, zero = self.p, _FEW // n, ir.const(0, self.p.sums)
-        sums = _buffer("chains", (int64(_FEW), int64(SIDE)), p.sums, "local")
+        p, chains, zero = self.p, FEW // n, ir.const(0, self.p.sums)
+        sums = _buffer("chains", (int64(FEW), int64(SIDE)), p.sums, "local")
 
         def add(step: ir.PrimExpr, first: ir.PrimExpr, word: ir.PrimExpr, r: int, chain: int) -> Stmt:
             def one(lane: ir.PrimExpr, g: ir.Var) -> Stmt:
@@ -383,7 +382,7 @@ class _Tiles:
             found = [BufferLoad(sums, (int64(r * chains + c), j)) for c in range(chains)]
             return BufferStore(local, reduce(lambda a, b: a + b, found[1:], found[0]), (int64(r), j))
 
-        clear = [_lanes(lambda j, c=c: BufferStore(sums, zero, (int64(c), j))) for c in range(_FEW)]
+        clear = [_lanes(lambda j, c=c: BufferStore(sums, zero, (int64(c), j))) for c in range(FEW)]
         last = [_lanes(lambda j, r=r: total(r, j)) for r in range(n)]
         return AllocBuffer(sums, seq(*clear, self._each_step("step", int64(0), p.steps, words), *last))
 

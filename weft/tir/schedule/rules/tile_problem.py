@@ -23,6 +23,9 @@ SIDE = 2 * TILE_ROWS
 
 LANES = 16
 
+FEW = 4
+"""Sums that do not wait for each other, and rows of bytes up to which multiply-adds of words are faster than tiles."""
+
 _SPLIT_ORDER = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
 """Which parts of both operands are multiplied, small products first; each loads one operand anew."""
 
@@ -30,6 +33,9 @@ _PACK_CYCLES, _PACK_NEAR_CYCLES, _PACK_BYTE_CYCLES, _PACK_WORD_CYCLES, _GAIN = 1
 """Cycles for splitting and packing a number into three parts, which goes to the second cache and further, or is read
 by the task that packed it; for copying a byte, and for putting it into a word; and the share of the time below which
 tiles pay."""
+
+_PAIR_PRODUCTS = 0.5
+"""Multiply-adds of a dot product of bfloat16, where there are tiles, for one of float32: measured."""
 
 _TASK_CYCLES, _BLOCK_CYCLES = 600, 200
 """Cycles of a task of bytes without its products, most for configuring tiles, and of bringing back 32 x 32 sums."""
@@ -74,6 +80,11 @@ class TileProblem(NamedTuple):
     def step(self) -> int:
         """Summands of one tile product."""
         return TILE_ROWS * self.group
+
+    @property
+    def few(self) -> int:
+        """Rows up to which multiply-adds of words are faster than tiles."""
+        return FEW if self.bytes else 1
 
     @property
     def lanes(self) -> int:
@@ -152,10 +163,11 @@ def tile_problem(ctx: RuleContext, rv: BlockRV) -> TileProblem:
 def tiles_pay(machine: Machine, p: TileProblem, words: bool) -> bool:
     """Estimate the cycles of both ways; unknown rows may be too few to pack the columns for.
 
-    Of bytes that lie in words few rows are multiplied without tiles.
+    Of what lies in words few rows are multiplied without tiles.
     """
-    rows = 4 * SIDE if p.bytes and words and ir.as_int(p.rows) is None else ir.as_int(p.rows)
-    if rows is None or rows < TILE_ROWS or p.depth < p.step or p.columns < TILE_ROWS:
+    rows = 4 * SIDE if words and ir.as_int(p.rows) is None else ir.as_int(p.rows)
+    least = p.few + 1 if words else TILE_ROWS
+    if rows is None or rows < least or p.depth < p.step or p.columns < TILE_ROWS:
         return False
     blocks = -(-rows // SIDE) * p.column_tiles * p.steps
     products, loads = 4 * len(p.order), 4 if p.parts == 1 else 16
@@ -167,7 +179,7 @@ def tiles_pay(machine: Machine, p: TileProblem, words: bool) -> bool:
         cycles += p.depth * (_PACK_BYTE_CYCLES * rows + (0 if words else _PACK_WORD_CYCLES * p.columns))
     else:
         cycles += packed * p.depth * p.parts / 3
-    at_once = (p.group if words else 1) if p.bytes else 2 // min(p.parts, 2)  # dot products read words
+    at_once = (p.group if words else 1) if p.bytes else _PAIR_PRODUCTS if p.parts == 1 else 1  # dot products read words
     return cycles < _GAIN * rows * p.columns * p.depth / (machine.product_elements_per_cycle * at_once)
 
 
