@@ -88,11 +88,19 @@ class TileProblem(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        """Neighbouring summands that are copied together."""
-        inner = ir.as_int({iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom}[self.c.reduce[-1]])
-        return (
-            gcd(inner or 0, self.step) if self.bytes and len(self.c.reduce) > 1 else self.step if self.bytes else LANES
-        )
+        """Neighbouring summands that are copied together: of windows, those of one place."""
+        most, extents = LANES if self.parts > 1 else self.step, self.extents
+        return gcd(ir.as_int(extents[self.c.reduce[-1]]) or 0, most) if len(self.c.reduce) > 1 else most
+
+    @property
+    def extents(self) -> dict[ir.Var, ir.PrimExpr]:
+        """How far the variables go."""
+        return {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}
+
+    @property
+    def least_rows(self) -> int:
+        """How many rows there are where sizes that are unknown are one."""
+        return prod(n if (n := ir.as_int(self.extents[v])) is not None else 1 for v in self.row_vars)
 
     @property
     def row_tiles(self) -> ir.PrimExpr:
@@ -125,8 +133,7 @@ class TileProblem(NamedTuple):
 
     def places(self, row: ir.PrimExpr, k: ir.PrimExpr) -> dict[ir.Var, ir.PrimExpr]:
         """The values of the variables for a row and a summand."""
-        extents = {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}
-        return _unravel(self.row_vars, extents, row) | _unravel(self.c.reduce, extents, k)
+        return _unravel(self.row_vars, self.extents, row) | _unravel(self.c.reduce, self.extents, k)
 
 
 def tile_problem(ctx: RuleContext, rv: BlockRV) -> TileProblem:
@@ -148,7 +155,7 @@ def tile_problem(ctx: RuleContext, rv: BlockRV) -> TileProblem:
         raise ScheduleError("matrix tiles: the columns or the sum have no constant size")
     inner = [v for v in c.reduce if v in used_vars(c.a.indices[-1])]
     summed = [*[v for v in c.reduce if v not in inner], *inner]
-    together = 16 if ir.DataType(c.a.dtype).bits == 8 else 32
+    together = {8: 16, 16: 8}.get(ir.DataType(c.a.dtype).bits, 32)
     if len(summed) > 1 and (ir.as_int(extents[summed[-1]]) or 1) % together:
         raise ScheduleError(f"matrix tiles: channels are no multiple of {together}")
     c.reduce = summed
@@ -161,17 +168,17 @@ def tile_problem(ctx: RuleContext, rv: BlockRV) -> TileProblem:
 
 
 def tiles_pay(machine: Machine, p: TileProblem, words: bool) -> bool:
-    """Estimate the cycles of both ways; unknown rows may be too few to pack the columns for.
+    """Estimate the cycles of both ways; rows of unknown number may be too few to pack the columns for.
 
     Of what lies in words few rows are multiplied without tiles.
     """
-    rows = 4 * SIDE if words and ir.as_int(p.rows) is None else ir.as_int(p.rows)
-    least = p.few + 1 if words else TILE_ROWS
-    if rows is None or rows < least or p.depth < p.step or p.columns < TILE_ROWS:
+    unknown, windows = ir.as_int(p.rows) is None, len(p.c.reduce) > 1  # those of an image are many
+    rows = max(p.least_rows, 4 * SIDE) if unknown and (words or (windows and p.parts == 1)) else p.least_rows
+    if rows <= (p.few if words else TILE_ROWS - 1) or p.depth < TILE_ROWS or p.columns < TILE_ROWS:
         return False
     blocks = -(-rows // SIDE) * p.column_tiles * p.steps
     products, loads = 4 * len(p.order), 4 if p.parts == 1 else 16
-    near = rows * p.depth * 2 * p.parts <= machine.packed_rows_bytes  # a task takes all rows, and packs its columns
+    near = not unknown and rows * p.depth * 2 * p.parts <= machine.packed_rows_bytes  # a task packs its columns
     packed = _PACK_CYCLES * rows + (0 if words else (_PACK_NEAR_CYCLES if near else _PACK_CYCLES) * p.columns)
     cycles = blocks * (products * machine.tile_product_cycles + loads * machine.tile_load_cycles)
     if p.bytes:
