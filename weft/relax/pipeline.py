@@ -79,7 +79,7 @@ def _graph_passes(
         t.dead_code_elimination(),
         *(_attention_passes() if tiled else []),
         *([t.widen_conv1d()] if layouts else []),
-        *([t.products_in_bfloat16(dot_forms=machine.dot_forms)] if _narrows(target, precision) else []),
+        *([_products_in_bfloat16(machine)] if _narrows(target, precision) else []),
         *([t.convert_layout(machine=machine, tuned=tune.Tuned(tune.current_database(), target))] if layouts else []),
         *([compress] if tiled and machine.unpacks_weights else []),
         t.fold_constant(),
@@ -93,6 +93,10 @@ def _graph_passes(
         t.fuse_tir(),
         *([t.stream_outputs(after=machine.flushing_bytes)] if tiled else []),
     ]
+
+
+def _products_in_bfloat16(machine: Machine) -> Pass:
+    return t.products_in_bfloat16(dot_forms=machine.dot_forms, channels=machine.pair_channels)
 
 
 def _attention_passes() -> list[Pass]:

@@ -24,7 +24,7 @@ _FORM = (_NARROW, _NARROW, _WIDE)
 
 @function_pass(kind=Function)
 def products_in_bfloat16(
-    func: Function, mod: IRModule, *, dot_forms: Sequence[tuple[str, str, str, int]] = ()
+    func: Function, mod: IRModule, *, dot_forms: Sequence[tuple[str, str, str, int]] = (), channels: int = 1
 ) -> Function:
     """Compute products and convolutions with constant weights on bfloat16 operands, in float32 sums.
 
@@ -55,13 +55,14 @@ def products_in_bfloat16(
 
     Options:
         ``dot_forms``: the target's dot products of narrow numbers; without one of bfloat16 the function stays.
+        ``channels``: convolutions whose input channels are no multiple stay in float32.
     Cost: Linear, plus one pass over the weights.
     Source: Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019.
     """
     if not any(tuple(form[:3]) == _FORM for form in dot_forms):
         return func
     late = _computed_wide(func)
-    state = _Narrowed(_stored_narrow(func, late), late)
+    state = _Narrowed(_stored_narrow(func, late, channels), late, channels)
     new = rewrite_bindings(func, mod, state.rule)
     return func if new is func else remove_all_unused(new, mod)
 
@@ -77,7 +78,7 @@ def _is_wide(e: Any) -> bool:
     return isinstance(getattr(e, "ty", None), TensorType) and e.ty.dtype == _WIDE
 
 
-def _is_product(value: Any) -> bool:
+def _is_product(value: Any, channels: int) -> bool:
     """Whether a value is a product of a float32 tensor with constant weights that dot products are for."""
     return (
         _name(value) in PRODUCTS
@@ -86,7 +87,11 @@ def _is_product(value: Any) -> bool:
         and not isinstance(value.args[0], Constant)
         and isinstance(value.args[1], Constant)
         and value.attrs.get("groups", 1) == 1
-        and not (_name(value) == "matmul" and (value.args[0].ty.ndim < 2 or value.args[1].ty.ndim != 2))
+        and (
+            value.args[0].ty.ndim >= 2 and value.args[1].ty.ndim == 2
+            if _name(value) == "matmul"
+            else int(value.args[1].ty.shape[value.attrs["kernel_layout"].index("I")]) % channels == 0
+        )
     )
 
 
@@ -113,11 +118,11 @@ def _computed_wide(func: Function) -> set[Expr]:
     }
 
 
-def _stored_narrow(func: Function, late: set[Expr]) -> set[Expr]:
+def _stored_narrow(func: Function, late: set[Expr], channels: int) -> set[Expr]:
     """Choose the variables that are stored as bfloat16: what products read, and what that is moved from."""
     chosen: set[Expr] = set()
     for b in reversed(all_bindings(func)):
-        if _is_product(b.value):
+        if _is_product(b.value, channels):
             chosen.add(b.value.args[0])
         elif b.var in chosen and b.var not in late and not isinstance(b, MatchCast) and _moves(b.value):
             chosen.update(x for x in _operands(b.value) if not isinstance(x, Constant))
@@ -127,8 +132,8 @@ def _stored_narrow(func: Function, late: set[Expr]) -> set[Expr]:
 class _Narrowed:
     """The bfloat16 forms of float32 values."""
 
-    def __init__(self, chosen: set[Expr], late: set[Expr]) -> None:
-        self.chosen, self.late = chosen, late
+    def __init__(self, chosen: set[Expr], late: set[Expr], channels: int) -> None:
+        self.chosen, self.late, self.channels = chosen, late, channels
         self.narrow: dict[Expr, Any] = {}  # a variable to its bfloat16 form
         self.casts: dict[tuple[Expr, int], Any] = {}  # a variable and a block to the bfloat16 form made there
         self.blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
@@ -137,7 +142,7 @@ class _Narrowed:
         """Replace one value; its type stays."""
         if isinstance(binding, MatchCast):
             return None
-        if _is_product(value):
+        if _is_product(value, self.channels):
             args = (self.narrowed(value.args[0], bb), self.narrowed(value.args[1], bb), *value.args[2:])
             value = Call(value.op, args, value.attrs.with_(out_dtype=_WIDE), value.ty_args, span=value.span)
             if binding.var not in self.chosen:
