@@ -4,6 +4,9 @@
 dimensions is work on one; tiles then need not end where an inner dimension ends, and no index needs a division.
 Buffers are viewed under the shorter shape; whoever schedules the result gives the parameters their declared buffers
 back, which share the views' memory.
+
+A variable that is shifted or compared, as those of concatenations, slices and frames are, is merged with a short
+dimension behind it: ``v - 23 < 12`` of rows of 4 is ``m - 92 < 48``.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import IntImm, IterVar, PrimExpr, Range, Var, as_int, const, rebuild, walk
+from weft.ir import GE, GT, LE, LT, Add, IntImm, IterVar, PrimExpr, Range, Sub, Var, as_int, const, rebuild, walk
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 
 Nest = tuple[list[For], BlockRealize]
+
+_SHORT = 64
+"""Elements of an inner dimension from which on it is worth no more to walk over its end."""
 
 
 def collapse_dims(func: PrimFunc) -> PrimFunc:
@@ -92,6 +98,8 @@ class _Collapse:
         self.views: dict[Buffer, Buffer] = {}
         self.accesses: list[tuple[int, Buffer, tuple[PrimExpr, ...]]] = []
         self.loose: list[set[Var]] = []
+        self.edged: list[set[Var]] = []  # variables that are shifted or compared
+        self.inner: dict[Var, int] = {}  # of those, how many elements the dimensions behind have
         for n, (_, realize) in enumerate(nests):
             block = realize.block
             for i in range(len(block.iter_vars) - 1):
@@ -102,6 +110,8 @@ class _Collapse:
     def _collect(self, n: int, block: Block) -> None:
         """Record accesses, and the variables that occur anywhere but as a whole index."""
         loose: set[Var] = set()
+        edged: set[Var] = set()
+        own = {iv.var for iv in block.iter_vars}
         stack: list[Any] = [block.body, block.init]
         while stack:
             node = stack.pop()
@@ -110,11 +120,15 @@ class _Collapse:
                 self.dims.update((node.buffer, d) for d in range(len(node.buffer.shape) - 1))
                 if node.predicate is not None or node.buffer.strides:
                     self.dims.difference_update((node.buffer, d) for d in range(len(node.buffer.shape)))
-                stack.extend(i for i in node.indices if not isinstance(i, Var))
+                stack.extend(i for i in node.indices if _shifted(i, own) is None)
+                moved = (_shifted(i, own) for i in node.indices if not isinstance(i, Var))
+                edged.update(v for v in moved if v is not None)
                 if isinstance(node, BufferStore):
                     stack.append(node.value)
             elif isinstance(node, Var):
                 loose.add(node)
+            elif (at := _compared(node, own)) is not None:
+                edged.add(at)
             elif isinstance(node, Buffer):
                 continue
             elif hasattr(node, "__struct_fields__"):
@@ -122,6 +136,11 @@ class _Collapse:
             elif isinstance(node, tuple):
                 stack.extend(node)
         self.loose.append(loose)
+        self.edged.append(edged)
+        short = [0 < (as_int(iv.dom.extent) or 0) < _SHORT for iv in block.iter_vars]  # type: ignore[union-attr]
+        for i, iv in enumerate(block.iter_vars):
+            if iv.var in edged:
+                self.pairs -= {(n, i - 1), *([] if short[i + 1 : i + 2] == [True] else [(n, i)])}
 
     def solve(self) -> None:
         """Remove what is inconsistent until nothing changes."""
@@ -146,11 +165,13 @@ class _Collapse:
         a, b = indices[d], indices[d + 1]
         if as_int(a) == 0 and as_int(b) == 0:
             return as_int(buffer.shape[d]) == 1 and as_int(buffer.shape[d + 1]) == 1
-        i, k = position.get(a), position.get(b)
+        at = _shifted(a, set(position))
+        i, k = None if at is None else position[at], position.get(b)
         if i is None or k != i + 1 or (n, i) not in self.pairs:
             return False
         ivs = self.nests[n][1].block.iter_vars
-        return all(self._same(ivs[i + e].dom.extent, buffer.shape[d + e]) for e in (0, 1))  # type: ignore[union-attr]
+        ends = (1,) if at in self.edged[n] else (0, 1)
+        return all(self._same(ivs[i + e].dom.extent, buffer.shape[d + e]) for e in ends)  # type: ignore[union-attr]
 
     def _same(self, a: PrimExpr, b: PrimExpr) -> bool:
         if isinstance(a, IntImm) and isinstance(b, IntImm):
@@ -159,16 +180,21 @@ class _Collapse:
 
     def _drop_pairs(self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], position: dict[PrimExpr, int]) -> None:
         """A pair survives where both variables index neighbouring dimensions that merge, or neither occurs."""
-        for d, index in enumerate(indices):
-            i = position.get(index)
+        found = [_shifted(index, set(position)) for index in indices]
+        at = [None if v is None else position[v] for v in found]
+        for d, i in enumerate(at):
             if i is None:
                 continue
-            if (n, i) in self.pairs and not ((buffer, d) in self.dims and position.get(indices[d + 1]) == i + 1):
+            if not ((buffer, d) in self.dims and at[d + 1] == i + 1):
                 self.pairs.discard((n, i))
-            if (n, i - 1) in self.pairs and not (
-                d > 0 and (buffer, d - 1) in self.dims and position.get(indices[d - 1]) == i - 1
-            ):
+            if not (d > 0 and (buffer, d - 1) in self.dims and at[d - 1] == i - 1):
                 self.pairs.discard((n, i - 1))
+
+    def _wider(self, e: Any, at: Var) -> Any:
+        """Count elements of the dimensions behind, too, where an expression shifts or compares a variable."""
+        if isinstance(e, (Add, Sub, GE, GT, LE, LT)):
+            return type(e)(self._wider(e.a, at), self._wider(e.b, at))
+        return e if e is at else self.analyzer.simplify(e * const(self.inner[at], e.dtype))
 
     # --- rewriting ----------------------------------------------------------------------------------------------------
 
@@ -214,8 +240,14 @@ class _Collapse:
                 new_loops.append((f.loop_var, f.extent))
                 block_vars.append(iv)
             merged[iv.var] = block_vars[-1].var
+            if i and (n, i - 1) in self.pairs and block_vars[-1].var in self.edged[n]:
+                self.inner[block_vars[-1].var] = self.inner.get(block_vars[-1].var, 1) * (as_int(f.extent) or 1)
 
         def visit(node: Any) -> Any:
+            if not isinstance(node, Var):
+                for at in (_compared(node, set(self.inner)), _shifted(node, set(self.inner))):
+                    if at is not None:
+                        return self._wider(node, at)
             if isinstance(node, BufferLoad):
                 return BufferLoad(
                     self.view(node.buffer),
@@ -255,10 +287,25 @@ class _Collapse:
                 last = out[-1]
                 point = as_int(last.extent) == 1 and as_int(r.extent) == 1
                 out[-1] = (
-                    last
+                    Range.from_min_extent(self._wider(last.min, at), last.extent)
+                    if point and (at := _shifted(last.min, set(self.inner))) is not None
+                    else last
                     if point
                     else Range.from_min_extent(const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent))
                 )
             else:
                 out.append(r)
         return BufferRegion(self.view(buffer), tuple(out))
+
+
+def _shifted(index: Any, own: set[Any]) -> Var | None:
+    """The variable of an index that is one, or one and what does not change."""
+    if isinstance(index, (Add, Sub)) and index.a in own and not any(x in own for x in walk(index.b)):
+        return index.a  # type: ignore[return-value]
+    return index if index in own else None
+
+
+def _compared(e: Any, own: set[Any]) -> Var | None:
+    """The variable of ``v < c`` or ``v >= c``, which may be shifted: both sides may be multiplied."""
+    a, b = (e.a, e.b) if isinstance(e, (LT, GE)) else (e.b, e.a) if isinstance(e, (GT, LE)) else (None, None)
+    return _shifted(a, own) if a is not None and not any(x in own for x in walk(b)) else None

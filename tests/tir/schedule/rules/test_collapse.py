@@ -1,0 +1,86 @@
+"""Dimensions behind one that is shifted or compared are merged with it where they are short; the results stay."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te, tir, topi
+from weft.ir import int64, walk
+from weft.target import Target
+from weft.tir import BufferStore
+from weft.tir.schedule import schedule_func
+from weft.tir.schedule.rules.collapse import collapse_dims
+
+N = te.size_var("n", "int64")
+
+
+def joined(a, b):
+    return topi.concatenate([a, b], 1)
+
+
+def framed(a, b):
+    """Rows of one where there are some, in all forms of comparison, shifted both ways."""
+    m, k = a.shape[1], b.shape[1]
+
+    def element(*i):
+        row = i[1]
+        inside = tir.all(row >= int64(2), row - int64(2) < m)
+        under = tir.all(m + int64(3) <= row, row < m + int64(3) + k)
+        below = tir.if_then_else(under, b(i[0], row - (m + int64(3)), *i[2:]), tir.const(7, a.dtype))
+        return tir.if_then_else(inside, a(i[0], row - int64(2), *i[2:]), below)
+
+    return te.compute((a.shape[0], m + k + int64(5), *a.shape[2:]), element, name="framed")
+
+
+def ends(a, b):
+    """Comparisons whose sides may not be multiplied: they exclude or include the end."""
+    last = b.shape[1] - int64(1)
+
+    def element(*i):
+        at = (i[0], tir.min(i[1], last), *i[2:])
+        return tir.if_then_else(tir.any(i[1] <= int64(1), i[1] > int64(3)), a(*i), b(*at))
+
+    return te.compute(a.shape, element, name="ends")
+
+
+def expected(kind, a, b):
+    if kind is joined:
+        return np.concatenate([a, b], 1)
+    if kind is framed:
+        fill = [np.full((len(a), n, *a.shape[2:]), 7, a.dtype) for n in (2, 1, 2)]
+        return np.concatenate([fill[0], a, fill[1], b, fill[2]], 1)
+    rows = np.arange(a.shape[1])
+    other = b[:, np.minimum(rows, b.shape[1] - 1)]
+    return np.where(((rows <= 1) | (rows > 3)).reshape(1, -1, *[1] * (a.ndim - 2)), a, other)
+
+
+@pytest.mark.parametrize("kind", [joined, framed, ends])
+@pytest.mark.parametrize(
+    "sizes", [(5, 3, 4), (5, 3, 2, 3), (1, 1, 1), (23, 12, 4), (5, 2, 70), (5, N, 3), (N, N, 4), (5, 3, N)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_rows_of_two_tensors(kind, sizes, dtype):
+    first, second, *inner = (s if s is N else int64(s) for s in sizes)
+    a, b = (te.placeholder((N, rows, *inner), dtype, name=name) for name, rows in (("a", first), ("b", second)))
+    func = te.create_prim_func([a, b, kind(a, b)])
+    kernel = weft.build(schedule_func(func, Target("llvm")), "llvm")["main"]
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 9) if sizes == (5, N, 3) else (0, 1, 3, 33):
+        rows, others, *rest = (n if s is N else s for s in sizes)
+        if kind is ends and (others == 0 or rows == 0):
+            continue
+        x, y = (rng.integers(0, 200, (n, r, *rest)).astype(dtype) for r in (rows, others))
+        wanted = expected(kind, x, y)
+        found = np.full(wanted.shape, 99, dtype)
+        kernel(x, y, found)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("kind", "inner", "rank"), [(joined, (4,), 2), (joined, (2, 4), 2), (joined, (70,), 3),
+                                                    (framed, (4,), 2), (ends, (4,), 3)])  # fmt: skip
+def test_what_is_merged(kind, inner, rank):
+    sizes = [int64(n) for n in inner]
+    a, b = (te.placeholder((int64(6), int64(rows), *sizes), name=name) for name, rows in (("a", 5), ("b", 3)))
+    body = collapse_dims(te.create_prim_func([a, b, kind(a, b)])).body
+    (store,) = (n for n in walk(body) if isinstance(n, BufferStore))
+    assert len(store.indices) == rank
