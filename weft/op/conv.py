@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, TensorType, as_shape, ceildiv, int64
+from weft.ir import Expr, TensorType, as_int, as_shape, ceildiv, int64
 from weft.op.any_layout import Layouts, in_any_order
 from weft.op.attributes import Attribute, data_layout, dtype, integer, padding, sizes, text
 from weft.op.infer import demand_same_layout, same_dtype, simplify, tensor_arg
@@ -161,10 +161,17 @@ def _known(name: str, rank: int, letters: str) -> Layouts:
     return Layouts(name, (("data_layout", data[0]), ("kernel_layout", letters + spatial)), known)
 
 
-def _inner(rank: int) -> Any:
-    """Turn weights whose input channels come last to where everything knows them; constants are turned once."""
+def _simpler(rank: int) -> Any:
+    """Turn weights whose input channels come last to where everything knows them; constants are turned once.
+
+    A convolution that scales each channel by itself is a multiplication, which needs no layout of its own.
+    """
 
     def decompose(data: Expr, weight: Expr, kernel_layout: str, **attrs: Any) -> Expr | None:
+        ty, (c, *rest) = weight.ty, [as_int(d) for d in getattr(weight.ty, "shape", None) or (None,)]
+        first = kernel_layout.startswith("OI") and attrs["data_layout"].startswith("NC")
+        if first and c == attrs["groups"] and rest == [1] * (rank + 1) and _only_scales(data, ty, attrs):
+            return make_call("multiply")(data, make_call("reshape")(weight, (c, *[1] * rank)))
         if not kernel_layout.endswith("I"):
             return None
         spatial = kernel_layout[1:-1]
@@ -172,6 +179,14 @@ def _inner(rank: int) -> Any:
         return make_call(f"nn.conv{rank}d")(data, turned, kernel_layout=f"{spatial}IO", **attrs)
 
     return decompose
+
+
+def _only_scales(data: Expr, weight: Any, attrs: dict[str, Any]) -> bool:
+    """Whether a window of one element meets each element of the data once, and nothing changes type or order."""
+    dtype = getattr(data.ty, "dtype", None)
+    plain = dtype == weight.dtype and dtype in ("float32", "float64") and attrs["out_dtype"] in (None, "", dtype)
+    steps, around = np.ravel(attrs["strides"]), np.ravel(attrs["padding"])
+    return plain and attrs["out_layout"] in (None, "", attrs["data_layout"]) and (steps == 1).all() and not around.any()
 
 
 for _rank in (1, 2, 3):
@@ -183,7 +198,7 @@ for _rank in (1, 2, 3):
             "channels": integer(at_least=1).or_none(), "pad_value": integer(0),
         },
         fusion=Fusion.ANCHOR, rtol=1e-4,
-        **_known(f"nn.conv{_rank}d", _rank, "OI").declared(_conv_infer(_rank), conv, _conv_ref(_rank), _inner(_rank)),
+        **_known(f"nn.conv{_rank}d", _rank, "OI").declared(_conv_infer(_rank), conv, _conv_ref(_rank), _simpler(_rank)),
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends, and adds "
         "elements of `pad_value`.",
     )  # fmt: skip

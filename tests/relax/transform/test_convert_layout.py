@@ -270,3 +270,25 @@ def test_one_channel_is_computed_for_pixels_and_odd_groups_each_by_itself(
         want = torch.conv2d(want, torch.from_numpy(weight).double(), **named)
         found = vm["main"](weft.runtime.tensor(data)).numpy()
         np.testing.assert_allclose(found, torch.relu(want).numpy(), rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(("multiplier", "attributes", "scales"), [
+    (1, {}, True), (1, {"strides": (2, 1)}, False), (1, {"padding": (0, 1)}, False), (2, {}, False),
+    (1, {"dilation": 2}, True),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_convolution_that_scales_channels_is_a_multiplication(multiplier, attributes, scales, dtype):
+    batch, height = (weft.tir.Var(n, "int64") for n in "nh")
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((batch, 5, height, 7), dtype))
+    weight = RNG.standard_normal((5 * multiplier, 1, 1, 1)).astype(dtype)
+    with bb.function("main", [x]), bb.dataflow():
+        y = bb.emit(relax.op.nn.conv2d(x, relax.const(weight, dtype), groups=5, **attributes))
+        bb.emit_func_output(bb.emit_output(y))
+    after = transform.decompose_ops()(transform.normalize()(bb.get()))["main"]
+    assert any(isinstance(n, Call) and n.op is Op.get("relax.multiply") for n in walk(after)) == scales
+    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    for shape in ((2, 5, 6, 7), (0, 5, 1, 7), (3, 5, 1, 7)):
+        data = RNG.standard_normal(shape).astype(dtype)
+        named = {{"strides": "stride"}.get(k, k): v for k, v in attributes.items()}
+        want = torch.conv2d(torch.from_numpy(data).double(), torch.from_numpy(weight).double(), groups=5, **named)
+        np.testing.assert_allclose(vm["main"](weft.runtime.tensor(data)).numpy(), want.numpy(), rtol=1e-6, atol=1e-7)
