@@ -174,6 +174,8 @@ def tiles_pay(machine: Machine, p: TileProblem, words: bool) -> bool:
     """
     unknown, windows = ir.as_int(p.rows) is None, len(p.c.reduce) > 1  # those of an image are many
     rows = max(p.least_rows, 4 * SIDE) if unknown and (words or (windows and p.parts == 1)) else p.least_rows
+    if unknown and p.parts > 1:
+        return False  # gains too little for what their code costs
     if rows <= (p.few if words else TILE_ROWS - 1) or p.depth < TILE_ROWS or p.columns < TILE_ROWS:
         return False
     blocks = -(-rows // SIDE) * p.column_tiles * p.steps
