@@ -214,18 +214,28 @@ def _matmul_nbits(node: Node) -> Any:
         node.unsupported("MatMulNBits: weights of 2, 4 or 8 bits as they are", found=f"{bits} bits")
     blocks = -(-k // block)
     node.require_equal("the number of weights", s.product(node.shape(1)), n * blocks * block * bits // 8)
-    if node.has(4):
-        known = node.const(4)
-        if known is None or (known[:k] != np.arange(k) // block).any():
-            node.unsupported("MatMulNBits: blocks of columns out of order ('g_idx') are not supported")
-    real = _known_weights(node) if all(node.const(i) is not None for i in (1, 2, 3) if node.has(i)) else None
-    real = _computed_weights(node) if real is None else real
-    out = node.op("matmul", node.x(), node.permute(real, [1, 0]))
+    constants = all(node.const(i) is not None for i in (1, 2, 3) if node.has(i))
+    order = _block_order(node, k, block) if constants else None
+    if order is None:
+        x, weights = node.x(), _computed_weights(node)
+    else:
+        x = node.x() if (order == np.arange(k)).all() else node.op("take", node.x(), ir.constant(order), axis=-1)
+        weights = _known_weights(node, order)
+    out = node.op("matmul", x, node.permute(weights, [1, 0]))
     return node.op("add", out, node.x(5)) if node.has(5) else out
 
 
-def _known_weights(node: Node) -> Any:
-    """Return constant weights (n, k) as a dequantisation of small integers."""
+def _block_order(node: Node, k: int, block: int) -> np.ndarray | None:
+    """Return the order in which columns stand in their blocks (input 4), or None where they do not fill these."""
+    if not node.has(4):
+        return np.arange(k)
+    blocks = node.const(4)
+    order = None if blocks is None else np.argsort(blocks[:k], kind="stable")
+    return order if blocks is not None and (blocks[order] == np.arange(k) // block).all() else None
+
+
+def _known_weights(node: Node, order: np.ndarray) -> Any:
+    """Return constant weights (n, k), in an order of their columns, as a dequantisation of small integers."""
     bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
     dtype, blocks = node.dtype(), -(-k // block)
     given, scales, zeros = (node.const(i) for i in (1, 2, 3))
@@ -234,7 +244,7 @@ def _known_weights(node: Node) -> Any:
         zeros = np.full((n, blocks), 1 << (bits - 1), np.uint8)
     elif zeros.dtype == np.uint8:
         zeros = _taken_apart(zeros.reshape(n, -1), bits)[:, :blocks]
-    q = _taken_apart(given.reshape(n, -1), bits)[:, :k]
+    q = _taken_apart(given.reshape(n, -1), bits)[:, order]
     parts = [ir.constant(runtime.aligned(np.ascontiguousarray(a))) for a in
              (q, scales.reshape(n, blocks), zeros.reshape(n, blocks))]  # fmt: skip
     rows = "int8" if node.attr("accuracy_level", 0) == 4 else "float32"
@@ -250,21 +260,29 @@ def _taken_apart(a: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _computed_weights(node: Node) -> Any:
-    """Return weights (n, k) that are known at run time."""
+    """Return weights (n, k) that are known at run time, or whose columns belong to any blocks."""
     bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
     dtype, blocks = node.dtype(), -(-k // block)
-    weights = node.reshape(unpacked(node, node.x(1), bits), [n, blocks, block])
-    scales = node.reshape(node.x(2), [n, blocks, 1])
+    if node.has(4):
+        node.require_indices("a column's block", node.x(4), 0, blocks)
+
+    def of_columns(parameter: Any) -> Any:
+        each = node.reshape(parameter, [n, blocks])
+        if node.has(4):
+            return node.op("take", each, node.x(4), axis=1, mode="clip")
+        return node.slice(node.op("repeat", each, repeats=block, axis=1), [1], [0], [k])
+
+    weights = node.reshape(unpacked(node, node.x(1), bits), [n, blocks * block])
+    weights = node.astype(node.slice(weights, [1], [0], [k]), dtype)
     if not node.has(3):
         zero: Any = node.scalar(1 << (bits - 1), dtype)
     elif node.dtype(3) == "uint8":
         packed = node.reshape(node.x(3), [n, -(-blocks * bits // 8)])
-        zero = node.reshape(node.slice(unpacked(node, packed, bits), [1], [0], [blocks]), [n, blocks, 1])
+        zero = of_columns(node.slice(unpacked(node, packed, bits), [1], [0], [blocks]))
     else:
-        zero = node.reshape(node.x(3), [n, blocks, 1])
-    real = node.op("subtract", node.astype(weights, dtype), node.astype(zero, dtype))
-    real = node.reshape(node.op("multiply", real, node.astype(scales, dtype)), [n, blocks * block])
-    return node.slice(real, [1], [0], [k]) if blocks * block != k else real
+        zero = of_columns(node.x(3))
+    real = node.op("subtract", weights, node.astype(zero, dtype))
+    return node.op("multiply", real, node.astype(of_columns(node.x(2)), dtype))
 
 
 def unpacked(node: Node, x: ir.Expr, bits: int) -> Any:
@@ -332,10 +350,9 @@ def _qlinear_unary(node: Node) -> Any:
 
 @microsoft("QLinearSoftmax", attributes="axis opset", inputs=(5, 5))
 def _qlinear_softmax(node: Node) -> Any:
-    axis = node.attr("axis", -1 if node.attr("opset") >= 13 else 1)
-    if node.attr("opset") < 13 and node.axis(axis) != node.ndim() - 1:
-        node.unsupported("QLinearSoftmax: over several axes, as before opset 13, is not supported")
-    return _quantised(node, call(node, "Softmax", real(node, 0, 1, 2), axis=axis), 3, 4)
+    axis = node.attr("axis", -1)
+    out = calls(node, "Softmax", [real(node, 0, 1, 2)], opset=13 if node.attr("opset") >= 13 else 11, axis=axis)[0]
+    return _quantised(node, out, 3, 4)
 
 
 @microsoft("QLinearWhere", inputs=(9, 9))
