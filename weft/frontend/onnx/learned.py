@@ -390,9 +390,11 @@ def _category_mapper(node: Node) -> Any:
 @converter("ZipMap", domain=_ML)
 def _zip_map(node: Node) -> Any:
     texts = node.attr("classlabels_strings", [])
-    kind = Kind("map", "string" if texts else "int64", of=Kind("tensor", "float32"))
-    keys = texts or node.attr("classlabels_int64s", [])
-    return node.host("ZipMap", node.inputs, [Kind("sequence", of=kind)], keys=keys)
+    keys = tuple(texts or node.attr("classlabels_int64s", []))
+    rows = node.x() if node.ndim() == 2 else node.reshape(node.x(), [1, *node.shape()])
+    node.require_equal("as many columns as there are labels", node.dims(rows)[1], len(keys))
+    of = Kind("map", "string" if texts else "int64", of=Kind("tensor", "float32"))
+    return Value.of_expr(rows, Kind("sequence", of=of, keys=keys))
 
 
 @converter("DictVectorizer", domain=_ML)
