@@ -153,5 +153,14 @@ def test_command(tmp_path, capsys):
     assert "3 of 3 layers quantised" in capsys.readouterr().out
     assert main([*words, "--calibrate", str(tmp_path / "d.npz")]) == 0
     assert "%" in capsys.readouterr().out and (tmp_path / "q.onnx").stat().st_size < 30_000
-    assert main([*words, "--calibrate", str(tmp_path / "m.onnx")]) == 1
-    assert "calibration data" in capsys.readouterr().err
+    by_samples = (tmp_path / "q.onnx").read_bytes()
+    with np.load(tmp_path / "d.npz") as data:  # the same rows, each a batch of one
+        np.savez(tmp_path / "rows.npz", x=data["x"].reshape(12, 64))
+    assert main([*words, "--calibrate", str(tmp_path / "rows.npz")]) == 0
+    assert (tmp_path / "q.onnx").read_bytes() == by_samples
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "d.npz").read_bytes()[:-30])
+    for damaged in ("m.onnx", "cut.npz"):
+        assert main([*words, "--calibrate", str(tmp_path / damaged)]) == 1
+        assert "calibration data" in capsys.readouterr().err
+    assert main(["quantize", str(tmp_path / "d.npz"), "-o", str(tmp_path / "q.onnx")]) == 1
+    assert "not a complete ONNX model" in capsys.readouterr().err
