@@ -25,7 +25,6 @@ from weft.runtime import (
     Tensor,
     VirtualMachine,
     VMExecutable,
-    elements,
     from_dlpack,
     load_module,
     numpy_dtype,
@@ -340,7 +339,7 @@ class _Compiled:
 
 def _outputs(result: Any, places: range) -> list[Any]:
     if type(result) is _RESULTS and places:  # as many as are known: to ask for their number is a call of its own
-        return elements(result, places)
+        return Tensor.elements_of(result, places)
     if type(result) is list:  # of the baseline program
         return result
     wrapped = ffi.wrap(result)

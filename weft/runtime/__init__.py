@@ -27,18 +27,7 @@ from weft.runtime.module import (
     system_lib,
 )
 from weft.runtime.regular_file import file_identity, open_regular, read_regular
-from weft.runtime.tensor import (
-    DType,
-    Tensor,
-    aligned,
-    array,
-    constant_view,
-    elements,
-    empty,
-    from_dlpack,
-    numpy_dtype,
-    tensor,
-)
+from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind, arguments_in_order
 from weft.runtime.weight_file import map_file, weights_in_files
@@ -81,7 +70,6 @@ __all__ = [
     "cuda",
     "device",
     "dtype_constant",
-    "elements",
     "empty",
     "enabled",
     "file_identity",

@@ -96,6 +96,12 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
 
     handle: Any
 
+    @staticmethod
+    def elements_of(array: tvm_ffi.Array[Any], places: range) -> list[Any]:
+        """Those elements of a native array, in Weft's classes; the class's iterator takes three times as long."""
+        found = map(_element_of, repeat(array), places)
+        return [Tensor(v) if type(v) is _HANDLE else _wrap_item(v) for v in found]
+
     def __tvm_ffi_object__(self) -> tvm_ffi.Tensor:
         """The tvm-ffi tensor, which native functions receive."""
         return self.handle
@@ -454,14 +460,8 @@ _HANDLE = tvm_ffi.Tensor
 _size_of, _element_of = map(tvm_ffi.get_global_func, ("ffi.ArraySize", "ffi.ArrayGetItem"))
 
 
-def elements(array: tvm_ffi.Array[Any], places: range) -> list[Any]:
-    """Those elements of a native array, in Weft's classes; the class's iterator takes three times as long."""
-    found = map(_element_of, repeat(array), places)
-    return [Tensor(v) if type(v) is _HANDLE else _wrap_item(v) for v in found]
-
-
 def _wrap_array(value: Any) -> Results:
-    return Results(elements(value, range(_size_of(value))))
+    return Results(Tensor.elements_of(value, range(_size_of(value))))
 
 
 def _wrap_item(value: Any) -> Any:

@@ -336,16 +336,12 @@ def _quantize(node: Node) -> Any:
 
 
 @microsoft("QLinearAdd", "QLinearMul", inputs=(7, 8))
-def _qlinear_binary(node: Node) -> Any:
-    out = call(node, node.op_type.removeprefix("QLinear"), real(node, 0, 1, 2), real(node, 3, 4, 5))
-    return _quantised(node, out, 6, 7)
-
-
 @microsoft("QLinearSigmoid", "QLinearLeakyRelu", attributes="alpha", inputs=(4, 5))
-def _qlinear_unary(node: Node) -> Any:
-    op = node.op_type.removeprefix("QLinear")
-    out = call(node, op, real(node, 0, 1, 2), alpha=node.attr("alpha", 0.01) if op == "LeakyRelu" else None)
-    return _quantised(node, out, 3, 4)
+def _qlinear(node: Node) -> Any:
+    operands = (0, 3) if len(node.inputs) > 5 else (0,)
+    attrs, op = {k: node.attr(k) for k in node.attrs}, node.op_type.removeprefix("QLinear")
+    out = call(node, op, *(real(node, i, i + 1, i + 2) for i in operands), **attrs if op == "LeakyRelu" else {})
+    return _quantised(node, out, 3 * len(operands), 3 * len(operands) + 1)
 
 
 @microsoft("QLinearSoftmax", attributes="axis opset", inputs=(5, 5))
