@@ -101,7 +101,6 @@ _WITH_NUMBERS: dict[str, tuple[str, dict[str, float]]] = {
     "Selu": ("nn.selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
     "ThresholdedRelu": ("nn.thresholded_relu", {"alpha": 1.0}), "Shrink": ("nn.shrink", {"bias": 0.0, "lambd": 0.5}),
 }  # fmt: skip
-"""Operators with the names and defaults of the numbers that they have."""
 
 
 @converter(*_WITH_NUMBERS)

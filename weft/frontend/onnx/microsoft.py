@@ -19,15 +19,10 @@ from weft.frontend.onnx.value import Value
 # --- activations and normalisations -----------------------------------------------------------------------------------
 
 
-@microsoft("Gelu", "BiasGelu", inputs=(1, 2))
+@microsoft("Gelu", "BiasGelu", "FastGelu", inputs=(1, 2))
 def _gelu(node: Node) -> Any:
     x = node.op("add", *node.broadcasting(node.x(0), node.x(1))) if node.has(1) else node.x()
-    return node.op("nn.gelu", x)
-
-
-@microsoft("FastGelu", inputs=(1, 2))
-def _fast_gelu(node: Node) -> Any:
-    return node.op("nn.gelu_tanh", node.op("add", node.x(0), node.x(1)) if node.has(1) else node.x())
+    return node.op("nn.gelu_tanh" if node.op_type == "FastGelu" else "nn.gelu", x)
 
 
 @microsoft("QuickGelu", attributes="alpha", inputs=(1, 1))
@@ -60,20 +55,15 @@ def _bias_softmax(node: Node) -> Any:
 
 
 @microsoft("SkipLayerNormalization", attributes="epsilon", inputs=(3, 5))
-def _skip_layer_norm(node: Node) -> Any:
-    return _skip_norm(node, "LayerNormalization", 3, 4)
-
-
 @microsoft("SkipSimplifiedLayerNormalization", attributes="epsilon", inputs=(3, 4))
-def _skip_simplified(node: Node) -> Any:
-    return _skip_norm(node, "RMSNormalization", None, 3)
-
-
-def _skip_norm(node: Node, op: str, beta: int | None, bias: int) -> Any:
-    total = node.op("add", *node.broadcasting(node.x(0), node.x(1)))
+def _skip_norm(node: Node) -> Any:
+    whole = node.op_type == "SkipLayerNormalization"
+    total, bias = node.op("add", *node.broadcasting(node.x(0), node.x(1))), 4 if whole else 3
     total = node.op("add", total, node.x(bias)) if node.has(bias) else total
-    inputs = [total, node.x(2)] + ([node.x(beta)] if beta is not None and node.has(beta) else [])
-    return call(node, op, *inputs, axis=-1, epsilon=node.attr("epsilon", 1e-12)), None, None, total
+    inputs = [total, node.x(2)] + ([node.x(3)] if whole and node.has(3) else [])
+    out = call(node, "LayerNormalization" if whole else "RMSNormalization", *inputs, axis=-1,
+               epsilon=node.attr("epsilon", 1e-12))  # fmt: skip
+    return out, None, None, total
 
 
 @microsoft("SimplifiedLayerNormalization", attributes="axis epsilon stash_type", inputs=(2, 2), domain="")
@@ -180,20 +170,13 @@ def _fused_gemm(node: Node) -> Any:
 _CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"
 
 
-@microsoft("FusedConv", attributes=_CONV, inputs=(2, 4))
+@microsoft("FusedConv", "NhwcConv", "NhwcFusedConv", attributes=_CONV, inputs=(2, 4))
 def _fused_conv(node: Node) -> Any:
-    attrs = {k: node.attr(k) for k in _CONV.split()[:6]}
-    out = call(node, "Conv", *node.inputs[:3], **attrs)
-    out = node.op("add", out, node.x(3)) if node.has(3) else out
-    return activated(node, out, node.attr("activation_params", []))
-
-
-@microsoft("NhwcConv", "NhwcFusedConv", attributes=_CONV, inputs=(2, 4))
-def _nhwc_conv(node: Node) -> Any:
-    rank = node.ndim()
-    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
-    inputs = [node.permute(node.x(0), first), node.permute(node.x(1), first), node.x(2) if node.has(2) else None]
-    out = node.permute(call(node, "Conv", *inputs, **{k: node.attr(k) for k in _CONV.split()[:6]}), last)
+    order, last = list(range(node.ndim())), node.op_type != "FusedConv"
+    order = [0, order[-1], *order[1:-1]] if last else order
+    inputs = [node.permute(node.x(i), order) for i in (0, 1)] + ([node.x(2)] if node.has(2) else [])
+    out = call(node, "Conv", *inputs, **{k: node.attr(k) for k in _CONV.split()[:6]})
+    out = node.permute(out, [0, *range(2, node.ndim()), 1]) if last else out
     out = node.op("add", out, node.x(3)) if node.has(3) else out
     return activated(node, out, node.attr("activation_params", []))
 

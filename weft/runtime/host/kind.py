@@ -74,7 +74,7 @@ class known_texts:  # a generator would cost each run a microsecond, a table tha
         self._own = texts
 
     def __enter__(self) -> None:
-        self._outer, _runs.newest = _runs.newest, self
+        self._outer, _runs.newest = getattr(_runs, "newest", None), self
 
     def __exit__(self, *error: object) -> None:
         _runs.newest = self._outer
@@ -92,16 +92,12 @@ class known_texts:  # a generator would cost each run a microsecond, a table tha
     @staticmethod
     def of_this_run() -> known_texts:
         """The table of the run in progress in this thread."""
-        if _runs.newest is None:
+        if getattr(_runs, "newest", None) is None:
             raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
         return _runs.newest
 
 
-class _Runs(threading.local):
-    newest: known_texts | None = None
-
-
-_runs = _Runs()
+_runs = threading.local()
 
 
 def numbers_of(array: np.typing.ArrayLike) -> np.ndarray:
