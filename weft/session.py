@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import tvm_ffi
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
 from weft import ffi, model_cache
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Session", "TensorInfo", "compiled"]
 
 _ARRAY = np.ndarray
-_HANDLE, _RESULTS = ffi.NativeTensor, ffi.NativeArray
+_HANDLE, _RESULTS = ffi.NativeTensor, tvm_ffi.Array
 _METADATA = "weft.metadata"
 _CPU = ("cpu", None)
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".wasm")

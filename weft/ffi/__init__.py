@@ -11,7 +11,6 @@ from weft.ffi.container import Map
 from weft.ffi.convert import CallbackTaker, as_opaque, convert, convert_func
 from weft.ffi.function import (
     Function,
-    NativeArray,
     NativeTensor,
     PackedFunc,
     convert_argument,
@@ -35,7 +34,6 @@ __all__ = [
     "LIBRARY",
     "Function",
     "Map",
-    "NativeArray",
     "NativeTensor",
     "PackedFunc",
     "builtin",

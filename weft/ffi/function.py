@@ -14,7 +14,7 @@ import tvm_ffi
 from weft.error import WeftError
 
 Wrapper = Callable[[Any], Any]
-NativeTensor, NativeArray = tvm_ffi.Tensor, tvm_ffi.Array
+NativeTensor = tvm_ffi.Tensor
 """What functions return as tensors, for who may not be the first to import tvm_ffi."""
 
 _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class that needs none
