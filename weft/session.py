@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import tvm_ffi
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
 from weft import ffi, model_cache
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Session", "TensorInfo", "compiled"]
 
 _ARRAY = np.ndarray
-_HANDLE = ffi.NativeTensor
+_HANDLE, _RESULTS = ffi.NativeTensor, tvm_ffi.Array
 _METADATA = "weft.metadata"
 _CPU = ("cpu", None)
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".wasm")
@@ -138,7 +139,7 @@ class Session:
     def _expect(
         self, inputs: list[TensorInfo], output_names: list[str], kinds: Sequence[Kind | None] | None = None
     ) -> None:
-        self.inputs, self.output_names = inputs, output_names
+        self.inputs, self.output_names, self._places = inputs, output_names, range(len(output_names))
         self._checks = [_InputCheck(i, kind) for i, kind in zip(inputs, kinds or [None] * len(inputs), strict=True)]
         # What the last call was given: arrays that look the same need no more looking at.
         self._usual = [(c.name, c.numpy_type, c.known_shape) for c in self._checks]
@@ -241,18 +242,20 @@ class Session:
             raise InvalidArgument("feeds must be a mapping of input names to arrays", found=type(feeds).__name__)
         if len(feeds) != len(self._checks):
             raise self._wrong_names(feeds)
-        values: list[Any] = []
-        if self._texts is not None:
-            return self._run_with_host(names, feeds)
+        values: list[Any] | None = []
         for name, dtype, shape in self._usual:
             try:
                 value = feeds[name]
             except KeyError:
                 raise self._wrong_names(feeds) from None
             if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape or not value.flags.carray:
-                values = self._checked(feeds)
+                values = None
                 break
             values.append(value)
+        if self._texts is not None:
+            return self._run_with_host(names, feeds, values)
+        if values is None:
+            values = self._checked(feeds)
         try:
             result = self._plain(*values)
         except BufferError:  # arrays that have to be converted
@@ -260,22 +263,27 @@ class Session:
         except WeftError as e:
             self.executable.name_place(e)
             raise
-        outputs = [Tensor(result)] if type(result) is _HANDLE else _outputs(result)
+        outputs = [Tensor(result)] if type(result) is _HANDLE else _outputs(result, self._places)
         return outputs if names is None else self._select(names, outputs)
 
-    def _run_with_host(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def _run_with_host(
+        self, names: Sequence[str] | None, feeds: Mapping[str, Any], values: list[Any] | None
+    ) -> list[Any]:
         """Run a model with strings, sequences and the like, or with operators of the host."""
         with known_texts(self._texts or ()):
-            values = [ffi.as_opaque(v) if isinstance(v, (list, dict)) else v for v in self._checked(feeds)]
+            if values is None:
+                values = [ffi.as_opaque(v) if isinstance(v, (list, dict)) else v for v in self._checked(feeds)]
             try:
-                result = ffi.wrap(self._call(*values))
+                result = self._plain(*values)
+            except BufferError:
+                result = self._call(*values)
             except WeftError as e:
                 self.executable.name_place(e)
                 raise
-            several = isinstance(result, tuple) and len(self.outputs) > 1
-            outputs: list[Any] = list(result) if several else [result]
+            outputs = _outputs(result, self._places) if len(self._places) > 1 else [ffi.wrap(result)]
             for i, kind in enumerate(self._kinds):
-                outputs[i] = outputs[i] if kind is None else from_machine(outputs[i], kind)
+                if kind is not None:
+                    outputs[i] = from_machine(outputs[i], kind)
         return outputs if names is None else self._select(names, outputs)
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -330,7 +338,9 @@ class _Compiled:
         self.output_kinds = _kinds(about.get("outputs", []))
 
 
-def _outputs(result: Any) -> list[Any]:
+def _outputs(result: Any, places: range) -> list[Any]:
+    if type(result) is _RESULTS and places:  # as many as are known: to ask for their number is a call of its own
+        return Tensor.elements_of(result, places)
     if type(result) is list:  # of the baseline program
         return result
     wrapped = ffi.wrap(result)

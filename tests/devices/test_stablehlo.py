@@ -214,6 +214,35 @@ def test_network_with_a_cache() -> None:
     check(decoder, *given, compiled=True)
 
 
+def moved(x: Any) -> Any:
+    n = x.shape[0]
+    return (x.reshape(-1, 2), jnp.concatenate([x, x]), x[1:], x[: n // 2], jnp.argmax(x, 1), x[::-1],
+            jnp.pad(x, ((1, 2), (0, 0))), x[:, None].repeat(2, 1).reshape(n * 2, -1))  # fmt: skip
+
+
+@pytest.mark.parametrize(("fn", "shapes", "sizes"), [
+    (lambda x: nn.softmax(nn.relu(x @ jnp.ones((4, 8)) + 1)), ["b, 4"], [[(3, 4)], [(1, 4)]]),
+    (lambda x: nn.gelu(lax.conv(x, jnp.ones((4, 3, 3, 3)), (1, 1), "SAME")).mean((2, 3)), ["b, 3, h, w"],
+     [[(2, 3, 6, 7)], [(1, 3, 5, 5)]]),
+    (lambda x: lax.scan(lambda h, r: (jnp.tanh(h + r),) * 2, jnp.zeros(8), x), ["t, 8"], [[(3, 8)], [(1, 8)]]),
+    (lambda x, y: x @ y + y.sum(), ["a, k", "k, c"], [[(2, 3), (3, 4)], [(1, 5), (5, 2)]]),
+    (lambda x: x.reshape(-1, 4, 3).sum(1), ["4*b, 3"], [[(8, 3)], [(4, 3)]]),
+    (moved, ["n, 4"], [[(3, 4)], [(6, 4)]]),
+    (lambda x: encoder(x, *(jnp.eye(16) / i for i in range(1, 6))), ["b, n, 16"], [[(2, 5, 16)], [(1, 3, 16)]]),
+])  # fmt: skip
+def test_network_of_open_dimensions(fn: Any, shapes: list[str], sizes: list[list[tuple[int, ...]]]) -> None:
+    scope = jax.export.SymbolicScope()
+    specs = [jax.ShapeDtypeStruct(jax.export.symbolic_shape(s, scope=scope), "float32") for s in shapes]
+    exported = jax.export.export(jax.jit(fn))(*specs)
+    vm = weft.relax.VirtualMachine(weft.compile(from_stablehlo(exported), "llvm"), weft.cpu())
+    for size in sizes:
+        given = [np.asarray(f32(*s)) for s in size]
+        found = vm["main"](*given)
+        want = jax.tree_util.tree_leaves(exported.call(*given))
+        for a, b in zip(found if isinstance(found, tuple) else [found], want, strict=True):
+            np.testing.assert_allclose(a.numpy(), b, rtol=2e-4, atol=2e-5)
+
+
 def test_portable_artifacts() -> None:
     x = f32(2, 3)
     exported = jax.export.export(jax.jit(lambda x: x * 2 + 1))(x)

@@ -145,6 +145,11 @@ def test_old_models_are_refused():
         quantize.quantize_model(perceptron(opset=11))
 
 
+def scales(path):
+    tensors = onnx.load(path).graph.initializer
+    return np.concatenate([numpy_helper.to_array(t).reshape(-1) for t in tensors if t.data_type == 1])
+
+
 def test_command(tmp_path, capsys):
     onnx.save(perceptron(), tmp_path / "m.onnx")
     np.savez(tmp_path / "d.npz", x=RNG.standard_normal((2, 6, 64)).astype(np.float32))
@@ -153,5 +158,14 @@ def test_command(tmp_path, capsys):
     assert "3 of 3 layers quantised" in capsys.readouterr().out
     assert main([*words, "--calibrate", str(tmp_path / "d.npz")]) == 0
     assert "%" in capsys.readouterr().out and (tmp_path / "q.onnx").stat().st_size < 30_000
-    assert main([*words, "--calibrate", str(tmp_path / "m.onnx")]) == 1
-    assert "calibration data" in capsys.readouterr().err
+    by_samples = scales(tmp_path / "q.onnx")
+    with np.load(tmp_path / "d.npz") as data:  # the same rows, each a batch of one
+        np.savez(tmp_path / "rows.npz", x=data["x"].reshape(12, 64))
+    assert main([*words, "--calibrate", str(tmp_path / "rows.npz")]) == 0
+    np.testing.assert_allclose(scales(tmp_path / "q.onnx"), by_samples, rtol=1e-3)
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "d.npz").read_bytes()[:-30])
+    for damaged in ("m.onnx", "cut.npz"):
+        assert main([*words, "--calibrate", str(tmp_path / damaged)]) == 1
+        assert "calibration data" in capsys.readouterr().err
+    assert main(["quantize", str(tmp_path / "d.npz"), "-o", str(tmp_path / "q.onnx")]) == 1
+    assert "not a complete ONNX model" in capsys.readouterr().err

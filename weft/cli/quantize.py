@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from zipfile import BadZipFile
 
 import numpy as np
 from cyclopts import Parameter
 
 from weft.cli.screen import print_table, size_text
-from weft.error import InvalidArgument, require
+from weft.error import InvalidArgument, ModelImportError, require
 from weft.quantize import quantize_model
 
 
@@ -37,7 +38,8 @@ def quantize(
         Weights along a sum that share a scale, such as 32, 64 or 128; 0 gives each output channel one. By default 32
         for int4 and 0 for int8.
     calibrate : Path
-        An .npz file with an array for each input, samples along a new first axis; activations are quantised, too.
+        An .npz file with an array for each input, samples along a new first axis, or along the first of arrays that
+        have no more dimensions than the input; activations are quantised, too.
     method : str
         How ranges of activations are chosen: minmax, percentile (99.99) or entropy.
     max_loss : float
@@ -49,8 +51,13 @@ def quantize(
     if not model.is_file():
         raise InvalidArgument("there is no such file", found=str(model))
     size = group if group is not None else 32 if weights == "int4" else 0
-    samples = _samples(calibrate) if calibrate is not None else []
-    made, layers = quantize_model(onnx.load(model), weights, size, samples, method, max_loss)
+    try:
+        proto = onnx.load(model)
+    except Exception as e:  # of protobuf, or of files beside the model
+        raise ModelImportError(f"'{model}' is not a complete ONNX model", found=str(e)) from e
+    ranks = {i.name: len(i.type.tensor_type.shape.dim) for i in proto.graph.input}
+    samples = _samples(calibrate, ranks) if calibrate is not None else []
+    made, layers = quantize_model(proto, weights, size, samples, method, max_loss)
     onnx.save(made, output)
     rows = [(x.node, x.op, f"{x.error:.2%}", "-" if np.isnan(x.found) else f"{x.found:.2%}",
              "float" if x.kept else weights) for x in layers]  # fmt: skip
@@ -59,15 +66,18 @@ def quantize(
     print(f"{output}: {size_text(output.stat().st_size)}, {len(layers) - kept} of {len(layers)} layers quantised")
 
 
-def _samples(path: Path) -> list[dict[str, np.ndarray]]:
-    """Read feeds, a sample each index of the arrays' first axes."""
+def _samples(path: Path, ranks: dict[str, int]) -> list[dict[str, np.ndarray]]:
+    """Read feeds, a sample each index of the arrays' first axes, which may be the inputs' own."""
     try:
         with np.load(path) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, BadZipFile) as e:
         raise InvalidArgument(f"cannot read calibration data: {e}", found=str(path), expected="an .npz file") from e
     counts = {len(a) if a.ndim else 0 for a in arrays.values()}
     if len(counts) != 1 or counts == {0}:
         raise InvalidArgument("calibration data have no common number of samples", found=str(sorted(counts)),
                               expected="arrays of equal first dimensions")  # fmt: skip
-    return [{name: a[i] for name, a in arrays.items()} for i in range(counts.pop())]
+    return [
+        {name: a[i : i + 1] if a.ndim == ranks.get(name) else a[i] for name, a in arrays.items()}
+        for i in range(counts.pop())
+    ]

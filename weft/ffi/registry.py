@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import tvm_ffi
@@ -68,10 +69,11 @@ def register_on_demand(module: str, functions: Mapping[str, str]) -> None:
 
 
 def _on_demand(module: str, attribute: str) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        return getattr(importlib.import_module(module), attribute)(*args)
+    @cache
+    def found() -> Callable[..., Any]:
+        return getattr(importlib.import_module(module), attribute)
 
-    return call
+    return lambda *args: found()(*args)
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:

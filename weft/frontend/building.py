@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.arith import Analyzer
 from weft.error import ModelImportError
 from weft.op import make_call
 from weft.relax import BlockBuilder, Var, VarBinding
@@ -33,6 +34,13 @@ class Converters(dict[str, Callable[..., Any]]):
             return fn
 
         return register
+
+
+def objects(values: Sequence[Any], shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    """An array of ints and expressions."""
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made.reshape(tuple(shape))
 
 
 class Emitter:
@@ -71,6 +79,9 @@ class Builder(Emitter):
 
     def __init__(self) -> None:
         self.bb = BlockBuilder()
+        self.analyzer = Analyzer()
+        self.sizes: dict[Any, np.ndarray[Any, Any]] = {}
+        """Tensors that are computed from open dimensions: ints and expressions."""
 
     def emit(self, expr: Any) -> Any:
         """Bind an expression."""
@@ -121,8 +132,10 @@ class Builder(Emitter):
         )
         return self.slice(x, starts, dims, steps)
 
-    def arange(self, count: int, dtype: str = "int64") -> ir.Constant:
+    def arange(self, count: Any, dtype: str = "int64") -> Any:
         """0, 1, … of so many numbers, of which a file may not claim any number."""
+        if isinstance(count, ir.PrimExpr):
+            return self.op("arange", 0, count, 1, dtype=dtype)
         if count > _LONGEST:
             raise ModelImportError("a dimension is too long to be counted", expected=f"at most {_LONGEST}",
                                    found=str(count))  # fmt: skip
@@ -154,12 +167,39 @@ class Builder(Emitter):
             x = self.concat([*fills[0], x, *fills[1]], axis)
         return x
 
+    # --- sizes --------------------------------------------------------------------------------------------------------
+
+    def simplified(self, size: Any) -> Any:
+        """A size as an int, where it is one."""
+        found = self.analyzer.simplify(size) if isinstance(size, ir.PrimExpr) else size
+        return int(found.value) if isinstance(found, ir.IntImm) else found
+
+    def sized(self, sizes: Any, dtype: str) -> Any:
+        """Sizes, an array of objects or one of them, as a tensor; a constant where all are known."""
+        sizes = sizes if isinstance(sizes, np.ndarray) else objects([sizes], ())
+        flat = [self.simplified(n) for n in sizes.reshape(-1).tolist()]
+        if all(isinstance(n, int) for n in flat):
+            return ir.constant(np.array(flat, dtype).reshape(sizes.shape))
+        x = self.emit(relax_op.shape_to_tensor(ir.shape_expr(flat)))
+        x = self.reshape(self.astype(x, dtype), list(sizes.shape))
+        self.sizes[x] = objects(flat, sizes.shape)
+        return x
+
+    def sizes_of(self, inputs: Sequence[Any], constants: bool = False) -> list[np.ndarray[Any, Any]] | None:
+        """Tensors of integers as arrays of sizes; nothing where one holds other data, or all are constants."""
+        if not (constants or any(x in self.sizes for x in inputs)) or not all(
+            x in self.sizes or (isinstance(x, ir.Constant) and str(x.data.dtype).startswith(("int", "bool")))
+            for x in inputs
+        ):
+            return None
+        return [self.sizes[x] if x in self.sizes else x.data.numpy().astype(object) for x in inputs]
+
     # --- parts at places that are data --------------------------------------------------------------------------------
 
-    def start_inside(self, start: Any, most: int) -> Any:
+    def start_inside(self, start: Any, most: Any) -> Any:
         """A start at which a part lies inside: 0 to `most`, as int64."""
         start = self.op("maximum", self.astype(self.reshape(start, []), "int64"), self.scalar(0, "int64"))
-        return self.op("minimum", start, self.scalar(most, "int64"))
+        return self.op("minimum", start, self.sized(most, "int64"))
 
     def updated(self, x: Any, update: Any, starts: Sequence[Any]) -> Any:
         """The update where it lies, else `x`; it is moved inside where it would leave."""

@@ -8,11 +8,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
 import weft
+from weft.error import ModelImportError
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
+from weft.runtime import VirtualMachine
 
 RNG = np.random.default_rng(3)
 ML = "ai.onnx.ml"
@@ -282,6 +284,31 @@ def test_maps() -> None:
         (keys,) = labels.values()
         (got,) = weft.Session(made).run({"x": x})
         assert got == [dict(zip(keys, row.tolist(), strict=True)) for row in x]
+        assert evaluate(from_onnx(made), x) == [got]
+        rows = VirtualMachine(weft.compile(from_onnx(made)), weft.cpu())["main"](x)  # which needs no Python
+        np.testing.assert_array_equal(rows.numpy(), x)
+    with pytest.raises(ModelImportError, match="as many columns as there are labels"):
+        from_onnx(model("ZipMap", x, classlabels_int64s=[1, 2, 3]))
+
+
+def test_maps_of_one_row_and_of_branches() -> None:
+    x = np.array([0.25, -1], np.float32)
+    (got,) = weft.Session(model("ZipMap", x, classlabels_int64s=[4, 2])).run({"x": x})
+    assert got == [{4: 0.25, 2: -1.0}]
+    made = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+        g (float[n, 2] x, bool c) => (seq(map(int64, float)) y, float[n, 2] w) {
+            w = Neg(x)
+            y = If (c) <then_branch = t () => (seq(map(int64, float)) z) {
+                            z = ai.onnx.ml.ZipMap <classlabels_int64s = [4, 2]>(x) },
+                        else_branch = e () => (seq(map(int64, float)) u) {
+                            u = ai.onnx.ml.ZipMap <classlabels_int64s = [7, 8]>(x) }> }""")
+    session, x = weft.Session(made), x[None]
+    for writeable in (True, False):  # one that is not is copied
+        x.flags.writeable = writeable
+        for c, keys in ((True, (4, 2)), (False, (7, 8))):
+            maps, negative = session.run({"x": x, "c": np.array(c)})
+            assert maps == [dict(zip(keys, x[0].tolist(), strict=True))]
+            np.testing.assert_array_equal(negative.numpy(), -x)
 
 
 def test_dictionaries_as_rows() -> None:

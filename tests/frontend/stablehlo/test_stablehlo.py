@@ -237,6 +237,48 @@ def test_numbers_far_from_zero() -> None:
     assert found[4] == np.inf
 
 
+@pytest.mark.parametrize("rows", [3, 1, 0])
+def test_open_dimensions(rows: int) -> None:
+    """The sum of each row, taken off it; pairs of rows; and the number of rows as a number."""
+    body = """
+    %c = stablehlo.constant dense<2> : tensor<i32>
+    %f = stablehlo.constant dense<0.0> : tensor<f32>
+    %four = stablehlo.constant dense<4> : tensor<1xi32>
+    %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+    %s = stablehlo.reduce(%x init: %f) applies stablehlo.add across dimensions = [1] :
+        (tensor<?x4xf32>, tensor<f32>) -> tensor<?xf32>
+    %l = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+    %d = stablehlo.concatenate %l, %four, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+    %b = stablehlo.dynamic_broadcast_in_dim %s, %d, dims = [0] : (tensor<?xf32>, tensor<2xi32>) -> tensor<?x4xf32>
+    %0 = stablehlo.subtract %x, %b : tensor<?x4xf32>
+    %m = stablehlo.multiply %n, %c : tensor<i32>
+    %h = stablehlo.divide %four, %four : tensor<1xi32>
+    %k = stablehlo.reshape %m : (tensor<i32>) -> tensor<1xi32>
+    %e = stablehlo.concatenate %k, %h, %h, dim = 0 : (tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<3xi32>
+    %i = stablehlo.dynamic_iota %e, dim = 0 : (tensor<3xi32>) -> tensor<?x1x1xi32>
+    return %0, %i, %n : tensor<?x4xf32>, tensor<?x1x1xi32>, tensor<i32>"""
+    x = f32(rows, 4)
+    less, line, count = run(program("%x: tensor<?x4xf32>", body, "tensor<?x4xf32>, tensor<?x1x1xi32>, tensor<i32>"), x)
+    np.testing.assert_allclose(less, x - x.sum(1, keepdims=True), rtol=1e-5, atol=1e-5)
+    same(line, np.arange(2 * rows, dtype=np.int32)[:, None, None])
+    same(count, np.int32(rows))
+
+
+def test_open_dimensions_that_have_to_be_equal() -> None:
+    body = """
+    %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+    %m = stablehlo.get_dimension_size %y, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+    %e = stablehlo.compare EQ, %n, %m, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.custom_call @shape_assertion(%e) {has_side_effect = true} : (tensor<i1>) -> ()
+    %0 = stablehlo.add %x, %y : tensor<?xf32>
+    return %0 : tensor<?xf32>"""
+    text = program("%x: tensor<?xf32>, %y: tensor<?xf32>", body, "tensor<?xf32>")
+    x = f32(3)
+    same(run(text, x, x), x + x)
+    with pytest.raises(WeftError):
+        run(text, x, f32(1))
+
+
 V = "tensor<2xf32>"
 
 
@@ -257,7 +299,13 @@ def vectors(*lines: str) -> str:
     (ModelImportError, vectors(f"%0 = call @main(%x) : ({V}) -> {V}", f"return %0 : {V}"), "calls itself"),
     (ModelImportError, vectors(f"%0 = stablehlo.abs %x : ({V}) -> tensor<3xf32>", "return %0 : tensor<3xf32>"),
      "not what the program says"),
-    (UnsupportedOperator, "func.func @main(%x: tensor<?xf32>) {\n  return\n}", "fixed shapes"),
+    (ParseError, "func.func @main(%x: tensor<nxf32>) {\n  return\n}", "no StableHLO"),
+    (ModelImportError, program("%x: tensor<?xf32>", "%0 = stablehlo.iota dim = 0 : tensor<?xf32>", "tensor<?xf32>"),
+     "open dimensions"),
+    (ModelImportError, program(
+        "%x: tensor<?xf32>, %n: tensor<1xi32>",
+        "%0 = stablehlo.dynamic_reshape %x, %n : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>", "tensor<?xf32>"),
+     "a size is data"),
     (UnsupportedOperator, "func.func @main(%x: tensor<complex<f32>>) {\n  return\n}", "is not supported"),
     (UnsupportedOperator, vectors(f"%0 = stablehlo.fft %x : {V}", f"%1 = stablehlo.custom_call @dot(%0) : ({V}) -> {V}",
                                   f"%2 = stablehlo.fft %1 : {V}", f"return %2 : {V}"),

@@ -95,44 +95,18 @@ def _prelu(node: Node) -> Any:
     return node.op("nn.prelu", *node.broadcasting(node.x(0), node.x(1)), axis=None)
 
 
-@converter("LeakyRelu")
-def _leaky_relu(node: Node) -> Any:
-    return node.op("nn.leakyrelu", node.x(), alpha=node.attr("alpha", 0.01))
+_WITH_NUMBERS: dict[str, tuple[str, dict[str, float]]] = {
+    "LeakyRelu": ("nn.leakyrelu", {"alpha": 0.01}), "Elu": ("nn.elu", {"alpha": 1.0}),
+    "Celu": ("nn.celu", {"alpha": 1.0}), "HardSigmoid": ("nn.hardsigmoid", {"alpha": 0.2, "beta": 0.5}),
+    "Selu": ("nn.selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
+    "ThresholdedRelu": ("nn.thresholded_relu", {"alpha": 1.0}), "Shrink": ("nn.shrink", {"bias": 0.0, "lambd": 0.5}),
+}  # fmt: skip
 
 
-@converter("Elu")
-def _elu(node: Node) -> Any:
-    return node.op("nn.elu", node.x(), alpha=node.attr("alpha", 1.0))
-
-
-@converter("Celu")
-def _celu(node: Node) -> Any:
-    return node.op("nn.celu", node.x(), alpha=node.attr("alpha", 1.0))
-
-
-@converter("Selu")
-def _selu(node: Node) -> Any:
-    return node.op(
-        "nn.selu",
-        node.x(),
-        alpha=node.attr("alpha", 1.67326319217681884765625),
-        gamma=node.attr("gamma", 1.05070102214813232421875),
-    )
-
-
-@converter("HardSigmoid")
-def _hard_sigmoid(node: Node) -> Any:
-    return node.op("nn.hardsigmoid", node.x(), alpha=node.attr("alpha", 0.2), beta=node.attr("beta", 0.5))
-
-
-@converter("ThresholdedRelu")
-def _thresholded_relu(node: Node) -> Any:
-    return node.op("nn.thresholded_relu", node.x(), alpha=node.attr("alpha", 1.0))
-
-
-@converter("Shrink")
-def _shrink(node: Node) -> Any:
-    return node.op("nn.shrink", node.x(), bias=node.attr("bias", 0.0), lambd=node.attr("lambd", 0.5))
+@converter(*_WITH_NUMBERS)
+def _with_numbers(node: Node) -> Any:
+    op, numbers = _WITH_NUMBERS[node.op_type]
+    return node.op(op, node.x(), **{name: node.attr(name, default) for name, default in numbers.items()})
 
 
 @converter("Gelu")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from weft.error import InternalError, ModelImportError, WeftError, own_errors
@@ -18,7 +19,7 @@ from weft.frontend.onnx.fallback import can_fall_back, check_fallback, run_on_ho
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
 from weft.frontend.onnx.limits import check_limits
-from weft.frontend.onnx.model import TensorReader, check_rank, load_model
+from weft.frontend.onnx.model import TensorReader, check_rank, load_model, onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.old_forms import OLDEST_FORM, modern_form
 from weft.frontend.onnx.registry import find_converter
@@ -192,8 +193,16 @@ def convert_subgraph(graph: Graph, proto: Any, where: str, inputs: Sequence[Valu
         value = graph.scope.find(o.name)
         if value is None:
             raise ModelImportError(f"output '{o.name}' of a branch is not defined anywhere", where=where)
-        values.append(value)
+        values.append(_in_lists(graph, value, where))
     return values
+
+
+def _in_lists(graph: Graph, value: Value | None, where: str) -> Value | None:
+    """Make a list of maps, which is an output of the whole graph as rows, what operators of the host take."""
+    if value is None or value.kind is None or not value.kind.keys:
+        return value
+    node = Node(graph, onnx.helper.make_node("ZipMap", [], []), [], 1, where)
+    return node.host("ZipMap", [value.expr], [replace(value.kind, keys=())], keys=value.kind.keys)[0]
 
 
 def _visible(scope: Scope | None) -> Iterator[str]:
@@ -219,7 +228,7 @@ def convert_nodes(graph: Graph, order: Sequence[tuple[int, Any]], prefix: str = 
 def _convert(graph: Graph, proto: Any, where: str) -> None:
     domain = normal_domain(proto.domain)
     scope = graph.scope
-    inputs = [_lookup(scope, name, where) for name in proto.input]
+    inputs = [_in_lists(graph, _lookup(scope, name, where), where) for name in proto.input]
     while inputs and inputs[-1] is None:
         inputs.pop()
     graph.at(where)

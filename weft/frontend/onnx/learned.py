@@ -333,9 +333,14 @@ def _packed(node: Node, name: str, forms: tuple[str, ...]) -> tuple[Any, str] | 
         values = value if isinstance(value, (list, np.ndarray)) else [value]
         if dtype == "string":
             return list(values), dtype
-        array = np.ascontiguousarray(values, dtype)
-        return {"bytes": base64.b64encode(array.tobytes()).decode(), "dtype": dtype}, dtype
+        return _bytes(values, dtype), dtype
     return None
+
+
+def _bytes(values: Any, dtype: str) -> dict[str, str]:
+    """Numbers as they are kept without loss in an operator's description."""
+    array = np.ascontiguousarray(values, dtype)
+    return {"bytes": base64.b64encode(array.tobytes()).decode(), "dtype": dtype}
 
 
 _LISTS = ("strings", "int64s", "floats", "tensor")
@@ -346,7 +351,8 @@ _DEFAULTS = {"string": ["_Unused"], "int64": -1, "float32": -0.0}
 @converter("LabelEncoder", domain=_ML)
 def _label_encoder(node: Node) -> Any:
     if node.opset < 2:
-        return _by_classes(node)
+        texts = node.attr("classes_strings", [])
+        return _mapped(node, texts, list(range(len(texts))))
     keys, values = (_packed(node, name, _LISTS) for name in ("keys", "values"))
     if keys is None or values is None:
         node.error("LabelEncoder: it has no keys or values")
@@ -356,43 +362,35 @@ def _label_encoder(node: Node) -> Any:
 def _encoded(node: Node, keys: Any, values: tuple[Any, str], default: tuple[Any, str] | None) -> Any:
     data, dtype = values
     if default is None or default[1] != dtype:
-        other = _DEFAULTS.get(dtype, 0)
-        array = np.ascontiguousarray([other], dtype) if dtype != "string" else None
-        rest: Any = other if array is None else {"bytes": base64.b64encode(array.tobytes()).decode(), "dtype": dtype}
+        other: Any = _DEFAULTS.get(dtype, 0)
+        rest: Any = other if dtype == "string" else _bytes([other], dtype)
     else:
         rest = default[0]
     return node.host("LabelEncoder", node.inputs, [Kind("tensor", dtype, node.ndim())], keys=keys, values=data,
                      default=rest, dtype=dtype, nan=int(node.opset >= 4))  # fmt: skip
 
 
-def _by_classes(node: Node) -> Any:
-    """The first form: a text for each number from 0 on."""
-    texts = node.attr("classes_strings", [])
-    numbers = list(range(len(texts)))
+def _mapped(node: Node, texts: list[str], numbers: list[int]) -> Any:
+    """The number of each text, or the text of each number, as two lists have them."""
     if node.logical() == "string":
-        default = np.array([node.attr("default_int64", -1)], np.int64)
-        packed = [{"bytes": base64.b64encode(a.tobytes()).decode(), "dtype": "int64"}
-                  for a in (np.array(numbers, np.int64), default)]  # fmt: skip
-        return _encoded(node, texts, (packed[0], "int64"), (packed[1], "int64"))
+        rest = _bytes([node.attr("default_int64", -1)], "int64")
+        return _encoded(node, texts, (_bytes(numbers, "int64"), "int64"), (rest, "int64"))
     return _encoded(node, numbers, (texts, "string"), ([node.attr("default_string", "_Unused")], "string"))
 
 
 @converter("CategoryMapper", domain=_ML)
 def _category_mapper(node: Node) -> Any:
-    texts, numbers = node.attr("cats_strings", []), node.attr("cats_int64s", [])
-    if node.logical() == "string":
-        packed = [{"bytes": base64.b64encode(np.array(v, np.int64).tobytes()).decode(), "dtype": "int64"}
-                  for v in (numbers, [node.attr("default_int64", -1)])]  # fmt: skip
-        return _encoded(node, texts, (packed[0], "int64"), (packed[1], "int64"))
-    return _encoded(node, numbers, (texts, "string"), ([node.attr("default_string", "_Unused")], "string"))
+    return _mapped(node, node.attr("cats_strings", []), node.attr("cats_int64s", []))
 
 
 @converter("ZipMap", domain=_ML)
 def _zip_map(node: Node) -> Any:
     texts = node.attr("classlabels_strings", [])
-    kind = Kind("map", "string" if texts else "int64", of=Kind("tensor", "float32"))
-    keys = texts or node.attr("classlabels_int64s", [])
-    return node.host("ZipMap", node.inputs, [Kind("sequence", of=kind)], keys=keys)
+    keys = tuple(texts or node.attr("classlabels_int64s", []))
+    rows = node.x() if node.ndim() == 2 else node.reshape(node.x(), [1, *node.shape()])
+    node.require_equal("as many columns as there are labels", node.dims(rows)[1], len(keys))
+    of = Kind("map", "string" if texts else "int64", of=Kind("tensor", "float32"))
+    return Value.of_expr(rows, Kind("sequence", of=of, keys=keys))
 
 
 @converter("DictVectorizer", domain=_ML)

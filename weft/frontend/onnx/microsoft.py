@@ -19,15 +19,10 @@ from weft.frontend.onnx.value import Value
 # --- activations and normalisations -----------------------------------------------------------------------------------
 
 
-@microsoft("Gelu", "BiasGelu", inputs=(1, 2))
+@microsoft("Gelu", "BiasGelu", "FastGelu", inputs=(1, 2))
 def _gelu(node: Node) -> Any:
     x = node.op("add", *node.broadcasting(node.x(0), node.x(1))) if node.has(1) else node.x()
-    return node.op("nn.gelu", x)
-
-
-@microsoft("FastGelu", inputs=(1, 2))
-def _fast_gelu(node: Node) -> Any:
-    return node.op("nn.gelu_tanh", node.op("add", node.x(0), node.x(1)) if node.has(1) else node.x())
+    return node.op("nn.gelu_tanh" if node.op_type == "FastGelu" else "nn.gelu", x)
 
 
 @microsoft("QuickGelu", attributes="alpha", inputs=(1, 1))
@@ -60,20 +55,15 @@ def _bias_softmax(node: Node) -> Any:
 
 
 @microsoft("SkipLayerNormalization", attributes="epsilon", inputs=(3, 5))
-def _skip_layer_norm(node: Node) -> Any:
-    return _skip_norm(node, "LayerNormalization", 3, 4)
-
-
 @microsoft("SkipSimplifiedLayerNormalization", attributes="epsilon", inputs=(3, 4))
-def _skip_simplified(node: Node) -> Any:
-    return _skip_norm(node, "RMSNormalization", None, 3)
-
-
-def _skip_norm(node: Node, op: str, beta: int | None, bias: int) -> Any:
-    total = node.op("add", *node.broadcasting(node.x(0), node.x(1)))
+def _skip_norm(node: Node) -> Any:
+    whole = node.op_type == "SkipLayerNormalization"
+    total, bias = node.op("add", *node.broadcasting(node.x(0), node.x(1))), 4 if whole else 3
     total = node.op("add", total, node.x(bias)) if node.has(bias) else total
-    inputs = [total, node.x(2)] + ([node.x(beta)] if beta is not None and node.has(beta) else [])
-    return call(node, op, *inputs, axis=-1, epsilon=node.attr("epsilon", 1e-12)), None, None, total
+    inputs = [total, node.x(2)] + ([node.x(3)] if whole and node.has(3) else [])
+    out = call(node, "LayerNormalization" if whole else "RMSNormalization", *inputs, axis=-1,
+               epsilon=node.attr("epsilon", 1e-12))  # fmt: skip
+    return out, None, None, total
 
 
 @microsoft("SimplifiedLayerNormalization", attributes="axis epsilon stash_type", inputs=(2, 2), domain="")
@@ -180,20 +170,13 @@ def _fused_gemm(node: Node) -> Any:
 _CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"
 
 
-@microsoft("FusedConv", attributes=_CONV, inputs=(2, 4))
+@microsoft("FusedConv", "NhwcConv", "NhwcFusedConv", attributes=_CONV, inputs=(2, 4))
 def _fused_conv(node: Node) -> Any:
-    attrs = {k: node.attr(k) for k in _CONV.split()[:6]}
-    out = call(node, "Conv", *node.inputs[:3], **attrs)
-    out = node.op("add", out, node.x(3)) if node.has(3) else out
-    return activated(node, out, node.attr("activation_params", []))
-
-
-@microsoft("NhwcConv", "NhwcFusedConv", attributes=_CONV, inputs=(2, 4))
-def _nhwc_conv(node: Node) -> Any:
-    rank = node.ndim()
-    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
-    inputs = [node.permute(node.x(0), first), node.permute(node.x(1), first), node.x(2) if node.has(2) else None]
-    out = node.permute(call(node, "Conv", *inputs, **{k: node.attr(k) for k in _CONV.split()[:6]}), last)
+    order, last = list(range(node.ndim())), node.op_type != "FusedConv"
+    order = [0, order[-1], *order[1:-1]] if last else order
+    inputs = [node.permute(node.x(i), order) for i in (0, 1)] + ([node.x(2)] if node.has(2) else [])
+    out = call(node, "Conv", *inputs, **{k: node.attr(k) for k in _CONV.split()[:6]})
+    out = node.permute(out, [0, *range(2, node.ndim()), 1]) if last else out
     out = node.op("add", out, node.x(3)) if node.has(3) else out
     return activated(node, out, node.attr("activation_params", []))
 
@@ -214,18 +197,28 @@ def _matmul_nbits(node: Node) -> Any:
         node.unsupported("MatMulNBits: weights of 2, 4 or 8 bits as they are", found=f"{bits} bits")
     blocks = -(-k // block)
     node.require_equal("the number of weights", s.product(node.shape(1)), n * blocks * block * bits // 8)
-    if node.has(4):
-        known = node.const(4)
-        if known is None or (known[:k] != np.arange(k) // block).any():
-            node.unsupported("MatMulNBits: blocks of columns out of order ('g_idx') are not supported")
-    real = _known_weights(node) if all(node.const(i) is not None for i in (1, 2, 3) if node.has(i)) else None
-    real = _computed_weights(node) if real is None else real
-    out = node.op("matmul", node.x(), node.permute(real, [1, 0]))
+    constants = all(node.const(i) is not None for i in (1, 2, 3) if node.has(i))
+    order = _block_order(node, k, block) if constants else None
+    if order is None:
+        x, weights = node.x(), _computed_weights(node)
+    else:
+        x = node.x() if (order == np.arange(k)).all() else node.op("take", node.x(), ir.constant(order), axis=-1)
+        weights = _known_weights(node, order)
+    out = node.op("matmul", x, node.permute(weights, [1, 0]))
     return node.op("add", out, node.x(5)) if node.has(5) else out
 
 
-def _known_weights(node: Node) -> Any:
-    """Return constant weights (n, k) as a dequantisation of small integers."""
+def _block_order(node: Node, k: int, block: int) -> np.ndarray | None:
+    """Return the order in which columns stand in their blocks (input 4), or None where they do not fill these."""
+    if not node.has(4):
+        return np.arange(k)
+    blocks = node.const(4)
+    order = None if blocks is None else np.argsort(blocks[:k], kind="stable")
+    return order if blocks is not None and (blocks[order] == np.arange(k) // block).all() else None
+
+
+def _known_weights(node: Node, order: np.ndarray) -> Any:
+    """Return constant weights (n, k), in an order of their columns, as a dequantisation of small integers."""
     bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
     dtype, blocks = node.dtype(), -(-k // block)
     given, scales, zeros = (node.const(i) for i in (1, 2, 3))
@@ -234,7 +227,7 @@ def _known_weights(node: Node) -> Any:
         zeros = np.full((n, blocks), 1 << (bits - 1), np.uint8)
     elif zeros.dtype == np.uint8:
         zeros = _taken_apart(zeros.reshape(n, -1), bits)[:, :blocks]
-    q = _taken_apart(given.reshape(n, -1), bits)[:, :k]
+    q = _taken_apart(given.reshape(n, -1), bits)[:, order]
     parts = [ir.constant(runtime.aligned(np.ascontiguousarray(a))) for a in
              (q, scales.reshape(n, blocks), zeros.reshape(n, blocks))]  # fmt: skip
     rows = "int8" if node.attr("accuracy_level", 0) == 4 else "float32"
@@ -250,21 +243,29 @@ def _taken_apart(a: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _computed_weights(node: Node) -> Any:
-    """Return weights (n, k) that are known at run time."""
+    """Return weights (n, k) that are known at run time, or whose columns belong to any blocks."""
     bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
     dtype, blocks = node.dtype(), -(-k // block)
-    weights = node.reshape(unpacked(node, node.x(1), bits), [n, blocks, block])
-    scales = node.reshape(node.x(2), [n, blocks, 1])
+    if node.has(4):
+        node.require_indices("a column's block", node.x(4), 0, blocks)
+
+    def of_columns(parameter: Any) -> Any:
+        each = node.reshape(parameter, [n, blocks])
+        if node.has(4):
+            return node.op("take", each, node.x(4), axis=1, mode="clip")
+        return node.slice(node.op("repeat", each, repeats=block, axis=1), [1], [0], [k])
+
+    weights = node.reshape(unpacked(node, node.x(1), bits), [n, blocks * block])
+    weights = node.astype(node.slice(weights, [1], [0], [k]), dtype)
     if not node.has(3):
         zero: Any = node.scalar(1 << (bits - 1), dtype)
     elif node.dtype(3) == "uint8":
         packed = node.reshape(node.x(3), [n, -(-blocks * bits // 8)])
-        zero = node.reshape(node.slice(unpacked(node, packed, bits), [1], [0], [blocks]), [n, blocks, 1])
+        zero = of_columns(node.slice(unpacked(node, packed, bits), [1], [0], [blocks]))
     else:
-        zero = node.reshape(node.x(3), [n, blocks, 1])
-    real = node.op("subtract", node.astype(weights, dtype), node.astype(zero, dtype))
-    real = node.reshape(node.op("multiply", real, node.astype(scales, dtype)), [n, blocks * block])
-    return node.slice(real, [1], [0], [k]) if blocks * block != k else real
+        zero = of_columns(node.x(3))
+    real = node.op("subtract", weights, node.astype(zero, dtype))
+    return node.op("multiply", real, node.astype(of_columns(node.x(2)), dtype))
 
 
 def unpacked(node: Node, x: ir.Expr, bits: int) -> Any:
@@ -318,24 +319,19 @@ def _quantize(node: Node) -> Any:
 
 
 @microsoft("QLinearAdd", "QLinearMul", inputs=(7, 8))
-def _qlinear_binary(node: Node) -> Any:
-    out = call(node, node.op_type.removeprefix("QLinear"), real(node, 0, 1, 2), real(node, 3, 4, 5))
-    return _quantised(node, out, 6, 7)
-
-
 @microsoft("QLinearSigmoid", "QLinearLeakyRelu", attributes="alpha", inputs=(4, 5))
-def _qlinear_unary(node: Node) -> Any:
-    op = node.op_type.removeprefix("QLinear")
-    out = call(node, op, real(node, 0, 1, 2), alpha=node.attr("alpha", 0.01) if op == "LeakyRelu" else None)
-    return _quantised(node, out, 3, 4)
+def _qlinear(node: Node) -> Any:
+    operands = (0, 3) if len(node.inputs) > 5 else (0,)
+    attrs, op = {k: node.attr(k) for k in node.attrs}, node.op_type.removeprefix("QLinear")
+    out = call(node, op, *(real(node, i, i + 1, i + 2) for i in operands), **attrs if op == "LeakyRelu" else {})
+    return _quantised(node, out, 3 * len(operands), 3 * len(operands) + 1)
 
 
 @microsoft("QLinearSoftmax", attributes="axis opset", inputs=(5, 5))
 def _qlinear_softmax(node: Node) -> Any:
-    axis = node.attr("axis", -1 if node.attr("opset") >= 13 else 1)
-    if node.attr("opset") < 13 and node.axis(axis) != node.ndim() - 1:
-        node.unsupported("QLinearSoftmax: over several axes, as before opset 13, is not supported")
-    return _quantised(node, call(node, "Softmax", real(node, 0, 1, 2), axis=axis), 3, 4)
+    axis = node.attr("axis", -1)
+    out = calls(node, "Softmax", [real(node, 0, 1, 2)], opset=13 if node.attr("opset") >= 13 else 11, axis=axis)[0]
+    return _quantised(node, out, 3, 4)
 
 
 @microsoft("QLinearWhere", inputs=(9, 9))

@@ -44,13 +44,15 @@ def _added(node: Node, valid: Any, dtype: str) -> Any:
 def _padding(node: Node, i: int, batch: Dim, total: Dim, dtype: str) -> Any:
     """Read a mask of keys: lengths, where keys end and begin, or 1 for each valid key, of each query or of all."""
     rank, mask = node.ndim(i), node.x(i)
-    if rank == 1 and not s.provably_equal(node.shape(i)[0], batch):
-        if not s.provably_equal(node.shape(i)[0], s.multiply(batch, 2)):
-            node.unsupported(f"{node.op_type}: this form of mask is not supported", expected="(batch,), (2 * batch,), "
-                             "(batch, keys) or (batch, queries, keys)", found=str(node.shape(i)))  # fmt: skip
-        ends, starts = (node.slice(mask, [0], [s.multiply(batch, k)], [s.multiply(batch, k + 1)]) for k in (0, 1))
-    else:
-        ends, starts = mask, None
+    ends, starts = mask, None
+    if rank == 1:
+        given, packed = node.shape(i)[0], s.add(s.multiply(batch, 3), 2)
+        if s.provably_equal(given, s.multiply(batch, 2)):
+            ends, starts = (node.slice(mask, [0], [s.multiply(batch, k)], [s.multiply(batch, k + 1)]) for k in (0, 1))
+        elif s.provably_equal(given, packed):  # where queries and keys of a packed batch begin, which this is not
+            ends = node.slice(mask, [0], [0], [batch])
+        else:
+            node.require_equal("lengths in the mask", given, batch)
     if rank == 1:
         line = _line(node, total)
         valid = node.op("less", line, node.reshape(node.astype(ends, "int64"), [batch, 1]))
@@ -67,15 +69,16 @@ def _padding(node: Node, i: int, batch: Dim, total: Dim, dtype: str) -> Any:
 
 def _attend(node: Node, q: Any, k: Any, v: Any, masks: list[Any], past: tuple[Any, Any] | None) -> tuple[Any, Any, Any]:
     """Compute attention of heads and return its result, all keys and all values."""
-    mask = None
+    mask, before = None, node.dims(past[0])[2] if past is not None else 0
     for m in masks:
         mask = m if mask is None else node.op("add", mask, m)
     if past is not None:
         k, v = (node.concat([old, new], 2) for old, new in zip(past, (k, v), strict=True))
     if node.attr("unidirectional", 0):
         queries, keys = node.dims(q)[2], node.dims(k)[2]
+        node.require_equal("keys of causal attention (past and new ones)", keys, s.add(before, queries))
         last = node.op("add", node.reshape(_line(node, queries), [queries, 1]),
-                       node.number(s.subtract(keys, queries), "int64"))  # fmt: skip
+                       node.number(before, "int64"))  # fmt: skip
         reached = node.op("less_equal", _line(node, keys), last)
         dtype = q.ty.dtype
         causal = node.op("where", reached, node.scalar(0.0, dtype), node.scalar(float("-inf"), dtype))
@@ -225,13 +228,13 @@ def _multimodal_rotary(node: Node) -> Any:
     return _rotated(node, *tables)
 
 
-@microsoft("GroupQueryAttention", inputs=(7, 11),
+@microsoft("GroupQueryAttention", inputs=(7, 12),
            attributes="num_heads kv_num_heads scale softcap do_rotary rotary_interleaved local_window_size "
            "smooth_softmax qk_output k_quant_type v_quant_type kv_cache_bit_width causal")  # fmt: skip
 def _group_query(node: Node) -> Any:
     """Attention of groups of queries that share keys, behind caches that each sequence fills by its own length."""
-    for name, default in (("smooth_softmax", 0), ("qk_output", 0), ("kv_cache_bit_width", 0), ("causal", 1)):
-        if node.attr(name, default) not in (default, -1 if name == "smooth_softmax" else default):
+    for name, default in (("qk_output", 0), ("kv_cache_bit_width", 0), ("causal", 1)):
+        if node.attr(name, default) != default:
             node.unsupported(f"GroupQueryAttention: this '{name}' is not supported", found=str(node.attr(name)))
     if any(node.attr(k, "NONE") != "NONE" for k in ("k_quant_type", "v_quant_type")):
         node.unsupported("GroupQueryAttention: quantised caches are not supported")
@@ -244,7 +247,8 @@ def _group_query(node: Node) -> Any:
     size = node.graph.named([s.maximum(held, total)])[0]
     first, places = _places(node, ends, total, length)
     q, k = _turned(node, q, k, 7, node.x(9) if node.has(9) else places)
-    plain = not node.has(10) and node.attr("local_window_size", -1) >= -1
+    smooth = node.has(11) or node.attr("smooth_softmax", 0) == 1
+    plain = not node.has(10) and not smooth and node.attr("local_window_size", -1) >= -1
     if plain and all(_whole_vectors(x) for x in (q, v)):
         node.require_indices("a place to write at", first, 0, s.add(s.subtract(size, length), 1))
         keys, values = (_appended(node, i, new, size, first) for i, new in ((3, k), (4, v)))
@@ -258,10 +262,25 @@ def _group_query(node: Node) -> Any:
     if window >= 0:
         valid = node.op("logical_and", valid, node.op("greater", at, node.emit(place - window)))
     mask: Any = node.op("where", valid, node.scalar(0.0, q.ty.dtype), node.scalar(float("-inf"), q.ty.dtype))
-    mask = node.op("add", mask, node.x(10)) if node.has(10) else mask
-    out = call(node, "Attention", q, keys, values, mask, scale=node.attr("scale", 0.0) or None,
+    if node.has(10):
+        rest = s.subtract(size, node.shape(10)[3])
+        mask = node.op("add", mask, padded(node, node.x(10), [0] * 4, [0, 0, 0, rest], "constant", 0))
+    seen = [keys, values]
+    if smooth:
+        mask = _with_sink(node, mask, [batch, heads, length, size])
+        seen = [padded(node, x, [0] * 4, [0, 0, 1, 0], "constant", 0) for x in seen]
+    out = call(node, "Attention", q, *seen, mask, scale=node.attr("scale", 0.0) or None,
                softcap=node.attr("softcap", 0.0))  # fmt: skip
     return _joined(node, out), keys, values
+
+
+def _with_sink(node: Node, mask: Any, shape: list[Dim]) -> Any:
+    """Add what each head's softmax has in its denominator beside the keys: one key of zeros with this score."""
+    sink = node.x(11) if node.has(11) else node.full([shape[1]], 0, mask.ty.dtype)
+    mask = node.op("broadcast_to", mask, shape_expr([s.to_expr(d) for d in shape]))
+    last = [*shape[:3], 1]
+    sink = node.op("broadcast_to", node.reshape(sink, [1, shape[1], 1, 1]), shape_expr([s.to_expr(d) for d in last]))
+    return node.concat([mask, sink], 3)
 
 
 def _places(node: Node, ends: Any, total: Dim, length: Dim) -> tuple[Any, Any]:

@@ -103,7 +103,8 @@ def _mixture(node: Node, layers: Sequence[Layer | None]) -> Any:
         node.unsupported(
             f"{node.op_type}: a third layer goes with activation 'swiglu' that is not fused, and only there"
         )
-    experts = node.shape(1)[1]
+    experts = next((d for d in (node.shape(1)[1], node.shape(2)[0]) if isinstance(d, int)), node.shape(1)[1])
+    node.require_equal("experts of the router", node.shape(1)[1], experts)
     if not isinstance(experts, int) or not 1 <= count <= experts:
         node.error(f"{node.op_type}: the number of experts is wrong", expected="1 <= k <= experts, which are known",
                    found=f"k = {count} of {experts}")  # fmt: skip

@@ -55,12 +55,7 @@ def _dequantize_groups(node: Node, scale: Any, zero: Any) -> Any:
     axis, block = _axis(node), node.attr("block_size", 0)
     _require_blocks(node, scale, axis, block)
     if not node.has(2):
-        known = node.const(1)
-        zero = (
-            node.full(node.dims(scale), 0, node.dtype(0))
-            if known is None
-            else (ir.constant(runtime.aligned(np.zeros(known.shape, ir.numpy_dtype(node.dtype(0))))))
-        )
+        zero = _filled(node, node.dims(scale), 0, node.dtype(0))
     return node.op("dequantize_groups", node.x(0), scale, zero, axis=axis, group=block, out_dtype=node.dtype(1))
 
 
@@ -293,6 +288,10 @@ def _ones(node: Node, x: Any, axis: int | None) -> Any:
     assert ir.DataType(dtype).bits == 8
     if axis is not None:
         dims[axis] = 1
+    return _filled(node, dims, 1, dtype)
+
+
+def _filled(node: Node, dims: list[Any], value: int, dtype: str) -> Any:
     if all(isinstance(d, int) for d in dims):
-        return ir.constant(runtime.aligned(np.ones(dims, dtype)))
-    return node.full(dims, 1, dtype)
+        return ir.constant(runtime.aligned(np.full(dims, value, ir.numpy_dtype(dtype))))
+    return node.full(dims, value, dtype)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft import ir
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.topi import elementwise, special
@@ -151,12 +149,11 @@ def _bitcast(node: Node) -> Any:
     return node.x if node.x.ty.dtype == node.dtype else node.op("reinterpret", node.x, dtype=node.dtype)
 
 
-@CONVERTERS.on("stablehlo.iota")
+@CONVERTERS.on("stablehlo.iota", "stablehlo.dynamic_iota")
 def _iota(node: Node) -> Any:
-    axis, shape = node.attr("dim", node.attr("iota_dimension")), node.shape
-    line = np.arange(shape[axis]).astype(ir.numpy_dtype(node.dtype))
-    line = line.reshape([n if i == axis else 1 for i, n in enumerate(shape)])
-    return node.graph.expand(ir.constant(line), shape)
+    axis, shape = node.attr("dim", node.attr("iota_dimension")), node.sizes(0) if node.operands else node.shape
+    line = node.graph.arange(shape[axis], node.dtype)
+    return node.graph.expand(node.graph.reshape(line, [n if i == axis else 1 for i, n in enumerate(shape)]), shape)
 
 
 # --- control ----------------------------------------------------------------------------------------------------------

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from weft import ir, relax
 from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import DAMAGE, Builder, Converters
+from weft.frontend.building import DAMAGE, Builder, Converters, objects
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
 
+_SIZES = 16
+"""So many constants are computed with as sizes."""
 _CALLS = ("call", "func.call", "stablehlo.composite")
 _RETURNS = ("return", "func.return", "stablehlo.return")
 
 CONVERTERS = Converters()
+ON_SIZES: dict[str, Callable[..., Any]] = {}
+"""What operations do to arrays of sizes: ``f(node, *arrays)``."""
 
 
 @own_errors("importing the program")
@@ -34,7 +39,8 @@ def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[in
     Returns
     -------
     IRModule
-        One function ``main`` that returns the result, or a tuple of several. Other functions are inlined.
+        One function ``main`` that returns the result, or a tuple of several. Other functions are inlined. Each open
+        dimension of an input is a variable; those that the program says are equal have to be.
 
     Raises
     ------
@@ -80,12 +86,16 @@ def _refuse_unsupported(funcs: dict[str, Func]) -> None:
     missing: dict[str, list[int]] = {}
     for func in funcs.values():
         for op in _all_of(func.region):
-            if op.name not in CONVERTERS and op.name not in (*_CALLS, *_RETURNS):
-                name = op.name if op.name != "stablehlo.custom_call" else f"{op.name} @{op.attrs.get('callee', '')}"
+            name = _kind(op)
+            if name not in CONVERTERS and name not in (*_CALLS, *_RETURNS):
                 missing.setdefault(name, []).append(op.line)
     if missing:
         found = ", ".join(f"{name} (line {lines[0]}, {len(lines)}x)" for name, lines in sorted(missing.items()))
         raise UnsupportedOperator(f"operations of StableHLO have no converter: {found}")
+
+
+def _kind(op: Operation) -> str:
+    return op.name if op.name != "stablehlo.custom_call" else f"{op.name} @{op.attrs.get('callee', '')}"
 
 
 def _all_of(region: Region) -> Iterator[Operation]:
@@ -112,8 +122,11 @@ class _Graph(Builder):
 
     def module(self, main: Func) -> ir.IRModule:
         """The module with the program as ``main``."""
-        params = [relax.Var(name[1:].replace(".", "_"), ir.tensor_type(ty.shape, ty.dtype))
-                  for name, ty in main.region.params]  # fmt: skip
+        params = []
+        for given, ty in main.region.params:
+            name = given[1:].replace(".", "_")
+            shape = [ir.SizeVar(f"{name}_{i}", "int64") if n < 0 else n for i, n in enumerate(ty.shape)]
+            params.append(relax.Var(name, ir.tensor_type(shape, ty.dtype)))
         with self.bb.function("main", params):
             found = self.call(main.name, params)
             result = found[0] if len(found) == 1 else ir.Tuple(tuple(found))
@@ -162,7 +175,12 @@ class _Graph(Builder):
         try:
             if op.name in _CALLS:
                 return self.call(op.attrs.get("decomposition", op.attrs.get("callee", "")).lstrip("@"), operands)
-            found = CONVERTERS[op.name](Node(self, op, operands, values, scalars))
+            node = Node(self, op, operands, values, scalars)
+            counts = node.name in ON_SIZES and not scalars and node.dtype in ("int32", "int64", "bool")
+            sizes = self.sizes_of(operands, 0 <= math.prod(op.types[0].shape) <= _SIZES) if counts else None
+            if sizes is not None:
+                return [self.of_sizes(node, ON_SIZES[node.name](node, *sizes))]
+            found = CONVERTERS[_kind(op)](node)
         except WeftError as e:
             if isinstance(e, ModelImportError):
                 e.where = _place(op) if e.where is None else e.where
@@ -173,10 +191,22 @@ class _Graph(Builder):
                                    found=f"{type(e).__name__}: {e}") from e  # fmt: skip
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
+    def of_sizes(self, node: Node, found: Any) -> Any:
+        """What an operation on sizes gives; whether something holds of open ones is known as an expression, too."""
+        flat = [self.simplified(n) for n in np.asarray(found, object).reshape(-1).tolist()]
+        sizes, known = objects(flat, node.shape), [n for n in flat if isinstance(n, int)]
+        if (node.dtype != "bool" or len(known) == len(flat)) and all(abs(n) < 1 << 31 for n in known):
+            return self.sized(sizes, node.dtype)
+        x = CONVERTERS[node.source.name](node)
+        if node.dtype == "bool":
+            self.sizes[x] = sizes
+        return x
+
     def _checked(self, op: Operation, x: Any, ty: Type) -> Any:
         """Bind a result, which must have the type that the program says it has."""
         x = x if isinstance(x, (ir.ExprVar, ir.Constant)) else self.emit(x)
-        if (tuple(self.dims(x)), str(x.ty.dtype)) != (ty.shape, ty.dtype):
+        dims = tuple(d if n >= 0 else n for d, n in zip(self.dims(x), ty.shape, strict=False))
+        if (dims, len(x.ty.shape), str(x.ty.dtype)) != (ty.shape, len(ty.shape), ty.dtype):
             raise ModelImportError("an operation's result is not what the program says", where=_place(op),
                                    expected=f"{ty.shape} {ty.dtype}", found=f"{self.dims(x)} {x.ty.dtype}")  # fmt: skip
         return x
@@ -203,8 +233,20 @@ class Node:
 
     @property
     def shape(self) -> list[int]:
-        """The result's shape."""
+        """The result's shape, which must be known."""
+        if -1 in self.source.types[0].shape:
+            self.unsupported("its result has open dimensions", expected="an operation that is given them, such as "
+                             f"dynamic_{self.name}", found=str(self.source.types[0].shape))  # fmt: skip
         return list(self.source.types[0].shape)
+
+    def sizes(self, i: int) -> list[Any]:
+        """Operand `i` as sizes: numbers, or expressions of open dimensions."""
+        found = self.graph.sizes_of([self.operands[i]])
+        if found is None:
+            if not isinstance(self.operands[i], ir.Constant):
+                self.unsupported("a size is data", expected="what follows from the inputs' dimensions")
+            found = [self.operands[i].data.numpy()]
+        return found[0].reshape(-1).tolist()
 
     @property
     def dtype(self) -> str:

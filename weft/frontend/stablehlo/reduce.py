@@ -216,7 +216,7 @@ def _dot(node: Node) -> Any:
         a, b = graph.astype(a, wide), graph.astype(b, wide)
         wide = None
     found = node.op("matmul", a, b, **({"out_dtype": wide} if wide else {}))
-    return graph.reshape(found, node.shape)
+    return graph.reshape(found, [*outer, *(node.dims(x)[a] for x, own in zip(sides, free, strict=True) for a in own)])
 
 
 _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import ir
-from weft.frontend.stablehlo.importer import CONVERTERS, Node
+from weft.frontend.building import objects
+from weft.frontend.stablehlo.elementwise import comparison
+from weft.frontend.stablehlo.importer import CONVERTERS, ON_SIZES, Node
 
 
 @CONVERTERS.on("stablehlo.reshape")
@@ -16,9 +18,14 @@ def _reshape(node: Node) -> Any:
     return node.graph.reshape(node.x, node.shape)
 
 
-@CONVERTERS.on("stablehlo.broadcast_in_dim", "chlo.broadcast_in_dim")
+@CONVERTERS.on("stablehlo.dynamic_reshape")
+def _dynamic_reshape(node: Node) -> Any:
+    return node.graph.reshape(node.x, node.sizes(1))
+
+
+@CONVERTERS.on("stablehlo.broadcast_in_dim", "chlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 def _broadcast(node: Node) -> Any:
-    own, shape = node.dims(node.x), node.shape
+    own, shape = node.dims(node.x), node.sizes(1) if node.name.startswith("dynamic") else node.shape
     axes = list(node.attr("dims", node.attr("broadcast_dimensions", [])))
     spread = [1] * len(shape)
     for n, axis in zip(own, axes, strict=True):
@@ -68,7 +75,7 @@ def _dynamic_slice(node: Node) -> Any:
     sizes = node.attr("sizes", node.attr("slice_sizes"))
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         whole = node.dims(x)[axis]
-        if size < whole:
+        if isinstance(whole, ir.PrimExpr) or size < whole:
             places = node.op("add", node.graph.start_inside(start, whole - size), node.graph.arange(size))
             x = node.op("take", x, places, axis=axis, mode="clip")
     return x
@@ -121,22 +128,20 @@ def _places(
     return axes, graph.concat(parts, len(batch) + len(windows)), batch, windows
 
 
-@CONVERTERS.on("stablehlo.gather")
+@CONVERTERS.on("stablehlo.gather", "stablehlo.dynamic_gather")
 def _gather(node: Node) -> Any:
     """Gathers: starts are clamped, so that each slice lies inside."""
-    x, starts = node.operands
+    x, starts, *_ = node.operands
     names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
              "start_indices_batching_dims")  # fmt: skip
     offset, collapsed, mapped, batched, of_starts = _numbers(node, "dimension_numbers", *names)
     vector = node.attr("dimension_numbers").get("index_vector_dim", 0)
-    sizes, whole, graph = node.attr("slice_sizes"), node.dims(x), node.graph
-    most = np.array([whole[a] - sizes[a] for a in mapped], np.int64)
+    sizes, whole, graph = node.sizes(2) if node.name != "gather" else node.attr("slice_sizes"), node.dims(x), node.graph
     dims = node.dims(starts)
-    most = (
-        most.reshape([-1 if i == vector else 1 for i in range(len(dims))]) if vector < len(dims) else most.reshape(())
-    )
+    spread = [len(mapped) if i == vector else 1 for i in range(len(dims))] if vector < len(dims) else []
+    most = graph.sized(objects([whole[a] - sizes[a] for a in mapped], spread), "int64")
     starts = node.op("maximum", graph.astype(starts, "int64"), graph.scalar(0, "int64"))
-    starts = node.op("minimum", starts, ir.constant(most))
+    starts = node.op("minimum", starts, most)
     axes, places, batch, windows = _places(node, starts, vector, mapped, (batched, of_starts), sizes)
     rest = [a for a in range(len(whole)) if a not in axes]
     x = graph.slice(x, [0] * len(whole), [whole[a] if a in axes else sizes[a] for a in range(len(whole))])
@@ -159,7 +164,7 @@ def _gather(node: Node) -> Any:
     found = graph.reshape(found, [*batch, *kept])
     outer = iter(range(len(batch)))
     inner = iter(range(len(batch), len(batch) + len(kept)))
-    return graph.permute(found, [next(inner) if i in offset else next(outer) for i in range(len(node.shape))])
+    return graph.permute(found, [next(inner) if i in offset else next(outer) for i in range(len(batch) + len(kept))])
 
 
 _UPDATES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
@@ -222,3 +227,50 @@ def _update_of(node: Node) -> str:
     if len(region.body) == 2 and kind and set(only.operands) == names and last.operands == only.results:
         return kind
     return node.unsupported("an update of this kind", expected=", ".join(["replacement", *_UPDATES]))
+
+
+# --- open dimensions --------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS.on("stablehlo.get_dimension_size")
+def _dimension_size(node: Node) -> Any:
+    return node.graph.sized(node.dims(node.x)[node.attr("dim", node.attr("dimension"))], node.dtype)
+
+
+@CONVERTERS.on("stablehlo.custom_call @shape_assertion")
+def _assertion(node: Node) -> Any:
+    """Make sizes that have to be equal one, which is checked when the program runs; others are not looked at."""
+    graph = node.graph
+    claim = graph.sizes[node.x].item() if node.x in graph.sizes else None
+    if not isinstance(claim, ir.EQ):
+        return []
+    old, new = (claim.a, claim.b) if isinstance(claim.a, ir.Var) else (claim.b, claim.a)
+    if not isinstance(old, ir.Var):
+        graph.bb.match_cast(ir.shape_expr((old,)), ir.ShapeType((new,), 1), "check")
+        return []
+    for name, x in node.values.items():
+        if any(d is old for d in node.dims(x)):
+            dims = [new if d is old else d for d in node.dims(x)]
+            node.values[name] = graph.bb.match_cast(x, ir.tensor_type(dims, x.ty.dtype))
+    for x, sizes in graph.sizes.items():
+        flat = [ir.substitute(n, {old: new}) if isinstance(n, ir.PrimExpr) else n for n in sizes.reshape(-1).tolist()]
+        graph.sizes[x] = objects(flat, sizes.shape)
+    return []
+
+
+def _each(f: Callable[..., Any], operands: int = 2) -> Callable[..., Any]:
+    of_arrays = np.frompyfunc(f, operands, 1)
+    return lambda node, *sizes: of_arrays(*sizes)
+
+
+_HOLDS = {"EQ": ir.equal, "NE": ir.not_equal, "LT": ir.less, "LE": ir.less_equal, "GT": ir.greater,
+          "GE": ir.greater_equal}  # fmt: skip
+ON_SIZES.update({
+    "add": _each(ir.add), "subtract": _each(ir.sub), "multiply": _each(ir.mul), "maximum": _each(ir.max_),
+    "minimum": _each(ir.min_), "divide": _each(ir.truncdiv), "remainder": _each(ir.truncmod),
+    "sign": _each(lambda a: ir.max_(ir.min_(a, 1), -1), 1), "and": _each(ir.logical_and), "or": _each(ir.logical_or),
+    "select": _each(ir.select, 3), "compare": lambda node, *sizes: _each(_HOLDS[comparison(node.source)])(node, *sizes),
+    "convert": lambda node, a: a, "reshape": lambda node, a: a,
+    "concatenate": lambda node, *parts: np.concatenate(parts),
+    "broadcast_in_dim": lambda node, a: np.broadcast_to(a, node.shape),
+})  # fmt: skip

@@ -27,7 +27,7 @@ _DTYPES = {"i1": "bool", "bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M
 
 
 class Type(msgspec.Struct, frozen=True):
-    """A tensor's type: dimensions and Weft's name of the element type."""
+    """A tensor's type: dimensions, -1 for an open one, and Weft's name of the element type."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -86,10 +86,7 @@ def tensor_type(text: str) -> Type:
     dtype = _DTYPES.get(element) or (names[match[1]] + match[2] if match else "")
     if dtype in ("", "int2", "uint2") or not text.startswith("tensor<"):
         raise UnsupportedOperator("a type of StableHLO is not supported", found=text)
-    if not all(d.isdigit() for d in dims):
-        raise UnsupportedOperator("a dimension is not known before the program runs", expected="numbers", found=text,
-                                  help="export the program with fixed shapes")  # fmt: skip
-    return Type(tuple(map(int, dims)), dtype)
+    return Type(tuple(-1 if d == "?" else int(d) for d in dims), dtype)
 
 
 class _Reader:

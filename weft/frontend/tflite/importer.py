@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import ir, relax
-from weft.arith import Analyzer
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import DAMAGE, Builder, Converters
+from weft.frontend.building import DAMAGE, Builder, Converters, objects
 from weft.frontend.dataflow import to_dataflow
 from weft.relax.interpreter import evaluate
 
@@ -93,10 +92,7 @@ class _Reader(Builder):
         self.schema, self.model, self.custom = schema, model, custom
         self.names = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
         self.given_shapes = False
-        self.analyzer = Analyzer()
         self.open: dict[str, ir.Var] = {}
-        self.sizes: dict[Any, np.ndarray] = {}
-        """Tensors that are computed from open dimensions: ints and expressions."""
 
     def operator(self, op: Any) -> str:
         """The name of an operator, or of a custom one."""
@@ -163,21 +159,6 @@ class _Reader(Builder):
             return whole // max(rest, 1)
         return self.simplified(whole // rest)
 
-    def simplified(self, size: Any) -> Any:
-        """A size as an int, where it is one."""
-        found = self.analyzer.simplify(size) if isinstance(size, ir.PrimExpr) else size
-        return int(found.value) if isinstance(found, ir.IntImm) else found
-
-    def sized(self, sizes: np.ndarray, dtype: str) -> Any:
-        """Sizes as a tensor; a constant where all are known."""
-        flat = [self.simplified(n) for n in sizes.reshape(-1).tolist()]
-        if all(isinstance(n, int) for n in flat):
-            return ir.constant(np.array(flat, dtype).reshape(sizes.shape))
-        x = self.emit(relax.core_ops.shape_to_tensor(ir.shape_expr(flat)))
-        x = self.reshape(self.astype(x, dtype), list(sizes.shape))
-        self.sizes[x] = objects(flat, sizes.shape)
-        return x
-
     def run(self, number: int, args: Sequence[Any]) -> list[Any]:
         """Convert a subgraph for some arguments."""
         graph = self.model.Subgraphs(number)
@@ -241,22 +222,12 @@ class _Reader(Builder):
         return x
 
 
-def objects(values: Sequence[Any], shape: Sequence[int]) -> np.ndarray:
-    """An array of ints and expressions."""
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made.reshape(tuple(shape))
-
-
 def computed(node: Node) -> list[np.ndarray] | None:
     """The results of an operator on open sizes; nothing where it is on other data."""
-    known = node.reader.sizes
     inputs = [node.x(i) for i, t in enumerate(node.inputs) if t is not None]
-    if node.name not in ON_SIZES or not any(x in known for x in inputs):
+    arrays = node.reader.sizes_of(inputs) if node.name in ON_SIZES else None
+    if arrays is None:
         return None
-    if not all(x in known or (isinstance(x, ir.Constant) and str(x.data.dtype).startswith("int")) for x in inputs):
-        return None
-    arrays = [known[x] if x in known else x.data.numpy().astype(object) for x in inputs]
     found = ON_SIZES[node.name](node, *arrays)
     found = found if isinstance(found, list) else [found]
     return [n if isinstance(n, np.ndarray) else objects([n], ()) for n in found]

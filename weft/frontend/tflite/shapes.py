@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.tflite.importer import CONVERTERS, ON_SIZES, Node, objects
+from weft.frontend.building import objects
+from weft.frontend.tflite.importer import CONVERTERS, ON_SIZES, Node
 
 
 @CONVERTERS.on("RESHAPE", "SQUEEZE", "EXPAND_DIMS")

@@ -17,6 +17,7 @@ from weft.runtime.host.registry import host_operator
 
 
 @host_operator("ImageDecoder")
+@np.errstate(all="ignore")
 def _decode(data: Any, *, pixel_format: str) -> Any:
     raw = np.asarray(data).tobytes()
     pixels = _pnm(raw) if raw[:2] == b"P6" else _bmp(raw) if raw[:2] == b"BM" else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import ml_dtypes
@@ -35,12 +36,15 @@ class Kind:
         Of tensors, the number of dimensions where it is known.
     of : Kind, optional
         What sequences, optionals and maps hold.
+    keys : tuple of int or str
+        Of sequences of maps that all have these keys, which the machine holds as the rows of a tensor.
     """
 
     form: str
     dtype: str = ""
     rank: int | None = None
     of: Kind | None = None
+    keys: tuple[int | str, ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -54,42 +58,52 @@ class Kind:
 
     def to_json(self) -> Any:
         """Return the kind as lists and texts."""
-        return [self.form, self.dtype, self.rank, self.of and self.of.to_json()]
+        return [self.form, self.dtype, self.rank, self.of and self.of.to_json(), self.keys]
 
     @staticmethod
     def from_json(data: Sequence[Any]) -> Kind:
         """Read what :meth:`to_json` returned."""
-        form, dtype, rank, of = data
-        return Kind(form, dtype, rank, of and Kind.from_json(of))
+        form, dtype, rank, of, *keys = data
+        return Kind(form, dtype, rank, of and Kind.from_json(of), *map(tuple, keys))
 
 
-class _Table(threading.local):
-    """The texts of the run in progress, by number, and back; number 0 is the empty text."""
+class known_texts:  # a generator would cost each run a microsecond, a table that nobody asks for half of one
+    """Make a table of texts for one run of a program, whose own texts have the first numbers; 0 is the empty text."""
 
-    texts: list[str] | None = None
-    numbers: dict[str, int]
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._own = texts
+
+    def __enter__(self) -> None:
+        self._outer, _runs.newest = getattr(_runs, "newest", None), self
+
+    def __exit__(self, *error: object) -> None:
+        _runs.newest = self._outer
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The texts by number."""
+        return ["", *self._own]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The first number of each text."""
+        return {t: i for i, t in reversed(list(enumerate(self.texts)))}
+
+    @staticmethod
+    def of_this_run() -> known_texts:
+        """The table of the run in progress in this thread."""
+        if getattr(_runs, "newest", None) is None:
+            raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
+        return _runs.newest
 
 
-_table = _Table()
-
-
-@contextmanager
-def known_texts(texts: Iterable[str] = ()) -> Generator[None]:
-    """Make a table of texts for one run of a program, whose own texts have the first numbers."""
-    outer = (_table.texts, getattr(_table, "numbers", {}))
-    _table.texts = ["", *texts]
-    _table.numbers = {t: i for i, t in reversed(list(enumerate(_table.texts)))}
-    try:
-        yield
-    finally:
-        _table.texts, _table.numbers = outer
+_runs = threading.local()
 
 
 def numbers_of(array: np.typing.ArrayLike) -> np.ndarray:
     """Return the numbers of an array's texts, new ones entered into the run's table."""
-    if _table.texts is None:
-        raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
-    texts, numbers = _table.texts, _table.numbers
+    table = known_texts.of_this_run()
+    texts, numbers = table.texts, table.numbers
     given = np.asarray(array, object)
     out = np.empty(given.shape, np.int64)
     flat = out.reshape(-1)
@@ -107,12 +121,11 @@ def numbers_of(array: np.typing.ArrayLike) -> np.ndarray:
 
 def texts_of(numbers: np.typing.ArrayLike) -> np.ndarray:
     """Return the texts of an array of numbers."""
-    if _table.texts is None:
-        raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
+    texts = known_texts.of_this_run().texts
     out = np.empty(np.shape(numbers), object)
     flat = out.reshape(-1)
     for i, n in enumerate(np.asarray(numbers).reshape(-1).tolist()):
-        flat[i] = _table.texts[n]
+        flat[i] = texts[n]
     return out
 
 
@@ -162,7 +175,11 @@ def from_machine(value: Any, kind: Kind) -> Any:
         return array if kind.is_plain else array.astype(_numpy(kind.dtype))
     if kind.form == "map":
         return value
-    items = [from_machine(v, kind.of) for v in value]  # type: ignore[arg-type]
+    if kind.keys:
+        rows = value.numpy() if hasattr(value, "numpy") else value
+        return [*map(dict, map(zip, repeat(kind.keys), rows.tolist()))]
+    assert kind.of is not None
+    items = list(value) if kind.of.form == "map" else [from_machine(v, kind.of) for v in value]
     return items if kind.form == "sequence" else items[0] if items else None
 
 

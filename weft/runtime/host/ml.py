@@ -45,11 +45,7 @@ def _label_encoder(x: Any, *, keys: Any, values: Any, default: Any, dtype: str, 
 
 @host_operator("ZipMap")
 def _zip_map(x: Any, *, keys: list[Any]) -> list[Any]:
-    rows = x.reshape(1, -1) if x.ndim == 1 else x
-    if rows.shape[1] != len(keys):
-        raise InvalidArgument("ZipMap: as many columns as there are labels", expected=str(len(keys)),
-                              found=str(rows.shape[1]))  # fmt: skip
-    return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
+    return [dict(zip(keys, row, strict=True)) for row in x.tolist()]
 
 
 @host_operator("DictVectorizer")

@@ -27,6 +27,7 @@ def _unique(x: Any, *, axis: int | None, ordered: int) -> Any:
 
 
 @host_operator("MelWeightMatrix")
+@np.errstate(all="ignore")
 def _mel(bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
     """Triangles between points that are as far apart on the mel scale: rows are frequencies, columns bins."""
     n, frequencies = int(bins.reshape(())), int(length.reshape(()))

@@ -24,6 +24,7 @@ def _uniform(shape: Any, *, low: float, high: float, seed: float | None) -> Any:
 
 
 @host_operator("RandomNormal")
+@np.errstate(all="ignore")
 def _normal(shape: Any, *, mean: float, scale: float, seed: float | None) -> Any:
     return _generator(seed).normal(mean, scale, tuple(shape))
 
@@ -38,6 +39,7 @@ def _bernoulli(p: Any, *, seed: float | None) -> Any:
 
 
 @host_operator("Multinomial")
+@np.errstate(all="ignore")
 def _multinomial(x: Any, *, sample_size: int, seed: float | None) -> Any:
     """Draw classes of each row of logarithms of probabilities, which need not add up to one."""
     if x.ndim != 2 or x.shape[1] == 0:

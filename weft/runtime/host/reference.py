@@ -44,6 +44,7 @@ def _evaluator(model: str) -> Any:
 
 
 @host_operator("Reference")
+@np.errstate(all="ignore")
 def _reference(*args: Any, model: str, domain: str, op_type: str, attributes: dict[str, Any]) -> Any:
     """Run a model of one node, whose inputs are called ``x0``, ``x1``..."""
     fn = find_operator(domain, op_type)

@@ -66,6 +66,7 @@ def _normalize(x: Any, *, case: str, sensitive: int, stopwords: list[str]) -> An
 
 
 @host_operator("TfIdfVectorizer")
+@np.errstate(all="ignore")
 def _tfidf(x: Any, **attrs: Any) -> Any:
     """Count the n-grams of a pool, their items up to some places apart, in each row."""
     rows = x.reshape(1, -1) if x.ndim < 2 else x
@@ -100,6 +101,7 @@ def _pool(pool: tuple[Any, ...], starts: tuple[int, ...], places: tuple[int, ...
 
 
 @host_operator("ParseNumbers")
+@np.errstate(all="ignore")
 def _parse(x: Any, *, dtype: str) -> Any:
     kind = np.dtype(dtype)
     read = {"b": lambda t: bool(int(float(t))), "f": float}.get(
@@ -116,6 +118,7 @@ def _is_int(text: str) -> bool:
 
 
 @host_operator("FormatNumbers")
+@np.errstate(all="ignore")
 def _format(x: Any) -> Any:
     if x.dtype.kind in "biu":
         return _each(lambda v: str(int(v)), x)
