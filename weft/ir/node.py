@@ -125,6 +125,10 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
         """Return this node as TVMScript."""
         return _PRINTER[0](self, **options)
 
+    def show(self, **options: Any) -> None:
+        """Print this node as TVMScript."""
+        print(self.script(**options))
+
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
         """Return this node as text that can be parsed again: Relay with a version line, else TVMScript.
 
