@@ -45,7 +45,6 @@ def AlterOpImpl(
     InvalidArgument
         When an operator has another number of layouts than its calls have arguments and results.
     """
-
     separators = {"axis_separators": op_buffer_axis_separators or {},
                   "input_axis_separators": op_buffer_input_axis_separators or {}}  # fmt: skip
 
