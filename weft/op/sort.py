@@ -13,8 +13,8 @@ from weft.op.attributes import axes, axis, dtype, flag, integer, word
 from weft.op.infer import normalize_axes, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_between
-from weft.topi.search import places
 from weft.topi.reduce import reduced_shape
+from weft.topi.search import places
 from weft.topi.sort import argsort, median, sort, topk
 
 

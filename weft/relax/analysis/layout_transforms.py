@@ -7,14 +7,15 @@ from typing import Any
 
 from weft import arith, error, ir, tir
 from weft.tir.analysis import loads_of, stores_of
+from weft.tir.schedule import IndexMap
 
 _Layout = tuple[ir.Var | None, ...]
 """The spatial axis of a block that each dimension of a buffer follows, None where it follows none."""
 
 
 def suggest_layout_transforms(
-    func: tir.PrimFunc, write_buffer_transforms: Sequence[tir.IndexMap | Callable[..., Any]]
-) -> dict[tir.Block, dict[tir.Block | tir.Buffer, tir.IndexMap]]:
+    func: tir.PrimFunc, write_buffer_transforms: Sequence[IndexMap | Callable[..., Any]]
+) -> dict[tir.Block, dict[tir.Block | tir.Buffer, IndexMap]]:
     """Suggest how the loops and operands of a kernel's blocks move when its results get another layout.
 
     Axes keep the order in which results are written. A block stays where it has blocks inside, writes several buffers,
@@ -37,12 +38,12 @@ def suggest_layout_transforms(
     InvalidArgument
         When there are more maps than parameters, or a map has not as many indices as its buffer has dimensions.
     """
-    maps = [m if isinstance(m, tir.IndexMap) else tir.IndexMap.from_func(m) for m in write_buffer_transforms]
+    maps = [m if isinstance(m, IndexMap) else IndexMap.from_func(m) for m in write_buffer_transforms]
     if len(maps) > len(func.params):
         raise error.InvalidArgument("Incompatible PrimFunc and write_transformations",
                                     expected=f"at most {len(func.params)} maps", found=str(len(maps)))  # fmt: skip
     buffers = dict(func.buffer_map)
-    moved: dict[tir.Buffer, tir.IndexMap] = {}
+    moved: dict[tir.Buffer, IndexMap] = {}
     for param, layout in zip(func.params[len(func.params) - len(maps) :], maps, strict=True):
         buffer = buffers.get(param)
         if buffer is None or len(buffer.shape) != len(layout.initial_indices):
@@ -62,7 +63,7 @@ def _outer_blocks(body: Any) -> list[tir.Block]:
     return [b for b in blocks if b not in nested]
 
 
-def _block(block: tir.Block, moved: dict[tir.Buffer, tir.IndexMap]) -> dict[Any, tir.IndexMap]:
+def _block(block: tir.Block, moved: dict[tir.Buffer, IndexMap]) -> dict[Any, IndexMap]:
     """Suggest the maps of one block, and note those of the buffers that it reads."""
     stores = stores_of(block.body)
     written = {s.buffer for s in stores}
@@ -80,7 +81,7 @@ def _block(block: tir.Block, moved: dict[tir.Buffer, tir.IndexMap]) -> dict[Any,
     own = _carried(write, moved[target], axes)
     if own is None or not _bijective(own, block):
         return {}
-    result: dict[Any, tir.IndexMap] = {block: own, target: moved[target]}
+    result: dict[Any, IndexMap] = {block: own, target: moved[target]}
     for region in block.reads:
         read = layouts.get(region.buffer)
         if read is None or region.buffer in moved or not _in_order(read, axes):
@@ -93,7 +94,7 @@ def _block(block: tir.Block, moved: dict[tir.Buffer, tir.IndexMap]) -> dict[Any,
 
 def _layouts(block: tir.Block, accesses: Sequence[Any]) -> dict[tir.Buffer, _Layout | None]:
     """Find the layout of each buffer; None where accesses are no such layout, or several."""
-    spatial = {iv.var: iv.dom for iv in block.iter_vars if iv.iter_type == "data_par"}
+    spatial: dict[ir.Var, Any] = {iv.var: iv.dom for iv in block.iter_vars if iv.iter_type == "data_par"}
     result: dict[tir.Buffer, _Layout | None] = {}
     for access in accesses:
         fits = arith.detect_iter_map(access.indices, spatial, check_level="nocheck").indices or not access.indices
@@ -115,7 +116,7 @@ def _in_order(layout: _Layout, axes: tuple[ir.Var, ...]) -> bool:
     return places == sorted(set(places))
 
 
-def _carried(source: _Layout, layout: tir.IndexMap, target: _Layout) -> tir.IndexMap | None:
+def _carried(source: _Layout, layout: IndexMap, target: _Layout) -> IndexMap | None:
     """Carry a map of what follows `source` to what follows `target`; axes that it does not know stay in their place.
 
     None where an index is made of an axis that `target` has and one that it has not.
@@ -133,9 +134,9 @@ def _carried(source: _Layout, layout: tir.IndexMap, target: _Layout) -> tir.Inde
             new = ir.Var("d", layout.initial_indices[0].dtype)
             initial.insert(place, new)
             final.insert(place, new)
-    return tir.IndexMap(tuple(initial), tuple(final))
+    return IndexMap(tuple(initial), tuple(final))
 
 
-def _bijective(layout: tir.IndexMap, block: tir.Block) -> bool:
+def _bijective(layout: IndexMap, block: tir.Block) -> bool:
     domain: Any = {i: iv.dom for i, iv in zip(layout.initial_indices, block.iter_vars, strict=True)}
     return bool(arith.detect_iter_map(layout.final_indices, domain, check_level="bijective").indices)

@@ -10,11 +10,12 @@ from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_tir, is_op
 from weft.relax.rewriter import rewrite_bindings
+from weft.tir.schedule import IndexMap
 
 OPERATOR = "operator_name"
 """The attribute of a kernel that says which operator it computes."""
 
-Transform = tir.IndexMap | Callable[..., Any]
+Transform = IndexMap | Callable[..., Any]
 
 
 Separators = Mapping[str, Sequence[Sequence[int]] | None]
@@ -75,7 +76,8 @@ class _Altered:
     def rule(self, binding: Any, value: Any, bb: BlockBuilder) -> ir.Expr | None:
         """Return what a call of a kernel becomes."""
         callee: Any = value.args[0] if is_op(value, "call_tir") else None
-        name = getattr(self.mod[callee], "attrs", ir.NO_ATTRS).get(OPERATOR) if callee in self.mod else None
+        kernel: Any = self.mod[callee] if callee in self.mod else None
+        name: Any = kernel.attrs.get(OPERATOR) if isinstance(kernel, tir.PrimFunc) else None
         if name not in self.kernels:
             return None
         args = list(value.args[1].fields)
@@ -136,13 +138,13 @@ class _Altered:
         return self.made[key]
 
 
-def _index_map(layout: Any) -> tir.IndexMap | None:
+def _index_map(layout: Any) -> IndexMap | None:
     """Return a layout as a map, without the separators that may stand beside it; None where nothing moves."""
     layout = layout[0] if isinstance(layout, (tuple, list)) else layout
-    return tir.IndexMap.from_func(layout) if layout is not None and not isinstance(layout, tir.IndexMap) else layout
+    return IndexMap.from_func(layout) if layout is not None and not isinstance(layout, IndexMap) else layout
 
 
-def _is_identity(layout: tir.IndexMap) -> bool:
+def _is_identity(layout: IndexMap) -> bool:
     """Whether a layout leaves every element where it is."""
     ends = layout.final_indices
     return len(ends) == len(layout.initial_indices) and all(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import arith, error, ir
+from weft.relax.analysis.types import type_outside
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
-from weft.relax.infer import function_type, result_type
+from weft.relax.infer import function_type, result_type, type_of
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import all_bindings, localize, replace_value, rewrite_bindings
 from weft.tir.analysis.structure import replace_node
@@ -77,8 +78,10 @@ def _with_known_sizes(func: ir.Function, mod: ir.IRModule) -> ir.Function:
         given |= {n for n in ir.walk(b.ty) if n not in known}
     if not known:
         return func
-    new = rewrite_bindings(ir.substitute(func, known), mod, lambda b, value, bb: _untyped(value))
-    new = new.replace(ret_ty=result_type(func.ret_ty, new.body.ty))  # type: ignore[attr-defined]
+    new: Any = rewrite_bindings(ir.substitute(func, known), mod, lambda b, value, bb: _untyped(value))
+    result = replace_node(new.body.body, ty=None) if isinstance(new.body.body, ir.Tuple) else new.body.body
+    new = new.replace(body=replace_node(new.body, body=result, ty=type_of(result)))
+    new = new.replace(ret_ty=result_type(func.ret_ty, type_outside(new.params, new.body)))
     return new.replace(ty=function_type(new))
 
 
@@ -92,6 +95,8 @@ def _dimensions(named: Any, found: Any) -> Iterator[tuple[ir.Var, Any]]:
     if isinstance(named, ir.TupleType) and isinstance(found, ir.TupleType):
         for pair in zip(named.fields, found.fields, strict=False):
             yield from _dimensions(*pair)
+    mine: Any
+    theirs: Any
     mine, theirs = (getattr(t, "shape", None) or getattr(t, "values", None) or () for t in (named, found))
     yield from ((v, d) for v, d in zip(mine, theirs, strict=False) if isinstance(v, ir.Var))
 

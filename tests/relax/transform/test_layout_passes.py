@@ -1,0 +1,193 @@
+"""Passes and analyses around layouts and sizes: AlterOpImpl, suggested layouts, views, sizes that casts name."""
+
+import numpy as np
+import pytest
+
+from weft import compile, cpu, error, ir, relax, tir
+from weft.ir import assert_structural_equal
+from weft.relax import transform
+from weft.runtime import tensor
+from weft.script import ir as I
+from weft.script import relax as R
+from weft.script import tir as T
+
+
+def run(mod, *arrays):
+    found = relax.VirtualMachine(compile(mod), cpu())["main"](*map(tensor, arrays))
+    return (
+        [f.numpy() for f in found] if isinstance(found, (list, tuple)) or not hasattr(found, "numpy") else found.numpy()
+    )
+
+
+@I.ir_module
+class Twice:
+    @T.prim_func(private=True)
+    def kernel(x: T.Buffer((14,), "float32"), y: T.Buffer((14,), "float32"), z: T.Buffer((14,), "float32")):
+        T.func_attr({"operator_name": "my.both"})
+        for i in range(14):
+            with T.sblock("both"):
+                v = T.axis.spatial(14, i)
+                y[v] = x[v] * T.float32(2)
+                z[v] = x[v] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((14,), "float32")):
+        with R.dataflow():
+            both = R.call_tir(Twice.kernel, (x,), out_ty=[R.Tensor((14,), "float32"), R.Tensor((14,), "float32")])
+            R.output(both)
+        return both
+
+
+@T.prim_func(private=True)
+def blocked(x: T.Buffer((4, 4), "float32"), y: T.Buffer((4, 4), "float32"), z: T.Buffer((14,), "float32")):
+    for i, j in T.grid(4, 4):
+        with T.sblock("doubled"):
+            v, w = T.axis.remap("SS", [i, j])
+            y[v, w] = x[v, w] * T.float32(2)
+    for i in range(14):
+        with T.sblock("more"):
+            u = T.axis.spatial(14, i)
+            z[u] = x[u // 4, u % 4] + T.float32(1)
+
+
+def test_kernels_of_an_operator_become_others_in_another_layout_with_padding():
+    blocks = lambda i: (i // 4, i % 4)  # noqa: E731
+    new = transform.AlterOpImpl({"my.both": blocked}, {"my.both": [blocks, blocks, lambda i: i]})(Twice)
+    names = {v.name_hint for v in new}
+    assert {"my_both_replacement", "remove_pad"} <= names and "kernel" in names
+    text = new["main"].script()
+    assert text.count("R.layout_transform") == 2 and "kernel" not in text  # the identity moves nothing
+    x = np.arange(14, dtype="float32")
+    for got, want in zip(run(new, x), (2 * x, x + 1), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert transform.AlterOpImpl({"other": blocked}, {})(Twice) is Twice
+    with pytest.raises(error.InvalidArgument, match="1 of arguments and 2 of results"):
+        transform.AlterOpImpl({"my.both": blocked}, {"my.both": [blocks]})(Twice)
+
+
+@T.prim_func
+def pooled(x: T.Buffer((2, 8, 6, 6), "float32"), w: T.Buffer((8,), "float32"), y: T.Buffer((2, 8, 3, 3), "float32")):
+    for n, c, i, j, p, q in T.grid(2, 8, 3, 3, 2, 2):
+        with T.sblock("pool"):
+            vn, vc, vi, vj, vp, vq = T.axis.remap("SSSSRR", [n, c, i, j, p, q])
+            with T.init():
+                y[vn, vc, vi, vj] = T.float32(0)
+            y[vn, vc, vi, vj] = y[vn, vc, vi, vj] + x[vn, vc, vi * 2 + vp, vj * 2 + vq] * w[vc]
+
+
+def test_layouts_that_go_with_that_of_the_result_compute_the_same():
+    maps = relax.analysis.suggest_layout_transforms(pooled, [lambda n, c, h, w: (n, h, w, c // 4, c % 4)])
+    ((block, found),) = maps.items()
+    names = {k.name if isinstance(k, tir.Buffer) else k.name_hint: str(m) for k, m in found.items()}
+    assert set(names) == {"pool", "x", "w", "y"} and block.name_hint == "pool"
+    sch = tir.Schedule(pooled)
+    for key, layout in found.items():
+        if isinstance(key, tir.Buffer):
+            sch.transform_layout("pool", key.name, layout)
+        else:
+            sch.transform_block_layout("pool", layout)
+    x, w = (np.random.default_rng(0).random(s, "float32") for s in ((2, 8, 6, 6), (8,)))
+    got = tensor(np.zeros((2, 3, 3, 2, 4), "float32"))
+    shown = x.reshape(2, 2, 4, 6, 6).transpose(0, 3, 4, 1, 2)
+    compile(sch.mod)["main"](tensor(np.ascontiguousarray(shown)), tensor(w.reshape(2, 4)), got)
+    want = x.astype("float64").reshape(2, 8, 3, 2, 3, 2).sum((3, 5)) * w[None, :, None, None]
+    np.testing.assert_allclose(got.numpy(), want.reshape(2, 2, 4, 3, 3).transpose(0, 3, 4, 1, 2), rtol=1e-5)
+    (region,) = (r for r in sch.get(sch.get_sblock("pool")).reads if r.buffer.name == "w")
+    assert "//" not in str(region) and "y" not in {r.buffer.name for r in sch.get(sch.get_sblock("pool")).reads}
+
+
+@pytest.mark.parametrize("layout", [lambda n, c, h, w: (n, c // 3, c % 3, h, w), lambda n, c, h, w: (n * h, c, w)])
+def test_layouts_that_do_not_divide_are_not_suggested(layout):
+    assert relax.analysis.suggest_layout_transforms(pooled, [layout]) == {}
+    with pytest.raises(error.InvalidArgument, match="Mismatch between output buffer shape"):
+        relax.analysis.suggest_layout_transforms(pooled, [lambda n, c: (c, n)])
+    with pytest.raises(error.InvalidArgument, match="Incompatible PrimFunc"):
+        relax.analysis.suggest_layout_transforms(pooled, [layout] * 4)
+
+
+def test_kernels_that_only_copy_are_views_where_their_results_stay_inside():
+    @I.ir_module
+    class Before:
+        @T.prim_func(private=True)
+        def flat(x: T.Buffer((3, 4), "float32"), y: T.Buffer((12,), "float32")):
+            for i in range(12):
+                with T.sblock("flat"):
+                    v = T.axis.spatial(12, i)
+                    y[v] = x[v // 4, v % 4]
+
+        @T.prim_func(private=True)
+        def part(x: T.Buffer((12,), "float32"), y: T.Buffer((5,), "float32")):
+            for i in range(5):
+                with T.sblock("part"):
+                    v = T.axis.spatial(5, i)
+                    y[v] = x[v]
+
+        @R.function
+        def main(x: R.Tensor((3, 4), "float32")):
+            with R.dataflow():
+                a = R.call_tir(Before.flat, (x,), out_ty=R.Tensor((12,), "float32"))
+                b = R.call_tir(Before.part, (a,), out_ty=R.Tensor((5,), "float32"))
+                c = R.call_tir(Before.flat, (x,), out_ty=R.Tensor((12,), "float32"))
+                R.output(b, c)
+            return (b, c)
+
+    after = transform.RewriteDataflowReshape()(Before)
+    kinds = [b.value.op.name for b in after["main"].body.blocks[0].bindings]
+    assert kinds == ["relax.reshape", "relax.call_tir", "relax.call_tir"]
+    x = np.random.default_rng(0).random((3, 4), "float32")
+    part, whole = run(after, x)
+    np.testing.assert_array_equal(part, x.reshape(-1)[:5])
+    np.testing.assert_array_equal(whole, x.reshape(-1))
+
+
+def test_sizes_that_a_cast_names_are_those_of_its_value():
+    @R.function
+    def before(x: R.Tensor(("m", 4), "float32"), y: R.Tensor("float32", ndim=1)):
+        a, b, k = T.int64(), T.int64(), T.int64()
+        z = R.match_cast(x, R.Tensor((a, b), "float32"))
+        w = R.match_cast(y, R.Tensor((k,), "float32"))
+        s = R.add(z, x)
+        return (s, w)
+
+    @R.function
+    def expected(x: R.Tensor(("m", 4), "float32"), y: R.Tensor("float32", ndim=1)):
+        k = T.int64()
+        w = R.match_cast(y, R.Tensor((k,), "float32"))
+        s = R.add(x, x)
+        return (s, w)
+
+    once = transform.CanonicalizeBindings()(ir.IRModule({"before": before}))
+    assert_structural_equal(once["before"], expected.with_attr("global_symbol", "before"))
+    assert transform.CanonicalizeBindings()(once) is once
+
+    @R.function
+    def wrong(x: R.Tensor((2,), "float32"), y: R.Tensor((3,), "float32")):
+        n = T.int64()
+        a = R.match_cast(x, R.Tensor((n,), "float32"))
+        b = R.match_cast(y, R.Tensor((n,), "float32"))
+        return (a, b)
+
+    with pytest.raises(ValueError, match="MatchCast statements must be consistent: 'n' has two values"):
+        transform.CanonicalizeBindings()(ir.IRModule({"wrong": wrong}))
+
+
+@pytest.mark.parametrize(("name", "axes", "want"), [
+    ("tensor_ndim", (), 3), ("tensor_dtype_bits", (), 32), ("tensor_dtype_code", (), 2), ("tensor_dtype_lanes", (), 1),
+    ("tensor_shape_i", (1,), 3), ("tensor_stride_i", (0,), 15), ("tensor_stride_i", (2,), 1),
+    ("tensor_byte_offset", (), 0), ("tensor_elem_offset", (), 0),
+])  # fmt: skip
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_a_program_asks_what_a_tensor_is(name, axes, want, target):
+    bb = relax.BlockBuilder()
+    x, at = relax.Var("x", ir.TensorType(None, "", -1)), [relax.Var("axis", relax.PrimType("int64"))][: len(axes)]
+    with bb.function("main", [x, *at]):
+        bb.emit_func_output(bb.emit(getattr(relax.op.inspect, name)(x, *at)))
+    main = relax.VirtualMachine(compile(bb.get(), target=target), cpu())["main"]
+    assert main(tensor(np.zeros((2, 3, 5), "float32")), *axes) == want
+    if axes:
+        with pytest.raises(RuntimeError, match="the axis is not below"):
+            main(tensor(np.zeros((2, 3, 5), "float32")), 3)
+        with pytest.raises(error.IndexOutOfRange, match="no such axis"):
+            bb.normalize(getattr(relax.op.inspect, name)(relax.Var("y", R.Tensor((2,), "float32")), 1))
+    with pytest.raises(error.TypeInferenceError, match="wrong arguments"):
+        bb.normalize(getattr(relax.op.inspect, name)(relax.Var("y", R.Shape((2,))), *axes))
