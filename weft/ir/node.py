@@ -125,6 +125,10 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
         """Return this node as TVMScript."""
         return _PRINTER[0](self, **options)
 
+    def in_attrs(self) -> Any:
+        """Return what stands for this node as the value of an attribute."""
+        return self
+
     def show(self, **options: Any) -> None:
         """Print this node as TVMScript."""
         print(self.script(**options))
@@ -226,7 +230,8 @@ class Attrs(Node):
         if isinstance(mapping, Attrs):
             mapping = dict(mapping.pairs)
         merged = {**(mapping or {}), **kwargs}
-        return Attrs(tuple((own_name(str(k)), _freeze(v)) for k, v in merged.items())) if merged else NO_ATTRS
+        pairs = tuple((name := own_name(str(k)), _freeze(v, name in _TRUTHS)) for k, v in merged.items())
+        return Attrs(pairs) if pairs else NO_ATTRS
 
     @property
     def items(self) -> _Pairs:
@@ -288,12 +293,18 @@ Map.register(Attrs)  # pyright: ignore[reportAttributeAccessIssue] - as every ab
 NO_ATTRS = Attrs(())
 
 
-def _freeze(value: Any) -> Any:
+_TRUTHS = frozenset(("Primitive", "relax.force_pure", "tir.is_host_func", "tir.is_scheduled", "tir.noalias"))
+"""Attributes that are true or false, whatever number a program of an earlier TVM writes."""
+
+
+def _freeze(value: Any, is_truth: bool = False) -> Any:
+    if is_truth and type(value) is int:
+        return value != 0
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):
         return Attrs.of(value) if all(isinstance(k, str) for k in value) else FrozenMap(value.items())
-    return value
+    return value.in_attrs() if isinstance(value, Node) else value
 
 
 class FrozenMap(tuple[tuple[Any, Any], ...]):

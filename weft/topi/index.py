@@ -29,13 +29,17 @@ def _resolved(index: Any, extent: Any, mode: str) -> Any:
     return _wrapped(index, extent) if mode == "fast" else clamped(index, extent)
 
 
-def take(x: te.Tensor, indices: te.Tensor, axis: int | None = None, mode: str = "fast") -> Any:
-    """Take elements along an axis by index."""
-    a = normalize_axis("take", axis or 0, x.ndim)
-    n = indices.ndim
+def take(x: te.Tensor, indices: Any, axis: int | None = None, mode: str = "fast") -> Any:
+    """Take elements along an axis by index, or by a scalar."""
+    a, single = normalize_axis("take", axis or 0, x.ndim), not isinstance(indices, te.Tensor)
+    n, picked = (0, ()) if single else (indices.ndim, indices.shape)
+
+    def place(*i: Any) -> Any:
+        return cast("int64", indices) if single else indices(*i)
+
     return te.compute(
-        (*x.shape[:a], *indices.shape, *x.shape[a + 1 :]),
-        lambda *i: x(*i[:a], _resolved(indices(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
+        (*x.shape[:a], *picked, *x.shape[a + 1 :]),
+        lambda *i: x(*i[:a], _resolved(place(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
         name="T_take",
     )
 
