@@ -125,10 +125,6 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
         """Return this node as TVMScript."""
         return _PRINTER[0](self, **options)
 
-    def in_attrs(self) -> Any:
-        """Return what stands for this node as the value of an attribute."""
-        return self
-
     def show(self, **options: Any) -> None:
         """Print this node as TVMScript."""
         print(self.script(**options))
@@ -304,7 +300,8 @@ def _freeze(value: Any, is_truth: bool = False) -> Any:
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):
         return Attrs.of(value) if all(isinstance(k, str) for k in value) else FrozenMap(value.items())
-    return value.in_attrs() if isinstance(value, Node) else value
+    constant = type(getattr(value, "value", None)) is int and getattr(value, "dtype", None) == "bool"
+    return value.value != 0 if constant else value
 
 
 class FrozenMap(tuple[tuple[Any, Any], ...]):

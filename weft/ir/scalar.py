@@ -115,10 +115,6 @@ class IntImm(PrimExpr):
 
     __hash__ = object.__hash__
 
-    def in_attrs(self) -> Any:
-        """Return a Python truth for a constant one: attributes say it that way."""
-        return self.value != 0 if self.dtype == "bool" else self
-
     def __bool__(self) -> bool:
         return self.value != 0
 

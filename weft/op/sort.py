@@ -119,14 +119,12 @@ def _median_infer(x: ir.Expr, axis: Any, keepdims: bool) -> Any:
 def _median_ref(x: Any, axis: Any, keepdims: bool) -> Any:
     over = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
     rest = [a for a in range(x.ndim) if a not in over]
-    lines = np.transpose(x, (*rest, *sorted(over))).reshape(
-        *(x.shape[a] for a in rest), math.prod(x.shape[a] for a in over)
-    )
-    order = np.argsort(lines, -1, kind="stable")
-    places = np.take(order, [(lines.shape[-1] - 1) // 2], -1)
-    shape = [1 if a in over else d for a, d in enumerate(x.shape)] if keepdims else [x.shape[a] for a in rest]
-    values, places = (v.reshape(shape) for v in (np.take_along_axis(lines, places, -1), places))
-    return (values, places.astype(np.int64)) if axis is not None and len(over) == 1 else values
+    sizes = [x.shape[a] for a in rest]
+    lines = np.transpose(x, (*rest, *sorted(over))).reshape(*sizes, math.prod(x.shape[a] for a in over))
+    places = np.take(np.argsort(lines, -1, kind="stable"), [(lines.shape[-1] - 1) // 2], -1)
+    shape = [1 if a in over else d for a, d in enumerate(x.shape)] if keepdims else sizes
+    values = np.take_along_axis(lines, places, -1).reshape(shape)
+    return (values, places.reshape(shape)) if axis is not None and len(over) == 1 else values
 
 
 declare(

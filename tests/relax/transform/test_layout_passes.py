@@ -171,23 +171,12 @@ def test_sizes_that_a_cast_names_are_those_of_its_value():
         transform.CanonicalizeBindings()(ir.IRModule({"wrong": wrong}))
 
 
-@pytest.mark.parametrize(("name", "axes", "want"), [
-    ("tensor_ndim", (), 3), ("tensor_dtype_bits", (), 32), ("tensor_dtype_code", (), 2), ("tensor_dtype_lanes", (), 1),
-    ("tensor_shape_i", (1,), 3), ("tensor_stride_i", (0,), 15), ("tensor_stride_i", (2,), 1),
-    ("tensor_byte_offset", (), 0), ("tensor_elem_offset", (), 0),
-])  # fmt: skip
 @pytest.mark.parametrize("target", ["llvm", "c"])
-def test_a_program_asks_what_a_tensor_is(name, axes, want, target):
-    bb = relax.BlockBuilder()
-    x, at = relax.Var("x", ir.TensorType(None, "", -1)), [relax.Var("axis", relax.PrimType("int64"))][: len(axes)]
-    with bb.function("main", [x, *at]):
-        bb.emit_func_output(bb.emit(getattr(relax.op.inspect, name)(x, *at)))
-    main = relax.VirtualMachine(compile(bb.get(), target=target), cpu())["main"]
-    assert main(tensor(np.zeros((2, 3, 5), "float32")), *axes) == want
-    if axes:
-        with pytest.raises(RuntimeError, match="the axis is not below"):
-            main(tensor(np.zeros((2, 3, 5), "float32")), 3)
-        with pytest.raises(error.IndexOutOfRange, match="no such axis"):
-            bb.normalize(getattr(relax.op.inspect, name)(relax.Var("y", R.Tensor((2,), "float32")), 1))
-    with pytest.raises(error.TypeInferenceError, match="wrong arguments"):
-        bb.normalize(getattr(relax.op.inspect, name)(relax.Var("y", R.Shape((2,))), *axes))
+def test_a_handle_that_a_kernel_takes_is_what_describes_a_tensor(target):
+    @T.prim_func
+    def rank(x: T.handle) -> T.int64:
+        T.func_attr({"tir.is_host_func": T.bool(True), "tir.noalias": 1})
+        T.ret(T.Cast("int64", T.tvm_struct_get(x, 0, 4, "int32")))
+
+    assert rank.attrs["tir.noalias"] is True is rank.attrs["tir.is_host_func"]
+    assert compile(ir.IRModule({"rank": rank}), target)["rank"](tensor(np.zeros((2, 3, 5)))) == 3

@@ -76,17 +76,16 @@ def _block(block: tir.Block, moved: dict[tir.Buffer, IndexMap]) -> dict[Any, Ind
     axes = tuple(iv.var for iv in block.iter_vars)
     layouts = _layouts(block, [*stores, *loads_of(block.body)])
     write = layouts[target]
-    if write is None or None in write or not _in_order(write, axes):
+    own = None if write is None or None in write else _carried(write, moved[target], axes, axes)
+    if write is None or own is None:
         return {}
-    own = _carried(write, moved[target], axes)
-    if own is None or not _bijective(own, block):
+    domain: Any = {i: iv.dom for i, iv in zip(own.initial_indices, block.iter_vars, strict=True)}
+    if not arith.detect_iter_map(own.final_indices, domain, check_level="bijective").indices:
         return {}
     result: dict[Any, IndexMap] = {block: own, target: moved[target]}
     for region in block.reads:
-        read = layouts.get(region.buffer)
-        if read is None or region.buffer in moved or not _in_order(read, axes):
-            continue
-        layout = _carried(write, moved[target], read)
+        read = None if region.buffer in moved else layouts.get(region.buffer)
+        layout = None if read is None else _carried(write, moved[target], read, axes)
         if layout is not None:
             moved[region.buffer] = result[region.buffer] = layout
     return result
@@ -95,32 +94,26 @@ def _block(block: tir.Block, moved: dict[tir.Buffer, IndexMap]) -> dict[Any, Ind
 def _layouts(block: tir.Block, accesses: Sequence[Any]) -> dict[tir.Buffer, _Layout | None]:
     """Find the layout of each buffer; None where accesses are no such layout, or several."""
     spatial: dict[ir.Var, Any] = {iv.var: iv.dom for iv in block.iter_vars if iv.iter_type == "data_par"}
+    longer = [v for v, dom in spatial.items() if ir.as_int(dom.extent) != 1]
     result: dict[tir.Buffer, _Layout | None] = {}
     for access in accesses:
         fits = arith.detect_iter_map(access.indices, spatial, check_level="nocheck").indices or not access.indices
-        used = [
-            [v for v in spatial if v in set(ir.find(i, ir.Var)) and not _single(spatial[v])] for i in access.indices
-        ]
+        used = [[v for v in longer if v in set(ir.find(i, ir.Var))] for i in access.indices]
         layout = tuple(next(iter(vs), None) for vs in used) if fits and all(len(vs) < 2 for vs in used) else None
         same = access.buffer not in result or result[access.buffer] == layout
         result[access.buffer] = layout if same else None
     return result
 
 
-def _single(dom: Any) -> bool:
-    return ir.as_int(dom.extent) == 1
-
-
-def _in_order(layout: _Layout, axes: tuple[ir.Var, ...]) -> bool:
-    places = [axes.index(v) for v in layout if v is not None]
-    return places == sorted(set(places))
-
-
-def _carried(source: _Layout, layout: IndexMap, target: _Layout) -> IndexMap | None:
+def _carried(source: _Layout, layout: IndexMap, target: _Layout, axes: tuple[ir.Var, ...]) -> IndexMap | None:
     """Carry a map of what follows `source` to what follows `target`; axes that it does not know stay in their place.
 
-    None where an index is made of an axis that `target` has and one that it has not.
+    None where these do not come in order, or an index is made of an axis that `target` has and one that it has not.
     """
+    for follows in (source, target):
+        places = [axes.index(v) for v in follows if v is not None]
+        if places != sorted(set(places)):
+            return None
     initial = [i for v, i in zip(source, layout.initial_indices, strict=True) if v in target]
     final: list[ir.PrimExpr] = []
     for index in layout.final_indices:
@@ -135,8 +128,3 @@ def _carried(source: _Layout, layout: IndexMap, target: _Layout) -> IndexMap | N
             initial.insert(place, new)
             final.insert(place, new)
     return IndexMap(tuple(initial), tuple(final))
-
-
-def _bijective(layout: IndexMap, block: tir.Block) -> bool:
-    domain: Any = {i: iv.dom for i, iv in zip(layout.initial_indices, block.iter_vars, strict=True)}
-    return bool(arith.detect_iter_map(layout.final_indices, domain, check_level="bijective").indices)

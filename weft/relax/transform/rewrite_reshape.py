@@ -58,7 +58,8 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
         if mutable and not is_mergeable(value, binding.var, mutable, mod):
             return None  # a view would show what is written later
         base = source.get(base, base)
-        if isinstance(base.ty, ir.TensorType) and _same_shape(base.ty, value.ty) and isinstance(base, ir.ExprVar):  # type: ignore[attr-defined]
+        same = isinstance(base, ir.ExprVar) and isinstance(base.ty, ir.TensorType)
+        if same and ir.structural_equal(base.ty.shape, value.ty.shape):
             return base
         source[binding.var] = base
         if is_op(value, "reshape") and base is value.args[0] and len(value.args) == 2:
@@ -93,12 +94,3 @@ def moves_only_unit_dims(call: ir.Call) -> bool:
     axes = call.attrs.get("axes") or tuple(reversed(range(len(shape))))
     moved = [a % len(shape) for a in axes if ir.as_int(shape[a]) != 1]
     return moved == sorted(moved)
-
-
-def _same_shape(a: ir.TensorType, b: ir.TensorType) -> bool:
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-        return False
-    return all(
-        x is y or (isinstance(x, ir.IntImm) and isinstance(y, ir.IntImm) and x.value == y.value)
-        for x, y in zip(a.shape, b.shape, strict=True)
-    )
