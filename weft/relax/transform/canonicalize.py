@@ -95,10 +95,8 @@ def _dimensions(named: Any, found: Any) -> Iterator[tuple[ir.Var, Any]]:
     if isinstance(named, ir.TupleType) and isinstance(found, ir.TupleType):
         for pair in zip(named.fields, found.fields, strict=False):
             yield from _dimensions(*pair)
-    mine: Any
-    theirs: Any
-    mine, theirs = (getattr(t, "shape", None) or getattr(t, "values", None) or () for t in (named, found))
-    yield from ((v, d) for v, d in zip(mine, theirs, strict=False) if isinstance(v, ir.Var))
+    sizes: Any = [getattr(t, "shape", None) or getattr(t, "values", None) or () for t in (named, found)]
+    yield from ((v, d) for v, d in zip(*sizes, strict=False) if isinstance(v, ir.Var))
 
 
 class _Canonical:
