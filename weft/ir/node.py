@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
@@ -212,6 +212,15 @@ def own_name(key: str) -> str:
     return f"tir.{key.partition('.')[2]}" if key.startswith(("tirx.", "s_tir.")) else key
 
 
+_TRUTHS = frozenset(("Primitive", "relax.force_pure", "tir.is_host_func", "tir.is_scheduled", "tir.noalias"))
+
+
+def said(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a program says of a function; a number, which earlier TVM wrote for true and false, is a truth."""
+    named = {own_name(k): v for k, v in attrs.items()}
+    return {k: v != 0 if k in _TRUTHS and type(v) is int else v for k, v in named.items()}
+
+
 class Attrs(Node):
     """Named attributes of a call, function or loop: an immutable mapping in insertion order.
 
@@ -226,8 +235,7 @@ class Attrs(Node):
         if isinstance(mapping, Attrs):
             mapping = dict(mapping.pairs)
         merged = {**(mapping or {}), **kwargs}
-        pairs = tuple((name := own_name(str(k)), _freeze(v, name in _TRUTHS)) for k, v in merged.items())
-        return Attrs(pairs) if pairs else NO_ATTRS
+        return Attrs(tuple((own_name(str(k)), _freeze(v)) for k, v in merged.items())) if merged else NO_ATTRS
 
     @property
     def items(self) -> _Pairs:
@@ -289,13 +297,7 @@ Map.register(Attrs)  # pyright: ignore[reportAttributeAccessIssue] - as every ab
 NO_ATTRS = Attrs(())
 
 
-_TRUTHS = frozenset(("Primitive", "relax.force_pure", "tir.is_host_func", "tir.is_scheduled", "tir.noalias"))
-"""Attributes that are true or false, whatever number a program of an earlier TVM writes."""
-
-
-def _freeze(value: Any, is_truth: bool = False) -> Any:
-    if is_truth and type(value) is int:
-        return value != 0
+def _freeze(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):

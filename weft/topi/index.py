@@ -29,7 +29,7 @@ def _resolved(index: Any, extent: Any, mode: str) -> Any:
     return _wrapped(index, extent) if mode == "fast" else clamped(index, extent)
 
 
-def take(x: te.Tensor, indices: Any, axis: int | None = None, mode: str = "fast") -> Any:
+def take(x: te.Tensor, indices: te.Tensor | Scalar, axis: int | None = None, mode: str = "fast") -> Any:
     """Take elements along an axis by index, or by a scalar."""
     a, single = normalize_axis("take", axis or 0, x.ndim), not isinstance(indices, te.Tensor)
     n, picked = (0, ()) if single else (indices.ndim, indices.shape)
