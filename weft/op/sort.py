@@ -111,9 +111,8 @@ def _median_infer(x: ir.Expr, axis: Any, keepdims: bool) -> Any:
     if ty.shape is not None:
         dims = reduced_shape(ty.shape, over, keepdims)
         demand_at_least("median: elements to choose from", product([ty.shape[a] for a in over]), 1, x.span)
-    values = ir.TensorType(dims, ty.dtype, ndim, ty.vdevice)
-    places = ir.TensorType(dims, "int64", ndim, ty.vdevice)
-    return ir.TupleType((values, places)) if axis is not None and len(over) == 1 else values
+    both = [ir.TensorType(dims, t, ndim, ty.vdevice) for t in (ty.dtype, "int64")]
+    return ir.TupleType(tuple(both)) if axis is not None and len(over) == 1 else both[0]
 
 
 def _median_ref(x: Any, axis: Any, keepdims: bool) -> Any:

@@ -78,16 +78,15 @@ def _with_known_sizes(func: ir.Function, mod: ir.IRModule) -> ir.Function:
         given |= {n for n in ir.walk(b.ty) if n not in known}
     if not known:
         return func
-    new: Any = rewrite_bindings(ir.substitute(func, known), mod, lambda b, value, bb: _untyped(value))
+
+    def untyped(_binding: Any, value: Any, _bb: Any) -> Any:  # its type is inferred again
+        return replace_node(value, ty=None) if isinstance(value, (ir.Call, ir.Tuple, ir.TupleGetItem)) else None
+
+    new: Any = rewrite_bindings(ir.substitute(func, known), mod, untyped)
     result = replace_node(new.body.body, ty=None) if isinstance(new.body.body, ir.Tuple) else new.body.body
     new = new.replace(body=replace_node(new.body, body=result, ty=type_of(result)))
     new = new.replace(ret_ty=result_type(func.ret_ty, type_outside(new.params, new.body)))
     return new.replace(ty=function_type(new))
-
-
-def _untyped(value: Any) -> Any:
-    """Let the type of an operation be inferred again."""
-    return replace_node(value, ty=None) if isinstance(value, (ir.Call, ir.Tuple, ir.TupleGetItem)) else None
 
 
 def _dimensions(named: Any, found: Any) -> Iterator[tuple[ir.Var, Any]]:

@@ -84,13 +84,9 @@ def _seen_differently(call: ir.Call, binding: Any, mod: ir.IRModule) -> ir.Expr 
 
 def moves_only_unit_dims(call: ir.Call) -> bool:
     """Whether a call is a transpose that leaves the order of all dimensions but those of extent 1."""
-    if (
-        not is_op(call, "permute_dims")
-        or not isinstance(call.args[0].ty, ir.TensorType)
-        or call.args[0].ty.shape is None
-    ):  # type: ignore[attr-defined]
+    shape: Any = getattr(call.args[0].ty, "shape", None) if is_op(call, "permute_dims") else None  # type: ignore[attr-defined]
+    if shape is None:
         return False
-    shape = call.args[0].ty.shape  # type: ignore[attr-defined]
     axes = call.attrs.get("axes") or tuple(reversed(range(len(shape))))
     moved = [a % len(shape) for a in axes if ir.as_int(shape[a]) != 1]
     return moved == sorted(moved)
