@@ -31,11 +31,11 @@ def _resolved(index: Any, extent: Any, mode: str) -> Any:
 
 def take(x: te.Tensor, indices: te.Tensor | Scalar, axis: int | None = None, mode: str = "fast") -> Any:
     """Take elements along an axis by index, or by a scalar."""
-    a, single = normalize_axis("take", axis or 0, x.ndim), not isinstance(indices, te.Tensor)
-    n, picked = (0, ()) if single else (indices.ndim, indices.shape)
+    a, picked = normalize_axis("take", axis or 0, x.ndim), indices.shape if isinstance(indices, te.Tensor) else ()
+    n, given = len(picked), indices
 
     def place(*i: Any) -> Any:
-        return cast("int64", indices) if single else indices(*i)
+        return given(*i) if isinstance(given, te.Tensor) else cast("int64", given)  # type: ignore[arg-type]
 
     return te.compute(
         (*x.shape[:a], *picked, *x.shape[a + 1 :]),

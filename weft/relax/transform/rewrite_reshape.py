@@ -59,7 +59,7 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
             return None  # a view would show what is written later
         base = source.get(base, base)
         same = isinstance(base, ir.ExprVar) and isinstance(base.ty, ir.TensorType)
-        if same and ir.structural_equal(base.ty.shape, value.ty.shape):
+        if same and ir.structural_equal(base.ty.shape, value.ty.shape):  # type: ignore[attr-defined]
             return base
         source[binding.var] = base
         if is_op(value, "reshape") and base is value.args[0] and len(value.args) == 2:

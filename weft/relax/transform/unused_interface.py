@@ -166,7 +166,7 @@ def _returning(func: ir.Function, kept: list[int]) -> ir.Function:
         items = [RelaxVar(f"{result.name_hint}_{i}", result.ty.fields[i]) for i in kept]
         taken = [VarBinding(v, ir.TupleGetItem(result, i, ty=v.ty)) for v, i in zip(items, kept, strict=True)]
         blocks = (*blocks, BindingBlock(tuple(taken)))
-    types = tuple(result_type(func.ret_ty.fields[i], e.ty) for i, e in zip(kept, items, strict=True))  # type: ignore[union-attr]
+    types: Any = tuple(result_type(func.ret_ty.fields[i], e.ty) for i, e in zip(kept, items, strict=True))  # type: ignore[union-attr]
     ty = types[0] if len(kept) == 1 else ir.TupleType(types)
     body = SeqExpr(blocks, items[0] if len(kept) == 1 else ir.Tuple(tuple(items), ty=ty), span=seq.span, ty=ty)
     new = func.replace(body=body, ret_ty=ty)
