@@ -78,6 +78,7 @@ MODULES = {
     "relax.backend.rocm.hipblas": "weft.relax.backend.libraries",
     "relax.backend.rocm": "weft.relax.backend.libraries",
     "relax.backend.utils": "weft.relax.backend.patterns",
+    "relax.exec_builder": "weft.relax.vm.exec_builder",
     "relax.op.base": "weft.relax.gradient_rules",
     "relax.training.utils": "weft.relax.training",
     "relax.transform.transform": "weft.relax.transform",

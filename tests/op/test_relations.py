@@ -84,6 +84,7 @@ ROWS: tuple[Row, ...] = (
         {"seq_axis": 0, "batch_axis": 1}),
     # --- reductions and order ---
     Row("argmax", (f(2, 3),), ((0, f(2, 0), SHAPE),), {"axis": 1}),
+    Row("median", (f(2, 3),), ((0, f(2, 0), SHAPE),), {"axis": 1}),
     Row("topk", (f(2, 3),), ((0, f(2, 1), VALUE),), {"k": 2, "axis": 1}),
     Row("multinomial_from_uniform", (f(2, 3), f(2, 1), i([0], [1])), ((2, i([0], [2]), INDEX), (1, f(1, 1), SHAPE),
         (0, f(2, 0), SHAPE))),

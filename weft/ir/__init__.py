@@ -51,7 +51,7 @@ from weft.ir.expr import (
 from weft.ir.expr import Var as ExprVar
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
-from weft.ir.node import NO_ATTRS, Attrs, Node, SourceName, Span, SubclassTable, make_node, own_name, set_printer
+from weft.ir.node import NO_ATTRS, Attrs, Node, SourceName, Span, SubclassTable, make_node, own_name, said, set_printer
 from weft.ir.op_attrs import default_op_attr, op_attr, register_op_attr, reset_op_attr
 from weft.ir.pass_config import ConfigOption, config_options, near_names, register_config_option
 from weft.ir.passes import (
@@ -100,7 +100,7 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
     "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyDim", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool",
     "ConfigOption", "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch",
-    "HandleType", "ScalableLanes", "own_name", "DummyGlobalInfo", "DumpPrograms",
+    "HandleType", "ScalableLanes", "own_name", "said", "DummyGlobalInfo", "DumpPrograms",
     "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
     "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue", "PrintIR",
     "Sequential", "ShapeExpr", "ShapeType", "SourceName", "Span", "SubclassTable", "TensorAffineType",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
@@ -125,6 +125,10 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
         """Return this node as TVMScript."""
         return _PRINTER[0](self, **options)
 
+    def show(self, **options: Any) -> None:
+        """Print this node as TVMScript."""
+        print(self.script(**options))
+
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
         """Return this node as text that can be parsed again: Relay with a version line, else TVMScript.
 
@@ -208,6 +212,15 @@ def own_name(key: str) -> str:
     return f"tir.{key.partition('.')[2]}" if key.startswith(("tirx.", "s_tir.")) else key
 
 
+_TRUTHS = frozenset(("Primitive", "relax.force_pure", "tir.is_host_func", "tir.is_scheduled", "tir.noalias"))
+
+
+def said(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a program says of a function; a number, which earlier TVM wrote for true and false, is a truth."""
+    named = {own_name(k): v for k, v in attrs.items()}
+    return {k: v != 0 if k in _TRUTHS and type(v) is int else v for k, v in named.items()}
+
+
 class Attrs(Node):
     """Named attributes of a call, function or loop: an immutable mapping in insertion order.
 
@@ -289,7 +302,8 @@ def _freeze(value: Any) -> Any:
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):
         return Attrs.of(value) if all(isinstance(k, str) for k in value) else FrozenMap(value.items())
-    return value
+    constant = type(getattr(value, "value", None)) is int and getattr(value, "dtype", None) == "bool"
+    return value.value != 0 if constant else value
 
 
 class FrozenMap(tuple[tuple[Any, Any], ...]):

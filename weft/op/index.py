@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import DataType, Expr, TensorType, as_int, as_shape, int64, min_, numpy_dtype
+from weft.ir import DataType, Expr, PrimType, TensorType, as_int, as_shape, int64, min_, numpy_dtype
 from weft.op import relations
 from weft.op.attributes import axis, dtype, integer, word
 from weft.op.infer import broadcast_dims, fields_of, index_arg, normalize_axis, product, tensor_arg
@@ -17,7 +17,9 @@ from weft.topi.index import gather_elements, gather_nd, index_tensor, one_hot, r
 
 
 def _take_infer(x: Expr, indices: Expr, axis: int | None, mode: str) -> TensorType:
-    ty, it = tensor_arg("take", "x", x), index_arg("take", indices)
+    single = getattr(indices, "value", getattr(indices.ty, "value", None)) if isinstance(indices.ty, PrimType) else None
+    ty = tensor_arg("take", "x", x)
+    it = index_arg("take", indices) if single is None else TensorType((), single.dtype, 0)
     if ty.ndim == 0:
         raise ShapeMismatch("take: 'x' has no dimensions", expected="at least 1", found="0", where=x.span)
     if axis is None and ty.ndim not in (-1, 1):
@@ -25,7 +27,12 @@ def _take_infer(x: Expr, indices: Expr, axis: int | None, mode: str) -> TensorTy
     if ty.shape is None or it.shape is None:
         return TensorType(None, ty.dtype, ty.ndim - 1 + it.ndim if ty.ndim >= 0 and it.ndim >= 0 else -1)
     a = normalize_axis("take", axis or 0, ty.ndim)
-    if mode == "fast":
+    if single is not None:
+        _demand_some("take", ty.shape[a], (), x)
+        if mode == "fast":
+            limits = (-ty.shape[a], ty.shape[a] - int64(1))
+            relations.demand_between("take: 'indices'", single, *limits, x.span, "IndexOutOfRange")
+    elif mode == "fast":
         relations.demand_indices("take: 'indices'", indices, -ty.shape[a], ty.shape[a], x.span)
     else:
         _demand_some("take", ty.shape[a], it.shape, x)

@@ -16,6 +16,7 @@ from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal
 from weft.topi.broadcast import broadcast_to
 from weft.topi.manipulate import (
     concatenate,
+    expand_dims,
     expanded_axes,
     expanded_shape,
     flip,
@@ -23,6 +24,7 @@ from weft.topi.manipulate import (
     repeat,
     split,
     split_points,
+    squeeze,
     squeezed_axes,
     stack,
     tile,
@@ -149,7 +151,7 @@ def _expand_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
 
 declare(
     "expand_dims", "x", {"axis": integers((0,))}, infer=_expand_infer,
-    lower=lambda x, axis: view(x, expanded_shape(x.shape, axis), "T_expand_dims"),
+    lower=expand_dims,
     reference=np.expand_dims, fusion=Fusion.INJECTIVE,
     doc="Insert dimensions of extent 1.",
 )  # fmt: skip
@@ -173,9 +175,7 @@ def _squeeze_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
 
 declare(
     "squeeze", "x", {"axis": axes()}, infer=_squeeze_infer,
-    lower=lambda x, axis: view(
-        x, [d for i, d in enumerate(x.shape) if i not in squeezed_axes(x.shape, axis)], "T_squeeze"
-    ),
+    lower=squeeze,
     reference=np.squeeze,
     fusion=Fusion.INJECTIVE,
     doc="Drop dimensions of extent 1.",

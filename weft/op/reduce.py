@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, TensorType, numpy_dtype
+from weft.ir import Expr, TensorType, int64, numpy_dtype
 from weft.op.attributes import axes, axis, dtype, flag
 from weft.op.infer import dims_of, normalize_axes, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
@@ -20,6 +20,9 @@ from weft.topi.scan import cumulative
 def _infer(op: str, dtype: str | None = None) -> Any:
     def infer(x: Expr, axis: Any, keepdims: bool) -> TensorType:
         ty = tensor_arg(op, "x", x)
+        if ty.shape is None and axis is None and (ty.ndim >= 0 or not keepdims):
+            ndim = ty.ndim if keepdims else 0
+            return TensorType((int64(1),) * ndim, dtype or ty.dtype, ndim)
         if ty.ndim < 0:
             return TensorType(None, dtype or ty.dtype, -1)
         axes = normalize_axes(op, axis, ty.ndim)

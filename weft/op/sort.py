@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from weft import ir
 from weft.error import DTypeMismatch
-from weft.op.attributes import axis, dtype, flag, integer, word
-from weft.op.infer import normalize_axis, tensor_arg
+from weft.op.attributes import axes, axis, dtype, flag, integer, word
+from weft.op.infer import normalize_axes, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.op.relations import demand_between
+from weft.op.relations import demand_at_least, demand_between
+from weft.topi.reduce import reduced_shape
 from weft.topi.search import places
-from weft.topi.sort import argsort, sort, topk
+from weft.topi.sort import argsort, median, sort, topk
 
 
 def _count(k: Any, dim: Any) -> Any:
@@ -93,4 +95,39 @@ declare(
     reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(ir.numpy_dtype(dtype)),
     fusion=Fusion.OPAQUE,
     doc="The indices that sort along an axis.",
+)  # fmt: skip
+
+
+def _median_infer(x: ir.Expr, axis: Any, keepdims: bool) -> Any:
+    ty = tensor_arg("median", "x", x)
+    dims, over, ndim = None, () if axis is None else axis, -1
+    if ty.ndim >= 0:
+        over = normalize_axes("median", axis, ty.ndim)
+        ndim = ty.ndim if keepdims else ty.ndim - len(over)
+    if axis is None and not keepdims:
+        dims, ndim = (), 0
+    elif axis is None and ty.ndim >= 0:
+        dims = (ir.int64(1),) * ty.ndim
+    if ty.shape is not None:
+        dims = reduced_shape(ty.shape, over, keepdims)
+        demand_at_least("median: elements to choose from", product([ty.shape[a] for a in over]), 1, x.span)
+    both = [ir.TensorType(dims, t, ndim, ty.vdevice) for t in (ty.dtype, "int64")]
+    return ir.TupleType(tuple(both)) if axis is not None and len(over) == 1 else both[0]
+
+
+def _median_ref(x: Any, axis: Any, keepdims: bool) -> Any:
+    over = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
+    rest = [a for a in range(x.ndim) if a not in over]
+    sizes = [x.shape[a] for a in rest]
+    lines = np.transpose(x, (*rest, *sorted(over))).reshape(*sizes, math.prod(x.shape[a] for a in over))
+    places = np.take(np.argsort(lines, -1, kind="stable"), [(lines.shape[-1] - 1) // 2], -1)
+    shape = [1 if a in over else d for a, d in enumerate(x.shape)] if keepdims else sizes
+    values = np.take_along_axis(lines, places, -1).reshape(shape)
+    return (values, places.reshape(shape)) if axis is not None and len(over) == 1 else values
+
+
+declare(
+    "median", "x", {"axis": axes(), "keepdims": flag(False)}, infer=_median_infer, lower=median,
+    reference=_median_ref, fusion=Fusion.OPAQUE,
+    doc="The lower of the two elements in the middle, NaN being greatest; over a single axis with its position.",
 )  # fmt: skip

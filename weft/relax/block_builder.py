@@ -114,7 +114,7 @@ class BlockBuilder:
         assert scope.name is not None and scope.params is not None
         scope.result = result
         body = SeqExpr(tuple(scope.blocks), result, ty=type_of(result))
-        attrs = ir.Attrs.of(scope.attrs)
+        attrs = ir.Attrs.of(ir.said(dict(ir.Attrs.of(scope.attrs).pairs)))
         if not scope.private:
             attrs = attrs.with_(global_symbol=scope.name)
         func = ir.Function(scope.params, body, type_outside(scope.params, body), scope.is_pure, attrs)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import error, ir, tir
-from weft.relax.te_form import as_compared
 from weft.te import Tensor as TETensor
-from weft.te import compute, kernel_of_stages, placeholder
+from weft.te import compute, create_prim_func, placeholder
 
 
 class PrimFuncCall:
@@ -28,12 +27,12 @@ def prim_func_from_te(func: Callable[..., Any], args: Sequence[Any], kwargs: dic
     te_args = [inputs.to_te(a) for a in args]
     out = func(*te_args, **{k: inputs.to_te(v) for k, v in kwargs.items()})
     outs = [fresh_output(o, inputs.params) for o in (out if isinstance(out, (list, tuple)) else [out])]
-    made = kernel_of_stages([*inputs.params, *outs], index_dtype_override="int64")
+    made = create_prim_func([*inputs.params, *outs], index_dtype_override="int64")
     extra = undefined_vars(made)
     if extra:
         n = len(inputs.params)
         made = made.replace(params=(*made.params[:n], *extra, *made.params[n:]))
-    made = made.replace(body=as_compared(made.body)).without_attr("global_symbol")
+    made = made.without_attr("global_symbol")
     outer = {v: k for k, v in inputs.vars.items()}
     types = [ir.tensor_type([ir.substitute(d, outer) for d in o.shape], o.dtype) for o in outs]
     scalars = [ir.prim_value(ir.substitute(v, outer)) for v in extra]

@@ -105,6 +105,7 @@ __all__ = [
 # A process that runs a model imports no more than that takes.
 _PARAMS = ("load_param_dict", "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file")
 _LATER = {
+    "DataType": "weft.ir.dtype",
     **dict.fromkeys(("disassemble", "instrument", "kv_cache", "link", "params", "profiler", "tensor_cache"), ""),
     **dict.fromkeys(_PARAMS, "weft.runtime.params"),
     "AttentionKVCache": "weft.runtime.kv_cache",

@@ -45,7 +45,7 @@ def broadcast_index(
     for d, extent in enumerate(shape):
         i = indices[offset + d]
         if as_int(extent) == 1:
-            out.append(const(0, i.dtype))
+            out.append(i if as_int(out_shape[offset + d]) == 1 else const(0, i.dtype))
         elif equal_dims(extent, out_shape[offset + d]):
             out.append(i)
         else:

@@ -29,13 +29,17 @@ def _resolved(index: Any, extent: Any, mode: str) -> Any:
     return _wrapped(index, extent) if mode == "fast" else clamped(index, extent)
 
 
-def take(x: te.Tensor, indices: te.Tensor, axis: int | None = None, mode: str = "fast") -> Any:
-    """Take elements along an axis by index."""
-    a = normalize_axis("take", axis or 0, x.ndim)
-    n = indices.ndim
+def take(x: te.Tensor, indices: te.Tensor | Scalar, axis: int | None = None, mode: str = "fast") -> Any:
+    """Take elements along an axis by index, or by a scalar."""
+    a, picked = normalize_axis("take", axis or 0, x.ndim), indices.shape if isinstance(indices, te.Tensor) else ()
+    n, given = len(picked), indices
+
+    def place(*i: Any) -> Any:
+        return given(*i) if isinstance(given, te.Tensor) else cast("int64", given)  # type: ignore[arg-type]
+
     return te.compute(
-        (*x.shape[:a], *indices.shape, *x.shape[a + 1 :]),
-        lambda *i: x(*i[:a], _resolved(indices(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
+        (*x.shape[:a], *picked, *x.shape[a + 1 :]),
+        lambda *i: x(*i[:a], _resolved(place(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
         name="T_take",
     )
 

@@ -168,13 +168,20 @@ def reshape(a: te.Tensor, newshape: Shape) -> Any:
 def expand_dims(a: te.Tensor, axis: Axes, num_newaxis: int = 1) -> Any:
     """Insert dimensions of extent 1."""
     axes = tuple(axis + i for i in range(num_newaxis)) if isinstance(axis, int) and num_newaxis != 1 else axis
-    return view(a, expanded_shape(a.shape, axes), "T_expand_dims")
+    new = expanded_axes(axes, a.ndim)
+    inside = lambda *i: a(*(v for d, v in enumerate(i) if d not in new))  # noqa: E731
+    return te.compute(expanded_shape(a.shape, axes), inside, name="T_expand_dims")
 
 
 def squeeze(a: te.Tensor, axis: int | None = None) -> Any:
     """Drop dimensions of extent 1."""
     dropped = squeezed_axes(a.shape, axis)
-    return view(a, [d for i, d in enumerate(a.shape) if i not in dropped], "T_squeeze")
+
+    def inside(*i: Any) -> Any:
+        left = iter(i)
+        return a(*(ir.int64(0) if d in dropped else next(left) for d in range(a.ndim)))
+
+    return te.compute([d for i, d in enumerate(a.shape) if i not in dropped], inside, name="T_squeeze")
 
 
 def space_to_depth(x: te.Tensor, block_size: int) -> Any:

@@ -14,8 +14,9 @@ from weft.ir import as_int, cast, const, int64, logical_and
 from weft.te import Tensor
 from weft.topi.heap import before, first_of_lines, lines
 from weft.topi.radix import SHORT, has_key, radix_line
-from weft.topi.shape import normalize_axis
-from weft.topi.typing import Extent
+from weft.topi.reduce import reduced_index, reduced_shape
+from weft.topi.shape import normalize_axes, normalize_axis, product, unravel
+from weft.topi.typing import Axes, Extent
 
 _ZERO, _ONE = int64(0), int64(1)
 
@@ -136,3 +137,24 @@ def argsort(data: Tensor, axis: int = -1, is_ascend: bool = True, dtype: str = "
     a = normalize_axis("argsort", axis, data.ndim)
     order = _order(data, a, not is_ascend)
     return te.compute(data.shape, lambda *i: cast(dtype, order(*i)), name="indices")
+
+
+def median(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The lower of the two elements in the middle, NaN being greatest; with its first position along a single axis."""
+    over = normalize_axes("median", axis, x.ndim)
+    rest, sizes = [a for a in range(x.ndim) if a not in over], [x.shape[a] for a in over]
+    count = product(sizes)
+
+    def element(*i: Any) -> Any:
+        return x(*reduced_index(i[:-1], list(unravel(i[-1], sizes)), over, x.ndim, False))
+
+    flat = te.compute((*(x.shape[a] for a in rest), count), element, name="lines") if over else x
+    order, middle = _order(flat, flat.ndim - 1, False), tir.floordiv(count - _ONE, int64(2))
+    shape = reduced_shape(x.shape, over, keepdims)
+
+    def line(i: Any) -> Any:
+        return [v for d, v in enumerate(i) if d not in over] if keepdims else i
+
+    places = te.compute(shape, lambda *i: order(*line(i), middle), name="indices")
+    values = te.compute(shape, lambda *i: flat(*line(i), places(*i)), name="T_median")
+    return (values, places) if axis is not None and len(over) == 1 else values

@@ -23,3 +23,6 @@ case("sort", "argsort", make=lambda s, name: call(s.integer(s.b, s.a, low=0, hig
 case("sort", "argsort", make=lambda s, name: call(s.real(s.a, 200), axis=1))
 case("places", make=lambda s: call(s.boolean(s.a)))
 case("places", make=lambda s: call(Array(np.zeros(int(s.b), bool), (s.b,))))
+case("median", make=lambda s: call(s.integer(s.b, s.a, s.c, low=-2, high=3), axis=1))
+case("median", make=lambda s: call(s.real(s.a, s.b, s.c), axis=(0, -1), keepdims=True))
+case("median", make=lambda s: call(s.real(s.a, s.c)))

@@ -82,23 +82,38 @@ def _reduction_pattern(stores: list[tir.BufferStore], reduced: set[Var]) -> Fusi
 
 
 def has_reshape_pattern(func: tir.PrimFunc) -> bool:
-    """Whether a kernel copies one buffer to another in the order of memory, and so only changes the shape."""
+    """Whether a kernel copies one buffer to another in the order of memory; the other may be shorter."""
+    return _copied(func) is not None
+
+
+def reshaped_parameter(func: tir.PrimFunc) -> int | None:
+    """Return the place of the parameter of which a kernel's last is the same elements in another shape; else None."""
+    found = _copied(func)
+    buffers = dict(func.buffer_map)
+    if found is None or buffers.get(func.params[-1]) is not found[1]:
+        return None
+    if not arith.Analyzer().can_prove_equal(_product(found[0].shape), _product(found[1].shape)):
+        return None
+    return next((i for i, p in enumerate(func.params) if buffers.get(p) is found[0]), None)
+
+
+def _copied(func: tir.PrimFunc) -> tuple[tir.Buffer, tir.Buffer] | None:
+    """Return the buffers between which a kernel copies in the order of memory."""
     blocks = _leaves(func)
-    if len(blocks) != 1 or blocks[0].init is not None or len(func.params) != 2:
-        return False
+    if len(blocks) != 1 or blocks[0].init is not None:
+        return None
     block = blocks[0]
     stores = stores_of(block.body)
     if len(stores) != 1 or not isinstance(stores[0].value, tir.BufferLoad):
-        return False
+        return None
     target, source = stores[0], stores[0].value
     if source.buffer.dtype != target.buffer.dtype or source.buffer is target.buffer:
-        return False
+        return None
     analyzer = arith.Analyzer()
     for iv in block.iter_vars:
         analyzer.bind(iv.var, iv.dom if isinstance(iv.dom, Range) else Range(const(0, iv.var.dtype), iv.dom))
-    if not analyzer.can_prove_equal(_product(source.buffer.shape), _product(target.buffer.shape)):
-        return False
-    return analyzer.can_prove_equal(analyzer.simplify(_offset(source)), analyzer.simplify(_offset(target)))
+    same = analyzer.can_prove_equal(analyzer.simplify(_offset(source)), analyzer.simplify(_offset(target)))
+    return (source.buffer, target.buffer) if same else None
 
 
 def _product(shape: Any) -> PrimExpr:

@@ -62,7 +62,7 @@ def _flat(func: ir.Function) -> ir.Function:
     if not isinstance(result, ir.ExprVar):
         raise error.CodegenError("a compiled group returns one tensor", where=func.span, found=str(func.ret_ty))
     body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
-    made = ir.Function(func.params, body, func.ret_ty, True, ir.Attrs.of({"Primitive": 1}))
+    made = ir.Function(func.params, body, func.ret_ty, True, ir.Attrs.of({"Primitive": True}))
     return made.replace(ty=function_type(made))
 
 

@@ -72,7 +72,8 @@ def output(*variables: Any) -> Command | None:
 def func_attr(attrs: dict[str, Any]) -> Command | None:
     """Set attributes of the function."""
     frame = open_function()
-    return Command("func_attr", attrs) if frame is None else frame.attrs.update(attrs)
+    said = ir.said(attrs)
+    return Command("func_attr", said) if frame is None else frame.attrs.update(said)
 
 
 def match_cast(value: Value, ty: Note) -> Command:

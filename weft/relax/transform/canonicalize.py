@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from weft import ir
+from weft import arith, error, ir
+from weft.relax.analysis.types import type_outside
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.infer import function_type, result_type, type_of
 from weft.relax.rename import rename_vars, variables
-from weft.relax.rewriter import localize, replace_value
+from weft.relax.rewriter import all_bindings, localize, replace_value, rewrite_bindings
+from weft.tir.analysis.structure import replace_node
 
 
 @ir.function_pass(kind=ir.Function)
@@ -15,7 +19,7 @@ def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Drop bindings that only give another name, and tuples that are only taken apart; join neighbouring blocks.
 
     Requires: ``relax.normalized``.
-    Ensures: ``relax.normalized``.
+    Ensures: ``relax.normalized``. A size that a ``match_cast`` names, of a value whose sizes are known, is that size.
     Before::
 
         @R.function
@@ -47,10 +51,51 @@ def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """
     if not isinstance(func.body, SeqExpr):
         return func
-    body: SeqExpr = func.body
+    func = _with_known_sizes(func, mod)
+    body: Any = func.body
     while (new := _Canonical().sequence(body)) is not body:  # blocks that were joined may need fewer variables
         body = new
     return func.replace(body=body)
+
+
+def _with_known_sizes(func: ir.Function, mod: ir.IRModule) -> ir.Function:
+    """Replace the sizes that casts outside of branches name, where what is cast has known ones."""
+    outer = [b for block in func.body.blocks for b in block.bindings if isinstance(b, MatchCast)]  # type: ignore[attr-defined]
+    inner = {n for b in all_bindings(func) if isinstance(b, MatchCast) and b not in outer for n in ir.walk(b.ty)}
+    given = {n for p in func.params for n in ir.walk(p.ty)}
+    known: dict[ir.Var, Any] = {}
+    for b in outer:
+        for named, size in _dimensions(b.ty, getattr(b.value, "ty", None)):
+            size = arith.Analyzer().simplify(ir.substitute(size, known))
+            before = known.get(named)
+            if before is None and named not in given and named not in inner and size is not named:
+                known[named] = size
+            elif isinstance(before, ir.IntImm) and isinstance(size, ir.IntImm) and before.value != size.value:
+                raise error.ShapeMismatch(
+                    f"MatchCast statements must be consistent: '{named.name}' has two values", where=b.span,
+                    expected=str(before), found=str(size),
+                )  # fmt: skip
+        given |= {n for n in ir.walk(b.ty) if n not in known}
+    if not known:
+        return func
+
+    def untyped(_binding: Any, value: Any, _bb: Any) -> Any:  # its type is inferred again
+        return replace_node(value, ty=None) if isinstance(value, (ir.Call, ir.Tuple, ir.TupleGetItem)) else None
+
+    new: Any = rewrite_bindings(ir.substitute(func, known), mod, untyped)
+    result = replace_node(new.body.body, ty=None) if isinstance(new.body.body, ir.Tuple) else new.body.body
+    new = new.replace(body=replace_node(new.body, body=result, ty=type_of(result)))
+    new = new.replace(ret_ty=result_type(func.ret_ty, type_outside(new.params, new.body)))
+    return new.replace(ty=function_type(new))
+
+
+def _dimensions(named: Any, found: Any) -> Iterator[tuple[ir.Var, Any]]:
+    """Pair the variables that a type gives to sizes with the sizes that another type knows."""
+    if isinstance(named, ir.TupleType) and isinstance(found, ir.TupleType):
+        for pair in zip(named.fields, found.fields, strict=False):
+            yield from _dimensions(*pair)
+    sizes: Any = [getattr(t, "shape", None) or getattr(t, "values", None) or () for t in (named, found)]
+    yield from ((v, d) for v, d in zip(*sizes, strict=False) if isinstance(v, ir.Var))
 
 
 class _Canonical:

@@ -53,7 +53,7 @@ def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -
 
         @R.function(private=True)
         def fused_exp_add(p_x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 a: R.Tensor((2, 3), "float32") = R.exp(p_x)
                 b: R.Tensor((2, 3), "float32") = R.add(a, p_x)
@@ -364,7 +364,7 @@ def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[
         renamed[binding.var] = var
     out = bindings[-1].var
     body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)
-    func = ir.Function(tuple(params), body, out.ty, True, ir.Attrs.of(Primitive=1))
+    func = ir.Function(tuple(params), body, out.ty, True, ir.Attrs.of(Primitive=True))
     name = mod.fresh_name(_group_name(g, members))
     mod[name] = with_free_dims(func, args)
     gvar = mod.get_global_var(name)

@@ -45,7 +45,7 @@ def fuse_tir(mod: ir.IRModule) -> ir.IRModule:
 
         @R.function(private=True)
         def fused_exp_exp(x: R.Tensor((2,), "float32")):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
                 b = R.call_tir(cls.exp, (a,), out_ty=R.Tensor((2,), "float32"))

@@ -32,7 +32,7 @@ def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
 
         @R.function(private=True)
         def fused_exp(x: R.Tensor((2,), "float32")):
-            R.func_attr({"Composite": "my.exp", "Primitive": 1})
+            R.func_attr({"Composite": "my.exp", "Primitive": True})
             with R.dataflow():
                 y = R.exp(x)
                 R.output(y)

@@ -7,7 +7,7 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument
 from weft.relax.effects import is_mergeable, mutable_variables
-from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
 from weft.relax.rename import rename_vars, variables
@@ -24,15 +24,13 @@ def _weights(func: ir.Function) -> int | None:
     return None if count is None else int(count)
 
 
-def _items(
-    bundle: Any, weights: tuple[Any, ...], used: set[ir.ExprVar], kind: Any = DataflowVar
-) -> tuple[list[Any], dict[ir.Expr, ir.Expr]]:
+def _items(bundle: Any, weights: tuple[Any, ...], used: set[ir.ExprVar]) -> tuple[list[Any], dict[ir.Expr, ir.Expr]]:
     """Bind the weights that are used to elements of a tuple."""
     bindings: list[Any] = []
     renamed: dict[ir.Expr, ir.Expr] = {}
     for i, p in enumerate(weights):
         if p in used:
-            renamed[p] = var = kind(p.name_hint, p.ty, span=p.span)
+            renamed[p] = var = DataflowVar(p.name_hint, p.ty, span=p.span)
             bindings.append(VarBinding(var, ir.TupleGetItem(bundle, i, ty=p.ty)))
     return bindings, renamed
 
@@ -62,8 +60,6 @@ def bundle_model_params(func: ir.Function, mod: ir.IRModule, param_tuple_name: s
             R.func_attr({"num_input": 1})
             with R.dataflow():
                 w: R.Tensor((2,), "float32") = model_params[0]
-                R.output(w)
-            with R.dataflow():
                 y: R.Tensor((2,), "float32") = R.add(x, w)
                 R.output(y)
             return y
@@ -80,11 +76,27 @@ def bundle_model_params(func: ir.Function, mod: ir.IRModule, param_tuple_name: s
         return func
     types: Any = tuple(p.ty for p in weights)
     bundle = RelaxVar(param_tuple_name or "model_params", ir.TupleType(types))
-    taken, renamed = _items(bundle, weights, set(variables(func.body)), RelaxVar)
-    seq = rename_vars(func.body, renamed)
-    blocks = (*([DataflowBlock(tuple(taken))] if taken else []), *seq.blocks)
-    body = SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
+    body = func.body
+    for i, p in enumerate(weights):
+        body = _taken(body, p, ir.TupleGetItem(bundle, i, ty=p.ty))
     return _typed(func.replace(params=(*func.params[:count], bundle), body=body))
+
+
+def _taken(seq: SeqExpr, weight: Any, element: ir.Expr) -> SeqExpr:
+    """Bind a weight to an element right before its first use, if it has one."""
+    users = [(n, i) for n, b in enumerate(seq.blocks) for i, x in enumerate(b.bindings) if weight in variables(x.value)]
+    alone = weight not in variables(seq.body)
+    if not users and alone:
+        return seq
+    n, i = users[0] if users else (len(seq.blocks), 0)
+    blocks = [*seq.blocks, BindingBlock(())] if n == len(seq.blocks) else list(seq.blocks)
+    local = alone and isinstance(blocks[n], DataflowBlock) and all(m == n for m, _ in users)
+    var = (DataflowVar if local else RelaxVar)(weight.name_hint, weight.ty, span=weight.span)
+    seq = rename_vars(SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty), {weight: var})
+    block = seq.blocks[n]
+    bindings = (*block.bindings[:i], VarBinding(var, element), *block.bindings[i:])
+    new = (*seq.blocks[:n], type(block)(bindings, span=block.span), *seq.blocks[n + 1 :])
+    return SeqExpr(new, seq.body, span=seq.span, ty=seq.ty)
 
 
 @ir.module_pass

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
+from weft import ir, tir
+from weft.relax.analysis.tir_pattern import reshaped_parameter
 from weft.relax.core_ops import is_op
 from weft.relax.effects import is_mergeable, mutable_variables
+from weft.relax.expr import DataflowVar
 from weft.relax.rewriter import rewrite_bindings
 
 _VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
@@ -19,7 +21,8 @@ _VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
 def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Turn flatten, expand_dims, squeeze and transposes of unit dimensions into reshape, and join chains of reshapes.
 
-    Requires: ``relax.normalized`` with known output shapes where a view is to be made; other calls stay.
+    Requires: ``relax.normalized`` with known output shapes where a view is to be made; other calls stay. A call of a
+        kernel that copies in the order of memory is a view, too, where its result does not leave the block.
     Ensures: ``relax.normalized``.
     Before::
 
@@ -47,20 +50,16 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
     mutable = mutable_variables(func, mod)
 
     def rule(binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
-        if (
-            not isinstance(value, ir.Call)
-            or not isinstance(value.op, ir.Op)
-            or not isinstance(value.ty, ir.TensorType)
-            or value.ty.shape is None
-        ):
+        if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
             return None
-        if not (any(is_op(value, v) for v in _VIEWS) or moves_only_unit_dims(value)):
+        base: Any = _seen_differently(value, binding, mod)
+        if base is None or not isinstance(value.ty, ir.TensorType) or value.ty.shape is None:
             return None
         if mutable and not is_mergeable(value, binding.var, mutable, mod):
             return None  # a view would show what is written later
-        base = value.args[0]
         base = source.get(base, base)
-        if isinstance(base.ty, ir.TensorType) and _same_shape(base.ty, value.ty) and isinstance(base, ir.ExprVar):  # type: ignore[attr-defined]
+        same = isinstance(base, ir.ExprVar) and isinstance(base.ty, ir.TensorType)
+        if same and ir.structural_equal(base.ty.shape, value.ty.shape):  # type: ignore[attr-defined]
             return base
         source[binding.var] = base
         if is_op(value, "reshape") and base is value.args[0] and len(value.args) == 2:
@@ -72,24 +71,22 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
     return rewrite_bindings(func, mod, rule)
 
 
+def _seen_differently(call: ir.Call, binding: Any, mod: ir.IRModule) -> ir.Expr | None:
+    """Return the operand that a call only gives another shape; None where it does more."""
+    if not is_op(call, "call_tir"):
+        return call.args[0] if any(is_op(call, v) for v in _VIEWS) or moves_only_unit_dims(call) else None
+    name: Any = call.args[0]
+    kernel = mod[name] if isinstance(binding.var, DataflowVar) and name in mod else None
+    place = reshaped_parameter(kernel) if isinstance(kernel, tir.PrimFunc) else None
+    args = call.args[1].fields if isinstance(call.args[1], ir.Tuple) else ()
+    return args[place] if place is not None and place < len(args) else None
+
+
 def moves_only_unit_dims(call: ir.Call) -> bool:
     """Whether a call is a transpose that leaves the order of all dimensions but those of extent 1."""
-    if (
-        not is_op(call, "permute_dims")
-        or not isinstance(call.args[0].ty, ir.TensorType)
-        or call.args[0].ty.shape is None
-    ):  # type: ignore[attr-defined]
+    shape: Any = getattr(call.args[0].ty, "shape", None) if is_op(call, "permute_dims") else None  # type: ignore[attr-defined]
+    if shape is None:
         return False
-    shape = call.args[0].ty.shape  # type: ignore[attr-defined]
     axes = call.attrs.get("axes") or tuple(reversed(range(len(shape))))
     moved = [a % len(shape) for a in axes if ir.as_int(shape[a]) != 1]
     return moved == sorted(moved)
-
-
-def _same_shape(a: ir.TensorType, b: ir.TensorType) -> bool:
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-        return False
-    return all(
-        x is y or (isinstance(x, ir.IntImm) and isinstance(y, ir.IntImm) and x.value == y.value)
-        for x, y in zip(a.shape, b.shape, strict=True)
-    )

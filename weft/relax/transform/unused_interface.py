@@ -7,10 +7,11 @@ from typing import Any
 from weft import ir
 from weft.relax.expr import BindingBlock, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
-from weft.relax.infer import function_type
+from weft.relax.infer import function_type, result_type
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.call_sites import called_only, change_calls, with_params
+from weft.relax.unused import remove_all_unused
 
 
 @ir.module_pass
@@ -113,7 +114,6 @@ def remove_unused_outputs(mod: ir.IRModule) -> ir.IRModule:
 
         @R.function(private=True)
         def helper(p: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            a: R.Tensor((2,), "float32") = R.exp(p)
             b: R.Tensor((2,), "float32") = R.sin(p)
             return b
     Cost: Linear.
@@ -127,7 +127,7 @@ def remove_unused_outputs(mod: ir.IRModule) -> ir.IRModule:
     kept = {n: sorted(t) for n, t in taken.items() if t and len(t) < len(functions[n].ret_ty.fields)}  # type: ignore[union-attr]
     if not kept:
         return mod
-    new: dict[str, Any] = {n: _returning(functions[n], k) for n, k in kept.items()}
+    new: dict[str, Any] = {n: remove_all_unused(_returning(functions[n], k), mod) for n, k in kept.items()}
     out = mod.with_functions({v: new.get(v.name_hint, f) for v, f in mod.items()})
     return out.with_functions(
         {v: _take_again(f, out, kept) if isinstance(f, ir.Function) else f for v, f in out.items()}
@@ -166,7 +166,7 @@ def _returning(func: ir.Function, kept: list[int]) -> ir.Function:
         items = [RelaxVar(f"{result.name_hint}_{i}", result.ty.fields[i]) for i in kept]
         taken = [VarBinding(v, ir.TupleGetItem(result, i, ty=v.ty)) for v, i in zip(items, kept, strict=True)]
         blocks = (*blocks, BindingBlock(tuple(taken)))
-    types = tuple(func.ret_ty.fields[i] for i in kept)  # type: ignore[union-attr]
+    types: Any = tuple(result_type(func.ret_ty.fields[i], e.ty) for i, e in zip(kept, items, strict=True))  # type: ignore[union-attr]
     ty = types[0] if len(kept) == 1 else ir.TupleType(types)
     body = SeqExpr(blocks, items[0] if len(kept) == 1 else ir.Tuple(tuple(items), ty=ty), span=seq.span, ty=ty)
     new = func.replace(body=body, ret_ty=ty)
@@ -190,4 +190,8 @@ def _take_again(func: ir.Function, mod: ir.IRModule, kept: dict[str, list[int]])
                 return ir.TupleGetItem(value.tuple_value, places.index(value.index))
         return None
 
-    return rewrite_bindings(func, mod, rule)
+    new = rewrite_bindings(func, mod, rule)
+    if new is func or not isinstance(new.body, SeqExpr):
+        return new
+    new = new.replace(ret_ty=result_type(func.ret_ty, new.body.ty))
+    return new.replace(ty=function_type(new))

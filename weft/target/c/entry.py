@@ -235,7 +235,7 @@ class _Entry:
         of, value = s.type_of(p.dtype, p), f"args[{i}].v_int64"
         is_int = f"(args[{i}].type_index == 1 || args[{i}].type_index == 2)"
         if dt.code == "handle":
-            value = f"args[{i}].v_ptr"
+            value = f"args[{i}].type_index == 70 ? (char*)args[{i}].v_ptr + 24 : (char*)args[{i}].v_ptr"
         elif dt.is_float:
             self.not_a(f"args[{i}].type_index != 3 && !{is_int}", i, "float")
             value = f"args[{i}].type_index == 3 ? args[{i}].v_float64 : (double)args[{i}].v_int64"

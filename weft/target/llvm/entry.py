@@ -349,8 +349,9 @@ class Entry:
             exact = s.value(f"bitcast i64 {bits} to double")
             number = s.value(f"select i1 {is_float}, double {exact}, double {s.value(f'sitofp i64 {bits} to double')}")
             text = convert(s, number, DataType("float64"), dt)
-        elif dt.code == "handle":
-            text = bits
+        elif dt.code == "handle":  # of a tensor, its DLPack structure
+            inside = s.value(f"getelementptr i8, ptr {bits}, i64 24")
+            text = s.value(f"select i1 {s.value(f'icmp eq i32 {kind}, 70')}, ptr {inside}, ptr {bits}")
         else:
             self.require(is_int, i, _NOT_INT, -1, str(int(dt.code == "bool")))
             text = convert(s, bits, DataType("int64"), dt)

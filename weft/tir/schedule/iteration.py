@@ -62,7 +62,7 @@ def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap)
         body = For(v, const(0, v.dtype), iv.dom.extent, ForKind.SERIAL, body)
     state.replace(top, body)
     current = state.realize(name).block
-    state.replace(current, _with_regions(state, current, name))
+    state.replace(current, with_regions(state, current, name))
 
 
 def _with_plain_indices(block: Block, iter_vars: Iterable[IterVar]) -> Block:
@@ -81,7 +81,7 @@ def _with_plain_indices(block: Block, iter_vars: Iterable[IterVar]) -> Block:
     return replace_node(block, body=body, init=init)
 
 
-def _with_regions(state: ScheduleState, block: Block, name: str) -> Block:
+def with_regions(state: ScheduleState, block: Block, name: str) -> Block:
     """Compute what the block reads and writes in the new variables; what a reduction adds to is no read."""
     new = refresh_accesses(state, block, name)
     own = {w.buffer for w in new.writes} if block.init is not None else set()

@@ -291,7 +291,7 @@ def allocate(
 
 def func_attr(attrs: dict[str, Any]) -> commands.BlockFact:
     """Set attributes of the function."""
-    return commands.BlockFact("func_attr", {ir.own_name(k): v for k, v in attrs.items()})
+    return commands.BlockFact("func_attr", ir.said(attrs))
 
 
 def sblock(name: str = "", no_realize: bool = False) -> commands.BlockScope:

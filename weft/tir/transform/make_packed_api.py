@@ -127,7 +127,7 @@ class _Binder:
             for index in _POINTERS:
                 is_pointer = ir.logical_or(is_pointer, kind == ir.const(index, "int32"))
             self.check(is_pointer, "TypeError", f"{where}: expected a pointer, {found}", kind)
-            self.let(p, self.field(self.args, i, _VALUE, "handle"))
+            self.let(p, self.address(i, kind == ir.const(_TENSOR, "int32")))
         elif dt.is_float:
             is_float = kind == ir.const(_FLOAT, "int32")
             self.check(ir.logical_or(is_float, is_int), "TypeError", f"{where}: expected a float, {found}", kind)
@@ -141,6 +141,11 @@ class _Binder:
                 self.check(ir.cast("int64", p) == whole, "ValueError", f"{where}: expected an int that {dt} can hold, "
                            "found %lld", whole)  # fmt: skip
 
+    def address(self, i: int, is_tensor: ir.PrimExpr) -> ir.PrimExpr:
+        """Return a pointer among the arguments; of a tensor, that of its DLPack structure."""
+        behind = ir.Select(is_tensor, int64(_HEADER), int64(0))
+        return call_intrin("handle", "tir.handle_add_byte_offset", self.field(self.args, i, _VALUE, "handle"), behind)
+
     def tensor(self, i: int, p: ir.Var, buffer: Buffer, where: str) -> None:
         """Check a tensor, bind its sizes and the address of its data."""
         name, dt, rank = buffer.name, ir.DataType(buffer.dtype), len(buffer.shape)
@@ -148,11 +153,7 @@ class _Binder:
         is_object = kind == ir.const(_TENSOR, "int32")
         self.check(ir.logical_or(is_object, kind == ir.const(7, "int32")), "TypeError",
                    f"{where}: expected a tensor, found a value of type index %lld", kind)  # fmt: skip
-        address = self.field(self.args, i, _VALUE, "handle")
-        inside = call_intrin(
-            "handle", "tir.handle_add_byte_offset", address, ir.Select(is_object, int64(_HEADER), int64(0))
-        )
-        x = self.let(p, inside)
+        x = self.let(p, self.address(i, is_object))
         ndim = self.field(x, 0, _NDIM, "int32")
         self.check(
             ndim == ir.const(rank, "int32"), "ValueError", f"{where}: expected {rank} dimensions, found %lld", ndim

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from weft import ir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.infer import function_type
-from weft.relax.rewriter import rewrite_bindings
+from weft.relax.rewriter import replace_value, rewrite_bindings
 from weft.relax.transform.legalize_ops.common import LegalizeFunc
-
-_UNSHAPED = frozenset({"relax.shape_of", "relax.tensor_to_shape"})
 
 
 def LegalizeOps(
@@ -74,7 +71,7 @@ class _Legalizer:
         del bb.bindings()[before:]
         for b in emitted:
             legal = self.legal(b.value, bb)
-            bb.emit_normalized(b if legal is None else _with_value(b, bb.normalize(legal, atom=False)))
+            bb.emit_normalized(b if legal is None else replace_value(b, bb.normalize(legal, atom=False)))
         new = bb.normalize(new, atom=False)
         again = self.legal(new, bb)
         return new if again is None else again
@@ -87,11 +84,6 @@ def _returning(new: ir.Function, old: ir.Function) -> ir.Function:
         return new
     new = new.replace(ret_ty=now)
     return new.replace(ty=function_type(new))
-
-
-def _with_value(binding: Any, value: ir.Expr) -> Any:
-    fields = {f: getattr(binding, f) for f in binding.__struct_fields__}
-    return type(binding)(**{**fields, "value": value})
 
 
 def known_shapes(ty: ir.Type | None) -> bool:
