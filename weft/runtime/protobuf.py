@@ -6,14 +6,15 @@ Source: the encoding of Protocol Buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from mmap import mmap
 from typing import Any
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types."""
 
 
-def fields(data: Sequence[int], at: int, end: int) -> Iterator[tuple[int, int, int, Any]]:
+def fields(data: bytes | mmap, at: int, end: int) -> Iterator[tuple[int, int, int, Any]]:
     """Yield each field of the message in ``data[at:end]``: number, wire type, where it begins, and its value.
 
     The value is a number without sign for varints, else the first place of the content and the one behind it.
@@ -40,7 +41,7 @@ def fields(data: Sequence[int], at: int, end: int) -> Iterator[tuple[int, int, i
         yield key >> 3, kind, start, value
 
 
-def read_varint(data: Sequence[int], at: int) -> tuple[int, int]:
+def read_varint(data: bytes | mmap, at: int) -> tuple[int, int]:
     """Return the number that begins at a place, and the place behind it."""
     value = shift = 0
     while True:

@@ -229,7 +229,7 @@ def _pass_down(stage: Stage, bounds: Bounds, an: Analyzer) -> None:
 
 
 def _split_extents(stage: Stage, r: Split, extent: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:
-    amount = cast(extent.dtype, r.factor if r.factor is not None else r.nparts)
+    amount = cast(extent.dtype, r.amount)
     part = r.inner if r.factor is not None else r.outer
     if stage.attr(part).kind != "vectorized" and isinstance(extent, IntImm) and isinstance(amount, IntImm):
         amount = const(max(1, min(amount.value, extent.value)), extent.dtype)

@@ -19,7 +19,7 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
     for r in stage.relations:
         if isinstance(r, Split) and r.parent in extents:
             whole = extents[r.parent]
-            amount = ir.cast(whole.dtype, r.factor if r.factor is not None else r.nparts)
+            amount = ir.cast(whole.dtype, r.amount)
             rest = an.simplify(ir.floordiv(whole + amount - 1, amount))
             extents[r.outer], extents[r.inner] = (rest, amount) if r.factor is not None else (amount, rest)
             place[r.outer] = ir.floordiv(place[r.parent], extents[r.inner])

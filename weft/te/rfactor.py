@@ -79,7 +79,7 @@ def _reduce_loops(stage: Stage) -> tuple[dict[IterVar, PrimExpr], dict[IterVar, 
     for r in stage.relations:
         if isinstance(r, Split) and r.parent in extents:
             whole = extents[r.parent]
-            amount = r.factor if r.factor is not None else r.nparts
+            amount = r.amount
             rest = floordiv(whole + amount - 1, amount)
             extents[r.inner], extents[r.outer] = (amount, rest) if r.factor is not None else (rest, amount)  # type: ignore[assignment]
         elif isinstance(r, Fuse) and r.outer in extents and r.inner in extents:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 from weft.error import ScheduleError
 from weft.ir import IterVar, PrimExpr, Range, StringImm, Var, as_expr, as_int, const, walk
@@ -43,6 +43,11 @@ class Split:
         nparts: PrimExpr | None = None,
     ) -> None:
         self.parent, self.outer, self.inner, self.factor, self.nparts = parent, outer, inner, factor, nparts
+
+    @property
+    def amount(self) -> PrimExpr:
+        """The one of `factor` and `nparts` that is given."""
+        return cast("PrimExpr", self.nparts if self.factor is None else self.factor)
 
 
 class Fuse:

@@ -133,7 +133,7 @@ def pad_spatial(
     return te.compute(tuple(shape), element, name=name)
 
 
-def whole_groups(x: Tensor, size: Extents) -> Any:
+def whole_groups(x: Tensor, size: Extent) -> Any:
     """Lengthen the last axis to `size` with zeros; the tensor itself where it is as long."""
     if as_int(x.shape[-1]) == as_int(size):
         return x

@@ -9,7 +9,7 @@ from typing import Any
 from weft import arith, error, ir, te, tir
 from weft.target import Target
 from weft.topi.tag import is_injective
-from weft.topi.typing import Extent, Operand, Scalar
+from weft.topi.typing import Extent, Scalar
 
 __all__ = [
     "ceil_div", "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "get_float_tuple",
@@ -87,7 +87,7 @@ def prod(x: Sequence[Any]) -> Any:
     return made
 
 
-def ceil_div(a: Operand, b: Operand) -> Any:
+def ceil_div(a: Scalar, b: Scalar) -> Any:
     """Divide and round up."""
     return tir.indexdiv(a + (b - 1), b)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from weft import ir
 from weft.arith import Analyzer
@@ -133,8 +133,12 @@ def _simplified(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
             expr = BufferLoad(expr.buffer, expr.indices, None, span=expr.span)
     if _is_whole_number(expr.dtype):
         return analyzer.simplify(expr)
-    if type(expr) is ir.Select or (type(expr) is ir.CallIntrin and expr.op is _IF_THEN_ELSE):
-        condition, *cases = ir.children(expr) if type(expr) is ir.Select else expr.args
+    condition, cases = None, list[ir.PrimExpr]()
+    if isinstance(expr, ir.Select):
+        condition, *cases = expr.condition, expr.true_value, expr.false_value
+    elif isinstance(expr, ir.CallIntrin) and expr.op is _IF_THEN_ELSE:
+        condition, *cases = cast("tuple[ir.PrimExpr, ...]", expr.args)
+    if condition is not None:
         decided = _expr(condition, analyzer)
         if type(decided) is ir.IntImm:  # as most are where loops were written out: what is not taken ends here
             return _expr(cases[not decided.value], analyzer)

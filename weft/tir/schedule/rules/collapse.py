@@ -302,7 +302,7 @@ def _shifted(index: Any, own: set[Any]) -> Var | None:
     """The variable of an index that is one, or one and what does not change."""
     if isinstance(index, (Add, Sub)) and index.a in own and not any(x in own for x in walk(index.b)):
         return index.a  # type: ignore[return-value]
-    return index if index in own else None
+    return index if index in own else None  # type: ignore[return-value]
 
 
 def _compared(e: Any, own: set[Any]) -> Var | None:
