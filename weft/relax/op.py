@@ -10,7 +10,7 @@ from typing import Any
 
 from weft import ir
 from weft.op import list_ops, make_call
-from weft.relax import core_ops, data_ops, memory_ops
+from weft.relax import core_ops, data_ops, inspect_ops, memory_ops
 from weft.relax.ccl_ops import COLLECTIVES
 from weft.topi.typing import Extent
 
@@ -38,6 +38,7 @@ _OF_CORE = (
 _OF_MEMORY = "ensure_zero_offset kill_storage kill_tensor view"
 _CORE: dict[str, Any] = {
     **COLLECTIVES,
+    **inspect_ops.OPERATORS,
     **{name: getattr(core_ops, name) for name in _OF_CORE.split()},
     **{f"memory.{name}": getattr(memory_ops, name) for name in _OF_MEMORY.split()},
     "arange": arange, "eye": eye, "nonzero": data_ops.nonzero, "unique": data_ops.unique,

@@ -1,4 +1,4 @@
-"""Passes and analyses around layouts and sizes: suggested layouts, views, sizes that casts name."""
+"""Passes and analyses around layouts and sizes: AlterOpImpl, suggested layouts, views, sizes that casts name."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,56 @@ from weft.script import tir as T
 
 
 def run(mod, *arrays):
-    return [f.numpy() for f in relax.VirtualMachine(compile(mod), cpu())["main"](*map(tensor, arrays))]
+    found = relax.VirtualMachine(compile(mod), cpu())["main"](*map(tensor, arrays))
+    return (
+        [f.numpy() for f in found] if isinstance(found, (list, tuple)) or not hasattr(found, "numpy") else found.numpy()
+    )
+
+
+@I.ir_module
+class Twice:
+    @T.prim_func(private=True)
+    def kernel(x: T.Buffer((14,), "float32"), y: T.Buffer((14,), "float32"), z: T.Buffer((14,), "float32")):
+        T.func_attr({"operator_name": "my.both"})
+        for i in range(14):
+            with T.sblock("both"):
+                v = T.axis.spatial(14, i)
+                y[v] = x[v] * T.float32(2)
+                z[v] = x[v] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((14,), "float32")):
+        with R.dataflow():
+            both = R.call_tir(Twice.kernel, (x,), out_ty=[R.Tensor((14,), "float32"), R.Tensor((14,), "float32")])
+            R.output(both)
+        return both
+
+
+@T.prim_func(private=True)
+def blocked(x: T.Buffer((4, 4), "float32"), y: T.Buffer((4, 4), "float32"), z: T.Buffer((14,), "float32")):
+    for i, j in T.grid(4, 4):
+        with T.sblock("doubled"):
+            v, w = T.axis.remap("SS", [i, j])
+            y[v, w] = x[v, w] * T.float32(2)
+    for i in range(14):
+        with T.sblock("more"):
+            u = T.axis.spatial(14, i)
+            z[u] = x[u // 4, u % 4] + T.float32(1)
+
+
+def test_kernels_of_an_operator_become_others_in_another_layout_with_padding():
+    blocks = lambda i: (i // 4, i % 4)  # noqa: E731
+    new = transform.AlterOpImpl({"my.both": blocked}, {"my.both": [blocks, blocks, lambda i: i]})(Twice)
+    names = {v.name_hint for v in new}
+    assert {"my_both_replacement", "remove_pad"} <= names and "kernel" in names
+    text = new["main"].script()
+    assert text.count("R.layout_transform") == 2 and "kernel" not in text  # the identity moves nothing
+    x = np.arange(14, dtype="float32")
+    for got, want in zip(run(new, x), (2 * x, x + 1), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert transform.AlterOpImpl({"other": blocked}, {})(Twice) is Twice
+    with pytest.raises(error.InvalidArgument, match="1 of arguments and 2 of results"):
+        transform.AlterOpImpl({"my.both": blocked}, {"my.both": [blocks]})(Twice)
 
 
 @T.prim_func
