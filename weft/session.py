@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import tvm_ffi
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
 from weft import ffi, model_cache
@@ -32,6 +31,7 @@ from weft.runtime import (
     open_regular,
     tensor,
 )
+from weft.runtime.container import Array
 from weft.runtime.host import Kind, from_machine, known_texts, to_machine
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Session", "TensorInfo", "compiled"]
 
 _ARRAY = np.ndarray
-_HANDLE, _RESULTS = ffi.NativeTensor, tvm_ffi.Array
+_HANDLE, _RESULTS = ffi.NativeTensor, Array
 _METADATA = "weft.metadata"
 _CPU = ("cpu", None)
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".wasm")

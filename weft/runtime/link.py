@@ -29,6 +29,8 @@ from weft.runtime.seal import damaged, seal
 
 CONTAINER_MAGIC, UNSEALED_MAGIC = b"WEFTLIB\x02", b"WEFTLIB\x01"
 _SYMBOL = "__tvm_ffi__library_bin"
+_LARGE = 1 << 20
+"""Bytes of weights from which on they are written once, behind a gap of up to 64 KB, instead of linked."""
 
 ObjectLoader = Callable[[list[bytes], list[str]], Any]
 
@@ -164,7 +166,8 @@ def link_library(
     target = target or (linker_triple(objects[0]) if objects else None)
     tried: list[str] = []
     with _folder(workspace) as directory:
-        inputs, reserved = _write_inputs(directory, objects, blob, target, reserve=workspace is None)
+        reserve = workspace is None and blob is not None and blob.size >= _LARGE
+        inputs, reserved = _write_inputs(directory, objects, blob, target, reserve=reserve)
         for command in _drivers(cc, target):
             with _finished(path) as out:
                 message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])

@@ -426,6 +426,8 @@ class _Product:
         sch.compute_at(copy, tile_loop)
         loops = sch.get_loops(copy)
         inner = loops[next(i for i, x in enumerate(loops) if x.var is tile_loop.var) + 1 :]
+        if not inner:  # the last rows of one column
+            return
         n = ctx.constant(inner[-1])
         if n is not None and n > tile.lanes and n % tile.lanes == 0:
             outer, lane = sch.split(inner[-1], [None, tile.lanes])
