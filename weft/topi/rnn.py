@@ -341,9 +341,24 @@ class _Recurrence:
         state = lambda k: tir.BufferLoad(layer.outputs[0], (before, *at, k))  # noqa: E731
         return _Step(layer.position(t, length), b, state, place)
 
-    def _together(self, layer: _Layer, first: Any, size: int, t: Any) -> _Samples:
-        """Samples from the first on, at step `t`."""
-        return _Samples(size, lambda place: self._step(layer, first + place, t, self._length(first + place), place))
+    def _together(self, layer: _Layer, first: Any, size: int, t: Any, body: Callable[[_Samples], Any]) -> Any:
+        """``body(samples)`` for samples from the first on, at step `t`.
+
+        Their lengths, which say where a step stands that is counted from the end, are read ahead of the loops in it.
+        """
+        lengths = [tir.Var(f"length{q}", "int64") for q in range(size)]
+
+        def at(place: Any) -> _Step:
+            q = as_int(place)
+            length = self._length(first + place) if q is None else lengths[q]
+            return self._step(layer, first + place, t, length, place)
+
+        made = body(_Samples(size, at))
+        if as_int(layer.d) is not None and not layer.reverse:
+            return made
+        for q in reversed(range(size)):
+            made = tir.LetStmt(lengths[q], self._length(first + int64(q)), made)
+        return made
 
     def _samples_in_parallel(self) -> Any:
         """Each group of samples and direction with all of its steps."""
@@ -356,7 +371,7 @@ class _Recurrence:
 
         def steps(first: Any, size: int, begin: Any, end: Any) -> Any:
             t, later = tir.Var("t", "int64"), tir.max(begin, int64(1))
-            at = lambda t: self._all_blocks(layer, self._together(layer, first, size, t))  # noqa: E731
+            at = lambda t: self._together(layer, first, size, t, lambda s: self._all_blocks(layer, s))  # noqa: E731
             return tir.seq(
                 tir.IfThenElse(tir.all(begin < int64(1), end > int64(0)), at(None)),
                 tir.For(t, later, tir.max(end - later, int64(0)), tir.ForKind.SERIAL, at(t)),
@@ -382,7 +397,7 @@ class _Recurrence:
     def _blocks_in_parallel(self) -> Any:
         """Step by step, the blocks of a step and its directions at the same time."""
         layers, t = self.layers, tir.Var("t", "int64")
-        n_phases = len(self.phases(layers[0], self._together(layers[0], int64(0), 1, t)))
+        n_phases = len(self.phases(layers[0], _Samples(1, lambda place: self._step(layers[0], _ZERO, t, _ZERO))))
 
         def at_step(t: Any) -> Any:
             each = (lambda layer, i, n=n: self._phase_of_all(layer, i, t, n) for n in range(n_phases))
@@ -401,7 +416,7 @@ class _Recurrence:
         now = int64(0) if t is None else t
 
         def work(first: Any, size: int) -> Any:
-            return self.phases(layer, self._together(layer, first, size, t))[n](i)
+            return self._together(layer, first, size, t, lambda s: self.phases(layer, s)[n](i))
 
         size, g = self._group_size(), tir.Var("g", "int64")
         first = g * int64(size)

@@ -184,18 +184,15 @@ class FunctionEmitter:
         self._reads = True
         self.lines.append("  " + text)
 
-    def value(self, text: str, hint: str = "v", movable: bool = True) -> str:
-        """Append an instruction without effects, or return the register of an equal one that dominates this place.
-
-        `movable`: whether it may run ahead of the loop, and so of the tests in it.
-        """
+    def value(self, text: str, hint: str = "v") -> str:
+        """Append an instruction without effects, or return the register of an equal one that dominates this place."""
         known = self._known.get(text)
         if known is not None:
             return known
         self._n += 1
         name = f"%{hint}{self._n}"
         line, depth = f"  {name} = {text}", len(self._before)
-        if depth and movable and _MOVABLE.match(text):
+        if depth and _MOVABLE.match(text):
             depth = max((self._depth.get(r, 0) for r in _REGISTER.findall(text)), default=0)
         if depth < len(self._before):
             lines, scopes = self._before[depth]

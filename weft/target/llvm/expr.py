@@ -126,17 +126,19 @@ def _divide(e: Any, s: FunctionEmitter, *, floor: bool, quotient: bool) -> str:
     elif known == -1 and not unsigned:
         result = s.value(f"sub {t} {s.constant('0', dt)}, {a}") if quotient else s.constant("0", dt)
         return result
-    safe = known is not None or zero is not None  # else a test around this place may be what keeps it from trapping
+    if known is None and zero is None:  # a test may be what keeps it from trapping here: ahead of that a guard does
+        less = s.value(f"icmp {'ult' if unsigned else 'slt'} {t} {b}, {s.constant('1', dt)}")
+        b = s.value(f"select {condition_type(dt)} {less}, {t} {s.constant('1', dt)}, {t} {b}")
     if floor and not unsigned:
-        result = _floor(e, a, b, s, quotient, safe)
+        result = _floor(e, a, b, s, quotient)
     else:
-        result = _truncated(e, a, b, s, quotient, safe, "u" if unsigned else "s")
+        result = _truncated(e, a, b, s, quotient, "u" if unsigned else "s")
     if zero is None:
         return result
     return s.value(f"select {condition_type(dt)} {zero}, {t} {s.constant('0', dt)}, {t} {result}")
 
 
-def _truncated(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool, safe: bool, sign: str = "s") -> str:
+def _truncated(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool, sign: str = "s") -> str:
     """Emit a quotient or remainder towards zero.
 
     Machines divide no vectors of integers. Of 32 bits, quotients of float64 do: one that is no integer is further from
@@ -144,23 +146,23 @@ def _truncated(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool, safe:
     """
     dt, t = ir.DataType(e.dtype), llvm_type(e.dtype)
     if dt.lanes == 1 or dt.bits > 32 or _constant(e.b) is not None:
-        return s.value(f"{sign}{'div' if quotient else 'rem'} {t} {a}, {b}", movable=safe)
+        return s.value(f"{sign}{'div' if quotient else 'rem'} {t} {a}, {b}")
     wide = llvm_type(f"float64x{dt.lanes}")
     x, y = (s.value(f"{sign}itofp {t} {v} to {wide}") for v in (a, b))
     whole = s.value(f"fpto{sign}i {wide} {s.value(f'fdiv {wide} {x}, {y}')} to {t}")
     return whole if quotient else s.value(f"sub {t} {a}, {s.value(f'mul {t} {whole}, {b}')}")
 
 
-def _floor(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool, safe: bool) -> str:
+def _floor(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool) -> str:
     """Correct a truncating division towards minus infinity."""
     t, cond = llvm_type(e.dtype), condition_type(e.dtype)
     zero = s.constant("0", e.dtype)
-    remainder = _truncated(e, a, b, s, False, safe)
+    remainder = _truncated(e, a, b, s, False)
     nonzero = s.value(f"icmp ne {t} {remainder}, {zero}")
     signs = s.value(f"icmp slt {t} {s.value(f'xor {t} {remainder}, {b}')}, {zero}")
     wrong = s.value(f"and {cond} {nonzero}, {signs}")
     if quotient:
-        return s.value(f"add {t} {_truncated(e, a, b, s, True, safe)}, {s.value(f'sext {cond} {wrong} to {t}')}")
+        return s.value(f"add {t} {_truncated(e, a, b, s, True)}, {s.value(f'sext {cond} {wrong} to {t}')}")
     return s.value(f"add {t} {remainder}, {s.value(f'select {cond} {wrong}, {t} {b}, {t} {zero}')}")
 
 
