@@ -76,3 +76,22 @@ def test_samples_of_different_lengths_go_through_blocks_together(kind, hidden, d
     attrs = {**{k: v.default for k, v in op.attrs.items()}, "direction": direction, **options}
     for found, wanted in zip(machine["main"](*map(weft.runtime.tensor, x)), op.reference(*x, **attrs), strict=True):
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_lengths_are_read_ahead_of_the_products(kind):
+    """Where a step of the backward direction stands depends on the sample's length, not on what is multiplied."""
+    gates, n_states, hidden = *PARTS[kind], 96
+    batch = weft.tir.Var("batch", "int64")
+    shapes = [(5, batch, 6), (2, gates * hidden, 6), (2, gates * hidden, hidden), (2, 2 * gates * hidden), (batch,),
+              *[(2, batch, hidden)] * n_states, *([(2, 3 * hidden)] if kind == "lstm" else [])]  # fmt: skip
+    parameters = [
+        relax.Var(f"x{i}", relax.TensorType(s, "int32" if i == 4 else "float32")) for i, s in enumerate(shapes)
+    ]
+    bb = relax.BlockBuilder()
+    with bb.function("main", parameters), bb.dataflow():
+        bb.emit_func_output(bb.emit_output(make_call(f"nn.{kind}")(*parameters, direction="bidirectional")))
+    mod = relax.get_pipeline("default", weft.target.Target("llvm"))(bb.get())
+    (kernel,) = [f for v, f in mod.items() if "recurrence" in v.name_hint]
+    products = [f for f in ir.find(kernel.body, weft.tir.For) if f.loop_var.name.startswith("k")]
+    assert products and not any(x.dtype == "int32" for f in products for x in ir.find(f, weft.tir.BufferLoad))

@@ -176,21 +176,25 @@ def test_float8_is_moved():
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_a_test_keeps_a_division_in_the_loop(symbolic):
-    """A divisor that is zero is behind a test; arithmetic that leaves the loop must not take the division along."""
+def test_a_division_behind_a_test_is_found_ahead_of_the_loop(symbolic):
+    """Its divisor may be zero there, or -1: a guard keeps it from trapping where the test does not hold."""
     ib = tir.ir_builder.create()
     n, m = tir.Var("n", "int32"), tir.Var("m", "int32")
     A = tir.decl_buffer((8,), "int32", "A")
     a = ib.buffer_ptr(A)
-    with ib.for_range(0, n if symbolic else 8, name="i") as i, ib.if_scope(m > 0):
+    with ib.for_range(0, n if symbolic else 8, name="i") as i, ib.if_scope(i < m):
         a[i] = n // m + n % m + tir.truncdiv(n, m) + i
     pa = tir.Var("a", "handle")
-    f = weft.build(tir.PrimFunc((pa, n, m), ib.get(), buffer_map=((pa, A),)), target="llvm")
+    func = tir.PrimFunc((pa, n, m), ib.get(), buffer_map=((pa, A),))
+    text = weft.target.get_source(func, Target("llvm"), "ll")
+    assert max(text.rindex(word) for word in ("sdiv i32", "srem i32")) < text.index("phi i32")
+    f = weft.build(func, target="llvm")
     out = np.zeros(8, "int32")
     f(out, 8, 0)
+    f(out, -(2**31) if not symbolic else 0, -1)
     assert not out.any()
     f(out, 8, 3)
-    assert out.tolist() == [2 + 2 + 2 + i for i in range(8)]
+    assert out.tolist() == [2 + 2 + 2 + i if i < 3 else 0 for i in range(8)]
 
 
 def test_a_divisor_that_wraps_round_to_zero():

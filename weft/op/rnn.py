@@ -16,7 +16,8 @@ from weft.op.attributes import Attribute, flag, number, word, words
 from weft.op.infer import dims_of, index_arg, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
-from weft.topi.rnn import ACTIVATIONS, UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
+from weft.topi.rnn import UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
+from weft.topi.rnn_activations import ACTIVATIONS
 
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("initial_h",)}

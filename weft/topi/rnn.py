@@ -15,6 +15,7 @@ from typing import Any
 
 from weft import error, machine, te, tir
 from weft.ir import as_int, cast, ceildiv, const, int64, select
+from weft.topi.rnn_activations import ACTIVATIONS
 
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
@@ -24,26 +25,6 @@ _LANES = 16
 _SUMS = 4  # vectors of sums at the same time, which hide how long an addition takes
 _ZERO = int64(0)
 _SAMPLES = 4  # that go through a block together
-
-
-def _const(v: Any, value: float) -> Any:
-    return const(value, v.dtype)
-
-
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "sigmoid": tir.sigmoid,
-    "tanh": tir.tanh,
-    "relu": lambda v: tir.max(v, _const(v, 0)),
-    "affine": lambda v: v,
-    "hardsigmoid": lambda v: tir.min(tir.max(v * _const(v, 0.2) + _const(v, 0.5), _const(v, 0)), _const(v, 1)),
-    "softsign": lambda v: v / (_const(v, 1) + tir.abs(v)),
-    "softplus": lambda v: tir.max(v, _const(v, 0)) + tir.log1p(tir.exp(-tir.abs(v))),
-    "elu": lambda v: select(v > _const(v, 0), v, tir.exp(v) - _const(v, 1)),
-    "leakyrelu": lambda v: select(v > _const(v, 0), v, v * _const(v, 0.01)),
-    "thresholdedrelu": lambda v: select(v > _const(v, 1), v, _const(v, 0)),
-    "scaledtanh": tir.tanh,
-}
-"""Activations by name, with ONNX's default parameters."""
 
 
 def panel_shape(kind: str, directions: int, hidden: int) -> tuple[int, int, int, int]:
@@ -75,7 +56,12 @@ class _Samples:
     """So many samples that go through a block together: each of them at the same step, by its number."""
 
     size: int
-    at: Callable[[Any], _Step]
+    bind: Callable[[Any, Callable[[_Step], Any]], Any]
+    """``bind(number, body)``: ``body(step)`` of a sample, behind what finds its place unless the number is known."""
+
+    def at(self, number: int) -> _Step:
+        """The sample of a known number."""
+        return self.bind(int64(number), lambda step: step)
 
 
 Start = Callable[[_Step, int, Any], Any]
@@ -148,13 +134,15 @@ class _Layer:
         """
         whole, rest = divmod(self.hidden, self.units)
 
-        def one(q: Any, count: int) -> Any:
-            return self._of_one(i, replace(steps.at(q), place=_ZERO), gates, start, state, cell, count)
+        def one(step: _Step, count: int) -> Any:
+            return self._of_one(i, replace(step, place=_ZERO), gates, start, state, cell, count)
 
-        tail = _each_of(steps.size, lambda q: one(q, rest))
+        tail = _each_of(steps, lambda step: one(step, rest))
         if not whole:
             return tail
-        full = one(_ZERO, self.units) if steps.size == 1 else self._of_several(i, steps, gates, start, state, cell)
+        full = (
+            one(steps.at(0), self.units) if steps.size == 1 else self._of_several(i, steps, gates, start, state, cell)
+        )
         return tir.IfThenElse(i < int64(whole), full, tail) if rest else full
 
     def _weight(self, i: Any, gate: int, k: Any, lane: Any) -> Any:
@@ -201,16 +189,16 @@ class _Layer:
         units, first, together = self.units, i * int64(self.units), max(1, _SUMS // steps.size)
         sums = tir.decl_buffer((int64(steps.size * self.gates * units),), self.dtype, "sums", scope="local")
 
-        def begin(q: Any) -> Any:
-            store = lambda g, e: tir.BufferStore(sums, start(steps.at(q), g, first + e), (self.row(q, g) + e,))  # noqa: E731
+        def begin(s: _Step) -> Any:
+            store = lambda g, e: tir.BufferStore(sums, start(s, g, first + e), (self.row(s.place, g) + e,))  # noqa: E731
             return tir.seq(*(_vectors(units, lambda e, g=g: store(g, e)) for g in gates))
 
         vectors = [(g, u) for g in gates for u in range(0, units, _LANES)]
         return tir.AllocBuffer(sums, tir.seq(
-            _each_of(steps.size, begin),
+            _each_of(steps, begin),
             *(self._products(sums, i, steps, vectors[n : n + together], state)
               for n in range(0, len(vectors), together)),
-            _each_of(steps.size, lambda q: _vectors(units, lambda e: cell(sums, e, first + e, steps.at(q)))),
+            _each_of(steps, lambda step: _vectors(units, lambda e: cell(sums, e, first + e, step))),
         ))  # fmt: skip
 
     def _products(self, sums: Any, i: Any, steps: _Samples, vectors: list[tuple[int, int]], state: State) -> Any:
@@ -222,7 +210,7 @@ class _Layer:
             parts = []
             for n, (p, (g, u)) in enumerate((p, gu) for p in range(steps.size) for gu in vectors):
                 v = tir.Var("v", "int64")
-                stored = body(steps.at(int64(p)), int64(n * _LANES) + v, g, int64(u) + v, self.row(int64(p), g))
+                stored = body(steps.at(p), int64(n * _LANES) + v, g, int64(u) + v, self.row(int64(p), g))
                 parts.append(tir.For(v, int64(0), int64(_LANES), tir.ForKind.VECTORIZED, stored))
             return tir.seq(*parts)
 
@@ -237,10 +225,14 @@ class _Layer:
         ))  # fmt: skip
 
 
-def _each_of(size: int, body: Callable[[Any], Any]) -> Any:
-    """``body(q)`` for each of so many samples."""
+def _each_of(steps: _Samples, body: Callable[[_Step], Any]) -> Any:
+    """``body(step)`` for each of some samples."""
     q = tir.Var("q", "int64")
-    return tir.For(q, _ZERO, int64(size), tir.ForKind.SERIAL, body(q)) if size > 1 else body(_ZERO)
+    return (
+        tir.For(q, _ZERO, int64(steps.size), tir.ForKind.SERIAL, steps.bind(q, body))
+        if steps.size > 1
+        else body(steps.at(0))
+    )
 
 
 def _vectors(count: int, body: Callable[[Any], Any]) -> Any:
@@ -347,16 +339,16 @@ class _Recurrence:
         Their lengths, which say where a step stands that is counted from the end, are read ahead of the loops in it.
         """
         lengths = [tir.Var(f"length{q}", "int64") for q in range(size)]
+        ahead = as_int(layer.d) is not None and not layer.reverse  # the length says nothing
 
-        def at(place: Any) -> _Step:
+        def bind(place: Any, body: Callable[[_Step], Any]) -> Any:
             q = as_int(place)
-            length = self._length(first + place) if q is None else lengths[q]
-            return self._step(layer, first + place, t, length, place)
+            length = tir.Var("length", "int64") if q is None else lengths[q]
+            made = body(self._step(layer, first + place, t, length, place))
+            return made if ahead or q is not None else tir.LetStmt(length, self._length(first + place), made)
 
-        made = body(_Samples(size, at))
-        if as_int(layer.d) is not None and not layer.reverse:
-            return made
-        for q in reversed(range(size)):
+        made = body(_Samples(size, bind))
+        for q in () if ahead else reversed(range(size)):
             made = tir.LetStmt(lengths[q], self._length(first + int64(q)), made)
         return made
 
@@ -397,7 +389,7 @@ class _Recurrence:
     def _blocks_in_parallel(self) -> Any:
         """Step by step, the blocks of a step and its directions at the same time."""
         layers, t = self.layers, tir.Var("t", "int64")
-        n_phases = len(self.phases(layers[0], _Samples(1, lambda place: self._step(layers[0], _ZERO, t, _ZERO))))
+        n_phases = len(self.phases(layers[0], _Samples(1, lambda q, body: body(self._step(layers[0], q, t, _ZERO)))))
 
         def at_step(t: Any) -> Any:
             each = (lambda layer, i, n=n: self._phase_of_all(layer, i, t, n) for n in range(n_phases))
