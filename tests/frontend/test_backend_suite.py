@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import defaultdict
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,10 +100,12 @@ def test_operator(op_type: str) -> None:
     for case in found:
         if case.name in NO_REFERENCE:
             continue
-        if reason(case.name) is not None:
+        known = reason(case.name)
+        if known is not None:
             if "image_decoder" in case.name and find_spec("PIL") is not None:
                 continue
-            with pytest.raises((AssertionError, ModelImportError, MissingDependency)):
+            by_chance = suppress(AssertionError)  # another draw may be the same
+            with by_chance if "draw" in known else pytest.raises((AssertionError, ModelImportError, MissingDependency)):
                 run(case, case.model)
             continue
         try:
