@@ -46,6 +46,7 @@ def quantize(
         Layers whose result would have a larger relative error stay in float.
     """
     onnx = require("onnx", extra="onnx")
+    DecodeError = require("google.protobuf.message", extra="onnx").DecodeError
     if not output.parent.is_dir():
         raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
     if not model.is_file():
@@ -53,7 +54,7 @@ def quantize(
     size = group if group is not None else 32 if weights == "int4" else 0
     try:
         proto = onnx.load(model)
-    except Exception as e:  # of protobuf, or of files beside the model
+    except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as e:  # its own, or of files beside it
         raise ModelImportError(f"'{model}' is not a complete ONNX model", found=str(e)) from e
     ranks = {i.name: len(i.type.tensor_type.shape.dim) for i in proto.graph.input}
     samples = _samples(calibrate, ranks) if calibrate is not None else []
