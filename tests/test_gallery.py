@@ -23,6 +23,18 @@ def test_page(page):
     assert done.stdout == f"{page.name} prints what it says\n", done.stdout + done.stderr
 
 
+def test_each_step_of_the_kernel_is_faster():
+    """At some time of five: a machine that others use is slow for moments."""
+    program = f"from tools.gallery import *; print(run(Path({str(FOLDER / 'kernel.md')!r})))"
+    for _ in range(5):
+        page = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True)
+        rates = [float(rate) for rate in re.findall(r"([\d.]+) GFLOP/s$", page, re.M)]
+        assert len(rates) == 4
+        if rates == sorted(rates):
+            return
+    pytest.fail(f"expected rates that rise, found {rates}")
+
+
 def test_six_pages_are_linked():
     assert len(PAGES) == 6
     for index in ("README.md", "docs/index.md"):

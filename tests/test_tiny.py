@@ -133,10 +133,9 @@ def test_damaged_cache_entries_are_compiled_again(model, tmp_path, monkeypatch):
 
 def test_import_loads_no_compiler():
     program = (
-        "import time; t = time.perf_counter(); import weft, sys; d = time.perf_counter() - t; "
-        "print(d < 0.3, [m for m in ('llvmlite', 'numpy', 'onnx', 'torch', 'weft.ir') if m in sys.modules])"
+        "import weft, sys; print([m for m in ('llvmlite', 'numpy', 'onnx', 'torch', 'weft.ir') if m in sys.modules])"
     )
-    assert python(program) == "True []"
+    assert python(program) == "[]"
 
 
 def test_public_names_are_those_of_tvm():

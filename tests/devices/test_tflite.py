@@ -440,12 +440,12 @@ def test_damaged_files_are_refused_or_read() -> None:
         data = bytearray(sound)
         for at in rng.integers(8, len(data), int(rng.integers(1, 5))):
             data[at] = int(rng.integers(256))
-        begin = time.monotonic()
+        begin = time.thread_time()
         try:
             from_tflite(bytes(data))
         except WeftError as e:
             refused += bool(str(e))
-        assert time.monotonic() - begin < 5
+        assert time.thread_time() - begin < 5
     assert refused > 100
 
 

@@ -72,7 +72,7 @@ def test_every_parameter_of_timing(remote):
 
     assert calls(0, number=3, repeat=4)[0] == 1 + 12  # the first call is to warm up
     assert calls(0, number=2, repeat=3, flushed=4096)[0] == 1 + 6
-    assert calls(0.0, name="tests.rpc.sleep", number=1)[1] < 1
+    assert calls(0.0, name="tests.rpc.sleep", number=1)[1] < 10
     assert calls(0, number=1, least_ms=5)[0] > 50
     for flushed in (0, 4096):
         assert calls(0, repeat=5, cool_ms=30, to_cool=2, flushed=flushed)[1] > 0.09  # after repeats 0, 2 and 4
