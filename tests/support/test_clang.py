@@ -9,9 +9,17 @@ from weft.support import clang
 
 def test_no_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(clang, "find_spec", lambda name: None)
     assert clang.find_clang(required=False) == []
     with pytest.raises(RuntimeError, match="no clang was found"):
         clang.create_llvm("int f() { return 1; }")
+
+
+def test_the_compiler_of_a_package(monkeypatch, tmp_path):
+    pytest.importorskip("ziglang")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    text = clang.create_llvm('extern "C" int f() { return 41; }', options=["-O2"])
+    assert "@f()" in text and "ret i32 41" in text
 
 
 def test_the_compiler_is_called(monkeypatch, tmp_path):

@@ -1,11 +1,13 @@
-"""clang, where it is installed: LLVM IR of C and C++ sources (``tvm.contrib.clang``)."""
+"""clang, alone or in the ``ziglang`` package: LLVM IR of C and C++ sources (``tvm.contrib.clang``)."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -19,7 +21,7 @@ def find_clang(required: bool = True) -> list[str]:
     """
     found = [path for path in (shutil.which(name) for name in ("clang", "clang.exe")) if path]
     if required and not found:
-        raise RuntimeError("no clang was found; install it, or add its folder to PATH")
+        raise RuntimeError("no clang was found; install it or the ziglang package, or add its folder to PATH")
     return found
 
 
@@ -37,7 +39,7 @@ def create_llvm(
     options : sequence of str, optional
         Options of the compiler.
     cc : str, optional
-        The compiler; by default the first that is found.
+        The compiler; by default the first clang that is found, else that of the ``ziglang`` package.
 
     Raises
     ------
@@ -53,8 +55,15 @@ def create_llvm(
                 path.write_text(text)
             paths.append(str(path))
         target = output or str(Path(folder) / "output.ll")
-        command = [cc or find_clang()[0], "-S", "-emit-llvm", *(options or ()), "-o", target, *paths]
+        command = [*_compiler(cc), "-S", "-emit-llvm", *(options or ()), "-o", target, *paths]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
         return Path(target).read_text()
+
+
+def _compiler(cc: str | None) -> list[str]:
+    """The command of a compiler, before its options."""
+    zig = find_spec("ziglang") is not None
+    found = [cc] if cc is not None else find_clang(required=not zig)
+    return found[:1] or [sys.executable, "-m", "ziglang", "c++", "-fno-sanitize=undefined"]

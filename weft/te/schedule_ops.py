@@ -25,7 +25,8 @@ _KINDS = {
 }
 _PRAGMAS = frozenset(  # that a pass here reads, and those of TVM whose absence changes no result
     """auto_unroll_max_step unroll_explicit loop_partition_hint transpose prefetch prefetch_panel grain stream
-    debug_skip_region parallel_launch_point parallel_stride_pattern parallel_barrier_when_finish tensor_core""".split()
+    import_llvm debug_skip_region parallel_launch_point parallel_stride_pattern parallel_barrier_when_finish
+    tensor_core""".split()
 )
 
 

@@ -47,6 +47,7 @@ def host_phases(target: TargetLike | None = None, *, simple_mode: bool = False) 
     config = PassContext.current().config
     kind, machine = _kind(target), machine_of(target)
     return [
+        (1, t.import_llvm()),
         (1, t.lower_blocks()),
         (1, t.lower_loop_jumps()),
         (1, t.legalize_dtypes.fp8_compute_legalize(rounded=True)),

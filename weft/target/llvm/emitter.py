@@ -61,6 +61,7 @@ class ModuleEmitter:
         self._support: set[str] = set()
         self.has_scalar_loop = False
         self.imported: set[str] = set()  # functions of the modules that this one imports
+        self.linked: dict[str, None] = {}  # LLVM IR that others wrote
         self.kernels: dict[str, Any] = {}
         self.siblings: dict[str, Any] = {}  # the functions of the module, which may call each other
         self.inlined: set[str] = set()

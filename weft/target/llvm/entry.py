@@ -65,6 +65,7 @@ def emit_body(
     dims = [*dimension_vars(func), *([device] if device is not None else [])]
     buffers = dict(func.buffer_map)
     module.imported.update(str(name) for name in func.attrs.get("tir.kernels") or ())
+    module.linked |= dict.fromkeys(func.attrs.get("tir.import_llvm") or ())
     impl = FunctionEmitter(module, f"{name}_impl")
     impl.noalias = bool(func.attrs.get("tir.noalias", False))
     params = []

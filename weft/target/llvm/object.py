@@ -11,8 +11,10 @@ improve it.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from ctypes import string_at
 from typing import Any
 
@@ -45,7 +47,11 @@ def initialise() -> None:
 
 def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
     """Return the LLVM IR of lowered functions."""
-    return _emitted(functions, target).text()
+    emitted = _emitted(functions, target)
+    if not emitted.linked:
+        return emitted.text()
+    with _parsed(emitted, _machine(target)) as module:
+        return str(module)
 
 
 def _emitted(
@@ -79,29 +85,76 @@ def _level(target: Target) -> int:
     return int(target.attrs.get("opt-level", environment.OPT_LEVEL.read()))
 
 
-def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:
+@contextmanager
+def _opened(code: str | bytes, context: Any) -> Iterator[Any]:
+    """Yield a module of LLVM's and close it: of garbage in a cycle its context might be freed first."""
+    is_binary = isinstance(code, bytes) and code.startswith((b"BC\xc0\xde", b"\xde\xc0\x17\x0b"))
+    text = code.decode() if isinstance(code, bytes) and not is_binary else code
+    module = llvm.parse_bitcode(code, context) if is_binary else llvm.parse_assembly(text, context)
+    try:
+        module.verify()
+        yield module
+    finally:
+        module.close()
+
+
+@contextmanager
+def _optimised(emitted: ModuleEmitter) -> Iterator[tuple[Any, Any]]:
     target = emitted.target
     machine = _machine(target)
-    try:
-        module = llvm.parse_assembly(emitted.text(), llvm.create_context())
-        module.verify()
-    except RuntimeError as e:
-        raise InternalError("LLVM rejects the generated code", found=str(e).strip()[:2000]) from e
-    module.triple = with_vendor(target.triple)
-    module.data_layout = str(machine.target_data)
-    speed = min(_level(target), 2)
-    options = llvm.create_pipeline_tuning_options(speed_level=speed)
-    options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = speed == 2, False, speed == 2
-    builder = llvm.create_pass_builder(machine, options)
-    if emitted.has_scalar_loop:
-        passes = builder.getModulePassManager()
-    else:
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-    _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
-    return module, machine
+    with _parsed(emitted, machine) as module:
+        speed = min(_level(target), 2)
+        options = llvm.create_pipeline_tuning_options(speed_level=speed)
+        options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = speed == 2, False, speed == 2
+        builder = llvm.create_pass_builder(machine, options)
+        if emitted.has_scalar_loop or emitted.linked:  # what is linked is to be inlined
+            passes = builder.getModulePassManager()
+        else:
+            passes = llvm.create_new_module_pass_manager()
+            passes.add_sroa_pass()
+            passes.add_instruction_combine_pass()
+            passes.add_simplify_cfg_pass()
+        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+        yield module, machine
+
+
+@contextmanager
+def _parsed(emitted: ModuleEmitter, machine: Any) -> Iterator[Any]:
+    """Yield a module of LLVM's, with the code linked that loops import."""
+    context = llvm.create_context()
+    with ExitStack() as stack:
+        try:
+            module = stack.enter_context(_opened(emitted.text(), context))
+        except RuntimeError as e:
+            raise InternalError("LLVM rejects the generated code", found=str(e).strip()[:2000]) from e
+        module.triple, module.data_layout = with_vendor(emitted.target.triple), str(machine.target_data)
+        try:
+            _link(module, emitted, context)
+        except RuntimeError as e:
+            raise CodegenError("what pragma_import_llvm names cannot be linked", expected="LLVM IR",
+                               found=str(e).strip()[:2000]) from e  # fmt: skip
+        yield module
+
+
+def _link(module: Any, emitted: ModuleEmitter, context: Any) -> None:
+    """Add the definitions of imported code; of two of one name the later one holds."""
+    ours, taken = {"features": emitted.target.attribute_string}, set[str]()
+    for text in reversed(emitted.linked):
+        text = _OF_MACHINE.sub(lambda m: f'{m[1]}="{ours.get(m[2], emitted.target.cpu or "generic")}"', text)
+        with _opened(text, context) as other:
+            other.triple, other.data_layout = module.triple, module.data_layout
+            defined = {g.name: g for g in (*other.functions, *other.global_variables) if not g.is_declaration}
+            for name in taken & defined.keys():
+                defined[name].linkage = "internal"
+            taken |= defined.keys()
+            module.link_in(other)
+    for g in (*module.functions, *module.global_variables) if taken else ():
+        if g.name in taken and g.linkage == llvm.Linkage.external:
+            g.linkage = "internal"  # each kernel has its own
+
+
+_OF_MACHINE = re.compile(r'("(?:target|tune)-(cpu|features)")="[^"]*"')
+"""For whom a function was compiled: one for another machine would not be inlined."""
 
 
 def _unlocked(name: str) -> Any:
@@ -129,12 +182,12 @@ def emit_object(
         The kernels that the functions call directly.
     """
     emitted = _emitted(functions, target, linkage, kernels)
-    module, machine = _optimised(emitted)
     name = str(functions[0].attrs.get("global_symbol", "main"))
-    show_text(name, "emitted.ll", emitted.text)
-    show_text(name, "optimised.ll", lambda: str(module))
-    show_text(name, "assembly.s", lambda: _emit(machine, module, as_object=False).decode())
-    return _emit(machine, module, as_object=True)
+    with _optimised(emitted) as (module, machine):
+        show_text(name, "emitted.ll", emitted.text)
+        show_text(name, "optimised.ll", lambda: str(module))
+        show_text(name, "assembly.s", lambda: _emit(machine, module, as_object=False).decode())
+        return _emit(machine, module, as_object=True)
 
 
 def emit_assembly(functions: Sequence[PrimFunc], target: Target) -> str:
@@ -145,7 +198,8 @@ def emit_assembly(functions: Sequence[PrimFunc], target: Target) -> str:
 def emit_bitcode(functions: Sequence[PrimFunc], target: Target) -> bytes:
     """Return the LLVM IR of lowered functions in its binary form."""
     initialise()
-    return llvm.parse_assembly(emit_ir(functions, target), llvm.create_context()).as_bitcode()
+    with _parsed(_emitted(functions, target), _machine(target)) as module:
+        return module.as_bitcode()
 
 
 def compile_ir(code: bytes) -> tuple[bytes, list[str]]:
@@ -164,21 +218,20 @@ def compile_ir(code: bytes) -> tuple[bytes, list[str]]:
     """
     machine = _machine(Target("llvm"))
     try:
-        is_binary = code.startswith((b"BC\xc0\xde", b"\xde\xc0\x17\x0b"))
-        context = llvm.create_context()
-        module = llvm.parse_bitcode(code, context) if is_binary else llvm.parse_assembly(code.decode(), context)
-        module.verify()
+        with _opened(code, llvm.create_context()) as module:
+            entries = [f.name.removeprefix(PREFIX) for f in module.functions if f.name.startswith(PREFIX)
+                       and not f.is_declaration]  # fmt: skip
+            return _emit(machine, module, as_object=True), entries
+    except CodegenError:
+        raise
     except (RuntimeError, UnicodeDecodeError) as e:
         raise CodegenError("this is no LLVM IR", found=str(e).strip()[:2000]) from e
-    entries = [f.name.removeprefix(PREFIX) for f in module.functions if f.name.startswith(PREFIX)
-               and not f.is_declaration]  # fmt: skip
-    return _emit(machine, module, as_object=True), entries
 
 
 def assemble(emitted: ModuleEmitter) -> str:
     """Compile an emitted module to assembly text."""
-    module, machine = _optimised(emitted)
-    return _emit(machine, module, as_object=False).decode()
+    with _optimised(emitted) as (module, machine):
+        return _emit(machine, module, as_object=False).decode()
 
 
 def _emit(machine: Any, module: Any, *, as_object: bool) -> bytes:

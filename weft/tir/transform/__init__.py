@@ -16,6 +16,7 @@ from weft.tir.transform.flatten_buffer import flatten_buffer, storage_flatten
 from weft.tir.transform.function_passes import Apply, BindTarget, Filter, annotate_entry_func
 from weft.tir.transform.hoist_expression import HoistedConditionals, HoistedLetBindings, hoist_expression, hoist_tests
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
+from weft.tir.transform.import_llvm import import_llvm
 from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch
 from weft.tir.transform.inject_rolling_buffer import MARK as ROLLING_MARK
@@ -62,6 +63,7 @@ FlattenBuffer = update_wrapper(partial(flatten_buffer, wide=False), flatten_buff
 ForceNarrowIndexToInt32 = force_narrow_index_to_int32
 HoistExpression = hoist_expression
 HoistIfThenElse = hoist_tests
+ImportLLVM = import_llvm
 InjectDoubleBuffer = inject_double_buffer
 InjectPrefetch = inject_prefetch
 InjectRollingBuffer = inject_rolling_buffer
