@@ -108,6 +108,22 @@ def test_what_is_missing_stays_with_pytorch():
         check(torch.compile(module, backend=weft_backend), module, (torch.randn(5),))
 
 
+@pytest.mark.filterwarnings("error:PyTorch runs")
+def test_a_check_of_values_does_not_cut_the_graph(monkeypatch):
+    """PyTorch asserts that classes are not negative."""
+    builds, build = [], backend._Compiled._build
+    monkeypatch.setattr(backend._Compiled, "_build", lambda self, args: builds.append(1) or build(self, args))
+
+    def function(x):
+        return nn.functional.one_hot(x * 2, 7).float() * 3
+
+    compiled = torch.compile(function, backend=weft_backend, dynamic=True)
+    check(compiled, function, (torch.tensor([[0, 2, 3], [1, 1, 2]]),), (torch.arange(8).reshape(4, 2) % 3,))
+    assert len(builds) == 1
+    with torch.no_grad(), pytest.raises(RuntimeError, match="non-negative"):
+        compiled(torch.tensor([[1, -1, 0], [0, 1, 2]]))
+
+
 def test_a_call_that_a_converter_refuses_stays_alone_with_pytorch(monkeypatch):
     """What is around it runs in Weft: one attempt at all, then both sides, whose weights still count when written."""
     module, tried = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4), nn.ReLU()).train(), []

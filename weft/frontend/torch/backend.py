@@ -33,6 +33,8 @@ from weft.ir import Pass
 __all__ = ["relax_dynamo", "weft_backend"]
 
 _OPTIONS = {"target", "precision", "tuned", "relax_pipeline"}
+_CHECK = "aten._assert_async"
+"""What stops a program; PyTorch runs it behind the part that computes its condition, which it does not cut."""
 _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -149,7 +151,7 @@ def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any], refu
     placeholders = [node for node in made.graph.nodes if node.op == "placeholder"]
     fixed = {node for i, node in enumerate(placeholders) if i in weights}
     left = sorted({str(n.target) for n in made.graph.nodes if n.op == "call_function" and not is_size(n)
-                   and n.target.__name__ != "getitem"})  # fmt: skip
+                   and n.target.__name__ != "getitem" and not str(n.target).startswith(_CHECK)})  # fmt: skip
     if left and refused is None:
         warnings.warn(f"PyTorch runs what has no converter: {', '.join(left)}", stacklevel=2)
     for node in made.graph.nodes:

@@ -12,7 +12,7 @@ import numpy as np
 import weft
 from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator
-from weft.frontend.torch import complex_numbers, control, recurrent, registry
+from weft.frontend.torch import complex_numbers, control, registry
 from weft.frontend.torch.node import Node, dtype_name, number
 from weft.frontend.torch.symbols import Symbols, as_expr
 
@@ -40,7 +40,7 @@ def find_converter(node: Any) -> Converter | None:
     known = [n.meta.get("val") for n in node.all_input_nodes]
     if complex_numbers.involved([node.meta.get("val"), known, list(node.args)]):
         return complex_numbers.find(node.target)
-    return registry.find(node.target) if recurrent.is_whole(node.target, node.args) else None
+    return registry.find(node.target, node.args)
 
 
 def constant(tensor: Any) -> ir.Constant:

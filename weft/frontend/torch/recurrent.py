@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from weft import ir
 from weft.frontend.torch.node import Node
@@ -12,18 +12,15 @@ from weft.frontend.torch.symbols import Dim
 
 _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 """Where PyTorch has the gates that Weft's layers have first, second, ..."""
-_LAYERS = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
 
 
-def is_whole(target: object, args: Sequence[object]) -> bool:
-    """Whether a call is none of a layer whose directions have a third weight, which projects their states."""
-    if str(target).removeprefix("aten.") not in _LAYERS:
-        return True
-    params, biases, layers, _, _, both = cast("tuple[list[object], bool, int, float, bool, bool]", tuple(args[2:8]))
+def _is_whole(args: Sequence[Any]) -> bool:
+    """Whether no direction of a layer has a third weight, which projects its states."""
+    params, biases, layers, _, _, both = args[2:8]
     return len(params) == layers * (1 + both) * (4 if biases else 2)
 
 
-@aten(*_LAYERS)
+@aten("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", when=_is_whole)
 def _recurrent(node: Node) -> Any:
     """Layers one upon another: (steps, batch, inputs) in, (steps, batch, directions * hidden) out, and last states."""
     kind = node.name.split(".")[1].partition("_")[0]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+Condition = Callable[[Sequence[Any]], bool]
+"""Of a call's arguments: whether a converter takes it; PyTorch takes other calls apart."""
+
 _CONVERTERS: dict[str, Callable[..., Any]] = {}
+_CONDITIONS: dict[str, Condition] = {}
 
 
-def aten(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def aten(*names: str, when: Condition | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a converter for operators of ATen: ``add.Tensor``; a name alone stands for all its overloads."""
-    return operators(*(f"aten.{name}" for name in names))
+    return operators(*(f"aten.{name}" for name in names), when=when)
 
 
-def operators(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def operators(*names: str, when: Condition | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a converter for operators of any library, named with it: ``torchvision.nms``."""
+    _CONDITIONS.update(dict.fromkeys(names, when) if when else {})
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -25,9 +30,11 @@ def operators(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return register
 
 
-def find(target: Any) -> Callable[..., Any] | None:
-    """The converter of an overload, by its own name, else by that of its operator."""
+def find(target: Any, args: Sequence[Any] | None = None) -> Callable[..., Any] | None:
+    """The converter of an overload, by its own name, else by that of its operator; none for arguments it leaves."""
     name = str(target)
+    if args is not None and name in _CONDITIONS and not _CONDITIONS[name](args):
+        return None
     return _CONVERTERS.get(name) or _CONVERTERS.get(name.rpartition(".")[0])
 
 
