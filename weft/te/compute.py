@@ -309,16 +309,9 @@ def scan(
         ir.Var(f"{name}.idx", first.dtype),
         "ordered",
     )
-    op = ScanOp(
-        name,
-        _tagged(tag),
-        ir.Attrs.of(attrs),
-        scan_axis=axis,
-        init=inits,
-        update=updates,
-        state_placeholder=states,
-        inputs=(inputs,) if isinstance(inputs, Tensor) else tuple(inputs or ()),
-    )
+    op = ScanOp(name, _tagged(tag), ir.Attrs.of(attrs), scan_axis=axis, init=inits, update=updates,
+                state_placeholder=states,
+                inputs=(inputs,) if isinstance(inputs, Tensor) else tuple(inputs or ()))  # fmt: skip
     outs = [op.output(i) for i in range(len(updates))]
     return outs[0] if len(outs) == 1 else outs
 
@@ -388,15 +381,8 @@ def extern(
                               help="return ib.get(), or a call such as tir.call_packed(...)")  # fmt: skip
     if not isinstance(body, tir.Stmt):
         body = tir.Evaluate(body)
-    op = ExternOp(
-        name,
-        _tagged(tag),
-        ir.Attrs.of(attrs),
-        inputs=tuple(inputs),
-        input_placeholders=tuple(ins),
-        output_placeholders=tuple(outs),
-        body=body,
-    )
+    op = ExternOp(name, _tagged(tag), ir.Attrs.of(attrs), inputs=tuple(inputs), input_placeholders=tuple(ins),
+                  output_placeholders=tuple(outs), body=body)  # fmt: skip
     tensors = [op.output(i) for i in range(len(outs))]
     return tensors[0] if len(tensors) == 1 else tensors
 

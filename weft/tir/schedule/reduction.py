@@ -57,13 +57,8 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
             reducing |= structure.used_vars(value)
     outer = [f for f in loops[:at] if f.loop_var in reducing]
     if outer:
-        raise refuse(
-            "decompose_reduction",
-            "a reduction loop runs outside of the given one",
-            loops=outer,
-            block=name,
-            help="give the outermost reduction loop",
-        )
+        raise refuse("decompose_reduction", "a reduction loop runs outside of the given one", loops=outer, block=name,
+                     help="give the outermost reduction loop")  # fmt: skip
     _check_once(realize, loops[at:])
     init_name, update_name = state.fresh_name(f"{name}_init"), state.fresh_name(f"{name}_update")
     nest = structure.init_nest(realize, loops[at:], init_name)
@@ -153,12 +148,8 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
         or not isinstance(block.init, BufferStore)
         or not is_reduction(realize, state.scope_of(path))
     ):
-        raise refuse(
-            "rfactor",
-            "the block is not a reduction of the form B[i] = B[i] op f with a commutative op",
-            block=name,
-            help="+, *, max and min are known",
-        )
+        raise refuse("rfactor", "the block is not a reduction of the form B[i] = B[i] op f with a commutative op",
+                     block=name, help="+, *, max and min are known")  # fmt: skip
     combine, store, source = found
     if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
         raise refuse(

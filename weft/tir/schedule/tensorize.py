@@ -99,13 +99,9 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
         matches.append(MatchBufferRegion(copy, regions[original]))
     impl = found.impl.root
     body, _, _ = clone_fresh(ir.substitute(impl.body, fresh), state.fresh_name)
-    new = replace_node(
-        block,
-        body=body,
-        alloc_buffers=block.alloc_buffers + ir.substitute(impl.alloc_buffers, fresh),
-        match_buffers=(*block.match_buffers, *matches),
-        annotations=ir.Attrs.of({**block.annotations, **impl.annotations}),
-    )
+    new = replace_node(block, body=body, alloc_buffers=block.alloc_buffers + ir.substitute(impl.alloc_buffers, fresh),
+                       match_buffers=(*block.match_buffers, *matches),
+                       annotations=ir.Attrs.of({**block.annotations, **impl.annotations}))  # fmt: skip
     state.replace(realize, replace_node(realize, block=new))
 
 

@@ -76,12 +76,8 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
     if isinstance(target, (ast.Tuple, ast.List)):
         values = axes(p, target, value) if isinstance(value, Remap) else list(value)
         if len(values) != len(target.elts):
-            raise p.fail(
-                target,
-                "the number of names and of values differ",
-                expected=str(len(values)),
-                found=str(len(target.elts)),
-            )
+            raise p.fail(target, "the number of names and of values differ", expected=str(len(values)),
+                         found=str(len(target.elts)))  # fmt: skip
         for t, v in zip(target.elts, values, strict=True):
             assign(p, t, v)
         return
@@ -101,12 +97,8 @@ def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
 def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
     dom = p.state.loops.get(value) if isinstance(value, ir.Var) else None
     if dom is None:
-        raise p.fail(
-            node,
-            "T.axis.remap takes variables of loops around the block",
-            found=str(value),
-            help="use T.axis.spatial(extent, value)",
-        )
+        raise p.fail(node, "T.axis.remap takes variables of loops around the block", found=str(value),
+                     help="use T.axis.spatial(extent, value)")  # fmt: skip
     return dom
 
 

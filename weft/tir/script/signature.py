@@ -60,12 +60,8 @@ def _param(p: Parser, arg: ast.arg) -> None:
         param = type(note)(arg.arg, note.dtype, span=p.span(arg))
         p.define(arg.arg, param)
     else:
-        raise p.fail(
-            arg.annotation,
-            f"parameter '{arg.arg}' has no TIR type",
-            expected="T.Buffer(...), T.handle or a data type",
-            found=repr(note),
-        )
+        raise p.fail(arg.annotation, f"parameter '{arg.arg}' has no TIR type",
+                     expected="T.Buffer(...), T.handle or a data type", found=repr(note))  # fmt: skip
     state.params.append(param)
 
 

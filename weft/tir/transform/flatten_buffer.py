@@ -80,16 +80,8 @@ class _Flatten:
             else:
                 for d in buffer.shape:
                     size = size * self.as_wide(d)
-            twin = Buffer(
-                buffer.data,
-                buffer.dtype,
-                (self.analyzer.simplify(size),),
-                (),
-                None,
-                buffer.name,
-                buffer.scope,
-                buffer.data_alignment,
-            )
+            twin = Buffer(buffer.data, buffer.dtype, (self.analyzer.simplify(size),), (), None, buffer.name,
+                          buffer.scope, buffer.data_alignment)  # fmt: skip
             self.flat[buffer] = twin
         return twin
 
@@ -141,13 +133,8 @@ class _Flatten:
             )
         if isinstance(node, BufferStore):
             predicate = self.visit(node.predicate) if node.predicate is not None else None
-            return BufferStore(
-                self.buffer(node.buffer),
-                self.visit(node.value),
-                (self.offset(node.buffer, node.indices),),
-                predicate,
-                span=node.span,
-            )
+            return BufferStore(self.buffer(node.buffer), self.visit(node.value),
+                               (self.offset(node.buffer, node.indices),), predicate, span=node.span)  # fmt: skip
         if isinstance(node, AllocBuffer):
             return AllocBuffer(self.buffer(node.buffer, True), self.visit(node.body), node.annotations, span=node.span)
         if isinstance(node, DeclBuffer):
