@@ -9,6 +9,7 @@ from typing import Any
 from weft import ir
 from weft.ir.text.parser import MetaVar, Parser
 from weft.ir.text.scalar import slice_of
+from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from weft.tir.script.commands import AllocBlockBuffer, Axis, MatchBuffer, Remap, Scope
 from weft.tir.stmt import LetStmt, Stmt
@@ -59,7 +60,7 @@ def emit(p: Parser, stmt: object) -> None:
 def named_buffer(b: Buffer, name: str) -> Buffer:
     """Give a buffer that was made without a name, and its own pointer, the name it is bound to."""
     data = ir.Var(name, b.data.dtype) if b.data.name == "" else b.data
-    return Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, name, b.scope, b.data_alignment, b.offset_factor)
+    return replace_node(b, data=data, name=name)
 
 
 def axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
