@@ -1,9 +1,10 @@
 """ThreadSync and SplitHostDevice: where barriers stand, what becomes a kernel, what is refused."""
 
+import numpy as np
 import pytest
 
 import weft
-from weft import error, te, tir
+from weft import error, ir, te, tir
 from weft.ir import walk
 from weft.script import tir as T
 from weft.tir import transform
@@ -138,3 +139,46 @@ def test_what_a_block_shares_shrinks_to_what_its_threads_use():
     out = apply(transform.compact_buffer(), f)["main"]
     (shared,) = [n.buffer for n in walk(out.body) if isinstance(n, tir.AllocBuffer)]
     assert [int(d) for d in shared.shape] == [1, 16]
+
+
+@T.prim_func
+def taking_turns(A: T.Buffer((64,), "float32"), n: T.int32):
+    for _ in T.thread_binding(1, thread="threadIdx.x"):
+        B = T.alloc_buffer((64,), scope="shared.dyn")
+        C = T.alloc_buffer((8, 8), "float16", scope="shared.dyn")
+        D = T.alloc_buffer((33,), scope="shared.dyn")
+        E = T.alloc_buffer((64,), "int64", scope="shared.dyn")
+        for i in range(64):
+            B[i] = A[63 - i]
+            C[i // 8, i % 8] = T.Cast("float16", B[i])
+        T.tvm_storage_sync("shared.dyn")
+        for i in range(33):
+            D[i] = T.Cast("float32", C[i // 8, i % 8]) + B[i + 1]
+            T.tvm_storage_sync("shared.dyn")
+        if n > 0:
+            T.tvm_storage_sync("shared.dyn")
+        for i in range(64):
+            E[i] = T.Cast("int64", D[i // 2])
+        for i in range(64):
+            A[i] = T.Cast("float32", E[63 - i])
+
+
+def test_buffers_of_a_kernel_take_turns_in_one_memory():
+    def as_host(func):
+        def serial(node):
+            if isinstance(node, tir.For):
+                return tir.For(node.loop_var, node.min, node.extent, tir.ForKind.SERIAL, node.body)
+            barrier = isinstance(node, tir.Evaluate) and "tvm_storage_sync" in str(node)
+            return tir.Evaluate(0) if barrier else node
+
+        return func.replace(body=ir.rewrite(func.body, serial))
+
+    merged = tir.transform.MergeSharedMemoryAllocations()(weft.IRModule({"f": taking_turns}))["f"]
+    (memory,) = [n.buffer for n in ir.walk(merged.body) if isinstance(n, tir.AllocBuffer)]
+    assert memory.dtype == "uint8" and int(memory.shape[0]) == 528 + 512  # E lies over B and C, D behind E
+    results = []
+    for func in (taking_turns, merged):
+        given = weft.runtime.tensor(np.arange(64, dtype="float32"))
+        weft.build(as_host(func), target="llvm")(given, 0)
+        results.append(given.numpy())
+    np.testing.assert_array_equal(*results)
