@@ -385,6 +385,8 @@ def _loop_range(start: Any, stop: Any) -> Range:
         extent = as_expr(start)
         return Range.from_min_extent(const(0, extent.dtype), extent)
     r = slice_of(start, stop)
+    if not DataType(r.extent.dtype).is_integer:
+        raise InvalidArgument("a loop counts integers", found=f"{start} to {stop}")
     return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
@@ -414,6 +416,8 @@ def thread_binding(
     """Make a loop each of whose iterations runs on a thread."""
     if isinstance(stop, str):
         stop, thread = None, stop
+    if thread is None and binding is None:
+        raise InvalidArgument("T.thread_binding needs a thread", expected='such as thread="threadIdx.x"')
     return commands.Loops(stmts.ForKind.THREAD_BINDING, (_loop_range(start, stop),), annotations, thread, binding, var)
 
 

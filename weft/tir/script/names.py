@@ -138,6 +138,7 @@ def _bind_scope(p: Parser, target: ast.Name, scope: Scope) -> Any:
         and state.wants_root
         and not scope.annotations
     ):
+        _check_new(p, target, [b.name for b in block.allocs])
         block.allocs.append(value)
     else:
         emit(p, (scope, value))
@@ -160,12 +161,20 @@ def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> ir.Var:
         raise p.fail(
             target, "iteration variables stand at the beginning of a block", help="open one: `with T.sblock(name):`"
         )
+    _check_new(p, target, [iv.var.name for iv in block.iter_vars])
+    if not ir.DataType(axis.value.dtype).is_integer:
+        raise p.fail(target, f"'{target.id}' is no integer", found=f"{axis.value}: {axis.value.dtype}")
     dom = _domain(axis, p, target)
     dtype = axis.dtype or (axis.value.dtype if dom is None else dom.extent.dtype)
     var = ir.Var(target.id, ir.DataType(dtype), span=p.span(target))
     block.iter_vars.append(ir.IterVar(dom, var, axis.iter_type, axis.thread_tag))
     block.values.append(axis.value)
     return var
+
+
+def _check_new(p: Parser, target: ast.Name, taken: list[str]) -> None:
+    if p.source is not None and target.id in taken:  # names of calls that build are given later
+        raise p.fail(target, f"the block has a '{target.id}' already", help="give it another name")
 
 
 def _domain(axis: Axis, p: Parser, target: ast.Name) -> ir.Range | None:
@@ -187,8 +196,9 @@ def _bind_remap(p: Parser, target: ast.Name, remap: Remap) -> Any:
 
 
 def _bind_alloc(p: Parser, target: ast.Name, command: AllocBlockBuffer) -> Buffer:
-    buffer = named_buffer(command.buffer, target.id)
-    p.state.blocks[-1].allocs.append(buffer)
+    buffer, allocs = named_buffer(command.buffer, target.id), p.state.blocks[-1].allocs
+    _check_new(p, target, [b.name for b in allocs])
+    allocs.append(buffer)
     return buffer
 
 
@@ -196,6 +206,11 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
     buffer = named_buffer(command.buffer, target.id)
     state: FunctionUnderWay = p.state
     if isinstance(command.source, BufferRegion):
+        pairs = zip(reversed(command.source.region), reversed(buffer.shape), strict=False)
+        sizes = [(ir.as_int(r.extent), ir.as_int(d)) for r, d in pairs]
+        if any(a != b for a, b in sizes if a is not None and b is not None):
+            raise p.fail(target, "the region of T.match_buffer has another shape", found=str(command.source),
+                         expected=str(buffer.shape))  # fmt: skip
         state.blocks[-1].matches.append(MatchBufferRegion(buffer, command.source))
     elif any(command.source is v for v in state.params):
         if command.source in state.buffers:

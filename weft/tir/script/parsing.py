@@ -150,6 +150,8 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     dtype = buffer.dtype if lanes == 1 else ir.DataType(f"{buffer.dtype}x{lanes}")
     if not isinstance(value, (ir.PrimExpr, int, float, bool)):
         raise p.fail(target, "a scalar expression must stand after '='", found=repr(value))
+    if isinstance(value, ir.PrimExpr) and ir.DataType(value.dtype).lanes not in (1, lanes):
+        raise p.fail(target, "as many elements as a vector has must stand before '='", found=f"{lanes}, {value.dtype}")
     try:
         stored = ir.cast(dtype, value) if isinstance(value, ir.PrimExpr) else ir.const(value, dtype)
     except DTypeMismatch as e:
@@ -234,6 +236,8 @@ def state_fact(p: Parser, node: Any, fact: BlockFact) -> None:
         state.attrs.update(fact.value)
         return
     block = state.blocks[-1]
+    if len(state.blocks) == 1:
+        raise p.fail(node, f"{_FACTS[fact.kind]} stands in a block", help='open one: `with T.sblock("root"):`')
     if fact.kind == "annotations" and fact.kind in block.facts:
         block.facts[fact.kind] = _merged(p, node, block.facts[fact.kind], fact.value)
         return
@@ -442,6 +446,8 @@ def _if_scope(p: Parser, node: ast.With, condition: ir.PrimExpr, inner: list[ast
 
 def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]) -> None:
     state: FunctionUnderWay = p.state
+    if (name := node.items[0].optional_vars) is not None:
+        raise p.fail(name, "a block gives no value to a name")
     state.has_blocks = True
     block = BlockUnderWay()
     block.depth = state.depth
