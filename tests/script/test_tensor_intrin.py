@@ -199,11 +199,8 @@ def test_a_product_by_warps(of, out, turned, layout_a, layout_b):
     def tiled(layout, rows, columns):
         return lambda i, j: (i // rows, j // columns, *layout(i % rows, j % columns))
 
-    maps = [
-        tiled(layout_a, 16, depth),
-        tiled(layout_b, *((16, depth) if turned else (depth, 16))),
-        tiled(SQUARE, 16, 16),
-    ]
+    maps = [tiled(layout_a, 16, depth), tiled(layout_b, *((16, depth) if turned else (depth, 16))),
+            tiled(SQUARE, 16, 16)]  # fmt: skip
     names = cuda.get_mma_intrin_group("shared", "global", of, out, False, turned, False)
     func = te.create_prim_func([a, b, te.compute((256, 256), element, name="C")])
     sch = mma_schedule(func, depth, of, turned, [1, 2, 1, 1, None], [1, 2, 1, 1, None], [None, 2, 1], *maps,

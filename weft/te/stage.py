@@ -263,11 +263,9 @@ class Stage(_Placed):
         names = ", ".join(v.var.name for v in self.leaf_iter_vars)
         name = iv.var.name if isinstance(iv, IterVar) else repr(iv)
         known = any(v is iv for v in self.all_iter_vars)
-        raise ScheduleError(
-            f"{what}: '{name}' is not a loop of stage '{self.name}'" + (" any more" if known else ""),
-            expected=f"one of {names}",
-            help="it was split or fused; use the loops that gave" if known else None,
-        )
+        raise ScheduleError(f"{what}: '{name}' is not a loop of stage '{self.name}'" + (" any more" if known else ""),
+                            expected=f"one of {names}",
+                            help="it was split or fused; use the loops that gave" if known else None)  # fmt: skip
 
     def split(
         self, parent: IterVar, factor: Any = None, nparts: Any = None, disable_predication: bool = False

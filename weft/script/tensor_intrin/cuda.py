@@ -149,11 +149,8 @@ def _mma(dtype: str, out_dtype: str, k: int, turned_a: bool, turned_b: bool) -> 
 
         return runs("threadIdx.x", 32, lambda tx: tir.seq(half(tx, 0), half(tx, 1)))
 
-    operands = (
-        _part(dtype, k, 16 if turned_a else k),
-        _part(dtype, k, k if turned_b else 16),
-        _part(out_dtype, 16, 16),
-    )
+    operands = (_part(dtype, k, 16 if turned_a else k), _part(dtype, k, k if turned_b else 16),
+                _part(out_dtype, 16, 16))  # fmt: skip
     name = f"mma_{_MMA[dtype]}{_MMA[dtype]}{_MMA[out_dtype]}{'_trans_a' * turned_a}{'_trans_b' * turned_b}"
     register_instruction(name, operands, "SSR", (16, 16, k), store, call)
 

@@ -141,11 +141,8 @@ def unannotate(state: ScheduleState, target: Var | str, key: str) -> None:
     """Remove a note."""
     node = _target(state, target)
     if key not in node.annotations:
-        raise refuse(
-            "unannotate",
-            f"there is no annotation '{key}'",
-            help="there are: " + (", ".join(node.annotations.keys()) or "none"),
-        )
+        raise refuse("unannotate", f"there is no annotation '{key}'",
+                     help="there are: " + (", ".join(node.annotations.keys()) or "none"))  # fmt: skip
     state.replace(node, replace_node(node, annotations=node.annotations.without(key)))
 
 

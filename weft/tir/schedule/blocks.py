@@ -141,11 +141,8 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
             )
     free = (used_vars(store.value) & own) - {v for v in result if v is not None}
     if free - set(_unit_vars(realize.block)):
-        raise refuse(
-            primitive,
-            "the value depends on a variable that the store's indices do not have",
-            block=realize.block.name_hint,
-        )
+        raise refuse(primitive, "the value depends on a variable that the store's indices do not have",
+                     block=realize.block.name_hint)  # fmt: skip
     return result
 
 

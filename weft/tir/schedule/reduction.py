@@ -152,11 +152,9 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
                      block=name, help="+, *, max and min are known")  # fmt: skip
     combine, store, source = found
     if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
-        raise refuse(
-            "rfactor",
-            f"the reduction starts from {block.init.value}, which each partial result would add again",
-            block=name,
-        )
+        raise refuse("rfactor",
+                     f"the reduction starts from {block.init.value}, which each partial result would add again",
+                     block=name)  # fmt: skip
     analyzer = state.analyzer_at(path)
     reduce_value = [
         iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in structure.used_vars(v)
@@ -256,11 +254,8 @@ def _partial_block(
             (v for v in structure.used_vars(value) if v in extents and v not in inner),
             key=lambda v: [f.loop_var for f in loops].index(v),
         ):
-            new = ir.IterVar(
-                ir.Range.from_min_extent(ir.const(0, v.dtype), extents[v].extent),
-                ir.Var(f"v{v.name}", v.dtype),
-                "reduce",
-            )
+            new = ir.IterVar(ir.Range.from_min_extent(ir.const(0, v.dtype), extents[v].extent),
+                             ir.Var(f"v{v.name}", v.dtype), "reduce")  # fmt: skip
             iter_vars.append(new)
             values.append(v)
             inner[v] = new.var
@@ -303,11 +298,8 @@ def _final_nest(
     spatial = [
         (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"
     ]
-    over = ir.IterVar(
-        ir.Range.from_min_extent(ir.const(0, loop.loop_var.dtype), loop.extent),
-        structure.replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"),
-        "reduce",
-    )
+    over = ir.IterVar(ir.Range.from_min_extent(ir.const(0, loop.loop_var.dtype), loop.extent),
+                      structure.replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"), "reduce")  # fmt: skip
     indices = (*store.indices[:axis], over.var, *store.indices[axis:])
     body = BufferStore(
         store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(partial, indices)), store.indices

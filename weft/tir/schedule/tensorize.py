@@ -34,11 +34,8 @@ class TensorIntrin:
             if any(func.buffer_of(p) is None for p in func.params):
                 raise error.InvalidArgument(f"a parameter of the {what} of '{name}' is no buffer")
         if len(desc.params) != len(impl.params):
-            raise error.InvalidArgument(
-                f"description and implementation of '{name}' differ in parameters",
-                expected=str(len(desc.params)),
-                found=str(len(impl.params)),
-            )
+            raise error.InvalidArgument(f"description and implementation of '{name}' differ in parameters",
+                                        expected=str(len(desc.params)), found=str(len(impl.params)))  # fmt: skip
         self.name, self.desc, self.impl = name, desc, impl
 
     @staticmethod

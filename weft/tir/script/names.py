@@ -87,11 +87,8 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
 
 def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
     if len(remap.kinds) != len(remap.values) or set(remap.kinds) - {"S", "R"}:
-        raise p.fail(
-            node,
-            "T.axis.remap: one letter, S or R, for each loop variable",
-            found=f"'{remap.kinds}' for {len(remap.values)} variables",
-        )
+        raise p.fail(node, "T.axis.remap: one letter, S or R, for each loop variable",
+                     found=f"'{remap.kinds}' for {len(remap.values)} variables")  # fmt: skip
     return list(zip(remap.kinds, remap.values, strict=True))
 
 

@@ -480,11 +480,8 @@ def _regions(block: BlockUnderWay, body: stmts.Stmt) -> tuple[tuple[BufferRegion
 
 def _assert(p: Parser, node: ast.Assert) -> None:
     condition = ir.as_expr(p.evaluate(node.test))
-    said, kind, span = (
-        ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg),
-        "RuntimeError",
-        p.span(node),
-    )
+    said, kind, span = (ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg), "RuntimeError",
+                        p.span(node))  # fmt: skip
     if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], (list, tuple)):  # its kind, and parts of it
         kind, said = str(said[0]), "".join(map(str, said[1]))
     message = ir.as_expr(said)
