@@ -164,21 +164,15 @@ def taking_turns(A: T.Buffer((64,), "float32"), n: T.int32):
 
 
 def test_buffers_of_a_kernel_take_turns_in_one_memory():
-    def as_host(func):
-        def serial(node):
-            if isinstance(node, tir.For):
-                return tir.For(node.loop_var, node.min, node.extent, tir.ForKind.SERIAL, node.body)
-            barrier = isinstance(node, tir.Evaluate) and "tvm_storage_sync" in str(node)
-            return tir.Evaluate(0) if barrier else node
+    def as_host(node):
+        if isinstance(node, tir.For):
+            return tir.For(node.loop_var, node.min, node.extent, tir.ForKind.SERIAL, node.body)
+        return tir.Evaluate(0) if isinstance(node, tir.Evaluate) and "tvm_storage_sync" in str(node) else node
 
-        return func.replace(body=ir.rewrite(func.body, serial))
-
-    merged = tir.transform.MergeSharedMemoryAllocations()(weft.IRModule({"f": taking_turns}))["f"]
-    (memory,) = [n.buffer for n in ir.walk(merged.body) if isinstance(n, tir.AllocBuffer)]
+    merged = apply(transform.MergeSharedMemoryAllocations(), taking_turns)["main"]
+    (memory,) = [n.buffer for n in walk(merged.body) if isinstance(n, tir.AllocBuffer)]
     assert memory.dtype == "uint8" and int(memory.shape[0]) == 528 + 512  # E lies over B and C, D behind E
-    results = []
-    for func in (taking_turns, merged):
-        given = weft.runtime.tensor(np.arange(64, dtype="float32"))
-        weft.build(as_host(func), target="llvm")(given, 0)
-        results.append(given.numpy())
-    np.testing.assert_array_equal(*results)
+    results = [weft.runtime.tensor(np.arange(64, dtype="float32")) for _ in range(2)]
+    for func, given in zip((taking_turns, merged), results, strict=True):
+        weft.build(func.replace(body=ir.rewrite(func.body, as_host)), target="llvm")(given, 0)
+    np.testing.assert_array_equal(*(r.numpy() for r in results))

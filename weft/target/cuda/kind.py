@@ -36,8 +36,11 @@ def _check_nvptx(target: Target) -> None:
         )
     possible = [f"+ptx{v}" for v in _PTX_VERSIONS if v >= _ARCHITECTURES[cpu]]
     if given is not None and option_text(given) not in possible:
-        raise InvalidArgument(f"-mattr of target 'nvptx' is a version of PTX that has {cpu}",
-                              expected="one of " + ", ".join(possible), found=repr(option_text(given)))  # fmt: skip
+        raise InvalidArgument(
+            f"-mattr of target 'nvptx' is a version of PTX that has {cpu}",
+            expected="one of " + ", ".join(possible),
+            found=repr(option_text(given)),
+        )
 
 
 def _version_of_ptx(target: Target) -> str:
@@ -54,7 +57,7 @@ CUDA = register_target_kind(
         device="cuda",
         options=("arch", *_OPTIONS),
         attributes={DEVICE_CODE: cuda_code},
-    )  # fmt: skip
+    )
 )
 NVPTX = register_target_kind(
     TargetKind(
@@ -70,5 +73,5 @@ NVPTX = register_target_kind(
         cpu="sm_70",
         attributes_text=_version_of_ptx,
         attributes={DEVICE_CODE: nvptx_code},
-    )  # fmt: skip
+    )
 )

@@ -13,5 +13,5 @@ OPENCL = register_target_kind(
         keys=("opencl", "gpu"),
         device="opencl",
         attributes={DEVICE_CODE: opencl_code},
-    )  # fmt: skip
+    )
 )

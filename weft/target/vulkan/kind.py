@@ -13,5 +13,5 @@ VULKAN = register_target_kind(
         keys=("vulkan", "gpu"),
         device="vulkan",
         attributes={DEVICE_CODE: vulkan_code},
-    )  # fmt: skip
+    )
 )

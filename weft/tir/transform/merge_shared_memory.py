@@ -15,9 +15,6 @@ from weft.tir.transform.inject_virtual_thread import is_virtual
 from weft.tir.transform.thread_sync import is_barrier
 
 _ALIGNMENT = 16
-_AROUND = (SeqStmt, AllocBuffer, DeclBuffer, LetStmt, AttrStmt)
-_Steps = list[tuple[set[ir.Node], bool]]
-"""Of each step of a kernel what it names, and whether all threads meet at its end."""
 
 
 @ir.function_pass(kind=PrimFunc)
@@ -56,10 +53,8 @@ def merge_shared_memory_allocations(func: PrimFunc, mod: ir.IRModule) -> PrimFun
     scopes = {"shared.dyn": "buf_dyn_shmem", **({"shared": "buf_shmem"} if static else {})}
 
     def visit(node: Any) -> Any:
-        if not isinstance(node, Stmt):
-            return node
-        if not _is_kernel(node):
-            return ir.rebuild(node, visit)
+        if not isinstance(node, Stmt) or not _is_kernel(node):
+            return ir.rebuild(node, visit) if isinstance(node, Stmt) else node
         body = node.body
         for scope, name in scopes.items():
             body = _merged(body, scope, name)
@@ -75,57 +70,49 @@ def _is_kernel(node: Any) -> bool:
 
 
 def _merged(body: Stmt, scope: str, name: str) -> Stmt:
-    raw = addressed(body)
+    raw, steps = addressed(body), _steps(body)
     sizes = {n.buffer.data: prod(ir.as_int(d) or 0 for d in n.buffer.shape) * ir.DataType(n.buffer.dtype).itemsize
              for n in ir.walk(body) if isinstance(n, AllocBuffer) and n.buffer.scope == scope and not n.buffer.strides
              and n.buffer.data not in raw and all(ir.as_int(d) is not None for d in n.buffer.shape)}  # fmt: skip
     if len(sizes) < 2:
         return body
-    steps: _Steps = []
-    _list_steps(body, steps)
     lives = {v: [i for i, (names, _) in enumerate(steps) if v in names] or [0] for v in sizes}
     meetings = [i for i, (_, meet) in enumerate(steps) if meet]
     offsets: dict[ir.Var, int] = {}
     for v in sorted(sizes, key=lambda v: lives[v][0]):
-        taken = sorted((offsets[o], offsets[o] + sizes[o]) for o in offsets
-                       if not any(lives[o][-1] <= m < lives[v][0] for m in meetings))  # fmt: skip
         place = 0
-        for begin, end in taken:
+        for begin, end in sorted((offsets[o], offsets[o] + sizes[o]) for o in offsets
+                                 if not any(lives[o][-1] <= m < lives[v][0] for m in meetings)):  # fmt: skip
             if place + sizes[v] > begin:
                 place = max(place, -(-end // _ALIGNMENT) * _ALIGNMENT)
         offsets[v] = place
     memory = decl_buffer((max(offsets[v] + sizes[v] for v in sizes),), "uint8", name, scope=scope)
     views: dict[Buffer, Buffer] = {}
 
-    def view(buffer: Buffer) -> Buffer:
-        flat = len(buffer.shape) == 1
-        at = offsets[buffer.data] // ir.DataType(buffer.dtype).itemsize
-        moved = ir.const(at, "int32") if buffer.elem_offset is None else buffer.elem_offset + at
-        own = replace_node(buffer, data=memory.data, elem_offset=buffer.elem_offset if flat or not at else moved)
-        return views.setdefault(buffer, own)
-
     def rule(node: Any) -> Any:
         buffer = getattr(node, "buffer", None)
         if not isinstance(buffer, Buffer) or buffer.data not in offsets:
             return node
+        at, one = offsets[buffer.data] // ir.DataType(buffer.dtype).itemsize, len(buffer.shape) == 1
+        first = ir.const(0, "int32") if buffer.elem_offset is None else buffer.elem_offset
+        offset = buffer.elem_offset if one or not at else first + at
+        view = views.setdefault(buffer, replace_node(buffer, data=memory.data, elem_offset=offset))
         if isinstance(node, (AllocBuffer, DeclBuffer)):
-            return DeclBuffer(view(buffer), node.body, span=node.span)
+            return DeclBuffer(view, node.body, span=node.span)
         assert isinstance(node, (BufferLoad, BufferStore))
-        at = offsets[buffer.data] // ir.DataType(buffer.dtype).itemsize
-        indices = tuple(i + at for i in node.indices) if at and len(buffer.shape) == 1 else node.indices
-        return replace_node(node, buffer=view(buffer), indices=indices)
+        return replace_node(
+            node, buffer=view, indices=tuple(i + at for i in node.indices) if one and at else node.indices
+        )
 
     return AllocBuffer(memory, ir.rewrite(body, rule))
 
 
-def _list_steps(stmt: Stmt, steps: _Steps) -> None:
-    if isinstance(stmt, _AROUND) or _is_kernel(stmt):
-        if isinstance(stmt, (LetStmt, AttrStmt)):
-            steps.append((set(ir.walk(stmt.value)), False))
-        for child in stmt_children(stmt):
-            _list_steps(child, steps)
-        return
-    last = stmt
+def _steps(stmt: Stmt) -> list[tuple[set[ir.Node], bool]]:
+    """List what each step of a kernel names, and whether all threads meet at its end."""
+    if isinstance(stmt, (SeqStmt, AllocBuffer, DeclBuffer, LetStmt, AttrStmt)) or _is_kernel(stmt):
+        own = [(set(ir.walk(stmt.value)), False)] if isinstance(stmt, (LetStmt, AttrStmt)) else []
+        return [*own, *(step for child in stmt_children(stmt) for step in _steps(child))]
+    last: Any = stmt
     while isinstance(last, (SeqStmt, AllocBuffer, DeclBuffer, For, While)):
         last = last.seq[-1] if isinstance(last, SeqStmt) and last.seq else getattr(last, "body", None)
-    steps.append((set(ir.walk(stmt)), is_barrier(last)))
+    return [(set(ir.walk(stmt)), is_barrier(last))]
