@@ -150,8 +150,8 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     dtype = buffer.dtype if lanes == 1 else ir.DataType(f"{buffer.dtype}x{lanes}")
     if not isinstance(value, (ir.PrimExpr, int, float, bool)):
         raise p.fail(target, "a scalar expression must stand after '='", found=repr(value))
-    if isinstance(value, ir.PrimExpr) and ir.DataType(value.dtype).lanes not in (1, lanes):
-        raise p.fail(target, "as many elements as a vector has must stand before '='", found=f"{lanes}, {value.dtype}")
+    if isinstance(value, ir.PrimExpr) and ir.DataType(value.dtype).lanes not in (1, ir.DataType(dtype).lanes):
+        raise p.fail(target, "as many elements as a vector has must stand before '='", found=f"{dtype}, {value.dtype}")
     try:
         stored = ir.cast(dtype, value) if isinstance(value, ir.PrimExpr) else ir.const(value, dtype)
     except DTypeMismatch as e:
