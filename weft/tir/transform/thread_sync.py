@@ -114,7 +114,7 @@ class _Planner:
         )
 
 
-def is_barrier(node: Any) -> bool:
+def is_barrier(node: object) -> bool:
     """Whether all threads of a block wait for each other here; those of a warp may do so on their own."""
     call = node.value if isinstance(node, Evaluate) else None
     if not isinstance(call, CallIntrin) or call.op.name != "tir.tvm_storage_sync":
