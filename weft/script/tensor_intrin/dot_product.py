@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from weft import tir
+from weft import ir, tir
 from weft.script import tir as script
 from weft.script.tensor_intrin.register import Operand, adds, register_instruction
 from weft.tir.schedule import TensorIntrin
@@ -53,7 +53,7 @@ def one_dot_product(name: str, dtypes: tuple[str, str, str], instruction: Callab
     operands = [Operand((4,), d, "shared", align=4) for d in (of_a, of_b)] + [Operand((1,), of_c, "local", align=4)]
 
     def call(a: tir.Buffer, b: tir.Buffer, c: tir.Buffer) -> tir.Stmt:
-        return tir.BufferStore(c, instruction(c[0], _word(a, of_c), _word(b, of_c)), (0,))
+        return tir.BufferStore(c, instruction(c[0], _word(a, of_c), _word(b, of_c)), (ir.const(0),))
 
     return register_instruction(name, operands, "R", (4,), lambda a, b, c, k: adds(c, (0,), a[k], b[k]), call)
 

@@ -170,7 +170,7 @@ def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> ir.Var:
 
 
 def _check_new(p: Parser, target: ast.Name, taken: list[str]) -> None:
-    if p.source is not None and target.id in taken:  # names of calls that build are given later
+    if target.id in taken and getattr(p, "source", None) is not None:  # calls that build name things later
         raise p.fail(target, f"the block has a '{target.id}' already", help="give it another name")
 
 

@@ -53,9 +53,9 @@ def merge_shared_memory_allocations(func: PrimFunc, mod: ir.IRModule) -> PrimFun
     scopes = {"shared.dyn": "buf_dyn_shmem", **({"shared": "buf_shmem"} if static else {})}
 
     def visit(node: Any) -> Any:
-        if not isinstance(node, Stmt) or not _is_kernel(node):
+        if not isinstance(node, (For, AttrStmt)) or not _is_kernel(node):
             return ir.rebuild(node, visit) if isinstance(node, Stmt) else node
-        body = node.body
+        body: Stmt = node.body
         for scope, name in scopes.items():
             body = _merged(body, scope, name)
         return node if body is node.body else replace_node(node, body=body)
