@@ -9,8 +9,6 @@ from weft.ir import IRModule
 from weft.tir import PrimFunc
 from weft.tir.schedule import Schedule
 
-__all__ = ["mma_schedule"]
-
 
 def mma_schedule(
     workload: PrimFunc, k_inner: int, in_dtype: str, b_transposed: bool, i_factors: Sequence[int | None],
