@@ -142,7 +142,7 @@ def _target(target: Any) -> Any:
     if not hasattr(target, "machine"):
         return target
     host = [] if target.host is None else [_target(target.host)]
-    return [str(target), target.triple, target.cpu, target.attribute_string, target.machine.described(), host]
+    return [target.identity, target.triple, target.cpu, target.attribute_string, target.machine.described(), host]
 
 
 @lru_cache(maxsize=2)

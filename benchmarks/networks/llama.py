@@ -31,13 +31,9 @@ class Config:
 
     def products(self) -> list[tuple[str, int, int]]:
         """List the matrices of a layer: name, inputs, outputs."""
-        return [
-            ("qkv", self.hidden, (self.heads + 2 * self.groups) * self.head),
-            ("project", self.heads * self.head, self.hidden),
-            ("gate", self.hidden, self.inner),
-            ("up", self.hidden, self.inner),
-            ("down", self.inner, self.hidden),
-        ]
+        return [("qkv", self.hidden, (self.heads + 2 * self.groups) * self.head),
+                ("project", self.heads * self.head, self.hidden), ("gate", self.hidden, self.inner),
+                ("up", self.hidden, self.inner), ("down", self.inner, self.hidden)]  # fmt: skip
 
     @property
     def weight_bytes(self) -> int:

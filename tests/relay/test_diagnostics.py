@@ -4,6 +4,7 @@ import pytest
 
 from weft import error, ir, relay
 from weft.ir import diagnostics
+from weft.script import from_source
 
 
 def test_a_renderer_sees_errors_before_they_are_raised():
@@ -16,6 +17,14 @@ def test_a_renderer_sees_errors_before_they_are_raised():
     finally:
         diagnostics.override_renderer(None)
     (only,) = seen
+    seen.clear()
+    diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
+    try:
+        with pytest.raises(error.DiagnosticError, match="not defined"):
+            from_source("@T.prim_func\ndef f():\n    T.evaluate(a)\n")
+    finally:
+        diagnostics.override_renderer(None)
+    assert [d.span.line for d in seen] == [3] and "'a' is not defined" in seen[0].message
     assert only.level == diagnostics.DiagnosticLevel.ERROR and "broadcast" in only.message
     context = diagnostics.DiagnosticContext(None, diagnostics.get_renderer())
     context.emit(diagnostics.Diagnostic(diagnostics.DiagnosticLevel.NOTE, None, "a note"))

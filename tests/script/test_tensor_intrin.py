@@ -6,8 +6,9 @@ import pytest
 import weft
 from weft import te
 from weft.script import tir as T
-from weft.script.tensor_intrin import arm_cpu, hexagon, rocm, x86
+from weft.script.tensor_intrin import arm_cpu, cuda, hexagon, rocm, x86
 from weft.target import Target
+from weft.testing.tir import mma_schedule
 from weft.tir.schedule import Schedule, TensorIntrin
 
 ARM, HEXAGON = "llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod", None
@@ -151,3 +152,66 @@ def test_the_offset_of_a_matched_buffer_is_where_its_region_begins():
     given, out = weft.runtime.tensor(np.ones((3, 8), "float32")), weft.runtime.tensor(np.zeros((3, 8), "float32"))
     weft.build(sch.mod, target="llvm")(given, out)
     np.testing.assert_array_equal(out.numpy(), np.arange(24, dtype="float32").reshape(3, 8))
+
+
+SQUARE, WIDE, TALL = (getattr(cuda, f"shared_{n}_layout") for n in ("16x16_to_ldmatrix_32x8", "16x32_to_ldmatrix_32x16",
+                                                                     "32x16_to_ldmatrix_32x16"))  # fmt: skip
+WARPS = [  # types, whether B lies transposed, where threads have A and B
+    ("float16", "float32", False, SQUARE, SQUARE), ("float16", "float16", True, SQUARE, SQUARE),
+    ("int8", "int32", True, WIDE, WIDE), ("int8", "int32", False, WIDE, TALL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "out", "turned", "layout_a", "layout_b"), WARPS)
+def test_what_the_instructions_of_a_warp_compute(of, out, turned, layout_a, layout_b):
+    names = cuda.get_mma_intrin_group("shared", "global", of, out, False, turned)
+    depth, rng = 16 if of == "float16" else 32, np.random.default_rng(0)
+    a, b = rng.integers(-8, 8, (16, depth)).astype(of), rng.integers(-8, 8, (depth, 16)).astype(of)
+    lying = np.ascontiguousarray(b.T if turned else b)
+
+    def call(name, *given):
+        tensors = [weft.runtime.tensor(x) for x in given]
+        weft.build(TensorIntrin.get(name).desc, target="llvm")(*tensors)
+        return tensors[-1].numpy()
+
+    parts = [call(names[n], x, np.zeros((32, depth // 2), of)) for n, x in (("load_a", a), ("load_b", lying))]
+    for part, whole, layout in zip(parts, (a, lying), (layout_a, layout_b), strict=True):
+        np.testing.assert_array_equal(part[layout(*np.indices(whole.shape))], whole)
+    total = call(names["compute"], *parts, call(names["init"], np.ones((32, 8), out)))
+    stored = call(f"mma_store_16x16_{cuda._MMA[out]}_global_", total, np.zeros((16, 16), out))
+    np.testing.assert_array_equal(stored, a.astype(out) @ b.astype(out))
+    np.testing.assert_array_equal(np.stack(cuda.ldmatrix_32x8_to_shared_16x16_layout(*SQUARE(*np.indices((16, 16))))),
+                                  np.indices((16, 16)))  # fmt: skip
+    if depth == 16:  # fragments are matrices themselves
+        name = cuda.get_wmma_intrin_group("shared", "global", of, out, turned)["compute"]
+        np.testing.assert_array_equal(call(name, a, lying, np.ones((16, 16), out)), stored + 1)
+
+
+@pytest.mark.parametrize(("of", "out", "turned", "layout_a", "layout_b"), WARPS)
+def test_a_product_by_warps(of, out, turned, layout_a, layout_b):
+    a, b = (te.placeholder((256, 256), of, n) for n in "ab")
+    k, depth = te.reduce_axis((0, 256), "k"), 16 if of == "float16" else 32
+
+    def element(i, j):
+        x, y = a[i, k], b[(j, k) if turned else (k, j)]
+        return te.sum(x * y if of == out else x.astype(out) * y.astype(out), axis=k)
+
+    def tiled(layout, rows, columns):
+        return lambda i, j: (i // rows, j // columns, *layout(i % rows, j % columns))
+
+    maps = [tiled(layout_a, 16, depth), tiled(layout_b, *((16, depth) if turned else (depth, 16))),
+            tiled(SQUARE, 16, 16)]  # fmt: skip
+    names = cuda.get_mma_intrin_group("shared", "global", of, out, False, turned, False)
+    func = te.create_prim_func([a, b, te.compute((256, 256), element, name="C")])
+    sch = mma_schedule(func, depth, of, turned, [1, 2, 1, 1, None], [1, 2, 1, 1, None], [None, 2, 1], *maps,
+                       *(names[n] for n in ("load_a", "load_b", "compute", "init", "store")))  # fmt: skip
+    text = str(sch.mod)
+    assert [text.count(n) for n in ("ptx_ldmatrix", '"tir.ptx_mma"', "mma_fill", "mma_store")] == [2, 2, 1, 1]
+
+
+def test_instructions_of_a_warp_are_refused_by_name():
+    assert cuda.WMMA_SYNC_16x16x16_f16f16f32_TRANS_INTRIN == "wmma_sync_16x16x16_f16f16f32_trans"
+    assert cuda.WMMA_LOAD_16x16x16_F16_A_DYN_INTRIN == "wmma_load_16x16x16_f16_a_shared_dyn"
+    for target in ("llvm", "cuda"):
+        with pytest.raises(weft.error.CodegenError, match="tvm_mma_sync"):
+            weft.build(TensorIntrin.get(cuda.WMMA_SYNC_16x16x16_s8s8s32_INTRIN).impl, target=target)

@@ -167,7 +167,7 @@ class SearchTask:
         """Return the task as log files have it."""
         host = str(self.target.host) if self.target.host is not None else ""
         option, sizes = int(self.layout_rewrite_option), list(astuple(self.hardware_params))
-        return [self.workload_key, str(self.target), sizes, host, option, list(self.task_input_names)]
+        return [self.workload_key, self.target.identity, sizes, host, option, list(self.task_input_names)]
 
     @staticmethod
     def deserialize(data: Sequence[Any]) -> SearchTask:

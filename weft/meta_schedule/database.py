@@ -107,7 +107,7 @@ class TuningRecord:
     def as_json(self) -> list[Any]:
         """Return the record as lists, strings and numbers."""
         args = [a.as_json() for a in self.args_info] if self.args_info is not None else None
-        target = str(self.target) if self.target is not None else None
+        target = self.target.identity if self.target is not None else None
         return [self.trace.as_json(), self.run_secs, target, args]
 
     @staticmethod

@@ -217,7 +217,7 @@ class _Beside:
     def _request(self, job: KernelJob) -> dict[str, Any]:
         return {
             "do": "compile", "name": job.name, "func": save_json(job.func), "linkage": job.linkage,
-            "target": str(self.target), "decisions": dict(self.records.decisions(job.func)),
+            "target": self.target.identity, "decisions": dict(self.records.decisions(job.func)),
         }  # fmt: skip
 
     def _attempt(self, action: Callable[[], Any]) -> Any:

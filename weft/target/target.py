@@ -198,6 +198,11 @@ class Target:
         Target._open.leave(self)
 
     def __str__(self) -> str:
+        return self._text(described=False)
+
+    @property
+    def identity(self) -> str:
+        """Its text with what this machine says of itself, where that is what code is made for: the name in records."""
         return self._text(described="mattr" in (self.kind.options or ()))
 
     @property
@@ -216,10 +221,10 @@ class Target:
     __repr__ = __str__
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and str(self) == str(other)
+        return isinstance(other, Target) and self.identity == other.identity
 
     def __hash__(self) -> int:
-        return hash(str(self))
+        return hash(self.identity)
 
     @property
     def triple(self) -> str:

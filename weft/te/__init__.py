@@ -93,17 +93,19 @@ from weft.tir import (
     tanh,
     trunc,
 )
+from weft.tir.schedule.index_map import IndexMap
+
+AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 
 __all__ = [
-    "BaseComputeOp", "ComputeOp", "ExternOp", "InferBound", "Operation", "PlaceholderOp", "ScanOp", "Schedule",
-    "ScheduleOps", "Stage", "Tensor", "TensorSlice", "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh",
-    "atan", "atan2", "atanh", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
-    "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp10", "exp2", "extern",
-    "extern_primfunc", "floor", "floordiv", "floormod", "fmod", "gradient", "highest", "hybrid", "hypot",
-    "if_then_else", "indexdiv", "indexmod", "infinity", "install_tensor_arithmetic", "isfinite", "isinf", "isnan",
-    "kernel_of_stages",
-    "log", "log10", "log1p", "log2", "lowest", "max", "max_value", "min", "min_value", "multiply", "nearbyint",
-    "nextafter", "placeholder", "popcount", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "scan",
-    "schedule", "schedule_to_prim_func", "sigmoid", "sin", "sinh", "size_var", "sqrt", "subtract", "sum", "tag_scope",
-    "tan", "tanh", "thread_axis", "trunc", "truncdiv", "truncmod", "var",
+    "AXIS_SEPARATOR", "BaseComputeOp", "ComputeOp", "ExternOp", "InferBound", "Operation", "PlaceholderOp",
+    "ScanOp", "Schedule", "ScheduleOps", "Stage", "Tensor", "TensorSlice", "abs", "acos", "acosh", "add", "all",
+    "any", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clz", "comm_reducer", "compute", "const", "copysign",
+    "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp10",
+    "exp2", "extern", "extern_primfunc", "floor", "floordiv", "floormod", "fmod", "gradient", "highest", "hybrid",
+    "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "install_tensor_arithmetic", "isfinite", "isinf",
+    "isnan", "kernel_of_stages", "log", "log10", "log1p", "log2", "lowest", "max", "max_value", "min", "min_value",
+    "multiply", "nearbyint", "nextafter", "placeholder", "popcount", "power", "prod", "reduce_axis", "reinterpret",
+    "round", "rsqrt", "scan", "schedule", "schedule_to_prim_func", "sigmoid", "sin", "sinh", "size_var", "sqrt",
+    "subtract", "sum", "tag_scope", "tan", "tanh", "thread_axis", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from weft import error, tir
 from weft.arith import Analyzer, IntervalSet
 from weft.arith import union as union_of
 from weft.ir import IntImm, IterVar, PrimExpr, Range, as_int, cast, const, floordiv, floormod, substitute, walk
-from weft.te.stage import AttachType, Fuse, Singleton, Split, Stage
+from weft.te.stage import AttachType, Fuse, Relayout, Singleton, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
 
@@ -99,6 +99,8 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
             )
         for dims, interval in zip(regions, _region_read(stage, consumer, fixed, bounds, an), strict=True):
             dims += interval
+    if any(isinstance(r, Relayout) for r in stage.relations):
+        return whole  # type: ignore[return-value] - places of a part are no box
     result = dict(whole)
     for iv, sets in zip(stage.axis, regions, strict=True):
         merged = union_of(sets, an)
@@ -222,6 +224,8 @@ def _pass_down(stage: Stage, bounds: Bounds, an: Analyzer) -> None:
             bounds[r.outer], bounds[r.inner] = Range.from_min_extent(zero, outer), Range.from_min_extent(zero, inner)
         elif isinstance(r, Singleton):
             bounds[r.iter] = Range.from_min_extent(const(0), const(1))
+        elif isinstance(r, Relayout):
+            bounds.update({iv: iv.dom for iv in r.places if iv.dom is not None})
         else:
             dtype = r.fused.var.dtype
             extent = an.simplify(cast(dtype, bounds[r.outer].extent) * cast(dtype, bounds[r.inner].extent))
@@ -265,6 +269,8 @@ def loop_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | 
     for r in reversed(stage.relations):
         if isinstance(r, Split):
             values[r.parent] = values[r.outer] * bounds[r.inner].extent + values[r.inner]
+        elif isinstance(r, Relayout):
+            values.update(zip(r.loops, r.back.map_indices([values[iv] for iv in r.places]), strict=True))
         elif isinstance(r, Fuse):
             fused, inner = values[r.fused], cast(r.fused.var.dtype, bounds[r.inner].extent)
             values[r.outer] = cast(r.outer.var.dtype, floordiv(fused, inner))

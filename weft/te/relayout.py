@@ -1,11 +1,14 @@
-"""What cache_write computes: a stage's values, laid out by the loops that the stage has."""
+"""Where elements lie: what cache_write computes is laid out by a stage's loops, other tensors as programs say."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from weft import arith, error, ir, tir
 from weft.te.stage import Fuse, Split, Stage
+from weft.tir.analysis.access import addressed
+from weft.tir.analysis.structure import replace_node
 
 
 def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr, ...], tuple[ir.PrimExpr, ...]]:
@@ -42,8 +45,8 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
             values[r.outer] = ir.floordiv(values[r.fused], extents[r.inner])
             values[r.inner] = ir.floormod(values[r.fused], extents[r.inner])
     if any(iv not in values for iv in stage.axis):
-        raise error.ScheduleError(f"cache_write: an axis of '{stage.name}' was fused with a reduction",
-                                  help="call cache_write before fuse")  # fmt: skip
+        raise error.ScheduleError(f"cache_write: an axis of '{stage.name}' was fused with a reduction or laid out anew",
+                                  help="call cache_write before fuse and transform_layout")  # fmt: skip
     body = _where(stage, values, axis, an)
     return axis, body, tuple(an.simplify(place[iv]) for iv in leaves)
 
@@ -71,3 +74,40 @@ def _where(
         return ir.if_then_else(inside, e, ir.const(0, e.dtype))
 
     return tuple(guarded(e) for e in body)
+
+
+def moved_elements(
+    stmt: tir.Stmt, layouts: Mapping[tir.Buffer, Stage]
+) -> tuple[tir.Stmt, dict[tir.Buffer, tir.Buffer]]:
+    """Return statements in which elements of buffers lie where the layouts of their stages say, and the new buffers.
+
+    Raises
+    ------
+    ScheduleError
+        When something reaches such a buffer other than element by element.
+    """
+    moved: dict[Any, tir.Buffer] = {}
+    for buffer, stage in layouts.items():
+        assert stage.layout is not None
+        shape = stage.layout.map_shape(buffer.shape)
+        moved[buffer] = tir.decl_buffer(shape, buffer.dtype, buffer.name, buffer.data, scope=buffer.scope,
+                                        axis_separators=stage.separators)  # fmt: skip
+    by_address = addressed(stmt) if layouts else set()
+    marked = {n.node for n in ir.walk(stmt) if isinstance(n, tir.AttrStmt)} if layouts else set()
+
+    def rule(node: Any) -> Any:
+        buffer = getattr(node, "buffer", None)
+        if buffer not in moved or buffer is None:
+            return node
+        new, layout = moved[buffer], layouts[buffer].layout
+        if isinstance(node, tir.BufferRealize):
+            whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in new.shape)
+            return tir.BufferRealize(new, whole, node.condition, node.body)
+        single = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and all(
+            ir.DataType(i.dtype).lanes == 1 for i in node.indices)  # fmt: skip
+        if not single or buffer.strides or buffer.data in by_address or buffer in marked or layout is None:
+            raise error.ScheduleError(f"transform_layout of '{buffer.name}', which is not reached element by element",
+                                      help="lay out a copy of it: cache_read, cache_write")  # fmt: skip
+        return replace_node(node, buffer=new, indices=layout.map_indices(node.indices))
+
+    return (ir.rewrite(stmt, rule) if layouts else stmt), moved

@@ -11,7 +11,8 @@ from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
 from weft.te.bound import Bounds, InferBound, enclosing_loops, loop_values, root_values
 from weft.te.realize import realize_buffers
-from weft.te.stage import AttachType, Fuse, Split, Stage
+from weft.te.relayout import moved_elements
+from weft.te.stage import AttachType, Fuse, Relayout, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
@@ -430,6 +431,8 @@ def _made_of(stage: Stage, axes: Sequence[ir.IterVar]) -> set[ir.IterVar]:
             made |= {r.outer, r.inner}
         elif isinstance(r, Fuse) and (r.outer in made or r.inner in made):
             made.add(r.fused)
+        elif isinstance(r, Relayout) and not made.isdisjoint(r.loops):
+            made.update(r.places)
     return made
 
 
@@ -489,7 +492,10 @@ def schedule_to_prim_func(
         if isinstance(arg, Tensor) and arg.op in sch.stage_map:
             sch[arg].is_output = True
     _check_arguments(sch, given, to_read)
-    body = realize_buffers(rolled(ScheduleOps(sch, InferBound(sch))))
+    layouts = {sch.buffer(s.origin_op.output(i)): s for s in sch.stages if s.layout is not None
+               for i in range(s.origin_op.num_outputs)}  # fmt: skip
+    body, moved = moved_elements(rolled(ScheduleOps(sch, InferBound(sch))), layouts)
+    body, buffer_map = realize_buffers(body), [(v, moved.get(b, b)) for v, b in buffer_map]
     return tir.PrimFunc(
         tuple(params),
         body,

@@ -8,15 +8,17 @@ stage's own copy of the body.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any, cast
+from typing import Any
 
-from weft.error import ScheduleError
+from weft.error import InvalidArgument, ScheduleError
 from weft.ir import IterVar, PrimExpr, Range, StringImm, Var, as_expr, as_int, const, walk
+from weft.te.relations import Fuse, Relayout, Singleton, Split
 from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin
 from weft.tir import IntrinCall, ProducerLoad, Reduce
+from weft.tir.schedule.index_map import IndexMap
 
 _SCOPES = ("global", "shared", "local", "warp", "wmma", "texture")
 _THREADS = ("blockIdx", "threadIdx", "vthread", "cthread")
@@ -26,48 +28,6 @@ def check_scope(scope: object, what: str) -> None:
     """Raise where a memory scope is unknown (``shared.dyn``, ``local.x``: what follows the point is free)."""
     if not isinstance(scope, str) or scope.split(".")[0] not in _SCOPES:
         raise ScheduleError(f"{what}: unknown memory scope {scope!r}", expected=", ".join(_SCOPES))
-
-
-class Split:
-    """``parent`` runs as ``outer * factor + inner``; one of `factor` and `nparts` is given."""
-
-    __slots__ = ("factor", "inner", "nparts", "outer", "parent")
-    __saved_fields__ = ("parent", "outer", "inner", "factor", "nparts")
-
-    def __init__(
-        self,
-        parent: IterVar,
-        outer: IterVar,
-        inner: IterVar,
-        factor: PrimExpr | None = None,
-        nparts: PrimExpr | None = None,
-    ) -> None:
-        self.parent, self.outer, self.inner, self.factor, self.nparts = parent, outer, inner, factor, nparts
-
-    @property
-    def amount(self) -> PrimExpr:
-        """The one of `factor` and `nparts` that is given."""
-        return cast("PrimExpr", self.nparts if self.factor is None else self.factor)
-
-
-class Fuse:
-    """``fused`` runs over all pairs of ``outer`` and ``inner``."""
-
-    __slots__ = ("fused", "inner", "outer")
-    __saved_fields__ = ("outer", "inner", "fused")
-
-    def __init__(self, outer: IterVar, inner: IterVar, fused: IterVar) -> None:
-        self.outer, self.inner, self.fused = outer, inner, fused
-
-
-class Singleton:
-    """``iter`` runs once: the loop of a stage that has no axes."""
-
-    __slots__ = ("iter",)
-    __saved_fields__ = ("iter",)
-
-    def __init__(self, iter: IterVar) -> None:
-        self.iter = iter
 
 
 class AttachType(IntEnum):
@@ -213,11 +173,13 @@ class Stage(_Placed):
         self.tensorized: tuple[IterVar, Any] | None = None
         self.alignments: list[tuple[IterVar, int, int]] = []
         self.iter_attrs: dict[IterVar, IterAttr] = {}
+        self.layout: IndexMap | None = None
+        self.separators: tuple[int, ...] = ()
         self.reset_loops()
 
     def reset_loops(self) -> None:
         """Return to one loop per axis; what was said of a whole axis stays."""
-        self.relations: list[Split | Fuse | Singleton] = []
+        self.relations: list[Split | Fuse | Singleton | Relayout] = []
         whole = set(self.axis)
         self.iter_attrs = {key: attr for key, attr in self.iter_attrs.items() if key in whole}
         self.all_iter_vars: list[IterVar] = [*self.axis, *self.reduce_axis]
@@ -301,11 +263,9 @@ class Stage(_Placed):
         names = ", ".join(v.var.name for v in self.leaf_iter_vars)
         name = iv.var.name if isinstance(iv, IterVar) else repr(iv)
         known = any(v is iv for v in self.all_iter_vars)
-        raise ScheduleError(
-            f"{what}: '{name}' is not a loop of stage '{self.name}'" + (" any more" if known else ""),
-            expected=f"one of {names}",
-            help="it was split or fused; use the loops that gave" if known else None,
-        )
+        raise ScheduleError(f"{what}: '{name}' is not a loop of stage '{self.name}'" + (" any more" if known else ""),
+                            expected=f"one of {names}",
+                            help="it was split or fused; use the loops that gave" if known else None)  # fmt: skip
 
     def split(
         self, parent: IterVar, factor: Any = None, nparts: Any = None, disable_predication: bool = False
@@ -504,6 +464,57 @@ class Stage(_Placed):
         if self.reduce_axis:
             raise ScheduleError(f"compute_inline: '{self.name}' is a reduction")
         self._attach(AttachType.INLINE)
+
+    def transform_layout(self, mapping_function: Callable[..., Any]) -> list[IterVar]:
+        """Let elements lie where a function of their indices says; arguments of the function have that shape, too.
+
+        Loops over the elements that the stage computes become loops over the places.
+
+        Parameters
+        ----------
+        mapping_function : callable
+            From indices to a list of indices, one to one. ``te.AXIS_SEPARATOR`` between them notes where memory of
+            several dimensions divides them.
+
+        Returns
+        -------
+        list of IterVar
+            The loops over places, from the outside; none of an input.
+
+        Raises
+        ------
+        ScheduleError
+            When the function is not one to one, or the loops were split, fused or reordered before.
+        """
+        if any(t.op is self.origin_op for s in self.schedule.stages if isinstance(scan := s.origin_op, ScanOp)
+               for t in (*scan.init, *scan.update, *scan.state_placeholder)):  # fmt: skip
+            raise ScheduleError(f"transform_layout of '{self.name}', which is memory of a scan",
+                                help="lay out the scan's own result")  # fmt: skip
+        shape = self.origin_op.output(0).shape
+        before = self.layout
+        now = shape if before is None else before.map_shape(shape)
+        kind = now[0].dtype if now else "int32"
+        layout, self.separators = IndexMap.from_func_with_separators(mapping_function, len(now), index_dtype=kind)
+        try:
+            back = layout.inverse(now)
+        except InvalidArgument as e:
+            raise ScheduleError(f"transform_layout of '{self.name}': {e.what}", help=e.help) from e
+        places = tuple(
+            IterVar(Range.from_min_extent(const(0, kind), d), v)
+            for v, d in zip(back.initial_indices, layout.map_shape(now), strict=True)
+        )
+        if isinstance(self.origin_op, ComputeOp):
+            last = self.relations[-1] if self.relations else None
+            loops = last.places if isinstance(last, Relayout) else self.axis
+            first, *others = [self._position(iv, "transform_layout") for iv in loops] or [0]
+            if others != list(range(first + 1, first + len(loops))):
+                raise ScheduleError(f"transform_layout of '{self.name}' after its loops were reordered")
+            self.relations.append(Relayout(loops, places, back))
+            self.all_iter_vars += places
+            self.leaf_iter_vars[first : first + len(loops)] = places
+        self.layout = layout if before is None else IndexMap(
+            before.initial_indices, layout.map_indices(before.final_indices))  # fmt: skip
+        return list(places) if isinstance(self.origin_op, ComputeOp) else []
 
     def set_scope(self, scope: str) -> None:
         """Set the memory scope of the output: ``global``, ``local``, ``shared``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntFlag
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from weft import ir
@@ -25,7 +26,8 @@ class Buffer(ir.Node):
 
     ``strides`` is empty for a compact row-major buffer, else one per dimension, in elements. ``scope`` is ``global``,
     ``local`` (registers or stack of one thread), ``shared``, ``warp``. ``elem_offset`` is in elements;
-    ``data_alignment`` in bytes. Build it with :func:`decl_buffer`.
+    ``data_alignment`` in bytes. A flattened buffer's dimensions end before those in ``axis_separators``. Build it with
+    :func:`decl_buffer`.
     """
 
     READ: ClassVar[int] = 1
@@ -39,6 +41,7 @@ class Buffer(ir.Node):
     scope: str = "global"
     data_alignment: int = 64
     offset_factor: int = 0
+    axis_separators: tuple[int, ...] = ()
 
     def __getitem__(self, indices: Any) -> Any:
         """Return the element at indices; the region where one of them is a slice."""
@@ -98,16 +101,24 @@ class Buffer(ir.Node):
         return [Analyzer().simplify(total)]
 
     def get_flattened_buffer(self) -> Buffer:
-        """Return the memory in one dimension, from the first to the last element; itself where it has one."""
-        if len(self.shape) == 1 and not self.strides:
+        """Return the memory in one dimension, or one for each group of ``axis_separators``; itself where it is so."""
+        if len(self.shape) == 1 + len(self.axis_separators) and not self.strides:
             return self
-        size = ir.const(1, self.shape[0].dtype if self.shape else "int32")
-        for d, s in zip(self.shape, self.element_strides(), strict=True):
-            size = size + (d - 1) * s if self.strides else size * d
+        shape: list[ir.PrimExpr] = []
         empty = any(ir.is_const_int(d, 0) for d in self.shape)
-        shape = (ir.const(0, size.dtype) if empty else Analyzer().simplify(size),)
-        return Buffer(self.data, self.dtype, shape, (), self.elem_offset, self.name, self.scope, self.data_alignment,
-                      self.offset_factor)  # fmt: skip
+        for group in self.dimension_groups():
+            size = ir.const(1, self.shape[0].dtype if self.shape else "int32")
+            for d, s in [(self.shape[n], self.element_strides()[n]) for n in group]:
+                size = size + (d - 1) * s if self.strides else size * d
+            shape.append(ir.const(0, size.dtype) if empty else Analyzer().simplify(size))
+        separators = tuple(range(1, len(shape)))
+        return Buffer(self.data, self.dtype, tuple(shape), (), self.elem_offset, self.name, self.scope,
+                      self.data_alignment, self.offset_factor, separators)  # fmt: skip
+
+    def dimension_groups(self) -> list[range]:
+        """Return the dimensions between one separator and the next, of which a flattened buffer has one each."""
+        ends = [0, *self.axis_separators, len(self.shape)]
+        return [range(a, b) for a, b in pairwise(ends)]
 
     def attribute_in_program(self, name: str) -> Any:
         """Return an attribute as a program reads it, where an offset that nobody declared is 0."""
@@ -228,13 +239,15 @@ def decl_buffer(
     buffer_type : str
         ``"auto_broadcast"`` lets every index of a dimension of one element mean that element: where `strides` are left
         out, they are those of rows, and 0 there.
-    axis_separators, layout : optional
-        TVM's parameters: physical memory has one dimension, and elements lie by rows.
+    axis_separators : sequence of int, optional
+        Where groups of dimensions end that FlattenBuffer makes one of each; memory that code is made for has one.
+    layout : optional
+        TVM's parameter: elements lie by rows.
 
     Raises
     ------
     InvalidArgument
-        When `layout` or `buffer_type` has another value.
+        When `layout` or `buffer_type` has another value, or a separator stands nowhere.
     """
     if layout not in (None, "default"):
         raise InvalidArgument(
@@ -248,6 +261,10 @@ def decl_buffer(
     offset = None if elem_offset is None else ir.as_expr(elem_offset)
     if offset is None and offset_factor:
         offset = ir.Var(f"{name}_elem_offset" if name else "elem_offset", dims[0].dtype if dims else "int32")
+    separators = tuple(int(n) for n in axis_separators or ())
+    if list(separators) != sorted(n for n in separators if 0 <= n <= len(dims)):
+        raise InvalidArgument("axis separators stand in order between dimensions", expected=f"0 to {len(dims)}",
+                              found=str(separators))  # fmt: skip
     return Buffer(
         data if data is not None else ir.Var(name, "handle"),
         ir.DataType(dtype),
@@ -258,4 +275,5 @@ def decl_buffer(
         scope,
         data_alignment,
         0 if offset_factor == 1 else offset_factor,
+        separators,
     )

@@ -153,11 +153,8 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
         return _row(b, i, lambda r: padded(image, y + int64(r), z, k))
 
     half = te.compute((int64(n), int64(n), tiles, c), data, name="winograd_rows")
-    moved = te.compute(
-        (int64(n), int64(n), tiles, c),
-        lambda i, j, p, k: _row(b, j, lambda s: half(i, int64(s), p, k)),
-        name="winograd_data",
-    )
+    moved = te.compute((int64(n), int64(n), tiles, c), lambda i, j, p, k: _row(b, j, lambda s: half(i, int64(s), p, k)),
+                       name="winograd_data")  # fmt: skip
     rc = te.reduce_axis((int64(0), c), "rc")
     products = te.compute(
         (int64(n), int64(n), tiles, int64(channels)),
@@ -166,11 +163,9 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
         ),
         name="winograd_products",
     )
-    sums = te.compute(
-        (int64(tile), int64(n), tiles, int64(channels)),
-        lambda i, s, p, o: _row(a, i, lambda r: products(int64(r), s, p, o)),
-        name="winograd_sums",
-    )
+    sums = te.compute((int64(tile), int64(n), tiles, int64(channels)),
+                      lambda i, s, p, o: _row(a, i, lambda r: products(int64(r), s, p, o)),
+                      name="winograd_sums")  # fmt: skip
     t = int64(tile)
 
     def output(image: Any, y: Any, z: Any, o: Any) -> PrimExpr:

@@ -106,7 +106,7 @@ class Measurer:
         workers: Sequence[Worker] = (),
         runner: Worker | None = None,
     ) -> None:
-        self.target, self.cold_bytes = str(target), cold_bytes or target.machine.memory_bound_bytes
+        self.target, self.cold_bytes = target.identity, cold_bytes or target.machine.memory_bound_bytes
         environment = {NUM_THREADS.name: str(threads)}
         self.workers = list(workers) or [Process(_PROGRAM, environment) for _ in range(max(1, builders))]
         self.runner = runner if runner is not None else self.workers[0]

@@ -267,3 +267,12 @@ def test_a_layout_keeps_elements_apart(shape, index_map, message):
     refused = contextlib.nullcontext() if message is None else pytest.raises(ScheduleError, match=message)
     with refused:
         sch.transform_layout("E", ("write", 0), index_map)
+
+
+@pytest.mark.parametrize("cache", [lambda s: s.cache_read("B", 0, "global"), lambda s: s.cache_write("A", 0, "global")])
+def test_a_copy_stands_between_maker_and_reader_of_one_nest(cache):
+    func = PROGRAMS["one_nest"](random.Random(0))
+    sch = Schedule(func)
+    copy = cache(sch)
+    assert sch.get(sch.get_loops(copy)[0]).extent == 6  # inside of the loop that both share
+    same(sch, func)

@@ -98,7 +98,6 @@ CASES = {
     "reindex: 'B' is written in the same loop nest": ("one_nest", lambda s: s.reindex("B", ("read", 0))),
     "reindex: the block touches 'X' under a condition": ("conv", lambda s: s.reindex("P", "X")),
     "reindex: the block does not make": ("halves", lambda s: s.reindex("L", ("write", 0))),
-    "cache_read: 'B' is written in the same loop nest": ("one_nest", lambda s: s.cache_read("B", 0, "global")),
 }
 
 

@@ -1,9 +1,10 @@
 """ThreadSync and SplitHostDevice: where barriers stand, what becomes a kernel, what is refused."""
 
+import numpy as np
 import pytest
 
 import weft
-from weft import error, te, tir
+from weft import error, ir, te, tir
 from weft.ir import walk
 from weft.script import tir as T
 from weft.tir import transform
@@ -138,3 +139,40 @@ def test_what_a_block_shares_shrinks_to_what_its_threads_use():
     out = apply(transform.compact_buffer(), f)["main"]
     (shared,) = [n.buffer for n in walk(out.body) if isinstance(n, tir.AllocBuffer)]
     assert [int(d) for d in shared.shape] == [1, 16]
+
+
+@T.prim_func
+def taking_turns(A: T.Buffer((64,), "float32"), n: T.int32):
+    for _ in T.thread_binding(1, thread="threadIdx.x"):
+        B = T.alloc_buffer((64,), scope="shared.dyn")
+        C = T.alloc_buffer((8, 8), "float16", scope="shared.dyn")
+        D = T.alloc_buffer((33,), scope="shared.dyn")
+        E = T.alloc_buffer((64,), "int64", scope="shared.dyn")
+        for i in range(64):
+            B[i] = A[63 - i]
+            C[i // 8, i % 8] = T.Cast("float16", B[i])
+        T.tvm_storage_sync("shared.dyn")
+        for i in range(33):
+            D[i] = T.Cast("float32", C[i // 8, i % 8]) + B[i + 1]
+            T.tvm_storage_sync("shared.dyn")
+        if n > 0:
+            T.tvm_storage_sync("shared.dyn")
+        for i in range(64):
+            E[i] = T.Cast("int64", D[i // 2])
+        for i in range(64):
+            A[i] = T.Cast("float32", E[63 - i])
+
+
+def test_buffers_of_a_kernel_take_turns_in_one_memory():
+    def as_host(node):
+        if isinstance(node, tir.For):
+            return tir.For(node.loop_var, node.min, node.extent, tir.ForKind.SERIAL, node.body)
+        return tir.Evaluate(0) if isinstance(node, tir.Evaluate) and "tvm_storage_sync" in str(node) else node
+
+    merged = apply(transform.MergeSharedMemoryAllocations(), taking_turns)["main"]
+    (memory,) = [n.buffer for n in walk(merged.body) if isinstance(n, tir.AllocBuffer)]
+    assert memory.dtype == "uint8" and int(memory.shape[0]) == 528 + 512  # E lies over B and C, D behind E
+    results = [weft.runtime.tensor(np.arange(64, dtype="float32")) for _ in range(2)]
+    for func, given in zip((taking_turns, merged), results, strict=True):
+        weft.build(func.replace(body=ir.rewrite(func.body, as_host)), target="llvm")(given, 0)
+    np.testing.assert_array_equal(*(r.numpy() for r in results))

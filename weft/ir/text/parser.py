@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from weft.error import ErrorGroup, InvalidArgument, ParseError, WeftError, own_errors
 from weft.ir.deep import with_deep_stack
+from weft.ir.diagnostics import report
 from weft.ir.expr import BaseFunc, GlobalVar
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs
@@ -99,11 +100,8 @@ class Parser(Evaluator):
         saved = self.source, self.outer, self.scopes
         bound = _bound(self, macro, args, kwargs)
         base = {} if macro.hygienic else {k: v for scope in saved[2] for k, v in scope.items()}
-        self.source, self.outer, self.scopes = (
-            macro.source,
-            macro.outer,
-            [{**saved[2][0], **base, **macro.scope, **bound}],
-        )
+        self.source, self.outer, self.scopes = (macro.source, macro.outer,
+                                                [{**saved[2][0], **base, **macro.scope, **bound}])  # fmt: skip
         try:
             return self.dialect.expand(self, macro.definition.body)
         finally:
@@ -305,11 +303,8 @@ def _class_function(statement: ast.FunctionDef, evaluator: Evaluator, scope: Mod
     if decorator is None and any(evaluator.evaluate(d) is pyfunc for d in statement.decorator_list):
         return
     if decorator is None:
-        raise evaluator.fail(
-            statement,
-            f"function '{statement.name}' has no decorator that names its dialect",
-            help="@T.prim_func or @R.function",
-        )
+        raise evaluator.fail(statement, f"function '{statement.name}' has no decorator that names its dialect",
+                             help="@T.prim_func or @R.function")  # fmt: skip
     if statement.name in scope.entries:
         raise evaluator.fail(statement, f"function '{statement.name}' is defined twice")
     name = decorator.options.get("name") or statement.name
@@ -370,7 +365,7 @@ class FunctionDecorator:
             return fn  # inside a class: the module's decorator reads the whole
         source, definition = source_of_function(fn)
         p = Parser(source, _outer_of(fn, sys._getframe(1)), self.dialect)
-        return with_deep_stack(lambda: p.function(definition, {"name": fn.__name__, **self.options}))
+        return _told(lambda: p.function(definition, {"name": fn.__name__, **self.options}))
 
 
 def ir_module(cls: type | IRModule | None = None, *, frame: FrameType | None = None, **_: Any) -> Any:
@@ -386,7 +381,7 @@ def ir_module(cls: type | IRModule | None = None, *, frame: FrameType | None = N
     frame = frame or sys._getframe(1)
     source, definition = source_of_class(cls, frame)
     outer = _outer_of(cls, frame)
-    made = with_deep_stack(lambda: _parse_class(source, definition, outer))
+    made = _told(lambda: _parse_class(source, definition, outer))
     complete = getattr(cls, "from_ir_module", None)
     if complete is None:
         return made
@@ -422,13 +417,25 @@ def from_source(program: str | Callable[..., Any] | type, extra_vars: Mapping[st
     """
     if not isinstance(program, str):
         return ir_module(program) if isinstance(program, type) else program
-    source = source_of_text(program)
-    outer: dict[str, Any] = {**LANGUAGES, **(extra_vars or {})}
+    return _told(lambda: _definitions(source_of_text(program), {**LANGUAGES, **(extra_vars or {})}))
+
+
+def _told(read: Callable[[], Any]) -> Any:
+    """Read a program; errors are shown to the renderer of diagnostics before they are raised."""
+    try:
+        return with_deep_stack(read)
+    except WeftError as e:
+        report(e.errors if isinstance(e, ErrorGroup) else [e])
+        raise
+
+
+def _definitions(source: Source, outer: dict[str, Any]) -> Any:
+    """Read the definitions of a text, and return the last one."""
     evaluator = Evaluator(source, outer)
     result: Any = None
     for statement in source.tree.body:
         if isinstance(statement, ast.ClassDef):
-            result = with_deep_stack(lambda s=statement: _parse_class(source, s, outer))
+            result = _parse_class(source, statement, outer)
             outer[statement.name] = result
         elif isinstance(statement, ast.FunctionDef):
             result = outer[statement.name] = _top_level_function(statement, source, evaluator, outer)
@@ -450,7 +457,7 @@ def _top_level_function(node: ast.FunctionDef, source: Source, evaluator: Evalua
         value = evaluator.evaluate(d)
         if isinstance(value, FunctionDecorator):
             p = Parser(source, dict(outer), value.dialect)
-            return with_deep_stack(lambda p=p, v=value: p.function(node, {"name": node.name, **v.options}))
+            return p.function(node, {"name": node.name, **value.options})
         if isinstance(value, MacroDecorator):
             return Macro(source, node, outer, {}, value.hygienic)
     raise evaluator.fail(

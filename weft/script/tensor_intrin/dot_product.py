@@ -1,15 +1,14 @@
 """Sums of products of small integers, the shape that processors have instructions for: what each name describes."""
 
-# pyright: reportInvalidTypeForm=false, reportUnknownParameterType=false
-
 from collections.abc import Callable
 from typing import Any
 
-from weft.script import tir
+from weft import ir, tir
+from weft.script import tir as script
+from weft.script.tensor_intrin.register import Operand, adds, register_instruction
 from weft.tir.schedule import TensorIntrin
-from weft.tir.script.parsing import prim_func
 
-T: Any = tir  # the language of programs
+T: Any = script  # the language of programs
 
 
 def dot_products(
@@ -33,38 +32,16 @@ def dot_products(
     scope : str
         The memory that all three are in.
     """
-    of_a, of_b, of_c = dtypes
+    shapes = ((group,), (lanes, group), (lanes,))
+    operands = [Operand(shape, dtype, scope) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
-    @prim_func
-    def desc(
-        A: T.Buffer((group,), of_a, offset_factor=1, scope=scope),
-        B: T.Buffer((lanes, group), of_b, offset_factor=1, scope=scope),
-        C: T.Buffer((lanes,), of_c, offset_factor=1, scope=scope),
-    ) -> None:
-        with T.block("root"):
-            T.reads(C[0:lanes], A[0:group], B[0:lanes, 0:group])
-            T.writes(C[0:lanes])
-            for i, k in T.grid(lanes, group):
-                with T.block("update"):
-                    vi, vk = T.axis.remap("SR", [i, k])
-                    C[vi] = C[vi] + T.cast(A[vk], of_c) * T.cast(B[vi, vk], of_c)
+    def call(a: tir.Buffer, b: tir.Buffer, c: tir.Buffer) -> tir.Stmt:
+        vectors = c.vload([0], f"{c.dtype}x{lanes}"), a.vload([0], f"{a.dtype}x{group}")
+        whole = b.vload([0, 0], f"{b.dtype}x{lanes * group}")
+        return tir.BufferStore(c, instruction(*vectors, whole), (T.ramp(0, 1, lanes),))
 
-    @prim_func
-    def impl(
-        A: T.Buffer((group,), of_a, offset_factor=1, scope=scope),
-        B: T.Buffer((lanes, group), of_b, offset_factor=1, scope=scope),
-        C: T.Buffer((lanes,), of_c, offset_factor=1, scope=scope),
-    ) -> None:
-        with T.block("root"):
-            T.reads(C[0:lanes], A[0:group], B[0:lanes, 0:group])
-            T.writes(C[0:lanes])
-            C[T.ramp(0, 1, lanes)] = instruction(
-                C.vload([0], f"{of_c}x{lanes}"),
-                A.vload([0], f"{of_a}x{group}"),
-                B.vload([0, 0], f"{of_b}x{lanes * group}"),
-            )
-
-    return TensorIntrin.register(name, desc, impl, override=True)
+    return register_instruction(name, operands, "SR", (lanes, group),
+                                lambda a, b, c, i, k: adds(c, (i,), a[k], b[i, k]), call)  # fmt: skip
 
 
 def one_dot_product(name: str, dtypes: tuple[str, str, str], instruction: Callable[..., Any]) -> TensorIntrin:
@@ -73,33 +50,12 @@ def one_dot_product(name: str, dtypes: tuple[str, str, str], instruction: Callab
     ``instruction(c, a, b)`` gives the new C from it and from the four elements of A and of B as 32 bits.
     """
     of_a, of_b, of_c = dtypes
+    operands = [Operand((4,), d, "shared", align=4) for d in (of_a, of_b)] + [Operand((1,), of_c, "local", align=4)]
 
-    @prim_func
-    def desc(
-        A: T.Buffer((4,), of_a, offset_factor=1, align=4, scope="shared"),
-        B: T.Buffer((4,), of_b, offset_factor=1, align=4, scope="shared"),
-        C: T.Buffer((1,), of_c, offset_factor=1, align=4, scope="local"),
-    ) -> None:
-        with T.block("root"):
-            T.reads(C[0], A[0:4], B[0:4])
-            T.writes(C[0])
-            for k in range(4):
-                with T.block("update"):
-                    vk = T.axis.R(4, k)
-                    C[0] = C[0] + T.cast(A[vk], of_c) * T.cast(B[vk], of_c)
+    def call(a: tir.Buffer, b: tir.Buffer, c: tir.Buffer) -> tir.Stmt:
+        return tir.BufferStore(c, instruction(c[0], _word(a, of_c), _word(b, of_c)), (ir.const(0),))
 
-    @prim_func
-    def impl(
-        A: T.Buffer((4,), of_a, offset_factor=1, align=4, scope="shared"),
-        B: T.Buffer((4,), of_b, offset_factor=1, align=4, scope="shared"),
-        C: T.Buffer((1,), of_c, offset_factor=1, align=4, scope="local"),
-    ) -> None:
-        with T.block("root"):
-            T.reads(C[0], A[0:4], B[0:4])
-            T.writes(C[0])
-            C[0] = instruction(C[0], _word(A, of_c), _word(B, of_c))
-
-    return TensorIntrin.register(name, desc, impl, override=True)
+    return register_instruction(name, operands, "R", (4,), lambda a, b, c, k: adds(c, (0,), a[k], b[k]), call)
 
 
 def _word(bytes_of: Any, dtype: str) -> Any:

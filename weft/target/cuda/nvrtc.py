@@ -135,11 +135,8 @@ def compile_cuda(
         status = library.nvrtcCompileProgram(program, len(flags), array)
         if status != 0:
             reason = library.nvrtcGetErrorString(status).decode()
-            raise CodegenError(
-                "NVRTC does not compile this program",
-                found=f"{reason}\n{_log(library, program)}",
-                help=f"the options were {' '.join(flags)}",
-            )
+            raise CodegenError("NVRTC does not compile this program", found=f"{reason}\n{_log(library, program)}",
+                               help=f"the options were {' '.join(flags)}")  # fmt: skip
         return _bytes(library, program, output)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))

@@ -211,15 +211,16 @@ def block_regions(
     return reads, writes
 
 
-def get_block_access_region(block: Block, buffer_var_map: Mapping[ir.Var, Buffer]) -> list[list[BufferRegion]]:
+def get_block_access_region(block: Block, buffer_var_map: Mapping[ir.Var | Buffer, Buffer]) -> list[list[BufferRegion]]:
     """Return what a block reads, writes, and reaches by address, whole (TVM's detector of access regions).
 
     Parameters
     ----------
     block : Block
-    buffer_var_map : mapping of Var to Buffer
-        The buffers that exist outside of the block, by their data.
+    buffer_var_map : mapping of Var or Buffer to Buffer
+        The buffers that exist outside of the block, by their data or, as in TVM's newest release, by themselves.
     """
+    buffer_var_map = {b.data: b for b in buffer_var_map.values()}
     loaded = {n.buffer for n in ir.walk(block.body) if isinstance(n, (BufferLoad, BufferStore))}
     matched = {m.buffer.data: m.source for m in block.match_buffers}
     inside = {b.data for n in ir.walk(block) if isinstance(n, Block) for b in n.alloc_buffers}
@@ -235,7 +236,9 @@ def get_block_access_region(block: Block, buffer_var_map: Mapping[ir.Var, Buffer
     return [[r for r in regions if r.buffer in known] for regions in (reads, writes)] + [opaque]
 
 
-def get_block_read_write_region(block: Block, buffer_var_map: Mapping[ir.Var, Buffer]) -> list[list[BufferRegion]]:
+def get_block_read_write_region(
+    block: Block, buffer_var_map: Mapping[ir.Var | Buffer, Buffer]
+) -> list[list[BufferRegion]]:
     """Return what a block reads and writes; what it reaches by address, both."""
     reads, writes, opaque = get_block_access_region(block, buffer_var_map)
     return [[*(r for r in regions if all(r.buffer is not o.buffer for o in opaque)), *opaque]

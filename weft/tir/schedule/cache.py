@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from weft.ir import TRUE, Attrs, DataType, IterVar, Range, Var, cast, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
@@ -39,10 +39,8 @@ def cache_write(
     old = region.buffer
     if sum(any(w.buffer is old for w in r.block.writes) for r in child_realizes(scope)) != 1:
         raise refuse("cache_write", f"several blocks write '{old.name}'", block=name)
-    top = top_child(scope, path)
-    inside = set(child_realizes(top))
-    if any(c in inside for c in consumers_of(block, scope)):
-        raise refuse("cache_write", f"a consumer of '{old.name}' stands in the same loop nest", block=name)
+    readers = consumers_of(block, scope)
+    top = _apart(scope, path, lambda r: r in readers)
     if loads_of(block.body, old) and not initialises(block):
         raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
                      help="the new buffer would not hold what is read")  # fmt: skip
@@ -52,8 +50,8 @@ def cache_write(
     if early:
         raise refuse("cache_write", f"'{early[0]}' does not run after the block", block=name)
     cache = _cache_of(old, storage_scope)
-    box = _whole_region(state, path, realize, region)
-    if state.is_argument(old) and not _fills(state, path, region, box):
+    box = _whole_region(state, path, realize, region, top)
+    if state.is_argument(old) and not _fills(state, path, region, box, top):
         raise refuse("cache_write", f"the block does not write all of '{old.name}' from its first to its last element",
                      block=name, help="the copy would write the elements between")  # fmt: skip
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
@@ -100,16 +98,19 @@ def cache_read(
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
     state.check_loaded("cache_read", old, *(state.realize(user).block for user in users))
-    tops = _statements_with(scope, users)
-    top = tops[0]
-    if any(touches(r.block, [old], writes_only=True) for s in tops for r in child_realizes(s)):
-        where = "in the same loop nest" if len(users) == 1 else "in the loop nests of the blocks or between them"
-        raise refuse("cache_read", f"'{old.name}' is written {where}", block=name)
-    box = (
-        tuple(Range.from_min_extent(const(0, d.dtype), d) for d in old.shape)
-        if len(users) > 1
-        else _whole_region(state, path, realize, region)
-    )
+
+    def writes(r: BlockRealize) -> bool:
+        return touches(r.block, [old], writes_only=True)
+
+    if users == [name]:
+        top = _apart(scope, path, writes)
+        box = _whole_region(state, path, realize, region, top)
+    else:
+        tops = _statements_with(scope, users)
+        top, box = tops[0], tuple(Range.from_min_extent(const(0, d.dtype), d) for d in old.shape)
+        if any(writes(r) for s in tops for r in child_realizes(s)):
+            raise refuse("cache_read", f"'{old.name}' is written in the loop nests of the blocks or between them",
+                         block=name)  # fmt: skip
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
     state.replace(top, seq(_copy_nest(old, cache, box, copy_name), top))
     for user in users:
@@ -151,11 +152,21 @@ def top_child(scope: Block, path: list[Stmt]) -> Stmt:
     return path[at + 2] if isinstance(child, SeqStmt) else child
 
 
+def _apart(scope: Block, path: list[Stmt], others: Callable[[BlockRealize], bool]) -> Stmt:
+    """Return the outermost statement inside `scope`, on the way to a block, that has none of some other blocks."""
+    inside = path[_place(path, top_child(scope, path)) :]
+    return next(s for s in inside if not isinstance(s, SeqStmt) and not any(map(others, child_realizes(s))))
+
+
+def _place(path: list[Stmt], stmt: Stmt) -> int:
+    return next(i for i, s in enumerate(path) if s is stmt)
+
+
 def _whole_region(
-    state: ScheduleState, path: list[Stmt], realize: BlockRealize, region: BufferRegion
+    state: ScheduleState, path: list[Stmt], realize: BlockRealize, region: BufferRegion, top: Stmt
 ) -> tuple[Range, ...]:
-    """Return what all instances of a block touch, cut to the buffer."""
-    at = max(i for i, s in enumerate(path[:-1]) if isinstance(s, Block))
+    """Return what all instances of a block in one run of `top` touch, cut to the buffer."""
+    at = _place(path, top)
     analyzer = state.analyzer_at(path)
     loops = {s.loop_var: Range.from_min_extent(s.min, s.extent) for s in path[at:] if isinstance(s, For)}
     box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), loops, analyzer)
@@ -166,8 +177,8 @@ def _whole_region(
     return tuple(result)
 
 
-def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tuple[Range, ...]) -> bool:
-    """Whether a block, over all its instances, writes each element of a box."""
+def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tuple[Range, ...], top: Stmt) -> bool:
+    """Whether a block, over all its instances in one run of `top`, writes each element of a box."""
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
     inner = [Var(f"r{i}", r.extent.dtype) for i, r in enumerate(region.region)]
@@ -181,7 +192,9 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
         ),
         iter_values_of(realize),
     )
-    return covers([*path[:-1], *nest, realize], tuple(r.min for r in values), box, state.analyzer_at(path))
+    return covers(
+        [*path[_place(path, top) : -1], *nest, realize], tuple(r.min for r in values), box, state.analyzer_at(path)
+    )
 
 
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str) -> Stmt:
@@ -192,13 +205,8 @@ def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str
         for i, d in enumerate(source.shape)
     ]
     index = tuple(iv.var for iv in iters)
-    block = Block(
-        tuple(iters),
-        (point_region(source, index),),
-        (point_region(target, index),),
-        name,
-        BufferStore(target, BufferLoad(source, index), index),
-    )
+    block = Block(tuple(iters), (point_region(source, index),), (point_region(target, index),), name,
+                  BufferStore(target, BufferLoad(source, index), index))  # fmt: skip
     values = tuple(r.min + v for r, v in zip(box, loops, strict=True))
     body: Stmt = BlockRealize(values, TRUE, block)
     for v, r in reversed(list(zip(loops, box, strict=True))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from math import lcm
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from weft.tir.analysis.apart import values_at
 class IndexMap(ir.Node):
     """``final_indices`` in terms of the variables ``initial_indices``."""
 
+    AXIS_SEPARATOR: ClassVar[str] = "axis_separator"
     initial_indices: tuple[ir.Var, ...]
     final_indices: tuple[ir.PrimExpr, ...]
 
@@ -30,20 +31,39 @@ class IndexMap(ir.Node):
     ) -> IndexMap:
         """Make a map of a Python function from indices to indices; `ndim` is needed where it takes ``*args``.
 
-        An inverse that is given is not looked at: :meth:`inverse` finds it.
+        Names behind them stand for the last indices. A given inverse is not looked at: :meth:`inverse` finds it.
         """
         parameters = signature(func).parameters.values()
-        names = [p.name for p in parameters if p.kind != p.VAR_POSITIONAL]
-        count = len(names) if ndim is None else ndim
-        if len(names) > count or (len(names) < count and len(names) == len(parameters)):
+        names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.KEYWORD_ONLY)]
+        last = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
+        least = len(names) + len(last)
+        count = least if ndim is None else ndim
+        if least > count or (least < count and least == len(parameters)):
             raise InvalidArgument(
-                "the index map takes another number of indices", expected=str(count), found=str(len(names))
+                "the index map takes another number of indices", expected=str(count), found=str(least)
             )
-        names += [f"i{n}" for n in range(len(names), count)]
-        variables = tuple(ir.Var(n, index_dtype) for n in names[:count])
-        image = func(*variables)
+        names += [f"i{n}" for n in range(len(names), count - len(last))]
+        variables = tuple(ir.Var(n, index_dtype) for n in (*names, *last))
+        image = func(*variables[: len(names)], **dict(zip(last, variables[len(names) :], strict=True)))
         image = image if isinstance(image, (list, tuple)) else [image]
         return IndexMap(variables, tuple(ir.as_expr(e, index_dtype) for e in image))
+
+    @staticmethod
+    def from_func_with_separators(
+        func: Callable[..., Any], ndim: int | None = None, inverse_index_map: Any = None, *, index_dtype: str = "int64"
+    ) -> tuple[IndexMap, tuple[int, ...]]:
+        """Make a map of a function that says ``AXIS_SEPARATOR`` between some indices, and return where it did."""
+        found: list[int] = []
+
+        def plain(*indices: Any, **named: Any) -> list[Any]:
+            image = func(*indices, **named)
+            image = list(image) if isinstance(image, (list, tuple)) else [image]
+            is_mark = [isinstance(e, str) and e == IndexMap.AXIS_SEPARATOR for e in image]
+            found[:] = [n - i for i, n in enumerate(n for n, mark in enumerate(is_mark) if mark)]
+            return [e for e, mark in zip(image, is_mark, strict=True) if not mark]
+
+        plain.__signature__ = signature(func)  # type: ignore[attr-defined]
+        return IndexMap.from_func(plain, ndim, inverse_index_map, index_dtype=index_dtype), tuple(found)
 
     @staticmethod
     def from_ranges(func: Callable[..., Any], ndim: int, rank: int, index_dtype: str = "int64") -> IndexMap:
@@ -62,11 +82,8 @@ class IndexMap(ir.Node):
     def map_indices(self, indices: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[ir.PrimExpr, ...]:
         """Return where an index goes, in the type of its parts; an analyzer knows more than the map says."""
         if len(indices) != len(self.initial_indices):
-            raise InvalidArgument(
-                "the index has another number of dimensions",
-                expected=str(len(self.initial_indices)),
-                found=str(len(indices)),
-            )
+            raise InvalidArgument("the index has another number of dimensions", expected=str(len(self.initial_indices)),
+                                  found=str(len(indices)))  # fmt: skip
         values = {v: ir.as_expr(i, v.dtype) for v, i in zip(self.initial_indices, indices, strict=True)}
         kinds = {i.dtype for i in values.values()}
         own = kinds.pop() if len(kinds) == 1 else ""

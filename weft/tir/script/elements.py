@@ -26,11 +26,8 @@ def _slices(a: Any, b: Any, name: str, p: Evaluator) -> Any:
 @SUBSCRIPT.on(Buffer)
 def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
     if len(indices) != len(buffer.shape):
-        raise ParseError(
-            f"buffer '{buffer.name}' has another number of dimensions",
-            expected=str(len(buffer.shape)),
-            found=f"{len(indices)} indices",
-        )
+        raise ParseError(f"buffer '{buffer.name}' has another number of dimensions", expected=str(len(buffer.shape)),
+                         found=f"{len(indices)} indices")  # fmt: skip
     steps = any(isinstance(i, slice) and i.step is not None for i in indices)
     if steps or not any(isinstance(i, (slice, ir.Range)) for i in indices):
         return BufferLoad(buffer, as_lanes(indices, buffer))

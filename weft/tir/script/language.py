@@ -174,25 +174,15 @@ Range_ = _RangeMaker()
 
 def _buffer(
     shape: Any, dtype: Any, data: Any, strides: Any, elem_offset: Any, scope: str, align: int, offset_factor: int,
-    buffer_type: str,
+    buffer_type: str, axis_separators: Sequence[int] | None,
 ) -> BufferNode:  # fmt: skip
     """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
     element = getattr(dtype, "dtype", dtype)
     if isinstance(elem_offset, Var) and elem_offset.name == "":
         elem_offset = type(elem_offset)("elem_offset", elem_offset.dtype)
-    return declare(
-        dims,
-        element,
-        "",
-        data,
-        strides,
-        elem_offset,
-        scope or "global",
-        align if align > 0 else 64,
-        max_int(offset_factor, 0),
-        buffer_type,
-    )
+    return declare(dims, element, "", data, strides, elem_offset, scope or "global", align if align > 0 else 64,
+                   max_int(offset_factor, 0), buffer_type, axis_separators)  # fmt: skip
 
 
 def max_int(a: int, b: int) -> int:
@@ -208,7 +198,9 @@ class _BufferMaker:
         scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
         axis_separators: Any = None,
     ) -> BufferNode:  # fmt: skip
-        return _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
+        return _buffer(
+            shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
+        )
 
     def __getitem__(self, items: Any) -> BufferNode:
         return self(*items) if isinstance(items, tuple) and isinstance(items[0], (tuple, list)) else self(items)
@@ -231,7 +223,8 @@ def match_buffer(
         one = [Range.from_min_extent(i, const(1, i.dtype)) for i in param.indices]
         param = BufferRegion(param.buffer, tuple(one))
     return commands.MatchBuffer(
-        param, _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
+        param,
+        _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators),
     )
 
 
@@ -242,7 +235,7 @@ def sblock_alloc_buffer(
 ) -> commands.AllocBlockBuffer:  # fmt: skip
     """Allocate a buffer in the block under way."""
     return commands.AllocBlockBuffer(
-        _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
+        _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
     )
 
 
@@ -252,7 +245,7 @@ def alloc_buffer(
     buffer_type: str = "", axis_separators: Sequence[int] | None = None, annotations: Mapping[str, Any] | None = None,
 ) -> commands.Scope:  # fmt: skip
     """Allocate a buffer for the rest of the sequence; among the first statements of a block, in that block."""
-    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
+    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
     notes = Attrs.of(annotations)
     return commands.Scope(b, lambda value, body, _: stmts.AllocBuffer(value, body, notes), "alloc", notes)
 
@@ -263,7 +256,7 @@ def decl_buffer(
     buffer_type: str = "", axis_separators: Sequence[int] | None = None,
 ) -> commands.Scope:  # fmt: skip
     """Declare a buffer as a view of the memory that `data` points to; without it, allocate the memory."""
-    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
+    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
     if data is None:
         return commands.Scope(b, lambda value, body, _: stmts.AllocBuffer(value, body))
     return commands.Scope(b, lambda value, body, _: stmts.DeclBuffer(value, body))
@@ -392,6 +385,8 @@ def _loop_range(start: Any, stop: Any) -> Range:
         extent = as_expr(start)
         return Range.from_min_extent(const(0, extent.dtype), extent)
     r = slice_of(start, stop)
+    if not DataType(r.extent.dtype).is_integer:
+        raise InvalidArgument("a loop counts integers", found=f"{start} to {stop}")
     return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
@@ -421,6 +416,8 @@ def thread_binding(
     """Make a loop each of whose iterations runs on a thread."""
     if isinstance(stop, str):
         stop, thread = None, stop
+    if thread is None and binding is None:
+        raise InvalidArgument("T.thread_binding needs a thread", expected='such as thread="threadIdx.x"')
     return commands.Loops(stmts.ForKind.THREAD_BINDING, (_loop_range(start, stop),), annotations, thread, binding, var)
 
 

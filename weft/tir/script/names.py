@@ -9,6 +9,7 @@ from typing import Any
 from weft import ir
 from weft.ir.text.parser import MetaVar, Parser
 from weft.ir.text.scalar import slice_of
+from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from weft.tir.script.commands import AllocBlockBuffer, Axis, MatchBuffer, Remap, Scope
 from weft.tir.stmt import LetStmt, Stmt
@@ -59,7 +60,7 @@ def emit(p: Parser, stmt: object) -> None:
 def named_buffer(b: Buffer, name: str) -> Buffer:
     """Give a buffer that was made without a name, and its own pointer, the name it is bound to."""
     data = ir.Var(name, b.data.dtype) if b.data.name == "" else b.data
-    return Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, name, b.scope, b.data_alignment, b.offset_factor)
+    return replace_node(b, data=data, name=name)
 
 
 def axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
@@ -76,12 +77,8 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
     if isinstance(target, (ast.Tuple, ast.List)):
         values = axes(p, target, value) if isinstance(value, Remap) else list(value)
         if len(values) != len(target.elts):
-            raise p.fail(
-                target,
-                "the number of names and of values differ",
-                expected=str(len(values)),
-                found=str(len(target.elts)),
-            )
+            raise p.fail(target, "the number of names and of values differ", expected=str(len(values)),
+                         found=str(len(target.elts)))  # fmt: skip
         for t, v in zip(target.elts, values, strict=True):
             assign(p, t, v)
         return
@@ -90,23 +87,16 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
 
 def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
     if len(remap.kinds) != len(remap.values) or set(remap.kinds) - {"S", "R"}:
-        raise p.fail(
-            node,
-            "T.axis.remap: one letter, S or R, for each loop variable",
-            found=f"'{remap.kinds}' for {len(remap.values)} variables",
-        )
+        raise p.fail(node, "T.axis.remap: one letter, S or R, for each loop variable",
+                     found=f"'{remap.kinds}' for {len(remap.values)} variables")  # fmt: skip
     return list(zip(remap.kinds, remap.values, strict=True))
 
 
 def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
     dom = p.state.loops.get(value) if isinstance(value, ir.Var) else None
     if dom is None:
-        raise p.fail(
-            node,
-            "T.axis.remap takes variables of loops around the block",
-            found=str(value),
-            help="use T.axis.spatial(extent, value)",
-        )
+        raise p.fail(node, "T.axis.remap takes variables of loops around the block", found=str(value),
+                     help="use T.axis.spatial(extent, value)")  # fmt: skip
     return dom
 
 
@@ -145,6 +135,7 @@ def _bind_scope(p: Parser, target: ast.Name, scope: Scope) -> Any:
         and state.wants_root
         and not scope.annotations
     ):
+        _check_new(p, target, [b.name for b in block.allocs])
         block.allocs.append(value)
     else:
         emit(p, (scope, value))
@@ -167,12 +158,20 @@ def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> ir.Var:
         raise p.fail(
             target, "iteration variables stand at the beginning of a block", help="open one: `with T.sblock(name):`"
         )
+    _check_new(p, target, [iv.var.name for iv in block.iter_vars])
+    if not ir.DataType(axis.value.dtype).is_integer:
+        raise p.fail(target, f"'{target.id}' is no integer", found=f"{axis.value}: {axis.value.dtype}")
     dom = _domain(axis, p, target)
     dtype = axis.dtype or (axis.value.dtype if dom is None else dom.extent.dtype)
     var = ir.Var(target.id, ir.DataType(dtype), span=p.span(target))
     block.iter_vars.append(ir.IterVar(dom, var, axis.iter_type, axis.thread_tag))
     block.values.append(axis.value)
     return var
+
+
+def _check_new(p: Parser, target: ast.Name, taken: list[str]) -> None:
+    if target.id in taken and getattr(p, "source", None) is not None:  # calls that build name things later
+        raise p.fail(target, f"the block has a '{target.id}' already", help="give it another name")
 
 
 def _domain(axis: Axis, p: Parser, target: ast.Name) -> ir.Range | None:
@@ -194,8 +193,9 @@ def _bind_remap(p: Parser, target: ast.Name, remap: Remap) -> Any:
 
 
 def _bind_alloc(p: Parser, target: ast.Name, command: AllocBlockBuffer) -> Buffer:
-    buffer = named_buffer(command.buffer, target.id)
-    p.state.blocks[-1].allocs.append(buffer)
+    buffer, allocs = named_buffer(command.buffer, target.id), p.state.blocks[-1].allocs
+    _check_new(p, target, [b.name for b in allocs])
+    allocs.append(buffer)
     return buffer
 
 
@@ -203,6 +203,11 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
     buffer = named_buffer(command.buffer, target.id)
     state: FunctionUnderWay = p.state
     if isinstance(command.source, BufferRegion):
+        pairs = zip(reversed(command.source.region), reversed(buffer.shape), strict=False)
+        sizes = [(ir.as_int(r.extent), ir.as_int(d)) for r, d in pairs]
+        if any(a != b for a, b in sizes if a is not None and b is not None):
+            raise p.fail(target, "the region of T.match_buffer has another shape", found=str(command.source),
+                         expected=str(buffer.shape))  # fmt: skip
         state.blocks[-1].matches.append(MatchBufferRegion(buffer, command.source))
     elif any(command.source is v for v in state.params):
         if command.source in state.buffers:

@@ -52,17 +52,8 @@ def finished(p: Parser, state: FunctionUnderWay, body: stmts.Stmt) -> PrimFunc:
     wants_root = state.wants_root and (state.has_blocks or root.allocs)
     if root.allocs or (wants_root and not _is_root(body)):
         facts = root.facts
-        block = stmts.Block(
-            (),
-            facts.get("reads", ()),
-            facts.get("writes", ()),
-            "root",
-            body,
-            root.init,
-            tuple(root.allocs),
-            (),
-            ir.Attrs.of(facts.get("annotations")),
-        )
+        block = stmts.Block((), facts.get("reads", ()), facts.get("writes", ()), "root", body, root.init,
+                            tuple(root.allocs), (), ir.Attrs.of(facts.get("annotations")))  # fmt: skip
         body = stmts.BlockRealize((), ir.TRUE, block, span=p.span(node))
     attrs = dict(state.attrs)
     if options.get("private") and "global_symbol" in attrs:
@@ -153,16 +144,14 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     if isinstance(value, BufferRegion):  # the elements that a slice names
         value = value.asobject()
     if len(indices) != len(buffer.shape):
-        raise p.fail(
-            target,
-            f"buffer '{buffer.name}' has another number of dimensions",
-            expected=str(len(buffer.shape)),
-            found=f"{len(indices)} indices",
-        )
+        raise p.fail(target, f"buffer '{buffer.name}' has another number of dimensions",
+                     expected=str(len(buffer.shape)), found=f"{len(indices)} indices")  # fmt: skip
     lanes = ir.DataType(indices[-1].dtype).lanes if indices else 1
     dtype = buffer.dtype if lanes == 1 else ir.DataType(f"{buffer.dtype}x{lanes}")
     if not isinstance(value, (ir.PrimExpr, int, float, bool)):
         raise p.fail(target, "a scalar expression must stand after '='", found=repr(value))
+    if isinstance(value, ir.PrimExpr) and ir.DataType(value.dtype).lanes not in (1, ir.DataType(dtype).lanes):
+        raise p.fail(target, "as many elements as a vector has must stand before '='", found=f"{dtype}, {value.dtype}")
     try:
         stored = ir.cast(dtype, value) if isinstance(value, ir.PrimExpr) else ir.const(value, dtype)
     except DTypeMismatch as e:
@@ -247,6 +236,8 @@ def state_fact(p: Parser, node: Any, fact: BlockFact) -> None:
         state.attrs.update(fact.value)
         return
     block = state.blocks[-1]
+    if len(state.blocks) == 1:
+        raise p.fail(node, f"{_FACTS[fact.kind]} stands in a block", help='open one: `with T.sblock("root"):`')
     if fact.kind == "annotations" and fact.kind in block.facts:
         block.facts[fact.kind] = _merged(p, node, block.facts[fact.kind], fact.value)
         return
@@ -321,12 +312,8 @@ def _for(p: Parser, node: ast.For) -> None:
         return
     targets, names = _loop_targets(node.target, len(loops.ranges))
     if len(targets) != len(loops.ranges):
-        raise p.fail(
-            node.target,
-            "the number of loop variables and of loops differ",
-            expected=str(len(loops.ranges)),
-            found=str(len(targets)),
-        )
+        raise p.fail(node.target, "the number of loop variables and of loops differ", expected=str(len(loops.ranges)),
+                     found=str(len(targets)))  # fmt: skip
     variables: list[ir.Var] = []
     p.scopes.append({})
     for t, r in zip(targets, loops.ranges, strict=True):
@@ -379,12 +366,8 @@ def _loop_targets(target: ast.expr, n_loops: int) -> tuple[list[ast.expr], dict[
 def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
     if loops.binding is not None or loops.kind != stmts.ForKind.THREAD_BINDING or loops.thread is None:
         return loops.binding
-    return ir.IterVar(
-        ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent),
-        ir.Var(loops.thread, ir.DataType(var.dtype)),
-        "thread",
-        loops.thread,
-    )
+    return ir.IterVar(ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent),
+                      ir.Var(loops.thread, ir.DataType(var.dtype)), "thread", loops.thread)  # fmt: skip
 
 
 def _unrolled(p: Parser, node: ast.For, values: Any) -> None:
@@ -463,6 +446,8 @@ def _if_scope(p: Parser, node: ast.With, condition: ir.PrimExpr, inner: list[ast
 
 def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]) -> None:
     state: FunctionUnderWay = p.state
+    if (name := node.items[0].optional_vars) is not None:
+        raise p.fail(name, "a block gives no value to a name")
     state.has_blocks = True
     block = BlockUnderWay()
     block.depth = state.depth
@@ -495,11 +480,8 @@ def _regions(block: BlockUnderWay, body: stmts.Stmt) -> tuple[tuple[BufferRegion
 
 def _assert(p: Parser, node: ast.Assert) -> None:
     condition = ir.as_expr(p.evaluate(node.test))
-    said, kind, span = (
-        ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg),
-        "RuntimeError",
-        p.span(node),
-    )
+    said, kind, span = (ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg), "RuntimeError",
+                        p.span(node))  # fmt: skip
     if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], (list, tuple)):  # its kind, and parts of it
         kind, said = str(said[0]), "".join(map(str, said[1]))
     message = ir.as_expr(said)

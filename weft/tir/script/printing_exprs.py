@@ -33,6 +33,8 @@ def buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]
         kwargs.append(("align", str(b.data_alignment)))
     if b.offset_factor or own_offset:
         kwargs.append(("offset_factor", str(b.offset_factor or 1)))
+    if b.axis_separators:
+        kwargs.append(("axis_separators", f"[{', '.join(map(str, b.axis_separators))}]"))
     return args, kwargs
 
 

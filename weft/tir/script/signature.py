@@ -39,11 +39,8 @@ def signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> Func
 def _param(p: Parser, arg: ast.arg) -> None:
     state: FunctionUnderWay = p.state
     if arg.annotation is None:
-        raise p.fail(
-            arg,
-            f"parameter '{arg.arg}' has no type",
-            help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32",
-        )
+        raise p.fail(arg, f"parameter '{arg.arg}' has no type",
+                     help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32")  # fmt: skip
     note = annotation(p, arg.annotation, defines=True)
     known = state.symbols.get(arg.arg)
     if isinstance(note, Buffer):
@@ -60,12 +57,8 @@ def _param(p: Parser, arg: ast.arg) -> None:
         param = type(note)(arg.arg, note.dtype, span=p.span(arg))
         p.define(arg.arg, param)
     else:
-        raise p.fail(
-            arg.annotation,
-            f"parameter '{arg.arg}' has no TIR type",
-            expected="T.Buffer(...), T.handle or a data type",
-            found=repr(note),
-        )
+        raise p.fail(arg.annotation, f"parameter '{arg.arg}' has no TIR type",
+                     expected="T.Buffer(...), T.handle or a data type", found=repr(note))  # fmt: skip
     state.params.append(param)
 
 

@@ -30,6 +30,7 @@ from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.make_packed_api import make_packed_api
+from weft.tir.transform.merge_shared_memory import merge_shared_memory_allocations
 from weft.tir.transform.narrow_index import force_narrow_index_to_int32
 from weft.tir.transform.opaque_blocks import (
     convert_blocks_to_opaque,
@@ -76,6 +77,7 @@ LowerCrossThreadReduction = lower_cross_thread_reduction
 LowerCustomDatatypes = lower_custom_datatypes
 LowerIntrin = lower_intrin
 MakePackedAPI = make_packed_api
+MergeSharedMemoryAllocations = merge_shared_memory_allocations
 RemoveNoOp = remove_no_op
 RemoveStoreUndef = remove_store_undef
 RewriteUnsafeSelect = rewrite_unsafe_select

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
@@ -34,7 +35,7 @@ def flatten_buffer(func: PrimFunc, mod: ir.IRModule, *, wide: bool = True) -> Pr
                 B_1[T.Cast("int64", i) * 8 + T.Cast("int64", j)] = A_1[T.Cast("int64", j) * 4 + T.Cast("int64", i)]
     Options:
         ``wide``: without it, offsets keep the type of the indices, buffers of one dimension that are no parameters
-        stay, and the twins of parameters are declared, as TVM has it.
+        stay, ``axis_separators`` keep dimensions apart, and the twins of parameters are declared, as TVM has it.
     Cost: Linear, one simplification a use.
     Source: TVM's ``FlattenBuffer``.
     """
@@ -67,31 +68,39 @@ class _Flatten:
         self.flat: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer, allocated: bool = False) -> Buffer:
-        """Return the one-dimensional twin of a buffer; one that is allocated holds all that its strides reach."""
+        """Return the flat twin of a buffer; one that is allocated holds all that its strides reach."""
         twin = self.flat.get(buffer)
         if twin is None:
             plain = not self.wide and buffer not in self.params
             if plain and len(buffer.shape) == 1 and not buffer.strides and buffer.elem_offset is None:
                 return self.flat.setdefault(buffer, buffer)
-            size: ir.PrimExpr = self.number(1, buffer.shape)
-            if allocated and buffer.strides:
-                for d, s in zip(buffer.shape, buffer.strides, strict=True):
-                    size = size + self.as_wide(ir.max_(d - 1, 0)) * self.as_wide(s)
-            else:
-                for d in buffer.shape:
-                    size = size * self.as_wide(d)
-            twin = Buffer(
-                buffer.data,
-                buffer.dtype,
-                (self.analyzer.simplify(size),),
-                (),
-                None,
-                buffer.name,
-                buffer.scope,
-                buffer.data_alignment,
-            )
+            shape: list[ir.PrimExpr] = []
+            for part in self.parts(buffer):
+                size: ir.PrimExpr = self.number(1, part.shape)
+                if allocated and part.strides:
+                    for d, s in zip(part.shape, part.strides, strict=True):
+                        size = size + self.as_wide(ir.max_(d - 1, 0)) * self.as_wide(s)
+                else:
+                    for d in part.shape:
+                        size = size * self.as_wide(d)
+                shape.append(self.analyzer.simplify(size))
+            twin = Buffer(buffer.data, buffer.dtype, tuple(shape), (), None, buffer.name, buffer.scope,
+                          buffer.data_alignment, 0, tuple(range(1, len(shape))))  # fmt: skip
             self.flat[buffer] = twin
         return twin
+
+    def parts(self, buffer: Buffer) -> list[Buffer]:
+        """Return a buffer for each dimension of the twin, where separators make several and code is not next."""
+        if self.wide or buffer.strides or not buffer.axis_separators:
+            return [buffer]
+        shapes = [tuple(buffer.shape[n] for n in group) for group in buffer.dimension_groups()]
+        offsets = [*[None] * (len(shapes) - 1), buffer.elem_offset]
+        return [replace_node(buffer, shape=s, elem_offset=o) for s, o in zip(shapes, offsets, strict=True)]
+
+    def offsets(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
+        """Return the indices of the twin."""
+        rest = list(indices)
+        return tuple(self.offset(p, tuple(rest.pop(0) for _ in p.shape)) for p in self.parts(buffer))
 
     def offset(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> ir.PrimExpr:
         """Return the offset of an element; of a vector of them, where the last index is one."""
@@ -136,18 +145,12 @@ class _Flatten:
         """Flatten everything below a node."""
         if isinstance(node, BufferLoad):
             predicate = self.visit(node.predicate) if node.predicate is not None else None
-            return BufferLoad(
-                self.buffer(node.buffer), (self.offset(node.buffer, node.indices),), predicate, span=node.span
-            )
+            at = self.offsets(node.buffer, node.indices)
+            return BufferLoad(self.buffer(node.buffer), at, predicate, span=node.span)
         if isinstance(node, BufferStore):
             predicate = self.visit(node.predicate) if node.predicate is not None else None
-            return BufferStore(
-                self.buffer(node.buffer),
-                self.visit(node.value),
-                (self.offset(node.buffer, node.indices),),
-                predicate,
-                span=node.span,
-            )
+            at = self.offsets(node.buffer, node.indices)
+            return BufferStore(self.buffer(node.buffer), self.visit(node.value), at, predicate, span=node.span)
         if isinstance(node, AllocBuffer):
             return AllocBuffer(self.buffer(node.buffer, True), self.visit(node.body), node.annotations, span=node.span)
         if isinstance(node, DeclBuffer):

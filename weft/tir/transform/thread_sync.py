@@ -98,7 +98,7 @@ class _Planner:
         pending: Accesses = (frozenset(), frozenset())
         for part in node.seq:
             reads, writes = self.accesses(part)
-            if _is_barrier(part):
+            if is_barrier(part):
                 pending = (frozenset(), frozenset())
             if writes & (pending[0] | pending[1]) or reads & pending[1]:
                 if not _starts_with_barrier(part):
@@ -114,7 +114,7 @@ class _Planner:
         )
 
 
-def _is_barrier(node: Any) -> bool:
+def is_barrier(node: object) -> bool:
     """Whether all threads of a block wait for each other here; those of a warp may do so on their own."""
     call = node.value if isinstance(node, Evaluate) else None
     if not isinstance(call, CallIntrin) or call.op.name != "tir.tvm_storage_sync":
@@ -123,7 +123,7 @@ def _is_barrier(node: Any) -> bool:
 
 
 def _has_barrier(node: Any) -> bool:
-    return any(_is_barrier(n) for n in walk(node))
+    return any(is_barrier(n) for n in walk(node))
 
 
 def _starts_with_barrier(node: Stmt) -> bool:
@@ -131,4 +131,4 @@ def _starts_with_barrier(node: Stmt) -> bool:
         if isinstance(node, SeqStmt) and not node.seq:
             return False
         node = node.seq[0] if isinstance(node, SeqStmt) else node.body
-    return _is_barrier(node)
+    return is_barrier(node)

@@ -210,16 +210,8 @@ class _Collapse:
                     shape.append(extent)
             view = buffer
             if len(shape) != len(buffer.shape):
-                view = Buffer(
-                    buffer.data,
-                    buffer.dtype,
-                    tuple(shape),
-                    (),
-                    buffer.elem_offset,
-                    buffer.name,
-                    buffer.scope,
-                    buffer.data_alignment,
-                )
+                view = Buffer(buffer.data, buffer.dtype, tuple(shape), (), buffer.elem_offset, buffer.name,
+                              buffer.scope, buffer.data_alignment)  # fmt: skip
             self.views[buffer] = view
         return view
 
@@ -249,12 +241,8 @@ class _Collapse:
                     if at is not None:
                         return self._wider(node, at)
             if isinstance(node, BufferLoad):
-                return BufferLoad(
-                    self.view(node.buffer),
-                    self._indices(node.buffer, node.indices, merged, visit),
-                    node.predicate,
-                    span=node.span,
-                )
+                return BufferLoad(self.view(node.buffer), self._indices(node.buffer, node.indices, merged, visit),
+                                  node.predicate, span=node.span)  # fmt: skip
             if isinstance(node, BufferStore):
                 at = self._indices(node.buffer, node.indices, merged, visit)
                 return BufferStore(self.view(node.buffer), visit(node.value), at, node.predicate, span=node.span)
