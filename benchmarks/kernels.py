@@ -161,8 +161,13 @@ def narrow(m: int, n: int, k: int, kind: str) -> Case:
         a, w = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((m, k), (k, n)))
         func, out, group = product(m, n, k, ("bfloat16", "bfloat16", "float32"), 2), aligned((m, n)), 2
     wide = np.int32 if kind == "int8" else np.float64
-    return Case(f"{kind} gemm {m}x{n}x{k}", func, [a, packed(w, group), out], 2.0 * m * n * k,
-                lambda: a.astype(wide) @ w.astype(wide))  # fmt: skip
+    return Case(
+        f"{kind} gemm {m}x{n}x{k}",
+        func,
+        [a, packed(w, group), out],
+        2.0 * m * n * k,
+        lambda: a.astype(wide) @ w.astype(wide),
+    )
 
 
 # --- convolutions -----------------------------------------------------------------------------------------------------
@@ -195,9 +200,14 @@ def convolution(size: int, c: int, o: int, k: int, stride: int) -> Case:
         ),
         "torch": lambda: torch_call(lambda t: _torch_convolution(t, x, w, b, stride, pad)),
     }
-    return Case(f"conv {k}x{k}s{stride} {c}->{o} @{size}{f' winograd {tile}' if tile else ''}",
-                te.create_prim_func([data, kernel, bias, z]), [x, own, b, aligned((1, out_size, out_size, o))],
-                2.0 * out_size**2 * c * o * k * k, lambda: _expected(x, w, b, stride, pad), peers)  # fmt: skip
+    return Case(
+        f"conv {k}x{k}s{stride} {c}->{o} @{size}{f' winograd {tile}' if tile else ''}",
+        te.create_prim_func([data, kernel, bias, z]),
+        [x, own, b, aligned((1, out_size, out_size, o))],
+        2.0 * out_size**2 * c * o * k * k,
+        lambda: _expected(x, w, b, stride, pad),
+        peers,
+    )
 
 
 def _torch_convolution(torch: Any, x: Any, w: Any, b: Any, stride: int, pad: int, groups: int = 1) -> Callable[[], Any]:
@@ -235,9 +245,14 @@ def depthwise(size: int, c: int, k: int, stride: int) -> Case:
         ),
         "torch": lambda: torch_call(lambda t: _torch_convolution(t, x, w, None, stride, pad, c)),
     }
-    return Case(f"depthwise {k}x{k}s{stride} {c} @{size}", te.create_prim_func([data, kernel, z]),
-                [x, own, aligned((1, out_size, out_size, c))], 2.0 * out_size**2 * c * k * k,
-                lambda: _expected(x, w, None, stride, pad, c), peers)  # fmt: skip
+    return Case(
+        f"depthwise {k}x{k}s{stride} {c} @{size}",
+        te.create_prim_func([data, kernel, z]),
+        [x, own, aligned((1, out_size, out_size, c))],
+        2.0 * out_size**2 * c * k * k,
+        lambda: _expected(x, w, None, stride, pad, c),
+        peers,
+    )
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------

@@ -79,29 +79,38 @@ def _sums() -> list[Case]:
         return Case("reduce more", name, op, (np.abs(_RNG.standard_normal(shape, np.float32)),), (ints(axis),))
 
     labels = _RNG.integers(0, 100, 512)
-    return [reduce("L1 over rows", "ReduceL1", (1024, 768), 1),
-            reduce("logarithm of sums", "ReduceLogSum", (1024, 768), 1),
-            reduce("sum of squares", "ReduceSumSquare", (1024, 768), 1),
-            reduce("sum over 3 of 3", "ReduceSum", (64, 64, 3), 2),
-            reduce("sum over an odd axis", "ReduceSum", (33, 77, 129), 1),
-            Case("reduce more", "global L2", "GlobalLpPool", ((1, 256, 14, 14),), free=(0, 2, 3)),
-            Case("reduce more", "CumProd", "CumProd", ((64, 1000),), (np.array(1, np.int64),), opset=26),
-            Case("reduce more", "negative log-likelihood", "NegativeLogLikelihoodLoss", ((512, 100), labels)),
-            Case("reduce more", "cross entropy", "SoftmaxCrossEntropyLoss", ((512, 100), labels)),
-            Case("reduce more", "softmax of 7", "Softmax", ((5000, 7),)),
-            Case("reduce more", "softmax of 4096", "Softmax", ((256, 4096),)),
-            Case("reduce more", "softmax of an odd axis", "Softmax", ((33, 129, 17),), attributes={"axis": 1}),
-            Case("reduce more", "layer norm of 100", "LayerNormalization", ((1000, 100),), (rand(100), rand(100))),
-            Case("reduce more", "layer norm of 4096", "LayerNormalization", ((128, 4096),), (rand(4096), rand(4096))),
-            Case("reduce more", "determinants", "Det", ((256, 8, 8),))]  # fmt: skip
+    return [
+        reduce("L1 over rows", "ReduceL1", (1024, 768), 1),
+        reduce("logarithm of sums", "ReduceLogSum", (1024, 768), 1),
+        reduce("sum of squares", "ReduceSumSquare", (1024, 768), 1),
+        reduce("sum over 3 of 3", "ReduceSum", (64, 64, 3), 2),
+        reduce("sum over an odd axis", "ReduceSum", (33, 77, 129), 1),
+        Case("reduce more", "global L2", "GlobalLpPool", ((1, 256, 14, 14),), free=(0, 2, 3)),
+        Case("reduce more", "CumProd", "CumProd", ((64, 1000),), (np.array(1, np.int64),), opset=26),
+        Case("reduce more", "negative log-likelihood", "NegativeLogLikelihoodLoss", ((512, 100), labels)),
+        Case("reduce more", "cross entropy", "SoftmaxCrossEntropyLoss", ((512, 100), labels)),
+        Case("reduce more", "softmax of 7", "Softmax", ((5000, 7),)),
+        Case("reduce more", "softmax of 4096", "Softmax", ((256, 4096),)),
+        Case("reduce more", "softmax of an odd axis", "Softmax", ((33, 129, 17),), attributes={"axis": 1}),
+        Case("reduce more", "layer norm of 100", "LayerNormalization", ((1000, 100),), (rand(100), rand(100))),
+        Case("reduce more", "layer norm of 4096", "LayerNormalization", ((128, 4096),), (rand(4096), rand(4096))),
+        Case("reduce more", "determinants", "Det", ((256, 8, 8),)),
+    ]
 
 
 def _products_more() -> list[Case]:
     def product(name: str, m: int, k: int, n: int) -> Case:
         return Case("matmul more", name, "MatMul", ((m, k),), (rand(k, n),))
 
-    sizes = ((64, 64, 64), (512, 512, 512), (1, 4096, 1024), (7, 333, 555), (1024, 64, 64), (16, 2048, 16),
-             (200, 5, 300))  # fmt: skip
+    sizes = (
+        (64, 64, 64),
+        (512, 512, 512),
+        (1, 4096, 1024),
+        (7, 333, 555),
+        (1024, 64, 64),
+        (16, 2048, 16),
+        (200, 5, 300),
+    )
     return [product("x".join(map(str, s)), *s) for s in sizes]
 
 

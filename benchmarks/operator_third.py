@@ -118,11 +118,13 @@ def _products() -> list[Case]:
         ("depthwise 3x3 dilated by 3", (1, 48, 41, 41), (48, 1, 3, 3), {"group": 48, "dilations": [3, 3]}),
         ("depthwise 2x2 stride 2", (1, 96, 56, 56), (96, 1, 2, 2), {"group": 96, "strides": [2, 2]}),
         ("1-d 9 of 100 to 60", (1, 100, 333), (60, 100, 9), {"pads": [4, 4]}),
-        ("1-d 1 of 300", (1, 300, 77), (200, 300, 1), {}), ("1-d 3 of one channel", (4, 1, 4000), (8, 1, 3), {}),
+        ("1-d 1 of 300", (1, 300, 77), (200, 300, 1), {}),
+        ("1-d 3 of one channel", (4, 1, 4000), (8, 1, 3), {}),
         ("3-d 3x1x1 depthwise", (1, 64, 8, 20, 20), (64, 1, 3, 1, 1), {"group": 64, "pads": [1, 0, 0, 1, 0, 0]}),
         ("3-d 5x5x5 of 4", (1, 4, 16, 20, 20), (8, 4, 5, 5, 5), {}),
         ("1x1 stride 2 of 256", (1, 256, 28, 28), (512, 256, 1, 1), {"strides": [2, 2]}),
-        ("14x14 stride 14 of 3", (1, 3, 224, 224), (384, 3, 14, 14), {"strides": [14, 14]})]  # fmt: skip
+        ("14x14 stride 14 of 3", (1, 3, 224, 224), (384, 3, 14, 14), {"strides": [14, 14]}),
+    ]
     rows += [_case(f"convolution {n}", "Conv", (x,), (rand(*w),), {"kernel_shape": list(w[2:]), **a})
              for n, x, w, a in convolutions]  # fmt: skip
     transposed = [
@@ -134,8 +136,11 @@ def _products() -> list[Case]:
     rows += [_case(f"transposed {n}", "ConvTranspose", (x,), (rand(*w),), {"kernel_shape": list(w[2:]), **a})
              for n, x, w, a in transposed]  # fmt: skip
     gates = {"hidden_size": 65}
-    recurrent = ((rand(1, 65, 33), rand(1, 65, 65)), (rand(1, 260, 33), rand(1, 260, 65)),
-                 (rand(1, 195, 33), rand(1, 195, 65)))  # fmt: skip
+    recurrent = (
+        (rand(1, 65, 33), rand(1, 65, 65)),
+        (rand(1, 260, 33), rand(1, 260, 65)),
+        (rand(1, 195, 33), rand(1, 195, 65)),
+    )
     rows += [_case(f"{op} of 65", op, ((37, 3, 33),), w, gates, outputs=2, free=())
              for op, w in zip(("RNN", "LSTM", "GRU"), recurrent, strict=True)]  # fmt: skip
     for equation, *shapes in (("bhqd,bhkd->bhqk", (2, 6, 49, 33), (2, 6, 51, 33)), ("ij,jk,kl->il", (50, 60), (60, 70),

@@ -95,9 +95,13 @@ def rand(*shape: int) -> np.ndarray:
 
 def softmax_case(n: int, k: int) -> RowCase:
     """Softmax over rows."""
-    return RowCase(f"softmax {n}x{k}", [rand(n, k)], lambda x: topi.nn.softmax(x, -1),
-                   [("Softmax", ["x0"], {"axis": -1})],
-                   torch_call=lambda torch, i, out: torch.softmax(i[0], -1, out=out))  # fmt: skip
+    return RowCase(
+        f"softmax {n}x{k}",
+        [rand(n, k)],
+        lambda x: topi.nn.softmax(x, -1),
+        [("Softmax", ["x0"], {"axis": -1})],
+        torch_call=lambda torch, i, out: torch.softmax(i[0], -1, out=out),
+    )
 
 
 def layer_norm_case(n: int, k: int, residual: bool = False) -> RowCase:
@@ -140,17 +144,25 @@ def reduce_case(kind: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> Row
     node = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax"}[kind]
     call = {"sum": "sum", "mean": "mean", "max": "amax"}[kind]
     fn = {"sum": topi.sum, "mean": topi.mean, "max": topi.max}[kind]
-    return RowCase(f"{kind} {'x'.join(map(str, shape))} over {','.join(map(str, axes))}", [rand(*shape)],
-                   lambda x: fn(x, list(axes), False), [(node, ["x0", "axes"], {"keepdims": 0})],
-                   {"axes": np.array(axes)},
-                   lambda torch, i, out: getattr(torch, call)(i[0], dim=axes, out=out))  # fmt: skip
+    return RowCase(
+        f"{kind} {'x'.join(map(str, shape))} over {','.join(map(str, axes))}",
+        [rand(*shape)],
+        lambda x: fn(x, list(axes), False),
+        [(node, ["x0", "axes"], {"keepdims": 0})],
+        {"axes": np.array(axes)},
+        lambda torch, i, out: getattr(torch, call)(i[0], dim=axes, out=out),
+    )
 
 
 def transpose_case(shape: tuple[int, ...], perm: tuple[int, ...]) -> RowCase:
     """A permutation of axes."""
-    return RowCase(f"transpose {'x'.join(map(str, shape))} by {','.join(map(str, perm))}", [rand(*shape)],
-                   lambda x: topi.transpose(x, list(perm)), [("Transpose", ["x0"], {"perm": list(perm)})],
-                   torch_call=lambda torch, i, out: out.copy_(i[0].permute(perm)))  # fmt: skip
+    return RowCase(
+        f"transpose {'x'.join(map(str, shape))} by {','.join(map(str, perm))}",
+        [rand(*shape)],
+        lambda x: topi.transpose(x, list(perm)),
+        [("Transpose", ["x0"], {"perm": list(perm)})],
+        torch_call=lambda torch, i, out: out.copy_(i[0].permute(perm)),
+    )
 
 
 def function_case(kind: str, positive: bool = False) -> RowCase:
@@ -159,9 +171,14 @@ def function_case(kind: str, positive: bool = False) -> RowCase:
     if positive:
         np.abs(x, out=x)
         x += 0.01
-    return RowCase(f"{kind} 64K", [x], getattr(topi, kind), [(kind.capitalize(), ["x0"], {})],
-                   torch_call=lambda torch, i, out: getattr(torch, kind)(i[0], out=out),
-                   c_function=kind + "f")  # fmt: skip
+    return RowCase(
+        f"{kind} 64K",
+        [x],
+        getattr(topi, kind),
+        [(kind.capitalize(), ["x0"], {})],
+        torch_call=lambda torch, i, out: getattr(torch, kind)(i[0], out=out),
+        c_function=kind + "f",
+    )
 
 
 def pool_case(kind: str, n: int, c: int, h: int, k: int, stride: int) -> RowCase:
@@ -198,23 +215,36 @@ def norm_case(kind: str, n: int, c: int, h: int, groups: int = 0) -> RowCase:
 
 def arg_case(n: int, k: int, axis: int) -> RowCase:
     """The index of the greatest element."""
-    return RowCase(f"argmax {n}x{k} over {axis}", [rand(n, k)], lambda x: topi.reduce.arg_reduce("max", x, axis),
-                   [("ArgMax", ["x0"], {"axis": axis, "keepdims": 0})],
-                   torch_call=lambda torch, i, out: torch.argmax(i[0], axis, out=out))  # fmt: skip
+    return RowCase(
+        f"argmax {n}x{k} over {axis}",
+        [rand(n, k)],
+        lambda x: topi.reduce.arg_reduce("max", x, axis),
+        [("ArgMax", ["x0"], {"axis": axis, "keepdims": 0})],
+        torch_call=lambda torch, i, out: torch.argmax(i[0], axis, out=out),
+    )
 
 
 def cumsum_case(n: int, k: int, axis: int) -> RowCase:
     """A running sum."""
-    return RowCase(f"cumsum {n}x{k} over {axis}", [rand(n, k)], lambda x: topi.cumsum(x, axis),
-                   [("CumSum", ["x0", "axis"], {})], {"axis": np.array(axis)},
-                   lambda torch, i, out: torch.cumsum(i[0], axis, out=out))  # fmt: skip
+    return RowCase(
+        f"cumsum {n}x{k} over {axis}",
+        [rand(n, k)],
+        lambda x: topi.cumsum(x, axis),
+        [("CumSum", ["x0", "axis"], {})],
+        {"axis": np.array(axis)},
+        lambda torch, i, out: torch.cumsum(i[0], axis, out=out),
+    )
 
 
 def gather_case(n: int, k: int, count: int) -> RowCase:
     """Rows of a table."""
-    return RowCase(f"gather {count} of {n}x{k}", [rand(n, k), RNG.integers(0, n, count)],
-                   lambda t, i: topi.take(t, i, 0), [("Gather", ["x0", "x1"], {"axis": 0})],
-                   torch_call=lambda torch, i, out: torch.index_select(i[0], 0, i[1], out=out))  # fmt: skip
+    return RowCase(
+        f"gather {count} of {n}x{k}",
+        [rand(n, k), RNG.integers(0, n, count)],
+        lambda t, i: topi.take(t, i, 0),
+        [("Gather", ["x0", "x1"], {"axis": 0})],
+        torch_call=lambda torch, i, out: torch.index_select(i[0], 0, i[1], out=out),
+    )
 
 
 def copy_cases() -> list[RowCase]:

@@ -17,14 +17,16 @@ from weft.environment import TVM_PYTHON
 
 LANES = Path(__file__).with_name("vm_lanes.py")
 # What, its key in a lane, the unit, nanoseconds in it, and the limit.
-ROWS = (("add of 4 floats, fusion off, bytecode", "add", "ns", 1.0, 30.0),
-        ("the same with a symbolic shape", "add symbolic", "ns", 1.0, 90.0),
-        ("the same compiled", "add compiled", "ns", 1.0, 5.0),
-        ("a call of the compiled function besides", "call compiled", "us", 1e3, 0.4),
-        ("call of a native function that does nothing", "native call", "ns", 1.0, 8.0),
-        ("VM function calling another", "function call", "ns", 1.0, 40.0),
-        ("Python call of a function of one operator", "python call", "us", 1e3, 0.5),
-        ("Python instrument that does nothing, a callback", "instrument", "us", 1e3, 0.7))  # fmt: skip
+ROWS = (
+    ("add of 4 floats, fusion off, bytecode", "add", "ns", 1.0, 30.0),
+    ("the same with a symbolic shape", "add symbolic", "ns", 1.0, 90.0),
+    ("the same compiled", "add compiled", "ns", 1.0, 5.0),
+    ("a call of the compiled function besides", "call compiled", "us", 1e3, 0.4),
+    ("call of a native function that does nothing", "native call", "ns", 1.0, 8.0),
+    ("VM function calling another", "function call", "ns", 1.0, 40.0),
+    ("Python call of a function of one operator", "python call", "us", 1e3, 0.5),
+    ("Python instrument that does nothing, a callback", "instrument", "us", 1e3, 0.7),
+)
 
 
 def lane(python: str, name: str) -> dict[str, float]:

@@ -31,9 +31,13 @@ class Config:
 
     def products(self) -> list[tuple[str, int, int]]:
         """List the matrices of a layer: name, inputs, outputs."""
-        return [("qkv", self.hidden, (self.heads + 2 * self.groups) * self.head),
-                ("project", self.heads * self.head, self.hidden), ("gate", self.hidden, self.inner),
-                ("up", self.hidden, self.inner), ("down", self.inner, self.hidden)]  # fmt: skip
+        return [
+            ("qkv", self.hidden, (self.heads + 2 * self.groups) * self.head),
+            ("project", self.heads * self.head, self.hidden),
+            ("gate", self.hidden, self.inner),
+            ("up", self.hidden, self.inner),
+            ("down", self.inner, self.hidden),
+        ]
 
     @property
     def weight_bytes(self) -> int:

@@ -17,10 +17,12 @@ from benchmarks.networks import torch_export
 
 SIZES = ((1, 320, 320), (1, 64, 96), (2, 160, 224), (1, 32, 32), (3, 96, 64))
 # kernel, expanded channels, channels, squeeze-excite, hard-swish, stride
-BLOCKS = (((3, 8, 8, True, False, 1), (3, 32, 16, False, False, 2), (3, 40, 16, False, False, 1)),
-          ((5, 40, 24, True, True, 2), (5, 64, 24, True, True, 1), (5, 64, 24, True, True, 1)),
-          ((5, 120, 48, True, True, 2), (5, 144, 48, True, True, 1)),
-          ((5, 288, 96, True, True, 2), (5, 384, 96, True, True, 1)))  # fmt: skip
+BLOCKS = (
+    ((3, 8, 8, True, False, 1), (3, 32, 16, False, False, 2), (3, 40, 16, False, False, 1)),
+    ((5, 40, 24, True, True, 2), (5, 64, 24, True, True, 1), (5, 64, 24, True, True, 1)),
+    ((5, 120, 48, True, True, 2), (5, 144, 48, True, True, 1)),
+    ((5, 288, 96, True, True, 2), (5, 384, 96, True, True, 1)),
+)
 PYRAMID = 96
 
 
@@ -50,10 +52,14 @@ class InvertedResidual(nn.Module):
     ) -> None:
         super().__init__()
         activation = nn.Hardswish() if hard else nn.ReLU()
-        self.body = nn.Sequential(conv_norm(c_in, expanded, 1), activation,
-                                  conv_norm(expanded, expanded, kernel, stride, groups=expanded), activation,
-                                  SqueezeExcite(expanded) if excite else nn.Identity(),
-                                  conv_norm(expanded, c_out, 1))  # fmt: skip
+        self.body = nn.Sequential(
+            conv_norm(c_in, expanded, 1),
+            activation,
+            conv_norm(expanded, expanded, kernel, stride, groups=expanded),
+            activation,
+            SqueezeExcite(expanded) if excite else nn.Identity(),
+            conv_norm(expanded, c_out, 1),
+        )
         self.residual = stride == 1 and c_in == c_out
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -111,9 +117,14 @@ class Head(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(conv_norm(PYRAMID, PYRAMID // 4, 3), nn.ReLU(),
-                                  nn.ConvTranspose2d(PYRAMID // 4, PYRAMID // 4, 2, 2), nn.BatchNorm2d(PYRAMID // 4),
-                                  nn.ReLU(), nn.ConvTranspose2d(PYRAMID // 4, 1, 2, 2))  # fmt: skip
+        self.body = nn.Sequential(
+            conv_norm(PYRAMID, PYRAMID // 4, 3),
+            nn.ReLU(),
+            nn.ConvTranspose2d(PYRAMID // 4, PYRAMID // 4, 2, 2),
+            nn.BatchNorm2d(PYRAMID // 4),
+            nn.ReLU(),
+            nn.ConvTranspose2d(PYRAMID // 4, 1, 2, 2),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.sigmoid(4 * self.body(x))

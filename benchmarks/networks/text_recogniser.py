@@ -21,9 +21,17 @@ CLASSES = 97
 class TextRecogniser(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.Sequential(*self._block(1, 32), nn.MaxPool2d(2, 2), *self._block(32, 64), nn.MaxPool2d(2, 2),
-                                      *self._block(64, 96), *self._block(96, 96), nn.MaxPool2d((2, 2), (2, 1), (0, 1)),
-                                      *self._block(96, 128), nn.AvgPool2d((4, 1), (4, 1)))  # fmt: skip
+        self.features = nn.Sequential(
+            *self._block(1, 32),
+            nn.MaxPool2d(2, 2),
+            *self._block(32, 64),
+            nn.MaxPool2d(2, 2),
+            *self._block(64, 96),
+            *self._block(96, 96),
+            nn.MaxPool2d((2, 2), (2, 1), (0, 1)),
+            *self._block(96, 128),
+            nn.AvgPool2d((4, 1), (4, 1)),
+        )
         self.sequence = nn.LSTM(128, 96, num_layers=2, bidirectional=True, batch_first=True)
         self.head = nn.Linear(192, CLASSES)
 

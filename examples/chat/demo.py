@@ -19,8 +19,16 @@ from examples.chat.train import CHARACTERS, decode, encode, trained
 from weft.profile import read_bandwidth
 
 PLACE = Path(__file__).resolve().parent.parent.parent / "build" / "demo" / "chat.npz"
-PROMPTS = ("The compiler", "A kernel is", "Run the tests with", "Errors", "Each pass", "What a user", "Memory",
-           "Shapes")  # fmt: skip
+PROMPTS = (
+    "The compiler",
+    "A kernel is",
+    "Run the tests with",
+    "Errors",
+    "Each pass",
+    "What a user",
+    "Memory",
+    "Shapes",
+)
 
 
 def main() -> int:

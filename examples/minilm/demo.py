@@ -33,9 +33,11 @@ LIMIT = 1e-3
 ROUNDS = 3
 REST_SECONDS = 0.05  # for the other runtime's threads to go to sleep
 BUCKETS = ((1, 8), (9, 12), (13, 16), (17, 24), (25, 32), (33, 48), (49, 96), (97, 256))
-QUESTIONS = (("What happens to a damaged entry of the cache?", r"damaged"),
-             ("How can I run the test suite?", r"make test"),
-             ("How do people who know ONNX Runtime use a model with Weft?", r"Session"))  # fmt: skip
+QUESTIONS = (
+    ("What happens to a damaged entry of the cache?", r"damaged"),
+    ("How can I run the test suite?", r"make test"),
+    ("How do people who know ONNX Runtime use a model with Weft?", r"Session"),
+)
 Embed = Callable[[Mapping[str, Any]], np.ndarray]
 COMPILE = """
 import sys, time
@@ -88,9 +90,13 @@ def compare(console: Console, embed: Mapping[str, Embed], feeds: Sequence[Mappin
         worst = max(worst, difference)
         taken = _race(embed, group)
         lengths = [f["input_ids"].shape[1] for f in group]
-        table.add_row(f"{min(lengths)}-{max(lengths)}" if min(lengths) < max(lengths) else str(lengths[0]),
-                      str(len(group)), f"{taken['weft']:.2f}", f"{taken['onnxruntime']:.2f}",
-                      f"{difference:.1e}")  # fmt: skip
+        table.add_row(
+            f"{min(lengths)}-{max(lengths)}" if min(lengths) < max(lengths) else str(lengths[0]),
+            str(len(group)),
+            f"{taken['weft']:.2f}",
+            f"{taken['onnxruntime']:.2f}",
+            f"{difference:.1e}",
+        )
     console.print(table)
     return worst
 

@@ -134,8 +134,12 @@ def _layer(g: Graph, weights: dict[str, np.ndarray], index: int, hidden: str, bi
         "Reshape", context, g.constant("join_heads", np.array([0, 0, HIDDEN])), name=f"{prefix}/context/joined"
     )
     context = _linear(g, weights, f"{prefix}.attention.output.dense", context)
-    hidden = _norm(g, weights, f"{prefix}.attention.output.LayerNorm",
-                   g.add("Add", context, hidden, name=f"{prefix}/attention/residual"))  # fmt: skip
+    hidden = _norm(
+        g,
+        weights,
+        f"{prefix}.attention.output.LayerNorm",
+        g.add("Add", context, hidden, name=f"{prefix}/attention/residual"),
+    )
     inner = _gelu(g, _linear(g, weights, f"{prefix}.intermediate.dense", hidden))
     inner = _linear(g, weights, f"{prefix}.output.dense", inner)
     return _norm(g, weights, f"{prefix}.output.LayerNorm", g.add("Add", inner, hidden, name=f"{prefix}/residual"))

@@ -23,13 +23,20 @@ def value(e, env):
     return s.value
 
 
-CASES = [([x * 4 + y], dom(x=3, y=4), True, True), ([(x * 4 + y) // 2, (x * 4 + y) % 2], dom(x=3, y=4), True, True),
-         ([x // 4, x % 4], dom(x=12), True, True), ([x % 4], dom(x=12), False, True),
-         ([x // 4, x // 4], dom(x=12), False, False), ([x * 5 + y], dom(x=3, y=4), False, None),
-         ([(x * 4 + y) // 8, (x * 4 + y) % 8 + 3], dom(x=4, y=4), True, True), ([y, x], dom(x=3, y=4), True, True),
-         ([x], dom(x=3, y=4), False, True),
-         ([(x * 6 + y * 2 + z) // 4, (x * 6 + y * 2 + z) % 4], dom(x=2, y=3, z=2), True, True),
-         ([x + y], dom(x=3, y=4), False, False), ([x * y], dom(x=3, y=4), False, False)]  # fmt: skip
+CASES = [
+    ([x * 4 + y], dom(x=3, y=4), True, True),
+    ([(x * 4 + y) // 2, (x * 4 + y) % 2], dom(x=3, y=4), True, True),
+    ([x // 4, x % 4], dom(x=12), True, True),
+    ([x % 4], dom(x=12), False, True),
+    ([x // 4, x // 4], dom(x=12), False, False),
+    ([x * 5 + y], dom(x=3, y=4), False, None),
+    ([(x * 4 + y) // 8, (x * 4 + y) % 8 + 3], dom(x=4, y=4), True, True),
+    ([y, x], dom(x=3, y=4), True, True),
+    ([x], dom(x=3, y=4), False, True),
+    ([(x * 6 + y * 2 + z) // 4, (x * 6 + y * 2 + z) % 4], dom(x=2, y=3, z=2), True, True),
+    ([x + y], dom(x=3, y=4), False, False),
+    ([x * y], dom(x=3, y=4), False, False),
+]
 
 
 @pytest.mark.parametrize(("indices", "iters", "bijective", "surjective"), CASES)

@@ -109,8 +109,12 @@ def test_log_of_sums_of_powers(tmp_path):
 def test_recurrent_layers(tmp_path, op, gates, direction):
     rng, n, batch, size, hidden = np.random.default_rng(6), 5, 3, 4, 7
     ways = 2 if direction == "bidirectional" else 1
-    shapes = [(n, batch, size), (ways, gates * hidden, size), (ways, gates * hidden, hidden),
-              (ways, 2 * gates * hidden)]  # fmt: skip
+    shapes = [
+        (n, batch, size),
+        (ways, gates * hidden, size),
+        (ways, gates * hidden, hidden),
+        (ways, 2 * gates * hidden),
+    ]
     values = [(rng.standard_normal(s) / 2).astype("float32") for s in shapes]
     values += [np.full(batch, n, "int32"), rng.standard_normal((ways, batch, hidden)).astype("float32")]
     own = [{}, {"linear_before_reset": 1}] if op == "GRU" else [{}]

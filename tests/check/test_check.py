@@ -30,12 +30,14 @@ def own_cache(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     rng = np.random.default_rng(0)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="mm"),
-             helper.make_node("Add", ["a", "b"], ["c"], name="bias"),
-             helper.make_node("Relu", ["c"], ["d"], name="act"),
-             helper.make_node("Mul", ["d", "half"], ["e"], name="half"),
-             helper.make_node("Concat", ["e", "c"], ["f"], name="cat", axis=1),
-             helper.make_node("Softmax", ["f"], ["y"], name="prob", axis=1)]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="mm"),
+        helper.make_node("Add", ["a", "b"], ["c"], name="bias"),
+        helper.make_node("Relu", ["c"], ["d"], name="act"),
+        helper.make_node("Mul", ["d", "half"], ["e"], name="half"),
+        helper.make_node("Concat", ["e", "c"], ["f"], name="cat", axis=1),
+        helper.make_node("Softmax", ["f"], ["y"], name="prob", axis=1),
+    ]
     weights = {"w": rng.standard_normal((16, 8), np.float32), "b": rng.standard_normal(8, np.float32),
                "half": np.float32(0.5)}  # fmt: skip
     made = onnx_models.model(nodes, {"x": ("float32", ("n", 16))}, {"y": ("float32", ("n", 16))}, weights)

@@ -107,9 +107,12 @@ def padded(executable: runtime.VMExecutable) -> bytes:
 def bases() -> list[Base]:
     """All programs."""
     x, flag = np.ones((3, 4), np.float32), np.array(True)
-    made: list[tuple[Callable[[], runtime.VMExecutable], tuple[Any, ...]]] = [(partial(add_twice, 2), (x,)),
-                                                                              (weights, (x,)), (jumps, (x, flag)),
-                                                                              (closures, (x, flag))]  # fmt: skip
+    made: list[tuple[Callable[[], runtime.VMExecutable], tuple[Any, ...]]] = [
+        (partial(add_twice, 2), (x,)),
+        (weights, (x,)),
+        (jumps, (x, flag)),
+        (closures, (x, flag)),
+    ]
     out = []
     for make, args in made:
         executable = make()

@@ -34,9 +34,11 @@ def conv(r: random.Random) -> tir.PrimFunc:
     """Build a padded convolution of one dimension with a stride."""
     n, w, s, p = r.choice([5, 7, 8]), r.choice([1, 2, 3]), r.choice([1, 2]), r.choice([0, 1, 2])
     x, f = te.placeholder((2, n), "float32", "X"), te.placeholder((3, 2, w), "float32", "F")
-    pad = te.compute((2, n + 2 * p),
-                     lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(0, "float32")),
-                     "P")  # fmt: skip
+    pad = te.compute(
+        (2, n + 2 * p),
+        lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(0, "float32")),
+        "P",
+    )
     ci, k = te.reduce_axis((0, 2), "ci"), te.reduce_axis((0, w), "k")
     y = te.compute(
         (3, (n + 2 * p - w) // s + 1), lambda o, i: te.sum(pad[ci, i * s + k] * f[o, ci, k], axis=[ci, k]), "Y"

@@ -116,8 +116,11 @@ def names_of(data):
 def test_what_rounding_explains_is_no_difference():
     """The oracles agree that x / 3 * 3 - x is nothing; a node that rounds differently says something else."""
     x, three = Value("x", (3,)), np.array(3, np.float32)
-    nodes = [onnx.helper.make_node("Div", ["x", "w"], ["a"]), onnx.helper.make_node("Mul", ["a", "w"], ["b"]),
-             onnx.helper.make_node("Sub", ["b", "x"], ["c"])]  # fmt: skip
+    nodes = [
+        onnx.helper.make_node("Div", ["x", "w"], ["a"]),
+        onnx.helper.make_node("Mul", ["a", "w"], ["b"]),
+        onnx.helper.make_node("Sub", ["b", "x"], ["c"]),
+    ]
     known = {v.name: v for v in [x, *(Value(n, (3,)) for n in "abc")]}
     model = model_of(nodes, [x], [known["c"]], [onnx.numpy_helper.from_array(three, "w")])
     drawn = Drawn(model, known, 0)

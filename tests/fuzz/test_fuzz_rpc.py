@@ -27,17 +27,20 @@ def conversation() -> list[bytes]:
     version = codec.PROTOCOL_VERSION
     place = codec.encode_tensor(TENSOR) + (24).to_bytes(8, "little")
     call = (4096).to_bytes(8, "little")
-    return [packet(RPCCode.INIT_SERVER, len(version).to_bytes(8, "little"), version, encode([])),
-            packet(RPCCode.GET_GLOBAL_FUNC, encode(["testing.echo"])),
-            packet(RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, encode([TENSOR._replace(data=0), None])),
-            packet(RPCCode.COPY_TO_REMOTE, place, np.arange(6, dtype="float32").tobytes()),
-            packet(RPCCode.CALL_FUNC, call, encode([TENSOR])),
-            packet(RPCCode.CALL_FUNC, call, encode(["text", 1, 2.5, None, True, b"bytes", CPU])),
-            packet(RPCCode.COPY_FROM_REMOTE, place),
-            packet(RPCCode.COPY_AMONG_REMOTE, encode([TENSOR, TENSOR, Opaque(0)])),
-            packet(RPCCode.DEV_GET_ATTR, encode([CPU, 0])), packet(RPCCode.DEV_STREAM_SYNC, encode([CPU, Opaque(0)])),
-            packet(RPCCode.FREE_HANDLE, encode([Opaque(4096)])),
-            packet(RPCCode.DEV_FREE_DATA, encode([CPU, Opaque(4097)]))]  # fmt: skip
+    return [
+        packet(RPCCode.INIT_SERVER, len(version).to_bytes(8, "little"), version, encode([])),
+        packet(RPCCode.GET_GLOBAL_FUNC, encode(["testing.echo"])),
+        packet(RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, encode([TENSOR._replace(data=0), None])),
+        packet(RPCCode.COPY_TO_REMOTE, place, np.arange(6, dtype="float32").tobytes()),
+        packet(RPCCode.CALL_FUNC, call, encode([TENSOR])),
+        packet(RPCCode.CALL_FUNC, call, encode(["text", 1, 2.5, None, True, b"bytes", CPU])),
+        packet(RPCCode.COPY_FROM_REMOTE, place),
+        packet(RPCCode.COPY_AMONG_REMOTE, encode([TENSOR, TENSOR, Opaque(0)])),
+        packet(RPCCode.DEV_GET_ATTR, encode([CPU, 0])),
+        packet(RPCCode.DEV_STREAM_SYNC, encode([CPU, Opaque(0)])),
+        packet(RPCCode.FREE_HANDLE, encode([Opaque(4096)])),
+        packet(RPCCode.DEV_FREE_DATA, encode([CPU, Opaque(4097)])),
+    ]
 
 
 def damaged(parts: list[bytes], seed: int) -> bytes:

@@ -23,14 +23,25 @@ def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
         return BufferRegion(buf, tuple(Range.from_min_extent(i, one) for i in idx))
 
     body = BufferStore(c, c[vs[0], vs[1]] + a[vs[0], vs[2]] * b[vs[2], vs[1]], (vs[0], vs[1]))
-    block = Block(ivs, (region(a, (vs[0], vs[2])), region(b, (vs[2], vs[1]))), (region(c, vs[:2]),), "C", body,
-                  BufferStore(c, const(0.0, dtype), (vs[0], vs[1])))  # fmt: skip
+    block = Block(
+        ivs,
+        (region(a, (vs[0], vs[2])), region(b, (vs[2], vs[1]))),
+        (region(c, vs[:2]),),
+        "C",
+        body,
+        BufferStore(c, const(0.0, dtype), (vs[0], vs[1])),
+    )
     stmt = BlockRealize(tuple(loops), ir.TRUE, block)
     for v, e in zip(reversed(loops), (k, n, m), strict=True):
         stmt = For(v, const(0), const(e), ForKind.SERIAL, stmt)
     root = BlockRealize((), ir.TRUE, Block((), (), (), "root", stmt))
-    return PrimFunc(params, root, None, tuple(zip(params, (a, b, c), strict=True)),
-                    Attrs.of({"tir.noalias": True, "global_symbol": "matmul"}))  # fmt: skip
+    return PrimFunc(
+        params,
+        root,
+        None,
+        tuple(zip(params, (a, b, c), strict=True)),
+        Attrs.of({"tir.noalias": True, "global_symbol": "matmul"}),
+    )
 
 
 def relax_module(dim="n"):

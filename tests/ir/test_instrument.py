@@ -91,7 +91,7 @@ def test_printing_and_writing(capsys, tmp_path):
             instrument.PassPrintingInstrument(["TestInner"], []),
             instrument.PrintAfterAll(),
             instrument.DumpIR(tmp_path / "d"),
-        ]  # fmt: skip
+        ]
     ):
         outer()(weft.IRModule({}))
     printed = capsys.readouterr().out

@@ -154,8 +154,11 @@ def test_relax_names():
     def bind(*pairs):
         return tuple(relax.VarBinding(v, e) for v, e in pairs)
 
-    broken("relax.well_formed", relax_function([relax.BindingBlock(bind((y, exp(z))))], y, (x,)),
-           "variable 'z' is not bound here")  # fmt: skip
+    broken(
+        "relax.well_formed",
+        relax_function([relax.BindingBlock(bind((y, exp(z))))], y, (x,)),
+        "variable 'z' is not bound here",
+    )
     twice = relax.BindingBlock(bind((y, exp(x)), (y, exp(x))))
     broken("relax.well_formed", relax_function([twice], y, (x,)), "variable 'y' is bound twice")
     blocks = [relax.DataflowBlock(bind((d, exp(x)), (y, exp(d)))), relax.BindingBlock(bind((z, exp(d))))]
@@ -170,8 +173,11 @@ def test_relax_names():
         for v in bad
     )
     call = relax.Call(ir.GlobalVar("missing"), (x,), ty=ty)
-    broken("relax.well_formed", relax_function([relax.BindingBlock(bind((y, call)))], y, (x,)),
-           "the module has no function 'missing'")  # fmt: skip
+    broken(
+        "relax.well_formed",
+        relax_function([relax.BindingBlock(bind((y, call)))], y, (x,)),
+        "the module has no function 'missing'",
+    )
     n = Var("n", "int64")
     shape = relax.BindingBlock(bind((y, relax.shape_expr((n,)))))
     assert relax.analysis.check_well_formed(relax_function([relax.BindingBlock(bind((y, exp(x))))], y, (x,)))

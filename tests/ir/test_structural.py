@@ -149,8 +149,16 @@ def test_ranges_take_both_ends():
 def test_a_node_is_a_key_that_only_it_finds():
     """Equal nodes are keys of their own, and `==` of scalars, which makes a node, is never asked."""
     n = ir.Var("n", "int64")
-    nodes = [n, ir.Var("n", "int64"), ir.IntImm("int64", 1), ir.IntImm("int64", 1), n + 1, n + 1, ir.ExprVar("x"),
-             ir.ExprVar("x")]  # fmt: skip
+    nodes = [
+        n,
+        ir.Var("n", "int64"),
+        ir.IntImm("int64", 1),
+        ir.IntImm("int64", 1),
+        n + 1,
+        n + 1,
+        ir.ExprVar("x"),
+        ir.ExprVar("x"),
+    ]
     places = {node: i for i, node in enumerate(nodes)}
     assert [places[node] for node in nodes] == list(range(len(nodes)))
     assert ir.Var("n", "int64") not in places

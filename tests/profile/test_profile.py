@@ -19,10 +19,12 @@ def model(path=None):
     """relu(x @ w + b), softmax: (n, 64) to (n, 32)."""
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((64, 32)).astype(np.float32), "b": rng.standard_normal(32).astype(np.float32)}
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
-             helper.make_node("Add", ["p", "b"], ["q"], name="bias"),
-             helper.make_node("Relu", ["q"], ["r"], name="relu"),
-             helper.make_node("Softmax", ["r"], ["y"], name="softmax", axis=-1)]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+        helper.make_node("Add", ["p", "b"], ["q"], name="bias"),
+        helper.make_node("Relu", ["q"], ["r"], name="relu"),
+        helper.make_node("Softmax", ["r"], ["y"], name="softmax", axis=-1),
+    ]
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])],

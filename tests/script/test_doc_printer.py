@@ -50,11 +50,13 @@ def test_parentheses_keep_the_meaning():
 
 
 def test_statements_are_python():
-    body = [D.AssignDoc(D.TupleDoc([X, Y]), D.ListDoc([D.LiteralDoc(1), D.LiteralDoc('a"b\n')])),
-            D.IfDoc(D.LiteralDoc(True), [], [D.ReturnDoc(X)]),
-            D.WhileDoc(X, [D.ExprStmtDoc(X.attr("f").call(Y, key=Z))]),
-            D.ForDoc(D.TupleDoc([X, Y]), Z, [D.AssertDoc(X, D.LiteralDoc("no"))]),
-            D.ScopeDoc(X, Y.call(), [D.ExprStmtDoc(X[D.SliceDoc(None, D.LiteralDoc(2)), D.SliceDoc()])])]  # fmt: skip
+    body = [
+        D.AssignDoc(D.TupleDoc([X, Y]), D.ListDoc([D.LiteralDoc(1), D.LiteralDoc('a"b\n')])),
+        D.IfDoc(D.LiteralDoc(True), [], [D.ReturnDoc(X)]),
+        D.WhileDoc(X, [D.ExprStmtDoc(X.attr("f").call(Y, key=Z))]),
+        D.ForDoc(D.TupleDoc([X, Y]), Z, [D.AssertDoc(X, D.LiteralDoc("no"))]),
+        D.ScopeDoc(X, Y.call(), [D.ExprStmtDoc(X[D.SliceDoc(None, D.LiteralDoc(2)), D.SliceDoc()])]),
+    ]
     body[1].comment = "one\ntwo"
     func = D.FunctionDoc(D.IdDoc("f"), [D.AssignDoc(X, D.LiteralDoc(0.5), D.IdDoc("int"))], [Y], Z, body)
     func.comment = "What it does."

@@ -154,12 +154,16 @@ def test_the_offset_of_a_matched_buffer_is_where_its_region_begins():
     np.testing.assert_array_equal(out.numpy(), np.arange(24, dtype="float32").reshape(3, 8))
 
 
-SQUARE, WIDE, TALL = (getattr(cuda, f"shared_{n}_layout") for n in ("16x16_to_ldmatrix_32x8", "16x32_to_ldmatrix_32x16",
-                                                                     "32x16_to_ldmatrix_32x16"))  # fmt: skip
+SQUARE, WIDE, TALL = (
+    getattr(cuda, f"shared_{n}_layout")
+    for n in ("16x16_to_ldmatrix_32x8", "16x32_to_ldmatrix_32x16", "32x16_to_ldmatrix_32x16")
+)
 WARPS = [  # types, whether B lies transposed, where threads have A and B
-    ("float16", "float32", False, SQUARE, SQUARE), ("float16", "float16", True, SQUARE, SQUARE),
-    ("int8", "int32", True, WIDE, WIDE), ("int8", "int32", False, WIDE, TALL),
-]  # fmt: skip
+    ("float16", "float32", False, SQUARE, SQUARE),
+    ("float16", "float16", True, SQUARE, SQUARE),
+    ("int8", "int32", True, WIDE, WIDE),
+    ("int8", "int32", False, WIDE, TALL),
+]
 
 
 @pytest.mark.parametrize(("of", "out", "turned", "layout_a", "layout_b"), WARPS)
@@ -180,8 +184,9 @@ def test_what_the_instructions_of_a_warp_compute(of, out, turned, layout_a, layo
     total = call(names["compute"], *parts, call(names["init"], np.ones((32, 8), out)))
     stored = call(f"mma_store_16x16_{cuda._MMA[out]}_global_", total, np.zeros((16, 16), out))
     np.testing.assert_array_equal(stored, a.astype(out) @ b.astype(out))
-    np.testing.assert_array_equal(np.stack(cuda.ldmatrix_32x8_to_shared_16x16_layout(*SQUARE(*np.indices((16, 16))))),
-                                  np.indices((16, 16)))  # fmt: skip
+    np.testing.assert_array_equal(
+        np.stack(cuda.ldmatrix_32x8_to_shared_16x16_layout(*SQUARE(*np.indices((16, 16))))), np.indices((16, 16))
+    )
     if depth == 16:  # fragments are matrices themselves
         name = cuda.get_wmma_intrin_group("shared", "global", of, out, turned)["compute"]
         np.testing.assert_array_equal(call(name, a, lying, np.ones((16, 16), out)), stored + 1)
@@ -199,12 +204,24 @@ def test_a_product_by_warps(of, out, turned, layout_a, layout_b):
     def tiled(layout, rows, columns):
         return lambda i, j: (i // rows, j // columns, *layout(i % rows, j % columns))
 
-    maps = [tiled(layout_a, 16, depth), tiled(layout_b, *((16, depth) if turned else (depth, 16))),
-            tiled(SQUARE, 16, 16)]  # fmt: skip
+    maps = [
+        tiled(layout_a, 16, depth),
+        tiled(layout_b, *((16, depth) if turned else (depth, 16))),
+        tiled(SQUARE, 16, 16),
+    ]
     names = cuda.get_mma_intrin_group("shared", "global", of, out, False, turned, False)
     func = te.create_prim_func([a, b, te.compute((256, 256), element, name="C")])
-    sch = mma_schedule(func, depth, of, turned, [1, 2, 1, 1, None], [1, 2, 1, 1, None], [None, 2, 1], *maps,
-                       *(names[n] for n in ("load_a", "load_b", "compute", "init", "store")))  # fmt: skip
+    sch = mma_schedule(
+        func,
+        depth,
+        of,
+        turned,
+        [1, 2, 1, 1, None],
+        [1, 2, 1, 1, None],
+        [None, 2, 1],
+        *maps,
+        *(names[n] for n in ("load_a", "load_b", "compute", "init", "store")),
+    )
     text = str(sch.mod)
     assert [text.count(n) for n in ("ptx_ldmatrix", '"tir.ptx_mma"', "mma_fill", "mma_store")] == [2, 2, 1, 1]
 

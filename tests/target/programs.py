@@ -107,5 +107,16 @@ def assert_same(found: np.ndarray, expected: np.ndarray, **close: Any) -> None:
     np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), equal_nan=True, **close)
 
 
-__all__ = ["N", "Range", "assert_same", "check_native", "const", "elementwise", "function", "load", "loop", "sample",
-           "store"]  # fmt: skip
+__all__ = [
+    "N",
+    "Range",
+    "assert_same",
+    "check_native",
+    "const",
+    "elementwise",
+    "function",
+    "load",
+    "loop",
+    "sample",
+    "store",
+]

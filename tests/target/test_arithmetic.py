@@ -17,8 +17,17 @@ INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 TARGETS = ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"]
 N = 23
-BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min,
-          ir.Max]  # fmt: skip
+BINARY = [
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    ir.Div,
+    ir.Mod,
+    ir.FloorDiv,
+    ir.FloorMod,
+    ir.Min,
+    ir.Max,
+]
 COMPARE = [ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE]
 
 

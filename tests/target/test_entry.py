@@ -194,8 +194,11 @@ def test_packed_calls():
         return float(x.sum()) * factor
 
     x, y = decl_buffer((N, int64(2)), "float32", "x"), decl_buffer((int64(1),), "float32", "y")
-    call = tir.Call("float32", tir.Op.get("tir.tvm_call_packed"),
-                    (tir.StringImm("test.codegen.scale"), x, const(3, "int32"), tir.StringImm("text")))  # fmt: skip
+    call = tir.Call(
+        "float32",
+        tir.Op.get("tir.tvm_call_packed"),
+        (tir.StringImm("test.codegen.scale"), x, const(3, "int32"), tir.StringImm("text")),
+    )
     f = build(function([x, y], store(y, int64(0), call)), "llvm")["main"]
     out = f32(1)
     f(np.ones((5, 2), np.float32), out)

@@ -56,8 +56,11 @@ def test_reducer_of_pairs() -> None:
     a = te.placeholder((7,), name="a")
     k = te.reduce_axis((0, 7), "k")
     pick = lambda cond, x, y: tir.Select(cond, x, y)  # noqa: E731
-    argmax = te.comm_reducer(lambda x, y: (pick(x[1] >= y[1], x[0], y[0]), pick(x[1] >= y[1], x[1], y[1])),
-                             lambda t0, t1: (te.const(-1, t0), te.min_value(t1)), name="argmax")  # fmt: skip
+    argmax = te.comm_reducer(
+        lambda x, y: (pick(x[1] >= y[1], x[0], y[0]), pick(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+        name="argmax",
+    )
     index, best = te.compute((1,), lambda _: argmax((k.var, a[k]), axis=k), name="best")
     x = np.random.rand(7).astype("float32")
     _, i, v = run([a, index, best], x, np.empty(1, "int32"), np.empty(1, "float32"))

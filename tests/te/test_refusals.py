@@ -86,13 +86,16 @@ def test_stages(case):
         use(te.create_schedule(C.op))
 
 
-REDUCTIONS = [(lambda s: s[P].vectorize(K), "is a reduction"), (lambda s: s[P].parallel(K), "is a reduction"),
-              (lambda s: s[P].bind(K, te.thread_axis("vthread")), "is a reduction"),
-              (lambda s: (s[P].fuse(P.op.axis[1], K), s.cache_write(P, "local")), "was fused with a reduction"),
-              (lambda s: s.rfactor(P, P.op.axis[0]), "no reduction loop"),
-              (lambda s: s.rfactor(P, s[P].fuse(P.op.axis[1], K)), "fused of axes of both kinds"),
-              (lambda s: s.rfactor(P, K, 3), "no axis 3.*expected -3 to 2"),
-              (lambda s: s.rfactor(P, K, -4), "no axis -4")]  # fmt: skip
+REDUCTIONS = [
+    (lambda s: s[P].vectorize(K), "is a reduction"),
+    (lambda s: s[P].parallel(K), "is a reduction"),
+    (lambda s: s[P].bind(K, te.thread_axis("vthread")), "is a reduction"),
+    (lambda s: (s[P].fuse(P.op.axis[1], K), s.cache_write(P, "local")), "was fused with a reduction"),
+    (lambda s: s.rfactor(P, P.op.axis[0]), "no reduction loop"),
+    (lambda s: s.rfactor(P, s[P].fuse(P.op.axis[1], K)), "fused of axes of both kinds"),
+    (lambda s: s.rfactor(P, K, 3), "no axis 3.*expected -3 to 2"),
+    (lambda s: s.rfactor(P, K, -4), "no axis -4"),
+]
 
 
 @pytest.mark.parametrize("case", range(len(REDUCTIONS)))
@@ -183,16 +186,18 @@ def test_tags():
     assert te.compute((3,), lambda i: V[i], tag="two").op.tag == "two"
 
 
-ARGUMENTS = [(lambda s: weft.lower(s), "needs args"),
-             (lambda s: weft.lower(s, [C]), "input 'A' is not among the arguments"),
-             (lambda s: weft.build(s, [A]), "output 'C' is not among the arguments"),
-             (lambda s: weft.lower(s, [A, A, C]), "'A' is an argument twice"),
-             (lambda s: weft.lower(s, [A, 3, C]), "takes tensors, buffers and variables"),
-             (lambda s: weft.lower(s, [A, te.compute((2,), lambda i: i, "other"), C]), "has no stage for 'other'"),
-             (lambda s: weft.lower(s, [A, C], binds={A: tir.decl_buffer((3, 3), "float32")}), "does not fit 'A'"),
-             (lambda s: weft.lower(s, [A, C], binds={A: tir.decl_buffer((20, 20), "int32")}), "does not fit 'A'"),
-             (lambda s: te.create_schedule(5), "operations or tensors"),
-             (lambda s: te.create_schedule([]), "operations or tensors")]  # fmt: skip
+ARGUMENTS = [
+    (lambda s: weft.lower(s), "needs args"),
+    (lambda s: weft.lower(s, [C]), "input 'A' is not among the arguments"),
+    (lambda s: weft.build(s, [A]), "output 'C' is not among the arguments"),
+    (lambda s: weft.lower(s, [A, A, C]), "'A' is an argument twice"),
+    (lambda s: weft.lower(s, [A, 3, C]), "takes tensors, buffers and variables"),
+    (lambda s: weft.lower(s, [A, te.compute((2,), lambda i: i, "other"), C]), "has no stage for 'other'"),
+    (lambda s: weft.lower(s, [A, C], binds={A: tir.decl_buffer((3, 3), "float32")}), "does not fit 'A'"),
+    (lambda s: weft.lower(s, [A, C], binds={A: tir.decl_buffer((20, 20), "int32")}), "does not fit 'A'"),
+    (lambda s: te.create_schedule(5), "operations or tensors"),
+    (lambda s: te.create_schedule([]), "operations or tensors"),
+]
 
 
 @pytest.mark.parametrize("case", range(len(ARGUMENTS)))

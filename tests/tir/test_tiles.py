@@ -24,9 +24,11 @@ def product(kind: str, m: int, n: int, groups: int, steps: int) -> PrimFunc:
     c = decl_buffer((m, n), total, "C")
     body = [tile_intrinsic("configure", m, 4 * n, m, 4 * groups, groups, 4 * n), tile_intrinsic("zero", 0)]
     for s in range(steps):
-        body += [tile_intrinsic("load", 1, a.access_ptr("r", offset=s * m * groups * group), 4 * groups),
-                 tile_intrinsic("load", 2, b.access_ptr("r", offset=s * groups * n * group), 4 * n),
-                 tile_intrinsic("dot", kind, 0, 1, 2)]  # fmt: skip
+        body += [
+            tile_intrinsic("load", 1, a.access_ptr("r", offset=s * m * groups * group), 4 * groups),
+            tile_intrinsic("load", 2, b.access_ptr("r", offset=s * groups * n * group), 4 * n),
+            tile_intrinsic("dot", kind, 0, 1, 2),
+        ]
     body += [tile_intrinsic("store", 0, c.access_ptr("w"), 4 * n), tile_intrinsic("release")]
     buffers = (a, b, c)
     params = tuple(Var(x.name, "handle") for x in buffers)

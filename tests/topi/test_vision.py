@@ -27,5 +27,8 @@ def test_limits_in_tensors():
     counts, rows, places = expected = testing.get_valid_counts_python(data, 0.3)
     check(lambda x, t: topi.vision.get_valid_counts(x, t), [data, least], list(expected))
     expected = testing.non_max_suppression_python(rows, counts, places, 2, 0.2, True)
-    check(lambda *x: topi.vision.non_max_suppression(*x, force_suppress=True), [rows, counts, places, most, share],
-          list(expected))  # fmt: skip
+    check(
+        lambda *x: topi.vision.non_max_suppression(*x, force_suppress=True),
+        [rows, counts, places, most, share],
+        list(expected),
+    )

@@ -176,8 +176,12 @@ class _Detector:
             raise _NoMap(f"extent {whole.extent} is not divisible by {divisor}")
         if isinstance(e, ir.FloorMod):
             return IterSplitExpr(whole.source, whole.lower_factor, divisor, one)
-        return IterSplitExpr(whole.source, an.simplify(whole.lower_factor * divisor),
-                             an.simplify(ir.floordiv(whole.extent, divisor)), one)  # fmt: skip
+        return IterSplitExpr(
+            whole.source,
+            an.simplify(whole.lower_factor * divisor),
+            an.simplify(ir.floordiv(whole.extent, divisor)),
+            one,
+        )
 
     def _fuse(self, total: IterSumExpr, dtype: str) -> IterSplitExpr:
         """Return a compact sum as one split with scale 1."""

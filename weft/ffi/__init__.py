@@ -30,10 +30,32 @@ from weft.ffi.registry import (
     remove_global_func,
 )
 
-__all__ = ["LIBRARY", "Function", "Map", "NativeTensor", "PackedFunc", "builtin", "CallbackTaker", "as_opaque",
-           "convert", "convert_argument", "convert_func", "find_library", "get_global_func", "list_global_func_names",
-           "register_argument", "register_check", "register_error", "register_func", "register_global_func",
-           "register_on_demand", "register_wrapper", "remove_global_func", "symbol_address", "wrap"]  # fmt: skip
+__all__ = [
+    "LIBRARY",
+    "Function",
+    "Map",
+    "NativeTensor",
+    "PackedFunc",
+    "builtin",
+    "CallbackTaker",
+    "as_opaque",
+    "convert",
+    "convert_argument",
+    "convert_func",
+    "find_library",
+    "get_global_func",
+    "list_global_func_names",
+    "register_argument",
+    "register_check",
+    "register_error",
+    "register_func",
+    "register_global_func",
+    "register_on_demand",
+    "register_wrapper",
+    "remove_global_func",
+    "symbol_address",
+    "wrap",
+]
 
 # An error that crosses the border comes back as its own class; a group is made of errors, not of a message.
 for _error in (RecursionError, ZeroDivisionError, *(getattr(_errors, _name) for _name in _errors.__all__)):

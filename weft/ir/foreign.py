@@ -23,8 +23,13 @@ from weft.ir.structural import structural_equal, structural_hash
 class _Metadata(ctypes.Structure):
     """``TVMFFITypeMetadata`` of the C API."""
 
-    _fields_ = (("doc", ctypes.c_char_p), ("doc_size", ctypes.c_size_t), ("creator", ctypes.c_void_p),
-                ("total_size", ctypes.c_int32), ("structural_eq_hash_kind", ctypes.c_int32))  # fmt: skip
+    _fields_ = (
+        ("doc", ctypes.c_char_p),
+        ("doc_size", ctypes.c_size_t),
+        ("creator", ctypes.c_void_p),
+        ("total_size", ctypes.c_int32),
+        ("structural_eq_hash_kind", ctypes.c_int32),
+    )
 
 
 _TREE_NODE = 1

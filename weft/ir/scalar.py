@@ -66,9 +66,11 @@ class PrimExpr(Node, abstract=True):
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise InvalidArgument("the value of a scalar expression is not known while a program is being built",
-                              found=str(self),
-                              help="use tir.all / tir.any / tir.if_then_else instead of and / or / if")  # fmt: skip
+        raise InvalidArgument(
+            "the value of a scalar expression is not known while a program is being built",
+            found=str(self),
+            help="use tir.all / tir.any / tir.if_then_else instead of and / or / if",
+        )
 
 
 IS_EXPR = SubclassTable(PrimExpr)

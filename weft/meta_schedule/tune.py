@@ -58,13 +58,18 @@ def tune_tasks(
         where = {"work_dir": work_dir} if database == "json" else {}
         database = Database.create(database, module_equality=module_equality, **where)
     scheduler = task_scheduler if isinstance(task_scheduler, TaskScheduler) else TaskScheduler.create(task_scheduler)
-    scheduler.tune(tasks=tasks, task_weights=task_weights, max_trials_global=max_trials_global,
-                   max_trials_per_task=max_trials_global if max_trials_per_task is None else max_trials_per_task,
-                   num_trials_per_iter=num_trials_per_iter,
-                   builder=builder if isinstance(builder, Builder) else Builder.create(builder),
-                   runner=runner if isinstance(runner, Runner) else Runner.create(runner),
-                   measure_callbacks=callbacks_of(measure_callbacks), database=database,
-                   cost_model=CostModel.create(cost_model) if isinstance(cost_model, str) else cost_model)  # fmt: skip
+    scheduler.tune(
+        tasks=tasks,
+        task_weights=task_weights,
+        max_trials_global=max_trials_global,
+        max_trials_per_task=max_trials_global if max_trials_per_task is None else max_trials_per_task,
+        num_trials_per_iter=num_trials_per_iter,
+        builder=builder if isinstance(builder, Builder) else Builder.create(builder),
+        runner=runner if isinstance(runner, Runner) else Runner.create(runner),
+        measure_callbacks=callbacks_of(measure_callbacks),
+        database=database,
+        cost_model=CostModel.create(cost_model) if isinstance(cost_model, str) else cost_model,
+    )
     return database
 
 

@@ -7,8 +7,19 @@ from typing import Any
 from weft.ir import DummyGlobalInfo, GlobalVar, Op, VDevice
 from weft.ir.text.parser import ModuleCommand, from_source, ir_module, meta_var, metadata, pyfunc
 
-__all__ = ["GlobalVar", "Op", "dummy_global_info", "from_source", "ir_module", "pyfunc", "meta_var", "metadata",
-           "module_attrs", "module_global_infos", "vdevice"]  # fmt: skip
+__all__ = [
+    "GlobalVar",
+    "Op",
+    "dummy_global_info",
+    "from_source",
+    "ir_module",
+    "pyfunc",
+    "meta_var",
+    "metadata",
+    "module_attrs",
+    "module_global_infos",
+    "vdevice",
+]
 
 
 def module_attrs(attrs: dict[str, Any]) -> ModuleCommand:

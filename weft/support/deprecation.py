@@ -44,8 +44,11 @@ def deprecated(*, since: str, remove: str, instead: str) -> Callable[[T], T]:
     """
     (major, minor), end = version(since), version(remove)
     if (end[0] == major and end[1] < minor + 2) or end[0] < major:
-        raise InvalidArgument("deprecated: programs need two minor versions to follow",
-                              expected=f"remove= at least two minor versions after {since}", found=remove)  # fmt: skip
+        raise InvalidArgument(
+            "deprecated: programs need two minor versions to follow",
+            expected=f"remove= at least two minor versions after {since}",
+            found=remove,
+        )
 
     def mark(value: T) -> T:
         entry = Deprecation(f"{value.__module__}.{value.__qualname__}", since, remove, instead)

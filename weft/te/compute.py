@@ -304,11 +304,21 @@ def scan(
     inits, updates, states = (_listed(v) for v in (init, update, state_placeholder))
     _check_scan(name, inits, updates, states)
     first = inits[0].shape[0]
-    axis = ir.IterVar(ir.Range.from_min_extent(first, ir.sub(updates[0].shape[0], first)),
-                      ir.Var(f"{name}.idx", first.dtype), "ordered")  # fmt: skip
-    op = ScanOp(name, _tagged(tag), ir.Attrs.of(attrs), scan_axis=axis, init=inits, update=updates,
-                state_placeholder=states,
-                inputs=(inputs,) if isinstance(inputs, Tensor) else tuple(inputs or ()))  # fmt: skip
+    axis = ir.IterVar(
+        ir.Range.from_min_extent(first, ir.sub(updates[0].shape[0], first)),
+        ir.Var(f"{name}.idx", first.dtype),
+        "ordered",
+    )
+    op = ScanOp(
+        name,
+        _tagged(tag),
+        ir.Attrs.of(attrs),
+        scan_axis=axis,
+        init=inits,
+        update=updates,
+        state_placeholder=states,
+        inputs=(inputs,) if isinstance(inputs, Tensor) else tuple(inputs or ()),
+    )
     outs = [op.output(i) for i in range(len(updates))]
     return outs[0] if len(outs) == 1 else outs
 
@@ -325,9 +335,11 @@ def _check_scan(name: str, inits: Sequence[Any], updates: Sequence[Any], states:
             if t.dtype != state.dtype or not ir.structural_equal(t.shape[1:], state.shape[1:]) or (
                 t is update and not ir.structural_equal(t.shape, state.shape)
             ):  # fmt: skip
-                raise InvalidArgument(f"scan '{name}': '{t.name}' does not fit the state '{state.name}'",
-                                      expected=f"{state.dtype}, {_shown(state.shape)}",
-                                      found=f"{t.dtype}, {_shown(t.shape)}")  # fmt: skip
+                raise InvalidArgument(
+                    f"scan '{name}': '{t.name}' does not fit the state '{state.name}'",
+                    expected=f"{state.dtype}, {_shown(state.shape)}",
+                    found=f"{t.dtype}, {_shown(t.shape)}",
+                )
 
 
 def _shown(shape: Sequence[ir.PrimExpr]) -> str:
@@ -376,8 +388,15 @@ def extern(
                               help="return ib.get(), or a call such as tir.call_packed(...)")  # fmt: skip
     if not isinstance(body, tir.Stmt):
         body = tir.Evaluate(body)
-    op = ExternOp(name, _tagged(tag), ir.Attrs.of(attrs), inputs=tuple(inputs), input_placeholders=tuple(ins),
-                  output_placeholders=tuple(outs), body=body)  # fmt: skip
+    op = ExternOp(
+        name,
+        _tagged(tag),
+        ir.Attrs.of(attrs),
+        inputs=tuple(inputs),
+        input_placeholders=tuple(ins),
+        output_placeholders=tuple(outs),
+        body=body,
+    )
     tensors = [op.output(i) for i in range(len(outs))]
     return tensors[0] if len(tensors) == 1 else tensors
 

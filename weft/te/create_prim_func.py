@@ -376,9 +376,15 @@ def _nest(
         _region(state.buffer(op.output(i)), [tuple(env[iv.var] for iv in axis)]) for i in range(op.num_outputs)
     )
     reads = _reads((init, body), {r.buffer for r in writes} if init is not None else set())
-    block = tir.Block(tuple(block_vars), reads, writes,
-                      state.unique("B_" + op.name) if op.name == "root" else op.output(0).name, body, init,
-                      annotations=_block_attrs(op, state))  # fmt: skip
+    block = tir.Block(
+        tuple(block_vars),
+        reads,
+        writes,
+        state.unique("B_" + op.name) if op.name == "root" else op.output(0).name,
+        body,
+        init,
+        annotations=_block_attrs(op, state),
+    )
     stmt: tir.Stmt = tir.BlockRealize(tuple(v for v, _, _ in loops), ir.TRUE, block)
     for loop_var, low, extent in reversed(loops):
         stmt = tir.For(loop_var, low, extent, tir.ForKind.SERIAL, stmt)

@@ -22,8 +22,14 @@ def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
         if isinstance(node, tir.BufferRealize):
             buffer = node.buffer
             shape = tuple(analyzer.simplify(r.extent) for r in node.bounds)
-            small = tir.decl_buffer(shape, buffer.dtype, buffer.name, data=buffer.data, scope=buffer.scope,
-                                    data_alignment=buffer.data_alignment)  # fmt: skip
+            small = tir.decl_buffer(
+                shape,
+                buffer.dtype,
+                buffer.name,
+                data=buffer.data,
+                scope=buffer.scope,
+                data_alignment=buffer.data_alignment,
+            )
             regions[buffer] = (small, node.bounds)
         return None
 

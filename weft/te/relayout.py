@@ -45,8 +45,10 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
             values[r.outer] = ir.floordiv(values[r.fused], extents[r.inner])
             values[r.inner] = ir.floormod(values[r.fused], extents[r.inner])
     if any(iv not in values for iv in stage.axis):
-        raise error.ScheduleError(f"cache_write: an axis of '{stage.name}' was fused with a reduction or laid out anew",
-                                  help="call cache_write before fuse and transform_layout")  # fmt: skip
+        raise error.ScheduleError(
+            f"cache_write: an axis of '{stage.name}' was fused with a reduction or laid out anew",
+            help="call cache_write before fuse and transform_layout",
+        )
     body = _where(stage, values, axis, an)
     return axis, body, tuple(an.simplify(place[iv]) for iv in leaves)
 
@@ -90,8 +92,9 @@ def moved_elements(
     for buffer, stage in layouts.items():
         assert stage.layout is not None
         shape = stage.layout.map_shape(buffer.shape)
-        moved[buffer] = tir.decl_buffer(shape, buffer.dtype, buffer.name, buffer.data, scope=buffer.scope,
-                                        axis_separators=stage.separators)  # fmt: skip
+        moved[buffer] = tir.decl_buffer(
+            shape, buffer.dtype, buffer.name, buffer.data, scope=buffer.scope, axis_separators=stage.separators
+        )
     by_address = addressed(stmt) if layouts else set()
     marked = {n.node for n in ir.walk(stmt) if isinstance(n, tir.AttrStmt)} if layouts else set()
 
@@ -104,10 +107,13 @@ def moved_elements(
             whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in new.shape)
             return tir.BufferRealize(new, whole, node.condition, node.body)
         single = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and all(
-            ir.DataType(i.dtype).lanes == 1 for i in node.indices)  # fmt: skip
+            ir.DataType(i.dtype).lanes == 1 for i in node.indices
+        )
         if not single or buffer.strides or buffer.data in by_address or buffer in marked or layout is None:
-            raise error.ScheduleError(f"transform_layout of '{buffer.name}', which is not reached element by element",
-                                      help="lay out a copy of it: cache_read, cache_write")  # fmt: skip
+            raise error.ScheduleError(
+                f"transform_layout of '{buffer.name}', which is not reached element by element",
+                help="lay out a copy of it: cache_read, cache_write",
+            )
         return replace_node(node, buffer=new, indices=layout.map_indices(node.indices))
 
     return (ir.rewrite(stmt, rule) if layouts else stmt), moved

@@ -6,16 +6,30 @@ from typing import Any
 
 from weft.te.stage import AttachType, Stage, StageGraph, StageGroup
 
-_PLAIN = ("op", "body", "is_output", "given_scope", "double_buffered", "rolls", "store_predicate", "tensorized",
-          "layout", "separators")  # fmt: skip
+_PLAIN = (
+    "op",
+    "body",
+    "is_output",
+    "given_scope",
+    "double_buffered",
+    "rolls",
+    "store_predicate",
+    "tensorized",
+    "layout",
+    "separators",
+)
 _LISTS = ("relations", "leaf_iter_vars", "all_iter_vars", "prefetches", "alignments")
 
 
 def _place(schedule: StageGraph, placed: Stage | StageGroup) -> tuple[Any, ...]:
     """Where a stage or group runs: the kind, the number of the stage, the loop, and the number of the group."""
     at, group = placed.attach_stage, placed.group
-    return (int(placed.attach_type), -1 if at is None else schedule.stages.index(at), placed._attach_ivar,
-            -1 if group is None else schedule.groups.index(group))  # fmt: skip
+    return (
+        int(placed.attach_type),
+        -1 if at is None else schedule.stages.index(at),
+        placed._attach_ivar,
+        -1 if group is None else schedule.groups.index(group),
+    )
 
 
 def _restore_place(schedule: StageGraph, placed: Stage | StageGroup, saved: tuple[Any, ...]) -> None:

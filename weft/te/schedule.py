@@ -8,6 +8,22 @@ from weft.te.stage import AttachType, Fuse, Singleton, Split, Stage, StageGroup
 from weft.te.stages import Schedule, create_schedule
 from weft.tir import Buffer
 
-__all__ = ["AttachType", "AutoInlineBroadcast", "AutoInlineElemWise", "AutoInlineInjective", "Bounds", "Buffer", "Fuse",
-           "InferBound", "IterVar", "Schedule", "ScheduleOps", "Singleton", "Split", "Stage", "StageGroup",
-           "create_schedule", "schedule_to_prim_func"]  # fmt: skip
+__all__ = [
+    "AttachType",
+    "AutoInlineBroadcast",
+    "AutoInlineElemWise",
+    "AutoInlineInjective",
+    "Bounds",
+    "Buffer",
+    "Fuse",
+    "InferBound",
+    "IterVar",
+    "Schedule",
+    "ScheduleOps",
+    "Singleton",
+    "Split",
+    "Stage",
+    "StageGroup",
+    "create_schedule",
+    "schedule_to_prim_func",
+]

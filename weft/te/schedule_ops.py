@@ -492,8 +492,12 @@ def schedule_to_prim_func(
         if isinstance(arg, Tensor) and arg.op in sch.stage_map:
             sch[arg].is_output = True
     _check_arguments(sch, given, to_read)
-    layouts = {sch.buffer(s.origin_op.output(i)): s for s in sch.stages if s.layout is not None
-               for i in range(s.origin_op.num_outputs)}  # fmt: skip
+    layouts = {
+        sch.buffer(s.origin_op.output(i)): s
+        for s in sch.stages
+        if s.layout is not None
+        for i in range(s.origin_op.num_outputs)
+    }
     body, moved = moved_elements(rolled(ScheduleOps(sch, InferBound(sch))), layouts)
     body, buffer_map = realize_buffers(body), [(v, moved.get(b, b)) for v, b in buffer_map]
     return tir.PrimFunc(

@@ -263,9 +263,11 @@ class Stage(_Placed):
         names = ", ".join(v.var.name for v in self.leaf_iter_vars)
         name = iv.var.name if isinstance(iv, IterVar) else repr(iv)
         known = any(v is iv for v in self.all_iter_vars)
-        raise ScheduleError(f"{what}: '{name}' is not a loop of stage '{self.name}'" + (" any more" if known else ""),
-                            expected=f"one of {names}",
-                            help="it was split or fused; use the loops that gave" if known else None)  # fmt: skip
+        raise ScheduleError(
+            f"{what}: '{name}' is not a loop of stage '{self.name}'" + (" any more" if known else ""),
+            expected=f"one of {names}",
+            help="it was split or fused; use the loops that gave" if known else None,
+        )
 
     def split(
         self, parent: IterVar, factor: Any = None, nparts: Any = None, disable_predication: bool = False
@@ -486,10 +488,15 @@ class Stage(_Placed):
         ScheduleError
             When the function is not one to one, or the loops were split, fused or reordered before.
         """
-        if any(t.op is self.origin_op for s in self.schedule.stages if isinstance(scan := s.origin_op, ScanOp)
-               for t in (*scan.init, *scan.update, *scan.state_placeholder)):  # fmt: skip
-            raise ScheduleError(f"transform_layout of '{self.name}', which is memory of a scan",
-                                help="lay out the scan's own result")  # fmt: skip
+        if any(
+            t.op is self.origin_op
+            for s in self.schedule.stages
+            if isinstance(scan := s.origin_op, ScanOp)
+            for t in (*scan.init, *scan.update, *scan.state_placeholder)
+        ):
+            raise ScheduleError(
+                f"transform_layout of '{self.name}', which is memory of a scan", help="lay out the scan's own result"
+            )
         shape = self.origin_op.output(0).shape
         before = self.layout
         now = shape if before is None else before.map_shape(shape)
@@ -512,8 +519,9 @@ class Stage(_Placed):
             self.relations.append(Relayout(loops, places, back))
             self.all_iter_vars += places
             self.leaf_iter_vars[first : first + len(loops)] = places
-        self.layout = layout if before is None else IndexMap(
-            before.initial_indices, layout.map_indices(before.final_indices))  # fmt: skip
+        self.layout = (
+            layout if before is None else IndexMap(before.initial_indices, layout.map_indices(before.final_indices))
+        )
         return list(places) if isinstance(self.origin_op, ComputeOp) else []
 
     def set_scope(self, scope: str) -> None:

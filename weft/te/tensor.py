@@ -306,8 +306,11 @@ class Tensor(_ScalarOperators):
         """Return element `indices`."""
         flat = indices[0] if len(indices) == 1 and isinstance(indices[0], (tuple, list)) else indices
         if len(flat) != len(self.shape):
-            raise InvalidArgument(f"tensor '{self.name}' takes another number of indices",
-                                  expected=str(len(self.shape)), found=str(len(flat)))  # fmt: skip
+            raise InvalidArgument(
+                f"tensor '{self.name}' takes another number of indices",
+                expected=str(len(self.shape)),
+                found=str(len(flat)),
+            )
         at = tuple(ir.as_expr(i) for i in flat)
         for i in at:
             if i.dtype[:3] not in ("int", "uin", "boo"):

@@ -200,8 +200,11 @@ def matched(
                 pairs = list(zip((*ours.source, ours.condition), (*theirs.source, theirs.condition), strict=True))
         if not pairs or not all(ir.structural_equal(simple(ir.rewrite(ir.substitute(a, values), rule)), simple(b))
                                 for a, b in pairs):  # fmt: skip
-            raise error.ScheduleError(f"tensorize: '{name}' does not compute what '{intrin.name}' describes",
-                                      expected=str(theirs), found=str(ours))  # fmt: skip
+            raise error.ScheduleError(
+                f"tensorize: '{name}' does not compute what '{intrin.name}' describes",
+                expected=str(theirs),
+                found=str(ours),
+            )
     return tensors
 
 

@@ -11,11 +11,23 @@ from weft.tir.schedule import Schedule
 
 
 def mma_schedule(
-    workload: PrimFunc, k_inner: int, in_dtype: str, b_transposed: bool, i_factors: Sequence[int | None],
-    j_factors: Sequence[int | None], k_factors: Sequence[int | None], index_map_A: Callable[..., Any],
-    index_map_B: Callable[..., Any], index_map_C: Callable[..., Any], ldmatrix_a_intrin: str, ldmatrix_b_intrin: str,
-    mma_intrin: str, mma_fill_intrin: str, mma_store_intrin: str, shared_scope: str = "shared",
-) -> Schedule:  # fmt: skip
+    workload: PrimFunc,
+    k_inner: int,
+    in_dtype: str,
+    b_transposed: bool,
+    i_factors: Sequence[int | None],
+    j_factors: Sequence[int | None],
+    k_factors: Sequence[int | None],
+    index_map_A: Callable[..., Any],
+    index_map_B: Callable[..., Any],
+    index_map_C: Callable[..., Any],
+    ldmatrix_a_intrin: str,
+    ldmatrix_b_intrin: str,
+    mma_intrin: str,
+    mma_fill_intrin: str,
+    mma_store_intrin: str,
+    shared_scope: str = "shared",
+) -> Schedule:
     """Schedule ``C[i, j] += A[i, k] * B[k, j]``, or ``B[j, k]`` where `b_transposed`, for a warp's instructions.
 
     Parameters
@@ -68,8 +80,11 @@ def mma_schedule(
     stored = tiled(result, 16, 16)
     sch.decompose_reduction(outer, sch.get_loops(outer)[3])
     loops = tiled(parts[0], 16, k_inner), tiled(parts[1], *((16, k_inner) if b_transposed else (k_inner, 16)))
-    for of, place, index_map in ((parts[0], "write", index_map_A), (parts[1], "write", index_map_B),
-                                 (result, "read", index_map_C)):  # fmt: skip
+    for of, place, index_map in (
+        (parts[0], "write", index_map_A),
+        (parts[1], "write", index_map_B),
+        (result, "read", index_map_C),
+    ):
         sch.transform_layout(of, (place, 0), index_map)
     sch.tensorize(loops[0], ldmatrix_a_intrin)
     sch.tensorize(loops[1], ldmatrix_b_intrin)

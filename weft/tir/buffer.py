@@ -112,8 +112,18 @@ class Buffer(ir.Node):
                 size = size + (d - 1) * s if self.strides else size * d
             shape.append(ir.const(0, size.dtype) if empty else Analyzer().simplify(size))
         separators = tuple(range(1, len(shape)))
-        return Buffer(self.data, self.dtype, tuple(shape), (), self.elem_offset, self.name, self.scope,
-                      self.data_alignment, self.offset_factor, separators)  # fmt: skip
+        return Buffer(
+            self.data,
+            self.dtype,
+            tuple(shape),
+            (),
+            self.elem_offset,
+            self.name,
+            self.scope,
+            self.data_alignment,
+            self.offset_factor,
+            separators,
+        )
 
     def dimension_groups(self) -> list[range]:
         """Return the dimensions between one separator and the next, of which a flattened buffer has one each."""
@@ -263,8 +273,9 @@ def decl_buffer(
         offset = ir.Var(f"{name}_elem_offset" if name else "elem_offset", dims[0].dtype if dims else "int32")
     separators = tuple(int(n) for n in axis_separators or ())
     if list(separators) != sorted(n for n in separators if 0 <= n <= len(dims)):
-        raise InvalidArgument("axis separators stand in order between dimensions", expected=f"0 to {len(dims)}",
-                              found=str(separators))  # fmt: skip
+        raise InvalidArgument(
+            "axis separators stand in order between dimensions", expected=f"0 to {len(dims)}", found=str(separators)
+        )
     return Buffer(
         data if data is not None else ir.Var(name, "handle"),
         ir.DataType(dtype),

@@ -51,8 +51,12 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
         if isinstance(expected, Var) and expected not in values:
             values[expected] = found.astype(expected.dtype)
         elif isinstance(expected, IntImm) and isinstance(found, IntImm) and expected.value != found.value:
-            raise LoweringError(f"match_buffer: '{target.name}' does not fit its region of '{source.name}'",
-                                expected=str(expected), found=str(found), where=where)  # fmt: skip
+            raise LoweringError(
+                f"match_buffer: '{target.name}' does not fit its region of '{source.name}'",
+                expected=str(expected),
+                found=str(found),
+                where=where,
+            )
 
     def moved(indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         inner = (r.min + i for r, i in zip(region[lead:], indices, strict=True))

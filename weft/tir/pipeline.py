@@ -102,8 +102,11 @@ def device_phases(target: TargetLike | None = None) -> Phases:
 
 def finishing_passes(target: TargetLike | None = None) -> list[Pass]:
     """List what follows the phases on a CPU, as its instructions want it."""
-    return [t.skip_empty_loops(), t.lower_intrin(target=_kind(target)),
-            t.lower_math(scaled_lanes=machine_of(target).scaled_lanes)]  # fmt: skip
+    return [
+        t.skip_empty_loops(),
+        t.lower_intrin(target=_kind(target)),
+        t.lower_math(scaled_lanes=machine_of(target).scaled_lanes),
+    ]
 
 
 def requested_checks() -> list[Pass]:

@@ -99,9 +99,11 @@ def _bind(var: PrimExpr, value: PrimExpr, values: dict[Any, PrimExpr]) -> None:
 
 def _bind_buffer(old: Buffer, new: Buffer, values: dict[Any, PrimExpr]) -> None:
     if old.ndim != new.ndim or old.dtype != new.dtype:
-        raise error.InvalidArgument(f"'{old.name}' is specialized by a buffer of another kind",
-                                    expected=f"{old.ndim} dimensions of {old.dtype}",
-                                    found=f"{new.ndim} dimensions of {new.dtype}")  # fmt: skip
+        raise error.InvalidArgument(
+            f"'{old.name}' is specialized by a buffer of another kind",
+            expected=f"{old.ndim} dimensions of {old.dtype}",
+            found=f"{new.ndim} dimensions of {new.dtype}",
+        )
     pairs = [*zip(old.shape, new.shape, strict=True)]
     if old.strides and new.strides:
         pairs += zip(old.strides, new.strides, strict=True)

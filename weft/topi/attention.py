@@ -123,9 +123,11 @@ def _heads(
         unseen,
     )  # fmt: skip
     j = te.reduce_axis((int64(0), n_keys), "j")
-    out = te.compute((batch, n_queries, int64(num_heads), int64(value_size)),
-                     lambda n, i, h, d: te.sum(weights(n, h, i, j.var) * cast(wide, v(n, head(h), j.var, d)), axis=j),
-                     name="T_attention")  # fmt: skip
+    out = te.compute(
+        (batch, n_queries, int64(num_heads), int64(value_size)),
+        lambda n, i, h, d: te.sum(weights(n, h, i, j.var) * cast(wide, v(n, head(h), j.var, d)), axis=j),
+        name="T_attention",
+    )
     return narrowed(out, query.dtype)
 
 

@@ -76,9 +76,11 @@ def binary_dense(data: te.Tensor, weight: te.Tensor) -> Any:
         raise error.InvalidArgument("binary_dense: two matrices of uint32", found=f"{data.dtype}, {weight.dtype}")
     words = data.shape[1]
     k = te.reduce_axis((0, words), "k")
-    differ = te.compute((data.shape[0], weight.shape[0]),
-                        lambda i, j: te.sum(tir.popcount(tir.bitwise_xor(data(i, k.var), weight(j, k.var))), axis=k),
-                        name="binary_dense")  # fmt: skip
+    differ = te.compute(
+        (data.shape[0], weight.shape[0]),
+        lambda i, j: te.sum(tir.popcount(tir.bitwise_xor(data(i, k.var), weight(j, k.var))), axis=k),
+        name="binary_dense",
+    )
     total = cast("float32", words * 32)
     return te.compute(
         differ.shape, lambda i, j: total - const(2.0, "float32") * cast("float32", differ(i, j)), name="T_binary_dense"

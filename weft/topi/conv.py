@@ -137,8 +137,11 @@ def whole_groups(x: Tensor, size: Extent) -> Any:
     """Lengthen the last axis to `size` with zeros; the tensor itself where it is as long."""
     if as_int(x.shape[-1]) == as_int(size):
         return x
-    return te.compute((*x.shape[:-1], size), lambda *i: if_then_else(i[-1] < x.shape[-1], x(*i), const(0, x.dtype)),
-                      name="whole_groups")  # fmt: skip
+    return te.compute(
+        (*x.shape[:-1], size),
+        lambda *i: if_then_else(i[-1] < x.shape[-1], x(*i), const(0, x.dtype)),
+        name="whole_groups",
+    )
 
 
 def conv(

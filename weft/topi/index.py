@@ -37,9 +37,11 @@ def take(x: te.Tensor, indices: te.Tensor | Scalar, axis: int | None = None, mod
     def place(*i: Any) -> Any:
         return given(*i) if isinstance(given, te.Tensor) else cast("int64", given)  # type: ignore[arg-type]
 
-    return te.compute((*x.shape[:a], *picked, *x.shape[a + 1 :]),
-                      lambda *i: x(*i[:a], _resolved(place(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
-                      name="T_take")  # fmt: skip
+    return te.compute(
+        (*x.shape[:a], *picked, *x.shape[a + 1 :]),
+        lambda *i: x(*i[:a], _resolved(place(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
+        name="T_take",
+    )
 
 
 def take_flat(x: te.Tensor, indices: te.Tensor, mode: str = "fast") -> Any:

@@ -47,9 +47,11 @@ def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_d
     if all(as_int(d) == 1 for d in x.shape[:-1]) and (as_int(x.shape[-1]) or 0) >= _LANES:
         out = _row(x, weight, wide)
     else:
-        out = te.compute((*x.shape[:-1], weight.shape[0]),
-                         lambda *i: te.sum(cast(wide, x(*i[:-1], k.var)) * cast(wide, weight(i[-1], k.var)), axis=k),
-                         name="T_linear")  # fmt: skip
+        out = te.compute(
+            (*x.shape[:-1], weight.shape[0]),
+            lambda *i: te.sum(cast(wide, x(*i[:-1], k.var)) * cast(wide, weight(i[-1], k.var)), axis=k),
+            name="T_linear",
+        )
     if bias is None:
         return narrowed(out, dtype)
     return te.compute(out.shape, lambda *i: cast(dtype, out(*i) + cast(wide, bias(i[-1]))), name="T_add")
@@ -91,9 +93,11 @@ def matmul_packed(x: te.Tensor, w: te.Tensor, n: int, group: int = 1, out_dtype:
             return w(floordiv(column, panel), floordiv(k.var, size), place * size + floormod(k.var, size))
         return w(floordiv(column, panel), k.var, place)
 
-    out = te.compute((*x.shape[:-1], int64(int(n))),
-                     lambda *i: te.sum(cast(wide, x(*i[:-1], k.var)) * cast(wide, weight(i[-1])), axis=k),
-                     name="T_matmul_packed")  # fmt: skip
+    out = te.compute(
+        (*x.shape[:-1], int64(int(n))),
+        lambda *i: te.sum(cast(wide, x(*i[:-1], k.var)) * cast(wide, weight(i[-1])), axis=k),
+        name="T_matmul_packed",
+    )
     return narrowed(out, dtype)
 
 

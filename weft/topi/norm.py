@@ -133,8 +133,11 @@ def rms_norm(x: Tensor, weight: Tensor, axes: Axes = (-1,), epsilon: float = 1e-
     dtype, x = x.dtype, widened(x)
     n: Any = product([x.shape[a] for a in over])
     total = reduce("sum", x, over, True, lambda v: v * v, name="T_rms_norm_sum")
-    inverse = te.compute(total.shape, lambda *i: tir.rsqrt(total(*i) / cast(x.dtype, n) + const(epsilon, x.dtype)),
-                         name="T_rms_norm_rstd")  # fmt: skip
+    inverse = te.compute(
+        total.shape,
+        lambda *i: tir.rsqrt(total(*i) / cast(x.dtype, n) + const(epsilon, x.dtype)),
+        name="T_rms_norm_rstd",
+    )
     y = te.compute(
         x.shape,
         lambda *i: x(*i) * inverse(*_at(i, over)) * cast(x.dtype, weight(*[i[a] for a in over])),
@@ -213,8 +216,11 @@ def batch_norm(
         return y + cast(x.dtype, beta(c)) if center else y
 
     out = te.compute(x.shape, element, name="T_batch_norm")
-    return (out, te.compute(mean.shape, lambda i: mean(i), name="mean"),
-            te.compute(var.shape, lambda i: var(i), name="var"))  # fmt: skip
+    return (
+        out,
+        te.compute(mean.shape, lambda i: mean(i), name="mean"),
+        te.compute(var.shape, lambda i: var(i), name="var"),
+    )
 
 
 def lrn(x: Tensor, size: int = 5, axis: int = 1, bias: float = 1.0, alpha: float = 1e-4, beta: float = 0.75) -> Any:

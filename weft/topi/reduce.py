@@ -57,9 +57,11 @@ def reduce(
         return narrowed(reduce(kind, widened(x), axes, keepdims, fn, name), x.dtype)
     ks = [te.reduce_axis((int64(0), x.shape[a]), f"k{a}") for a in axes]
     inner = [k.var for k in ks]
-    return compute(reduced_shape(x.shape, axes, keepdims),
-                   lambda *i: _REDUCERS[kind](fn(x(*reduced_index(i, inner, axes, x.ndim, keepdims))), axis=ks),
-                   name=name)  # fmt: skip
+    return compute(
+        reduced_shape(x.shape, axes, keepdims),
+        lambda *i: _REDUCERS[kind](fn(x(*reduced_index(i, inner, axes, x.ndim, keepdims))), axis=ks),
+        name=name,
+    )
 
 
 def arg_reduce(

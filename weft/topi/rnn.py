@@ -318,8 +318,11 @@ class _Recurrence:
         def copy(source: Callable[[Any], Any]) -> Any:
             return layer.each(lambda j: tir.BufferStore(yh, source(j), (*at, j)))
 
-        return tir.IfThenElse(length > int64(0), copy(lambda j: tir.BufferLoad(y, (last, *at, j))),
-                              copy(lambda j: tir.BufferLoad(self.initial, (*at, j))))  # fmt: skip
+        return tir.IfThenElse(
+            length > int64(0),
+            copy(lambda j: tir.BufferLoad(y, (last, *at, j))),
+            copy(lambda j: tir.BufferLoad(self.initial, (*at, j))),
+        )
 
     def _step(self, layer: _Layer, b: Any, t: Any, length: Any, place: Any = _ZERO) -> _Step:
         """Step `t`, the first where `t` is None: its state is the initial one, else the output before."""
@@ -370,9 +373,11 @@ class _Recurrence:
             alone = self._alone(first, size, lambda b, length: steps(b, 1, least, length))
             return tir.seq(steps(first, size, int64(0), least), *([alone] if size > 1 else []))
 
-        return tir.seq(self._alone(first, size, lambda b, length: self._start(layer, b, length)),
-                       self._least(first, size, together),
-                       self._alone(first, size, lambda b, length: self._finish(layer, b, length)))  # fmt: skip
+        return tir.seq(
+            self._alone(first, size, lambda b, length: self._start(layer, b, length)),
+            self._least(first, size, together),
+            self._alone(first, size, lambda b, length: self._finish(layer, b, length)),
+        )
 
     def _all_blocks(self, layer: _Layer, steps: _Samples) -> Any:
         parts = []
@@ -391,9 +396,12 @@ class _Recurrence:
             return tir.seq(*(self._directions(self.blocks, block) for block in each))
 
         every = lambda what: (self._each(int64(0), self.batch, lambda b, n, x=x: what(x, b, n)) for x in layers)  # noqa: E731
-        return tir.seq(*every(self._start), tir.IfThenElse(self.steps > int64(0), at_step(None)),
-                       tir.For(t, int64(1), self.steps - int64(1), tir.ForKind.SERIAL, at_step(t)),
-                       *every(self._finish))  # fmt: skip
+        return tir.seq(
+            *every(self._start),
+            tir.IfThenElse(self.steps > int64(0), at_step(None)),
+            tir.For(t, int64(1), self.steps - int64(1), tir.ForKind.SERIAL, at_step(t)),
+            *every(self._finish),
+        )
 
     def _phase_of_all(self, layer: _Layer, i: Any, t: Any, n: int) -> Any:
         """One phase of a block at step `t`, for all samples that last so long."""

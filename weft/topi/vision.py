@@ -289,9 +289,11 @@ def non_max_suppression(
     """
     batch, boxes, numbers = data.shape
     soft = soft_nms_sigma > 0
-    score = te.compute((batch, boxes),
-                       lambda b, j: select(j < valid_count[b], data[b, j, score_index], tir.min_value(data.dtype)),
-                       name="scores")  # fmt: skip
+    score = te.compute(
+        (batch, boxes),
+        lambda b, j: select(j < valid_count[b], data[b, j, score_index], tir.min_value(data.dtype)),
+        name="scores",
+    )
     given = [data, argsort(score, -1, False, "int32"), valid_count, indices]
     scalars = [x for x in (max_output_size, iou_threshold) if isinstance(x, te.Tensor)]
     same_class = None if force_suppress or id_index < 0 else id_index

@@ -153,8 +153,11 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
         return _row(b, i, lambda r: padded(image, y + int64(r), z, k))
 
     half = te.compute((int64(n), int64(n), tiles, c), data, name="winograd_rows")
-    moved = te.compute((int64(n), int64(n), tiles, c), lambda i, j, p, k: _row(b, j, lambda s: half(i, int64(s), p, k)),
-                       name="winograd_data")  # fmt: skip
+    moved = te.compute(
+        (int64(n), int64(n), tiles, c),
+        lambda i, j, p, k: _row(b, j, lambda s: half(i, int64(s), p, k)),
+        name="winograd_data",
+    )
     rc = te.reduce_axis((int64(0), c), "rc")
     products = te.compute(
         (int64(n), int64(n), tiles, int64(channels)),
@@ -163,9 +166,11 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
         ),
         name="winograd_products",
     )
-    sums = te.compute((int64(tile), int64(n), tiles, int64(channels)),
-                      lambda i, s, p, o: _row(a, i, lambda r: products(int64(r), s, p, o)),
-                      name="winograd_sums")  # fmt: skip
+    sums = te.compute(
+        (int64(tile), int64(n), tiles, int64(channels)),
+        lambda i, s, p, o: _row(a, i, lambda r: products(int64(r), s, p, o)),
+        name="winograd_sums",
+    )
     t = int64(tile)
 
     def output(image: Any, y: Any, z: Any, o: Any) -> PrimExpr:

@@ -90,9 +90,11 @@ def _cases(name: str, func: tir.PrimFunc, calls: Sequence[Sequence[Any]] | None)
             raise error.InvalidArgument(f"wrong arguments for '{name}'", expected=f"{len(func.params)} of them")
     cases = [case for case in found if case is not None]
     if not cases or len(cases) < len(found):
-        raise error.InvalidArgument(f"'{name}' cannot be called without being told with what",
-                                    expected="constant shapes, or calls of arrays and integers",
-                                    help=f"pass arguments={{'{name}': [[...]]}}")  # fmt: skip
+        raise error.InvalidArgument(
+            f"'{name}' cannot be called without being told with what",
+            expected="constant shapes, or calls of arrays and integers",
+            help=f"pass arguments={{'{name}': [[...]]}}",
+        )
     return cases
 
 

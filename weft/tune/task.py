@@ -246,7 +246,9 @@ def tune_tasks(
         if isinstance(database, JSONDatabase):
             database.save()
     if not run.measured and any(t.open_to_gain for t in tasks):
-        raise BudgetError("the time was over before one candidate was measured",
-                          found=f"{max(0.0, seconds):.1f} s for {len(tasks)} kernels",
-                          help="give more, some seconds for each kernel")  # fmt: skip
+        raise BudgetError(
+            "the time was over before one candidate was measured",
+            found=f"{max(0.0, seconds):.1f} s for {len(tasks)} kernels",
+            help="give more, some seconds for each kernel",
+        )
     return run.measured

@@ -35,15 +35,21 @@ def microkernel(rows, columns, depth, lanes=16):
 
     def tile(body):
         def vectors(i):
-            return loop(columns // lanes,
-                        lambda v: loop(lanes, lambda j: body(i, v * lanes + j), ForKind.VECTORIZED, "j"),
-                        ForKind.UNROLLED, "v")  # fmt: skip
+            return loop(
+                columns // lanes,
+                lambda v: loop(lanes, lambda j: body(i, v * lanes + j), ForKind.VECTORIZED, "j"),
+                ForKind.UNROLLED,
+                "v",
+            )
 
         return loop(rows, vectors, ForKind.UNROLLED, "i")
 
     zero = tile(lambda i, j: store(acc, (i, j), const(0.0, "float32")))
-    step = loop(depth, lambda k: tile(lambda i, j: store(acc, (i, j), load(acc, i, j) + load(a, k, i) * load(b, k, j))),
-                name="k")  # fmt: skip
+    step = loop(
+        depth,
+        lambda k: tile(lambda i, j: store(acc, (i, j), load(acc, i, j) + load(a, k, i) * load(b, k, j))),
+        name="k",
+    )
     out = tile(lambda i, j: store(c, (i, j), load(acc, i, j)))
     return function([a, b, c], tir.AllocBuffer(acc, tir.seq(zero, step, out)))
 

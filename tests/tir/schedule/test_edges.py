@@ -50,8 +50,11 @@ def test_sum_of_everything(n):
     ("dtype", "acc"), [("int8", "int32"), ("float64", "float64"), ("int64", "int64"), ("float16", "float32")]
 )
 def test_products_of_other_types(dtype, acc):
-    a, w, r = (te.placeholder((9, 20), dtype, name="A"), te.placeholder((2, 20, 32), dtype, name="W"),
-               te.reduce_axis((0, 20), "r"))  # fmt: skip
+    a, w, r = (
+        te.placeholder((9, 20), dtype, name="A"),
+        te.placeholder((2, 20, 32), dtype, name="W"),
+        te.reduce_axis((0, 20), "r"),
+    )
     c = te.compute(
         (9, 40), lambda i, j: te.sum(tir.Cast(acc, a(i, r)) * tir.Cast(acc, w(j // 32, r, j % 32)), axis=r), name="C"
     )
@@ -83,8 +86,15 @@ def test_vector_times_matrix(shape, transposed):
     m, n, k = shape
     a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k) if transposed else (k, n), name="B")
     r = te.reduce_axis((0, k), "r")
-    sum_of((m, n), lambda i, j: a[i, r] * (b[j, r] if transposed else b[r, j]), r, a, b, rand(m, k),
-           rand(*((n, k) if transposed else (k, n))))  # fmt: skip
+    sum_of(
+        (m, n),
+        lambda i, j: a[i, r] * (b[j, r] if transposed else b[r, j]),
+        r,
+        a,
+        b,
+        rand(m, k),
+        rand(*((n, k) if transposed else (k, n))),
+    )
 
 
 def test_dot_products():
@@ -95,8 +105,11 @@ def test_dot_products():
 
 
 def test_einsums():
-    a, b, r = (te.placeholder((2, 3, 4, 5), name="A"), te.placeholder((2, 5, 3, 6), name="B"),
-               te.reduce_axis((0, 5), "r"))  # fmt: skip
+    a, b, r = (
+        te.placeholder((2, 3, 4, 5), name="A"),
+        te.placeholder((2, 5, 3, 6), name="B"),
+        te.reduce_axis((0, 5), "r"),
+    )
     sum_of((2, 4, 3, 6), lambda p, q, h, d: a[p, h, q, r] * b[p, r, h, d], r, a, b, rand(2, 3, 4, 5), rand(2, 5, 3, 6))
     r2 = te.reduce_axis((0, 3), "r2")
     sum_of(
@@ -156,12 +169,22 @@ def test_transposed_convolution(case, static):
 
     def element(b, o, i, j):
         p, q = i + pad - rh.var, j + pad - rw.var
-        inside = tir.all(p // stride >= 0, p // stride < n, q // stride >= 0, q // stride < n, (p % stride).equal(0),
-                         (q % stride).equal(0))  # fmt: skip
+        inside = tir.all(
+            p // stride >= 0,
+            p // stride < n,
+            q // stride >= 0,
+            q // stride < n,
+            (p % stride).equal(0),
+            (q % stride).equal(0),
+        )
         value = tir.if_then_else(inside, x(b, rc.var, p // stride, q // stride), tir.const(0.0, "float32"))
         return te.sum(value * w(rc.var, o, rh.var, rw.var), axis=[rh, rw, rc])
 
     m = (h - 1) * stride - 2 * pad + k
-    sch = compare(te.create_prim_func([x, w, te.compute((1, co, out, out), element, name="Y")]), rand(1, ci, h, h),
-                  rand(ci, co, k, k), zeros(1, co, m, m))  # fmt: skip
+    sch = compare(
+        te.create_prim_func([x, w, te.compute((1, co, out, out), element, name="Y")]),
+        rand(1, ci, h, h),
+        rand(ci, co, k, k),
+        zeros(1, co, m, m),
+    )
     assert any("transform_layout" in line for line in sch.trace.as_python()) == (stride > 1)

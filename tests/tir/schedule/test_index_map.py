@@ -7,9 +7,13 @@ import weft
 from weft import arith, error, ir
 from weft.tir.schedule import IndexMap
 
-MAPS = [(lambda i: [i // 4, i % 4], (16,)), (lambda i, j: [j, i], (3, 5)),
-        (lambda i, j: [i // 2, j // 3, i % 2, j % 3], (4, 9)), (lambda i, j: [i * 6 + j], (5, 6)),
-        (lambda i: [i], (1,))]  # fmt: skip
+MAPS = [
+    (lambda i: [i // 4, i % 4], (16,)),
+    (lambda i, j: [j, i], (3, 5)),
+    (lambda i, j: [i // 2, j // 3, i % 2, j % 3], (4, 9)),
+    (lambda i, j: [i * 6 + j], (5, 6)),
+    (lambda i: [i], (1,)),
+]
 
 
 @pytest.mark.parametrize(("func", "shape"), MAPS)

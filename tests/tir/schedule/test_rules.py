@@ -124,12 +124,16 @@ def test_layer_norm(shape, static):
     r, r2 = te.reduce_axis((0, k), "r"), te.reduce_axis((0, k), "r2")
     total = te.compute((b, s, 1), lambda i, j, u: te.sum(x[i, j, r], axis=r), name="T")
     mean = te.compute((b, s, 1), lambda i, j, u: total[i, j, u] / float(k), name="Mean")
-    sq = te.compute((b, s, 1),
-                    lambda i, j, u: te.sum((x[i, j, r2] - mean[i, j, u]) * (x[i, j, r2] - mean[i, j, u]), axis=r2),
-                    name="V")  # fmt: skip
-    y = te.compute((b, s, k),
-                   lambda i, j, c: (x[i, j, c] - mean[i, j, 0]) / tir.sqrt(sq[i, j, 0] / float(k) + 1e-5) * g[c],
-                   name="Y")  # fmt: skip
+    sq = te.compute(
+        (b, s, 1),
+        lambda i, j, u: te.sum((x[i, j, r2] - mean[i, j, u]) * (x[i, j, r2] - mean[i, j, u]), axis=r2),
+        name="V",
+    )
+    y = te.compute(
+        (b, s, k),
+        lambda i, j, c: (x[i, j, c] - mean[i, j, 0]) / tir.sqrt(sq[i, j, 0] / float(k) + 1e-5) * g[c],
+        name="Y",
+    )
     sch = compare(te.create_prim_func([x, g, y]), rand(*shape), rand(k), np.zeros(shape, np.float32), rtol=1e-4)
     assert len(root_loops(sch)) == 1
 
@@ -187,8 +191,11 @@ def test_two_outputs_and_an_argmax():
 
 
 def packed_gemm(m, n, k, panel, bias=True):
-    a, w, b = (te.placeholder((m, k), name="A"), te.placeholder((-(-n // panel), k, panel), name="W"),
-               te.placeholder((n,), name="B"))  # fmt: skip
+    a, w, b = (
+        te.placeholder((m, k), name="A"),
+        te.placeholder((-(-n // panel), k, panel), name="W"),
+        te.placeholder((n,), name="B"),
+    )
     r = te.reduce_axis((0, k), name="k")
     c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * w[j // panel, r, j % panel], axis=r), name="C")
     if not bias:
@@ -235,8 +242,13 @@ def test_batched_matmul(shape, transposed, static, target):
     )
     d = te.compute((sb, sm, sn), lambda h, i, j: c[h, i, j] * 0.5, name="D")
     func = te.create_prim_func([x, y, d])
-    compare(func, rand(b, m, k), rand(*((b, n, k) if transposed else (b, k, n))), np.zeros((b, m, n), np.float32),
-            target=target)  # fmt: skip
+    compare(
+        func,
+        rand(b, m, k),
+        rand(*((b, n, k) if transposed else (b, k, n))),
+        np.zeros((b, m, n), np.float32),
+        target=target,
+    )
     if static and m * n * k >= 256 or not static:
         assert refusals(func, target) == []
 
@@ -363,8 +375,12 @@ def test_concat_gather_pad_and_strided_slice(shape, static):
     x, idx = te.placeholder((n, m), name="X"), te.placeholder((4,), "int64", name="I")
     cat = te.compute((n, 2 * m), lambda i, j: tir.if_then_else(j < m, x[i, j], x[i, j - m] * 2.0), name="cat")
     out = te.compute((n, 4), lambda i, j: cat[i, idx[j]], name="Y")
-    compare(te.create_prim_func([x, idx, out]), rand(*shape), np.array([0, 2, 2 * m - 1, m], "int64"),
-            np.zeros((shape[0], 4), np.float32))  # fmt: skip
+    compare(
+        te.create_prim_func([x, idx, out]),
+        rand(*shape),
+        np.array([0, 2, 2 * m - 1, m], "int64"),
+        np.zeros((shape[0], 4), np.float32),
+    )
     step = te.compute((n, (m + 1) // 2), lambda i, j: x[i, j * 2], name="Y")
     compare(te.create_prim_func([x, step]), rand(*shape), np.zeros((shape[0], (m + 1) // 2), np.float32))
 
@@ -397,18 +413,22 @@ def test_grouped_and_transposed_convolution_and_resize():
     compare(
         te.create_prim_func([x, w2, y]), rand(1, 6, 5, 8), rand(1, 3, 3, 8, 16), np.zeros((1, 11, 9, 10), np.float32)
     )
-    near = te.compute((1, 9, 10, 8),
-                      lambda b, i, j, c: x[b, i * 6 // 9, j * 5 // 10, c] + x[b, tir.min(i * 6 // 9 + 1, 5), j // 2, c],
-                      name="Y")  # fmt: skip
+    near = te.compute(
+        (1, 9, 10, 8),
+        lambda b, i, j, c: x[b, i * 6 // 9, j * 5 // 10, c] + x[b, tir.min(i * 6 // 9 + 1, 5), j // 2, c],
+        name="Y",
+    )
     compare(te.create_prim_func([x, near]), rand(1, 6, 5, 8), np.zeros((1, 9, 10, 8), np.float32))
 
 
 def test_nchw_convolution_and_pool():
     x, w = te.placeholder((1, 4, 6, 7), name="X"), te.placeholder((8, 4, 3, 3), name="W")
     rc, rh, rw = te.reduce_axis((0, 4), "rc"), te.reduce_axis((0, 3), "rh"), te.reduce_axis((0, 3), "rw")
-    y = te.compute((1, 8, 4, 5),
-                   lambda b, o, i, j: te.sum(x[b, rc, i + rh, j + rw] * w[o, rc, rh, rw], axis=[rc, rh, rw]),
-                   name="Y")  # fmt: skip
+    y = te.compute(
+        (1, 8, 4, 5),
+        lambda b, o, i, j: te.sum(x[b, rc, i + rh, j + rw] * w[o, rc, rh, rw], axis=[rc, rh, rw]),
+        name="Y",
+    )
     compare(te.create_prim_func([x, w, y]), rand(1, 4, 6, 7), rand(8, 4, 3, 3), np.zeros((1, 8, 4, 5), np.float32))
     ph, pw = te.reduce_axis((0, 2), "ph"), te.reduce_axis((0, 2), "pw")
     y = te.compute((1, 4, 3, 3), lambda b, c, i, j: te.max(x[b, c, i * 2 + ph, j * 2 + pw], axis=[ph, pw]), name="Y")

@@ -34,9 +34,11 @@ def values(dtype, n):
     return np.resize(every[np.isfinite(every.astype("float32"))], n)
 
 
-CASES = [("bfloat16", transform.BF16ComputeLegalize(), transform.BF16StorageLegalize(), "float32"),
-         ("float8_e4m3fn", transform.FP8ComputeLegalize("float32"), transform.FP8StorageLegalize(), "float32"),
-         ("float8_e5m2", transform.FP8ComputeLegalize(), transform.FP8StorageLegalize(), "float16")]  # fmt: skip
+CASES = [
+    ("bfloat16", transform.BF16ComputeLegalize(), transform.BF16StorageLegalize(), "float32"),
+    ("float8_e4m3fn", transform.FP8ComputeLegalize("float32"), transform.FP8StorageLegalize(), "float32"),
+    ("float8_e5m2", transform.FP8ComputeLegalize(), transform.FP8StorageLegalize(), "float16"),
+]
 
 
 @pytest.mark.parametrize("n", [0, 1, 4097])

@@ -100,8 +100,11 @@ class Parser(Evaluator):
         saved = self.source, self.outer, self.scopes
         bound = _bound(self, macro, args, kwargs)
         base = {} if macro.hygienic else {k: v for scope in saved[2] for k, v in scope.items()}
-        self.source, self.outer, self.scopes = (macro.source, macro.outer,
-                                                [{**saved[2][0], **base, **macro.scope, **bound}])  # fmt: skip
+        self.source, self.outer, self.scopes = (
+            macro.source,
+            macro.outer,
+            [{**saved[2][0], **base, **macro.scope, **bound}],
+        )
         try:
             return self.dialect.expand(self, macro.definition.body)
         finally:
@@ -303,8 +306,11 @@ def _class_function(statement: ast.FunctionDef, evaluator: Evaluator, scope: Mod
     if decorator is None and any(evaluator.evaluate(d) is pyfunc for d in statement.decorator_list):
         return
     if decorator is None:
-        raise evaluator.fail(statement, f"function '{statement.name}' has no decorator that names its dialect",
-                             help="@T.prim_func or @R.function")  # fmt: skip
+        raise evaluator.fail(
+            statement,
+            f"function '{statement.name}' has no decorator that names its dialect",
+            help="@T.prim_func or @R.function",
+        )
     if statement.name in scope.entries:
         raise evaluator.fail(statement, f"function '{statement.name}' is defined twice")
     name = decorator.options.get("name") or statement.name

@@ -65,25 +65,46 @@ def _wmma(m: int, n: int, k: int, dtype: str, out_dtypes: Sequence[str], sides: 
         parts[side, turned] = part = Operand(size, dtype, f"wmma.matrix_{side}", size[1], True)
         register_instruction(
             f"wmma_load_{shape}_{short}_{side}{'_trans' * turned}_{scope.replace('.', '_')}",
-            (part._replace(scope=scope), part), "SS", size, _copy(), lambda a, c, layout=layout: T.evaluate(
-                T.tvm_load_matrix_sync(
-                    c.data, m, n, k, _fragment(c)[1], a.access_ptr("r"), a.strides[0], layout)))  # fmt: skip
+            (part._replace(scope=scope), part),
+            "SS",
+            size,
+            _copy(),
+            lambda a, c, layout=layout: T.evaluate(
+                T.tvm_load_matrix_sync(c.data, m, n, k, _fragment(c)[1], a.access_ptr("r"), a.strides[0], layout)
+            ),
+        )
     for out_dtype in out_dtypes:
         out, name = Operand((m, n), out_dtype, "wmma.accumulator", n, True), _WMMA[out_dtype]
         register_instruction(
-            f"wmma_fill_{shape}_{name}", (out,), "SS", (m, n), fills_zero(), lambda c: T.evaluate(
-                T.tvm_fill_fragment(c.data, m, n, k, _fragment(c)[1], T.float32(0))))  # fmt: skip
+            f"wmma_fill_{shape}_{name}",
+            (out,),
+            "SS",
+            (m, n),
+            fills_zero(),
+            lambda c: T.evaluate(T.tvm_fill_fragment(c.data, m, n, k, _fragment(c)[1], T.float32(0))),
+        )
         for scope in (*_DYN, "global"):
             register_instruction(
-                f"wmma_store_{shape}_{name}_{scope.replace('.', '_')}", (out, out._replace(scope=scope)), "SS", (m, n),
-                _copy(), lambda a, c: T.evaluate(T.tvm_store_matrix_sync(
-                    a.data, m, n, k, _fragment(a)[1], c.access_ptr("w"), c.strides[0], "row_major")))  # fmt: skip
+                f"wmma_store_{shape}_{name}_{scope.replace('.', '_')}",
+                (out, out._replace(scope=scope)),
+                "SS",
+                (m, n),
+                _copy(),
+                lambda a, c: T.evaluate(
+                    T.tvm_store_matrix_sync(
+                        a.data, m, n, k, _fragment(a)[1], c.access_ptr("w"), c.strides[0], "row_major"
+                    )
+                ),
+            )
         for turned in [t for side, t in sides if side == "b"]:
             register_instruction(
                 f"wmma_sync_{shape}_{short}{short}{name}{'_trans' * turned}",
-                (parts["a", False], parts["b", turned], out), "SSR", (m, n, k),
+                (parts["a", False], parts["b", turned], out),
+                "SSR",
+                (m, n, k),
                 lambda a, b, c, i, j, r, turned=turned: adds(c, (i, j), a[i, r], b[j, r] if turned else b[r, j]),
-                lambda *f: T.evaluate(T.tvm_mma_sync(*(x for i in (2, 0, 1, 2) for x in _fragment(f[i])))))  # fmt: skip
+                lambda *f: T.evaluate(T.tvm_mma_sync(*(x for i in (2, 0, 1, 2) for x in _fragment(f[i])))),
+            )
 
 
 def get_wmma_intrin_group(
@@ -100,9 +121,13 @@ def get_wmma_intrin_group(
     """
     short, out, turned = _WMMA[in_dtype], _WMMA[out_dtype], "_trans" * trans_b
     load, store = (s.replace(".", "_") for s in (load_scope, store_scope))
-    names = {"init": f"fill_#_{out}", "load_a": f"load_#_{short}_a_{load}",
-             "load_b": f"load_#_{short}_b{turned}_{load}", "compute": f"sync_#_{short}{short}{out}{turned}",
-             "store": f"store_#_{out}_{store}"}  # fmt: skip
+    names = {
+        "init": f"fill_#_{out}",
+        "load_a": f"load_#_{short}_a_{load}",
+        "load_b": f"load_#_{short}_b{turned}_{load}",
+        "compute": f"sync_#_{short}{short}{out}{turned}",
+        "store": f"store_#_{out}_{store}",
+    }
     return {use: f"wmma_{name.replace('#', '16x16x16')}" for use, name in names.items()}
 
 
@@ -149,8 +174,11 @@ def _mma(dtype: str, out_dtype: str, k: int, turned_a: bool, turned_b: bool) -> 
 
         return runs("threadIdx.x", 32, lambda tx: tir.seq(half(tx, 0), half(tx, 1)))
 
-    operands = (_part(dtype, k, 16 if turned_a else k), _part(dtype, k, k if turned_b else 16),
-                _part(out_dtype, 16, 16))  # fmt: skip
+    operands = (
+        _part(dtype, k, 16 if turned_a else k),
+        _part(dtype, k, k if turned_b else 16),
+        _part(out_dtype, 16, 16),
+    )
     name = f"mma_{_MMA[dtype]}{_MMA[dtype]}{_MMA[out_dtype]}{'_trans_a' * turned_a}{'_trans_b' * turned_b}"
     register_instruction(name, operands, "SSR", (16, 16, k), store, call)
 
@@ -159,8 +187,13 @@ def _results(dtype: str, *scopes: tuple[str, bool]) -> None:
     """Register how results begin, and how they are stored: by a call, or element by element."""
     part = _part(dtype)
     register_instruction(
-        f"mma_fill_16x16_{_MMA[dtype]}", (part,), "SS", (16, 16), fills_zero(_square),
-        lambda c: runs("threadIdx.x", 32, lambda tx: T.evaluate(T.mma_fill(8, c.data, c.elem_offset))))  # fmt: skip
+        f"mma_fill_16x16_{_MMA[dtype]}",
+        (part,),
+        "SS",
+        (16, 16),
+        fills_zero(_square),
+        lambda c: runs("threadIdx.x", 32, lambda tx: T.evaluate(T.mma_fill(8, c.data, c.elem_offset))),
+    )
 
     def call(a: tir.Buffer, c: tir.Buffer, simple: bool) -> tir.Stmt:
         def one(tx: Any) -> tir.Stmt:
@@ -173,14 +206,24 @@ def _results(dtype: str, *scopes: tuple[str, bool]) -> None:
     for scope, simple in scopes:
         register_instruction(
             f"mma_store_16x16_{_MMA[dtype]}_{scope.replace('.', '_')}_{'simple_' * simple}",
-            (part, Operand((16, 16), dtype, scope, 1, True)), "SS", (16, 16), _copy(of=_square),
-            lambda a, c, simple=simple: call(a, c, simple))  # fmt: skip
+            (part, Operand((16, 16), dtype, scope, 1, True)),
+            "SS",
+            (16, 16),
+            _copy(of=_square),
+            lambda a, c, simple=simple: call(a, c, simple),
+        )
 
 
 def get_mma_intrin_group(
-    load_scope: str, store_scope: str, in_dtype: str, out_dtype: str, trans_a: bool, trans_b: bool,
-    not_use_mma_store_intrinic: bool = True, store_to_smem_dtype: str | None = None,
-) -> dict[str, str]:  # fmt: skip
+    load_scope: str,
+    store_scope: str,
+    in_dtype: str,
+    out_dtype: str,
+    trans_a: bool,
+    trans_b: bool,
+    not_use_mma_store_intrinic: bool = True,
+    store_to_smem_dtype: str | None = None,
+) -> dict[str, str]:
     """Return the names of the instructions of a product of 16 x 16 by ``mma``, by what each is for.
 
     Parameters as of :func:`get_wmma_intrin_group`. Results are stored element by element, unless
@@ -189,10 +232,13 @@ def get_mma_intrin_group(
     short, out, dyn = _MMA[in_dtype], _MMA[out_dtype], _DYN[load_scope]
     a, b = "_trans" * trans_a, "_trans" * trans_b
     stored = f"{_MMA[store_to_smem_dtype or out_dtype]}_{store_scope.replace('.', '_')}_"
-    return {"init": f"mma_fill_16x16_{out}", "load_a": f"mma_ldmatrix_{short}_a{a}{dyn}",
-            "load_b": f"mma_ldmatrix_{short}_b{b}{dyn}",
-            "compute": f"mma_{short}{short}{out}{a and a + '_a'}{b and b + '_b'}",
-            "store": f"mma_store_16x16_{stored}{'simple_' * not_use_mma_store_intrinic}"}  # fmt: skip
+    return {
+        "init": f"mma_fill_16x16_{out}",
+        "load_a": f"mma_ldmatrix_{short}_a{a}{dyn}",
+        "load_b": f"mma_ldmatrix_{short}_b{b}{dyn}",
+        "compute": f"mma_{short}{short}{out}{a and a + '_a'}{b and b + '_b'}",
+        "store": f"mma_store_16x16_{stored}{'simple_' * not_use_mma_store_intrinic}",
+    }
 
 
 def _constant(name: str) -> str:
@@ -224,7 +270,12 @@ _results("int32", ("global", False))
 NAMES = {_constant(name): name for name in TensorIntrin._registry if name.startswith(("mma_", "wmma_"))}
 globals().update(NAMES)
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - the constants are those of NAMES
-    "NAMES", "get_mma_intrin_group", "get_wmma_intrin_group", "ldmatrix_32x8_to_shared_16x16_layout",
-    "shared_16x16_to_ldmatrix_32x8_layout", "shared_16x32_to_ldmatrix_32x16_layout",
-    "shared_32x16_to_ldmatrix_32x16_layout", *NAMES,
-]  # fmt: skip
+    "NAMES",
+    "get_mma_intrin_group",
+    "get_wmma_intrin_group",
+    "ldmatrix_32x8_to_shared_16x16_layout",
+    "shared_16x16_to_ldmatrix_32x8_layout",
+    "shared_16x32_to_ldmatrix_32x16_layout",
+    "shared_32x16_to_ldmatrix_32x16_layout",
+    *NAMES,
+]

@@ -40,8 +40,9 @@ def dot_products(
         whole = b.vload([0, 0], f"{b.dtype}x{lanes * group}")
         return tir.BufferStore(c, instruction(*vectors, whole), (T.ramp(0, 1, lanes),))
 
-    return register_instruction(name, operands, "SR", (lanes, group),
-                                lambda a, b, c, i, k: adds(c, (i,), a[k], b[i, k]), call)  # fmt: skip
+    return register_instruction(
+        name, operands, "SR", (lanes, group), lambda a, b, c, i, k: adds(c, (i,), a[k], b[i, k]), call
+    )
 
 
 def one_dot_product(name: str, dtypes: tuple[str, str, str], instruction: Callable[..., Any]) -> TensorIntrin:

@@ -21,14 +21,25 @@ class Operand(NamedTuple):
     def buffer(self, name: str, called: bool) -> tir.Buffer:
         """Declare it as `name`."""
         strides = [ir.Var(f"{name}_s{i}", "int32") for i in range(len(self.shape))] if called and self.strided else ()
-        return tir.decl_buffer(self.shape, self.dtype, name, scope=self.scope, offset_factor=self.factor,
-                               strides=strides, data_alignment=self.align)  # fmt: skip
+        return tir.decl_buffer(
+            self.shape,
+            self.dtype,
+            name,
+            scope=self.scope,
+            offset_factor=self.factor,
+            strides=strides,
+            data_alignment=self.align,
+        )
 
 
 def register_instruction(
-    name: str, operands: Sequence[Operand], loops: str, extents: Sequence[int], store: Callable[..., tir.Stmt],
+    name: str,
+    operands: Sequence[Operand],
+    loops: str,
+    extents: Sequence[int],
+    store: Callable[..., tir.Stmt],
     call: Callable[..., tir.Stmt],
-) -> TensorIntrin:  # fmt: skip
+) -> TensorIntrin:
     """Register what an instruction computes under a name, and its call.
 
     Parameters
@@ -46,17 +57,27 @@ def register_instruction(
     def function(called: bool) -> tir.PrimFunc:
         buffers = [o.buffer(n, called) for n, o in zip("ABC"[-len(operands) :], operands, strict=True)]
         *reads, written = map(whole_region, buffers)
-        root = tir.Block((), (written, *reads) if "R" in loops else tuple(reads), (written,), "root",
-                         call(*buffers) if called else described(buffers))  # fmt: skip
+        root = tir.Block(
+            (),
+            (written, *reads) if "R" in loops else tuple(reads),
+            (written,),
+            "root",
+            call(*buffers) if called else described(buffers),
+        )
         handles = tuple(ir.Var(f"{b.name}_handle", "handle") for b in buffers)
         buffer_map = tuple(zip(handles, buffers, strict=True))
         return tir.PrimFunc(handles, tir.BlockRealize((), ir.TRUE, root), None, buffer_map)
 
     def described(buffers: Sequence[tir.Buffer]) -> tir.Stmt:
         around = [ir.Var(f"i{n}", "int32") for n in range(len(loops))]
-        axes = [ir.IterVar(ir.Range.from_min_extent(ir.const(0), ir.const(e)), ir.Var(f"v{n}", "int32"),
-                           "reduce" if kind == "R" else "data_par")
-                for n, (kind, e) in enumerate(zip(loops, extents, strict=True))]  # fmt: skip
+        axes = [
+            ir.IterVar(
+                ir.Range.from_min_extent(ir.const(0), ir.const(e)),
+                ir.Var(f"v{n}", "int32"),
+                "reduce" if kind == "R" else "data_par",
+            )
+            for n, (kind, e) in enumerate(zip(loops, extents, strict=True))
+        ]
         body = store(*buffers, *(a.var for a in axes))
         block = tir.Block(tuple(axes), *access_regions([body], arith.Analyzer()), "update", body)
         out: tir.Stmt = tir.BlockRealize(tuple(around), ir.TRUE, block)

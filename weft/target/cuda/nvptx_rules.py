@@ -159,15 +159,22 @@ def _alloc(node: AllocBuffer, s: KernelEmitter) -> None:
     n_bytes = None if count is None else count * DataType(buffer.dtype).itemsize
     shared = buffer.scope in ("shared", "shared.dyn")
     if count is None or n_bytes is None or not (shared or buffer.scope in ("local", "global", "")):
-        raise CodegenError(f"cannot allocate '{buffer.name}' on a GPU", where=node.span,
-                           expected="a buffer of constant size, of scope 'shared' or 'local'",
-                           found=f"scope '{buffer.scope}', shape {buffer.shape}")  # fmt: skip
+        raise CodegenError(
+            f"cannot allocate '{buffer.name}' on a GPU",
+            where=node.span,
+            expected="a buffer of constant size, of scope 'shared' or 'local'",
+            found=f"scope '{buffer.scope}', shape {buffer.shape}",
+        )
     used = s.shared_bytes + n_bytes if shared else n_bytes
     limit = _SHARED_LIMIT if shared else _LOCAL_LIMIT
     if used > limit:
-        raise CodegenError(f"'{buffer.name}' does not fit into the memory of a {'block' if shared else 'thread'}",
-                           where=node.span, expected=f"at most {limit} bytes in all", found=str(used),
-                           help="use smaller tiles")  # fmt: skip
+        raise CodegenError(
+            f"'{buffer.name}' does not fit into the memory of a {'block' if shared else 'thread'}",
+            where=node.span,
+            expected=f"at most {limit} bytes in all",
+            found=str(used),
+            help="use smaller tiles",
+        )
     array = f"[{max(count, 1)} x {memory_type(buffer.dtype)}]"
     if shared:
         s.shared_bytes = used
@@ -187,8 +194,12 @@ def _skip(node: Prefetch, s: FunctionEmitter) -> None:
 
 
 def _assert(node: AssertStmt, s: FunctionEmitter) -> None:
-    raise CodegenError("device code cannot report a failed assertion", where=node.span,
-                       found=f"assert {node.condition}", help="check it in host code before the launch")  # fmt: skip
+    raise CodegenError(
+        "device code cannot report a failed assertion",
+        where=node.span,
+        found=f"assert {node.condition}",
+        help="check it in host code before the launch",
+    )
 
 
 STATEMENTS.update({For: _loop, AllocBuffer: _alloc, Prefetch: _skip, AssertStmt: _assert})
@@ -211,5 +222,8 @@ def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
 @_on("call_extern", "call_pure_extern", "tvm_call_packed", "call_packed", "tvm_call_cpacked")
 def _host_call(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0].value if e.args and isinstance(e.args[0], StringImm) else "?"
-    raise CodegenError(f"device code cannot call the host's function '{name}' ({e.op.name})", where=e.span,
-                       help="call it outside of the loops that are bound to threads")  # fmt: skip
+    raise CodegenError(
+        f"device code cannot call the host's function '{name}' ({e.op.name})",
+        where=e.span,
+        help="call it outside of the loops that are bound to threads",
+    )

@@ -128,23 +128,39 @@ def _function(name: str) -> str:
     """``weft.<name>(x)``: the polynomials of the angle, chosen by its quarter."""
     sines = [(-1.0) ** k / math.factorial(2 * k + 1) for k in range(1, 9)]
     cosines = [(-1.0) ** k / math.factorial(2 * k) for k in range(2, 9)]
-    lines = ["%pair = call { double, i32 } @weft.quarters(double %x)", "%r = extractvalue { double, i32 } %pair, 0",
-             "%count = extractvalue { double, i32 } %pair, 1",
-             "%n = add i32 %count, " + ("1" if name == "cos" else "0"), "%z = fmul double %r, %r",
-             *_polynomial("p", "%z", sines), "%cube = fmul double %z, %r",
-             "%sum = call double @llvm.fma.f64(double %cube, double %p.0, double %r)",
-             f"%zero = fcmp oeq double %r, {_double(0.0)}", "%sine = select i1 %zero, double %r, double %sum",
-             *_polynomial("q", "%z", cosines), "%square = fmul double %z, %z",
-             f"%rest = call double @llvm.fma.f64(double %z, double {_double(-0.5)}, double {_double(1.0)})",
-             "%cosine = call double @llvm.fma.f64(double %square, double %q.0, double %rest)",
-             "%odd.bit = and i32 %n, 1", "%odd = icmp ne i32 %odd.bit, 0"]  # fmt: skip
+    lines = [
+        "%pair = call { double, i32 } @weft.quarters(double %x)",
+        "%r = extractvalue { double, i32 } %pair, 0",
+        "%count = extractvalue { double, i32 } %pair, 1",
+        "%n = add i32 %count, " + ("1" if name == "cos" else "0"),
+        "%z = fmul double %r, %r",
+        *_polynomial("p", "%z", sines),
+        "%cube = fmul double %z, %r",
+        "%sum = call double @llvm.fma.f64(double %cube, double %p.0, double %r)",
+        f"%zero = fcmp oeq double %r, {_double(0.0)}",
+        "%sine = select i1 %zero, double %r, double %sum",
+        *_polynomial("q", "%z", cosines),
+        "%square = fmul double %z, %z",
+        f"%rest = call double @llvm.fma.f64(double %z, double {_double(-0.5)}, double {_double(1.0)})",
+        "%cosine = call double @llvm.fma.f64(double %square, double %q.0, double %rest)",
+        "%odd.bit = and i32 %n, 1",
+        "%odd = icmp ne i32 %odd.bit, 0",
+    ]
     if name == "tan":
-        lines += ["%over = fneg double %cosine", "%a = select i1 %odd, double %over, double %sine",
-                  "%b = select i1 %odd, double %sine, double %cosine", "%result = fdiv double %a, %b"]  # fmt: skip
+        lines += [
+            "%over = fneg double %cosine",
+            "%a = select i1 %odd, double %over, double %sine",
+            "%b = select i1 %odd, double %sine, double %cosine",
+            "%result = fdiv double %a, %b",
+        ]
     else:
-        lines += ["%picked = select i1 %odd, double %cosine, double %sine", "%turned.bit = and i32 %n, 2",
-                  "%turned = icmp ne i32 %turned.bit, 0", "%opposite = fneg double %picked",
-                  "%result = select i1 %turned, double %opposite, double %picked"]  # fmt: skip
+        lines += [
+            "%picked = select i1 %odd, double %cosine, double %sine",
+            "%turned.bit = and i32 %n, 2",
+            "%turned = icmp ne i32 %turned.bit, 0",
+            "%opposite = fneg double %picked",
+            "%result = select i1 %turned, double %opposite, double %picked",
+        ]
     body = "\n".join("  " + line for line in lines)
     return f"define internal double @weft.{name}.f64(double %x) #0 {{\n{body}\n  ret double %result\n}}"
 

@@ -135,8 +135,11 @@ def compile_cuda(
         status = library.nvrtcCompileProgram(program, len(flags), array)
         if status != 0:
             reason = library.nvrtcGetErrorString(status).decode()
-            raise CodegenError("NVRTC does not compile this program", found=f"{reason}\n{_log(library, program)}",
-                               help=f"the options were {' '.join(flags)}")  # fmt: skip
+            raise CodegenError(
+                "NVRTC does not compile this program",
+                found=f"{reason}\n{_log(library, program)}",
+                help=f"the options were {' '.join(flags)}",
+            )
         return _bytes(library, program, output)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))

@@ -46,8 +46,11 @@ def device_module(functions: Mapping[str, PrimFunc], target: Target) -> Module:
 
     def source(fmt: str) -> str:
         if fmt and fmt not in code.sources:
-            raise InvalidArgument(f"there is no source of kind '{fmt}' for target {target.kind}",
-                                  expected=" or ".join(map(repr, code.sources)), found=repr(fmt))  # fmt: skip
+            raise InvalidArgument(
+                f"there is no source of kind '{fmt}' for target {target.kind}",
+                expected=" or ".join(map(repr, code.sources)),
+                found=repr(fmt),
+            )
         return code.sources[fmt or next(iter(code.sources))]()
 
     image, form = code.image()

@@ -156,11 +156,13 @@ def _host(name: str, func: tir.PrimFunc, device: dict[str, tir.PrimFunc], device
     body = visit(func.body)
     for access in ir.walk(body):
         if isinstance(access, (tir.BufferLoad, tir.BufferStore)) and access.buffer.data in pointers:
-            raise error.CodegenError(f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
-                                     where=access.span,
-                                     expected="loops bound to blockIdx and threadIdx around every access",
-                                     found=f"an access to '{access.buffer.name}' on the host",
-                                     help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))")  # fmt: skip
+            raise error.CodegenError(
+                f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
+                where=access.span,
+                expected="loops bound to blockIdx and threadIdx around every access",
+                found=f"an access to '{access.buffer.name}' on the host",
+                help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
+            )
     func = func.replace(body=body).with_attr("tir.device_type", device_type)
     return func.with_attr("tir.kernels", tuple(dict.fromkeys(kernels)))
 

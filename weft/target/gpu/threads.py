@@ -62,9 +62,13 @@ def launch_extents(func: tir.PrimFunc, max_threads: int = 1024) -> dict[str, Pri
     while isinstance(outer, (tir.AttrStmt, tir.DeclBuffer)):
         outer = outer.body
     if not (isinstance(outer, tir.For) and outer.kind is tir.ForKind.THREAD_BINDING):
-        raise CodegenError("accesses GPU memory outside of GPU threads: did you forget to bind?", where=outer.span,
-                           expected="an outermost loop bound to blockIdx or threadIdx", found=type(outer).__name__,
-                           help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))")  # fmt: skip
+        raise CodegenError(
+            "accesses GPU memory outside of GPU threads: did you forget to bind?",
+            where=outer.span,
+            expected="an outermost loop bound to blockIdx or threadIdx",
+            found=type(outer).__name__,
+            help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
+        )
     s = _State(func)
     _visit(func.body, {}, frozenset(), s)
     _check_claims(s)
@@ -164,9 +168,13 @@ def _check_shared_work(node: tir.For, tag: str, s: _State) -> None:
         raise CodegenError(f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z")
     wanted, there = as_int(node.extent), as_int(s.extents[tag])
     if wanted is None or there is None or wanted > there:
-        raise CodegenError(f"a nest inside of {tag} needs more threads than there are", where=node.span,
-                           expected=f"at most {s.extents[tag]}", found=str(node.extent),
-                           help="split it by the number of threads")  # fmt: skip
+        raise CodegenError(
+            f"a nest inside of {tag} needs more threads than there are",
+            where=node.span,
+            expected=f"at most {s.extents[tag]}",
+            found=str(node.extent),
+            help="split it by the number of threads",
+        )
 
 
 def _check_claims(s: _State) -> None:
@@ -191,5 +199,10 @@ def _check_block(func: tir.PrimFunc, extents: Mapping[str, PrimExpr], max_thread
         if tag.startswith("threadIdx"):
             threads *= as_int(extent) or 1
     if threads > max_threads:
-        raise CodegenError("a block has too many threads", where=func.span, expected=f"at most {max_threads}",
-                           found=str(threads), help="split the axis and bind its outer part to blockIdx")  # fmt: skip
+        raise CodegenError(
+            "a block has too many threads",
+            where=func.span,
+            expected=f"at most {max_threads}",
+            found=str(threads),
+            help="split the axis and bind its outer part to blockIdx",
+        )

@@ -20,8 +20,11 @@ from weft.tir import BufferLoad
 def _var(e: ir.Var, s: FunctionEmitter) -> str:
     known = s.env.get(e) or s.pointers.get(e)
     if known is None:
-        raise CodegenError(f"variable '{e.name}' has no value", where=e.span,
-                           help="is it a parameter or a symbolic dimension of a parameter?")  # fmt: skip
+        raise CodegenError(
+            f"variable '{e.name}' has no value",
+            where=e.span,
+            help="is it a parameter or a symbolic dimension of a parameter?",
+        )
     return known
 
 

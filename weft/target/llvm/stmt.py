@@ -151,8 +151,12 @@ def _while(node: tir.While, s: FunctionEmitter) -> None:
 
 
 def _device_threads(node: tir.For, s: FunctionEmitter) -> bool:
-    raise error.CodegenError("a loop bound to device threads cannot run on target llvm", where=node.span,
-                             found=node.loop_var.name, help="use target 'cuda'")  # fmt: skip
+    raise error.CodegenError(
+        "a loop bound to device threads cannot run on target llvm",
+        where=node.span,
+        found=node.loop_var.name,
+        help="use target 'cuda'",
+    )
 
 
 LOOPS[tir.ForKind.THREAD_BINDING] = _device_threads

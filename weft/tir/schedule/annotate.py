@@ -22,8 +22,12 @@ def vectorize(state: ScheduleState, var: Var) -> None:
     """Run the iterations of a loop as lanes of vectors."""
     loop = state.loop(var)
     if not isinstance(loop.extent, IntImm):
-        raise refuse("vectorize", f"the extent {loop.extent} is not a constant", loops=loop,
-                     help="split off a constant factor first")  # fmt: skip
+        raise refuse(
+            "vectorize",
+            f"the extent {loop.extent} is not a constant",
+            loops=loop,
+            help="split off a constant factor first",
+        )
     _set_kind(state, var, ForKind.VECTORIZED, "vectorize")
 
 
@@ -83,8 +87,12 @@ def _set_kind(state: ScheduleState, var: Var, kind: ForKind, primitive: str) -> 
 
 def _check_unbound(loop: For, primitive: str) -> None:
     if loop.thread_binding is not None:
-        raise refuse(primitive, f"the loop is bound to {loop.thread_binding.thread_tag}", loops=loop,
-                     help="a thread runs each of its iterations; split the loop before binding it")  # fmt: skip
+        raise refuse(
+            primitive,
+            f"the loop is bound to {loop.thread_binding.thread_tag}",
+            loops=loop,
+            help="a thread runs each of its iterations; split the loop before binding it",
+        )
 
 
 def check_data_parallel(loop: For, primitive: str, analyzer: Analyzer, allow_reduce: bool = False) -> None:
@@ -92,10 +100,13 @@ def check_data_parallel(loop: For, primitive: str, analyzer: Analyzer, allow_red
     allowed = ("data_par", "reduce") if allow_reduce else ("data_par",)
     for r in child_realizes(loop.body):
         if not is_const_int(loop.extent, 1) and loop.loop_var not in used_vars(r.iter_values) and accumulates(r.block):
-            raise refuse(primitive,
-                         f"each iteration of the loop runs '{r.block.name_hint}' again on what it wrote before",
-                         loops=loop, block=r.block.name_hint,
-                         help="apply it to a loop that the block's variables depend on")  # fmt: skip
+            raise refuse(
+                primitive,
+                f"each iteration of the loop runs '{r.block.name_hint}' again on what it wrote before",
+                loops=loop,
+                block=r.block.name_hint,
+                help="apply it to a loop that the block's variables depend on",
+            )
         for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True):
             if loop.loop_var in used_vars(value) and iv.iter_type not in allowed:
                 raise refuse(
@@ -109,8 +120,13 @@ def check_data_parallel(loop: For, primitive: str, analyzer: Analyzer, allow_red
         _check_apart(loop, r, primitive)
     tied = None if is_const_int(loop.extent, 1) else tied_iterations(loop.body, [loop], analyzer)
     if tied is not None:
-        raise refuse(primitive, f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
-                     loops=loop, block=tied[1], help="each iteration has to make what it uses")  # fmt: skip
+        raise refuse(
+            primitive,
+            f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
+            loops=loop,
+            block=tied[1],
+            help="each iteration has to make what it uses",
+        )
 
 
 def _check_apart(loop: For, realize: BlockRealize, primitive: str) -> None:
@@ -141,8 +157,11 @@ def unannotate(state: ScheduleState, target: Var | str, key: str) -> None:
     """Remove a note."""
     node = _target(state, target)
     if key not in node.annotations:
-        raise refuse("unannotate", f"there is no annotation '{key}'",
-                     help="there are: " + (", ".join(node.annotations.keys()) or "none"))  # fmt: skip
+        raise refuse(
+            "unannotate",
+            f"there is no annotation '{key}'",
+            help="there are: " + (", ".join(node.annotations.keys()) or "none"),
+        )
     state.replace(node, replace_node(node, annotations=node.annotations.without(key)))
 
 

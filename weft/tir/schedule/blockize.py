@@ -50,8 +50,11 @@ def blockize(state: ScheduleState, var: ir.Var) -> str:
         extent = analyzer.simplify(box[1] + 1)
         if not analyzer.can_prove_equal(ir.floormod(base, extent), 0):
             raise refuse("blockize", f"'{iv.var.name}' does not start at multiples of {extent}", loops=nest, block=name)
-        low = ir.IterVar(ir.Range.from_min_extent(ir.const(0, iv.dtype), extent),
-                         replace_node(iv.var, name=f"{iv.var.name}_i"), iv.iter_type)  # fmt: skip
+        low = ir.IterVar(
+            ir.Range.from_min_extent(ir.const(0, iv.dtype), extent),
+            replace_node(iv.var, name=f"{iv.var.name}_i"),
+            iv.iter_type,
+        )
         inner_iters.append((low, part))
         split[iv.var] = low.var
         if not ir.is_const_int(base, 0):

@@ -102,8 +102,12 @@ def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, 
     block = realize.block
     store = dependence.is_plain_store(block)
     if store is None or not dependence.is_data_parallel(block):
-        raise refuse(primitive, "the block is not one element-wise store", block=block.name_hint,
-                     help="reductions and blocks with several statements cannot be inlined")  # fmt: skip
+        raise refuse(
+            primitive,
+            "the block is not one element-wise store",
+            block=block.name_hint,
+            help="reductions and blocks with several statements cannot be inlined",
+        )
     if state.is_argument(store.buffer):
         raise refuse(primitive, f"'{store.buffer.name}' is an output of the function", block=block.name_hint)
     if not dependence.is_complete(realize, scope):
@@ -141,8 +145,11 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
             )
     free = (used_vars(store.value) & own) - {v for v in result if v is not None}
     if free - set(_unit_vars(realize.block)):
-        raise refuse(primitive, "the value depends on a variable that the store's indices do not have",
-                     block=realize.block.name_hint)  # fmt: skip
+        raise refuse(
+            primitive,
+            "the value depends on a variable that the store's indices do not have",
+            block=realize.block.name_hint,
+        )
     return result
 
 
@@ -168,9 +175,12 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     producer = producers[0]
     target = dependence.is_plain_store(producer.block)
     if target is None or not dependence.is_complete(producer, scope):
-        raise refuse("reverse_compute_inline", "the producer is not one element-wise store",
-                     block=producer.block.name_hint,
-                     help="decompose a reduction first, or use reverse_compute_at")  # fmt: skip
+        raise refuse(
+            "reverse_compute_inline",
+            "the producer is not one element-wise store",
+            block=producer.block.name_hint,
+            help="decompose a reduction first, or use reverse_compute_at",
+        )
     if len(dependence.consumers_of(producer.block, scope)) != 1 or state.is_argument(target.buffer):
         raise refuse(
             "reverse_compute_inline", f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint
@@ -276,8 +286,12 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
         raise refuse("split_consumers", "the block is neither complete nor a whole reduction", block=name)
     actual = {c.block.name_hint for c in dependence.consumers_of(block, scope)}
     if actual != set(consumers):
-        raise refuse("split_consumers", "the list is not that of all consumers", block=name,
-                     help="they are " + ", ".join(sorted(actual)))  # fmt: skip
+        raise refuse(
+            "split_consumers",
+            "the list is not that of all consumers",
+            block=name,
+            help="they are " + ", ".join(sorted(actual)),
+        )
     state.check_loaded("split_consumers", block.writes[0].buffer)
     at = max(i for i, s in enumerate(path[:-1]) if not isinstance(s, For)) + 1
     nest, old = path[at], block.writes[0].buffer

@@ -205,8 +205,13 @@ def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str
         for i, d in enumerate(source.shape)
     ]
     index = tuple(iv.var for iv in iters)
-    block = Block(tuple(iters), (point_region(source, index),), (point_region(target, index),), name,
-                  BufferStore(target, BufferLoad(source, index), index))  # fmt: skip
+    block = Block(
+        tuple(iters),
+        (point_region(source, index),),
+        (point_region(target, index),),
+        name,
+        BufferStore(target, BufferLoad(source, index), index),
+    )
     values = tuple(r.min + v for r, v in zip(box, loops, strict=True))
     body: Stmt = BlockRealize(values, TRUE, block)
     for v, r in reversed(list(zip(loops, box, strict=True))):
@@ -274,8 +279,9 @@ def state_access(state: ScheduleState, name: str, place: int, kind: str, ranges:
     old = _region(tuple(regions), place, name, what)
     ends = ranges(*[iv.var for iv in block.iter_vars])
     if len(ends) != 2 * len(old.region):
-        raise refuse(what, f"{len(ends) // 2} ranges for the {len(old.region)} dimensions of '{old.buffer.name}'",
-                     block=name)  # fmt: skip
+        raise refuse(
+            what, f"{len(ends) // 2} ranges for the {len(old.region)} dimensions of '{old.buffer.name}'", block=name
+        )
     analyzer = state.analyzer_at(state.path_to_block(name), inside=True)
     box = [Range.from_min_extent(a, analyzer.simplify(b - a)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     regions[place] = replace_node(old, region=tuple(box))

@@ -34,8 +34,12 @@ def compute_at(
     inside = structure.child_realizes(loop.body)
     outside = [c.block.name_hint for c in consumers if not any(c is r for r in inside)]
     if not consumers or outside:
-        raise refuse("compute_at", "a consumer is not under the loop" if consumers else "the block has no consumer",
-                     loops=loop, block=outside[0] if outside else name)  # fmt: skip
+        raise refuse(
+            "compute_at",
+            "a consumer is not under the loop" if consumers else "the block has no consumer",
+            loops=loop,
+            block=outside[0] if outside else name,
+        )
     _check_later(realize, inside, scope, loop)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
     regions: dict[Buffer, tuple[ir.Range | None, ...]] = {}
@@ -76,9 +80,12 @@ def reverse_compute_at(
             and not structure.used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var))
             for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True)
         ):
-            raise refuse("reverse_compute_at",
-                         "the producer's result is not complete at this loop: its reduction runs around it", loops=loop,
-                         block=p.block.name_hint)  # fmt: skip
+            raise refuse(
+                "reverse_compute_at",
+                "the producer's result is not complete at this loop: its reduction runs around it",
+                loops=loop,
+                block=p.block.name_hint,
+            )
         for w in p.block.writes:
             if any(w.buffer is r.buffer for r in block.reads):
                 _add_region(regions, w, p, loop, analyzer)
@@ -109,8 +116,12 @@ def _check_partition(
     around = {f.loop_var for f in _loops_outside(state, var)}
     for v in dependence.reduce_vars(block):
         if v in domain and not structure.used_vars(domain[v].min, domain[v].extent).isdisjoint(around):
-            raise refuse("reverse_compute_at", f"each iteration would see only a part of the reduction '{v.name}'",
-                         block=name, help="use rfactor, or a loop outside of it")  # fmt: skip
+            raise refuse(
+                "reverse_compute_at",
+                f"each iteration would see only a part of the reduction '{v.name}'",
+                block=name,
+                help="use rfactor, or a loop outside of it",
+            )
 
 
 def _check_made(
@@ -268,8 +279,12 @@ def _common_scope(state: ScheduleState, name: str, var: ir.Var, primitive: str) 
     if any(s is loop for s in path):
         raise refuse(primitive, "the block is already under the loop", loops=loop, block=name)
     if not dependence.is_complete(realize, scope) and not dependence.is_reduction(realize, scope):
-        raise refuse(primitive, "the block is neither complete nor a whole reduction", block=name,
-                     help="move a reduction before decomposing it")  # fmt: skip
+        raise refuse(
+            primitive,
+            "the block is neither complete nor a whole reduction",
+            block=name,
+            help="move a reduction before decomposing it",
+        )
     is_part = primitive == "compute_at" and _runs_a_box(path, realize)
     if not is_part and not covers_domain(path, state.analyzer_at(path)):
         raise refuse(

@@ -91,8 +91,12 @@ def _infer_factors(loop: For, factors: Sequence[ir.PrimExpr | int | None], analy
     if open_at:
         sizes[open_at[0]] = analyzer.simplify(ir.ceildiv(ir.cast(dtype, loop.extent), product))
     elif not analyzer.can_prove(product >= loop.extent):
-        raise refuse("split", f"the factors cover {analyzer.simplify(product)} iterations of {loop.extent}", loops=loop,
-                     help="leave one factor None")  # fmt: skip
+        raise refuse(
+            "split",
+            f"the factors cover {analyzer.simplify(product)} iterations of {loop.extent}",
+            loops=loop,
+            help="leave one factor None",
+        )
     return sizes
 
 
@@ -117,8 +121,12 @@ def _check_known(state: ScheduleState, primitive: str, path: list[Stmt], express
     unknown = structure.used_vars(*[e for e in expressions if isinstance(e, ir.PrimExpr)]) - known
     if unknown:
         names = ", ".join(sorted(v.name for v in unknown))
-        raise refuse(primitive, f"variables that are not known at the loop: {names}", loops=path[-1],
-                     help="use numbers, dimensions of the parameters and variables of outer loops")  # fmt: skip
+        raise refuse(
+            primitive,
+            f"variables that are not known at the loop: {names}",
+            loops=path[-1],
+            help="use numbers, dimensions of the parameters and variables of outer loops",
+        )
 
 
 def _guard(body: Stmt, condition: ir.PrimExpr) -> Stmt:
@@ -139,8 +147,12 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     for v in loops[1:]:
         inner = chain[-1].body
         if not isinstance(inner, For) or inner.loop_var is not v:
-            raise refuse("fuse", "the loops are not directly nested in this order", loops=list(loops),
-                         help="reorder them next to each other first")  # fmt: skip
+            raise refuse(
+                "fuse",
+                "the loops are not directly nested in this order",
+                loops=list(loops),
+                help="reorder them next to each other first",
+            )
         chain.append(inner)
     _check_fusible(chain, loops)
     if len(chain) == 1:
@@ -201,8 +213,12 @@ def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
         raise refuse("reorder", "the loops are not nested in one another", loops=list(missing))
     for s in chain:
         if not isinstance(s, For):
-            raise refuse("reorder", f"a {type(s).__name__} stands between the loops", loops=list(loops),
-                         help="a loop with several children cannot move past them")  # fmt: skip
+            raise refuse(
+                "reorder",
+                f"a {type(s).__name__} stands between the loops",
+                loops=list(loops),
+                help="a loop with several children cannot move past them",
+            )
     inner_body = chain[-1].body  # type: ignore[union-attr]
     for r in structure.child_realizes(inner_body):
         if any(iv.iter_type not in ("data_par", "reduce") for iv in r.block.iter_vars):
@@ -235,8 +251,12 @@ def _check_order(
         below = [f for f in structure.path_to(chain[-1].body, lambda s, r=r: s is r) or () if isinstance(f, For)]
         _check_free_order(r, inner, below, loops)
         if len(realizes) > 1 and reduce_vars(r.block):
-            raise refuse("reorder", "several blocks stand below the loops and one of them is a reduction",
-                         block=r.block.name_hint, loops=list(loops))  # fmt: skip
+            raise refuse(
+                "reorder",
+                "several blocks stand below the loops and one of them is a reduction",
+                block=r.block.name_hint,
+                loops=list(loops),
+            )
     tied = tied_iterations(chain[-1].body, inner, state.analyzer_at(path, inside=True))
     if tied is not None:
         raise refuse("reorder", f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
@@ -278,8 +298,12 @@ def loop_partition(
         )
         for r in structure.child_realizes(loop.body)
     ):
-        raise refuse("loop_partition", "the loop runs over a reduction that still holds its init", loops=loop,
-                     help="decompose_reduction first")  # fmt: skip
+        raise refuse(
+            "loop_partition",
+            "the loop runs over a reduction that still holds its init",
+            loops=loop,
+            help="decompose_reduction first",
+        )
     if loop.kind is ForKind.THREAD_BINDING:
         raise refuse("loop_partition", "the loop is bound to a thread", loops=loop, help="partition before binding")
     dtype = var.dtype

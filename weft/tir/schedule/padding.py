@@ -96,8 +96,12 @@ def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range]) -
 
 def _subst_body(block: Block, mapping: dict[ir.Var, ir.PrimExpr]) -> Block:
     """Replace variables in what a block runs and touches."""
-    return replace_node(block, body=subst_stmt(block.body, mapping), reads=subst_stmt(block.reads, mapping),
-                        writes=subst_stmt(block.writes, mapping))  # fmt: skip
+    return replace_node(
+        block,
+        body=subst_stmt(block.body, mapping),
+        reads=subst_stmt(block.reads, mapping),
+        writes=subst_stmt(block.writes, mapping),
+    )
 
 
 def _padded(realize: BlockRealize, scope: Block) -> tuple[BufferStore, ir.PrimExpr, ir.PrimExpr, ir.PrimExpr]:

@@ -186,8 +186,11 @@ class Recorder:
                 names_ = [self._block_named(v) if isinstance(v, str) else v for v in value or ()]
                 given[str(n)] = value = names_
             if kind in _HANDLES and not isinstance(value, _HANDLES[kind][0]):
-                raise ScheduleError(f"{fn.__name__}: an argument is no {_HANDLES[kind][1]}", expected=_HANDLES[kind][2],
-                                    found=repr(value))  # fmt: skip
+                raise ScheduleError(
+                    f"{fn.__name__}: an argument is no {_HANDLES[kind][1]}",
+                    expected=_HANDLES[kind][2],
+                    found=repr(value),
+                )
         index_map = given.get("index_map")
         if index_map is not None and not isinstance(index_map, IndexMap):
             block = self.state.realize(given["block"].name).block

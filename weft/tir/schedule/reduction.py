@@ -57,8 +57,13 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
             reducing |= structure.used_vars(value)
     outer = [f for f in loops[:at] if f.loop_var in reducing]
     if outer:
-        raise refuse("decompose_reduction", "a reduction loop runs outside of the given one", loops=outer, block=name,
-                     help="give the outermost reduction loop")  # fmt: skip
+        raise refuse(
+            "decompose_reduction",
+            "a reduction loop runs outside of the given one",
+            loops=outer,
+            block=name,
+            help="give the outermost reduction loop",
+        )
     _check_once(realize, loops[at:])
     init_name, update_name = state.fresh_name(f"{name}_init"), state.fresh_name(f"{name}_update")
     nest = structure.init_nest(realize, loops[at:], init_name)
@@ -148,13 +153,19 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
         or not isinstance(block.init, BufferStore)
         or not is_reduction(realize, state.scope_of(path))
     ):
-        raise refuse("rfactor", "the block is not a reduction of the form B[i] = B[i] op f with a commutative op",
-                     block=name, help="+, *, max and min are known")  # fmt: skip
+        raise refuse(
+            "rfactor",
+            "the block is not a reduction of the form B[i] = B[i] op f with a commutative op",
+            block=name,
+            help="+, *, max and min are known",
+        )
     combine, store, source = found
     if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
-        raise refuse("rfactor",
-                     f"the reduction starts from {block.init.value}, which each partial result would add again",
-                     block=name)  # fmt: skip
+        raise refuse(
+            "rfactor",
+            f"the reduction starts from {block.init.value}, which each partial result would add again",
+            block=name,
+        )
     analyzer = state.analyzer_at(path)
     reduce_value = [
         iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in structure.used_vars(v)
@@ -254,8 +265,11 @@ def _partial_block(
             (v for v in structure.used_vars(value) if v in extents and v not in inner),
             key=lambda v: [f.loop_var for f in loops].index(v),
         ):
-            new = ir.IterVar(ir.Range.from_min_extent(ir.const(0, v.dtype), extents[v].extent),
-                             ir.Var(f"v{v.name}", v.dtype), "reduce")  # fmt: skip
+            new = ir.IterVar(
+                ir.Range.from_min_extent(ir.const(0, v.dtype), extents[v].extent),
+                ir.Var(f"v{v.name}", v.dtype),
+                "reduce",
+            )
             iter_vars.append(new)
             values.append(v)
             inner[v] = new.var
@@ -298,8 +312,11 @@ def _final_nest(
     spatial = [
         (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"
     ]
-    over = ir.IterVar(ir.Range.from_min_extent(ir.const(0, loop.loop_var.dtype), loop.extent),
-                      structure.replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"), "reduce")  # fmt: skip
+    over = ir.IterVar(
+        ir.Range.from_min_extent(ir.const(0, loop.loop_var.dtype), loop.extent),
+        structure.replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"),
+        "reduce",
+    )
     indices = (*store.indices[:axis], over.var, *store.indices[axis:])
     body = BufferStore(
         store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(partial, indices)), store.indices

@@ -172,8 +172,12 @@ class Schedule(Recorder):
     @primitive
     def annotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
         """Note something on a block or loop."""
-        annotate.annotate(self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var,
-                          ann_key, ann_val)  # fmt: skip
+        annotate.annotate(
+            self.state,
+            block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var,
+            ann_key,
+            ann_val,
+        )
 
     @primitive
     def unannotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str) -> None:

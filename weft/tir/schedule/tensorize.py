@@ -34,8 +34,11 @@ class TensorIntrin:
             if any(func.buffer_of(p) is None for p in func.params):
                 raise error.InvalidArgument(f"a parameter of the {what} of '{name}' is no buffer")
         if len(desc.params) != len(impl.params):
-            raise error.InvalidArgument(f"description and implementation of '{name}' differ in parameters",
-                                        expected=str(len(desc.params)), found=str(len(impl.params)))  # fmt: skip
+            raise error.InvalidArgument(
+                f"description and implementation of '{name}' differ in parameters",
+                expected=str(len(desc.params)),
+                found=str(len(impl.params)),
+            )
         self.name, self.desc, self.impl = name, desc, impl
 
     @staticmethod
@@ -96,9 +99,13 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
         matches.append(MatchBufferRegion(copy, regions[original]))
     impl = found.impl.root
     body, _, _ = clone_fresh(ir.substitute(impl.body, fresh), state.fresh_name)
-    new = replace_node(block, body=body, alloc_buffers=block.alloc_buffers + ir.substitute(impl.alloc_buffers, fresh),
-                       match_buffers=(*block.match_buffers, *matches),
-                       annotations=ir.Attrs.of({**block.annotations, **impl.annotations}))  # fmt: skip
+    new = replace_node(
+        block,
+        body=body,
+        alloc_buffers=block.alloc_buffers + ir.substitute(impl.alloc_buffers, fresh),
+        match_buffers=(*block.match_buffers, *matches),
+        annotations=ir.Attrs.of({**block.annotations, **impl.annotations}),
+    )
     state.replace(realize, replace_node(realize, block=new))
 
 

@@ -154,8 +154,12 @@ class Trace:
 
 def _paired(kind: InstructionKind, old: Sequence[Any], new: Sequence[Any]) -> list[tuple[Any, Any]]:
     if len(old) != len(new):
-        raise ScheduleError(f"replay: {kind.method} returned another number of blocks or loops", expected=str(len(old)),
-                            found=str(len(new)), help="the trace belongs to a function of another form")  # fmt: skip
+        raise ScheduleError(
+            f"replay: {kind.method} returned another number of blocks or loops",
+            expected=str(len(old)),
+            found=str(len(new)),
+            help="the trace belongs to a function of another form",
+        )
     return list(zip(old, new, strict=True))
 
 

@@ -26,8 +26,11 @@ def _slices(a: Any, b: Any, name: str, p: Evaluator) -> Any:
 @SUBSCRIPT.on(Buffer)
 def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
     if len(indices) != len(buffer.shape):
-        raise ParseError(f"buffer '{buffer.name}' has another number of dimensions", expected=str(len(buffer.shape)),
-                         found=f"{len(indices)} indices")  # fmt: skip
+        raise ParseError(
+            f"buffer '{buffer.name}' has another number of dimensions",
+            expected=str(len(buffer.shape)),
+            found=f"{len(indices)} indices",
+        )
     steps = any(isinstance(i, slice) and i.step is not None for i in indices)
     if steps or not any(isinstance(i, (slice, ir.Range)) for i in indices):
         return BufferLoad(buffer, as_lanes(indices, buffer))

@@ -181,8 +181,19 @@ def _buffer(
     element = getattr(dtype, "dtype", dtype)
     if isinstance(elem_offset, Var) and elem_offset.name == "":
         elem_offset = type(elem_offset)("elem_offset", elem_offset.dtype)
-    return declare(dims, element, "", data, strides, elem_offset, scope or "global", align if align > 0 else 64,
-                   max_int(offset_factor, 0), buffer_type, axis_separators)  # fmt: skip
+    return declare(
+        dims,
+        element,
+        "",
+        data,
+        strides,
+        elem_offset,
+        scope or "global",
+        align if align > 0 else 64,
+        max_int(offset_factor, 0),
+        buffer_type,
+        axis_separators,
+    )
 
 
 def max_int(a: int, b: int) -> int:

@@ -77,8 +77,12 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
     if isinstance(target, (ast.Tuple, ast.List)):
         values = axes(p, target, value) if isinstance(value, Remap) else list(value)
         if len(values) != len(target.elts):
-            raise p.fail(target, "the number of names and of values differ", expected=str(len(values)),
-                         found=str(len(target.elts)))  # fmt: skip
+            raise p.fail(
+                target,
+                "the number of names and of values differ",
+                expected=str(len(values)),
+                found=str(len(target.elts)),
+            )
         for t, v in zip(target.elts, values, strict=True):
             assign(p, t, v)
         return
@@ -87,16 +91,23 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
 
 def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
     if len(remap.kinds) != len(remap.values) or set(remap.kinds) - {"S", "R"}:
-        raise p.fail(node, "T.axis.remap: one letter, S or R, for each loop variable",
-                     found=f"'{remap.kinds}' for {len(remap.values)} variables")  # fmt: skip
+        raise p.fail(
+            node,
+            "T.axis.remap: one letter, S or R, for each loop variable",
+            found=f"'{remap.kinds}' for {len(remap.values)} variables",
+        )
     return list(zip(remap.kinds, remap.values, strict=True))
 
 
 def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
     dom = p.state.loops.get(value) if isinstance(value, ir.Var) else None
     if dom is None:
-        raise p.fail(node, "T.axis.remap takes variables of loops around the block", found=str(value),
-                     help="use T.axis.spatial(extent, value)")  # fmt: skip
+        raise p.fail(
+            node,
+            "T.axis.remap takes variables of loops around the block",
+            found=str(value),
+            help="use T.axis.spatial(extent, value)",
+        )
     return dom
 
 
@@ -206,8 +217,12 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
         pairs = zip(reversed(command.source.region), reversed(buffer.shape), strict=False)
         sizes = [(ir.as_int(r.extent), ir.as_int(d)) for r, d in pairs]
         if any(a != b for a, b in sizes if a is not None and b is not None):
-            raise p.fail(target, "the region of T.match_buffer has another shape", found=str(command.source),
-                         expected=str(buffer.shape))  # fmt: skip
+            raise p.fail(
+                target,
+                "the region of T.match_buffer has another shape",
+                found=str(command.source),
+                expected=str(buffer.shape),
+            )
         state.blocks[-1].matches.append(MatchBufferRegion(buffer, command.source))
     elif any(command.source is v for v in state.params):
         if command.source in state.buffers:

@@ -52,8 +52,17 @@ def finished(p: Parser, state: FunctionUnderWay, body: stmts.Stmt) -> PrimFunc:
     wants_root = state.wants_root and (state.has_blocks or root.allocs)
     if root.allocs or (wants_root and not _is_root(body)):
         facts = root.facts
-        block = stmts.Block((), facts.get("reads", ()), facts.get("writes", ()), "root", body, root.init,
-                            tuple(root.allocs), (), ir.Attrs.of(facts.get("annotations")))  # fmt: skip
+        block = stmts.Block(
+            (),
+            facts.get("reads", ()),
+            facts.get("writes", ()),
+            "root",
+            body,
+            root.init,
+            tuple(root.allocs),
+            (),
+            ir.Attrs.of(facts.get("annotations")),
+        )
         body = stmts.BlockRealize((), ir.TRUE, block, span=p.span(node))
     attrs = dict(state.attrs)
     if options.get("private") and "global_symbol" in attrs:
@@ -144,8 +153,12 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     if isinstance(value, BufferRegion):  # the elements that a slice names
         value = value.asobject()
     if len(indices) != len(buffer.shape):
-        raise p.fail(target, f"buffer '{buffer.name}' has another number of dimensions",
-                     expected=str(len(buffer.shape)), found=f"{len(indices)} indices")  # fmt: skip
+        raise p.fail(
+            target,
+            f"buffer '{buffer.name}' has another number of dimensions",
+            expected=str(len(buffer.shape)),
+            found=f"{len(indices)} indices",
+        )
     lanes = ir.DataType(indices[-1].dtype).lanes if indices else 1
     dtype = buffer.dtype if lanes == 1 else ir.DataType(f"{buffer.dtype}x{lanes}")
     if not isinstance(value, (ir.PrimExpr, int, float, bool)):
@@ -312,8 +325,12 @@ def _for(p: Parser, node: ast.For) -> None:
         return
     targets, names = _loop_targets(node.target, len(loops.ranges))
     if len(targets) != len(loops.ranges):
-        raise p.fail(node.target, "the number of loop variables and of loops differ", expected=str(len(loops.ranges)),
-                     found=str(len(targets)))  # fmt: skip
+        raise p.fail(
+            node.target,
+            "the number of loop variables and of loops differ",
+            expected=str(len(loops.ranges)),
+            found=str(len(targets)),
+        )
     variables: list[ir.Var] = []
     p.scopes.append({})
     for t, r in zip(targets, loops.ranges, strict=True):
@@ -366,8 +383,12 @@ def _loop_targets(target: ast.expr, n_loops: int) -> tuple[list[ast.expr], dict[
 def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
     if loops.binding is not None or loops.kind != stmts.ForKind.THREAD_BINDING or loops.thread is None:
         return loops.binding
-    return ir.IterVar(ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent),
-                      ir.Var(loops.thread, ir.DataType(var.dtype)), "thread", loops.thread)  # fmt: skip
+    return ir.IterVar(
+        ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent),
+        ir.Var(loops.thread, ir.DataType(var.dtype)),
+        "thread",
+        loops.thread,
+    )
 
 
 def _unrolled(p: Parser, node: ast.For, values: Any) -> None:
@@ -480,8 +501,11 @@ def _regions(block: BlockUnderWay, body: stmts.Stmt) -> tuple[tuple[BufferRegion
 
 def _assert(p: Parser, node: ast.Assert) -> None:
     condition = ir.as_expr(p.evaluate(node.test))
-    said, kind, span = (ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg), "RuntimeError",
-                        p.span(node))  # fmt: skip
+    said, kind, span = (
+        ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg),
+        "RuntimeError",
+        p.span(node),
+    )
     if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], (list, tuple)):  # its kind, and parts of it
         kind, said = str(said[0]), "".join(map(str, said[1]))
     message = ir.as_expr(said)

@@ -39,8 +39,11 @@ def signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> Func
 def _param(p: Parser, arg: ast.arg) -> None:
     state: FunctionUnderWay = p.state
     if arg.annotation is None:
-        raise p.fail(arg, f"parameter '{arg.arg}' has no type",
-                     help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32")  # fmt: skip
+        raise p.fail(
+            arg,
+            f"parameter '{arg.arg}' has no type",
+            help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32",
+        )
     note = annotation(p, arg.annotation, defines=True)
     known = state.symbols.get(arg.arg)
     if isinstance(note, Buffer):
@@ -57,8 +60,12 @@ def _param(p: Parser, arg: ast.arg) -> None:
         param = type(note)(arg.arg, note.dtype, span=p.span(arg))
         p.define(arg.arg, param)
     else:
-        raise p.fail(arg.annotation, f"parameter '{arg.arg}' has no TIR type",
-                     expected="T.Buffer(...), T.handle or a data type", found=repr(note))  # fmt: skip
+        raise p.fail(
+            arg.annotation,
+            f"parameter '{arg.arg}' has no TIR type",
+            expected="T.Buffer(...), T.handle or a data type",
+            found=repr(note),
+        )
     state.params.append(param)
 
 

@@ -84,8 +84,18 @@ class _Flatten:
                     for d in part.shape:
                         size = size * self.as_wide(d)
                 shape.append(self.analyzer.simplify(size))
-            twin = Buffer(buffer.data, buffer.dtype, tuple(shape), (), None, buffer.name, buffer.scope,
-                          buffer.data_alignment, 0, tuple(range(1, len(shape))))  # fmt: skip
+            twin = Buffer(
+                buffer.data,
+                buffer.dtype,
+                tuple(shape),
+                (),
+                None,
+                buffer.name,
+                buffer.scope,
+                buffer.data_alignment,
+                0,
+                tuple(range(1, len(shape))),
+            )
             self.flat[buffer] = twin
         return twin
 

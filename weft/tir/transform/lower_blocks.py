@@ -78,9 +78,12 @@ class _Lower:
         """Lower one block."""
         block: Block = realize.block
         if block.match_buffers:
-            block = replace_node(block, body=lower_match_buffers(block.body, block.match_buffers, block.span),
-                                 init=block.init and lower_match_buffers(block.init, block.match_buffers, block.span),
-                                 match_buffers=())  # fmt: skip
+            block = replace_node(
+                block,
+                body=lower_match_buffers(block.body, block.match_buffers, block.span),
+                init=block.init and lower_match_buffers(block.init, block.match_buffers, block.span),
+                match_buffers=(),
+            )
         self.allocated.extend(block.alloc_buffers)
         self.depth |= dict.fromkeys(block.alloc_buffers, len(self.loops))
         env = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}

@@ -71,9 +71,15 @@ def _is_kernel(node: Any) -> bool:
 
 def _merged(body: Stmt, scope: str, name: str) -> Stmt:
     raw, steps = addressed(body), _steps(body)
-    sizes = {n.buffer.data: prod(ir.as_int(d) or 0 for d in n.buffer.shape) * ir.DataType(n.buffer.dtype).itemsize
-             for n in ir.walk(body) if isinstance(n, AllocBuffer) and n.buffer.scope == scope and not n.buffer.strides
-             and n.buffer.data not in raw and all(ir.as_int(d) is not None for d in n.buffer.shape)}  # fmt: skip
+    sizes = {
+        n.buffer.data: prod(ir.as_int(d) or 0 for d in n.buffer.shape) * ir.DataType(n.buffer.dtype).itemsize
+        for n in ir.walk(body)
+        if isinstance(n, AllocBuffer)
+        and n.buffer.scope == scope
+        and not n.buffer.strides
+        and n.buffer.data not in raw
+        and all(ir.as_int(d) is not None for d in n.buffer.shape)
+    }
     if len(sizes) < 2:
         return body
     lives = {v: [i for i, (names, _) in enumerate(steps) if v in names] or [0] for v in sizes}
@@ -81,8 +87,11 @@ def _merged(body: Stmt, scope: str, name: str) -> Stmt:
     offsets: dict[ir.Var, int] = {}
     for v in sorted(sizes, key=lambda v: lives[v][0]):
         place = 0
-        for begin, end in sorted((offsets[o], offsets[o] + sizes[o]) for o in offsets
-                                 if not any(lives[o][-1] <= m < lives[v][0] for m in meetings)):  # fmt: skip
+        for begin, end in sorted(
+            (offsets[o], offsets[o] + sizes[o])
+            for o in offsets
+            if not any(lives[o][-1] <= m < lives[v][0] for m in meetings)
+        ):
             if place + sizes[v] > begin:
                 place = max(place, -(-end // _ALIGNMENT) * _ALIGNMENT)
         offsets[v] = place

@@ -90,8 +90,12 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
         said = {node.attr_key: node.value}
     if said:
         step, explicit = (said.get(f"pragma_{n}") for n in ("auto_unroll_max_step", "unroll_explicit"))
-        limits = (limits[0] if step is None else ir.as_int(step), *limits[1:3],
-                  limits[3] if explicit is None else bool(ir.as_int(explicit)), *limits[4:])  # fmt: skip
+        limits = (
+            limits[0] if step is None else ir.as_int(step),
+            *limits[1:3],
+            limits[3] if explicit is None else bool(ir.as_int(explicit)),
+            *limits[4:],
+        )
 
     def child(n: Any) -> Any:
         if not isinstance(n, Stmt):

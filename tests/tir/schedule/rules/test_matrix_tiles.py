@@ -28,9 +28,11 @@ def product(m, n, k, *, dtype="float32", layout="kn", batch=(), epilogue=True) -
     def right(kk, j):
         return {"kn": lambda: b[kk, j], "nk": lambda: b[j, kk], "p": lambda: b[j // 32, kk, j % 32]}[layout]()
 
-    c = te.compute((*batch, m, n),
-                   lambda *i: te.sum(ir.cast("float32", a(*i[:-1], r)) * ir.cast("float32", right(r, i[-1])), r),
-                   name="C")  # fmt: skip
+    c = te.compute(
+        (*batch, m, n),
+        lambda *i: te.sum(ir.cast("float32", a(*i[:-1], r)) * ir.cast("float32", right(r, i[-1])), r),
+        name="C",
+    )
     if not epilogue:
         return te.create_prim_func([a, b, c])
     zero = weft.tir.const(0.0, "float32")

@@ -6,5 +6,13 @@ from weft.tir.schedule.rules.select import schedule_choices, schedule_func
 
 default_schedule = schedule_func
 
-__all__ = ["Knob", "Knobs", "Refusal", "ScheduleRecord", "default_schedule", "noting_schedules", "schedule_choices",
-           "schedule_func"]  # fmt: skip
+__all__ = [
+    "Knob",
+    "Knobs",
+    "Refusal",
+    "ScheduleRecord",
+    "default_schedule",
+    "noting_schedules",
+    "schedule_choices",
+    "schedule_func",
+]

@@ -68,9 +68,12 @@ class _Row:
         """Go through the keys, block by block."""
         k = self.k
         zero, lowest = const(0.0, "float32"), const(LOWEST, "float32")
-        start = [self.vectors(k.depth, lambda d: self.store(self.query, k.at(k.parts.q, query=k.first, depth=d), d)),
-                 self.vectors(k.columns * _TOGETHER, lambda d: self.store(self.sums, zero, d), ForKind.SERIAL),
-                 self.store(self.best, lowest), self.store(self.all, zero)]  # fmt: skip
+        start = [
+            self.vectors(k.depth, lambda d: self.store(self.query, k.at(k.parts.q, query=k.first, depth=d), d)),
+            self.vectors(k.columns * _TOGETHER, lambda d: self.store(self.sums, zero, d), ForKind.SERIAL),
+            self.store(self.best, lowest),
+            self.store(self.all, zero),
+        ]
         result = seq(*start, *[self.blocks(keys) for keys in k.stretches], self.write())
         for buffer in (self.query, self.scores, self.parts, self.sums, self.top, self.total, self.shrink, self.best,
                        self.all, self.before):  # fmt: skip

@@ -210,8 +210,16 @@ class _Collapse:
                     shape.append(extent)
             view = buffer
             if len(shape) != len(buffer.shape):
-                view = Buffer(buffer.data, buffer.dtype, tuple(shape), (), buffer.elem_offset, buffer.name,
-                              buffer.scope, buffer.data_alignment)  # fmt: skip
+                view = Buffer(
+                    buffer.data,
+                    buffer.dtype,
+                    tuple(shape),
+                    (),
+                    buffer.elem_offset,
+                    buffer.name,
+                    buffer.scope,
+                    buffer.data_alignment,
+                )
             self.views[buffer] = view
         return view
 
@@ -241,8 +249,12 @@ class _Collapse:
                     if at is not None:
                         return self._wider(node, at)
             if isinstance(node, BufferLoad):
-                return BufferLoad(self.view(node.buffer), self._indices(node.buffer, node.indices, merged, visit),
-                                  node.predicate, span=node.span)  # fmt: skip
+                return BufferLoad(
+                    self.view(node.buffer),
+                    self._indices(node.buffer, node.indices, merged, visit),
+                    node.predicate,
+                    span=node.span,
+                )
             if isinstance(node, BufferStore):
                 at = self._indices(node.buffer, node.indices, merged, visit)
                 return BufferStore(self.view(node.buffer), visit(node.value), at, node.predicate, span=node.span)

@@ -69,9 +69,12 @@ def _loop(name: str, extent: ir.PrimExpr | int, body: Callable[[ir.Var], Stmt], 
 
 def _lanes(body: Callable[[ir.PrimExpr], Stmt], wide: int = SIDE, lanes: int = LANES) -> Stmt:
     """Run `body` for numbers from 0 on, as vectors that are written out."""
-    return _loop("v", wide // lanes,
-                 lambda v: _loop("lane", lanes, lambda lane: body(v * int64(lanes) + lane), ForKind.VECTORIZED),
-                 ForKind.UNROLLED)  # fmt: skip
+    return _loop(
+        "v",
+        wide // lanes,
+        lambda v: _loop("lane", lanes, lambda lane: body(v * int64(lanes) + lane), ForKind.VECTORIZED),
+        ForKind.UNROLLED,
+    )
 
 
 def _when(condition: ir.PrimExpr | None, body: Stmt, otherwise: Stmt | None = None) -> Stmt:
