@@ -8,7 +8,10 @@ from weft.contrib import graph_executor
 
 import weft
 from weft import auto_scheduler, relay
+from weft.error import LoweringError
+from weft.relay import build_module
 from weft.relay.database import kernel_sources
+from weft.relay.vm.compiler import VMCompiler
 
 RNG = np.random.default_rng(0)
 PARAMS = {"w": RNG.standard_normal((3, 3, 8, 16)).astype("float32"), "b": RNG.standard_normal(16).astype("float32")}
@@ -45,6 +48,16 @@ def test_tasks_with_and_without_control_flow(tmp_path):
     assert len(many[0]) > 1
     anything = relay.Function([v := relay.var("v", shape=(relay.Any(), 4))], relay.sum(v))
     assert auto_scheduler.extract_tasks(weft.IRModule.from_expr(anything), None, "llvm") == ([], [])
+
+
+def test_a_graph_that_is_refused_is_not_lowered_once_more(monkeypatch):
+    def refuse(mod, target):
+        raise LoweringError("no schedule")
+
+    monkeypatch.setattr(build_module, "scheduled", refuse)
+    monkeypatch.setattr(VMCompiler, "optimize", lambda *_: pytest.fail("lowered for the machine, too"))
+    with pytest.raises(LoweringError, match="no schedule"):
+        extracted(weft.IRModule.from_expr(program()))
 
 
 @pytest.mark.parametrize("sample", [False, True])

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from weft import ir, tir
 from weft.auto_scheduler.compute_dag import ComputeDAG
 from weft.auto_scheduler.search_task import HardwareParams, SearchTask
 from weft.auto_scheduler.workload_registry import register_workload_tensors
-from weft.error import ErrorGroup, InvalidArgument, LoweringError
-from weft.relax.transform.lower_ops import kernel_key
-from weft.relay.build_module import as_target, lower_to_graph
+from weft.error import InvalidArgument
+from weft.relax.transform.lower_ops import KernelSource, kernel_key
+from weft.relay.build_module import as_target, lower_first_order, optimize
 from weft.relay.database import kernel_sources
+from weft.relay.first_order import needs_machine
 from weft.relay.vm.compiler import VMCompiler, as_module, bind_params
 from weft.target import Target, TargetLike
 
@@ -62,37 +64,44 @@ def extract_tasks(
     if other_targets:
         raise InvalidArgument("tasks are extracted for one target", found=str(list(other_targets)))
     made = as_target(target, target_host)
-    with kernel_sources(wanted=True) as sources, ir.PassContext(opt_level=opt_level):
-        kernels = lowered_kernels(mod, params, made)
-    calls: Counter[str] = Counter()
-    for _, f in kernels.items():
-        if not isinstance(f, tir.PrimFunc):
-            calls.update(a.name_hint for n in ir.walk(f) for a in getattr(n, "args", ()) if isinstance(a, ir.GlobalVar))
+    with ir.PassContext(opt_level=opt_level):
+        kernels = kernels_with_sources(mod, params, made)
     tasks: dict[str, SearchTask] = {}
     weights: Counter[str] = Counter()
-    for var, f in kernels.items():
-        source = sources.get(kernel_key(f)) if sources and isinstance(f, tir.PrimFunc) else None
-        dag = ComputeDAG.of_kernel(source.args) if source is not None and calls[var.name_hint] else None
+    for name, calls, source in kernels:
+        dag = ComputeDAG.of_kernel(source.args)
         if dag is None or not (include_simple_tasks or dag.reduces):
             continue
         key = dag.workload_key()
-        weights[key] += calls[var.name_hint]
+        weights[key] += calls
         if key not in tasks:
             register_workload_tensors(key, dag.tensors)
             tasks[key] = SearchTask(workload_key=key, compute_dag=dag, target=made, hardware_params=hardware_params,
-                                    desc=var.name_hint)  # fmt: skip
+                                    desc=name)  # fmt: skip
     if dump_workload_to_dag_log is not None:
         _dump(dump_workload_to_dag_log, tasks)
     return list(tasks.values()), [weights[k] for k in tasks]
 
 
-def lowered_kernels(mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Target) -> ir.IRModule:
-    """Take a program to its kernels: as a graph, or where it has control flow for the virtual machine."""
+def kernels_with_sources(
+    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Target
+) -> list[tuple[str, int, KernelSource]]:
+    """Return the kernels that a program calls, with how often it does and what each is made of.
+
+    It is lowered as a graph, or, where it has control flow or unknown sizes, for the virtual machine.
+    """
     made = bind_params(as_module(mod), params) if params else as_module(mod)
-    try:
-        return lower_to_graph(made, target)[0]
-    except (LoweringError, ErrorGroup):
-        return VMCompiler().optimize(made, target)[0]
+    with kernel_sources(wanted=True) as sources:
+        plain = optimize(made, target)[0]
+        lower = partial(VMCompiler().optimize, made) if needs_machine(plain) else partial(lower_first_order, plain)
+        kernels = lower(target)[0]
+    calls: Counter[str] = Counter()
+    for _, f in kernels.items():
+        if not isinstance(f, tir.PrimFunc):
+            calls.update(a.name_hint for n in ir.walk(f) for a in getattr(n, "args", ()) if isinstance(a, ir.GlobalVar))
+    found = [(v.name_hint, f, calls[v.name_hint]) for v, f in kernels.items() if isinstance(f, tir.PrimFunc)]
+    keys = [(name, n, kernel_key(f)) for name, f, n in found if n]
+    return [(name, n, sources[key]) for name, n, key in keys if sources and key in sources]
 
 
 def _dump(file: str, tasks: Mapping[str, SearchTask]) -> None:

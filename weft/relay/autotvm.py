@@ -10,10 +10,8 @@ from weft import ir, te
 from weft.autotvm.task.kernels import anchor_of, register_kernel_template
 from weft.autotvm.task.task import Task, args_to_workload, create
 from weft.op import get_op_def
-from weft.relax.transform.lower_ops import kernel_key
-from weft.relay.auto_scheduler import lowered_kernels
+from weft.relay.auto_scheduler import kernels_with_sources
 from weft.relay.build_module import as_target
-from weft.relay.database import kernel_sources
 from weft.target import TargetLike
 
 __all__ = ["extract_from_multiple_program", "extract_from_program"]
@@ -58,11 +56,8 @@ def extract_from_multiple_program(
     wanted = None if ops is None else {n for o in ops for n in (o.name, *_KERNELS_OF.get(o.name, ()))}
     tasks: dict[Any, Task] = {}
     for mod, values in zip(mods, params, strict=True):
-        with kernel_sources(wanted=True) as sources:
-            kernels = lowered_kernels(mod, values, made)
-        for _, f in kernels.items():
-            source = sources.get(kernel_key(f)) if sources and not isinstance(f, ir.Function) else None
-            anchor = source.anchor() if source is not None and anchor_of(source.args) is not None else None
+        for _, _, source in kernels_with_sources(mod, values, made):
+            anchor = source.anchor() if anchor_of(source.args) is not None else None
             if anchor is None or (wanted is not None and anchor[0] not in wanted):
                 continue
             name, *args = anchor

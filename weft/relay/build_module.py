@@ -179,6 +179,11 @@ def lower_to_graph(mod: IRModule, target: Target, name: str = "main") -> tuple[I
     """Run the passes on a function, and return the kernels and the graph that calls them."""
     mod = _optimize(mod, name)
     check_first_order(mod, name)
+    return lower_first_order(mod, target, name)
+
+
+def lower_first_order(mod: IRModule, target: Target, name: str = "main") -> tuple[IRModule, KernelGraph]:
+    """Return the kernels of a function that :func:`optimize` and :func:`check_first_order` leave, and their graph."""
     external = {str(f.attrs["global_symbol"]): f for f in external_functions(mod)}
     relax = to_relax(IRModule({**external, "main": mod[name]}))
     with kernel_sources():

@@ -22,6 +22,15 @@ def check_first_order(mod: ir.IRModule, name: str = "main") -> None:
         When there is something else: a branch, a match, a function value, a reference, a call of a function, an
         unknown dimension. The error says where; with more than one, an ``ErrorGroup`` of them.
     """
+    found = needs_machine(mod, name)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise error.ErrorGroup(f"'{name}' needs the virtual machine", found)
+
+
+def needs_machine(mod: ir.IRModule, name: str = "main") -> list[error.LoweringError]:
+    """List what of a function only the virtual machine runs."""
     func: Any = mod[name]
     errors: dict[Any, error.LoweringError] = {}
     outside = {v.name_hint for v, f in mod.items() if is_external(f)}
@@ -40,11 +49,7 @@ def check_first_order(mod: ir.IRModule, name: str = "main") -> None:
                 expected="operators on tensors of constant shapes, after inlining and constant folding",
                 help="compile it by relay.vm.compile, or evaluate it by create_executor('vm')",
             )  # fmt: skip
-    found = list(errors.values())
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        raise error.ErrorGroup(f"'{name}' needs the virtual machine", found)
+    return list(errors.values())
 
 
 def _head(expr: Any) -> str | None:
