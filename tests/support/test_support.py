@@ -3,13 +3,17 @@
 import ctypes
 import os
 import subprocess
+import sys
+import tarfile
 import time
 from pathlib import Path
 
 import pytest
 
-from weft.error import CodegenError, MissingDependency
-from weft.support import cc, popen_pool, utils
+from weft.error import CodegenError, ExecutableError, InvalidArgument, MissingDependency
+from weft.support import cc, pickle_memoize, popen_pool, tar, utils
+
+CALLS = []
 
 
 def test_tempdir(tmp_path):
@@ -58,3 +62,74 @@ def test_worker():
     worker.send(abs, (-3,))
     assert worker.recv() == 3
     worker.kill()
+
+
+def test_cross_compiler(tmp_path):
+    one, two = tmp_path / "f.c", tmp_path / "g.c"
+    one.write_text("int f(void) { return VALUE; }\n")
+    two.write_text("static int h(void) { return 1; }\nint g(void) { return h(); }\n")
+    link = cc.cross_compiler("gcc", options=["-DVALUE=7"], add_files=[str(two)])
+    link(str(tmp_path / "f.so"), [str(one)], options=["-O1"])
+    made = ctypes.CDLL(str(tmp_path / "f.so"))
+    assert (made.f(), made.g(), link.output_format) == (7, 1, "so")
+    assert "-linux" in link.get_target_triple() and cc.get_target_by_dump_machine(None)() is None
+    assert cc.get_target_by_dump_machine("no-such-compiler")() is None
+    assert cc.get_cc() is not None
+    symbols = cc.get_global_symbol_section_map(str(tmp_path / "f.so"))
+    assert {"f": "T", "g": "T"}.items() <= symbols.items() and "h" not in symbols
+    called = []
+    link = cc.cross_compiler(lambda *args, **options: called.append((args, options)), ["-a"], output_format="x")
+    link("out", ["in"], ["-b"])
+    link("out", ["in"])
+    assert called == [(("out", ["in"]), {"options": ["-a", *more]}) for more in (["-b"], [])]
+    assert link.output_format == "x" and link.get_target_triple is None
+
+
+def test_archives(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a").write_text("a")
+    tar.tar(tmp_path / "x.tar", [str(tmp_path / "in/a")])
+    with utils.tempdir() as folder:
+        files = tar.normalize_file_list_by_unpacking_tars(folder, ["b", str(tmp_path / "x.tar")])
+        assert files[0] == "b" and Path(files[1]).name == "a" and Path(files[1]).read_text() == "a"
+    with pytest.raises(InvalidArgument, match="one name"):
+        tar.tar(tmp_path / "y.tar", [str(tmp_path / "in/a")] * 2)
+    with tarfile.open(tmp_path / "z.tar", "w") as out:
+        out.add(tmp_path / "in/a", arcname="../outside")
+    for name in ("z.tar", "in/a"):
+        with pytest.raises(ExecutableError, match="files alone"):
+            tar.untar(tmp_path / name, tmp_path / "in")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_memoized_results_are_of_their_arguments():
+    def define(base, key="k"):
+        @pickle_memoize.memoize(key)
+        def f(*args):
+            CALLS.append(args)
+            return base, args
+
+        return f
+
+    assert define(1)(2, ("a", 3)) == define(1)(2, ("a", 3)) == (1, (2, ("a", 3))) and len(CALLS) == 1
+    assert [str(define(b)(x)[1]) for b, x in ((1, 1), (1, 1.0), (1, True), (2, 1))] == [
+        "(1,)",
+        "(1.0,)",
+        "(True,)",
+        "(1,)",
+    ]
+    assert len(CALLS) == 5 and define(1, "other")(1) and len(CALLS) == 6
+    with pytest.raises(InvalidArgument, match="by position"):
+        define(1)([1])
+
+
+def test_locks_and_paths(tmp_path):
+    lock = utils.filelock(str(tmp_path / "lock"))
+    ask = f"import fcntl; fcntl.lockf(open({str(tmp_path / 'lock')!r}, 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    assert subprocess.run([sys.executable, "-S", "-c", ask], capture_output=True, check=False).returncode != 0
+    lock.release()
+    lock.release()
+    assert subprocess.run([sys.executable, "-S", "-c", ask], check=False).returncode == 0
+    found = map(utils.is_source_path, ("a.cc", str(tmp_path), "int x;", "a.b c", "f.c\n"))
+    assert [*found] == [True, True, False, False, False]
+    assert utils.which("sh") and utils.which("no-such-program") is None

@@ -95,15 +95,10 @@ class GraphExecutorFactoryModule:
         ----------
         file_name : path
             The file, ``model.so``.
-        fcompile, addons
-            TVM's; neither is needed, and what is given must be None.
-        **options
+        fcompile, addons, **options
             As in :meth:`Module.export_library`.
         """
-        if fcompile is not None or addons is not None:
-            raise InvalidArgument("a library is linked by the runtime itself", expected="no fcompile and no addons",
-                                  help="pass cc=..., options=... or target=...")  # fmt: skip
-        return self.module.export_library(file_name, **options)
+        return self.module.export_library(file_name, fcompile=fcompile, addons=addons, **options)
 
     def __getitem__(self, name: str) -> Any:
         """A function of the module; ``["default"](device)`` makes an executor."""

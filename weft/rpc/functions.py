@@ -6,20 +6,21 @@ Each takes the service first. A client asks for them as for global functions.
 from __future__ import annotations
 
 import struct
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from tarfile import is_tarfile
 from typing import Any
 
 import tvm_ffi
 
-from weft.error import ExecutableError, InvalidArgument
+from weft.error import InvalidArgument
 from weft.ffi import get_global_func
 from weft.rpc.folder import Folder
 from weft.rpc.machine import served_function
 from weft.rpc.service import ServedModule, Service, session_function
 from weft.runtime import Device, Module, load_module, open_regular, read_regular, time_function
 from weft.support import cc
+from weft.support.tar import untar
 
 
 @session_function("tvm.rpc.server.workpath")
@@ -82,7 +83,7 @@ def linked(folder: Folder, name: str) -> str:
     objects = [path]
     if magic.startswith(b"\x7fELF") and magic[16:18] == b"\x01\x00":
         pass
-    elif path.suffix == ".tar" and tarfile.is_tarfile(path):
+    elif path.suffix == ".tar" and is_tarfile(path):
         objects = _extracted(path, Path(folder.relpath(f"{name}.objects")))
     elif path.suffix != ".o":
         return str(path)
@@ -93,12 +94,7 @@ def linked(folder: Folder, name: str) -> str:
 
 def _extracted(archive: Path, where: Path) -> list[Path]:
     where.mkdir(exist_ok=True)
-    with tarfile.open(archive) as tar:
-        try:
-            tar.extractall(where, filter="data")
-        except tarfile.FilterError as e:
-            raise ExecutableError("an archive does not hold object files alone", where=archive.name,
-                                  found=str(e)) from e  # fmt: skip
+    untar(archive, where)
     return sorted(p for p in where.rglob("*") if p.is_file())
 
 

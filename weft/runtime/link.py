@@ -236,13 +236,6 @@ class Files:
             return fcompile(path, [*files, *self.addons], **options)
 
 
-def archive(path: str, files: Sequence[str]) -> None:
-    """Put files into a tar archive, without their folders."""
-    with importlib.import_module("tarfile").open(path, "w") as out:
-        for file in files:
-            out.add(file, arcname=Path(file).name)
-
-
 def _seal_library(path: Path) -> None:
     """Seal what the linker wrote. Other systems' loaders may not like bytes behind a library, so it has to be ELF."""
     with path.open("rb") as file:

@@ -283,7 +283,7 @@ class Module:
         kind = "relax.VMExecutable" if host == "tvm" else "weft.Executable"
         path = Path(file_name)
         objects, names, blob = _collect(self._handle, kind)
-        fcompile = fcompile or (runtime.link.archive if path.suffix == ".tar" else None)
+        fcompile = fcompile or (_archives().tar if path.suffix == ".tar" else None)
         if fcompile is not None:
             files = runtime.link.Files(
                 objects, blob, addons or (), workspace_dir, getattr(fcompile, "get_target_triple", None)
@@ -553,14 +553,16 @@ def register_file_loader(kind: str, loader: Callable[[bytes], Module]) -> None:
     _LOADERS[kind] = loader
 
 
+def _archives() -> Any:
+    return importlib.import_module("weft.support.tar")  # not where a library is loaded
+
+
 def _load_objects(file: Path, kind: str) -> Module:
     """Link an object file, or an archive of some, into a library and open it; the library's file goes away."""
     with tempfile.TemporaryDirectory(prefix="weft-load-") as folder:
         library = Path(folder) / f"{file.name}.so"
         if kind == "tar":
-            tarfile = importlib.import_module("tarfile")
-            with tarfile.open(file) as archive:
-                archive.extractall(folder, filter="data")
+            _archives().untar(file, folder)
             objects = sorted(p for p in Path(folder).rglob("*") if p.suffix in (".o", ".obj"))
         else:
             objects = [file]

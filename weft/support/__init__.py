@@ -6,7 +6,7 @@ from weft.support.deprecation import Deprecation, deprecated, deprecation_of, de
 
 __all__ = ["Deprecation", "cc", "deprecated", "deprecation_of", "deprecations", "libinfo", "popen_pool", "utils"]
 
-__getattr__ = names_of("weft.support", {"download": ""})
+__getattr__ = names_of("weft.support", dict.fromkeys(("download", "pickle_memoize", "tar"), ""))
 
 
 class _Options(dict[str, str]):

@@ -6,12 +6,15 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from weft.error import CodegenError, MissingDependency
 
-__all__ = ["compiler", "create_executable", "create_shared", "create_staticlib", "run_compiler"]
+__all__ = [
+    "compiler", "create_executable", "create_shared", "create_staticlib", "cross_compiler", "get_cc",
+    "get_global_symbol_section_map", "get_target_by_dump_machine", "run_compiler",
+]  # fmt: skip
 
 
 def compiler(cc: str | None = None) -> list[str]:
@@ -44,10 +47,11 @@ def run_compiler(arguments: Sequence[str], cc: str | None = None) -> None:
     _run([*compiler(cc), *arguments], "the C compiler failed")
 
 
-def _run(command: Sequence[str], failure: str) -> None:
+def _run(command: Sequence[str], failure: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CodegenError(failure, found="\n".join(done.stderr.splitlines()[:20]))
+    return done.stdout
 
 
 def _files(objects: str | Path | Sequence[str | Path]) -> list[str]:
@@ -81,3 +85,64 @@ def create_staticlib(output: str | Path, inputs: str | Path | Sequence[str | Pat
         raise MissingDependency(f"there is no archiver '{archiver}'", help="install binutils, or pass ar=")
     Path(output).unlink(missing_ok=True)
     _run([archiver, "-crs", str(output), *_files(inputs)], "the archiver failed")
+
+
+def get_cc() -> str | None:
+    """Return the C++ compiler: ``$CXX``, ``$CC``, or the path of what there is."""
+    named = os.environ.get("CXX") or os.environ.get("CC")
+    return named or next(filter(None, map(shutil.which, ("g++", "gcc", "clang++", "clang", "c++", "cc"))), None)
+
+
+def get_target_by_dump_machine(compiler: str | None) -> Callable[[], str | None]:
+    """Make a function that says for which machine a compiler compiles, None where it cannot."""
+
+    def triple() -> str | None:
+        try:
+            return _run([*shlex.split(compiler or ""), "-dumpmachine"], "the compiler failed").strip()
+        except (CodegenError, OSError):
+            return None
+
+    return triple
+
+
+def get_global_symbol_section_map(path: str, *, nm: str | None = None) -> dict[str, str]:
+    """Return the symbols that a library or object file defines for others, with the letters of their sections."""
+    rows = [line.split() for line in _run([nm or "nm", "-g", "--defined-only", path], "nm failed").splitlines()]
+    return {row[2]: row[1] for row in rows if len(row) == 3}
+
+
+create_shared.output_format = "so"
+create_shared.get_target_triple = get_target_by_dump_machine(get_cc())
+
+
+def cross_compiler(
+    compile_func: str | Callable[..., object],
+    options: Sequence[str] | None = None,
+    output_format: str | None = None,
+    get_target_triple: Callable[[], str | None] | None = None,
+    add_files: Sequence[str] | None = None,
+) -> Callable[..., object]:
+    """Make a function that links, for ``export_library(fcompile=...)``, of a compiler.
+
+    Parameters
+    ----------
+    compile_func : str or callable
+        A compiler's command, such as ``aarch64-linux-gnu-gcc``, or ``compile_func(output, objects, options=[...])``.
+    options, add_files : sequence of str, optional
+        Passed on each time, before what is asked for then.
+    output_format : str, optional
+        The ending of what is made, by default that of `compile_func`, else ``so``.
+    get_target_triple : callable, optional
+        Says for which machine.
+    """
+    always, command = list(options or ()), compile_func if isinstance(compile_func, str) else None
+    link = create_shared if isinstance(compile_func, str) else compile_func
+
+    def fcompile(outputs: str, objects: Sequence[str], options: Sequence[str] | None = None) -> None:
+        given = {} if command is None else {"cc": command}
+        link(outputs, [*objects, *(add_files or ())], options=[*always, *(options or ())], **given)
+
+    own = get_target_by_dump_machine(command) if command else getattr(link, "get_target_triple", None)
+    fcompile.output_format = output_format or getattr(link, "output_format", "so")
+    fcompile.get_target_triple = get_target_triple or own
+    return fcompile

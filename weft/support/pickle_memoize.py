@@ -1,0 +1,53 @@
+"""Results of functions, kept by their arguments (``tvm.contrib.pickle_memoize``); none are read from files."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+from weft.error import InvalidArgument
+
+__all__ = ["memoize"]
+
+P, R = ParamSpec("P"), TypeVar("R")
+_RESULTS: dict[str, dict[str, object]] = {}
+
+
+def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a decorator that calls a function once for the same arguments, and the same values around the function.
+
+    Parameters
+    ----------
+    key : str
+        Functions of one key and name share results: what is defined anew for each test computes once.
+    save_at_exit : bool
+        TVM's: whether the next process has the results. Here they are kept until this one ends.
+
+    Raises
+    ------
+    InvalidArgument
+        When the function is called with something else than strings, numbers and tuples of them.
+    """
+
+    def decorator(function: Callable[P, R]) -> Callable[P, R]:
+        around = tuple(cell.cell_contents for cell in function.__closure__ or ())
+        results = cast("dict[str, R]", _RESULTS.setdefault(f"{key}.{function.__name__}", {}))
+
+        @functools.wraps(function)
+        def kept(*args: P.args, **kwargs: P.kwargs) -> R:
+            asked = repr((around, args))  # 1, 1.0 and True are not one question
+            if kwargs or not _is_plain((around, args)):
+                raise InvalidArgument(f"{function.__name__} is memoized", found=f"{asked} {kwargs or ''}",
+                                      expected="strings, numbers and tuples of them, by position")  # fmt: skip
+            if asked not in results:
+                results[asked] = function(*args)
+            return results[asked]
+
+        return kept
+
+    return decorator
+
+
+def _is_plain(value: object) -> bool:
+    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, str | int | float)
