@@ -122,7 +122,7 @@ def cross_compiler(
     get_target_triple: Callable[[], str | None] | None = None,
     add_files: Sequence[str] | None = None,
 ) -> Callable[..., object]:
-    """Make a function that links, for ``export_library(fcompile=...)``, of a compiler.
+    """Make a function that links, for ``export_library(fcompile=...)``.
 
     Parameters
     ----------
@@ -130,16 +130,15 @@ def cross_compiler(
         A compiler's command, such as ``aarch64-linux-gnu-gcc``, or ``compile_func(output, objects, options=[...])``.
     options, add_files : sequence of str, optional
         Passed on each time, before what is asked for then.
-    output_format : str, optional
-        The ending of what is made, by default that of `compile_func`, else ``so``.
-    get_target_triple : callable, optional
-        Says for which machine.
+    output_format, get_target_triple
+        The ending of what is made, and a function that says for which machine; by default those of `compile_func`.
     """
     always, command = list(options or ()), compile_func if isinstance(compile_func, str) else None
     link = create_shared if isinstance(compile_func, str) else compile_func
 
+    given = {} if command is None else {"cc": command}
+
     def fcompile(outputs: str, objects: Sequence[str], options: Sequence[str] | None = None) -> None:
-        given = {} if command is None else {"cc": command}
         link(outputs, [*objects, *(add_files or ())], options=[*always, *(options or ())], **given)
 
     own = get_target_by_dump_machine(command) if command else getattr(link, "get_target_triple", None)

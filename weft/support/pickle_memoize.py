@@ -17,17 +17,8 @@ _RESULTS: dict[str, dict[str, object]] = {}
 def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a decorator that calls a function once for the same arguments, and the same values around the function.
 
-    Parameters
-    ----------
-    key : str
-        Functions of one key and name share results: what is defined anew for each test computes once.
-    save_at_exit : bool
-        TVM's: whether the next process has the results. Here they are kept until this one ends.
-
-    Raises
-    ------
-    InvalidArgument
-        When the function is called with something else than strings, numbers and tuples of them.
+    Functions of one key and name share results, until the process ends: `save_at_exit` is TVM's. Arguments are
+    strings, numbers and tuples of them, or the call is refused (``InvalidArgument``).
     """
 
     def decorator(function: Callable[P, R]) -> Callable[P, R]:

@@ -14,13 +14,7 @@ __all__ = ["normalize_file_list_by_unpacking_tars", "tar", "untar"]
 
 
 def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
-    """Put files into an archive, without their folders.
-
-    Raises
-    ------
-    InvalidArgument
-        When two have one name.
-    """
+    """Put files into an archive, without their folders; two with one name are refused (``InvalidArgument``)."""
     names = [Path(file).name for file in files]
     if len(set(names)) < len(names):
         raise InvalidArgument("two files of an archive have one name", found=", ".join(names))
@@ -33,13 +27,7 @@ tar.output_format = "tar"
 
 
 def untar(tar_file: str | os.PathLike[str], directory: str | os.PathLike[str]) -> None:
-    """Unpack an archive into a folder.
-
-    Raises
-    ------
-    ExecutableError
-        When it is none, or holds what is neither file nor folder or would lie outside.
-    """
+    """Unpack an archive into a folder; ``ExecutableError`` where it holds what is no file or would lie outside."""
     try:
         with tarfile.open(tar_file) as archive:
             archive.extractall(directory, filter="data")
