@@ -125,8 +125,8 @@ MODULES = {
         for kind in "arm_cpu generic hls x86".split()
         for inside in (".nn", "")
     },
-    **{f"topi.{kind}": "weft.topi.cuda" for kind in "bifrost intel_graphics mali".split()},
-    "topi.cuda.conv3d_winograd": "weft.topi.cuda",
+    **{f"topi.{kind}": "weft.topi.cuda" for kind in "bifrost gpu intel_graphics mali".split()},
+    **{f"topi.cuda.{inside}": "weft.topi.cuda" for inside in ("conv3d_winograd", "nms")},
     "topi.nn.pooling": "weft.topi.nn",
     "topi.nn.qnn": "weft.topi.quant",
     "topi.reduction": "weft.topi",

@@ -40,6 +40,10 @@ def test_symbolic_sizes_options_and_names():
         run(each, a, pool, x, x.reshape(5, 3, 4, 2, 4, 2).max((3, 5)))
     assert topi.cuda.conv2d_nchw is topi.nn.conv2d_nchw and topi.generic.nn is topi.generic
     assert topi.mali is topi.cuda and topi.testing.get_reduce_schedule("llvm") is topi.generic.schedule_reduce
+    assert topi.gpu.dense_small_batch is topi.nn.dense and topi.cuda.sort is topi.sort
+    assert topi.x86.schedule_dense_nopack is topi.testing.get_conv2d_nchw_implement("llvm")[1]
+    table = {"generic": 0, "cpu": 1, "avx": 2}
+    assert [topi.testing.dispatch(t, table) for t in ("llvm", weft.target.Target("opencl"))] == [1, 0]
     with pytest.raises(AttributeError, match="schedule_nothing"):
         _ = topi.generic.schedule_nothing
     with pytest.raises(error.InvalidArgument, match="a schedule needs results"):

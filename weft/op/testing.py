@@ -6,7 +6,7 @@ Convolutions and moves are written here; what else an operator means is its decl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from weft.op.registry import get_op_def
 from weft.op.vision import get_valid_counts as get_valid_counts_python
 from weft.op.vision import non_max_suppression as non_max_suppression_python
 from weft.op.vision import roi_align, roi_pool
+from weft.target import Target, TargetLike
+from weft.topi import nn
 from weft.topi.schedules import default_schedule
 
 __all__ = [
@@ -23,8 +25,9 @@ __all__ = [
     "conv1d_ncw_python", "conv1d_transpose_ncw_python", "conv2d_backward_weight_python", "conv2d_hwcn_python",
     "conv2d_nchw_python", "conv2d_nhwc_python", "conv2d_transpose_nchw_python", "conv2d_transpose_nhwc_python",
     "conv3d_ncdhw_python", "conv3d_ndhwc_python", "conv3d_transpose_ncdhw_python", "dense", "depth_to_space_python",
-    "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python", "gather_nd_python",
-    "gather_python", "get_broadcast_schedule", "get_elemwise_schedule", "get_injective_schedule",
+    "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python", "dispatch", "gather_nd_python",
+    "gather_python", "get_broadcast_schedule", "get_conv2d_nchw_implement", "get_elemwise_schedule",
+    "get_injective_schedule",
     "get_reduce_schedule", "get_valid_counts_python", "grid_sample_python", "group_conv1d_ncw_python",
     "group_conv1d_transpose_ncw_python", "group_norm_python", "instance_norm_python", "l2_normalize_python",
     "layer_norm_python", "log_softmax_python", "lrn_python", "matrix_set_diag", "nll_loss",
@@ -41,6 +44,16 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def get_injective_schedule(target: object) -> Callable[..., Any]:
     """Return the schedule of a kind of operators for a target; it asks ``with Target(...)`` which that is."""
     return default_schedule
+
+
+def dispatch(target: TargetLike, dispatch_map: Mapping[str, Any]) -> Any:
+    """Return what a table has for the first of a target's keys that it knows, else for ``"generic"``."""
+    return dispatch_map[next((key for key in Target(target).keys if key in dispatch_map), "generic")]
+
+
+def get_conv2d_nchw_implement(target: object) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the computation and the schedule of convolutions, channels first."""
+    return nn.conv2d_nchw, default_schedule
 
 
 get_broadcast_schedule = get_elemwise_schedule = get_reduce_schedule = get_injective_schedule

@@ -16,6 +16,7 @@ from weft.error import InvalidArgument
 from weft.target import Target
 from weft.te.auto_inline import AutoInlineInjective, is_injective
 from weft.topi import nn as computations
+from weft.topi import vision
 
 __all__ = ["default_schedule", "schedule_injective_from_existing"]
 
@@ -29,6 +30,8 @@ get_valid_counts group_conv1d_ncw group_conv1d_nwc group_conv2d_nchw group_conv2
 multibox_detection multibox_prior multibox_transform_loc nms pool pool_grad proposal reduce reorg roi_align roi_pool
 scatter scatter_add softmax sort sparse_dense sparse_transpose topk transpose unique
 """.split())  # fmt: skip
+_VARIANTS = ("_winograd", "_spatial_pack", "_nopack", "_pack", "_tensorcore", "_small_batch", "_large_batch")
+"""How TVM names other ways to the same result, which the schedule here is the one for."""
 _THREADS, _LANES = 256, 16
 _FEW_RESULTS = 1 << 14  # fewer sums than threads of a GPU: the threads of a block share each
 
@@ -66,9 +69,12 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, gpu: bool
 
 
 def __getattr__(name: str) -> Any:
-    if name.removeprefix("schedule_") in _KINDS and name.startswith("schedule_"):
+    plain = next((name.removesuffix(v) for v in _VARIANTS if name.endswith(v)), name)
+    if plain.removeprefix("schedule_") in _KINDS and plain.startswith("schedule_"):
         return default_schedule
-    return sys.modules[__name__] if name == "nn" else getattr(computations, name)
+    packages = (computations, vision, sys.modules["weft.topi"])
+    found = next((p for p in packages if plain in p.__dict__), computations)
+    return sys.modules[__name__] if name == "nn" else getattr(found, plain if plain in found.__dict__ else name)
 
 
 def _tensors(outs: object) -> Sequence[te.Tensor]:
