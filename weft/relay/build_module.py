@@ -230,7 +230,7 @@ def graph_pipeline(name: str = "main") -> list[Pass]:
         OutlineCompilerFunctionsWithExistingGlobalSymbols(),
         partial_evaluate(entry=name),
         remove_unused_functions(entry_functions=(name,)),
-        fold_constant(),
+        fold_constant(fold_qnn=True),
         fast_math(),  # where the pass context asks for it
         dead_code_elimination(),
         infer_type(),

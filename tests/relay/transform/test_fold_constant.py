@@ -96,3 +96,13 @@ def test_long_chains():
     values = [relay.const([1.0, 0.0]), *(v + v for v in variables)]
     result = fold(lets(list(zip(variables, values, strict=False)), variables[-1]))
     assert np.isinf(result.data.numpy()[0])
+
+
+def test_quantized_operators_are_folded_where_asked_and_a_dropout_never():
+    x = relay.var("x", shape=(3,), dtype="int8")
+    data = relay.qnn.op.quantize(relay.const([1.0, -2.0, 80.0]), relay.const(0.5), relay.const(1))
+    check(x + data, x + data, x)
+    folded = relay.transform.FoldConstantExpr(x + data, ir.IRModule(), fold_qnn=True)
+    ir.assert_structural_equal(folded, x + relay.const(np.array([3, -3, 127], "int8")))
+    dropped = relay.nn.dropout(relay.const([1.0]))
+    check(dropped, dropped)

@@ -153,3 +153,14 @@ def test_what_is_refused():
     jumps = relay.Function([pair], relay.floor(pair * relay.const(3.0, "float64")) * pair)
     with pytest.raises(AssertionError):
         check_grad(jumps, [np.array([1 / 3, 0.2])], eps=1e-3)
+
+
+def test_a_module_of_gradients():
+    x = x64("x", 3)
+    mod = relay.transform.InferType()(weft.IRModule({"f": relay.Function([x], x * x), "g": relay.Function([x], -x)}))
+    both = relay.transform.FirstOrderGradient()(mod)
+    data = RNG.standard_normal(3)
+    for name, value, adjoint in (("f", data * data, 2 * data), ("g", -data, -np.ones(3))):
+        result, (found,) = relay.create_executor("graph").evaluate(both[name])(data)
+        np.testing.assert_allclose(result.numpy(), value)
+        np.testing.assert_allclose(found.numpy(), adjoint)

@@ -35,7 +35,7 @@ from weft.relay.transform.fake_quantization_to_integer import fake_quantization_
 from weft.relay.transform.fast_math import fast_math
 from weft.relay.transform.flatten_atrous_conv import flatten_atrous_conv
 from weft.relay.transform.flexible_shape import ChangeBatch, FlexibleShapeDispatch
-from weft.relay.transform.fold_constant import fold_constant
+from weft.relay.transform.fold_constant import fold_constant, fold_constant_expr
 from weft.relay.transform.fold_explicit_padding import fold_explicit_padding
 from weft.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from weft.relay.transform.fuse_ops import fuse_ops
@@ -68,7 +68,7 @@ from weft.relay.transform.to_cps import ToCPS, UnCPS, to_cps, un_cps
 from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
 from weft.relay.transform.typed_pass import with_types
 
-ToANormalFormExpr = to_a_normal_form_expr
+ToANormalFormExpr, FoldConstantExpr = to_a_normal_form_expr, fold_constant_expr
 EliminateCommonSubexpr = with_types(eliminate_common_subexpr)
 MergeComposite = merge_composite
 FuseOps = fuse_ops

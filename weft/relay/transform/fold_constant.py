@@ -20,7 +20,7 @@ def fold_constant(mod: IRModule, fold_qnn: bool = False) -> IRModule:
     Parameters
     ----------
     fold_qnn : bool
-        Accepted as TVM's; operators on quantized tensors are folded like others.
+        Whether operators on quantized tensors are folded like others: passes that look for them come before.
 
     Requires: Any form; the shapes that ``shape_of`` asks for are known where there are types.
     Ensures: The same form. Operators without arguments and those that fill tensors stay; results above 4 MB stay
@@ -40,19 +40,24 @@ def fold_constant(mod: IRModule, fold_qnn: bool = False) -> IRModule:
     """
     effects = Effects(mod)
     return mod.with_functions(
-        {v: _Folder(effects).run(f) if type(f) is Function and not is_primitive(f) else f for v, f in mod.items()}
+        {v: _Folder(effects, fold_qnn).run(f) if type(f) is Function and not is_primitive(f) else f for v, f in mod.items()}
     )
+
+
+def fold_constant_expr(expr: Any, mod: IRModule, fold_qnn: bool = False) -> Any:
+    """Return an expression over the functions of `mod` as :func:`fold_constant` leaves it."""
+    return _Folder(Effects(mod), fold_qnn).run(expr)
 
 
 class _Folder:
     """Folds one function; ``known`` says what variables of lets stand for."""
 
-    def __init__(self, effects: Effects) -> None:
-        self.effects = effects
+    def __init__(self, effects: Effects, fold_qnn: bool) -> None:
+        self.effects, self.fold_qnn = effects, fold_qnn
         self.known: dict[Var, Any] = {}
 
-    def run(self, func: Function) -> Function:
-        return rewrite(func, self.rule, pre=self.replacement, on_let=self.learn)
+    def run(self, expr: Any) -> Any:
+        return rewrite(expr, self.rule, pre=self.replacement, on_let=self.learn)
 
     def learn(self, var: Var, value: Any) -> None:
         if type(value) in (Constant, Tuple) or (type(value) is Call and type(value.op) is Constructor):
@@ -80,7 +85,8 @@ class _Folder:
     def rule(self, e: Any) -> Any:
         kind = type(e)
         if kind is Call:
-            made = evaluate_call(e, self.arrays)
+            quantized = str(getattr(e.op, "name", "")).startswith("qnn.") and not self.fold_qnn
+            made = None if quantized else evaluate_call(e, self.arrays)
             return e if made is None else made
         if kind is TupleGetItem:
             return self.project(e)

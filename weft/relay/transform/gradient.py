@@ -57,6 +57,25 @@ def gradient(expr: Any, mod: ir.IRModule | None = None, mode: str = "higher_orde
     return _first_order(expr) if mode == "first_order" else reverse_mode(expr, mod)
 
 
+@ir.module_pass
+def first_order_gradient(mod: ir.IRModule) -> ir.IRModule:
+    """Differentiate each function by itself: it returns its result and the adjoint of each parameter.
+
+    Requires: Types; functions that :func:`gradient` takes in its mode ``"first_order"``.
+    Ensures: The same.
+    Before::
+
+        def @main(%x: Tensor[(2), float32]) { negative(%x) }
+
+    After::
+
+        def @main(%x: Tensor[(2), float32]) { (negative(%x), (negative(ones_like(negative(%x))),)) }
+    Cost: Linear.
+    Source: TVM's ``FirstOrderGradient``.
+    """
+    return mod.with_functions({v: gradient(f, mod, "first_order") if type(f) is Function else f for v, f in mod.items()})
+
+
 def _first_order(func: Function) -> Function:
     order = ir.with_deep_stack(lambda: _post_order(func.body))
     adjoints: dict[Any, Any] = {func.body: ones_of(func.body, func.body.ty)}

@@ -15,7 +15,7 @@ from weft.relay.op.registry import get, has
 
 MAX_BYTES = 1 << 22  # a result above it is folded only where it is no larger than what it is computed from
 _FILL = {"zeros_like", "ones_like", "full_like", "full", "dyn.zeros", "dyn.ones", "dyn.full"}
-_LEFT = {*_FILL, "device_copy", "on_device", "annotation.stop_fusion"}
+_LEFT = {*_FILL, "device_copy", "on_device", "annotation.stop_fusion", "nn.dropout"}
 _OF_SHAPES = {"shape_of", "ndarray_size"}
 NO, UNKNOWN = "no", "unknown"
 

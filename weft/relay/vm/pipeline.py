@@ -31,7 +31,7 @@ def vm_pipeline(targets: Targets) -> Pass:
             infer_type(),
             inline(),
             OutlineCompilerFunctionsWithExistingGlobalSymbols(),
-            fold_constant(),
+            fold_constant(fold_qnn=True),
             eliminate_common_subexpr(),
             dead_code_elimination(),
             to_a_normal_form(),
