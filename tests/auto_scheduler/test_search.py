@@ -1,10 +1,12 @@
 """Searches: sketches, policies, tasks, log files."""
 
+import json
+
 import numpy as np
 import pytest
 
 import weft
-from weft import auto_scheduler
+from weft import auto_scheduler, error, te
 from weft.testing.auto_scheduler import (
     conv2d_nchw_bn_relu_auto_scheduler_test,
     matmul_auto_scheduler_test,
@@ -137,3 +139,16 @@ def test_measuring_on_this_machine(tmp_path):
     callbacks = [auto_scheduler.RecordToFile(log)]
     task.tune(auto_scheduler.TuningOptions(2, runner=runner, measure_callbacks=callbacks, verbose=0), "sketch.random")
     assert [r.error_no for _, r in auto_scheduler.load_records(log)] == [0, 0]
+
+
+def test_a_workload_goes_to_another_process_and_is_named_by_where_it_lies():
+    registry = auto_scheduler.workload_registry
+    inner = auto_scheduler.register_workload(lambda n: [te.placeholder((n,), name="a")])
+    key = auto_scheduler.make_workload_key(inner, (4,))
+    assert json.loads(key)[0] == auto_scheduler.utils.get_func_name(inner) == inner.__qualname__ != inner.__name__
+    entry = registry.serialize_workload_registry_entry(key)
+    del registry.WORKLOAD_FUNC_REGISTRY[entry[0]]
+    with pytest.raises(error.InvalidArgument, match="no workload"):
+        registry.serialize_workload_registry_entry(key)
+    registry.deserialize_workload_registry_entry(entry)
+    assert registry.workload_key_to_tensors(key)[0].shape[0] == 4

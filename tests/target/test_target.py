@@ -12,6 +12,7 @@ def test_forms():
     assert Target(Target("llvm -mcpu=haswell")).cpu == "haswell"
     assert Target("llvm", host="llvm -mcpu=haswell").host == Target("llvm -mcpu=haswell")
     assert Target("llvm --host=llvm").host is not None
+    assert str(Target("llvm -num-cores 2 -mcpu=skylake")) == str(Target("llvm -num-cores=2 -mcpu=skylake"))
     assert hash(Target("llvm -num-cores=2")) == hash(Target("llvm --num-cores=2"))
 
 

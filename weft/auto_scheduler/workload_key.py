@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from weft import error, ir
+from weft.topi import get_const_int, get_const_tuple
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
     "calc_workload_dis_factor", "decode_workload_key", "deserialize_args", "get_const_int", "get_const_tuple",
-    "list_to_tuple", "serialize_args",
+    "get_func_name", "list_to_tuple", "serialize_args",
 ]  # fmt: skip
 
 
@@ -58,17 +58,9 @@ def calc_workload_dis_factor(
     return factor
 
 
-def get_const_int(exp: Any) -> int:
-    """Return the value of a constant."""
-    value = exp if isinstance(exp, int) else ir.as_int(exp)
-    if value is None:
-        raise error.InvalidArgument("not a constant", expected="an integer", found=str(exp))
-    return value
-
-
-def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a shape with numbers for constants; dimensions that are none stay."""
-    return tuple(get_const_int(v) if isinstance(v, (int, ir.IntImm)) else v for v in in_tuple)
+def get_func_name(func: Any) -> str:
+    """Return the name of a function, with those of what it lies in."""
+    return getattr(func, "func_name", func.__qualname__)
 
 
 def list_to_tuple(x: Sequence[Any]) -> tuple[Any, ...]:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import error, te
+from weft.auto_scheduler.workload_key import get_func_name
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
-    "WORKLOAD_FUNC_REGISTRY", "make_workload_key", "register_workload", "register_workload_tensors",
-    "workload_func_name", "workload_key_to_tensors",
+    "WORKLOAD_FUNC_REGISTRY", "deserialize_workload_registry_entry", "make_workload_key", "register_workload",
+    "register_workload_tensors", "serialize_workload_registry_entry", "workload_func_name", "workload_key_to_tensors",
 ]  # fmt: skip
 
 WORKLOAD_FUNC_REGISTRY: dict[str, Any] = {}
@@ -24,7 +25,7 @@ def register_workload(func_name: Any, f: Callable[..., Any] | None = None, overr
     Use it as a decorator, with or without a name.
     """
     if callable(func_name):
-        return register_workload(func_name.__name__, func_name, override)
+        return register_workload(get_func_name(func_name), func_name, override)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if func_name in WORKLOAD_FUNC_REGISTRY and not override:
@@ -48,7 +49,7 @@ def workload_func_name(func: Any) -> str:
     if isinstance(func, str):
         return func
     names = [name for name, known in WORKLOAD_FUNC_REGISTRY.items() if known is func]
-    return names[0] if names else func.__name__
+    return names[0] if names else get_func_name(func)
 
 
 def make_workload_key(func: Any, args: Sequence[Any]) -> str:
@@ -72,10 +73,26 @@ def workload_key_to_tensors(workload_key: str) -> list[te.Tensor]:
     """Make the tensors of a workload."""
     if isinstance(WORKLOAD_FUNC_REGISTRY.get(workload_key), list):
         return WORKLOAD_FUNC_REGISTRY[workload_key]
+    name, args = _parts(workload_key)
+    return list(WORKLOAD_FUNC_REGISTRY[name](*deserialize_args(args)))
+
+
+def _parts(workload_key: str) -> tuple[str, list[Any]]:
     try:
         name, *args = json.loads(workload_key)
     except ValueError as e:
         raise error.InvalidArgument("not the key of a workload", expected="a JSON list", found=workload_key) from e
     if name not in WORKLOAD_FUNC_REGISTRY:
         raise error.InvalidArgument(f"there is no workload '{name}'", help="register_workload its function first")
-    return list(WORKLOAD_FUNC_REGISTRY[name](*deserialize_args(args)))
+    return name, args
+
+
+def serialize_workload_registry_entry(workload_key: str) -> tuple[str, Any]:
+    """Return what is registered for a key or a name, for another process; ``pickle`` takes it."""
+    name = workload_key if workload_key in WORKLOAD_FUNC_REGISTRY else _parts(workload_key)[0]
+    return name, WORKLOAD_FUNC_REGISTRY[name]
+
+
+def deserialize_workload_registry_entry(data: tuple[str, Any]) -> None:
+    """Register what :func:`serialize_workload_registry_entry` returned, unless there is one of the name."""
+    WORKLOAD_FUNC_REGISTRY.setdefault(*data)

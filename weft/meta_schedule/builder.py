@@ -77,11 +77,11 @@ class LocalBuilder(PyBuilder):
     ) -> None:
         self.max_workers, self.timeout_sec = max_workers or os.cpu_count() or 1, timeout_sec
         self.f_build, self.f_export = f_build, f_export
+        if initializer is not None:
+            initializer()
         for given in (f_build, f_export):
             if isinstance(given, str):
                 get_global_func(given)  # says at once that there is none
-        if initializer is not None:
-            initializer()
         self._measurer: Measurer | None = None
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
@@ -107,7 +107,7 @@ class LocalBuilder(PyBuilder):
             module = _function(self.f_build)(given.mod, given.target, given.params)
             return BuilderResult(str(_function(self.f_export)(module)), None)
         except Exception as e:
-            return BuilderResult(None, f"LocalBuilder: an exception occurred\n{type(e).__name__}: {e}")
+            return BuilderResult(None, f"LocalBuilder: An exception occurred\n{type(e).__name__}: {e}")
 
     def __del__(self) -> None:
         if getattr(self, "_measurer", None) is not None:

@@ -424,13 +424,14 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     if not words:
         raise InvalidArgument("an empty target", expected="'llvm', 'c', 'cuda', ...")
     attrs: dict[str, Any] = {}
-    rest = iter(words[1:])
-    for w in rest:
+    rest = words[:0:-1]
+    while rest:
+        w = rest.pop()
         name, eq, value = w.lstrip("-").partition("=")
-        if w == "--host" or w == "-host":
-            eq, value = "=", next(rest, "")
         if not w.startswith("-"):
             raise InvalidArgument(f"target option '{w}' is malformed", expected="-name=value", found=text)
+        if not eq and rest and not rest[-1].startswith("-"):  # -name value
+            eq, value = "=", rest.pop()
         attrs[name] = (value.split(",") if name in _LISTS else value) if eq else True
     return words[0], attrs
 

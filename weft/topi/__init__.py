@@ -31,6 +31,7 @@ from weft.topi.create import full_like
 from weft.topi.elementwise import where
 from weft.topi.fixed_point import ceil_log2, fixed_point_multiply, fixed_point_multiply_per_axis
 from weft.topi.index import gather_elements, index_tensor, one_hot, reverse_sequence
+from weft.topi.known_values import get_const_int, get_const_tuple
 from weft.topi.manipulate import (
     concatenate,
     expand_dims,

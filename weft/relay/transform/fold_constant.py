@@ -39,9 +39,8 @@ def fold_constant(mod: IRModule, fold_qnn: bool = False) -> IRModule:
     Source: TVM's ``FoldConstant``.
     """
     effects = Effects(mod)
-    return mod.with_functions(
-        {v: _Folder(effects, fold_qnn).run(f) if type(f) is Function and not is_primitive(f) else f for v, f in mod.items()}
-    )
+    plain = {v for v, f in mod.items() if type(f) is Function and not is_primitive(f)}
+    return mod.with_functions({v: _Folder(effects, fold_qnn).run(f) if v in plain else f for v, f in mod.items()})
 
 
 def fold_constant_expr(expr: Any, mod: IRModule, fold_qnn: bool = False) -> Any:

@@ -73,7 +73,8 @@ def first_order_gradient(mod: ir.IRModule) -> ir.IRModule:
     Cost: Linear.
     Source: TVM's ``FirstOrderGradient``.
     """
-    return mod.with_functions({v: gradient(f, mod, "first_order") if type(f) is Function else f for v, f in mod.items()})
+    made = {v: gradient(f, mod, "first_order") for v, f in mod.items() if type(f) is Function}
+    return mod.with_functions({v: made.get(v, f) for v, f in mod.items()})
 
 
 def _first_order(func: Function) -> Function:
