@@ -153,15 +153,10 @@ def _weights(w: Array) -> Array:
     return np.moveaxis(w, (-1, -2), (0, 1))
 
 
-def conv1d_ncw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding, dilation: Numbers) -> Array:
-    """Convolve NCW data with OIW weights."""
-    return _convolved(a_np, w_np, stride, padding, dilation)
-
-
 def group_conv1d_ncw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, dilation: Numbers, groups: int
+    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, dilation: Numbers, groups: int = 1
 ) -> Array:
-    """Convolve groups of channels of NCW data with OIW weights."""
+    """Convolve NCW data with OIW weights, in groups of channels."""
     return _convolved(a_np, w_np, stride, padding, dilation, groups)
 
 
@@ -179,30 +174,6 @@ def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Numbers, padding: Paddi
     """Convolve HWCN data with HWIO weights."""
     out = _convolved(a_np.transpose(3, 2, 0, 1), _weights(w_np), stride, padding)
     return out.transpose(2, 3, 1, 0)
-
-
-def conv3d_ncdhw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding, groups: int = 1) -> Array:
-    """Convolve NCDHW data with OIDHW weights."""
-    return _convolved(a_np, w_np, stride, padding, 1, groups)
-
-
-def conv3d_ndhwc_python(a_np: Array, w_np: Array, stride: Numbers, padding: Padding, groups: int = 1) -> Array:
-    """Convolve NDHWC data with DHWIO weights."""
-    return _last(_convolved(_second(a_np), _weights(w_np), stride, padding, 1, groups))
-
-
-def conv1d_transpose_ncw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, output_padding: Numbers
-) -> Array:
-    """Convolve NCW data the other way with IOW weights."""
-    return _transposed(a_np, w_np, stride, padding, output_padding)
-
-
-def group_conv1d_transpose_ncw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, output_padding: Numbers, groups: int = 1
-) -> Array:
-    """Convolve groups of channels of NCW data the other way with IOW weights."""
-    return _transposed(a_np, w_np, stride, padding, output_padding, groups)
 
 
 def conv2d_transpose_nchw_python(
@@ -223,11 +194,10 @@ def conv2d_transpose_nhwc_python(
     return _last(_transposed(_second(a_nhwc), w, stride, padding, output_padding))
 
 
-def conv3d_transpose_ncdhw_python(
-    a_np: Array, w_np: Array, stride: Numbers, padding: Padding, output_padding: Numbers, groups: int = 1
-) -> Array:
-    """Convolve NCDHW data the other way with IODHW weights."""
-    return _transposed(a_np, w_np, stride, padding, output_padding, groups)
+conv1d_ncw_python = group_conv1d_ncw_python
+conv3d_ncdhw_python, conv3d_ndhwc_python = conv2d_nchw_python, conv2d_nhwc_python
+conv1d_transpose_ncw_python = group_conv1d_transpose_ncw_python = conv2d_transpose_nchw_python
+conv3d_transpose_ncdhw_python = conv2d_transpose_nchw_python  # of any number of dimensions of space, all of them
 
 
 def depthwise_conv2d_python_nchw(input_np: Array, filter_np: Array, stride: Numbers, padding: Padding) -> Array:
@@ -397,40 +367,24 @@ def one_hot(indices: Array, on_value: float, off_value: float, depth: int, axis:
     return out if axis == -1 else np.moveaxis(out, -1, axis)
 
 
-def _resized(data: Array, scale: Sequence[float], layout: str, method: str, mode: str, rounding: str) -> Array:
-    first, size = "NC" + "".join(c for c in layout if c not in "NC"), []
-    x = data.transpose([layout.index(c) for c in first])
+def resize2d_python(
+    data: Array, scale: Sequence[float], layout: str | None = None, method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "align_corners", rounding_method: str = "",
+) -> Array:  # fmt: skip
+    """Resize data of any number of dimensions of space by factors; by default the channels come first."""
+    given = layout or {1: "NCW", 2: "NCHW", 3: "NCDHW"}[data.ndim - 2]
+    first, mode = "NC" + "".join(c for c in given if c not in "NC"), coordinate_transformation_mode
+    x = data.transpose([given.index(c) for c in first])
     size = [round(d * s) for d, s in zip(x.shape[2:], scale, strict=True)]
     kinds = {"nearest_neighbor": "nearest", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
     up = "round_prefer_ceil"
-    how = {"": up if mode == "align_corners" else "floor", "round": up}.get(rounding, rounding)
+    how = {"": up if mode == "align_corners" else "floor", "round": up}.get(rounding_method, rounding_method)
     out = _ref("image.resize", x.astype("float64"), (*x.shape[:2], *size), method=kinds.get(method, method),
                coordinate_transformation_mode=mode, rounding_method=how, cubic_alpha=-0.5)  # fmt: skip
-    return out.transpose([first.index(c) for c in layout]).astype(data.dtype)
+    return out.transpose([first.index(c) for c in given]).astype(data.dtype)
 
 
-def resize1d_python(
-    data: Array, scale: Sequence[float], layout: str = "NCW", method: str = "nearest_neighbor",
-    coordinate_transformation_mode: str = "align_corners", rounding_method: str = "",
-) -> Array:  # fmt: skip
-    """Resize by factors."""
-    return _resized(data, scale, layout, method, coordinate_transformation_mode, rounding_method)
-
-
-def resize2d_python(
-    data: Array, scale: Sequence[float], layout: str = "NCHW", method: str = "nearest_neighbor",
-    coordinate_transformation_mode: str = "align_corners", rounding_method: str = "",
-) -> Array:  # fmt: skip
-    """Resize by factors."""
-    return _resized(data, scale, layout, method, coordinate_transformation_mode, rounding_method)
-
-
-def resize3d_python(
-    data: Array, scale: Sequence[float], layout: str = "NCDHW", method: str = "nearest_neighbor",
-    coordinate_transformation_mode: str = "align_corners", rounding_method: str = "",
-) -> Array:  # fmt: skip
-    """Resize by factors."""
-    return _resized(data, scale, layout, method, coordinate_transformation_mode, rounding_method)
+resize1d_python = resize3d_python = resize2d_python
 
 
 def affine_grid_python(data: Array, target_shape: Sequence[int]) -> Array:
