@@ -3,7 +3,6 @@
 import ctypes
 import os
 import subprocess
-import sys
 import tarfile
 import time
 from pathlib import Path
@@ -67,36 +66,32 @@ def test_worker():
 def test_cross_compiler(tmp_path):
     one, two = tmp_path / "f.c", tmp_path / "g.c"
     one.write_text("int f(void) { return VALUE; }\n")
-    two.write_text("static int h(void) { return 1; }\nint g(void) { return h(); }\n")
+    two.write_text("int g(void) { return 1; }\n")
     link = cc.cross_compiler(cc.compiler()[0], options=["-DVALUE=7"], add_files=[str(two)])
     link(str(tmp_path / "f.so"), [str(one)], options=["-O1"])
     made = ctypes.CDLL(str(tmp_path / "f.so"))
     assert (made.f(), made.g(), link.output_format) == (7, 1, "so") and "-linux" in link.get_target_triple()
     assert cc.get_target_by_dump_machine(None)() is cc.get_target_by_dump_machine("no-such-compiler")() is None
-    symbols = cc.get_global_symbol_section_map(str(tmp_path / "f.so"))
-    assert {"f": "T", "g": "T"}.items() <= symbols.items() and "h" not in symbols
     called = []
     link = cc.cross_compiler(lambda *args, options: called.append((args, options)), ["-a"], output_format="x")
     link("out", ["in"], ["-b"])
     link("out", ["in"])
     assert called == [(("out", ["in"]), ["-a", "-b"]), (("out", ["in"]), ["-a"])]
-    assert link.output_format == "x" and link.get_target_triple is None
+    assert link.output_format == "x" and link.get_target_triple is None and cc.get_cc() is not None
 
 
 def test_archives(tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a").write_text("a")
-    tar.tar(tmp_path / "x.tar", [str(tmp_path / "in/a")])
-    with utils.tempdir() as folder:
-        files = tar.normalize_file_list_by_unpacking_tars(folder, ["b", str(tmp_path / "x.tar")])
-        assert files[0] == "b" and Path(files[1]).name == "a" and Path(files[1]).read_text() == "a"
+    (tmp_path / "a").write_text("a")
+    tar.tar(tmp_path / "x.tar", [str(tmp_path / "a")])
+    tar.untar(tmp_path / "x.tar", tmp_path / "out")
+    assert (tmp_path / "out/a").read_text() == "a" and utils.which("no-such-program") is None
     with pytest.raises(InvalidArgument, match="one name"):
-        tar.tar(tmp_path / "y.tar", [str(tmp_path / "in/a")] * 2)
+        tar.tar(tmp_path / "y.tar", [str(tmp_path / "a")] * 2)
     with tarfile.open(tmp_path / "z.tar", "w") as out:
-        out.add(tmp_path / "in/a", arcname="../outside")
-    for name in ("z.tar", "in/a"):
+        out.add(tmp_path / "a", arcname="../outside")
+    for name in ("z.tar", "a"):
         with pytest.raises(ExecutableError, match="files alone"):
-            tar.untar(tmp_path / name, tmp_path / "in")
+            tar.untar(tmp_path / name, tmp_path / "out")
     assert not (tmp_path / "outside").exists()
 
 
@@ -110,24 +105,8 @@ def test_memoized_results_are_of_their_arguments():
         return f
 
     assert define(1)(2, ("a", 3)) == define(1)(2, ("a", 3)) == (1, (2, ("a", 3))) and len(CALLS) == 1
-    assert [str(define(b)(x)[1]) for b, x in ((1, 1), (1, 1.0), (1, True), (2, 1))] == [
-        "(1,)",
-        "(1.0,)",
-        "(True,)",
-        "(1,)",
-    ]
-    assert len(CALLS) == 5 and define(1, "other")(1) and len(CALLS) == 6
+    found = [str(define(b)(x)[1]) for b, x in ((1, 1), (1, 1.0), (1, True), (2, 1))]
+    assert found == ["(1,)", "(1.0,)", "(True,)", "(1,)"] and len(CALLS) == 5
+    assert define(1, "other")(1) and len(CALLS) == 6
     with pytest.raises(InvalidArgument, match="by position"):
         define(1)([1])
-
-
-def test_locks_and_paths(tmp_path):
-    lock = utils.filelock(str(tmp_path / "lock"))
-    ask = f"import fcntl; fcntl.lockf(open({str(tmp_path / 'lock')!r}, 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    assert subprocess.run([sys.executable, "-S", "-c", ask], capture_output=True, check=False).returncode != 0
-    lock.release()
-    lock.release()
-    assert subprocess.run([sys.executable, "-S", "-c", ask], check=False).returncode == 0
-    found = map(utils.is_source_path, ("a.cc", str(tmp_path), "int x;", "a.b c", "f.c\n"))
-    assert [*found] == [True, True, False, False, False]
-    assert utils.which("sh") and utils.which("no-such-program") is None

@@ -13,7 +13,7 @@ from weft.error import CodegenError, MissingDependency
 
 __all__ = [
     "compiler", "create_executable", "create_shared", "create_staticlib", "cross_compiler", "get_cc",
-    "get_global_symbol_section_map", "get_target_by_dump_machine", "run_compiler",
+    "get_target_by_dump_machine", "run_compiler",
 ]  # fmt: skip
 
 
@@ -105,23 +105,10 @@ def get_target_by_dump_machine(compiler: str | None) -> Callable[[], str | None]
     return triple
 
 
-def get_global_symbol_section_map(path: str, *, nm: str | None = None) -> dict[str, str]:
-    """Return the symbols that a library or object file defines for others, with the letters of their sections."""
-    rows = [line.split() for line in _run([nm or "nm", "-g", "--defined-only", path], "nm failed").splitlines()]
-    return {row[2]: row[1] for row in rows if len(row) == 3}
-
-
-create_shared.output_format = "so"
-create_shared.get_target_triple = get_target_by_dump_machine(get_cc())
-
-
 def cross_compiler(
-    compile_func: str | Callable[..., object],
-    options: Sequence[str] | None = None,
-    output_format: str | None = None,
-    get_target_triple: Callable[[], str | None] | None = None,
-    add_files: Sequence[str] | None = None,
-) -> Callable[..., object]:
+    compile_func: str | Callable[..., object], options: Sequence[str] | None = None, output_format: str | None = None,
+    get_target_triple: Callable[[], str | None] | None = None, add_files: Sequence[str] | None = None,
+) -> Callable[..., object]:  # fmt: skip
     """Make a function that links, for ``export_library(fcompile=...)``.
 
     Parameters
@@ -133,15 +120,14 @@ def cross_compiler(
     output_format, get_target_triple
         The ending of what is made, and a function that says for which machine; by default those of `compile_func`.
     """
-    always, command = list(options or ()), compile_func if isinstance(compile_func, str) else None
+    always = list(options or ())
+    named = {"cc": compile_func} if isinstance(compile_func, str) else {}
     link = create_shared if isinstance(compile_func, str) else compile_func
 
-    given = {} if command is None else {"cc": command}
-
     def fcompile(outputs: str, objects: Sequence[str], options: Sequence[str] | None = None) -> None:
-        link(outputs, [*objects, *(add_files or ())], options=[*always, *(options or ())], **given)
+        link(outputs, [*objects, *(add_files or ())], options=[*always, *(options or ())], **named)
 
-    own = get_target_by_dump_machine(command) if command else getattr(link, "get_target_triple", None)
-    fcompile.output_format = output_format or getattr(link, "output_format", "so")
-    fcompile.get_target_triple = get_target_triple or own
+    own = get_target_by_dump_machine(named["cc"]) if named else getattr(link, "get_target_triple", None)
+    form = output_format or getattr(link, "output_format", "so")
+    vars(fcompile).update(output_format=form, get_target_triple=get_target_triple or own)
     return fcompile

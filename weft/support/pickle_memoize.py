@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import TypeVar, cast
 
 from weft.error import InvalidArgument
 
 __all__ = ["memoize"]
 
-P, R = ParamSpec("P"), TypeVar("R")
+R = TypeVar("R")
 _RESULTS: dict[str, dict[str, object]] = {}
 
 
-def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Make a decorator that calls a function once for the same arguments, and the same values around the function.
 
     Functions of one key and name share results, until the process ends: `save_at_exit` is TVM's. Arguments are
     strings, numbers and tuples of them, or the call is refused (``InvalidArgument``).
     """
 
-    def decorator(function: Callable[P, R]) -> Callable[P, R]:
+    def decorator(function: Callable[..., R]) -> Callable[..., R]:
         around = tuple(cell.cell_contents for cell in function.__closure__ or ())
         results = cast("dict[str, R]", _RESULTS.setdefault(f"{key}.{function.__name__}", {}))
 
         @functools.wraps(function)
-        def kept(*args: P.args, **kwargs: P.kwargs) -> R:
+        def kept(*args: object, **kwargs: object) -> R:
             asked = repr((around, args))  # 1, 1.0 and True are not one question
             if kwargs or not _is_plain((around, args)):
                 raise InvalidArgument(f"{function.__name__} is memoized", found=f"{asked} {kwargs or ''}",

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.error import ExecutableError, InvalidArgument
-from weft.support.utils import TempDirectory
 
-__all__ = ["normalize_file_list_by_unpacking_tars", "tar", "untar"]
+__all__ = ["tar", "untar"]
 
 
 def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
@@ -23,7 +22,7 @@ def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
             out.add(file, arcname=name)
 
 
-tar.output_format = "tar"
+vars(tar)["output_format"] = "tar"
 
 
 def untar(tar_file: str | os.PathLike[str], directory: str | os.PathLike[str]) -> None:
@@ -33,17 +32,3 @@ def untar(tar_file: str | os.PathLike[str], directory: str | os.PathLike[str]) -
             archive.extractall(directory, filter="data")
     except tarfile.TarError as e:
         raise ExecutableError("an archive does not hold files alone", where=str(tar_file), found=str(e)) from e
-
-
-def normalize_file_list_by_unpacking_tars(temp: TempDirectory, file_list: Sequence[str]) -> list[str]:
-    """List files, in place of each archive those that it holds, which are unpacked into `temp`."""
-    files: list[str] = []
-    for i, file in enumerate(file_list):
-        if file.endswith(".tar"):
-            folder = Path(temp.relpath(f"temp{i}"))
-            folder.mkdir()
-            untar(file, folder)
-            files += sorted(str(p) for p in folder.rglob("*") if p.is_file())
-        else:
-            files.append(file)
-    return files

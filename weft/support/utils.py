@@ -1,14 +1,13 @@
-"""Scratch folders, locks, paths."""
+"""Scratch folders."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from importlib import import_module
 from pathlib import Path
 from shutil import which
 
-__all__ = ["FileLock", "TempDirectory", "filelock", "is_source_path", "tempdir", "which"]
+__all__ = ["TempDirectory", "tempdir", "which"]
 
 
 class TempDirectory:
@@ -56,26 +55,3 @@ class TempDirectory:
 def tempdir(custom_path: str | None = None) -> TempDirectory:
     """Make a scratch folder."""
     return TempDirectory(custom_path)
-
-
-class FileLock:
-    """Keeps a file locked, against other processes, until :meth:`release`."""
-
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "w")
-        self._lock = import_module("fcntl")  # there is none where there is no POSIX
-        self._lock.lockf(self._file, self._lock.LOCK_EX)
-
-    def release(self) -> None:
-        """Let others have it."""
-        if not self._file.closed:
-            self._lock.lockf(self._file, self._lock.LOCK_UN)
-            self._file.close()
-
-
-filelock = FileLock
-
-
-def is_source_path(path: str) -> bool:
-    """Whether a text is rather the path of a source than a source: a file that there is, or one line with an ending."""
-    return "\n" not in path and (Path(path).exists() or not (Path(path).suffix or " ").count(" "))

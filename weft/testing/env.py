@@ -7,34 +7,17 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 
 from weft.error import WeftError
 from weft.ffi import get_global_func
 from weft.runtime import device
 
 __all__ = [
-    "build_flag_enabled",
-    "has_cpu_feature",
-    "has_cublas",
-    "has_cuda",
-    "has_cuda_compute",
-    "has_cudnn",
-    "has_gpu",
-    "has_hexagon",
-    "has_llvm",
-    "has_llvm_min_version",
-    "has_metal",
-    "has_multi_gpu",
-    "has_nvcc_version",
-    "has_nvptx",
-    "has_opencl",
-    "has_rocm",
-    "has_target",
-    "has_vulkan",
-    "has_x86_avx512",
-    "has_x86_vnni",
-    "is_machine",
-]
+    "build_flag_enabled", "has_cpu_feature", "has_cublas", "has_cuda", "has_cuda_compute", "has_cudnn", "has_gpu",
+    "has_hexagon", "has_llvm", "has_llvm_min_version", "has_metal", "has_multi_gpu", "has_nvcc_version", "has_nvptx",
+    "has_opencl", "has_rocm", "has_target", "has_vulkan", "has_x86_avx512", "has_x86_vnni", "is_machine",
+]  # fmt: skip
 
 
 def has_target(kind: str) -> bool:
@@ -59,9 +42,14 @@ def has_gpu(kind: str = "cuda") -> bool:
         return False
 
 
-def has_cuda() -> bool:
-    """Whether an NVIDIA GPU is there and code can be generated for it."""
-    return has_gpu("cuda") and has_target("cuda")
+def _has_device(kind: str) -> bool:
+    """Whether a device of a kind is there and code can be generated for it."""
+    return has_gpu(kind) and has_target(kind)
+
+
+has_cuda, has_rocm, has_vulkan, has_metal, has_opencl = (
+    partial(_has_device, kind) for kind in ("cuda", "rocm", "vulkan", "metal", "opencl")
+)
 
 
 def has_multi_gpu(count: int = 2) -> bool:
@@ -115,26 +103,6 @@ def has_x86_avx512() -> bool:
 def is_machine(*names: str) -> bool:
     """Whether the processor is of an architecture."""
     return platform.machine() in names
-
-
-def has_rocm() -> bool:
-    """Whether an AMD GPU is there and code can be generated for it."""
-    return has_gpu("rocm") and has_target("rocm")
-
-
-def has_vulkan() -> bool:
-    """Whether a Vulkan device is there and code can be generated for it."""
-    return has_gpu("vulkan") and has_target("vulkan")
-
-
-def has_metal() -> bool:
-    """Whether a Metal device is there and code can be generated for it."""
-    return has_gpu("metal") and has_target("metal")
-
-
-def has_opencl() -> bool:
-    """Whether an OpenCL device is there and code can be generated for it."""
-    return has_gpu("opencl") and has_target("opencl")
 
 
 def has_nvptx() -> bool:
