@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft import error, ir
 from weft.relay.expr import Function
 from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
-from weft.relay.testing.init import create_workload
+from weft.relay.testing.init import workload_of
 
 # (channels of the first convolution, channels that each layer adds, layers of each block)
 _SIZES = {121: (64, 32, (6, 12, 24, 16)), 161: (96, 48, (6, 12, 36, 24)), 169: (64, 32, (6, 12, 32, 32)),
@@ -51,17 +49,4 @@ def get_net(
     return layers.dense_add_bias(body, units=classes, name="dense").in_function()
 
 
-def get_workload(
-    densenet_size: int = 121, classes: int = 1000, batch_size: int = 4, image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-) -> tuple[ir.IRModule, dict[str, Any]]:  # fmt: skip
-    """Make the network as a typed module, and its parameters.
-
-    Parameters
-    ----------
-    densenet_size, classes, batch_size : int
-        Sizes of the network.
-    image_shape : tuple of int
-        (channels, height, width).
-    """
-    return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype))
+get_workload = workload_of(get_net)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import IRModule
 from weft.relay.expr import Function, var
 from weft.relay.op import nn
 from weft.relay.testing import layers
-from weft.relay.testing.init import create_workload
+from weft.relay.testing.init import workload_of
 
 
 def get_net(
@@ -26,17 +25,4 @@ def get_net(
     return layers.dense_add_bias(body, units=num_actions, name="dense2").in_function()
 
 
-def get_workload(
-    batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...] = (4, 84, 84), dtype: str = "float32",
-    layout: str = "NCHW",
-) -> tuple[IRModule, dict[str, Any]]:  # fmt: skip
-    """Make the network as a typed module, and its parameters.
-
-    Parameters
-    ----------
-    batch_size, num_actions : int
-        Sizes of the network.
-    image_shape : tuple of int
-        The shape of the stacked frames, in `layout` without the batch.
-    """
-    return create_workload(get_net(batch_size, num_actions, image_shape, dtype, layout))
+get_workload = workload_of(get_net)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Expr, IRModule
+from weft.ir import Expr
 from weft.relay.expr import Function
 from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
-from weft.relay.testing.init import create_workload
+from weft.relay.testing.init import workload_of
 
 # A branch is a chain of steps: (channels, kernel), which keeps the size, or (channels, kernel, stride) without padding.
 # "avg" and "max" are pooling, "split" ends a chain in two that are joined.
@@ -79,16 +79,4 @@ def get_net(batch_size: int, num_classes: int, image_shape: tuple[int, ...], dty
     return nn.softmax(layers.dense_add_bias(body, units=num_classes, name="fc1")).in_function()
 
 
-def get_workload(
-    batch_size: int = 1, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 299, 299), dtype: str = "float32"
-) -> tuple[IRModule, dict[str, Any]]:
-    """Make the network as a typed module, and its parameters.
-
-    Parameters
-    ----------
-    batch_size, num_classes : int
-        Sizes of the network.
-    image_shape : tuple of int
-        (channels, height, width).
-    """
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
+get_workload = workload_of(get_net, batch_size=1, num_classes=1000, image_shape=(3, 299, 299), dtype="float32")

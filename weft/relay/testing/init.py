@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
 from weft import ir, runtime
 from weft.error import InvalidArgument
 from weft.relay.transform import InferType
+
+P = ParamSpec("P")
 
 
 class Initializer:
@@ -110,3 +113,15 @@ def create_workload(
             fill(v.name_hint, value)
             params[v.name_hint] = runtime.tensor(value)
     return mod, params
+
+
+def workload_of(get_net: Callable[P, ir.Expr], **defaults: object) -> Callable[P, tuple[ir.IRModule, dict[str, Any]]]:
+    """Make ``get_workload`` of the function that builds a network: it takes the same, with defaults of its own."""
+    signature = inspect.signature(get_net)
+
+    def get_workload(*args: P.args, **kwargs: P.kwargs) -> tuple[ir.IRModule, dict[str, Any]]:
+        """Make the network as a typed module, and its parameters; the arguments are those of ``get_net``."""
+        return create_workload(get_net(**{**defaults, **signature.bind_partial(*args, **kwargs).arguments}))
+
+    get_workload.__module__ = get_net.__module__
+    return get_workload

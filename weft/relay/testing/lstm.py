@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import IRModule, as_shape
+from weft.ir import as_shape
 from weft.relay.expr import Function, Tuple, TupleGetItem, TupleWrapper, Var, lets
 from weft.relay.op import constructor, nn
-from weft.relay.testing.init import create_workload
+from weft.relay.testing.init import workload_of
 from weft.relay.types import TensorType, TupleType
 
 
@@ -82,20 +82,4 @@ def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = 
     return Function(tuple(params), lets(b.bindings, out), state)
 
 
-def get_workload(
-    iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
-) -> tuple[IRModule, dict[str, Any]]:
-    """Make the unrolled network as a typed module, and its parameters.
-
-    Parameters
-    ----------
-    iterations : int
-        The number of steps.
-    num_hidden : int
-        The size of inputs and states.
-    batch_size : int
-        The number of sequences.
-    dtype : str
-        The data type.
-    """
-    return create_workload(get_net(iterations, num_hidden, batch_size, dtype))
+get_workload = workload_of(get_net)

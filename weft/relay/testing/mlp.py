@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from weft.ir import IRModule
 from weft.relay.expr import Function
 from weft.relay.op import nn
-from weft.relay.testing.init import create_workload
+from weft.relay.testing.init import workload_of
 from weft.relay.testing.layers import data_var, dense_add_bias
 
 
@@ -21,20 +18,4 @@ def get_net(
     return nn.softmax(dense_add_bias(body, units=num_classes, name="fc3")).in_function()
 
 
-def get_workload(
-    batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28), dtype: str = "float32"
-) -> tuple[IRModule, dict[str, Any]]:
-    """Make the network as a typed module, and its parameters.
-
-    Parameters
-    ----------
-    batch_size : int
-        The number of images.
-    num_classes : int
-        The number of outputs.
-    image_shape : tuple of int
-        (channels, height, width).
-    dtype : str
-        The data type.
-    """
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
+get_workload = workload_of(get_net)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Expr, IRModule
+from weft.ir import Expr
 from weft.relay.expr import Function
 from weft.relay.op import constructor, nn
 from weft.relay.testing import layers
-from weft.relay.testing.init import create_workload
+from weft.relay.testing.init import workload_of
 
 _add = constructor("add")
 
@@ -131,21 +131,4 @@ def get_net(
     return resnet(units, len(units), filters, num_classes, (batch_size, *image_shape), bottle_neck, layout, dtype)
 
 
-def get_workload(
-    batch_size: int = 1, num_classes: int = 1000, num_layers: int = 18, image_shape: tuple[int, ...] = (3, 224, 224),
-    layout: str = "NCHW", dtype: str = "float32", **kwargs: Any,
-) -> tuple[IRModule, dict[str, Any]]:  # fmt: skip
-    """Make a residual network as a typed module, and its parameters.
-
-    Parameters
-    ----------
-    batch_size, num_classes, num_layers : int
-        Sizes of the network.
-    image_shape : tuple of int
-        The shape of an image, in `layout` without the batch.
-    layout : str
-        The layout of the data, ``NCHW`` or ``NHWC``.
-    dtype : str
-        The data type.
-    """
-    return create_workload(get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype, **kwargs))
+get_workload = workload_of(get_net, batch_size=1, num_classes=1000, num_layers=18)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from weft.ir import IRModule
 from weft.relay.expr import Function
 from weft.relay.testing import resnet
-from weft.relay.testing.init import create_workload
+from weft.relay.testing.init import workload_of
 
 
 def get_net(
@@ -18,9 +15,4 @@ def get_net(
     return resnet.get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
 
 
-def get_workload(
-    batch_size: int = 1, num_classes: int = 1000, num_layers: int = 18,
-    image_shape: tuple[int, ...] = (3, 16, 112, 112), layout: str = "NCDHW", dtype: str = "float32", **kwargs: Any,
-) -> tuple[IRModule, dict[str, Any]]:  # fmt: skip
-    """Make a residual network of volumes as a typed module, and its parameters."""
-    return create_workload(get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype, **kwargs))
+get_workload = workload_of(get_net, batch_size=1, num_classes=1000, num_layers=18)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from weft.ir import IRModule
 from weft.relay.expr import Function, var
 from weft.relay.op import constructor, nn
-from weft.relay.testing.init import create_workload
+from weft.relay.testing.init import workload_of
 
 
 def get_net(
@@ -28,18 +25,4 @@ def get_net(
     return Function((data, dense_weight, conv_weight, conv_bias), out)
 
 
-def get_workload(
-    input_shape: tuple[int, ...] = (1, 3, 24, 12), dtype: str = "float32", wtype: str | None = None
-) -> tuple[IRModule, dict[str, Any]]:
-    """Make the network as a typed module, and its parameters.
-
-    Parameters
-    ----------
-    input_shape : tuple of int
-        (batch, channels, height, width).
-    dtype : str
-        The data type of the input.
-    wtype : str, optional
-        The data type of the parameters, where it is another.
-    """
-    return create_workload(get_net(input_shape, dtype, wtype))
+get_workload = workload_of(get_net)
