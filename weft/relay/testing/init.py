@@ -117,11 +117,12 @@ def create_workload(
 
 def workload_of(get_net: Callable[P, ir.Expr], **defaults: object) -> Callable[P, tuple[ir.IRModule, dict[str, Any]]]:
     """Make ``get_workload`` of the function that builds a network: it takes the same, with defaults of its own."""
+    make: Callable[..., ir.Expr] = get_net
     signature = inspect.signature(get_net)
 
     def get_workload(*args: P.args, **kwargs: P.kwargs) -> tuple[ir.IRModule, dict[str, Any]]:
         """Make the network as a typed module, and its parameters; the arguments are those of ``get_net``."""
-        return create_workload(get_net(**{**defaults, **signature.bind_partial(*args, **kwargs).arguments}))
+        return create_workload(make(**{**defaults, **signature.bind_partial(*args, **kwargs).arguments}))
 
     get_workload.__module__ = get_net.__module__
     return get_workload
