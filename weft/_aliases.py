@@ -129,6 +129,7 @@ MODULES = {
     **{f"topi.cuda.{inside}": "weft.topi.cuda" for inside in ("conv3d_winograd", "nms")},
     "topi.nn.pooling": "weft.topi.nn",
     "topi.nn.qnn": "weft.topi.quant",
+    "topi.nn.utils": "weft.topi.convolutions",
     "topi.reduction": "weft.topi",
     "topi.tensor": "weft.topi",
     "topi.testing": "weft.op.testing",

@@ -184,10 +184,10 @@ def _bilinear(image: np.ndarray, y: float, x: float) -> np.ndarray:
     h, w = image.shape[1:]
     if y < 0 or x < 0 or y >= h or x >= w:
         return np.zeros(image.shape[0])
-    y0, x0 = int(y), int(x)
-    y1, x1, fy, fx = min(y0 + 1, h - 1), min(x0 + 1, w - 1), y - y0, x - x0
-    top = image[:, y0, x0] * (1 - fx) + image[:, y0, x1] * fx
-    return top * (1 - fy) + (image[:, y1, x0] * (1 - fx) + image[:, y1, x1] * fx) * fy
+    y0, x0, fy, fx = int(y), int(x), y % 1, x % 1
+    image = np.pad(image, ((0, 0), (0, 1), (0, 1)))
+    top, bottom = (image[:, r, x0] * (1 - fx) + image[:, r, x0 + 1] * fx for r in (y0, y0 + 1))
+    return top * (1 - fy) + bottom * fy
 
 
 @pytest.mark.parametrize("deformable_groups", [1, 2])
@@ -208,6 +208,7 @@ def test_deformable(deformable_groups: int, groups: int) -> None:
                 part = taps if groups == 1 else taps[o * 2 : o * 2 + 2]
                 expected[0, o, y, z] = (part * w[o]).sum()
     args = (2, 1, 1, deformable_groups, groups, "float32")
+    _close(topi.testing.deformable_conv2d_nchw_python(x, offset, w, *args[:-1]), expected)
     _close(evaluate(lambda a, b, k: nn.deformable_conv2d_nchw(a, b, k, *args), x, offset, w), expected)
     found = evaluate(
         lambda a, b, k: nn.deformable_conv2d_nhwc(a, b, k, *args), _last(x), _last(offset), w.transpose(2, 3, 1, 0)
@@ -229,8 +230,9 @@ def test_correlation(multiply: bool) -> None:
             v, u = y + (dy - steps) * stride2, x + (dx - steps) * stride2
             one, two = p[:, :, y : y + kernel, x : x + kernel], q[:, :, v : v + kernel, u : u + kernel]
             expected[:, n, i, j] = (one * two if multiply else abs(one - two)).mean((1, 2, 3))
-    found = evaluate(lambda s, t: nn.correlation_nchw(s, t, kernel, reach, stride1, stride2, padding, multiply), a, b)
-    _close(found, expected)
+    args = (kernel, reach, stride1, stride2, padding, multiply)
+    _close(evaluate(lambda s, t: nn.correlation_nchw(s, t, *args), a, b), expected)
+    _close(topi.testing.correlation_nchw_python(a, b, *args), expected)
 
 
 # --- gradients --------------------------------------------------------------------------------------------------------

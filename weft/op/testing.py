@@ -24,7 +24,9 @@ __all__ = [
     "adaptive_pool", "affine_grid_python", "batch_matmul", "batch_norm", "batch_to_space_nd_python",
     "conv1d_ncw_python", "conv1d_transpose_ncw_python", "conv2d_backward_weight_python", "conv2d_hwcn_python",
     "conv2d_nchw_python", "conv2d_nhwc_python", "conv2d_transpose_nchw_python", "conv2d_transpose_nhwc_python",
-    "conv3d_ncdhw_python", "conv3d_ndhwc_python", "conv3d_transpose_ncdhw_python", "dense", "depth_to_space_python",
+    "conv3d_ncdhw_python", "conv3d_ndhwc_python", "conv3d_transpose_ncdhw_python", "correlation_nchw_python",
+    "crop_and_resize_python", "deformable_conv2d_nchw_python", "deformable_conv2d_nhwc_python", "dense",
+    "depth_to_space_python",
     "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python", "dispatch", "gather_nd_python",
     "gather_python", "get_broadcast_schedule", "get_conv2d_nchw_implement", "get_elemwise_schedule",
     "get_injective_schedule",
@@ -94,17 +96,10 @@ def _numbers(value: Any, n: int) -> list[int]:
     return [int(value)] * n if isinstance(value, (int, np.integer)) else [int(v) for v in value]
 
 
-def _pads(padding: Any, kernel: Sequence[int], stride: Sequence[int], size: Sequence[int]) -> list[tuple[int, int]]:
-    """The padding of each axis: one number, one an axis, beginnings and ends, ``"VALID"`` or ``"SAME"``."""
-    n = len(kernel)
-    if isinstance(padding, str):
-        if padding not in ("VALID", "SAME"):
-            raise InvalidArgument("unknown padding", expected="VALID, SAME or numbers", found=padding)
-        whole = [max((-(-i // s) - 1) * s + k - i, 0) if padding == "SAME" else 0
-                 for i, s, k in zip(size, stride, kernel, strict=True)]  # fmt: skip
-        return [(w // 2, w - w // 2) for w in whole]
-    given = _numbers(padding, n)
-    return list(zip(given[:n], given[-n:], strict=True))
+def _pads(padding: Padding, kernel: Sequence[int]) -> list[tuple[int, int]]:
+    """The padding of each axis."""
+    found, n = nn.get_pad_tuple(padding, kernel), len(kernel)
+    return list(zip(found[:n], found[n:], strict=True))
 
 
 def _convolved(a: Array, w: Array, stride: Any, padding: Any, dilation: Any = 1, groups: int = 1) -> Array:
@@ -112,7 +107,7 @@ def _convolved(a: Array, w: Array, stride: Any, padding: Any, dilation: Any = 1,
     n = a.ndim - 2
     s, d = _numbers(stride, n), _numbers(dilation, n)
     kernel = [(k - 1) * step + 1 for k, step in zip(w.shape[2:], d, strict=True)]
-    x = np.pad(a.astype("float64"), [(0, 0), (0, 0), *_pads(padding, kernel, s, a.shape[2:])])
+    x = np.pad(a.astype("float64"), [(0, 0), (0, 0), *_pads(padding, kernel)])
     windows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=tuple(range(2, 2 + n)))
     windows = windows[
         (slice(None), slice(None), *(slice(None, None, v) for v in s), *(slice(None, None, v) for v in d))
@@ -129,7 +124,7 @@ def _transposed(a: Array, w: Array, stride: Any, padding: Any, output_padding: A
     """Convolve the other way, with weights (channels, outputs / groups, ...)."""
     n = a.ndim - 2
     s, kernel, more = _numbers(stride, n), w.shape[2:], _numbers(output_padding, n)
-    pads = _pads(padding, kernel, s, [i * v for i, v in zip(a.shape[2:], s, strict=True)])
+    pads = _pads(padding, kernel)
     spread = dilate_python(a, [1, 1, *s])
     around = [(k - 1 - low, k - 1 - high + m) for k, (low, high), m in zip(kernel, pads, more, strict=True)]
     cut = tuple(slice(max(-low, 0), d - max(-high, 0)) for d, (low, high) in zip(spread.shape[2:], around, strict=True))
@@ -218,7 +213,7 @@ def conv2d_backward_weight_python(
     """Return the adjoint of OIHW weights from that of the NCHW result."""
     if groups != 1 and groups != x_np.shape[1]:
         raise InvalidArgument("conv2d_backward_weight_python: groups are 1 or all channels", found=str(groups))
-    s, pads = _numbers(stride, 2), _pads(padding, kernel_size, _numbers(stride, 2), x_np.shape[2:])
+    s, pads = _numbers(stride, 2), _pads(padding, kernel_size)
     x, (kh, kw), (oh, ow) = np.pad(x_np, [(0, 0), (0, 0), *pads]), kernel_size, dy_np.shape[2:]
     equation = "nihw,nohw->oi" if groups == 1 else "nohw,nohw->o"
     out = np.zeros((dy_np.shape[1], x_np.shape[1] // groups, kh, kw), dy_np.dtype)
@@ -265,9 +260,90 @@ def poolnd_python(
     """Pool windows of data (batch, channels, ...), or of another layout, by ``max`` or ``avg``."""
     n = len(kernel)
     given = layout or {1: "NCW", 2: "NCHW", 3: "NCDHW"}[n]
+    pads = (*padding_before, *padding_after)
+    if pool_type == "max":  # what lies around counts as zero, or as the least number, as TVM's reference takes it
+        space = [c for c in given if c in "DHW"]
+        around = [pads[space.index(c) :: n] if c in space else (0, 0) for c in given]
+        least = 0 if count_include_pad else np.finfo(np_data.dtype).min
+        np_data, pads = np.pad(np_data, around, constant_values=least), (0,) * 2 * n
     return _ref(f"nn.{pool_type}_pool{n}d", np_data, pool_size=tuple(kernel), strides=tuple(strides),
-                dilation=tuple(dilation), padding=(*padding_before, *padding_after), ceil_mode=ceil_mode,
+                dilation=tuple(dilation), padding=pads, ceil_mode=ceil_mode,
                 count_include_pad=count_include_pad, layout=given).astype(dtype)  # fmt: skip
+
+
+def deformable_conv2d_nchw_python(
+    a_np: Array, offset_np: Array, w_np: Array, stride: Numbers, padding: Padding, dilation: Numbers,
+    deformable_groups: int, groups: int,
+) -> Array:  # fmt: skip
+    """Convolve NCHW data with OIHW weights, each tap of which is read where an offset points, linearly between pixels.
+
+    Offsets are (batch, deformable_groups * kernel height * kernel width * 2, height, width), y before x; what lies
+    outside is zero.
+    """
+    (batch, channels, height, width), (kh, kw), (oh, ow) = a_np.shape, w_np.shape[2:], offset_np.shape[2:]
+    s, d, ((top, _), (left, _)) = _numbers(stride, 2), _numbers(dilation, 2), _pads(padding, (kh, kw))
+    x = np.zeros((batch, channels, height + 2, width + 2))
+    x[:, :, 1:-1, 1:-1] = a_np
+    off = offset_np.reshape(batch, deformable_groups, kh, kw, 2, oh, ow).repeat(channels // deformable_groups, 1)
+    i, j, y, x0 = np.ogrid[:kh, :kw, :oh, :ow]
+    at_y, at_x = y * s[0] - top + i * d[0] + off[:, :, :, :, 0], x0 * s[1] - left + j * d[1] + off[:, :, :, :, 1]
+    inside = (at_y >= 0) & (at_y < height) & (at_x >= 0) & (at_x < width)
+    at_y, at_x = np.where(inside, at_y, -1) + 1, np.where(inside, at_x, -1) + 1
+    n, c = (v.reshape(v.shape + (1,) * 4) for v in np.ogrid[:batch, :channels])
+    low_y, low_x = np.floor(at_y).astype(int), np.floor(at_x).astype(int)
+    read = sum((1 - abs(at_y - low_y - v)) * (1 - abs(at_x - low_x - u)) *
+               x[n, c, np.minimum(low_y + v, height + 1), np.minimum(low_x + u, width + 1)]
+               for v in (0, 1) for u in (0, 1))  # fmt: skip
+    parts = [np.einsum("ncijhw,ocij->nohw", r, w) for r, w in
+             zip(np.split(np.asarray(read), groups, 1), np.split(w_np, groups), strict=True)]  # fmt: skip
+    return np.concatenate(parts, 1).astype(a_np.dtype)
+
+
+def deformable_conv2d_nhwc_python(a_np: Array, offset_np: Array, w_np: Array, *options: Any) -> Array:
+    """:func:`deformable_conv2d_nchw_python` of NHWC data and offsets, with HWIO weights."""
+    return _last(deformable_conv2d_nchw_python(_second(a_np), _second(offset_np), _weights(w_np), *options))
+
+
+def correlation_nchw_python(
+    data1: Array, data2: Array, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: int,
+    is_multiply: bool,
+) -> Array:  # fmt: skip
+    """Compare windows of two images: means of products, or of absolute differences, one channel a displacement."""
+    a, b = (np.pad(v.astype("float64"), [(0, 0), (0, 0), (padding,) * 2, (padding,) * 2]) for v in (data1, data2))
+    border = max_displacement + (kernel_size - 1) // 2
+    oh, ow = (-(-(size - border * 2) // stride1) for size in a.shape[2:])
+    reach = max_displacement // stride2
+    out = np.zeros((a.shape[0], (2 * reach + 1) ** 2, oh, ow))
+    for q, h, w in np.ndindex(out.shape[1], kernel_size, kernel_size):
+        y, x = max_displacement + h, max_displacement + w
+        dy, dx = ((v - reach) * stride2 for v in divmod(q, 2 * reach + 1))
+        one, two = (v[:, :, at_y : at_y + oh * stride1 : stride1, at_x : at_x + ow * stride1 : stride1]
+                    for v, at_y, at_x in ((a, y, x), (b, y + dy, x + dx)))  # fmt: skip
+        out[:, q] += (one * two if is_multiply else abs(one - two)).sum(1)
+    return out / (kernel_size**2 * a.shape[1])
+
+
+def crop_and_resize_python(
+    image: Array, boxes: Array, box_indices: Array, crop_size: Sequence[int], layout: str, method: str = "bilinear",
+    extrapolation_value: float = 0,
+) -> Array:  # fmt: skip
+    """Resize boxes of images, (top, left, bottom, right) as shares of the image, to one size."""
+    x = image if layout == "NHWC" else _last(image)
+    out = np.full((len(boxes), *crop_size, x.shape[3]), float(extrapolation_value))
+    for n, (box, number) in enumerate(zip(boxes, box_indices, strict=True)):
+        ys, xs = (box[i] * (size - 1) + np.arange(steps) * ((box[i + 2] - box[i]) * (size - 1) / (steps - 1))
+                  for i, (size, steps) in enumerate(zip(x.shape[1:3], crop_size, strict=True)))  # fmt: skip
+        for i, j in np.ndindex(*crop_size):
+            y, z = ys[i], xs[j]
+            if not (0 <= y <= x.shape[1] - 1 and 0 <= z <= x.shape[2] - 1):
+                continue
+            if method != "bilinear":
+                out[n, i, j] = x[number, int(np.round(y)), int(np.round(z))]
+                continue
+            fy, fz, cy, cz = *map(int, (np.floor(y), np.floor(z))), *map(int, (np.ceil(y), np.ceil(z)))
+            top, bottom = (x[number, r, fz] + (x[number, r, cz] - x[number, r, fz]) * (z - fz) for r in (fy, cy))
+            out[n, i, j] = top + (bottom - top) * (y - fy)
+    return out if layout == "NHWC" else _second(out)
 
 
 def adaptive_pool(np_data: Array, out_size: Numbers, pool_type: str, layout: str) -> Array:
@@ -408,7 +484,7 @@ def grid_sample_python(
 
 def depth_to_space_python(data: Array, block_size: int, mode: str = "DCR") -> Array:
     """Move channels of NCHW data into space."""
-    return _ref("depth_to_space", data, block_size=block_size, mode=mode)
+    return _ref("depth_to_space", data, block_size=block_size, mode={"CDR": "CRD"}.get(mode, mode))
 
 
 def space_to_depth_python(data: Array, block_size: int) -> Array:

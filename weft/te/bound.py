@@ -272,7 +272,8 @@ def loop_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | 
         elif isinstance(r, Relayout):
             values.update(zip(r.loops, r.back.map_indices([values[iv] for iv in r.places]), strict=True))
         elif isinstance(r, Fuse):
-            fused, inner = values[r.fused], cast(r.fused.var.dtype, bounds[r.inner].extent)
+            extent = bounds[r.inner].extent  # nothing runs where it is zero
+            fused, inner = values[r.fused], cast(r.fused.var.dtype, 1 if as_int(extent) == 0 else extent)
             values[r.outer] = cast(r.outer.var.dtype, floordiv(fused, inner))
             values[r.inner] = cast(r.inner.var.dtype, floormod(fused, inner))
     return values

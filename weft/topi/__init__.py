@@ -22,6 +22,7 @@ from weft.topi.api import (
     strided_slice,
     take,
     tile,
+    topk,
     trilu,
 )
 from weft.topi.attention import attention
@@ -71,7 +72,7 @@ from weft.topi.scan import cumprod, cumsum, scanop
 from weft.topi.scatter import index_put, scatter, scatter_add, scatter_elements
 from weft.topi.search import argwhere, binary_search, searchsorted, unique
 from weft.topi.signal import dft, hamming_window, stft
-from weft.topi.sort import sort, topk
+from weft.topi.sort import sort
 from weft.topi.winograd import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
 
 adv_index = index_tensor

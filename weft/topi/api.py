@@ -23,6 +23,7 @@ from weft.topi.reorder import dynamic_strided_slice
 from weft.topi.scatter import scatter_nd as _scatter_nd
 from weft.topi.slice import strided_slice as _strided_slice
 from weft.topi.sort import argsort as _argsort
+from weft.topi.sort import topk as _topk
 from weft.topi.typing import Bounds, Extent, Extents, Scalar, Shape
 
 
@@ -52,7 +53,19 @@ def strided_slice(
     if slice_mode == "size":
         end = [a.shape[d] if as_int(e) == -1 else b + e for d, b, e in zip(axes, begin, end, strict=True)]
     steps = [1] * len(axes) if strides is None else [*strides, *[1] * (len(axes) - len(strides))]
+    if not isinstance(end, te.Tensor):  # None is behind the last element
+        end = [(a.shape[d] if (as_int(s) or 1) > 0 else -1 - a.shape[d]) if e is None else e
+               for d, e, s in zip(axes, end, steps, strict=True)]  # fmt: skip
     return _strided_slice(a, axes, begin, end, steps, assume_inbound)
+
+
+def topk(
+    data: te.Tensor, k: Extent = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False,
+    dtype: str = "int64",
+) -> Any:  # fmt: skip
+    """The k greatest (or, ascending, least) of each line, sorted; equal elements by index. A k below 1 means all."""
+    known = as_int(k)
+    return _topk(data, -1 if known is not None and known < 1 else k, axis, ret_type, is_ascend, dtype)
 
 
 def take(a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Any:

@@ -46,6 +46,14 @@ def resolved_padding(padding: Padding, kernel: Shape, dilation: Extents, rank: i
     return (*((t + 1) // 2 for t in total), *(t // 2 for t in total))
 
 
+def get_pad_tuple(padding: Padding, kernel: Shape) -> tuple[Any, ...]:
+    """Return the padding of data before each axis of a kernel, then behind each."""
+    found = resolved_padding(padding, kernel, 1, n := len(kernel))
+    pads = [found] * n if isinstance(found, int) else list(found)
+    return (*pads[:n], *pads[-n:])
+
+
+get_pad_tuple1d = get_pad_tuple3d = get_pad_tuple
 _KERNEL_LAYOUTS = {True: {1: "WIO", 2: "HWIO", 3: "DHWIO"}, False: {1: "OIW", 2: "OIHW", 3: "OIDHW"}}
 
 

@@ -15,28 +15,21 @@ from weft.topi.shape import simplify
 from weft.topi.typing import Extents, Padding
 
 
-def bilinear_at(
-    read: Callable[..., Any], y: ir.PrimExpr, x: ir.PrimExpr, height: ir.PrimExpr, width: ir.PrimExpr
-) -> Any:
-    """Interpolate between the four neighbours of a point; those outside count as the nearest inside.
+def bilinear_at(read: Callable[..., Any], y: ir.PrimExpr, x: ir.PrimExpr) -> Any:
+    """Interpolate between the four neighbours of a point.
 
     Parameters
     ----------
     read : callable
-        From integer coordinates to the value of a pixel.
+        From integer coordinates, which may lie outside, to the value of a pixel.
     """
-    ends = (y, height), (x, width)
-    low = [tir.floor(v) for v, _ in ends]
-    weights = [v - f for (v, _), f in zip(ends, low, strict=True)]
-    near, far = [], []
-    for (_, size), f in zip(ends, low, strict=True):
-        i = cast("int32", f)
-        near.append(tir.max(tir.min(i, size - 1), 0))
-        far.append(tir.max(tir.min(i + 1, size - 1), 0))
+    low = [tir.floor(v) for v in (y, x)]
+    down, right = (v - f for v, f in zip((y, x), low, strict=True))
+    i, j = (cast("int32", f) for f in low)
     one = const(1.0, y.dtype)
-    top = read(near[0], near[1]) * (one - weights[1]) + read(near[0], far[1]) * weights[1]
-    bottom = read(far[0], near[1]) * (one - weights[1]) + read(far[0], far[1]) * weights[1]
-    return top * (one - weights[0]) + bottom * weights[0]
+    top = read(i, j) * (one - right) + read(i, j + 1) * right
+    bottom = read(i + 1, j) * (one - right) + read(i + 1, j + 1) * right
+    return top * (one - down) + bottom * down
 
 
 def deformable_conv2d_nchw(
@@ -64,7 +57,11 @@ def deformable_conv2d_nchw(
         right = cast(data.dtype, x * s[1] - left + j * d[1]) + cast(data.dtype, offset(b, tap + 1, y, x))
         zero = const(0, data.dtype)
         inside = tir.all(down >= zero, right >= zero, down < cast(data.dtype, height), right < cast(data.dtype, width))
-        return if_then_else(inside, bilinear_at(lambda p, q: data(b, c, p, q), down, right, height, width), zero)
+
+        def pixel(p: Any, q: Any) -> Any:  # of a point inside, none comes before the first
+            return if_then_else(tir.all(p < height, q < width), data(b, c, p, q), zero)
+
+        return if_then_else(inside, bilinear_at(pixel, down, right), zero)
 
     moved = te.compute((n, channels, h, w, *out_size), displaced, name="displaced")
     rc, ry, rx = (te.reduce_axis((0, e), v) for e, v in ((per_group, "rc"), (h, "ry"), (w, "rx")))

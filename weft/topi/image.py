@@ -123,17 +123,18 @@ def crop_and_resize(
         points = [cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d]) for d, a in enumerate(axes)]
         image = cast("int32", box_indices(i[0]))
 
+        height, width = (data.shape[a] for a in axes)
+
         def read(y: Any, x: Any) -> Any:
             at = list(i)
-            at[0], at[axes[0]], at[axes[1]] = image, y, x
+            nearest = (tir.max(tir.min(p, n - 1), 0) for p, n in ((y, height), (x, width)))
+            at[0], at[axes[0]], at[axes[1]] = image, *nearest
             return cast("float32", data(*at))
 
-        height, width = (data.shape[a] for a in axes)
         if _METHODS.get(method, method) == "linear":
-            value = bilinear_at(read, points[0], points[1], height, width)
+            value = bilinear_at(read, points[0], points[1])
         else:
-            value = read(*(tir.max(tir.min(cast("int32", tir.round(p)), n - 1), 0)
-                           for p, n in zip(points, (height, width), strict=True)))  # fmt: skip
+            value = read(*(cast("int32", tir.round(p)) for p in points))
         if extrapolation_value is None:
             return value
         inside = tir.all(*(tir.all(p >= const(0, "float32"), p <= cast("float32", n - 1))

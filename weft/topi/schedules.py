@@ -26,9 +26,9 @@ bitserial_conv2d_nhwc bitserial_dense broadcast concatenate conv1d_ncw conv1d_nw
 conv2d_NCHWc_int8 conv2d_hwcn conv2d_nchw conv2d_nchw_int8 conv2d_nhwc conv2d_transpose_nchw conv3d_ncdhw conv3d_ndhwc
 conv3d_transpose_ncdhw correlation_nchw deformable_conv2d_nchw deformable_conv2d_nhwc dense depthwise_conv2d_NCHWc
 depthwise_conv2d_nchw depthwise_conv2d_nhwc dilation2d_nchw dilation2d_nhwc einsum elemwise extern fast_softmax
-get_valid_counts group_conv1d_ncw group_conv1d_nwc group_conv2d_nchw group_conv2d_nhwc injective lrn lstm matmul
-multibox_detection multibox_prior multibox_transform_loc nms pool pool_grad proposal reduce reorg roi_align roi_pool
-scatter scatter_add softmax sort sparse_dense sparse_transpose topk transpose unique
+get_valid_counts group_conv1d_ncw group_conv1d_nwc group_conv2d_nchw group_conv2d_nhwc
+group_conv2d_transpose_nchw injective lrn lstm matmul multibox_detection multibox_prior multibox_transform_loc nms
+pool pool_grad proposal reduce reorg roi_align roi_pool scan scatter scatter_add softmax sort sparse_dense sparse_transpose topk transpose unique
 """.split())  # fmt: skip
 _VARIANTS = ("_winograd", "_spatial_pack", "_nopack", "_pack", "_tensorcore", "_small_batch", "_large_batch")
 """How TVM names other ways to the same result, which the schedule here is the one for."""
@@ -69,7 +69,8 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, gpu: bool
 
 
 def __getattr__(name: str) -> Any:
-    plain = next((name.removesuffix(v) for v in _VARIANTS if name.endswith(v)), name)
+    variant = "" if name.removeprefix("schedule_") in _KINDS else next(filter(name.endswith, _VARIANTS), "")
+    plain = name.removesuffix(variant)
     if plain.removeprefix("schedule_") in _KINDS and plain.startswith("schedule_"):
         return default_schedule
     packages = (computations, vision, sys.modules["weft.topi"])
