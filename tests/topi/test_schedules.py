@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.topi.running import evaluate
 from weft import error, te, topi
 
 RNG = np.random.default_rng(0)
@@ -48,6 +49,30 @@ def test_symbolic_sizes_options_and_names():
         _ = topi.generic.schedule_nothing
     with pytest.raises(error.InvalidArgument, match="a schedule needs results"):
         topi.generic.schedule_reduce([])
+
+
+def test_nothing_is_computed_of_an_empty_tensor_whose_loops_are_fused():
+    a, x = te.placeholder((2, 0, 3), name="a"), np.zeros((2, 0, 3), "float32")
+    out = topi.exp(a)
+    run(topi.generic.schedule_injective([[out]]), a, out, x, x)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("method", ["bilinear", "nearest_neighbor"])
+def test_references_are_what_kernels_compute(layout, method):
+    data = RNG.random((2, 5, 6, 3) if layout == "NHWC" else (2, 3, 5, 6)).astype("float32")
+    boxes, at = np.array([[0.1, 0.2, 0.9, 0.7], [0, 0, 1.2, 1]], "float32"), np.array([1, 0], "int32")
+    args = ((4, 3), layout, method, 7.0)
+    found = evaluate(lambda *t: topi.image.crop_and_resize(*t, *args), data, boxes, at)
+    np.testing.assert_allclose(found, topi.testing.crop_and_resize_python(data, boxes, at, *args), rtol=1e-5)
+    pool = ((3, 2), (2, 3), (1, 1), (1, 0, 1, 2), "max", True, layout, True)
+    found = evaluate(lambda t: topi.nn.relu(topi.nn.pool2d(t, *pool)), data)
+    near = topi.testing.poolnd_python(data, *pool[:3], (1, 0), (1, 2), "max", True, True, layout=layout)
+    np.testing.assert_array_equal(found, near)
+    if layout == "NHWC":
+        w = RNG.random((2, 3, 3, 4)).astype("float32")
+        found = evaluate(lambda t, k: topi.nn.conv2d_nhwc(t, k, (2, 1), "SAME", 1), data, w)
+        np.testing.assert_allclose(found, topi.testing.conv2d_nhwc_python(data, w, (2, 1), "SAME"), rtol=1e-5)
 
 
 def test_a_text_shows_outputs_that_are_no_arguments():

@@ -261,14 +261,17 @@ def poolnd_python(
     n = len(kernel)
     given = layout or {1: "NCW", 2: "NCHW", 3: "NCDHW"}[n]
     pads = (*padding_before, *padding_after)
+    pool = functools.partial(_ref, f"nn.{pool_type}_pool{n}d", pool_size=tuple(kernel), strides=tuple(strides),
+                             dilation=tuple(dilation), ceil_mode=ceil_mode, count_include_pad=count_include_pad,
+                             layout=given)  # fmt: skip
+    found = pool(np_data, padding=pads)
     if pool_type == "max":  # what lies around counts as zero, or as the least number, as TVM's reference takes it
         space = [c for c in given if c in "DHW"]
         around = [pads[space.index(c) :: n] if c in space else (0, 0) for c in given]
         least = 0 if count_include_pad else np.finfo(np_data.dtype).min
-        np_data, pads = np.pad(np_data, around, constant_values=least), (0,) * 2 * n
-    return _ref(f"nn.{pool_type}_pool{n}d", np_data, pool_size=tuple(kernel), strides=tuple(strides),
-                dilation=tuple(dilation), padding=pads, ceil_mode=ceil_mode,
-                count_include_pad=count_include_pad, layout=given).astype(dtype)  # fmt: skip
+        wide = pool(np.pad(np_data, around, constant_values=least), padding=(0,) * 2 * n)
+        found = wide[tuple(map(slice, found.shape))]
+    return found.astype(dtype)
 
 
 def deformable_conv2d_nchw_python(

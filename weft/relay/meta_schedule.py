@@ -35,14 +35,9 @@ def _kernels(mod: Any, target: Any, params: Mapping[str, Any] | None, context: i
 
 
 def extract_tasks(
-    mod: ir.IRModule | ir.BaseFunc,
-    target: Target | str,
-    params: Mapping[str, Any] | None = None,
-    *,
-    opt_level: int = 3,
-    pass_config: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> list[meta_schedule.ExtractedTask]:
+    mod: ir.IRModule | ir.BaseFunc, target: Target | str, params: Mapping[str, Any] | None = None, *,
+    opt_level: int = 3, pass_config: Mapping[str, Any] | None = None, **options: Any,
+) -> list[meta_schedule.ExtractedTask]:  # fmt: skip
     """List the kernels of a program without control flow, each once, with how often it is called.
 
     Parameters
@@ -70,18 +65,10 @@ def extract_tasks(
 
 
 def tune_relay(
-    mod: ir.IRModule | ir.BaseFunc,
-    params: Mapping[str, Any] | None,
-    target: Target | str,
-    work_dir: str,
-    max_trials_global: int,
-    max_trials_per_task: int | None = None,
-    op_names: Sequence[str] | None = None,
-    *,
-    opt_level: int = 3,
-    pass_config: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> meta_schedule.Database:
+    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Target | str, work_dir: str,
+    max_trials_global: int, max_trials_per_task: int | None = None, op_names: Sequence[str] | None = None, *,
+    opt_level: int = 3, pass_config: Mapping[str, Any] | None = None, **options: Any,
+) -> meta_schedule.Database:  # fmt: skip
     """Tune the kernels of a program and return the database with what was found.
 
     Parameters
@@ -104,16 +91,10 @@ def tune_relay(
 
 
 def compile_relay(
-    database: meta_schedule.Database,
-    mod: ir.IRModule | ir.BaseFunc,
-    target: Target | str,
-    params: Mapping[str, Any] | None = None,
-    *,
-    backend: str = "graph",
-    opt_level: int = 3,
-    pass_config: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Any:
+    database: meta_schedule.Database, mod: ir.IRModule | ir.BaseFunc, target: Target | str,
+    params: Mapping[str, Any] | None = None, *, backend: str = "graph", opt_level: int = 3,
+    pass_config: Mapping[str, Any] | None = None, **options: Any,
+) -> Any:  # fmt: skip
     """Compile a program with the schedules of a database; other kernels are scheduled as ever.
 
     Parameters

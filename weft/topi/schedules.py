@@ -27,8 +27,9 @@ conv2d_NCHWc_int8 conv2d_hwcn conv2d_nchw conv2d_nchw_int8 conv2d_nhwc conv2d_tr
 conv3d_transpose_ncdhw correlation_nchw deformable_conv2d_nchw deformable_conv2d_nhwc dense depthwise_conv2d_NCHWc
 depthwise_conv2d_nchw depthwise_conv2d_nhwc dilation2d_nchw dilation2d_nhwc einsum elemwise extern fast_softmax
 get_valid_counts group_conv1d_ncw group_conv1d_nwc group_conv2d_nchw group_conv2d_nhwc
-group_conv2d_transpose_nchw injective lrn lstm matmul multibox_detection multibox_prior multibox_transform_loc nms
-pool pool_grad proposal reduce reorg roi_align roi_pool scan scatter scatter_add softmax sort sparse_dense sparse_transpose topk transpose unique
+group_conv2d_transpose_nchw injective lrn lstm matmul multibox_detection multibox_prior multibox_transform_loc nms pool
+pool_grad proposal reduce reorg roi_align roi_pool scan scatter scatter_add softmax sort sparse_dense sparse_transpose
+topk transpose unique
 """.split())  # fmt: skip
 _VARIANTS = ("_winograd", "_spatial_pack", "_nopack", "_pack", "_tensorcore", "_small_batch", "_large_batch")
 """How TVM names other ways to the same result, which the schedule here is the one for."""
@@ -80,6 +81,8 @@ def __getattr__(name: str) -> Any:
 
 def _tensors(outs: object) -> Sequence[te.Tensor]:
     given = [outs] if isinstance(outs, te.Tensor) else outs
+    if isinstance(given, Sequence) and len(given) == 1 and isinstance(given[0], (list, tuple)):
+        return _tensors(given[0])  # a list of what a computation with several results returns
     return list(given) if isinstance(given, Sequence) and all(isinstance(t, te.Tensor) for t in given) else []
 
 
