@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from weft.topi import get_const_int, get_const_tuple
+from weft import topi
+from weft.topi import get_const_tuple
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
@@ -56,6 +57,11 @@ def calc_workload_dis_factor(
             return float("inf")
         factor *= a // b
     return factor
+
+
+def get_const_int(exp: Any) -> int:
+    """Return the value of a constant."""
+    return topi.get_const_int(exp)
 
 
 def get_func_name(func: Any) -> str:
