@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import topi
 from weft.topi import get_const_tuple
+from weft.topi.typing import Extent
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
@@ -59,12 +60,12 @@ def calc_workload_dis_factor(
     return factor
 
 
-def get_const_int(exp: Any) -> int:
+def get_const_int(exp: Extent) -> int:
     """Return the value of a constant."""
     return topi.get_const_int(exp)
 
 
-def get_func_name(func: Any) -> str:
+def get_func_name(func: Callable[..., object]) -> str:
     """Return the name of a function, with those of what it lies in."""
     return getattr(func, "func_name", func.__qualname__)
 

@@ -8,8 +8,6 @@ from typing import TypeVar, cast
 
 from weft.error import InvalidArgument
 
-__all__ = ["memoize"]
-
 R = TypeVar("R")
 _RESULTS: dict[str, dict[str, object]] = {}
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from weft.error import ExecutableError, InvalidArgument
 
-__all__ = ["tar", "untar"]
-
 
 def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
     """Put files into an archive, without their folders; two with one name are refused (``InvalidArgument``)."""

@@ -75,8 +75,10 @@ def __getattr__(name: str) -> Any:
     if plain.removeprefix("schedule_") in _KINDS and plain.startswith("schedule_"):
         return default_schedule
     packages = (computations, vision, sys.modules["weft.topi"])
-    found = next((p for p in packages if plain in p.__dict__), computations)
-    return sys.modules[__name__] if name == "nn" else getattr(found, plain if plain in found.__dict__ else name)
+    found = next((p for p in packages if callable(p.__dict__.get(plain))), None)
+    if name == "nn":
+        return sys.modules[__name__]
+    return getattr(computations, name) if found is None else getattr(found, plain)
 
 
 def _tensors(outs: object) -> Sequence[te.Tensor]:

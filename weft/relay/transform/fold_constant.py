@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import IRModule, module_pass
+from weft.ir import Expr, IRModule, module_pass
 from weft.relay.adt import Constructor, Match
 from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, lets
 from weft.relay.transform.effects import Effects
@@ -43,7 +43,7 @@ def fold_constant(mod: IRModule, fold_qnn: bool = False) -> IRModule:
     return mod.with_functions({v: _Folder(effects, fold_qnn).run(f) if v in plain else f for v, f in mod.items()})
 
 
-def fold_constant_expr(expr: Any, mod: IRModule, fold_qnn: bool = False) -> Any:
+def fold_constant_expr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Any:
     """Return an expression over the functions of `mod` as :func:`fold_constant` leaves it."""
     return _Folder(Effects(mod), fold_qnn).run(expr)
 
