@@ -53,10 +53,11 @@ def strided_slice(
     if slice_mode == "size":
         end = [a.shape[d] if as_int(e) == -1 else b + e for d, b, e in zip(axes, begin, end, strict=True)]
     steps = [1] * len(axes) if strides is None else [*strides, *[1] * (len(axes) - len(strides))]
+    ends: Any = end
     if not isinstance(end, te.Tensor):  # None is behind the last element
-        end = [(a.shape[d] if (as_int(s) or 1) > 0 else -1 - a.shape[d]) if e is None else e
-               for d, e, s in zip(axes, end, steps, strict=True)]  # fmt: skip
-    return _strided_slice(a, axes, begin, end, steps, assume_inbound)
+        ends = [(a.shape[d] if (as_int(s) or 1) > 0 else -1 - a.shape[d]) if e is None else e
+                for d, e, s in zip(axes, end, steps, strict=True)]  # fmt: skip
+    return _strided_slice(a, axes, begin, ends, steps, assume_inbound)
 
 
 def topk(
