@@ -12,6 +12,20 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument
+from weft.op.displaced import (
+    Array,
+    Numbers,
+    Padding,
+    correlation_nchw_python,
+    crop_and_resize_python,
+    deformable_conv2d_nchw_python,
+    deformable_conv2d_nhwc_python,
+)
+from weft.op.displaced import last as _last
+from weft.op.displaced import numbers as _numbers
+from weft.op.displaced import pads as _pads
+from weft.op.displaced import second as _second
+from weft.op.displaced import weights as _weights
 from weft.op.registry import get_op_def
 from weft.op.vision import get_valid_counts as get_valid_counts_python
 from weft.op.vision import non_max_suppression as non_max_suppression_python
@@ -39,8 +53,6 @@ __all__ = [
     "softmax_python", "space_to_batch_nd_python", "space_to_depth_python", "strided_set_python",
     "strided_slice_python",
 ]  # fmt: skip
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def get_injective_schedule(target: object) -> Callable[..., Any]:
@@ -88,19 +100,6 @@ def dense(x: Array, y: Array, bias: Array | None = None, use_bias: bool = False,
 
 # --- convolutions -----------------------------------------------------------------------------------------------------
 
-Numbers = int | Sequence[int]
-Padding = Numbers | str  # SAME or VALID
-
-
-def _numbers(value: Any, n: int) -> list[int]:
-    return [int(value)] * n if isinstance(value, (int, np.integer)) else [int(v) for v in value]
-
-
-def _pads(padding: Padding, kernel: Sequence[int]) -> list[tuple[int, int]]:
-    """The padding of each axis."""
-    found, n = nn.get_pad_tuple(padding, kernel), len(kernel)
-    return list(zip(found[:n], found[n:], strict=True))
-
 
 def _convolved(a: Array, w: Array, stride: Any, padding: Any, dilation: Any = 1, groups: int = 1) -> Array:
     """Convolve data (batch, channels, ...) with weights (outputs, channels / groups, ...), in float64."""
@@ -133,19 +132,6 @@ def _transposed(a: Array, w: Array, stride: Any, padding: Any, output_padding: A
     each = w.shape[0] // groups
     turned = np.concatenate([np.swapaxes(w[g * each : (g + 1) * each], 0, 1) for g in range(groups)])
     return _convolved(x, np.flip(turned, tuple(range(2, 2 + n))), 1, 0, 1, groups)
-
-
-def _last(a: Array) -> Array:
-    return np.moveaxis(a, 1, -1)
-
-
-def _second(a: Array) -> Array:
-    return np.moveaxis(a, -1, 1)
-
-
-def _weights(w: Array) -> Array:
-    """From (..., channels, outputs) to (outputs, channels, ...)."""
-    return np.moveaxis(w, (-1, -2), (0, 1))
 
 
 def group_conv1d_ncw_python(
@@ -272,81 +258,6 @@ def poolnd_python(
         wide = pool(np.pad(np_data, around, constant_values=least), padding=(0,) * 2 * n)
         found = wide[tuple(map(slice, found.shape))]
     return found.astype(dtype)
-
-
-def deformable_conv2d_nchw_python(
-    a_np: Array, offset_np: Array, w_np: Array, stride: Numbers, padding: Padding, dilation: Numbers,
-    deformable_groups: int, groups: int,
-) -> Array:  # fmt: skip
-    """Convolve NCHW data with OIHW weights, each tap of which is read where an offset points, linearly between pixels.
-
-    Offsets are (batch, deformable_groups * kernel height * kernel width * 2, height, width), y before x; what lies
-    outside is zero.
-    """
-    (batch, channels, height, width), (kh, kw), (oh, ow) = a_np.shape, w_np.shape[2:], offset_np.shape[2:]
-    s, d, ((top, _), (left, _)) = _numbers(stride, 2), _numbers(dilation, 2), _pads(padding, (kh, kw))
-    x = np.zeros((batch, channels, height + 2, width + 2))
-    x[:, :, 1:-1, 1:-1] = a_np
-    off = offset_np.reshape(batch, deformable_groups, kh, kw, 2, oh, ow).repeat(channels // deformable_groups, 1)
-    i, j, y, x0 = np.ogrid[:kh, :kw, :oh, :ow]
-    at_y, at_x = y * s[0] - top + i * d[0] + off[:, :, :, :, 0], x0 * s[1] - left + j * d[1] + off[:, :, :, :, 1]
-    inside = (at_y >= 0) & (at_y < height) & (at_x >= 0) & (at_x < width)
-    at_y, at_x = np.where(inside, at_y, -1) + 1, np.where(inside, at_x, -1) + 1
-    n, c = (v.reshape(v.shape + (1,) * 4) for v in np.ogrid[:batch, :channels])
-    low_y, low_x = np.floor(at_y).astype(int), np.floor(at_x).astype(int)
-    read = sum((1 - abs(at_y - low_y - v)) * (1 - abs(at_x - low_x - u)) *
-               x[n, c, np.minimum(low_y + v, height + 1), np.minimum(low_x + u, width + 1)]
-               for v in (0, 1) for u in (0, 1))  # fmt: skip
-    parts = [np.einsum("ncijhw,ocij->nohw", r, w) for r, w in
-             zip(np.split(np.asarray(read), groups, 1), np.split(w_np, groups), strict=True)]  # fmt: skip
-    return np.concatenate(parts, 1).astype(a_np.dtype)
-
-
-def deformable_conv2d_nhwc_python(a_np: Array, offset_np: Array, w_np: Array, *options: Any) -> Array:
-    """:func:`deformable_conv2d_nchw_python` of NHWC data and offsets, with HWIO weights."""
-    return _last(deformable_conv2d_nchw_python(_second(a_np), _second(offset_np), _weights(w_np), *options))
-
-
-def correlation_nchw_python(
-    data1: Array, data2: Array, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: int,
-    is_multiply: bool,
-) -> Array:  # fmt: skip
-    """Compare windows of two images: means of products, or of absolute differences, one channel a displacement."""
-    a, b = (np.pad(v.astype("float64"), [(0, 0), (0, 0), (padding,) * 2, (padding,) * 2]) for v in (data1, data2))
-    border = max_displacement + (kernel_size - 1) // 2
-    oh, ow = (-(-(size - border * 2) // stride1) for size in a.shape[2:])
-    reach = max_displacement // stride2
-    out = np.zeros((a.shape[0], (2 * reach + 1) ** 2, oh, ow))
-    for q, h, w in np.ndindex(out.shape[1], kernel_size, kernel_size):
-        y, x = max_displacement + h, max_displacement + w
-        dy, dx = ((v - reach) * stride2 for v in divmod(q, 2 * reach + 1))
-        one, two = (v[:, :, at_y : at_y + oh * stride1 : stride1, at_x : at_x + ow * stride1 : stride1]
-                    for v, at_y, at_x in ((a, y, x), (b, y + dy, x + dx)))  # fmt: skip
-        out[:, q] += (one * two if is_multiply else abs(one - two)).sum(1)
-    return out / (kernel_size**2 * a.shape[1])
-
-
-def crop_and_resize_python(
-    image: Array, boxes: Array, box_indices: Array, crop_size: Sequence[int], layout: str, method: str = "bilinear",
-    extrapolation_value: float = 0,
-) -> Array:  # fmt: skip
-    """Resize boxes of images, (top, left, bottom, right) as shares of the image, to one size."""
-    x = image if layout == "NHWC" else _last(image)
-    out = np.full((len(boxes), *crop_size, x.shape[3]), float(extrapolation_value))
-    for n, (box, number) in enumerate(zip(boxes, box_indices, strict=True)):
-        ys, xs = (box[i] * (size - 1) + np.arange(steps) * ((box[i + 2] - box[i]) * (size - 1) / (steps - 1))
-                  for i, (size, steps) in enumerate(zip(x.shape[1:3], crop_size, strict=True)))  # fmt: skip
-        for i, j in np.ndindex(*crop_size):
-            y, z = ys[i], xs[j]
-            if not (0 <= y <= x.shape[1] - 1 and 0 <= z <= x.shape[2] - 1):
-                continue
-            if method != "bilinear":
-                out[n, i, j] = x[number, int(np.round(y)), int(np.round(z))]
-                continue
-            fy, fz, cy, cz = *map(int, (np.floor(y), np.floor(z))), *map(int, (np.ceil(y), np.ceil(z)))
-            top, bottom = (x[number, r, fz] + (x[number, r, cz] - x[number, r, fz]) * (z - fz) for r in (fy, cy))
-            out[n, i, j] = top + (bottom - top) * (y - fy)
-    return out if layout == "NHWC" else _second(out)
 
 
 def adaptive_pool(np_data: Array, out_size: Numbers, pool_type: str, layout: str) -> Array:
