@@ -14,7 +14,7 @@ Numbers = int | Sequence[int]
 Padding = Numbers | str  # SAME or VALID
 
 
-def numbers(value: Any, n: int) -> list[int]:
+def numbers(value: Numbers, n: int) -> list[int]:
     """One number for each axis."""
     return [int(value)] * n if isinstance(value, (int, np.integer)) else [int(v) for v in value]
 
