@@ -52,7 +52,7 @@ _ROWS_WORTH_A_COPY = 32
 def schedule_contraction(ctx: RuleContext, name: str) -> set[str]:
     """Schedule a contraction with its epilogue. Returns the names of the blocks that are done."""
     rv = BlockRV(name)
-    c = contraction_of(ctx.block(rv))
+    c = contraction_of(ctx.block(rv), products=False)
     if c is None:
         raise ScheduleError("contraction: not a sum of products")
     if c.vector not in c.columns or not c.reduce:
@@ -89,7 +89,7 @@ class _Product:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
             width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
-            registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() else 4) // 4
+            registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() or c.pair else 4) // 4
             machine = replace(ctx.machine, vector_registers=registers)
             tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
@@ -198,9 +198,9 @@ class _Product:
         return a <= b
 
     def _packable(self) -> bool:
-        """Whether each dimension of the second operand is one variable, so that packing it is a permutation."""
-        plain = [i for i in self.c.b.indices if isinstance(i, Var)]
-        return len(plain) == len(self.c.b.indices) == len(set(plain)) and self.c.vector in plain
+        """Whether each dimension of the second operand is one variable or one place, so that packing permutes it."""
+        plain = [i for i in self.c.b.indices if not is_const_int(i, 0)]
+        return all(isinstance(i, Var) for i in plain) and len(plain) == len(set(plain)) and self.c.vector in plain
 
     def _read_often(self, rows: PrimExpr) -> bool:
         """Whether enough rows are multiplied that the second operand, larger than the first cache, is worth a copy.
@@ -240,9 +240,9 @@ class _Product:
         order = [*[loops[n] for n in first], outer, *[loops[n] for n in sums], inner]
         sch.reorder(*order)
         self._share_copy(copy, order, len(first) + 1)
-        new = contraction_of(self.ctx.block(self.rv))
+        new = contraction_of(self.ctx.block(self.rv), products=False)
         assert new is not None
-        self.c = Contraction(new.block, new.output, new.a, new.b, c.vector)
+        self.c = Contraction(new.block, new.output, new.a, new.b, c.vector, new.pair)
         return copy.name
 
     def _share_copy(self, block: BlockRV, loops: list[LoopRV], n_shared: int) -> None:
@@ -508,7 +508,7 @@ class _Product:
 
     def _channels_last(self, block: Block, owner: dict[Var, IterVar], loops: list[LoopRV]) -> list[LoopRV]:
         """Put the summed variable along which the first operand is contiguous innermost, the taps outside."""
-        c = contraction_of(block)
+        c = contraction_of(block, products=False)
         assert c is not None
         contiguous = [x for x in loops if c.a.indices[-1] is owner[x.var].var]
         rest = [x for x in loops if x not in contiguous]
@@ -536,7 +536,7 @@ class _Product:
 
 def contraction_vector(block: Block) -> Var:
     """Return the column variable of a contraction."""
-    c = contraction_of(block)
+    c = contraction_of(block, products=False)
     assert c is not None
     return c.vector
 
