@@ -145,3 +145,25 @@ def test_what_a_written_block_reads_is_computed_before_it():
     data, found = np.arange(30, dtype=np.float32).reshape(6, 5), np.zeros(5, np.float32)
     build(func, HOST)["main"](data, found)
     np.testing.assert_array_equal(found, data.sum(0))
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize(
+    ("shape", "window", "step", "pad"),
+    [((2, 5, 21, 37), (3, 3), (2, 2), 1), ((1, 9, 14, 31), (4, 5), (2, 3), 2), ((3, 7, 1, 53), (1, 7), (1, 5), 0),
+     ((1, 33, 9, 8), (4, 5), (2, 1), 1), ((1, 1, 40, 40), (3, 3), (2, 2), 1)],
+)  # fmt: skip
+def test_windows_that_overlap_are_read_in_vectors(shape, window, step, pad, kind):
+    x = te.placeholder(shape, name="x")
+    pads = (0, pad, 0, pad) if shape[2] == 1 else (pad,) * 4
+    func = te.create_prim_func([x, topi.nn.pool2d(x, window, step, 1, pads, kind)])
+    assert "windows" in explain_schedule(func, WIDE).kernels[0].record.taken.values()
+    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    frame = ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3]))
+    padded = np.pad(data.astype(np.float64), frame, constant_values=-np.inf if kind == "max" else 0)
+    seen = np.lib.stride_tricks.sliding_window_view(padded, window, (2, 3))[:, :, :: step[0], :: step[1]]
+    exact = seen.max((-1, -2)) if kind == "max" else seen.mean((-1, -2))
+    for target in (WIDE, HOST):
+        found = np.full(exact.shape, np.nan, np.float32)
+        build(default_schedule(func, target), HOST)["main"](data, found)
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
