@@ -167,3 +167,20 @@ def test_windows_that_overlap_are_read_in_vectors(shape, window, step, pad, kind
         found = np.full(exact.shape, np.nan, np.float32)
         build(default_schedule(func, target), HOST)["main"](data, found)
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 65), (1, 8, 3, 149), (1, 2, 9, 33), (1, 5, 2, 16), (1, 4, 1, 301)])
+@pytest.mark.parametrize(("channels", "size"), [(3, 3), (1, 3), (4, 1)])
+def test_rows_of_pixels_end_without_masks(shape, channels, size):
+    n, c, h, w = shape
+    x, k = te.placeholder(shape, name="x"), te.placeholder((channels, c, size, size), name="k")
+    func = te.create_prim_func([x, k, conv(x, k, 1, size // 2, 1, 1, "NCHW", "OIHW")])
+    rng = np.random.default_rng(w)
+    data, kernel = (rng.standard_normal(s).astype(np.float32) for s in (shape, (channels, c, size, size)))
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (size // 2,) * 2, (size // 2,) * 2))
+    seen = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
+    exact = np.einsum("nchwij,ocij->nohw", seen, kernel)
+    for target in (WIDE, HOST):
+        scheduled, found = default_schedule(func, target), np.full(exact.shape, np.nan, np.float32)
+        build(scheduled, HOST)["main"](data, kernel, found)
+        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
