@@ -171,9 +171,11 @@ def test_windows_that_overlap_are_read_in_vectors(shape, window, step, pad, kind
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 65), (1, 8, 3, 149), (1, 2, 9, 33), (1, 5, 2, 16), (1, 4, 1, 301)])
 @pytest.mark.parametrize(("channels", "size"), [(3, 3), (1, 3), (4, 1)])
-def test_rows_of_pixels_end_without_masks(shape, channels, size):
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_rows_of_pixels_end_without_masks(shape, channels, size, symbolic):
     n, c, h, w = shape
-    x, k = te.placeholder(shape, name="x"), te.placeholder((channels, c, size, size), name="k")
+    places = [te.size_var(name, "int64") for name in "hw"] if symbolic else [h, w]
+    x, k = te.placeholder((n, c, *places), name="x"), te.placeholder((channels, c, size, size), name="k")
     func = te.create_prim_func([x, k, conv(x, k, 1, size // 2, 1, 1, "NCHW", "OIHW")])
     rng = np.random.default_rng(w)
     data, kernel = (rng.standard_normal(s).astype(np.float32) for s in (shape, (channels, c, size, size)))

@@ -246,16 +246,16 @@ class _Product:
         self, sink: BlockRV, row: LoopRV, column: LoopRV, tile: Tile
     ) -> list[tuple[BlockRV, LoopRV, LoopRV, Tile]]:
         """Cut columns that end inside a vector into whole vectors and the rest, so that no lane is masked."""
-        sch, n = self.sch, self.ctx.constant(column)
-        if n is None or n <= tile.lanes:
+        sch, n, size = self.sch, self.ctx.constant(column), self.ctx.extent(column)
+        if n is not None and n <= tile.lanes:
             return [(sink, row, column, tile)]
-        more, rest = n % tile.width // tile.lanes, n % tile.lanes
-        tiles = [
-            (n // tile.width * tile.width, tile),
-            (more * tile.lanes, Tile(tile.rows, more, tile.lanes)),
-            (rest, Tile(tile.rows, 1, rest)),
-        ]
-        tiles = [(length, t) for length, t in tiles if length]
+        more, rest = (0, 0) if n is None else (n % tile.width // tile.lanes, n % tile.lanes)
+        tiles = [(size // tile.width * tile.width, tile)]
+        if more:
+            tiles.append((int64(more * tile.lanes), Tile(tile.rows, more, tile.lanes)))
+        if rest or n is None:  # of a number that is not known, lanes are masked
+            tiles.append((size % (tile.lanes if rest else tile.width), Tile(tile.rows, 1, rest or tile.lanes)))
+        tiles = [(length, t) for length, t in tiles if not is_const_int(length, 0)]
         if len(tiles) == 1:
             return [(sink, row, column, tiles[0][1])]
         sch.reorder(column, *[x for x in sch.get_loops(sink) if x.var is not column.var])
