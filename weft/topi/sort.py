@@ -140,26 +140,21 @@ def _first(data: Tensor, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
 
     Copying, in vectors, costs less than comparing from line to line, or converting for each comparison.
     """
-    last, wide = data.ndim - 1, "float32" if is_float(data.dtype) and DataType(data.dtype).bits < 32 else data.dtype
-    far = any(as_int(d) != 1 for d in data.shape[axis + 1 :])
-    if not far and wide == data.dtype:
+    rank, wide = data.ndim, "float32" if is_float(data.dtype) and DataType(data.dtype).bits < 32 else data.dtype
+    if wide == data.dtype and all(as_int(d) == 1 for d in data.shape[axis + 1 :]):
         return first_of_lines(data, k, axis, largest)
+    order = [*(d for d in range(rank) if d != axis), axis]
 
-    def moved(x: Any, a: int, b: int, dtype: Any, n: Any) -> Any:
-        """A copy whose dimension b is what was dimension a, n of it."""
-        shape = list(x.shape)
-        shape.insert(b, [shape.pop(a), n][1])
+    def line(*i: Any) -> Any:
+        return cast(wide, data(*(i[order.index(d)] for d in range(rank))))
 
-        def element(*i: Any) -> Any:
-            place = list(i)
-            place.insert(a, place.pop(b))
-            return cast(dtype, x(*place))
-
-        return te.compute(shape, element, name="T_lines")
-
-    found = first_of_lines(moved(data, axis, last, wide, data.shape[axis]), k, last, largest)
-    values, order = (moved(x, last, axis, t, k) for x, t in zip(found, (data.dtype, "int64"), strict=True))
-    return values, order
+    found = first_of_lines(te.compute([data.shape[d] for d in order], line, name="T_lines"), k, rank - 1, largest)
+    shape = [k if d == axis else n for d, n in enumerate(data.shape)]
+    values, places = (
+        te.compute(shape, lambda *i, x=x, t=t: cast(t, x(*(i[d] for d in order))), name="T_first")
+        for x, t in zip(found, (data.dtype, "int64"), strict=True)
+    )
+    return values, places
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Any:

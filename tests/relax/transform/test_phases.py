@@ -102,8 +102,6 @@ def test_transposed_padded_by_more_than_its_kernel_reaches():
 def test_few_channels_of_wide_images(outs, kernel, pad, wide, symbolic):
     attrs = {"strides": 2, "padding": (pad,) * 4}
     check("nn.conv2d_transpose", random(1, 5, 3, wide), random(5, outs, kernel, kernel), symbolic=symbolic, **attrs)
-    line = {"strides": 2, "padding": (pad, pad)}
-    check("nn.conv1d_transpose", random(2, 5, wide), random(5, outs, kernel), symbolic=symbolic, **line)
 
 
 @pytest.mark.parametrize(

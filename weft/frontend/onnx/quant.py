@@ -62,33 +62,17 @@ def _dequantize_groups(node: Node, scale: Any, zero: Any) -> Any:
 @converter("DynamicQuantizeLinear")
 def _dynamic_quantize_linear(node: Node) -> Any:
     x = node.x(0)
-    both = _extent(node, x)  # how far x goes above 0, and below
-    scale = node.op("divide", node.op("sum", both, axis=None), node.scalar(255.0, "float32"))
+
+    def limit(reduction: str, clamp: str) -> Any:
+        return node.op(clamp, node.op(reduction, x, axis=None), node.scalar(0.0, "float32"))
+
+    low, high = limit("min", "minimum"), limit("max", "maximum")
+    scale = node.op("divide", node.op("subtract", high, low), node.scalar(255.0, "float32"))
     is_flat = node.op("equal", scale, node.scalar(0.0, "float32"))
     scale = node.op("where", is_flat, node.scalar(1.0, "float32"), scale)
-    below = node.reshape(node.op("strided_slice", both, axes=[0], begin=[1], end=[2]), ())
-    zero = node.op("round", node.op("divide", below, scale))
+    zero = node.op("round", node.op("divide", node.op("negative", low), scale))
     zero = node.astype(node.op("clip", zero, min=0.0, max=255.0), "uint8")
     return node.op("quantize", x, scale, zero, axis=0, out_dtype="uint8"), scale, zero
-
-
-_STRETCH = 256
-"""Elements that are read twice, for what is greatest and least, while they are near."""
-
-
-def _extent(node: Node, x: Any) -> Any:
-    """Return max(x, 0) and max(-x, 0) over all elements, read once from memory: (2,) float32."""
-    dims, tail = list(node.dims(x)), 1
-    while dims and isinstance(dims[-1], int) and tail < _STRETCH:
-        tail *= dims.pop()
-    if not dims and tail:
-        size = next((d for d in range(min(tail, 16 * _STRETCH), _STRETCH, -1) if tail % d == 0), tail)
-        dims, tail = [tail // size], size
-    signs = ir.constant(np.array([[1], [-1]], np.float32))
-    signed = node.op("multiply", node.reshape(x, [*dims, 1, tail]), signs)
-    found = node.op("max", signed, axis=(-1,))
-    found = node.op("max", found, axis=tuple(range(len(dims)))) if dims else found
-    return node.op("maximum", found, node.scalar(0.0, "float32"))
 
 
 @converter("QLinearConv")

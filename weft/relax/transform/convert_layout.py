@@ -310,7 +310,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     groups, channels = attrs.get("groups", 1), shape[0]
     call, attrs = _with_padding(s, call)
     group, panel = s.dot_group(call), _panel(s, channels)
-    if groups == 1 and channels <= _FEW_OUTS and group == 1 and _lanes_are_pixels(s, call, prod(shape[2:])):
+    if groups == 1 and channels <= _FEW_CHANNELS and group == 1 and _lanes_are_pixels(s, call, prod(shape[2:])):
         return _Kept(call.op, call.args, attrs, span=call.span)
     if isinstance(weight, ir.Constant) and (tile := _winograd_tile(s, call, weight.data.numpy())):
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
@@ -334,9 +334,6 @@ def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     new_attrs = attrs.with_(data_layout=found, out_layout=f"N{sizes}C", kernel_layout=layout, channels=channels)
     return ir.Call(call.op, (data, packed), new_attrs, span=call.span)
 
-
-_FEW_OUTS = 4
-"""Channels of a result that would leave most lanes of a vector of channels idle."""
 
 _WIDE = 4
 """Vectors in a row of pixels from which on it does not matter that its rest is computed one by one."""
@@ -387,7 +384,7 @@ def _each_group(s: _Layouts, call: ir.Call, bb: Any) -> ir.Call:
 
 
 _FEW_CHANNELS = 4
-"""Up to so many channels, an image is read as it is: its pixels are broadcast, wherever they lie."""
+"""Up to so many channels, an image is read as it is, its pixels broadcast, and one made leaves most lanes idle."""
 
 
 def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:

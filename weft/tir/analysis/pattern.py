@@ -182,12 +182,8 @@ def contraction_of(block: Block, products: bool = True) -> Contraction | None:
     product = value.b if _is_own(value.a, store) else value.a if _is_own(value.b, store) else None
     while isinstance(product, ir.Cast):
         product = product.value
-    if isinstance(product, ir.Mul):
-        a, b = _operand(product.a), _operand(product.b)
-    else:
-        a = b = None
-    pair = not products and product is not None and (a is None or b is None)
-    if pair and product is not None:
+    a, b = (_operand(product.a), _operand(product.b)) if isinstance(product, ir.Mul) else (None, None)
+    if pair := not products and product is not None and (a is None or b is None):
         a, b = _pair(product)
     if a is None or b is None or not store.indices:
         return None
@@ -205,11 +201,9 @@ def contraction_of(block: Block, products: bool = True) -> Contraction | None:
 
 def _pair(value: ir.PrimExpr) -> tuple[BufferLoad, BufferLoad] | tuple[None, None]:
     """Return the two elements that a value is made of."""
-    found: list[BufferLoad] = []
-    for load in loads_of(value):
-        if not any(ir.structural_equal(x, load) for x in found):
-            found.append(load)
-    return (found[0], found[1]) if len(found) == 2 else (None, None)
+    loads = loads_of(value)
+    found = [x for n, x in enumerate(loads) if not any(ir.structural_equal(x, y) for y in loads[:n])]
+    return (found[0], found[1]) if len(found) == 2 and not loads_of([x.indices for x in found]) else (None, None)
 
 
 def _is_own(value: ir.PrimExpr, store: BufferStore) -> bool:

@@ -55,7 +55,7 @@ class _Product:
         self.lanes = ctx.lanes(c.output.buffer.dtype)
         self.extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
         self.copies: set[str] = set()
-        self.group = _dot_group(ctx, c)
+        self.group = 1 if c.pair else _dot_group(ctx, c)
         self.panel: int | None = None
 
     def schedule(self) -> set[str]:
@@ -249,19 +249,19 @@ class _Product:
         sch, n, size = self.sch, self.ctx.constant(column), self.ctx.extent(column)
         if n is not None and n <= tile.lanes:
             return [(sink, row, column, tile)]
-        more, rest = (0, 0) if n is None else (n % tile.width // tile.lanes, n % tile.lanes)
-        tiles = [(size // tile.width * tile.width, tile)]
-        if more:
-            tiles.append((int64(more * tile.lanes), Tile(tile.rows, more, tile.lanes)))
-        if rest or n is None:  # of a number that is not known, lanes are masked
-            tiles.append((size % (tile.lanes if rest else tile.width), Tile(tile.rows, 1, rest or tile.lanes)))
+        last, rest = tile.lanes if n else tile.width, n % tile.lanes if n else tile.lanes  # masked, where n is unknown
+        more = n % tile.width // tile.lanes if n else 0
+        tiles = [
+            (size // tile.width * tile.width, tile),
+            (int64(more * tile.lanes), Tile(tile.rows, more, tile.lanes)),
+            (size % last, Tile(tile.rows, 1, rest)),
+        ]
         tiles = [(length, t) for length, t in tiles if not is_const_int(length, 0)]
-        if len(tiles) == 1:
-            return [(sink, row, column, tiles[0][1])]
         sch.reorder(column, *[x for x in sch.get_loops(sink) if x.var is not column.var])
         at = next(i for i, x in enumerate(sch.get_loops(sink)) if x.var is row.var)
         found = []
-        for piece, (_, t) in zip(sch.loop_partition(column, [m for m, _ in tiles]), tiles, strict=True):
+        pieces = sch.loop_partition(column, [m for m, _ in tiles]) if len(tiles) > 1 else [column]
+        for piece, (_, t) in zip(pieces, tiles, strict=True):
             block = sch.get_child_blocks(piece)[0]
             found.append((block, sch.get_loops(block)[at], piece, t))
         return found

@@ -143,7 +143,7 @@ def _column_mode(ctx: RuleContext, reductions: list[str]) -> bool:
     votes = 0
     for name in reductions:
         block = ctx.sch.state.realize(name).block
-        own, lanes = block.writes[0].buffer, vector_lanes(ctx, block)
+        own = block.writes[0].buffer
         extents = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
         store = block.body
         assert isinstance(store, BufferStore)
@@ -156,9 +156,6 @@ def _column_mode(ctx: RuleContext, reductions: list[str]) -> bool:
         inside = any(stride_along(x, v) == 1 for x in loads for v in reduce_vars(block))
         if all(a in (0, 1, 2) for a in along) and any(along) and _short(ctx, block, loads):
             votes += 1  # a window: every other element is loaded in whole vectors too
-            continue
-        if inside and (as_int(extents.get(outputs[-1])) or lanes) < lanes and not _short(ctx, block, loads):
-            votes -= 1  # few lanes would hold a result, the summed elements fill whole vectors
             continue
         votes += 1 if 1 in along and all(a in (0, 1) for a in along) else -1 if inside else 1 if 1 in along else -1
     return votes > 0

@@ -27,11 +27,8 @@ from weft.tir.stmt import Block, BufferStore
 _STRIP = 4
 """Vectors of results that are under way at once, as long as an operation takes."""
 
-_SHORTEST = 4
-"""Results of a row from which on they are computed in vectors."""
-
-_FURTHEST = 8
-"""Elements that windows move by at most: their lanes are picked from whole vectors."""
+_SHORTEST, _FURTHEST = 4, 8
+"""Results of a row that are worth vectors, and elements between windows, whose lanes are picked from whole vectors."""
 
 _WRITTEN_OUT = 32
 """Operations on vectors up to which the walk over a window is straight code."""
@@ -43,7 +40,7 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     Raises
     ------
     ScheduleError
-        Where results are not contiguous, a row has no known length or is short, or elements are conditional.
+        Where results are not contiguous, a row is short or of unknown length, or elements are conditional.
     """
     rv = BlockRV(name)
     block = ctx.block(rv)
