@@ -183,8 +183,9 @@ def contraction_of(block: Block, products: bool = True) -> Contraction | None:
     while isinstance(product, ir.Cast):
         product = product.value
     a, b = (_operand(product.a), _operand(product.b)) if isinstance(product, ir.Mul) else (None, None)
-    if pair := not products and product is not None and (a is None or b is None):
-        a, b = _pair(product)
+    pair = False
+    if not products and product is not None and (a is None or b is None):
+        pair, (a, b) = True, _pair(product)
     if a is None or b is None or not store.indices:
         return None
     vector = store.indices[-1]
@@ -203,7 +204,7 @@ def _pair(value: ir.PrimExpr) -> tuple[BufferLoad, BufferLoad] | tuple[None, Non
     """Return the two elements that a value is made of."""
     loads = loads_of(value)
     found = [x for n, x in enumerate(loads) if not any(ir.structural_equal(x, y) for y in loads[:n])]
-    return (found[0], found[1]) if len(found) == 2 and not loads_of([x.indices for x in found]) else (None, None)
+    return (found[0], found[1]) if len(found) == 2 and not loads_of(tuple(x.indices for x in found)) else (None, None)
 
 
 def _is_own(value: ir.PrimExpr, store: BufferStore) -> bool:
