@@ -35,7 +35,8 @@ def sample(shape, dtype, ties):
     ("shape", "axis", "k", "dtype"),
     [((3, 1000), 1, 7, "float32"), ((2, 300, 5), 1, 33, "float16"), ((1, 5000), 1, 100, "float32"),
      ((4, 257), 1, 1, "int32"), ((7,), 0, 3, "uint8"), ((2, 400), 1, 0, "float32"), ((3, 64), 1, 20, "int32"),
-     ((0, 50), 1, 2, "float32"), ((1, 1000, 3), 1, 450, "float32"), ((2, 700), 1, 300, "uint8")],
+     ((0, 50), 1, 2, "float32"), ((1, 1000, 3), 1, 450, "float32"), ((2, 700), 1, 300, "uint8"),
+     ((300, 1), 0, 9, "bfloat16"), ((90, 3, 2), 0, 4, "int64")],
 )  # fmt: skip
 def test_first_of_lines(shape, axis, k, dtype):
     for largest, ties in ((True, True), (False, False)):

@@ -56,7 +56,8 @@ def _axis(node: Any, x: Any, rows: Any, middle: Any, inner: Any, a: FoldedAxis) 
         x = node.reshape(x, [rows, taps, middle, a.starts, inner])
     parts = -(-taps // a.stride)
     x = _padded(node, x, 1, 0, parts * a.stride - taps)
-    x = node.op("nn.overlap_add", node.reshape(x, [rows, parts, a.stride * middle, a.starts, inner]), hop=apart)
+    if parts > 1:
+        x = node.op("nn.overlap_add", node.reshape(x, [rows, parts, a.stride * middle, a.starts, inner]), hop=apart)
     length = a.starts + (parts - 1) * apart
     if a.stride > 1:
         room = length * a.stride - a.before - a.size if isinstance(length, int) and isinstance(a.size, int) else -1
@@ -64,6 +65,8 @@ def _axis(node: Any, x: Any, rows: Any, middle: Any, inner: Any, a: FoldedAxis) 
             x, length = _padded(node, x, 2, 0, 1), length + 1
         x = node.permute(node.reshape(x, [rows, a.stride, middle, length, inner]), [0, 2, 3, 1, 4])
     x = node.reshape(x, [rows, middle, length * a.stride, inner])
+    if a.before == 0 and a.size == length * a.stride:
+        return x
     end = (a.before + a.size,)
     return node.op("strided_slice", x, axes=(2,), begin=(a.before,), end=end, assume_inbound=True)
 

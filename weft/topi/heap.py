@@ -111,6 +111,8 @@ class _Line:
             with ib.for_range(int64(0), half, "j") as j:
                 start = half - int64(1) - j
                 self._sift(start, k, *self._kept(start))
+            self.root = ib.allocate(self.source.dtype, (1,), name="root", scope="local")
+            self.root[0] = self._kept(int64(0))[0]
             if self.best is None:
                 self._let_through(k, self.extent)
             else:
@@ -127,23 +129,31 @@ class _Line:
         ib, together = self.ib, int64(_TOGETHER)
         blocks = floordiv(self.extent + together - int64(1), together)
         with ib.for_range(floordiv(self.k, together), blocks, "block") as block:
-            candidate, root = best[self.at(block)], self._kept(int64(0))[0]
-            beats = candidate > root if self.largest else candidate < root
+            candidate = best[self.at(block)]
+            beats = self._beats(candidate)
             if DataType(candidate.dtype).is_float:
                 beats = logical_or(beats, candidate.equal(_bound(candidate.dtype, self.largest)))
-                if not self.largest:
-                    beats = logical_or(beats, root != root)  # anything comes before NaN
             with ib.if_scope(beats):
                 start = block * together
                 self._let_through(tir.max(start, self.k), tir.min(start + together, self.extent))
+
+    def _beats(self, value: Any) -> Any:
+        """Whether a later element comes before the root: one that equals it does not."""
+        root = self.root[0]
+        if not DataType(value.dtype).is_float:
+            return value > root if self.largest else value < root
+        if self.largest:
+            return logical_and(root.equal(root), tir.logical_not(value <= root))
+        return logical_and(value.equal(value), tir.logical_not(value >= root))
 
     def _let_through(self, begin: Any, end: Any) -> None:
         """Let the elements of a stretch that come before the root take its place."""
         ib = self.ib
         with ib.for_range(begin, end, "j") as j:
             (value,) = self._let(self.source[self.at(j)])
-            with ib.if_scope(before(value, j, *self._kept(int64(0)), self.largest)):
+            with ib.if_scope(self._beats(value)):
                 self._sift(int64(0), self.k, value, j)
+                self.root[0] = self._kept(int64(0))[0]
 
     def _sift(self, start: Any, size: Any, value: Any, index: Any) -> None:
         """Put an element into the heap, at `start` or as far below as what comes after it moves up."""

@@ -97,6 +97,13 @@ def test_transposed_padded_by_more_than_its_kernel_reaches():
     check("nn.conv2d_transpose", random(1, 4, 7, 9), random(4, 4, 3, 3), strides=2, padding=4)
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(("outs", "kernel", "pad", "wide"), [(1, 2, 0, 70), (2, 4, 1, 65), (1, 3, 1, 67)])
+def test_few_channels_of_wide_images(outs, kernel, pad, wide, symbolic):
+    attrs = {"strides": 2, "padding": (pad,) * 4}
+    check("nn.conv2d_transpose", random(1, 5, 3, wide), random(5, outs, kernel, kernel), symbolic=symbolic, **attrs)
+
+
 @pytest.mark.parametrize(
     ("shape", "weight", "attrs"),
     [

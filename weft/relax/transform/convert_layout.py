@@ -309,13 +309,13 @@ def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return None
     groups, channels = attrs.get("groups", 1), shape[0]
     call, attrs = _with_padding(s, call)
+    group, panel = s.dot_group(call), _panel(s, channels)
+    if groups == 1 and channels <= _FEW_CHANNELS and group == 1 and _lanes_are_pixels(s, call, prod(shape[2:])):
+        return _Kept(call.op, call.args, attrs, span=call.span)
     if isinstance(weight, ir.Constant) and (tile := _winograd_tile(s, call, weight.data.numpy())):
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
         moved = ir.constant(winograd_weight(weight.data.numpy(), tile, _panel(s, channels)))
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
-    group, panel = s.dot_group(call), _panel(s, channels)
-    if channels == 1 and group == 1 and _lanes_are_pixels(s, call, prod(shape[2:])):
-        return _Kept(call.op, call.args, attrs, span=call.span)
     if not isinstance(weight, ir.Constant) and group > 1:
         return None
     if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups):
@@ -343,12 +343,12 @@ _LIKE_A_MOVE = 12
 
 
 def _lanes_are_pixels(s: _Layouts, call: ir.Call, taps: int) -> bool:
-    """Whether a convolution to one channel is better computed for neighbouring pixels, of which a vector is read."""
+    """Whether a convolution to few channels is better computed for neighbouring pixels, of which a vector is read."""
     shape, plain = _shape_of(call), getattr(call.args[0].ty, "dtype", "") == "float32"
     if shape is None or not plain or np.ravel(call.attrs.get("strides", 1))[-1] != 1:
         return False
-    wide = _likely(shape[-1], _LIKELY_SIZE) >= _WIDE * s.machine.lanes(32)
-    return wide and (not s.has_last(call.args[0]) or taps > _LIKE_A_MOVE)
+    row = prod(_likely(d, _LIKELY_SIZE) for d in (shape[2:] if taps == 1 else shape[-1:]))
+    return row >= _WIDE * s.machine.lanes(32) and (not s.has_last(call.args[0]) or taps > _LIKE_A_MOVE)
 
 
 _MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS = 16, 8
@@ -384,7 +384,7 @@ def _each_group(s: _Layouts, call: ir.Call, bb: Any) -> ir.Call:
 
 
 _FEW_CHANNELS = 4
-"""Up to so many channels, an image is read as it is: its pixels are broadcast, wherever they lie."""
+"""Up to so many channels, an image is read as it is, its pixels broadcast, and one made leaves most lanes idle."""
 
 
 def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
@@ -425,17 +425,24 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
     taps = phase_weights(weight, plan, groups, bb)
     name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
-    convolve = make_call(name)(
-        data, taps, padding=plan.padding, dilation=plan.dilation, groups=groups, out_dtype=attrs.get("out_dtype", "")
+    convolve = bb.normalize(
+        make_call(name)(
+            data,
+            taps,
+            padding=plan.padding,
+            dilation=plan.dilation,
+            groups=groups,
+            out_dtype=attrs.get("out_dtype", ""),
+        )
     )
     made = _convolution(s, convolve, bb)
     assert made is not None
     if plan.crop is None and all(n == 1 for n in block):
         return made
     base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
-    channels = kernel[1] * groups
-    phased = Phased(bb.emit(made), base, block, channels, together=True, groups=groups, crop=plan.crop)
-    return s.bind_phased(phased, bb)
+    channels, kept = kernel[1] * groups, isinstance(made, _Kept)
+    phased = Phased(bb.emit(made), base, block, channels, True, groups, plan.crop, channels_last=not kept)
+    return s.bind_last(phased.image(bb), phased, bb) if kept else s.bind_phased(phased, bb)
 
 
 def _shape_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:

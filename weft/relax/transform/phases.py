@@ -30,7 +30,7 @@ class Phased:
     """A value of shape (n, h, rows, w, columns * channels), or, where blocks lie together, (n, h, w, block * channels).
 
     As an image it is (n, h * rows, w * columns, channels), or the part of that which `crop` says; volumes likewise.
-    Channels of `groups` lie apart: each group has its blocks.
+    Channels of `groups` lie apart: each group has its blocks. Not `channels_last`: (n, block * channels, h, w).
     """
 
     value: Any
@@ -40,11 +40,16 @@ class Phased:
     together: bool
     groups: int = 1
     crop: Crop | None = None
+    channels_last: bool = True
 
     def image(self, bb: Any) -> Expr:
         """Emit the image, channels last."""
         (n, *sizes), block, value, rank = self.base, self.block, self.value, len(self.block)
-        if self.together:
+        if not self.channels_last:
+            value = bb.emit(_reshape(value, (n, *block, self.channels, *sizes)))
+            places = [d for i in range(rank) for d in (2 + rank + i, 1 + i)]
+            value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=(0, *places, 1 + rank))))
+        elif self.together:
             apart = (n, *sizes, self.groups, *block, self.channels // self.groups)
             value = bb.emit(_reshape(value, apart))
             places = [d for i in range(rank) for d in (1 + i, 2 + rank + i)]

@@ -131,12 +131,15 @@ class Contraction:
 
     ``group`` is the number of neighbouring values of `vector` between which A does not move, where A contains it only
     as ``vector // group``. ``rows`` are the spatial variables of A alone, ``columns`` those of B alone, ``batch``
-    those of both, ``reduce`` the summed ones.
+    those of both, ``reduce`` the summed ones. A ``pair`` sums something else of two elements than their product.
     """
 
-    __slots__ = ("a", "b", "batch", "block", "columns", "group", "output", "reduce", "rows", "vector")
+    __slots__ = ("a", "b", "batch", "block", "columns", "group", "output", "pair", "reduce", "rows", "vector")
 
-    def __init__(self, block: Block, output: BufferStore, a: BufferLoad, b: BufferLoad, vector: ir.Var) -> None:
+    def __init__(
+        self, block: Block, output: BufferStore, a: BufferLoad, b: BufferLoad, vector: ir.Var, pair: bool = False
+    ) -> None:
+        self.pair = pair
         self.block, self.output, self.a, self.b, self.vector = block, output, a, b, vector
         in_a, in_b = used_vars(a.indices), used_vars(b.indices)
         spatial = spatial_vars(block)
@@ -164,8 +167,8 @@ def group_size(load: BufferLoad, var: ir.Var) -> int | None:
     return sizes.pop() if var not in used_vars(rest) else None
 
 
-def contraction_of(block: Block) -> Contraction | None:
-    """Recognise a sum over products of two loads.
+def contraction_of(block: Block, products: bool = True) -> Contraction | None:
+    """Recognise a sum over products of two loads, or else over anything of two elements, such as squared distances.
 
     The operand that moves along the output's contiguous variable is `b`.
     """
@@ -179,9 +182,10 @@ def contraction_of(block: Block) -> Contraction | None:
     product = value.b if _is_own(value.a, store) else value.a if _is_own(value.b, store) else None
     while isinstance(product, ir.Cast):
         product = product.value
-    if not isinstance(product, ir.Mul):
-        return None
-    a, b = _operand(product.a), _operand(product.b)
+    a, b = (_operand(product.a), _operand(product.b)) if isinstance(product, ir.Mul) else (None, None)
+    pair = False
+    if not products and product is not None and (a is None or b is None):
+        pair, (a, b) = True, _pair(product)
     if a is None or b is None or not store.indices:
         return None
     vector = store.indices[-1]
@@ -193,7 +197,14 @@ def contraction_of(block: Block) -> Contraction | None:
         vector = plain[-1]
     if vector not in used_vars(b.indices):
         a, b = b, a
-    return Contraction(block, store, a, b, vector)
+    return Contraction(block, store, a, b, vector, pair)
+
+
+def _pair(value: ir.PrimExpr) -> tuple[BufferLoad, BufferLoad] | tuple[None, None]:
+    """Return the two elements that a value is made of."""
+    loads = loads_of(value)
+    found = [x for n, x in enumerate(loads) if not any(ir.structural_equal(x, y) for y in loads[:n])]
+    return (found[0], found[1]) if len(found) == 2 and not loads_of(tuple(x.indices for x in found)) else (None, None)
 
 
 def _is_own(value: ir.PrimExpr, store: BufferStore) -> bool:

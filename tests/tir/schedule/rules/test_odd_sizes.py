@@ -145,3 +145,65 @@ def test_what_a_written_block_reads_is_computed_before_it():
     data, found = np.arange(30, dtype=np.float32).reshape(6, 5), np.zeros(5, np.float32)
     build(func, HOST)["main"](data, found)
     np.testing.assert_array_equal(found, data.sum(0))
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize(
+    ("shape", "window", "step", "pad"),
+    [((2, 5, 21, 37), (3, 3), (2, 2), 1), ((1, 9, 14, 31), (4, 5), (2, 3), 2), ((3, 7, 5, 53), (1, 7), (1, 5), 0),
+     ((1, 33, 9, 8), (4, 5), (2, 1), 1), ((1, 1, 40, 40), (3, 3), (2, 2), 1)],
+)  # fmt: skip
+def test_windows_that_overlap_are_read_in_vectors(shape, window, step, pad, kind):
+    x = te.placeholder(shape, name="x")
+    func = te.create_prim_func([x, topi.nn.pool2d(x, window, step, 1, (pad,) * 4, kind)])
+    assert "windows" in explain_schedule(func, WIDE).kernels[0].record.taken.values()
+    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    fill = {"constant_values": -np.inf if kind == "max" else 0}
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)), **fill)
+    seen = np.lib.stride_tricks.sliding_window_view(padded, window, (2, 3))[:, :, :: step[0], :: step[1]]
+    exact = seen.max((-1, -2)) if kind == "max" else seen.mean((-1, -2))
+    for target in (WIDE, HOST):
+        found = np.full(exact.shape, np.nan, np.float32)
+        build(default_schedule(func, target), HOST)["main"](data, found)
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 65), (1, 8, 3, 149), (1, 2, 9, 33), (1, 5, 2, 16), (1, 4, 1, 301)])
+@pytest.mark.parametrize(("channels", "size"), [(3, 3), (1, 3), (4, 1)])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_rows_of_pixels_end_without_masks(shape, channels, size, symbolic):
+    n, c, h, w = shape
+    places = [te.size_var(name, "int64") for name in "hw"] if symbolic else [h, w]
+    x, k = te.placeholder((n, c, *places), name="x"), te.placeholder((channels, c, size, size), name="k")
+    func = te.create_prim_func([x, k, conv(x, k, 1, size // 2, 1, 1, "NCHW", "OIHW")])
+    rng = np.random.default_rng(w)
+    data, kernel = (rng.standard_normal(s).astype(np.float32) for s in (shape, (channels, c, size, size)))
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (size // 2,) * 2, (size // 2,) * 2))
+    seen = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
+    exact = np.einsum("nchwij,ocij->nohw", seen, kernel)
+    for target in (WIDE, HOST):
+        scheduled, found = default_schedule(func, target), np.full(exact.shape, np.nan, np.float32)
+        build(scheduled, HOST)["main"](data, kernel, found)
+        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
+
+
+OF = [(lambda a, b: (a - b) * (a - b), lambda a, b: (a - b) ** 2), (lambda a, b: tir.max(a, b), np.maximum)]
+PAIRS = [[(1, 37, 50, 19)], [(2, 16, 33, 64)], [(1, 37, 50, 19), (3, 5, 1, 7), (1, 0, 4, 3), (2, 3, 4, 0)]]
+
+
+@pytest.mark.parametrize(("of", "exact"), OF)
+@pytest.mark.parametrize("every", PAIRS)
+def test_sums_over_pairs_are_tiled(of, exact, every):
+    batch, m, n, depth = every[0] if len(every) == 1 else [te.size_var(x, "int64") for x in "bmnk"]
+    x, y = (te.placeholder((batch, rows, depth), name=name) for rows, name in ((m, "x"), (n, "y")))
+    k = te.reduce_axis((0, depth), "k")
+    z = te.compute((batch, m, n), lambda b, i, j: te.sum(of(x[b, i, k], y[b, j, k]), axis=k), name="z")
+    func = te.create_prim_func([x, y, z])
+    assert "contraction" in explain_schedule(func, WIDE).kernels[0].record.taken.values()
+    kernel = build(default_schedule(func, HOST), HOST)["main"]
+    for sizes in every:
+        rng, found = np.random.default_rng(sum(sizes)), np.full(sizes[:3], np.nan, np.float32)
+        a, b = (rng.standard_normal((sizes[0], rows, sizes[3])).astype(np.float32) for rows in sizes[1:3])
+        kernel(a, b, found)
+        wanted = exact(a.astype(float)[:, :, None], b.astype(float)[:, None]).sum(-1)
+        np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)

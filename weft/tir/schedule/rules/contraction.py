@@ -12,29 +12,16 @@ divide into tiles, is packed by a stage of its own.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, prod
+from math import prod
 
 from weft.error import ScheduleError
-from weft.ir import (
-    DataType,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVar,
-    PrimExpr,
-    Var,
-    as_int,
-    const,
-    int64,
-    is_const_int,
-    walk,
-)
+from weft.ir import DataType, IterVar, PrimExpr, Var, as_int, const, int64, is_const_int
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
-from weft.tir.schedule.rules.tile import RowPart, Tile, row_parts, tile_choices
+from weft.tir.schedule.rules.tile import RowPart, Tile, TileLoop, n_tiles, panel_of, panels_of, row_parts, tile_choices
 from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
 from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK
@@ -52,7 +39,7 @@ _ROWS_WORTH_A_COPY = 32
 def schedule_contraction(ctx: RuleContext, name: str) -> set[str]:
     """Schedule a contraction with its epilogue. Returns the names of the blocks that are done."""
     rv = BlockRV(name)
-    c = contraction_of(ctx.block(rv))
+    c = contraction_of(ctx.block(rv), products=False)
     if c is None:
         raise ScheduleError("contraction: not a sum of products")
     if c.vector not in c.columns or not c.reduce:
@@ -68,7 +55,7 @@ class _Product:
         self.lanes = ctx.lanes(c.output.buffer.dtype)
         self.extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
         self.copies: set[str] = set()
-        self.group = _dot_group(ctx, c)
+        self.group = 1 if c.pair else _dot_group(ctx, c)
         self.panel: int | None = None
 
     def schedule(self) -> set[str]:
@@ -81,15 +68,15 @@ class _Product:
         row_vars = self._row_vars()
         rows = _product([self.extents[v] for v in row_vars])
         columns = self.extents[c.vector]
-        panel = self.panel = _panel_of(c)
-        panels = None if panel is None else _panels_of(c, panel)
+        panel = self.panel = panel_of(c)
+        panels = None if panel is None else panels_of(c, panel)
         copied = panel is None and self._packable() and self._read_often(rows)
         self.streamed = panel is not None and self._is_streamed(rows) and ctx.choose("streamed", (True, False), True)
         if self.streamed and panel is not None:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
             width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
-            registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() else 4) // 4
+            registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() or c.pair else 4) // 4
             machine = replace(ctx.machine, vector_registers=registers)
             tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
@@ -112,11 +99,13 @@ class _Product:
         if row is None:
             row = self.sch.add_unit_loop(column)
             rows = ctx.extent(row)
-        parts = row_parts(rows, tile)
         rows_first = ctx.choose("rows_first", (False, True), self._rows_first(rows, columns))
-        tiles = self._tile_sink(sink, row, column, parts, tile, rows_first)
-        self._place(tiles, tile)
-        done = {self.rv.name, sink.name, *self.copies, *[s.name for s, _, _ in tiles]}
+        ragged = panel is None and packed is None and not _divides(columns, tile.width)
+        placed: list[TileLoop] = []
+        for s, r, x, t in self._stretches(sink, row, column, tile) if ragged else [(sink, row, column, tile)]:
+            placed += self._tile_sink(s, r, x, row_parts(rows, t), t, rows_first)
+        self._place(placed)
+        done = {self.rv.name, sink.name, *self.copies, *[x.sink.name for x in placed]}
         if packed is not None:
             done.add(packed)
         return done
@@ -198,9 +187,9 @@ class _Product:
         return a <= b
 
     def _packable(self) -> bool:
-        """Whether each dimension of the second operand is one variable, so that packing it is a permutation."""
-        plain = [i for i in self.c.b.indices if isinstance(i, Var)]
-        return len(plain) == len(self.c.b.indices) == len(set(plain)) and self.c.vector in plain
+        """Whether each dimension of the second operand is one variable or one place, so that packing permutes it."""
+        plain = [i for i in self.c.b.indices if not is_const_int(i, 0)]
+        return all(isinstance(i, Var) for i in plain) and len(plain) == len(set(plain)) and self.c.vector in plain
 
     def _read_often(self, rows: PrimExpr) -> bool:
         """Whether enough rows are multiplied that the second operand, larger than the first cache, is worth a copy.
@@ -240,9 +229,9 @@ class _Product:
         order = [*[loops[n] for n in first], outer, *[loops[n] for n in sums], inner]
         sch.reorder(*order)
         self._share_copy(copy, order, len(first) + 1)
-        new = contraction_of(self.ctx.block(self.rv))
+        new = contraction_of(self.ctx.block(self.rv), products=False)
         assert new is not None
-        self.c = Contraction(new.block, new.output, new.a, new.b, c.vector)
+        self.c = Contraction(new.block, new.output, new.a, new.b, c.vector, new.pair)
         return copy.name
 
     def _share_copy(self, block: BlockRV, loops: list[LoopRV], n_shared: int) -> None:
@@ -253,13 +242,34 @@ class _Product:
         work = self.ctx.static_work(block, 1)
         self.ctx.parallel(row, None if work is None else max(1, work // 4))
 
+    def _stretches(
+        self, sink: BlockRV, row: LoopRV, column: LoopRV, tile: Tile
+    ) -> list[tuple[BlockRV, LoopRV, LoopRV, Tile]]:
+        """Cut columns that end inside a vector into whole vectors and the rest, so that no lane is masked."""
+        sch, n, size = self.sch, self.ctx.constant(column), self.ctx.extent(column)
+        if n is not None and n <= tile.lanes:
+            return [(sink, row, column, tile)]
+        last, rest = tile.lanes if n else tile.width, n % tile.lanes if n else tile.lanes  # masked, where n is unknown
+        more = n % tile.width // tile.lanes if n else 0
+        tiles = [
+            (size // tile.width * tile.width, tile),
+            (int64(more * tile.lanes), Tile(tile.rows, more, tile.lanes)),
+            (size % last, Tile(tile.rows, 1, rest)),
+        ]
+        tiles = [(length, t) for length, t in tiles if not is_const_int(length, 0)]
+        sch.reorder(column, *[x for x in sch.get_loops(sink) if x.var is not column.var])
+        at = next(i for i, x in enumerate(sch.get_loops(sink)) if x.var is row.var)
+        found = []
+        pieces = sch.loop_partition(column, [m for m, _ in tiles]) if len(tiles) > 1 else [column]
+        for piece, (_, t) in zip(pieces, tiles, strict=True):
+            block = sch.get_child_blocks(piece)[0]
+            found.append((block, sch.get_loops(block)[at], piece, t))
+        return found
+
     def _tile_sink(
         self, sink: BlockRV, row: LoopRV, column: LoopRV, parts: list[RowPart], tile: Tile, rows_first: bool
-    ) -> list[tuple[BlockRV, LoopRV, RowPart]]:
-        """Tile the loops of the sink.
-
-        Returns, for each stretch of rows, its block, the loop around one tile, and the stretch.
-        """
+    ) -> list[TileLoop]:
+        """Tile the loops of the sink, each stretch of rows by itself."""
         sch, ctx = self.sch, self.ctx
         everything = sch.get_loops(sink)
         outer = [x for x in everything if x.var is not row.var and x.var is not column.var]
@@ -280,7 +290,7 @@ class _Product:
             tiles = ctx.fuse(order)
             assert tiles is not None
             ctx.parallel(tiles, work, ctx.machine.light_task_work if self.streamed else None)
-            return [(sink, tiles, parts[0])]
+            return [TileLoop(sink, tiles, parts[0], tile)]
         pieces = sch.loop_partition(row, [p.length for p in parts])
         result = []
         for piece, part in zip(pieces, parts, strict=True):
@@ -294,7 +304,7 @@ class _Product:
                 ctx.parallel(tiles, work)
             else:
                 tiles = row_outer
-            result.append((block, tiles, part))
+            result.append(TileLoop(block, tiles, part, tile))
         if not rows_first:
             shared = ctx.fuse(around)
             assert shared is not None
@@ -303,8 +313,8 @@ class _Product:
             if (ctx.constant(shared) or 64) >= 2 * ctx.machine.cores:
                 ctx.parallel(shared, total)
             else:
-                for _, tiles, _part in result:
-                    ctx.parallel(tiles, work)
+                for x in result:
+                    ctx.parallel(x.loop, work)
         return result
 
     def _tile_work(self, tile: Tile) -> int | None:
@@ -316,11 +326,12 @@ class _Product:
             total *= n
         return max(1, total * 2)
 
-    def _place(self, tiles: list[tuple[BlockRV, LoopRV, RowPart]], tile: Tile) -> None:
+    def _place(self, tiles: list[TileLoop]) -> None:
         """Put the sum into each tile and write out both."""
-        anchors = [self.rv] if len(tiles) == 1 else self.sch.split_consumers(self.rv, [sink for sink, _, _ in tiles])
-        ahead, longest = self._panel_ahead(tile), max(tiles, key=lambda t: _n_tiles(t[2]))[1]
-        for anchor, (sink, loop, _) in zip(anchors, tiles, strict=True):
+        anchors = [self.rv] if len(tiles) == 1 else self.sch.split_consumers(self.rv, [x.sink for x in tiles])
+        longest = max(tiles, key=lambda t: n_tiles(t.part)).loop
+        for anchor, (sink, loop, _, tile) in zip(anchors, tiles, strict=True):
+            ahead = self._panel_ahead(tile)
             if element_cost(self.ctx.block(sink).body) > _UNROLLED_COST and tile.rows > 1:
                 self._spill(anchor, sink, loop, tile)
             if self.streamed:
@@ -508,7 +519,7 @@ class _Product:
 
     def _channels_last(self, block: Block, owner: dict[Var, IterVar], loops: list[LoopRV]) -> list[LoopRV]:
         """Put the summed variable along which the first operand is contiguous innermost, the taps outside."""
-        c = contraction_of(block)
+        c = contraction_of(block, products=False)
         assert c is not None
         contiguous = [x for x in loops if c.a.indices[-1] is owner[x.var].var]
         rest = [x for x in loops if x not in contiguous]
@@ -536,7 +547,7 @@ class _Product:
 
 def contraction_vector(block: Block) -> Var:
     """Return the column variable of a contraction."""
-    c = contraction_of(block)
+    c = contraction_of(block, products=False)
     assert c is not None
     return c.vector
 
@@ -553,32 +564,6 @@ def _dot_group(ctx: RuleContext, c: Contraction) -> int:
     if step is None or not _divides(extents[step], group):
         return 1
     return group
-
-
-def _panel_of(c: Contraction) -> int | None:
-    """Return the width of the panels in which the second operand is packed, or None where it is not."""
-    panel = None
-    for i in walk(c.b.indices):
-        if isinstance(i, FloorMod) and i.a is c.vector and isinstance(i.b, IntImm):
-            panel = i.b.value
-    if panel is None:
-        return None
-    outer = any(isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel) for i in c.b.indices)
-    return panel if outer and c.vector in used_vars(c.b.indices[-1]) else None
-
-
-def _panels_of(c: Contraction, panel: int) -> int | None:
-    """Return the number of panels of the second operand."""
-    for i, extent in zip(c.b.indices, c.b.buffer.shape, strict=True):
-        if isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel):
-            return as_int(extent)
-    return None
-
-
-def _n_tiles(part: RowPart) -> float:
-    """How many tiles a stretch of rows has; one of unknown length counts as long."""
-    length = part.length if isinstance(part.length, int) else as_int(part.length)
-    return inf if length is None else length / part.rows
 
 
 def _divides(extent: PrimExpr, width: int) -> bool:

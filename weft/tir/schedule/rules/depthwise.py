@@ -45,7 +45,7 @@ class _Depthwise:
     def schedule(self) -> set[str]:
         """Apply the rule."""
         ctx, sch, c = self.ctx, self.sch, self.c
-        padding = _padding_block(ctx, ctx.block(self.rv))
+        padding = padding_block(ctx, ctx.block(self.rv))
         sink, loop_of = attach_epilogue(ctx, self.rv)
         column = loop_over(loop_of, c.vector, "depthwise")
         loops = [x for x in sch.get_loops(sink) if x.var is not column.var]
@@ -169,7 +169,7 @@ def row_stretches(extent: ir.PrimExpr, tile: int, guarded: bool) -> list[tuple[i
     return [(x, min(x, tile)) for x in (first, middle, last) if x]
 
 
-def _padding_block(ctx: RuleContext, block: Block) -> BlockRV | None:
+def padding_block(ctx: RuleContext, block: Block) -> BlockRV | None:
     """Return the element-wise stage that only this block reads."""
     found = [p for p in producers_of(block, ctx.sch.state.root) if is_plain_store(p.block) is not None]
     return BlockRV(found[0].block.name_hint) if len(found) == 1 and not ctx.is_output(found[0].block) else None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
-from weft.ir import PrimExpr, as_int
+from weft.ir import FloorDiv, FloorMod, IntImm, PrimExpr, as_int, is_const_int, walk
 from weft.machine import Machine
+from weft.tir.analysis.pattern import Contraction
+from weft.tir.analysis.structure import used_vars
+from weft.tir.schedule.instruction import BlockRV, LoopRV
 
 
 class Tile(NamedTuple):
@@ -27,6 +30,15 @@ class RowPart(NamedTuple):
 
     length: PrimExpr | int
     rows: int
+
+
+class TileLoop(NamedTuple):
+    """A stretch of rows: the block that stores it, the loop around one tile, the stretch, and the tile."""
+
+    sink: BlockRV
+    loop: LoopRV
+    part: RowPart
+    tile: Tile
 
 
 def choose_tile(
@@ -184,3 +196,29 @@ def row_parts(rows: PrimExpr, tile: Tile) -> list[RowPart]:
         height = (height + 1) // 2
     parts.append(RowPart(rest, 1))
     return parts
+
+
+def panel_of(c: Contraction) -> int | None:
+    """Return the width of the panels in which the second operand is packed, or None where it is not."""
+    panel = None
+    for i in walk(c.b.indices):
+        if isinstance(i, FloorMod) and i.a is c.vector and isinstance(i.b, IntImm):
+            panel = i.b.value
+    if panel is None:
+        return None
+    outer = any(isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel) for i in c.b.indices)
+    return panel if outer and c.vector in used_vars(c.b.indices[-1]) else None
+
+
+def panels_of(c: Contraction, panel: int) -> int | None:
+    """Return the number of panels of the second operand."""
+    for i, extent in zip(c.b.indices, c.b.buffer.shape, strict=True):
+        if isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel):
+            return as_int(extent)
+    return None
+
+
+def n_tiles(part: RowPart) -> float:
+    """How many tiles a stretch of rows has; one of unknown length counts as long."""
+    length = part.length if isinstance(part.length, int) else as_int(part.length)
+    return inf if length is None else length / part.rows

@@ -12,16 +12,23 @@ from math import prod
 from weft.error import ScheduleError
 from weft.ir import CallIntrin, Select, Var, as_int, walk
 from weft.tir.analysis.access import loads_of
+from weft.tir.analysis.dependence import reduce_vars
 from weft.tir.analysis.pattern import stride_along
+from weft.tir.analysis.structure import used_vars
+from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext
-from weft.tir.schedule.rules.elementwise import vector_lanes
+from weft.tir.schedule.rules.depthwise import padding_block
+from weft.tir.schedule.rules.elementwise import vector_lanes, vectorize_spatial
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.stmt import Block, BufferStore
 
 _STRIP = 4
 """Vectors of results that are under way at once, as long as an operation takes."""
+
+_SHORTEST, _FURTHEST = 4, 8
+"""Results of a row that are worth vectors, and elements between windows, whose lanes are picked from whole vectors."""
 
 _WRITTEN_OUT = 32
 """Operations on vectors up to which the walk over a window is straight code."""
@@ -33,13 +40,13 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     Raises
     ------
     ScheduleError
-        Where results are not contiguous, a row has no known length or no whole vector, or elements are conditional.
+        Where results are not contiguous, a row is short or of unknown length, or elements are conditional.
     """
     rv = BlockRV(name)
     block = ctx.block(rv)
     column = _column(block)
     if column is None:
-        raise ScheduleError("windows: results are not contiguous along what the windows move by 1 or 2")
+        raise ScheduleError("windows: results are not contiguous along what the windows move by little")
     if any(_is_condition(n) for n in walk(block.body)):
         raise ScheduleError("windows: elements stand under conditions")
     lanes = vector_lanes(ctx, block)
@@ -49,19 +56,28 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     sink, loop_of = attach_epilogue(ctx, rv)
     row = loop_over(loop_of, column, "windows")
     n, loops = ctx.constant(row), ctx.sch.get_loops(sink)
-    if n is None or n < lanes or loops[-1].var is not row.var:
-        raise ScheduleError("windows: a row has no known length, or is shorter than a vector")
+    if n is None or n < min(lanes, _SHORTEST) or loops[-1].var is not row.var:
+        raise ScheduleError("windows: a row has no known length, or is short")
     strips = _strips(n, lanes, ctx.choose("strip", (1, 2, 4, 8), _STRIP))
-    sch = ctx.sch
+    sch, padding = ctx.sch, padding_block(ctx, block)
     parts = sch.loop_partition(row, [length for length, _ in strips]) if len(strips) > 1 else [row]
     sinks = [sink] if len(parts) == 1 else [sch.get_child_blocks(p)[0] for p in parts]
     sums = [rv] if len(parts) == 1 else sch.split_consumers(rv, sinks)
     for part, one, (_, tile) in zip(parts, sums, strips, strict=True):
         _strip(ctx, one, part, tile, min(lanes, tile), steps)
-    task = ctx.fuse(loops[:-1])
+    done = {x.name for x in (*sums, *sinks)}
+    images, inside = loops[: -_moved(block)], prod(ctx.constant(x) or 1 for x in loops[-_moved(block) : -1])
+    if padding is not None and prod(ctx.constant(x) or 0 for x in images) >= 2 * ctx.machine.cores:
+        task, n = ctx.fuse(images), n * inside
+        assert task is not None
+        sch.compute_at(padding, task)  # a padded image stays near
+        vectorize_spatial(ctx, padding, 1)
+        done.add(padding.name)
+    else:
+        task = ctx.fuse(loops[:-1])
     if task is not None:
         ctx.parallel(task, max(1, n * max(steps, 1) // lanes))
-    return {x.name for x in (*sums, *sinks)}
+    return done
 
 
 def ends_inside(ctx: RuleContext, block: Block) -> bool:
@@ -76,15 +92,32 @@ def ends_inside(ctx: RuleContext, block: Block) -> bool:
 
 
 def _column(block: Block) -> Var | None:
-    """Return the variable along which results are contiguous and elements every one or every other."""
+    """Return the variable along which results are contiguous and elements near each other."""
     store = block.body
     if block.init is None or not isinstance(store, BufferStore) or combiner_of(block) is None:
         return None
     column = store.indices[-1] if store.indices else None
     loads = [x for x in loads_of(block.body) if x.buffer is not store.buffer]
-    if not isinstance(column, Var) or not loads or any(stride_along(x, column) not in (1, 2) for x in loads):
+    if not isinstance(column, Var) or not loads:
         return None
-    return column
+    return column if all(_overlaps(block, x, column) for x in loads) else None
+
+
+def _overlaps(block: Block, load: BufferLoad, column: Var) -> bool:
+    """Whether windows move by 1 or 2, or by less than they are wide, so that an element is read several times."""
+    step, inside = stride_along(load, column) or 0, used_vars(load.indices[-1])
+    width = 1 + sum(
+        (stride_along(load, iv.var) or 0) * ((as_int(iv.dom.extent) or 1) - 1)
+        for iv in block.iter_vars
+        if iv.iter_type == "reduce" and iv.dom is not None and iv.var in inside
+    )
+    return 0 < step <= 2 or 2 < step < min(width, _FURTHEST)
+
+
+def _moved(block: Block) -> int:
+    """How many dimensions of the results move a window; the others name images."""
+    reducing, indices = set(reduce_vars(block)), [used_vars(i) for x in loads_of(block.body) for i in x.indices]
+    return len({v for i in indices if i & reducing for v in i - reducing}) or 1
 
 
 def _is_condition(n: object) -> bool:
