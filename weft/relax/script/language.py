@@ -127,9 +127,9 @@ def TupleGetItem(value: Value, index: int) -> TupleGetItemNode:
     return TupleGetItemNode(as_relax(value), index)
 
 
-def ExternFunc(name: str, attrs: Mapping[str, Any] | Attrs | None = None) -> ExternFuncNode:
-    """Refer to a packed function by its global name."""
-    return ExternFuncNode(name, Attrs.of(attrs))
+def ExternFunc(name: str, ty: Note = None, attrs: Mapping[str, Any] | Attrs | None = None) -> ExternFuncNode:
+    """Refer to a packed function by its global name; a type says what it takes and gives."""
+    return ExternFuncNode(name, Attrs.of(attrs), ty=None if ty is None else as_type(ty))
 
 
 def Var(name: str, ty: Note = None) -> VarNode:

@@ -30,6 +30,7 @@ class _State:
     def __init__(self, node: ast.FunctionDef, options: dict[str, Any], outer: _State | None) -> None:
         self.node, self.options, self.outer = node, options, outer
         self.bb: BlockBuilder = outer.bb if outer is not None else BlockBuilder()
+        self.bb.as_written = True
         self.symbols: dict[str, ir.Var] = dict(outer.symbols) if outer is not None else {}
         self.sizes: set[str] = set()
         self.params: tuple[ir.ExprVar, ...] = ()
