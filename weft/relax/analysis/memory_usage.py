@@ -36,20 +36,20 @@ def _of_function(func: ir.Function) -> str:
     single: list[int] = []
     planned: list[int] = []
     dynamic = 0
-    for b in all_bindings(func):
-        value: Any = b.value
-        name = value.op.name if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) else ""
+    for value in [
+        b.value for b in all_bindings(func) if isinstance(b.value, ir.Call) and isinstance(b.value.op, ir.Op)
+    ]:
+        name, args = value.op.name, list[Any](value.args)
         if name == "relax.memory.alloc_storage":
-            planned.append(ir.as_int(value.args[0].values[0]))
+            planned.append(ir.as_int(args[0].values[0]))
         elif name in _TENSORS:
-            shape, dtype = value.args[_TENSORS[name] :][:2]
+            shape, dtype = args[_TENSORS[name] :][:2]
             if not all(isinstance(d, ir.IntImm) for d in shape.values):
                 dynamic += 1
                 continue
             kind = ir.DataType(dtype.value)
-            size = prod(map(ir.as_int, shape.values)) * ((kind.bits + 7) // 8) * kind.lanes
-            single.append(size)
-            planned += [size] if name == "relax.builtin.alloc_tensor" else []
+            single.append(prod(map(ir.as_int, shape.values)) * ((kind.bits + 7) // 8) * kind.lanes)
+            planned += single[-1:] if name == "relax.builtin.alloc_tensor" else []
     other = f", and {dynamic} dynamic-size allocation(s)" if dynamic else ""
     lines = [f" * Without memory planning, {_total(single)}{other}.", f" * With memory planning, {_total(planned)}."]
     if any(single):

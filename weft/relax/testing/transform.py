@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from weft.ir import Call, ExprVar, IRModule, Pass
+from weft.ir import Call, ExprVar, IRModule
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock
-from weft.relax.transform import Normalize
-from weft.relax.transform.use_inplace_calls import (
-    AliasSets,
-    Opportunity,
-    inplace_call,
-    inplace_opportunities,
-    live_ranges,
-)
+from weft.relax.transform import Normalize as ApplyEmptyCppMutator
+from weft.relax.transform.use_inplace_calls import AliasSets, inplace_call
+from weft.relax.transform.use_inplace_calls import inplace_opportunities as dataflow_inplace_analysis
+from weft.relax.transform.use_inplace_calls import live_ranges as dataflow_liveness_analysis
 
-dataflow_liveness_analysis = live_ranges
-
-
-def ApplyEmptyCppMutator() -> Pass:
-    """Make the pass that builds each expression again and so brings it to normal form."""
-    return Normalize()
+__all__ = ["ApplyEmptyCppMutator", "dataflow_alias_analysis", "dataflow_inplace_analysis",
+           "dataflow_liveness_analysis", "dataflow_single_inplace_call"]  # fmt: skip
 
 
 def dataflow_alias_analysis(
@@ -30,13 +22,6 @@ def dataflow_alias_analysis(
     """Return the numbers of what memory each variable may lie in, and those of the elements of tuples."""
     found = AliasSets(block, inputs)
     return found.sets, found.parts
-
-
-def dataflow_inplace_analysis(
-    block: BindingBlock, inputs: Iterable[ExprVar], mod: IRModule
-) -> tuple[list[Opportunity], list[Opportunity]]:
-    """List the bindings and operands of the result's size, and of its shape, that it may be written over."""
-    return inplace_opportunities(block, inputs)
 
 
 def dataflow_single_inplace_call(mod: IRModule, call: Call, inplace_indices: Sequence[int]) -> tuple[Call, IRModule]:
