@@ -8,24 +8,17 @@ from typing import Any
 from weft import ir
 from weft.relax.rewriter import all_bindings
 
-_TENSORS = {"relax.builtin.alloc_tensor": 0, "relax.memory.alloc_tensor": 2}
-"""Where the shape stands among the operands; the data type is behind it."""
+_TENSORS = {
+    "relax.builtin.alloc_tensor": 0,
+    "relax.memory.alloc_tensor": 2,
+}  # where the shape stands among the operands
 
 
 def estimate_memory_usage(mod: ir.IRModule | ir.Function) -> str:
     """Say how much memory each function of a module allocates without memory planning and with it.
 
-    Each allocation counts once, whatever branch it stands in, and no function counts those that it calls.
-
-    Parameters
-    ----------
-    mod : IRModule or Function
-        The program, of ``builtin.alloc_tensor``, ``memory.alloc_storage`` and ``memory.alloc_tensor``.
-
-    Returns
-    -------
-    str
-        For each function the numbers of allocations and their sizes, in GB of 2**30 bytes.
+    Each ``builtin.alloc_tensor``, ``memory.alloc_storage`` and ``memory.alloc_tensor`` counts once, whatever branch it
+    stands in, and no function counts those that it calls. A GB is 2**30 bytes.
     """
     funcs = [("foo", mod)] if isinstance(mod, ir.Function) else [(v.name_hint, f) for v, f in mod.items()]
     found = [f"- Function {name}:\n{_of_function(f)}\n" for name, f in funcs if isinstance(f, ir.Function)]
@@ -50,12 +43,11 @@ def _of_function(func: ir.Function) -> str:
             kind = ir.DataType(dtype.value)
             single.append(prod(map(ir.as_int, shape.values)) * ((kind.bits + 7) // 8) * kind.lanes)
             planned += single[-1:] if name == "relax.builtin.alloc_tensor" else []
+    sizes = [f"there are {len(s)} constant-size memory allocation(s) with total size {sum(s) / 2**30:.4} GB"
+             for s in (single, planned)]  # fmt: skip
     other = f", and {dynamic} dynamic-size allocation(s)" if dynamic else ""
-    lines = [f" * Without memory planning, {_total(single)}{other}.", f" * With memory planning, {_total(planned)}."]
-    if any(single):
-        lines.append(f" * Memory planning reduces constant memory size to {sum(planned) / sum(single):.1%}.")
-    return "\n".join(lines)
-
-
-def _total(sizes: list[int]) -> str:
-    return f"there are {len(sizes)} constant-size memory allocation(s) with total size {sum(sizes) / 2**30:.4} GB"
+    lines = [f" * Without memory planning, {sizes[0]}{other}.", f" * With memory planning, {sizes[1]}."]
+    share = (
+        [f" * Memory planning reduces constant memory size to {sum(planned) / sum(single):.1%}."] if any(single) else []
+    )
+    return "\n".join(lines + share)

@@ -531,17 +531,9 @@ def _inner_function(p: Parser, node: ast.FunctionDef) -> None:
 
 
 _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
-    ast.Assign: _assignment,
-    ast.AnnAssign: _annotated,
-    ast.Expr: _expression,
-    ast.With: _with,
-    ast.Return: _return,
-    ast.If: _if,
-    ast.For: _for,
-    ast.Assert: _assert,
-    ast.FunctionDef: _inner_function,
-    ast.Pass: lambda p, node: None,
-}
+    ast.Assign: _assignment, ast.AnnAssign: _annotated, ast.Expr: _expression, ast.With: _with, ast.Return: _return,
+    ast.If: _if, ast.For: _for, ast.Assert: _assert, ast.FunctionDef: _inner_function, ast.Pass: lambda p, node: None,
+}  # fmt: skip
 
 
 # --- expressions ------------------------------------------------------------------------------------------------------
