@@ -34,14 +34,15 @@ def _of_function(func: ir.Function) -> str:
     ]:
         name, args = value.op.name, list[Any](value.args)
         if name == "relax.memory.alloc_storage":
-            planned.append(ir.as_int(args[0].values[0]))
+            planned.append(ir.as_int(args[0].values[0]) or 0)
         elif name in _TENSORS:
             shape, dtype = args[_TENSORS[name] :][:2]
-            if not all(isinstance(d, ir.IntImm) for d in shape.values):
+            counts = [ir.as_int(d) for d in shape.values]
+            if None in counts:
                 dynamic += 1
                 continue
             kind = ir.DataType(dtype.value)
-            single.append(prod(map(ir.as_int, shape.values)) * ((kind.bits + 7) // 8) * kind.lanes)
+            single.append(prod(c for c in counts if c is not None) * ((kind.bits + 7) // 8) * kind.lanes)
             planned += single[-1:] if name == "relax.builtin.alloc_tensor" else []
     sizes = [f"there are {len(s)} constant-size memory allocation(s) with total size {sum(s) / 2**30:.4} GB"
              for s in (single, planned)]  # fmt: skip
