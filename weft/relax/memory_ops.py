@@ -144,8 +144,8 @@ def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: A
     if start is not None and start < 0:
         raise error.TypeInferenceError("view: the offset is negative", found=str(start), where=call.span)
     unit = "bytes" if old.dtype else "elements"
-    counts: list[Any] = [None if t.shape is None or bool(old.dtype) != bool(new.dtype) else prod(t.shape, start=_width(t))
-              for t in (old, new)]  # fmt: skip
+    apart = bool(old.dtype) != bool(new.dtype)
+    counts: list[Any] = [None if t.shape is None or apart else prod(t.shape, start=_width(t)) for t in (old, new)]
     same = old.shape is new.shape and old.dtype == new.dtype
     behind = same and start if None in counts else Analyzer().can_prove((start or 0) + counts[1] - counts[0] > 0)
     if behind:
