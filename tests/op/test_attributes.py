@@ -180,7 +180,7 @@ def test_attributes_follow_dimensions():
 
 
 def test_a_wrong_value_is_what_programs_for_tvm_catch_and_no_defect():
-    x = relax.Var("x", ir.tensor_type((2, 3, 8), "float32"))
+    x = relax.Var("x", TensorType((2, 3, 8), "float32"))
     with pytest.raises(error.InternalError, match="'pool_size' has a wrong value") as caught:
         relax.op.nn.max_pool1d(x, pool_size=(1, 2))
     assert isinstance(caught.value, ValueError)
