@@ -127,8 +127,10 @@ def TupleGetItem(value: Value, index: int) -> TupleGetItemNode:
     return TupleGetItemNode(as_relax(value), index)
 
 
-def ExternFunc(name: str, ty: Note = None, attrs: Mapping[str, Any] | Attrs | None = None) -> ExternFuncNode:
-    """Refer to a packed function by its global name; a type says what it takes and gives."""
+def ExternFunc(name: str, attrs: Mapping[str, Any] | Attrs | Note = None, ty: Note = None) -> ExternFuncNode:
+    """Refer to a packed function by its global name; a type, also in the second place, says what it takes and gives."""
+    if attrs is not None and not isinstance(attrs, (Mapping, Attrs)):
+        attrs, ty = None, attrs
     return ExternFuncNode(name, Attrs.of(attrs), ty=None if ty is None else as_type(ty))
 
 

@@ -67,8 +67,8 @@ class AliasSets:
             held = self._of(value.tuple_value)
             known = [self.parts[i][value.index] for i in held if len(self.parts.get(i, ())) > value.index]
             return set().union(*known, self.within(held) | {-1} if held & self._opaque or not known else ())
-        is_op = isinstance(value, ir.Call) and isinstance(value.op, ir.Op)
-        if is_op and value.op.name.removeprefix("relax.") not in _SHARING:
+        op = value.op if isinstance(value, ir.Call) else None
+        if isinstance(op, ir.Op) and op.name.removeprefix("relax.") not in _SHARING:
             return self._fresh(value.ty)
         own = self._fresh(ir.TupleType(()) if isinstance(value, ir.Tuple) else value.ty)
         (place,) = own
@@ -136,7 +136,7 @@ def inplace_call(bb: BlockBuilder, call: ir.Call, indices: Sequence[int]) -> ir.
     operands = plain.args[1].fields
     kernel: Any = own.get()[plain.args[0]]
     place = indices[0] if len(operands) == len(call.args) else operands.index(call.args[indices[0]])
-    buffers = dict(kernel.buffer_map)
+    buffers: Any = dict(kernel.buffer_map)
     old, new = buffers.pop(kernel.params[len(operands)]), buffers[kernel.params[place]]
     swapped = {old: new, old.data: new.data}
 
