@@ -15,12 +15,13 @@ from weft.ir import (
     ShapeType,
     TensorType,
     TupleType,
+    Type,
     VDevice,
     constant,
     shape_expr,
     tensor_type,
 )
-from weft.relax import analysis, backend, dpl, expr, op, run, transform
+from weft.relax import analysis, backend, dpl, op, run, transform
 from weft.relax import expr_operators as _expr_operators  # its import puts operators on expressions
 from weft.relax import spec as _spec  # its import registers the forms of the pipeline
 from weft.relax.binding_rewrite import DataflowBlockRewrite
@@ -55,7 +56,7 @@ if typing.TYPE_CHECKING:  # compiling asks for none of them
     from weft.relax.interpreter import Interpreter, MachineOnly, UnscheduledKernels
     from weft.relax.tuning import TuningResult, extract_tasks, tune_relax
 
-StructInfo = expr.Type  # struct info is the type since 0.20
+StructInfo = Type  # struct info is the type since 0.20
 TensorStructInfo = TensorType
 ShapeStructInfo = ShapeType
 TupleStructInfo = TupleType

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from weft.relax.script import annotation as entry
+from weft.relax.script import annotation as entry  # noqa: F401 - R.entry
 from weft.relax.script.language import named as _named
 from weft.relax.script.parsing import function
 
-__all__ = ["entry", "function"]
+__all__ = ["function"]
 
 
 def __getattr__(name: str) -> object:

@@ -72,7 +72,9 @@ def trilu(x: te.Tensor, k: Extent = 0, upper: bool = False) -> Any:
 
     def element(*i: Any) -> Any:
         a, b = (i[-2], i[-1]) if upper else (i[-1], i[-2])
-        keep = a < b if known == 1 else a <= b + ir.int64(-known) if known is not None and known <= 0 else a + shift <= b
+        keep = (
+            a < b if known == 1 else a <= b + ir.int64(-known) if known is not None and known <= 0 else a + shift <= b
+        )
         return ir.select(keep, x(*i), ir.const(0, x.dtype))
 
     return te.compute(x.shape, element, name="T_triu" if upper else "T_tril")
