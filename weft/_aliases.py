@@ -104,7 +104,6 @@ MODULES = {
     "script.ir_builder.tirx": "weft.script.ir_builder.tir",
     "script.ir_builder.relax.ir": "weft.script.ir_builder.relax",
     "script.parser": "weft.script",
-    "script.relax.entry": "weft.relax.script.annotation",
     "script.tirx": "weft.script.tir",
     "target.cuda.op": "weft.tir",
     "target.datatype": "weft.tir.custom_datatype",
