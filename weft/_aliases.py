@@ -96,6 +96,7 @@ MODULES = {
     "relay.ty": "weft.relay.types",
     "runtime.executor": "weft.runtime.aot_executor",
     "runtime.ndarray": "weft.runtime",
+    "runtime.script_printer": "weft.script.printer.config",
     "runtime.profiling": "weft.runtime.profiler",
     "s_tir": "weft.tir",
     "script.ir_builder.base": "weft.script.ir_builder",

@@ -15,37 +15,13 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
-    "CodegenError",
-    "DTypeMismatch",
-    "DiagnosticError",
-    "DuplicateSymbol",
-    "ErrorGroup",
-    "EvaluationError",
-    "ExecutableError",
-    "IndexOutOfRange",
-    "InternalError",
-    "InvalidArgument",
-    "LoweringError",
-    "MissingDependency",
-    "ModelImportError",
-    "NestedTooDeep",
-    "OutOfMemory",
-    "ParseError",
-    "RPCError",
-    "RPCSessionTimeoutError",
-    "ScheduleError",
-    "ScheduleWarning",
-    "ShapeMismatch",
-    "TVMError",
-    "TypeInferenceError",
-    "UnsupportedForm",
-    "UnsupportedOperator",
-    "VerifyError",
-    "WeftError",
-    "own_errors",
-    "render_where",
-    "require",
-]
+    "CodegenError", "DTypeMismatch", "DiagnosticError", "DuplicateSymbol", "ErrorGroup", "EvaluationError",
+    "ExecutableError", "IndexOutOfRange", "InternalError", "InvalidArgument", "LoweringError", "MissingDependency",
+    "ModelImportError", "NestedTooDeep", "NoDefect", "OutOfMemory", "ParseError", "RPCError",
+    "RPCSessionTimeoutError", "ScheduleError", "ScheduleWarning", "ShapeMismatch", "TVMError", "TypeInferenceError",
+    "UnsupportedForm", "UnsupportedOperator", "VerifyError", "WeftError", "WrongAttribute", "is_defect", "own_errors",
+    "render_where", "require",
+]  # fmt: skip
 
 
 class WeftError(RuntimeError):
@@ -173,15 +149,28 @@ class InternalError(WeftError):
         return render(self) + "\n  this is a defect of Weft; please report it with the text above"
 
 
-class UnsupportedForm(LoweringError, InternalError):
-    """A program has a form that a pass does not take, of which TVM says so by an internal error."""
-
-
-class DuplicateSymbol(CodegenError, InternalError):
-    """Two functions of a module are exported by one name. TVM takes it for a defect, and programs catch it as one."""
+class NoDefect(InternalError):
+    """What a program did wrong, of which TVM says so by an internal error, so that programs catch it as one."""
 
     def __str__(self) -> str:
         return render(self)
+
+
+def is_defect(e: BaseException) -> bool:
+    """Whether an error is a defect of Weft itself."""
+    return isinstance(e, InternalError) and not isinstance(e, NoDefect)
+
+
+class UnsupportedForm(LoweringError, NoDefect):
+    """A program has a form that a pass does not take."""
+
+
+class DuplicateSymbol(CodegenError, NoDefect):
+    """Two functions of a module are exported by one name."""
+
+
+class WrongAttribute(InvalidArgument, NoDefect):
+    """An attribute of an operator has a value that it cannot have."""
 
 
 class ErrorGroup(WeftError):

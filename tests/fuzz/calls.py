@@ -20,7 +20,7 @@ from tests.fuzz.driver import Outcome
 from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Shape, Sizes, compare, with_cases
 from weft import relax, runtime
-from weft.error import InternalError, WeftError
+from weft.error import WeftError, is_defect
 from weft.ir import ExprVar, ShapeType, SizeVar, Tuple, TupleType, prim_value, shape_expr, tensor_type
 from weft.op import Fusion, get_op_def, make_call
 
@@ -226,7 +226,7 @@ class Call:
                 break
             except Exception as e:
                 refusal = f"{type(e).__name__}: {e}"
-                if not isinstance(e, WeftError) or isinstance(e, InternalError):
+                if not isinstance(e, WeftError) or is_defect(e):
                     self.complaints.append(Outcome("foreign error when compiled", f"[{LEVELS[self.level]}] {refusal}"))
         if self.function is None:
             raise Outcome("refused when compiled", refusal)
@@ -293,9 +293,9 @@ class Call:
                 mismatch = f"{type(e).__name__}: {e}"
         try:
             found = self.run(nested, values)
-        except InternalError as e:
-            return Outcome("foreign error", f"InternalError: {e}")
         except REFUSALS as e:
+            if is_defect(e):
+                return Outcome("foreign error", f"InternalError: {e}")
             words = f"{type(e).__name__}: {e}"
             if mismatch:
                 return Outcome("refused by both")

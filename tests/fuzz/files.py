@@ -64,9 +64,9 @@ class Damaged:
     def check(self, data: bytes) -> Outcome:
         try:
             sound = self.file.read(data)
-        except error.InternalError as e:
-            return Outcome("foreign error", f"InternalError: {e}")
         except self.file.errors as e:
+            if error.is_defect(e):
+                return Outcome("foreign error", f"InternalError: {e}")
             return Outcome("rejected" if str(e) else "an error without words", type(e).__name__)
         except Exception as e:
             return Outcome("foreign error", f"{type(e).__name__}: {e}")

@@ -24,7 +24,7 @@ import weft.baseline
 from tests.fuzz.calls import GREAT, MOST_ELEMENTS, REFUSALS, Leaf, mutate, smaller_leaves
 from tests.fuzz.driver import Outcome, note
 from tests.op.contract import compare
-from weft.error import InternalError, UnsupportedOperator, WeftError
+from weft.error import UnsupportedOperator, WeftError, is_defect
 from weft.session import TensorInfo
 
 KEPT = Path(__file__).parents[2] / "build" / f"fuzz-onnx-{onnx.__version__}.pickle"
@@ -180,7 +180,7 @@ class OnnxCall:
                 raise Outcome("skipped", "not an operator of Weft") from None
             except Exception as e:
                 refusal = f"{type(e).__name__}: {e}"
-                if not isinstance(e, WeftError) or isinstance(e, InternalError):
+                if not isinstance(e, WeftError) or is_defect(e):
                     self.complaints.append(Outcome("foreign error when compiled", f"[{LEVELS[self.level]}] {refusal}"))
         else:
             raise Outcome("skipped" if "element type" in refusal else "a node case is refused", refusal)
@@ -244,9 +244,9 @@ class OnnxCall:
             found = list(arrays_of(self.session.run(feeds)))
         except Outcome as left:
             return left
-        except InternalError as e:
-            return Outcome("foreign error", f"InternalError: {e}")
         except REFUSALS as e:
+            if is_defect(e):
+                return Outcome("foreign error", f"InternalError: {e}")
             refusal = f"{type(e).__name__}: {e}"
         except Exception as e:
             return Outcome("foreign error", f"{type(e).__name__}: {e}")

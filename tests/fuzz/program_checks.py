@@ -120,9 +120,9 @@ def damaged_script(which: int) -> Check:
         bad = test_script.damage(text, random.Random(seed))
         try:
             result = from_source(bad)
-        except error.InternalError:
-            raise
         except error.WeftError as e:
+            if error.is_defect(e):
+                raise
             said = str(e)
             if not isinstance(e, error.ErrorGroup) and e.where is None:
                 assert "defines no function" in said or "damaged" in said, f"no place: {said}\n{bad}"
@@ -138,9 +138,9 @@ def damaged_relay(seed: int, steps: int) -> None:
     text = mutate(rng, rng.choice(TEXTS))
     try:
         made = relay.fromtext(text)
-    except error.InternalError:
-        raise
     except error.WeftError as e:
+        if error.is_defect(e):
+            raise
         raise Rejected from e
     assert ir.structural_equal(relay.fromtext(made.astext()), made, map_free_vars=True), text
 

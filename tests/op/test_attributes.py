@@ -177,3 +177,12 @@ def test_attributes_follow_dimensions():
         for d in range(wide):
             old = places.index(d) if d in places else None
             assert new.both[2 * d : 2 * d + 2] == ((0, 0) if old is None else pairs[2 * old : 2 * old + 2])
+
+
+def test_a_wrong_value_is_what_programs_for_tvm_catch_and_no_defect():
+    x = relax.Var("x", TensorType((2, 3, 8), "float32"))
+    with pytest.raises(error.InternalError, match="'pool_size' has a wrong value") as caught:
+        relax.op.nn.max_pool1d(x, pool_size=(1, 2))
+    assert isinstance(caught.value, ValueError)
+    assert not error.is_defect(caught.value)
+    assert "please report" not in str(caught.value)

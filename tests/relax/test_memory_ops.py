@@ -277,3 +277,30 @@ def test_builders_check_the_order_and_share_constants():
     a, b = (tvm.runtime.tensor(np.array([1, 2, 3])) for _ in range(2))
     assert builder.convert_constant(a) == builder.convert_constant(b)
     assert builder.convert_constant(a) != builder.convert_constant(tvm.runtime.tensor(np.array([1, 2, 4])))
+
+
+def test_what_functions_allocate_is_estimated():
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float16")):
+        n = T.int64()
+        storage = R.memory.alloc_storage(R.shape([2**20]), 0, "global", "float16")
+        a = R.memory.alloc_tensor(storage, 0, R.shape([2**19]), "float16")
+        b = R.memory.alloc_tensor(storage, 0, R.shape([2**18, 2]), "float16")
+        c = R.builtin.alloc_tensor(R.shape([2**17]), "int32", 0)
+        d = R.builtin.alloc_tensor(R.shape([n]), "float16", 0)
+        return (a, b, c, d)
+
+    text = relax.analysis.estimate_memory_usage(main)
+    assert "3 constant-size memory allocation(s) with total size 0.002441 GB, and 1 dynamic-size" in text  # 2.5 MB
+    assert "2 constant-size memory allocation(s) with total size 0.001465 GB.\n" in text
+    assert text.endswith("constant memory size to 60.0%.\n")
+
+
+@pytest.mark.parametrize("dtype", ["", "int8"])
+def test_a_view_that_is_larger_whatever_the_sizes_or_the_type_is_refused(dtype):
+    n = ir.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([n, 4], dtype))
+    for shape, start in (([n * 4 + 1], None), (None, 1)):
+        with pytest.raises(tvm.error.ShapeMismatch, match="inside of the tensor"):
+            relax.BlockBuilder().normalize(relax.op.memory.view(x, shape, None, start))
+    assert relax.BlockBuilder().normalize(relax.op.memory.view(x, [n * 4])).ty.ndim == 1

@@ -1,5 +1,7 @@
 """TVMScript of Relax: what is read, what is printed, and that reading what is printed gives the same program."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -422,6 +424,31 @@ def test_fragments_print():
     for node in ir.walk(mod["main"]):
         assert str(node)
     assert str(bindings(mod["main"])[1].value).startswith("R.nn.relu(")
+
+
+def test_texts_of_fragments_and_of_what_has_a_type_read_as_in_tvm():
+    x = relax.Var("x", R.Tensor((1, ir.Var("n", "int64")), "float32"))
+    assert relax.op.exp(x).script(verbose_expr=True).splitlines() == [
+        "n = T.int64()", 'x: R.Tensor((1, n), dtype="float32")', "R.exp(x)"
+    ]  # fmt: skip
+
+    @R.function(private=True)
+    def main(x: R.Tensor((2,), "float32")):
+        f = R.ExternFunc("f", R.Callable((R.Any,), R.Any))
+        g = R.match_cast(x, R.entry.TensorProxy)
+        return f(g)
+
+    assert 'R.ExternFunc("f", R.Callable(' in round_trip(main)
+    assert bindings(main)[1].ty.ndim == -1
+    printed = tvm.runtime.script_printer._script(main, tvm.runtime.script_printer.PrinterConfig(name="M"))
+    assert printed == str(main)
+
+
+def test_a_text_names_the_package_as_the_program_does(monkeypatch):
+    text = str(tvm.IRModule())
+    assert text.startswith("# from weft.script import ir as I")
+    monkeypatch.setitem(sys.modules, "tvm", tvm)
+    assert str(tvm.IRModule()) == text.replace("weft", "tvm")
 
 
 def test_unknown_operator_lists_near_names():

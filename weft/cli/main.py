@@ -13,7 +13,7 @@ from typing import Any
 import cyclopts
 
 import weft
-from weft.error import InternalError, WeftError
+from weft.error import WeftError, is_defect
 
 app = cyclopts.App(
     name="weft",
@@ -56,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except cyclopts.CycloptsError:
         return 2  # cyclopts has printed what is wrong
-    except InternalError:
-        raise
     except WeftError as e:
+        if is_defect(e):
+            raise
         _complain(e)
         return 1
     except BrokenPipeError:  # the reader of a pipe has seen enough

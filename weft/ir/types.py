@@ -97,7 +97,7 @@ class TensorType(_Structural):
 
     ``shape`` is a tuple of int64 scalar expressions, or None where only the rank (``ndim``) or not even that (-1) is
     known. An empty ``dtype`` is unknown. A shape may be given as any sequence of ints and expressions;
-    :func:`tensor_type` also checks the data type. A variable as shape says no more than its rank.
+    :func:`tensor_type` also checks the data type. A variable as shape says what its type knows.
     """
 
     shape: tuple[PrimExpr, ...] | None = None
@@ -117,7 +117,7 @@ class TensorType(_Structural):
         if shape is not None and (self.ndim < 0 or not _canonical(shape)):
             value = getattr(shape, "ty", None)
             if isinstance(value, ShapeType) or isinstance(shape, Node):  # a shape value: of a variable, the rank
-                shape = getattr(shape, "values", None)
+                shape = getattr(shape, "values", getattr(value, "values", None))
                 force_setattr(self, "ndim", getattr(value, "ndim", -1))
             force_setattr(self, "shape", None if shape is None else as_shape(shape))
             if self.shape is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-from weft.error import InvalidArgument, WeftError
+from weft.error import InvalidArgument, WeftError, WrongAttribute
 from weft.ir import Attrs, DataType, IntImm, PrimExpr, PrimValue, as_int
 from weft.topi.shape import normalize_axes
 
@@ -52,7 +52,7 @@ class Attribute:
             return self.normal(value)
         except (ValueError, TypeError, WeftError):
             expected = f"{self.says}, or None" if self.optional else self.says
-            raise InvalidArgument(f"{where} has a wrong value", expected=expected, found=repr(value)) from None
+            raise WrongAttribute(f"{where} has a wrong value", expected=expected, found=repr(value)) from None
 
     def or_none(self, default: Any = None) -> Attribute:
         """The same, that may be None."""

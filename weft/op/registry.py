@@ -180,13 +180,25 @@ def get_op_def(op: ir.Op | str) -> OpDef:
         When there is none.
     """
     name = (op.name if isinstance(op, ir.Op) else op).removeprefix("relax.")
-    definition = _OPS.get(name)
+    definition = _OPS.get(name) or _registered(op.name if isinstance(op, ir.Op) else op)
     if definition is None:
         near = sorted(n for n in _OPS if n.rsplit(".", 1)[-1][:4] == name.rsplit(".", 1)[-1][:4])
         raise error.UnsupportedOperator(
             f"there is no operator '{name}'", help=f"near names: {', '.join(near)}" if near else None
         )
     return definition
+
+
+def _registered(name: str) -> OpDef | None:
+    """Declare an operator by the attributes that a program registered: ``FInferType`` gets the call, and no context."""
+    rule = ir.op_attr(name, "FInferType") or ir.op_attr(name, "FInferStructInfo")
+    if rule is None:
+        return None
+
+    def infer(*args: ir.Expr, **attrs: object) -> ir.Type:
+        return rule(ir.Call(ir.Op.get(name), args, ir.Attrs.of(attrs)), None)
+
+    return OpDef(name, (), {}, Fusion.OPAQUE, infer, None, None, pure=bool(ir.op_attr(name, "FPurity")))
 
 
 def list_ops() -> list[str]:

@@ -9,33 +9,18 @@ import typing
 from weft._aliases import names_of
 from weft.ir import (
     AnyType,
-    Call,
-    Constant,
-    DataTypeImm,
-    Expr,
-    ExternFunc,
-    Function,
     FuncType,
-    GlobalVar,
-    If,
     PackedFuncType,
     PrimType,
-    PrimValue,
-    ShapeExpr,
     ShapeType,
-    Span,
     TensorType,
-    Tuple,
-    TupleGetItem,
     TupleType,
     Type,
     VDevice,
     constant,
-    prim_value,
     shape_expr,
     tensor_type,
 )
-from weft.ir import ExprStringImm as StringImm
 from weft.relax import analysis, backend, dpl, op, run, transform
 from weft.relax import expr_operators as _expr_operators  # its import puts operators on expressions
 from weft.relax import spec as _spec  # its import registers the forms of the pipeline
@@ -52,18 +37,7 @@ from weft.relax.core_ops import (
     invoke_pure_closure,
     make_closure,
 )
-from weft.relax.expr import (
-    Binding,
-    BindingBlock,
-    DataflowBlock,
-    DataflowVar,
-    MatchCast,
-    SeqExpr,
-    Var,
-    VarBinding,
-    const,
-    extern,
-)
+from weft.relax.expr import *  # noqa: F403 - the nodes
 from weft.relax.expr_functor import PyExprMutator, PyExprVisitor
 from weft.relax.infer import get_shape_of
 from weft.relax.kernel_builder import processes_ahead, schedule_kernel

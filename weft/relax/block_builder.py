@@ -73,6 +73,7 @@ class BlockBuilder:
         self._names: dict[str, int] = {}
         self._funcs_by_fingerprint: dict[str, ir.GlobalVar] = {}
         self.span: ir.Span | None = None
+        self.as_written = False  # operators' ``FNormalize`` waits, as while a text is read
 
     # --- functions and blocks --------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ _ALLOCATIONS = (
 )  # fmt: skip
 _READING = (*_ALLOCATIONS, "print", "assert_op")
 """Impure operators that write to no argument."""
-_VIEWS = (
+VIEWS = (
     "reshape", "call_builtin", "call_builtin_with_ctx", "call_pure_packed", "make_closure", "memory.alloc_tensor",
     "builtin.stop_lift_params", "memory.ensure_zero_offset", "memory.view", "vm.alloc_tensor",
 )  # fmt: skip
@@ -225,7 +225,7 @@ def _aliased(binding: Any, mod: ir.IRModule | None) -> list[ir.ExprVar]:
         ends = [b.body if isinstance(b, SeqExpr) else b for b in (value.true_branch, value.false_branch)]
         return [v for e in ends for v in variables(e)]
     if isinstance(value, ir.Call):
-        if isinstance(value.op, ir.Op) and _name(value) not in _VIEWS:
+        if isinstance(value.op, ir.Op) and _name(value) not in VIEWS:
             return [v for a in written_arguments(value) for v in variables(a)]
         return [] if isinstance(_callee(value.op, mod), tir.PrimFunc) else variables(value)
     return variables(value) if isinstance(value, (ir.ExprVar, ir.Tuple, ir.TupleGetItem)) else []

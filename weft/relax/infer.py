@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import ShapeMismatch, TypeInferenceError
-from weft.op import get_op_def
+from weft.op import get_op_def, list_ops
 from weft.relax.core_ops import CORE_OPS, shape_of
 from weft.relax.expr import SeqExpr
 
@@ -146,6 +147,12 @@ def infer_call(call: ir.Call, module: ir.IRModule | None = None) -> ir.Type:
     else:
         ty = op.ty  # type: ignore[attr-defined]
     return derive_call_type(ty, call) if isinstance(ty, ir.FuncType) else ir.AnyType()
+
+
+@ir.default_op_attr("FInferType")
+def _own_rule(op: ir.Op) -> Callable[[ir.Call, object], ir.Type] | None:
+    known = op.name.startswith("relax.") and (op.name[6:] in CORE_OPS or op.name[6:] in list_ops())
+    return (lambda call, context: infer_call(call)) if known else None
 
 
 def _placed(ty: ir.Type, call: ir.Call) -> ir.Type:

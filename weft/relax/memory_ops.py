@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from weft import error, ir
+from weft.arith import Analyzer
 from weft.relax.core_ops import as_relax, core_op, tensor_of
 from weft.relax.vocabulary import Dims, Value
 
@@ -142,16 +143,17 @@ def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: A
     start = 0 if _is_nothing(offset) else ir.as_int(offset.value) if isinstance(offset, ir.PrimValue) else None
     if start is not None and start < 0:
         raise error.TypeInferenceError("view: the offset is negative", found=str(start), where=call.span)
-    sizes = [_bytes(old), _bytes(new)]
-    if sizes[0] is not None and sizes[1] is not None and (start or 0) + sizes[1] > sizes[0]:
+    unit = "bytes" if old.dtype else "elements"
+    apart = bool(old.dtype) != bool(new.dtype)
+    counts: list[Any] = [None if t.shape is None or apart else prod(t.shape, start=_width(t)) for t in (old, new)]
+    same = old.shape is new.shape and old.dtype == new.dtype
+    behind = same and start if None in counts else Analyzer().can_prove((start or 0) + counts[1] - counts[0] > 0)
+    if behind:
         raise error.ShapeMismatch(
-            "view: it does not lie inside of the tensor", expected=f"at most {sizes[0]} bytes",
-            found=f"{sizes[1]} bytes behind the first {start or 0}", where=call.span,
+            "view: it does not lie inside of the tensor", expected=f"at most {counts[0]} {unit}",
+            found=f"{counts[1]} {unit} behind the first {start or 0}", where=call.span,
         )  # fmt: skip
 
 
-def _bytes(ty: ir.TensorType) -> int | None:
-    dims = [ir.as_int(d) for d in ty.shape] if ty.shape is not None else [None]
-    if not ty.dtype or None in dims:
-        return None
-    return prod(d for d in dims if d is not None) * ((ir.DataType(ty.dtype).bits + 7) // 8)
+def _width(ty: ir.TensorType) -> ir.PrimExpr:
+    return ir.const((ir.DataType(ty.dtype).bits + 7) // 8 if ty.dtype else 1, "int64")

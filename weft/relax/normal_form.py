@@ -13,15 +13,9 @@ from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars
 
 ATOMS = (
-    ir.ExprVar,
-    ir.Constant,
-    ir.GlobalVar,
-    ir.ShapeExpr,
-    ir.PrimValue,
-    ir.ExprStringImm,
-    ir.DataTypeImm,
+    ir.ExprVar, ir.Constant, ir.GlobalVar, ir.ShapeExpr, ir.PrimValue, ir.ExprStringImm, ir.DataTypeImm,
     ir.ExternFunc,
-)
+)  # fmt: skip
 
 
 def is_atom(e: ir.Expr) -> bool:
@@ -58,6 +52,12 @@ def _with_type(expr: Any, ty: ir.Type) -> Any:
 def _call(expr: ir.Call, bb: Any) -> ir.Expr:
     op = expr.op if isinstance(expr.op, (ir.Op, ir.ExternFunc, ir.GlobalVar)) else bb.atom(expr.op)
     args = tuple([bb.atom(a) for a in expr.args])
+    rule = ir.op_attr(op.name, "FNormalize") if isinstance(op, ir.Op) and not bb.as_written else None
+    if rule is not None:
+        call = ir.Call(op, args, expr.attrs, expr.ty_args, span=expr.span)
+        new = rule(bb, call)
+        if new is not call:
+            return NORMAL_FORM(new, bb)
     if expr.ty is not None and op is expr.op and all(a is b for a, b in zip(args, expr.args, strict=True)):
         return expr
     span = expr.span or bb.span
@@ -69,6 +69,21 @@ def _call(expr: ir.Call, bb: Any) -> ir.Expr:
             e.where = span
         raise
     return ir.Call(op, args, expr.attrs, expr.ty_args, span=span, ty=ty)
+
+
+def _operands_in_place(bb: Any, call: ir.Call) -> ir.Call:
+    """Write the operands of a kernel's call where they are given, and not a variable that holds their tuple."""
+    operands: Any = call.args[1]
+    if not isinstance(operands, ir.ExprVar) or not isinstance(operands.ty, ir.TupleType):
+        return call
+    known = bb.lookup_binding(operands)
+    fields = [ir.TupleGetItem(operands, i) for i in range(len(operands.ty.fields))]
+    made = known if isinstance(known, ir.Tuple) else ir.Tuple(tuple(fields))
+    return ir.Call(call.op, (call.args[0], made, *call.args[2:]), call.attrs, call.ty_args, span=call.span)
+
+
+for _name in ("call_tir", "call_tir_inplace"):
+    ir.register_op_attr(f"relax.{_name}", "FNormalize", _operands_in_place)
 
 
 @NORMAL_FORM.on(ir.Tuple)

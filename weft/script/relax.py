@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.relax.script import annotation as entry  # noqa: F401 - R.entry
 from weft.relax.script.language import named as _named
 from weft.relax.script.parsing import function
 

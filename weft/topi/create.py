@@ -67,9 +67,14 @@ def arange(start: Scalar, end: Scalar, step: Scalar, dtype: str = "int64") -> An
 def trilu(x: te.Tensor, k: Extent = 0, upper: bool = False) -> Any:
     """The lower or upper triangle of each matrix; the rest becomes zero."""
     offset = ir.as_shape((prim(k),))[0]
+    shift = offset if upper else 0 - offset
+    known = ir.as_int(shift)
 
     def element(*i: Any) -> Any:
-        keep = i[-1] >= i[-2] + offset if upper else i[-1] <= i[-2] + offset
+        a, b = (i[-2], i[-1]) if upper else (i[-1], i[-2])
+        keep = (
+            a < b if known == 1 else a <= b + ir.int64(-known) if known is not None and known <= 0 else a + shift <= b
+        )
         return ir.select(keep, x(*i), ir.const(0, x.dtype))
 
     return te.compute(x.shape, element, name="T_triu" if upper else "T_tril")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft.error import InternalError, ModelImportError, WeftError, own_errors
+from weft.error import ModelImportError, WeftError, is_defect, own_errors
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.onnx import check, function_body, shape_values
 from weft.frontend.onnx.fallback import can_fall_back, check_fallback, run_on_host
@@ -310,7 +310,7 @@ class _as_import_errors:
     def __exit__(self, _kind: Any, e: BaseException | None, _trace: Any) -> None:
         if isinstance(e, ModelImportError):
             e.where = self.where if e.where is None else e.where
-        elif isinstance(e, (InternalError, MemoryError, RecursionError)):
+        elif is_defect(e) or isinstance(e, (MemoryError, RecursionError)):
             return
         elif isinstance(e, WeftError):
             raise ModelImportError(e.what, where=self.where, expected=e.expected, found=e.found, help=e.help) from e

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import keyword
 import re
+import sys
 import zlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,22 +46,9 @@ FUNCTION = Dispatch(
 )
 
 _RESERVED = {
-    "T",
-    "R",
-    "I",
-    "cls",
-    "metadata",
-    "range",
-    "float",
-    "int",
-    "bool",
-    "True",
-    "False",
-    "None",
-    "tvm",
-    "weft",
+    "T", "R", "I", "cls", "metadata", "range", "float", "int", "bool", "True", "False", "None", "tvm", "weft",
     *keyword.kwlist,
-}
+}  # fmt: skip
 _NOT_NAME = re.compile(r"\W")
 
 
@@ -166,7 +154,7 @@ class Printer:
         """Let views of what `pointer` points to be declared here."""
         self.frames[-1].places[pointer] = self.lines.mark()
 
-    def declare(self, node: Any, hint: str, value: Any, pointer: Any = None) -> str:
+    def declare(self, node: Any, hint: str, value: Any, pointer: Any = None, sign: str = " = ") -> str:
         """Return the name of `node`.
 
         What nothing has introduced is declared as ``value()`` at the top, or where its memory is made.
@@ -180,7 +168,7 @@ class Printer:
             frame.order.append(node)
         place = frame.place if pointer is None else frame.places.get(pointer, frame.places.get(0, frame.place))
         if place is not None:
-            place.append(Seq(TERNARY, (name, " = ", value())))
+            place.append(Seq(TERNARY, (name, sign, value())))
         return name
 
     def open_function(self, place: list[Any] | None) -> None:
@@ -327,7 +315,8 @@ def _script(
 
 def _head(p: Printer, show_meta: bool) -> list[str]:
     modules = {"I": "ir", "T": "tir", "R": "relax"}
-    lines = [f"# from weft.script import {modules[d]} as {d}" for d in "ITR" if d in p.dialects]
+    here = next((name for name in ("tvm", "weft") if sys.modules.get(name) is sys.modules["weft"]), "weft")
+    lines = [f"# from {here}.script import {modules[d]} as {d}" for d in "ITR" if d in p.dialects]
     if p.metadata and show_meta:
         packed = base64.b64encode(
             zlib.compress(save_json(tuple((k, tuple(v)) for k, v in p.metadata.items())).encode())

@@ -1,6 +1,7 @@
 """Analyses of Relax programs: ``well_formed`` checks, ``variables`` answers questions."""
 
 from weft.relax.analysis.layout_transforms import suggest_layout_transforms
+from weft.relax.analysis.memory_usage import estimate_memory_usage
 from weft.relax.analysis.tir_pattern import has_reshape_pattern, tir_op_pattern
 from weft.relax.analysis.types import (
     BaseCheckResult,
@@ -34,7 +35,8 @@ from weft.relax.unused import remove_all_unused
 __all__ = [
     "BaseCheckResult", "all_global_vars", "all_vars", "bound_vars", "check_well_formed", "computable_at_compile_time",
     "contains_impure_call", "definable_tir_vars_in_type", "defined_symbolic_vars", "derive_call_ret_type",
-    "detect_recursion", "erase_to_well_defined", "free_symbolic_vars", "free_vars", "get_static_type", "get_var2val",
+    "detect_recursion", "erase_to_well_defined", "estimate_memory_usage", "free_symbolic_vars", "free_vars",
+    "get_static_type", "get_var2val",
     "has_reshape_pattern", "name_to_binding", "post_order_visit", "remove_all_unused", "suggest_layout_transforms",
     "tir_op_pattern", "tir_vars_in_type", "type_base_check", "type_lca", "udchain", "used_vars", "well_formed",
 ]  # fmt: skip

@@ -276,8 +276,12 @@ class _Checker:
             self.bound, self.symbols = bound, symbols
 
     def _call(self, call: ir.Call) -> None:
-        if isinstance(call.op, ir.Op) and not _is_known(call.op):
-            return
+        if isinstance(call.op, ir.Op):
+            rule = ir.op_attr(call.op.name, "FNormalize") if call.op.name[6:] not in CORE_OPS else None
+            if rule is not None and rule(None, call) is not call:
+                self.say(f"the call of '{call.op.name}' is not as its FNormalize makes it")
+            if not _is_known(call.op):
+                return
         for message in argument_errors(call, self.mod):
             self.say(message)
         pure = is_pure_call(call, self.mod)

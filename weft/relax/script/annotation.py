@@ -72,7 +72,7 @@ class _Maker:
     """A type's name: called with arguments, or by itself a type of which nothing is known."""
 
     def __init__(self, name: str, make: Callable[..., Any]) -> None:
-        self._name, self._make = name, make
+        self.__name__, self._make = name, make
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._make(*args, **kwargs)
@@ -81,7 +81,7 @@ class _Maker:
         return self._make(*items) if isinstance(items, tuple) else self._make(items)
 
     def __repr__(self) -> str:
-        return f"R.{self._name}"
+        return f"R.{self.__name__}"
 
 
 def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1) -> Any:
@@ -169,3 +169,5 @@ TupleOf = _Maker("Tuple", _tuple)
 Callable_ = _Maker("Callable", _callable)
 Any_ = _Maker("Any", lambda: ir.AnyType())
 PackedFunc = _Maker("PackedFunc", lambda: ir.PackedFuncType())
+
+AnyProxy, TensorProxy, ShapeProxy, TupleProxy, CallableProxy = Any_, Tensor, Shape, TupleOf, Callable_  # as TVM says

@@ -127,9 +127,11 @@ def TupleGetItem(value: Value, index: int) -> TupleGetItemNode:
     return TupleGetItemNode(as_relax(value), index)
 
 
-def ExternFunc(name: str, attrs: Mapping[str, Any] | Attrs | None = None) -> ExternFuncNode:
-    """Refer to a packed function by its global name."""
-    return ExternFuncNode(name, Attrs.of(attrs))
+def ExternFunc(name: str, attrs: Mapping[str, Any] | Attrs | Note = None, ty: Note = None) -> ExternFuncNode:
+    """Refer to a packed function by its global name; a type, also in the second place, says what it takes and gives."""
+    if attrs is not None and not isinstance(attrs, (Mapping, Attrs)):
+        attrs, ty = None, attrs
+    return ExternFuncNode(name, Attrs.of(attrs), ty=None if ty is None else as_type(ty))
 
 
 def Var(name: str, ty: Note = None) -> VarNode:
@@ -297,15 +299,10 @@ def _core(name: str) -> Any:
 
 
 _CONSTRUCTORS: dict[str, Any] = {
-    **COLLECTIVES,
-    "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
-    "memory.view": memory_ops.view,
-    "nonzero": data_ops.nonzero,
-    "unique": data_ops.unique,
-    "vm.alloc_storage": memory_ops.vm_alloc_storage,
-    "vm.alloc_tensor": memory_ops.vm_alloc_tensor,
-    "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
-}
+    **COLLECTIVES, "memory.ensure_zero_offset": memory_ops.ensure_zero_offset, "memory.view": memory_ops.view,
+    "nonzero": data_ops.nonzero, "unique": data_ops.unique, "vm.alloc_storage": memory_ops.vm_alloc_storage,
+    "vm.alloc_tensor": memory_ops.vm_alloc_tensor, "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
+}  # fmt: skip
 
 
 class _Namespace:

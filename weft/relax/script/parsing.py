@@ -30,6 +30,7 @@ class _State:
     def __init__(self, node: ast.FunctionDef, options: dict[str, Any], outer: _State | None) -> None:
         self.node, self.options, self.outer = node, options, outer
         self.bb: BlockBuilder = outer.bb if outer is not None else BlockBuilder()
+        self.bb.as_written = True
         self.symbols: dict[str, ir.Var] = dict(outer.symbols) if outer is not None else {}
         self.sizes: set[str] = set()
         self.params: tuple[ir.ExprVar, ...] = ()
@@ -530,17 +531,9 @@ def _inner_function(p: Parser, node: ast.FunctionDef) -> None:
 
 
 _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
-    ast.Assign: _assignment,
-    ast.AnnAssign: _annotated,
-    ast.Expr: _expression,
-    ast.With: _with,
-    ast.Return: _return,
-    ast.If: _if,
-    ast.For: _for,
-    ast.Assert: _assert,
-    ast.FunctionDef: _inner_function,
-    ast.Pass: lambda p, node: None,
-}
+    ast.Assign: _assignment, ast.AnnAssign: _annotated, ast.Expr: _expression, ast.With: _with, ast.Return: _return,
+    ast.If: _if, ast.For: _for, ast.Assert: _assert, ast.FunctionDef: _inner_function, ast.Pass: lambda p, node: None,
+}  # fmt: skip
 
 
 # --- expressions ------------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ def _var(node: ir.ExprVar, p: Printer) -> Doc:
     def value() -> Doc:
         return call("R.Var", [quote(node.name_hint), *([] if node.ty is None else [p.expr(node.ty)])])
 
+    if len(p.frames) == 1 and node.ty is not None:  # a fragment is for people
+        return p.declare(node, node.name_hint, lambda: p.expr(node.ty), sign=": ")
     return p.declare(node, node.name_hint, value)
 
 
@@ -68,9 +70,9 @@ def _dtype(node: ir.DataTypeImm, p: Printer) -> Doc:
 @EXPR.on(ir.ExternFunc)
 def _extern(node: ir.ExternFunc, p: Printer) -> Doc:
     p.dialects.add("R")
-    return call(
-        "R.ExternFunc", [quote(node.global_symbol)], [("attrs", any_literal(node.attrs, p))] if node.attrs else []
-    )
+    attrs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
+    typed = [p.expr(node.ty)] if isinstance(node.ty, ir.FuncType) else []
+    return call("R.ExternFunc", [quote(node.global_symbol), *typed], attrs)
 
 
 @EXPR.on(ir.Tuple)
@@ -184,16 +186,10 @@ def _call_builtin(node: ir.Call, name: str, p: Printer) -> Doc | None:
 
 
 _SPELLED: dict[str, Callable[[ir.Call, str, Printer], Doc | None]] = {
-    "call_tir": _call_tir,
-    "call_tir_inplace": _call_tir,
-    "call_dps_packed": _call_tir,
-    "call_inplace_packed": _packed,
-    "call_pure_packed": _packed,
-    "invoke_closure": _invoke,
-    "invoke_pure_closure": _invoke,
-    "call_builtin": _call_builtin,
-    "call_builtin_with_ctx": _call_builtin,
-}
+    "call_tir": _call_tir, "call_tir_inplace": _call_tir, "call_dps_packed": _call_tir,
+    "call_inplace_packed": _packed, "call_pure_packed": _packed, "invoke_closure": _invoke,
+    "invoke_pure_closure": _invoke, "call_builtin": _call_builtin, "call_builtin_with_ctx": _call_builtin,
+}  # fmt: skip
 
 
 # --- bindings ---------------------------------------------------------------------------------------------------------

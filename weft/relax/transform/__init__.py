@@ -60,6 +60,7 @@ from weft.relax.transform.stream_outputs import stream_outputs
 from weft.relax.transform.to_non_dataflow import remove_purity_checking, to_non_dataflow
 from weft.relax.transform.topological_sort import topological_sort
 from weft.relax.transform.unused_interface import remove_unused_outputs, remove_unused_parameters
+from weft.relax.transform.use_inplace_calls import DataflowUseInplaceCalls
 from weft.relax.transform.vdevice import UpdateVDevice, realize_vdevice
 from weft.relax.transform.vm_shape_lower import vm_shape_lower
 from weft.relax.transform.vm_shape_packed import VMShapeLower

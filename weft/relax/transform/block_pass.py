@@ -39,13 +39,18 @@ def dataflowblock_pass(
 def _over_blocks(fn: Callable[..., DataflowBlock], mod: IRModule) -> IRModule:
     context = PassContext.current()
 
-    def over(func: Function) -> Function:
-        seq: Any = func.body
-        if not isinstance(seq, SeqExpr):
-            return func
-        blocks = tuple(fn(b, mod, context) if isinstance(b, DataflowBlock) else b for b in seq.blocks)
-        if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-            return func
-        return func.replace(body=SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty))
+    def over(func: Any) -> Any:
+        return over_blocks(func, lambda b: fn(b, mod, context)) if isinstance(func, Function) else func
 
-    return mod.with_functions({v: over(f) if isinstance(f, Function) else f for v, f in mod.items()})
+    return mod.with_functions({v: over(f) for v, f in mod.items()})
+
+
+def over_blocks(func: Function, fn: Callable[[DataflowBlock], DataflowBlock]) -> Function:
+    """Return a function with other dataflow blocks; the function itself where none changed."""
+    seq: Any = func.body
+    if not isinstance(seq, SeqExpr):
+        return func
+    blocks = tuple(fn(b) if isinstance(b, DataflowBlock) else b for b in seq.blocks)
+    if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
+        return func
+    return func.replace(body=SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty))

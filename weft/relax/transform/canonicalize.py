@@ -37,9 +37,7 @@ def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     After::
 
         @R.function
-        def main(
-            x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")
-        ) -> R.Tensor((2, 3), "float32"):
+        def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
             with R.dataflow():
                 a: R.Tensor((2, 3), "float32") = R.exp(x)
                 t: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")) = (a, y)

@@ -34,9 +34,7 @@ def check_relations(func: ir.Function, mod: ir.IRModule, *, indices: bool = True
     After::
 
         @R.function
-        def main(
-            x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", 4), "float32")
-        ) -> R.Tensor(("n", 4), "float32"):
+        def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
             n = T.int64()
             k = T.int64()
             m = T.int64()

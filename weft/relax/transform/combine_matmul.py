@@ -6,19 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from weft.ir import (
-    Call,
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    IntImm,
-    IRModule,
-    TensorType,
-    TupleGetItem,
-    as_int,
-    function_pass,
-)
+from weft import ir
+from weft.ir import Constant, Expr, ExprVar, TensorType
 from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
@@ -31,10 +20,10 @@ from weft.relax.rewriter import replace_value, use_counts
 Check = Callable[[Expr, Sequence[Expr], Sequence[Expr], Mapping[Any, Expr]], bool]
 
 
-@function_pass(kind=Function)
+@ir.function_pass(kind=ir.Function)
 def combine_parallel_matmul(
-    func: Function, mod: IRModule, check: Check | None = None, for_attention: bool = False
-) -> Function:
+    func: ir.Function, mod: ir.IRModule, check: Check | None = None, for_attention: bool = False
+) -> ir.Function:
     """Multiply a tensor with several weights at once, and split the result.
 
     Requires: ``relax.normalized``.
@@ -122,7 +111,7 @@ def _combine(
         first, ty = calls[0], calls[0].ty
         attrs = first.attrs if only is not None else first.attrs.with_(out_dtype=ty.dtype)
         joined = make_call("concat")(weights, axis=weights[0].ty.ndim - 1)
-        both = Call(first.op, (first.args[0], joined), attrs, span=first.span)
+        both = ir.Call(first.op, (first.args[0], joined), attrs, span=first.span)
         if biases:
             gone.update(b.var for b in members)
             both = make_call("add")(both, make_call("concat")(biases, axis=0))
@@ -130,10 +119,10 @@ def _combine(
         if None not in after and len({c.op for _, c in after}) == 1:  # type: ignore[misc]
             gone.update(results)
             step: Any = after[0][1]  # type: ignore[index]
-            both, results = Call(step.op, (both,), step.attrs, span=step.span), [v for v, _ in after]  # type: ignore[misc]
+            both, results = ir.Call(step.op, (both,), step.attrs, span=step.span), [v for v, _ in after]  # type: ignore[misc]
         places = list(accumulate(w.ty.shape[-1].value for w in weights[:-1]))
         parts = make_call("split")(both, indices_or_sections=places, axis=ty.ndim - 1 if only is None else -1)
-        new |= {v: TupleGetItem(parts, i) for i, v in enumerate(results)}
+        new |= {v: ir.TupleGetItem(parts, i) for i, v in enumerate(results)}
     if not new:
         return block
     made = replace_bindings(block, new, bb, renamed)
@@ -143,9 +132,9 @@ def _combine(
 _ACTIVATIONS = frozenset({"relax.nn.relu", "relax.nn.gelu", "relax.nn.silu"})
 
 
-def _activations(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[ExprVar, Call]]:
+def _activations(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[ExprVar, ir.Call]]:
     """Of values whose only use is an activation: its result, and its call."""
-    calls = [(b.var, b.value) for b in block.bindings if isinstance(b.value, Call)]
+    calls = [(b.var, b.value) for b in block.bindings if isinstance(b.value, ir.Call)]
     return {c.args[0]: (v, c) for v, c in calls
             if getattr(c.op, "name", "") in _ACTIVATIONS and uses.get(c.args[0]) == 1}  # fmt: skip
 
@@ -164,7 +153,11 @@ def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[Ex
             wide, narrow = _shape(product), _shape(bias)
             if not wide or narrow is None or len(narrow) != 1 or product.ty.dtype != bias.ty.dtype:
                 continue
-            if isinstance(narrow[0], IntImm) and isinstance(wide[-1], IntImm) and narrow[0].value == wide[-1].value:
+            if (
+                isinstance(narrow[0], ir.IntImm)
+                and isinstance(wide[-1], ir.IntImm)
+                and narrow[0].value == wide[-1].value
+            ):
                 found[product] = (b.var, bias)
     return found
 
@@ -202,7 +195,7 @@ def _groups(block: DataflowBlock) -> list[list[Any]]:
 def _splittable(group: list[int], block: DataflowBlock) -> list[int]:
     """Put those with a known number of columns first; of the others, one can be what is left behind them."""
     last: Any = {i: block.bindings[i].value.args[1].ty.shape[-1] for i in group}  # type: ignore[attr-defined]
-    known = [i for i in group if isinstance(last[i], IntImm)]
+    known = [i for i in group if isinstance(last[i], ir.IntImm)]
     return known + [i for i in group if i not in known][:1]
 
 
@@ -215,9 +208,9 @@ def _key(value: Any) -> Any:
     if not isinstance(ty, TensorType) or ty.shape is None or len(ty.shape) < 2 or x.ty.ndim < 2:
         return None
     *batch, rows, _ = ty.shape
-    if not all(isinstance(d, IntImm) for d in (*batch, rows)):
+    if not all(isinstance(d, ir.IntImm) for d in (*batch, rows)):
         return None
-    return x, tuple(as_int(d) for d in (*batch, rows)), ty.dtype, str(value.attrs.get("out_dtype"))
+    return x, tuple(ir.as_int(d) for d in (*batch, rows)), ty.dtype, str(value.attrs.get("out_dtype"))
 
 
 def _reaches(start: int, wanted: set[int], needs: list[set[int]]) -> bool:

@@ -6,6 +6,7 @@ blocks that follow, where its variable is visible. The default pipeline's ``elim
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 from weft import ir
@@ -13,7 +14,6 @@ from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars
 from weft.relax.rewriter import replace_value
-from weft.relax.transform.cse import hashable
 
 
 def EliminateCommonSubexpr(call_only: bool = False) -> ir.Pass:
@@ -28,19 +28,19 @@ def EliminateCommonSubexpr(call_only: bool = False) -> ir.Pass:
     def run(mod: ir.IRModule) -> ir.IRModule:
         """Look at each function."""
         return mod.with_functions(
-            {v: _Eliminator(f, mod, call_only).function(f) if isinstance(f, ir.Function) else f for v, f in mod.items()}
+            {v: Eliminator(f, mod, call_only).function(f) if isinstance(f, ir.Function) else f for v, f in mod.items()}
         )
 
     return ir.Pass("EliminateCommonSubexpr", run, 1, EliminateCommonSubexpr.__doc__)
 
 
-class _Eliminator:
+class Eliminator:
     """Walks a function with what is computed so far: the variables of each operation, the first of them first."""
 
-    def __init__(self, func: ir.Function, mod: ir.IRModule, call_only: bool) -> None:
+    def __init__(self, func: ir.Function, mod: ir.IRModule, call_only: bool, names: bool = True) -> None:
         self.mod, self.mutable = mod, mutable_variables(func, mod)
         self.kinds = (ir.Call,) if call_only else (ir.Call, ir.Tuple, ir.TupleGetItem)
-        self.casts = not call_only
+        self.casts, self.names = not call_only, names
         self.known: dict[Any, list[Any]] = {}
         self.renamed: dict[ir.Expr, ir.Expr] = {}
 
@@ -55,8 +55,8 @@ class _Eliminator:
         saved = {k: list(v) for k, v in self.known.items()}, dict(self.renamed)
         blocks = []
         for block in seq.blocks:
-            bindings = tuple(self.binding(b) for b in block.bindings)
-            same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+            bindings = tuple(new for b in block.bindings if (new := self.binding(b)) is not None)
+            same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
             blocks.append(block if same else type(block)(bindings, span=block.span))
             self.leave_block()
         body = rename_vars(seq.body, self.renamed)
@@ -81,6 +81,8 @@ class _Eliminator:
         if len(found) == 1:
             return replace_value(b, value)
         self.renamed[b.var] = found[0]
+        if not self.names and (isinstance(b.var, DataflowVar) or not isinstance(found[0], DataflowVar)):
+            return None
         return VarBinding(b.var, found[0], span=b.span)
 
     def inside(self, value: Any) -> Any:
@@ -101,3 +103,28 @@ class _Eliminator:
         if not isinstance(value, self.kinds) or not is_mergeable(value, b.var, self.mutable, self.mod):
             return None
         return hashable(value)
+
+
+def hashable(expr: ir.Node) -> Any:
+    """Return a key, equal for equal operations on identical variables."""
+    if isinstance(expr, ir.Call):
+        return ("call", expr.op, tuple(hashable(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))
+    if isinstance(expr, ir.TupleGetItem):
+        return ("item", hashable(expr.tuple_value), expr.index)
+    if isinstance(expr, ir.Tuple):
+        return ("tuple", tuple(hashable(f) for f in expr.fields))
+    if isinstance(expr, (ir.ShapeExpr, ir.PrimValue)):
+        return ("scalar", _plain(expr.values if isinstance(expr, ir.ShapeExpr) else expr.value))
+    if isinstance(expr, ir.Constant):
+        return ("constant", expr.data)
+    return _plain(expr) if isinstance(expr, ir.Type) else expr
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, ir.Var):
+        return ("variable", value)
+    if isinstance(value, ir.Node):
+        return (type(value), *(_plain(getattr(value, f)) for f in value.__struct_fields__ if f != "span"))
+    return value

@@ -41,8 +41,6 @@ def concat_in_place(mod: IRModule) -> IRModule:
             for i in range(4):
                 with T.sblock("out"):
                     v = T.axis.spatial(4, i)
-                    T.reads(p0[v], p1[v - 2])
-                    T.writes(out[v])
                     out[v] = T.if_then_else(v < 2, p0[v], p1[v - 2])
 
         @T.prim_func
@@ -50,8 +48,6 @@ def concat_in_place(mod: IRModule) -> IRModule:
             for i in range(2):
                 with T.sblock("out"):
                     v = T.axis.spatial(2, i)
-                    T.reads(p0[v])
-                    T.writes(out[v])
                     out[v] = T.exp(p0[v])
 
     After::
@@ -59,61 +55,40 @@ def concat_in_place(mod: IRModule) -> IRModule:
         @R.function
         def main(x: R.Tensor((2,), dtype="float32")) -> R.Tensor((4,), dtype="float32"):
             with R.dataflow():
-                lv: R.Tensor((4,), dtype="float32") = R.call_tir(
-                    cls.exp_at,
-                    (x,),
-                    out_ty=R.Tensor((4,), dtype="float32"),
-                )
-                lv0: R.Tensor((4,), dtype="float32") = R.call_tir_inplace(
-                    cls.exp_at_1,
-                    (x, lv),
-                    inplace_indices=(1,),
-                    out_ty=R.Tensor((4,), dtype="float32"),
-                )
+                lv = R.call_tir(cls.exp_at, (x,), out_ty=R.Tensor((4,), dtype="float32"))
+                lv0 = R.call_tir_inplace(cls.exp_at_1, (x, lv), inplace_indices=(1,), out_ty=R.Tensor((4,), "float32"))
                 y: R.Tensor((4,), dtype="float32") = lv0
                 R.output(y)
             return y
 
         @T.prim_func
         def concat(p0: T.Buffer((2,), "float32"), p1: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
-            # with T.sblock("root"):
             for i in range(4):
                 with T.sblock("out"):
                     v = T.axis.spatial(4, i)
-                    T.reads(p0[v], p1[v - 2])
-                    T.writes(out[v])
                     out[v] = T.if_then_else(v < 2, p0[v], p1[v - 2])
 
         @T.prim_func
         def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
-            # with T.sblock("root"):
             for i in range(2):
                 with T.sblock("out"):
                     v = T.axis.spatial(2, i)
-                    T.reads(p0[v])
-                    T.writes(out[v])
                     out[v] = T.exp(p0[v])
 
         @T.prim_func
         def exp_at(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
             T.func_attr({"tir.noalias": True})
-            # with T.sblock("root"):
             for i in range(2):
                 with T.sblock("out"):
                     v = T.axis.spatial(2, i)
-                    T.reads(p0[v])
-                    T.writes(out[v])
                     out[v] = T.exp(p0[v])
 
         @T.prim_func
         def exp_at_1(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
             T.func_attr({"tir.noalias": True})
-            # with T.sblock("root"):
             for i in range(2):
                 with T.sblock("out"):
                     v = T.axis.spatial(2, i)
-                    T.reads(p0[v])
-                    T.writes(out[v + 2])
                     out[v + 2] = T.exp(p0[v])
     Cost: Linear.
     Source: None.

@@ -7,9 +7,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.relax.effects import is_mergeable, mutable_variables
-from weft.relax.expr import MatchCast
-from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.common_subexpr import Eliminator
 from weft.relax.unused import remove_all_unused
 from weft.tir import PrimFunc
 
@@ -46,52 +44,7 @@ def eliminate_common_subexpr(func: ir.Function, mod: ir.IRModule, call_only: boo
     Cost: Linear.
     Source: TVM's ``EliminateCommonSubexpr``.
     """
-    known: dict[Any, ir.ExprVar] = {}
-    mutable = mutable_variables(func, mod)
-    blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
-
-    def rule(binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
-        if isinstance(binding, MatchCast):
-            return None
-        if isinstance(value, ir.ExprVar):
-            return value
-        if not isinstance(value, ir.Call if call_only else (ir.Call, ir.TupleGetItem)):
-            return None
-        if not is_mergeable(value, binding.var, mutable, mod):
-            return None
-        key = (hashable(value), id(bb.bindings()))
-        if key in known:
-            return known[key]
-        blocks.append(bb.bindings())
-        known[key] = binding.var
-        return None
-
-    return rewrite_bindings(func, mod, rule)
-
-
-def hashable(expr: ir.Node) -> Any:
-    """Return a key, equal for equal operations on identical variables."""
-    if isinstance(expr, ir.Call):
-        return ("call", expr.op, tuple(hashable(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))
-    if isinstance(expr, ir.TupleGetItem):
-        return ("item", hashable(expr.tuple_value), expr.index)
-    if isinstance(expr, ir.Tuple):
-        return ("tuple", tuple(hashable(f) for f in expr.fields))
-    if isinstance(expr, (ir.ShapeExpr, ir.PrimValue)):
-        return ("scalar", _plain(expr.values if isinstance(expr, ir.ShapeExpr) else expr.value))
-    if isinstance(expr, ir.Constant):
-        return ("constant", expr.data)
-    return _plain(expr) if isinstance(expr, ir.Type) else expr
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_plain(v) for v in value)
-    if isinstance(value, ir.Var):
-        return ("variable", value)
-    if isinstance(value, ir.Node):
-        return (type(value), *(_plain(getattr(value, f)) for f in value.__struct_fields__ if f != "span"))
-    return value
+    return Eliminator(func, mod, call_only, names=False).function(func)
 
 
 @ir.module_pass(opt_level=1)

@@ -42,9 +42,7 @@ def fold_quantization(
         def main(x: R.Tensor((2, 2), "uint8")):
             with R.dataflow():
                 a = R.dequantize(x, R.const(0.5, "float32"), R.const(0, "uint8"))
-                w = R.dequantize(
-                    R.const([[1, 2], [3, 4]], "int8"), R.const(0.25, "float32"), R.const(0, "int8")
-                )
+                w = R.dequantize(R.const([[1, 2], [3, 4]], "int8"), R.const(0.25, "float32"), R.const(0, "int8"))
                 y = R.matmul(a, w)
                 R.output(y)
             return y

@@ -39,8 +39,6 @@ def fuse_tir(mod: ir.IRModule) -> ir.IRModule:
             for i in range(2):
                 with T.sblock("out"):
                     v = T.axis.spatial(2, i)
-                    T.reads(p0[v])
-                    T.writes(out[v])
                     out[v] = T.exp(p0[v])
 
         @R.function(private=True)
@@ -66,14 +64,10 @@ def fuse_tir(mod: ir.IRModule) -> ir.IRModule:
             for i in range(2):
                 with T.sblock("out"):
                     v = T.axis.spatial(2, i)
-                    T.reads(x[v])
-                    T.writes(a[v])
                     a[v] = T.exp(x[v])
             for i in range(2):
                 with T.sblock("out_1"):
                     v = T.axis.spatial(2, i)
-                    T.reads(a[v])
-                    T.writes(b[v])
                     b[v] = T.exp(a[v])
     Cost: Linear.
     Source: TVM's ``FuseTIR``.

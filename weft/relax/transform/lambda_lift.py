@@ -42,9 +42,7 @@ def lambda_lift(mod: IRModule) -> IRModule:
             return a
 
         @R.function(private=True)
-        def main_inner(
-            z: R.Tensor((2,), "float32"), x: R.Tensor((2,), "float32")
-        ) -> R.Tensor((2,), "float32"):
+        def main_inner(z: R.Tensor((2,), "float32"), x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
             gv: R.Tensor((2,), "float32") = R.add(z, x)
             return gv
     Cost: Linear in the size of the module for each level of nesting.

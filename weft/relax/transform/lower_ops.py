@@ -87,8 +87,6 @@ def lower_ops(mod: ir.IRModule) -> ir.IRModule:
             for i0, i1 in T.grid(T.int64(2), T.int64(3)):
                 with T.sblock("T_exp"):
                     v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-                    T.reads(p0[v_i0, v_i1])
-                    T.writes(T_exp[v_i0, v_i1])
                     T_exp[v_i0, v_i1] = T.exp(p0[v_i0, v_i1])
 
     Cost: Linear; one PrimFunc for each distinct computation.
@@ -132,8 +130,6 @@ def legalize_mutable(mod: ir.IRModule) -> ir.IRModule:
             for i0 in range(T.int64(2)):
                 with T.sblock("T_exp"):
                     v_i0 = T.axis.spatial(T.int64(2), i0)
-                    T.reads(p0[v_i0])
-                    T.writes(T_exp[v_i0])
                     T_exp[v_i0] = T.exp(p0[v_i0])
     Cost: Linear.
     Source: None.

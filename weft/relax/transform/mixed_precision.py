@@ -49,9 +49,7 @@ def to_mixed_precision(
     After::
 
         @R.function
-        def main(
-            x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")
-        ) -> R.Tensor((2, 4), "float32"):
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")) -> R.Tensor((2, 4), "float32"):
             with R.dataflow():
                 x16: R.Tensor((2, 3), "float16") = R.astype(x, dtype="float16")
                 w16: R.Tensor((3, 4), "float16") = R.astype(w, dtype="float16")

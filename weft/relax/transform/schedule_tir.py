@@ -22,8 +22,6 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Target | str | None, 
             for i in range(16):
                 with T.block("B"):
                     v = T.axis.spatial(16, i)
-                    T.reads(A[v])
-                    T.writes(B[v])
                     B[v] = A[v] + T.float32(1)
 
     After::
@@ -35,8 +33,6 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Target | str | None, 
                 for i_1 in T.vectorized(4):
                     with T.sblock("B"):
                         v = T.axis.spatial(16, i_0 * 4 + i_1)
-                        T.reads(A[v])
-                        T.writes(B[v])
                         B[v] = A[v] + 1.0
     Cost: Some milliseconds a function.
     Source: DESIGN section 5.

@@ -33,16 +33,8 @@ def to_non_dataflow(func: Function, mod: IRModule) -> Function:
 
         @R.function
         def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-            a: R.Tensor((2, 3), "float32") = R.call_dps_packed(
-                "my.exp",
-                (x,),
-                out_ty=R.Tensor((2, 3), "float32"),
-            )
-            b: R.Tensor((2, 3), "float32") = R.call_dps_packed(
-                "my.exp",
-                (a,),
-                out_ty=R.Tensor((2, 3), "float32"),
-            )
+            a: R.Tensor((2, 3), "float32") = R.call_dps_packed("my.exp", (x,), out_ty=R.Tensor((2, 3), "float32"))
+            b: R.Tensor((2, 3), "float32") = R.call_dps_packed("my.exp", (a,), out_ty=R.Tensor((2, 3), "float32"))
             return b
     Cost: Linear.
     Source: TVM's ``ToNonDataflow``.

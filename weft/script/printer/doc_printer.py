@@ -7,35 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.script.printer.doc import (
-    AssertDoc,
-    AssignDoc,
-    AttrAccessDoc,
-    CallDoc,
-    ClassDoc,
-    CommentDoc,
-    DictDoc,
-    Doc,
-    DocStringDoc,
-    ExprStmtDoc,
-    ForDoc,
-    FunctionDoc,
-    IdDoc,
-    IfDoc,
-    IndexDoc,
-    LambdaDoc,
-    ListDoc,
-    LiteralDoc,
-    OperationDoc,
-    OperationKind,
-    ReturnDoc,
-    ScopeDoc,
-    SliceDoc,
-    StmtBlockDoc,
-    StmtDoc,
-    TupleDoc,
-    WhileDoc,
-)
+from weft.script.printer import doc as nodes
+from weft.script.printer.doc import Doc, ExprStmtDoc, OperationKind, StmtDoc
 
 _K = OperationKind
 _TOKENS: dict[OperationKind, tuple[str, int]] = {  # text, and how tightly it binds
@@ -179,16 +152,16 @@ class _Writer:
 
 
 def _level(doc: Doc) -> int:
-    if isinstance(doc, OperationDoc):
+    if isinstance(doc, nodes.OperationDoc):
         return _TOKENS[doc.kind][1]
-    return 1 if isinstance(doc, LambdaDoc) else 15
+    return 1 if isinstance(doc, nodes.LambdaDoc) else 15
 
 
-def _literal(w: _Writer, d: LiteralDoc) -> None:
+def _literal(w: _Writer, d: nodes.LiteralDoc) -> None:
     w.put(json.dumps(d.value, ensure_ascii=False) if isinstance(d.value, str) else repr(d.value))
 
 
-def _operation(w: _Writer, d: OperationDoc) -> None:
+def _operation(w: _Writer, d: nodes.OperationDoc) -> None:
     token, level = _TOKENS[d.kind]
     if d.kind < _K._UnaryEnd:
         w.put(token)
@@ -213,13 +186,13 @@ def _access(w: _Writer, value: Doc, *parts: Doc | str) -> None:
     w.put(*parts)
 
 
-def _index(w: _Writer, d: IndexDoc) -> None:
+def _index(w: _Writer, d: nodes.IndexDoc) -> None:
     _access(w, d.value, "[")
     w.joined(d.indices)
     w.put("()" if not d.indices else "", "]")
 
 
-def _call(w: _Writer, d: CallDoc) -> None:
+def _call(w: _Writer, d: nodes.CallDoc) -> None:
     _access(w, d.callee, "(")
     w.joined(d.args)
     for i, (key, value) in enumerate(zip(d.kwargs_keys, d.kwargs_values, strict=True)):
@@ -227,45 +200,45 @@ def _call(w: _Writer, d: CallDoc) -> None:
     w.put(")")
 
 
-def _lambda(w: _Writer, d: LambdaDoc) -> None:
+def _lambda(w: _Writer, d: nodes.LambdaDoc) -> None:
     w.put("lambda ")
     w.joined(d.args)
     w.put(": ", d.body)
 
 
-def _tuple(w: _Writer, d: TupleDoc) -> None:
+def _tuple(w: _Writer, d: nodes.TupleDoc) -> None:
     w.put("(")
     w.joined(d.elements)
     w.put(",)" if len(d.elements) == 1 else ")")
 
 
-def _list(w: _Writer, d: ListDoc) -> None:
+def _list(w: _Writer, d: nodes.ListDoc) -> None:
     w.put("[")
     w.joined(d.elements)
     w.put("]")
 
 
-def _dict(w: _Writer, d: DictDoc) -> None:
+def _dict(w: _Writer, d: nodes.DictDoc) -> None:
     w.put("{")
     for i, (key, value) in enumerate(zip(d.keys, d.values, strict=True)):
         w.put(", " if i else "", key, ": ", value)
     w.put("}")
 
 
-def _slice(w: _Writer, d: SliceDoc) -> None:
+def _slice(w: _Writer, d: nodes.SliceDoc) -> None:
     w.put(*([d.start] if d.start is not None else []), ":", *([d.stop] if d.stop is not None else []))
     w.put(*([":", d.step] if d.step is not None else []))
 
 
-def _block(w: _Writer, d: StmtBlockDoc) -> None:
+def _block(w: _Writer, d: nodes.StmtBlockDoc) -> None:
     for i, stmt in enumerate(d.stmts):
         if i:
             w.line()
         w.doc(stmt)
 
 
-def _assign(w: _Writer, d: AssignDoc) -> None:
-    if isinstance(d.lhs, TupleDoc) and d.lhs.elements:
+def _assign(w: _Writer, d: nodes.AssignDoc) -> None:
+    if isinstance(d.lhs, nodes.TupleDoc) and d.lhs.elements:
         w.joined(d.lhs.elements)
         w.put("," if len(d.lhs.elements) == 1 else "")
     else:
@@ -274,7 +247,7 @@ def _assign(w: _Writer, d: AssignDoc) -> None:
     w.comment_behind(d)
 
 
-def _if(w: _Writer, d: IfDoc) -> None:
+def _if(w: _Writer, d: nodes.IfDoc) -> None:
     w.comment_before(d)
     w.put("if ", d.predicate, ":")
     w.body(d.then_branch)
@@ -284,22 +257,22 @@ def _if(w: _Writer, d: IfDoc) -> None:
         w.body(d.else_branch)
 
 
-def _while(w: _Writer, d: WhileDoc) -> None:
+def _while(w: _Writer, d: nodes.WhileDoc) -> None:
     w.comment_before(d)
     w.put("while ", d.predicate, ":")
     w.body(d.body)
 
 
-def _for(w: _Writer, d: ForDoc) -> None:
+def _for(w: _Writer, d: nodes.ForDoc) -> None:
     w.comment_before(d)
     w.put("for ")
-    bare = isinstance(d.lhs, TupleDoc) and len(d.lhs.elements) > 1
+    bare = isinstance(d.lhs, nodes.TupleDoc) and len(d.lhs.elements) > 1
     w.joined(d.lhs.elements) if bare else w.doc(d.lhs)  # type: ignore[attr-defined]
     w.put(" in ", d.rhs, ":")
     w.body(d.body)
 
 
-def _scope(w: _Writer, d: ScopeDoc) -> None:
+def _scope(w: _Writer, d: nodes.ScopeDoc) -> None:
     w.comment_before(d)
     w.put("with ", d.rhs, *([" as ", d.lhs] if d.lhs is not None else []), ":")
     w.body(d.body)
@@ -313,7 +286,7 @@ def _line(*parts: Callable[[Any], Any]) -> Callable[[_Writer, Any], None]:
     return write
 
 
-def _assert(w: _Writer, d: AssertDoc) -> None:
+def _assert(w: _Writer, d: nodes.AssertDoc) -> None:
     w.put("assert ", d.test, *([", ", d.msg] if d.msg is not None else []))
     w.comment_behind(d)
 
@@ -330,7 +303,7 @@ def _documented(w: _Writer, d: Any) -> None:
     w.text += "\n" if w.indent else ""
 
 
-def _function(w: _Writer, d: FunctionDoc) -> None:
+def _function(w: _Writer, d: nodes.FunctionDoc) -> None:
     for a in d.args:
         if a.comment:
             raise ValueError("an argument of a function has no comment")
@@ -341,13 +314,13 @@ def _function(w: _Writer, d: FunctionDoc) -> None:
     _documented(w, d)
 
 
-def _class(w: _Writer, d: ClassDoc) -> None:
+def _class(w: _Writer, d: nodes.ClassDoc) -> None:
     w.decorators(d.decorators)
     w.put("class ", d.name, ":")
     _documented(w, d)
 
 
-def _comment(w: _Writer, d: CommentDoc) -> None:
+def _comment(w: _Writer, d: nodes.CommentDoc) -> None:
     for i, text in enumerate(d.comment.split("\n") if d.comment else ()):
         if i:
             w.line()
@@ -355,13 +328,15 @@ def _comment(w: _Writer, d: CommentDoc) -> None:
 
 
 _WRITE: dict[type, Callable[[_Writer, Any], None]] = {
-    AssertDoc: _assert, AssignDoc: _assign, AttrAccessDoc: lambda w, d: _access(w, d.value, ".", d.name),
-    CallDoc: _call, ClassDoc: _class, CommentDoc: _comment, DictDoc: _dict,
-    DocStringDoc: lambda w, d: w.docstring(d.comment), ExprStmtDoc: _line(lambda d: d.expr), ForDoc: _for,
-    FunctionDoc: _function, IdDoc: lambda w, d: w.put(d.name), IfDoc: _if, IndexDoc: _index, LambdaDoc: _lambda,
-    ListDoc: _list, LiteralDoc: _literal, OperationDoc: _operation,
-    ReturnDoc: _line(lambda d: "return ", lambda d: d.value), ScopeDoc: _scope, SliceDoc: _slice,
-    StmtBlockDoc: _block, TupleDoc: _tuple, WhileDoc: _while,
+    nodes.AssertDoc: _assert, nodes.AssignDoc: _assign, nodes.CallDoc: _call,
+    nodes.AttrAccessDoc: lambda w, d: _access(w, d.value, ".", d.name),
+    nodes.ClassDoc: _class, nodes.CommentDoc: _comment, nodes.DictDoc: _dict,
+    nodes.DocStringDoc: lambda w, d: w.docstring(d.comment), ExprStmtDoc: _line(lambda d: d.expr), nodes.ForDoc: _for,
+    nodes.FunctionDoc: _function, nodes.IdDoc: lambda w, d: w.put(d.name), nodes.IfDoc: _if,
+    nodes.IndexDoc: _index, nodes.LambdaDoc: _lambda, nodes.ListDoc: _list, nodes.LiteralDoc: _literal,
+    nodes.OperationDoc: _operation,
+    nodes.ReturnDoc: _line(lambda d: "return ", lambda d: d.value), nodes.ScopeDoc: _scope, nodes.SliceDoc: _slice,
+    nodes.StmtBlockDoc: _block, nodes.TupleDoc: _tuple, nodes.WhileDoc: _while,
 }  # fmt: skip
 
 

@@ -67,12 +67,12 @@ class _Legalizer:
         new = legalize(bb, value)
         if new is value:
             return None
+        new = bb.normalize(new, atom=False)
         emitted = bb.bindings()[before:]
         del bb.bindings()[before:]
         for b in emitted:
             legal = self.legal(b.value, bb)
             bb.emit_normalized(b if legal is None else replace_value(b, bb.normalize(legal, atom=False)))
-        new = bb.normalize(new, atom=False)
         again = self.legal(new, bb)
         return new if again is None else again
 

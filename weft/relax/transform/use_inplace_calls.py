@@ -1,0 +1,174 @@
+"""DataflowUseInplaceCalls: element by element operators write over an operand that nothing needs any more.
+
+Memory is known by number: each value has the set of what it may lie in, -1 being memory from outside of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from weft import ir
+from weft.arith import Analyzer
+from weft.op import get_op_def, list_ops
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import call_tir_inplace
+from weft.relax.effects import VIEWS
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, VarBinding
+from weft.relax.infer import typed_call
+from weft.relax.rename import variables
+from weft.relax.transform.block_pass import over_blocks
+from weft.relax.transform.legalize_ops.common import legalized
+from weft.tir import PrimFunc
+
+_SHARING = {*VIEWS, "call_inplace_packed", "call_tir_inplace", "expand_dims", "flatten", "invoke_pure_closure",
+            "nn.batch_flatten", "permute_dims", "squeeze"}  # fmt: skip
+"""Operators whose result may be, or hold, the memory of an operand, also where the machine makes views of them."""
+
+Opportunity = tuple[int, set[int]]
+"""The number of a binding, and the operands that its result may be written over."""
+
+
+class AliasSets:
+    """What memory the variables of a block may lie in (``sets``), and the elements of tuples (``parts``)."""
+
+    def __init__(self, block: BindingBlock, inputs: Iterable[ir.ExprVar]) -> None:
+        self.parts: dict[int, list[set[int]]] = {}
+        self._opaque = {-1}  # of which nobody knows whether it is a tuple
+        self._count = 0
+        self.sets = {v: self._fresh(v.ty) for v in inputs}
+        for b in block.bindings:
+            self.sets[b.var] = self._of(b.value)
+
+    def within(self, places: Iterable[int]) -> set[int]:
+        """Return places and what the tuples that lie there hold."""
+        found: set[int] = set()
+        todo = list(places)
+        while todo:
+            i = todo.pop()
+            todo += [] if i in found else [j for part in self.parts.get(i, ()) for j in part]
+            found.add(i)
+        return found
+
+    def _fresh(self, ty: ir.Type | None) -> set[int]:
+        place = self._count
+        self._count += 1
+        if isinstance(ty, ir.TupleType):
+            self.parts[place] = [self._fresh(t) for t in ty.fields]
+        elif not isinstance(ty, ir.TensorType):
+            self._opaque.add(place)
+        return {place}
+
+    def _of(self, value: Any) -> set[int]:
+        if isinstance(value, ir.ExprVar):
+            return self.sets.get(value, {-1})
+        if isinstance(value, ir.TupleGetItem):
+            held = self._of(value.tuple_value)
+            known = [self.parts[i][value.index] for i in held if len(self.parts.get(i, ())) > value.index]
+            return set().union(*known, self.within(held) | {-1} if held & self._opaque or not known else ())
+        op = value.op if isinstance(value, ir.Call) else None
+        if isinstance(op, ir.Op) and op.name.removeprefix("relax.") not in _SHARING:
+            return self._fresh(value.ty)
+        own = self._fresh(ir.TupleType(()) if isinstance(value, ir.Tuple) else value.ty)
+        (place,) = own
+        if isinstance(value, ir.Tuple):
+            self.parts[place] = [self._of(f) for f in value.fields]
+            return own
+        own = own.union(*(self.within(self._of(v)) for v in variables(value)))
+        if place in self.parts:  # any element may be anything
+            own = self.within(own)
+            self.parts[place] = [own] * len(self.parts[place])
+        return own
+
+
+def live_ranges(block: BindingBlock) -> dict[ir.ExprVar, tuple[int, int]]:
+    """Say from and to which binding each variable is needed: from -1, or to the length, where it is outside too."""
+    count = len(block.bindings)
+    ranges: dict[ir.ExprVar, tuple[int, int]] = {}
+    for i, b in enumerate(block.bindings):
+        for v in variables(b.value):
+            start, end = ranges.get(v, (-1, count))
+            ranges[v] = (start, end if end == count else i)
+        ranges[b.var] = (i, i if isinstance(b.var, DataflowVar) else count)
+    return ranges
+
+
+def inplace_opportunities(
+    block: BindingBlock, inputs: Iterable[ir.ExprVar], mod: ir.IRModule | None = None
+) -> tuple[list[Opportunity], list[Opportunity]]:
+    """List the bindings that may write over operands of as many elements, and among them over those of its shape."""
+    aliases, live = AliasSets(block, inputs), live_ranges(block)
+    found: tuple[list[Opportunity], list[Opportunity]] = ([], [])
+    for i, b in enumerate(block.bindings):
+        value: Any = b.value
+        if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op) or value.op.name[6:] not in list_ops():
+            continue
+        if {"binary", "unary"} & get_op_def(value.op).tags:
+            own = [(j, a) for j, a in enumerate(value.args) if isinstance(a, ir.ExprVar) and _ends(a, i, aliases, live)]
+            for chosen, measure in zip(found, (prod, tuple), strict=True):
+                places = {j for j, a in own if _same(a.ty, value.ty, measure)}
+                chosen += [(i, places)] if places else []
+    return found
+
+
+def _ends(arg: ir.ExprVar, at: int, aliases: AliasSets, live: Mapping[ir.ExprVar, tuple[int, int]]) -> bool:
+    """Whether a binding is the last that needs a value, and needs nothing else that may lie where it lies."""
+    where = aliases.sets.get(arg, {-1})
+    others = [v for v, (start, end) in live.items() if v is not arg and start < at <= end]
+    shared = any(aliases.within(aliases.sets.get(v, {-1})) & where for v in others)
+    return live[arg][1] == at and -1 not in where and not shared
+
+
+def _same(a: Any, b: Any, measure: Any) -> bool:
+    if not (isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType) and a.shape and b.shape):
+        return False
+    pairs = zip(a.shape, b.shape, strict=False) if measure is tuple else [(prod(a.shape), prod(b.shape))]
+    fits = a.dtype == b.dtype and (measure is prod or a.ndim == b.ndim)
+    return fits and all(Analyzer().can_prove(p - q == 0) for p, q in pairs)
+
+
+def inplace_call(bb: BlockBuilder, call: ir.Call, indices: Sequence[int]) -> ir.Call:
+    """Return the call of an operator's kernel that writes over the operand ``indices[0]``; the kernel goes to `bb`."""
+    own = BlockBuilder()
+    with own.testing_scope():
+        plain: Any = legalized(own, call)
+    operands = plain.args[1].fields
+    kernel: Any = own.get()[plain.args[0]]
+    place = indices[0] if len(operands) == len(call.args) else operands.index(call.args[indices[0]])
+    buffers: Any = dict(kernel.buffer_map)
+    old, new = buffers.pop(kernel.params[len(operands)]), buffers[kernel.params[place]]
+    swapped = {old: new, old.data: new.data}
+
+    def over(node: Any) -> Any:
+        return swapped[node] if node in swapped else ir.rebuild(node, over)
+
+    params = (*kernel.params[: len(operands)], *kernel.params[len(operands) + 1 :])
+    written = PrimFunc(params, over(kernel.body), kernel.ret_type, buffers, kernel.attrs)
+    gvar = bb.add_func(written, f"{plain.args[0].name_hint}_inplace")
+    return call_tir_inplace(gvar, operands, [place], [call.ty], *plain.args[2:])
+
+
+def DataflowUseInplaceCalls() -> ir.Pass:
+    """Make the pass that lets operators in dataflow blocks write over an operand that nothing needs afterwards.
+
+    The operand has the result's shape; the call is then a ``call_tir_inplace`` of a kernel of its own. Parameters, and
+    what may share their memory, are never written. The cost is quadratic in the bindings of a block.
+    """
+    return ir.Pass("DataflowUseInplaceCalls", _run, 0, DataflowUseInplaceCalls.__doc__)
+
+
+def _run(mod: ir.IRModule) -> ir.IRModule:
+    bb = BlockBuilder(mod)
+
+    def written(block: DataflowBlock, func: ir.Function) -> DataflowBlock:
+        bindings = list(block.bindings)
+        for i, places in inplace_opportunities(block, func.params)[1]:
+            b: Any = bindings[i]
+            bindings[i] = VarBinding(b.var, typed_call(inplace_call(bb, b.value, [max(places)])), span=b.span)
+        return DataflowBlock(tuple(bindings), span=block.span) if bindings != list(block.bindings) else block
+
+    for gvar, func in mod.items():
+        if isinstance(func, ir.Function):
+            bb.update_func(gvar, over_blocks(func, lambda b, func=func: written(b, func)))
+    return bb.get()
