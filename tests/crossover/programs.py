@@ -74,7 +74,7 @@ SOURCES = {
             c = R.const([1.0, 2.0, 3.0, 4.0], "float32")
             b = R.multiply(a, c)
             R.output(a, b)
-        return (a, (R.const([1.0, 2.0, 3.0, 4.0], "float32"), b))
+        return (a, (R.const([1.0, 2.0, 3.0, 4.0], "float32"), b), x, b)
 """,
 }
 SHAPES = {
@@ -128,7 +128,13 @@ REFERENCES = {
     "transformer": transformer,
     "if": lambda c, x: (x + x if c else x * x,),
     "closure": lambda x, y: (y + x,),
-    "tuples": lambda x: (x + x, np.float32([1, 2, 3, 4]), (x + x) * np.float32([1, 2, 3, 4])),
+    "tuples": lambda x: (
+        x + x,
+        np.float32([1, 2, 3, 4]),
+        (x + x) * np.float32([1, 2, 3, 4]),
+        x,
+        (x + x) * np.float32([1, 2, 3, 4]),
+    ),  # fmt: skip
 }
 
 

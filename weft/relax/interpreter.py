@@ -450,7 +450,7 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     "null_value": lambda run: None,
     "to_vdevice": lambda run, x: x,
     "hint_on_device": lambda run, x: x,
-    "to_device": lambda run, x, *_: x,
+    "to_device": lambda run, x, *_: x.copy(),
     "copy": lambda run, x: x,
     "builtin.stop_lift_params": lambda run, x: x,
     "memory.ensure_zero_offset": lambda run, x: x,
