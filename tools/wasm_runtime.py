@@ -104,7 +104,8 @@ def build(out: Path) -> None:
     exports = [f"-Wl,--export={name}" for name in _EXPORTS]
     command = [str(zig / "zig"), "c++", *_FLAGS, "-mexec-model=reactor", "-s", "-o", str(out), *objects, *exports]
     subprocess.run([*command, "-Wl,--export-table", "-Wl,--growable-table", "-Wl,--import-memory",
-                    "-Wl,--export-memory", "-Wl,-z,stack-size=1048576", "-Wl,--max-memory=4294901760"], check=True)  # fmt: skip
+                    "-Wl,--export-memory", "-Wl,-z,stack-size=1048576", "-Wl,--max-memory=4294901760"],
+                   check=True)  # fmt: skip
     size = out.stat().st_size
     print(f"{out}: {size:,} bytes")
     if size > LIMIT:
