@@ -122,19 +122,14 @@ def transformer(x, wq, wk, wv, g, b):
     return ((a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * g + b,)
 
 
+COLUMNS = np.float32([1, 2, 3, 4])
 REFERENCES = {
     "mlp": mlp,
     "cnn": cnn,
     "transformer": transformer,
     "if": lambda c, x: (x + x if c else x * x,),
     "closure": lambda x, y: (y + x,),
-    "tuples": lambda x: (
-        x + x,
-        np.float32([1, 2, 3, 4]),
-        (x + x) * np.float32([1, 2, 3, 4]),
-        x,
-        (x + x) * np.float32([1, 2, 3, 4]),
-    ),  # fmt: skip
+    "tuples": lambda x: (x + x, COLUMNS, (x + x) * COLUMNS, x, (x + x) * COLUMNS),
 }
 
 
