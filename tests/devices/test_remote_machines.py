@@ -156,9 +156,10 @@ def test_damaged_libraries_are_refused(server, tmp_path):
     """Whatever a library says of itself is compared with its length before its code runs."""
     whole = bytearray(library(tmp_path / "lib.so").read_bytes())
     (segments_at,) = struct.unpack_from("<Q", whole, 32)
+    struct.pack_into("<Q", whole, 24, 0)  # the entry point, which says that there is a seal
     with server.connect() as remote:
         for at, value in [(0, 0), (4, 1), (16, 1), (18, 183), (segments_at + 8, 1 << 40), (segments_at + 32, 1 << 60)]:
-            damaged = bytearray(whole[:-96])  # without its seal, which would tell first
+            damaged = bytearray(whole[:-96])  # without it, as it would tell first
             struct.pack_into("<H" if at in (16, 18) else "<B" if at < 16 else "<Q", damaged, at, value)
             remote.upload(bytes(damaged), "damaged.so")
             with pytest.raises(ExecutableError, match="cannot open the library"):

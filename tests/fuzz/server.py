@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -48,7 +49,7 @@ FUNCTIONS = (*(f"tvm.rpc.server.{name}" for name in NAMES), "weft.rpc.module_kin
 FIRST = 4096
 """The handle of the first thing that a session holds; they count up."""
 HUNG_SECONDS = 30.0
-BATCH = 100
+BATCH = 400
 """Messages of a session that can be read; then come some that cannot, which end it."""
 
 
@@ -216,8 +217,8 @@ def running(program: Path, *options: str) -> Generator[tuple[int, Path]]:
                 assert process.wait(30) == 0, "the server itself ended"
 
 
-def fuzz(program: Path, messages: int, seed: int, seconds: float = float("inf")) -> tuple[int, int]:
-    """Send that many messages, or for so long; how many were sent, in how many sessions.
+def fuzz(program: Path, messages: int, seed: int, seconds: float = float("inf"), jobs: int = 2) -> tuple[int, int]:
+    """Send that many messages, or for so long, in `jobs` sessions at once; how many were sent, in how many sessions.
 
     Raises
     ------
@@ -230,16 +231,22 @@ def fuzz(program: Path, messages: int, seed: int, seconds: float = float("inf"))
             sock.sendall(b"".join(talk.begin))
             sock.shutdown(socket.SHUT_WR)
             assert answers(sock) == len(talk.begin), "the conversation itself is not answered"
-        while sent < messages and time.monotonic() < until:
-            rng = Random(f"{seed} {sessions}")
+
+        def session(number: int) -> int:
+            rng = Random(f"{seed} {number}")
             parts = [*talk.begin, *(altered(talk, rng) for _ in range(BATCH)), *(damaged(talk, rng) for _ in range(3))]
             try:
-                sent += max(0, exchanged(port, parts) - len(talk.begin))
+                return max(0, exchanged(port, parts) - len(talk.begin))
             except (AssertionError, OSError) as e:
-                raise AssertionError(f"seed {seed}, session {sessions}: {type(e).__name__}: {e}") from e
-            sessions += 1
-            complaints = said.read_text()
-            assert not complaints, f"seed {seed}, session {sessions - 1}: {complaints[:4000]}"
+                raise AssertionError(f"seed {seed}, session {number}: {type(e).__name__}: {e}") from e
+
+        with ThreadPoolExecutor(jobs) as pool:
+            while sent < messages and time.monotonic() < until:
+                some = range(sessions, sessions + min(4 * jobs, -(-(messages - sent) // BATCH)))
+                sent += sum(pool.map(session, some))
+                sessions = some.stop
+                complaints = said.read_text()
+                assert not complaints, f"seed {seed}, sessions {some.start} to {some.stop - 1}: {complaints[:4000]}"
         time.sleep(0.5)  # what ended the last session is told within a fifth of a second
         assert not said.read_text(), f"seed {seed}, one of the last sessions: {said.read_text()[:4000]}"
     return sent, sessions
@@ -251,9 +258,10 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="sessions at once")
     options = parser.parse_args()
     start = time.monotonic()
-    sent, sessions = fuzz(options.program, options.messages, options.seed, options.seconds)
+    sent, sessions = fuzz(options.program, options.messages, options.seed, options.seconds, options.jobs)
     print(f"{sent} messages in {sessions} sessions, {time.monotonic() - start:.0f} s: none crashed or hung")
     return 0
 

@@ -72,7 +72,7 @@ export class Memory {
   }
 
   text(at, n) {
-    return this.decoder.decode(this.bytes(at, n));
+    return this.decoder.decode(this.bytes(at, n).slice()); // a decoder takes no shared memory
   }
 
   u32(at) {

@@ -54,7 +54,10 @@ export class Module {
 export type Source = string | URL | ArrayBuffer | Uint8Array;
 
 /** Starts the runtime; `load` does so by itself. The first call decides where `runtime.wasm` comes from. */
-export function start(runtime?: Source): Promise<void>;
+export function start(runtime?: Source, options?: { threads?: number }): Promise<void>;
+
+/** How many pieces of kernels' loops each thread has run; the first is the caller's. */
+export function threadPieces(): number[];
 
 /** Loads a model. Throws WeftError("ExecutableError") for a file that is none, is damaged or needs other functions. */
 export function load(model: Source): Promise<Module>;

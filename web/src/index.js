@@ -20,9 +20,9 @@ async function bytesOf(source) {
   return new Uint8Array(await response.arrayBuffer());
 }
 
-/** Starts the runtime, once; `load` does so by itself. */
-export async function start(source = RUNTIME) {
-  started ??= bytesOf(source).then((bytes) => WebAssembly.compile(bytes)).then((module) => new Runtime(module));
+/** Starts the runtime, once; `load` does so by itself, with one thread. */
+export async function start(source = RUNTIME, { threads = 1 } = {}) {
+  started ??= bytesOf(source).then((bytes) => Runtime.start(bytes, threads));
   try {
     await started;
   } catch (error) {
@@ -50,6 +50,10 @@ export function tensor(array, shape = [array.length], dtype = dtypeOfArray(array
 
 export function zeros(shape, dtype = "float32") {
   return running().tensor(null, [...shape], dtype);
+}
+
+export function threadPieces() {
+  return running().pool?.board.counts() ?? [0];
 }
 
 export function getGlobalFunction(name) {

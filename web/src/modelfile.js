@@ -8,12 +8,9 @@ function damaged(text) {
   return new WeftError("ExecutableError", `this is no model for WebAssembly: ${text}`);
 }
 
-/**
- * The parts of a file: `code` without the sections for the loader, where its addresses are, and the blob of modules.
- */
-export function readModelFile(file) {
+function* sections(file) {
   if (file.length < 8 || MAGIC.some((b, i) => file[i] !== b)) throw damaged("it does not begin as WebAssembly does");
-  let at = 8, end = 8, link = null, modules = null;
+  let at = 8;
   const number = () => {
     let value = 0, shift = 0, b;
     do {
@@ -25,20 +22,43 @@ export function readModelFile(file) {
     return value;
   };
   while (at < file.length) {
-    const kind = file[at++], size = number(), start = at;
-    if (start + size > file.length) throw damaged("it is cut short");
-    if (kind === 0) {
-      const length = number(), name = new TextDecoder().decode(file.subarray(at, at + length));
-      const content = file.subarray(at + length, start + size);
-      if (name === "weft.link") link = readLink(content, end);
-      if (name === "weft.modules") modules = content;
-    } else {
-      end = start + size;
-    }
-    at = start + size;
+    const begin = at, kind = file[at++], size = number(), end = at + size, length = kind === 0 ? number() : 0;
+    if (end > file.length) throw damaged("it is cut short");
+    const name = new TextDecoder().decode(file.subarray(at, at + length));
+    yield { kind, begin, end, name, content: file.subarray(at + length, end) };
+    at = end;
+  }
+}
+
+/**
+ * The parts of a file: `code` without the sections for the loader, where its addresses are, and the blob of modules.
+ */
+export function readModelFile(file) {
+  let end = 8, link = null, modules = null;
+  for (const section of sections(file)) {
+    if (section.kind !== 0) end = section.end;
+    if (section.name === "weft.link") link = readLink(section.content, end);
+    if (section.name === "weft.modules") modules = section.content;
   }
   if (link === null) throw damaged("it has no section weft.link; make it by `weft compile --target wasm32`");
   return { code: file.slice(0, end), link, modules };
+}
+
+/** Code whose memory, which it imports with a limit, is shared. */
+export function withSharedMemory(code) {
+  const entry = [3, ...new TextEncoder().encode("env"), 6, ...new TextEncoder().encode("memory"), 2, 1];
+  const at = code.findIndex((_, i) => entry.every((b, k) => code[i + k] === b));
+  if (at < 0) throw damaged("its memory cannot be shared; compile it again");
+  const shared = code.slice();
+  shared[at + entry.length - 1] = 3;
+  return shared;
+}
+
+/** Code for a further thread: what fills memory and what starts is done. */
+export async function forFurtherThreads(code) {
+  const done = [8, 11, 12], kept = [code.subarray(0, 8)];
+  for (const { kind, begin, end } of sections(code)) if (!done.includes(kind)) kept.push(code.subarray(begin, end));
+  return new Uint8Array(await new Blob(kept).arrayBuffer());
 }
 
 function readLink(content, end) {

@@ -1,9 +1,11 @@
 // The runtime's WebAssembly instance: what it asks of its host, calls of packed functions, and what JavaScript holds.
 import * as abi from "./abi.js";
-import { readModelFile, relocate } from "./modelfile.js";
+import { forFurtherThreads, readModelFile, relocate, withSharedMemory } from "./modelfile.js";
+import { MOST, startWorkers } from "./threads.js";
 
 const { WeftError } = abi;
 const NO_CONTEXT = 0xffffffff;
+const INITIAL_PAGES = 256, MOST_PAGES = 65535, STACK_BYTES = 1 << 20;
 
 // Handles of objects that nobody holds any more are given back when the collector says so.
 const leftovers = new FinalizationRegistry(({ runtime, handle }) => runtime.exports.TVMFFIObjectDecRef(handle));
@@ -71,14 +73,32 @@ function isPlain(value) {
 }
 
 export class Runtime {
-  constructor(module) {
+  /** Compiles and starts the runtime; its memory is shared with workers where there are several threads. */
+  static async start(code, threads) {
+    if (!Number.isInteger(threads) || threads < 1 || threads > MOST) {
+      throw new WeftError("InvalidArgument", `threads are a number from 1 to ${MOST}, found ${threads}`);
+    }
+    const shared = threads > 1;
+    if (shared && (typeof SharedArrayBuffer === "undefined" || globalThis.crossOriginIsolated === false)) {
+      throw new WeftError("InvalidArgument", "threads share memory: serve the page with Cross-Origin-Opener-Policy: " +
+        "same-origin and Cross-Origin-Embedder-Policy: require-corp");
+    }
+    const memory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum: MOST_PAGES, shared });
+    const own = shared ? withSharedMemory(code) : code, runtime = new Runtime(await WebAssembly.compile(own), memory);
+    const stackOf = () => runtime.memory.allocate(STACK_BYTES) + STACK_BYTES - 16;
+    if (shared) runtime.pool = await startWorkers(threads, await forFurtherThreads(own), memory, stackOf);
+    return runtime;
+  }
+
+  constructor(module, memory) {
+    this.pool = null;
     this.memory = null;
     this.functions = new Map(); // JavaScript functions by the number that the runtime has
     this.numbers = 0;
     this.thrown = null; // what a callback threw last, until it arrives on this side again
-    const imports = { weft: { call: this.#callback.bind(this), drop: (n) => this.functions.delete(n) } };
+    const imports = { env: { memory }, weft: { call: this.#callback.bind(this), drop: (n) => this.functions.delete(n) } };
     for (const { module: from, name } of WebAssembly.Module.imports(module)) {
-      if (from !== "weft") (imports[from] ??= {})[name] = this.#system(name);
+      if (!(name in (imports[from] ??= {}))) imports[from][name] = this.#system(name);
     }
     const instance = new WebAssembly.Instance(module, imports);
     this.exports = instance.exports;
@@ -333,16 +353,21 @@ export class Runtime {
     const { memory, exports } = this, { code, link, modules } = readModelFile(file);
     const table = exports.__indirect_function_table;
     const base = memory.allocate(link.memoryBytes + 1), first = table.grow(link.tableEntries);
-    const compiled = await WebAssembly.compile(relocate(code, link.places, base, first));
+    const { pool } = this, placed = relocate(pool === null ? code : withSharedMemory(code), link.places, base, first);
+    const compiled = await WebAssembly.compile(placed);
     const env = {}, missing = [];
     for (const { name } of WebAssembly.Module.imports(compiled)) {
-      if (name in exports) env[name] = exports[name];
+      if (name in exports) env[name] = pool === null ? exports[name] : pool.board.imported(exports, name);
       else missing.push(name);
     }
     if (missing.length > 0) {
       throw new WeftError("ExecutableError", `the model needs functions that the runtime lacks: ${missing.join(", ")}`);
     }
     const instance = await WebAssembly.instantiate(compiled, { env });
+    if (pool !== null) {
+      const model = await WebAssembly.compile(await forFurtherThreads(placed)), tableEnd = first + link.tableEntries;
+      await pool.tell(() => ({ model, tableEnd }));
+    }
     const entries = Object.entries(instance.exports), start = table.grow(entries.length);
     entries.forEach(([, f], i) => table.set(start + i, f));
     const names = entries.map(([name]) => name.replace("__tvm_ffi_", ""));

@@ -31,7 +31,7 @@ def default_passes(target: Target | str | None = None, precision: str = "float32
         target has instructions for that; or ``"int8"``: rows that meet weights of 2, 4 or 8 bits are rounded to bytes
         in the weights' groups.
     """
-    return [*graph_passes(target, precision), t.concat_in_place(), *lowering_passes()]
+    return [*graph_passes(target, precision), t.concat_in_place(), *lowering_passes(target)]
 
 
 def graph_passes(
@@ -131,7 +131,7 @@ def _narrows(target: Target, precision: str) -> bool:
     return False
 
 
-def lowering_passes() -> list[Pass]:
+def lowering_passes(target: Target | str | None = None) -> list[Pass]:
     """List the passes that take legalized Relax to the virtual machine; what is there already they leave as it is."""
     return [
         t.to_non_dataflow(),
@@ -141,7 +141,7 @@ def lowering_passes() -> list[Pass]:
         t.plan_memory(),
         t.lower_alloc_tensor(),
         t.kill_after_last_use(),
-        t.lower_runtime_builtin(),
+        t.lower_runtime_builtin(target=Target.of(target)),
         t.vm_shape_lower(),
         t.attach_global_symbol(),
     ]

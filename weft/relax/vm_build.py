@@ -89,8 +89,8 @@ def build(
             chosen = _pipeline(relax_pipeline, target, precision)
             mod = chosen(mod)
             if not _ends_in_calls(chosen):
-                rest = [normalize(), lambda_lift(), check_relations(), lower_ops(), fuse_tir(), *lowering_passes()]
-                mod = Sequential(rest)(mod)
+                rest = [normalize(), lambda_lift(), check_relations(), lower_ops(), fuse_tir()]
+                mod = Sequential([*rest, *lowering_passes(target)])(mod)
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)
     if exec_mode == "compiled":

@@ -3,8 +3,10 @@
 The system's loader believes every offset of a file, and a processor runs whatever bytes it is given. The last 96 bytes
 of a sealed file are magic, offset and size of what the digest leaves out, 2**32 plus the CRC-32 of what is before, 8
 zeros, BLAKE2b-256 of offset, size and the rest of the file, and magic again. Loaders ignore what follows the parts that
-an ELF file announces. Large sections with weights are left to the CRC, which takes a fraction of the time, and which
-the C entry `weft_load_module` compares too. Earlier versions wrote 0 in its place, and nobody looks at their weights.
+an ELF file announces. The entry point of a sealed library, which none of them uses, is `_MARK` behind where its section
+headers are: a file whose seal was cut off is refused, one whose headers ``strip`` has moved is not. Large sections with
+weights are left to the CRC, which takes a fraction of the time, and which the C entry `weft_load_module` compares too.
+Earlier versions wrote 0 in its place, and nobody looks at their weights.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ from weft.runtime.regular_file import open_regular
 _MAGIC = b"WEFTSEAL\x01\x00\x00\x00\x00\x00\x00\x00"
 _FOOTER = struct.Struct("<16sQQQ8x32s16s")
 _WORD = 8
+_MARK = 0x5EA1
+_ENTRY_AT = 24
+_ENTRY = {1: struct.Struct("<I4xI"), 2: struct.Struct("<I12xI")}
+"""Entry point and offset of section headers, their lower 32 bits, in ELF files of 32 and 64 bits."""
 _LARGE = 16 << 20
 _PIECE = 1 << 20
 
@@ -37,6 +43,9 @@ def seal(path: Path, data: tuple[int, int] | None = None) -> None:
     """
     left_out = data if data is not None and data[1] > _LARGE else (0, 0)
     with path.open("rb+") as file:
+        if (found := _entry(file)) is not None:
+            file.seek(_ENTRY_AT)
+            file.write(struct.pack("<I", (found[1] + _MARK) % (1 << 32)))
         size = file.seek(0, 2)
         digest, total = _digest(file, size, *left_out)
         file.seek(0, 2)
@@ -57,7 +66,9 @@ def check_seal(path: Path) -> bool:
         size = max(0, file.seek(0, 2) - _FOOTER.size)
         file.seek(size)
         footer = file.read(_FOOTER.size)
+        found = _entry(file)
         sealed = _MAGIC[:_WORD] in footer  # one of them, or a part that a cut has left
+        sealed |= found is not None and found[0] == (found[1] + _MARK) % (1 << 32)
         if sealed and not _holds(file, size, footer):
             raise damaged(path, "a file whose digest is another one")
     return sealed
@@ -67,6 +78,15 @@ def damaged(path: Path, found: str) -> ExecutableError:
     """The error of a file that is not what was exported."""
     return ExecutableError("this library is damaged", where=str(path), expected="the bytes that were exported",
                            found=found, help="compile or copy it again")  # fmt: skip
+
+
+def _entry(file: BinaryIO) -> tuple[int, int] | None:
+    """Return the entry point of an ELF file and where its section headers are."""
+    file.seek(0)
+    start = file.read(64)
+    if len(start) < 64 or not start.startswith(b"\x7fELF") or start[4] not in _ENTRY:
+        return None
+    return _ENTRY[start[4]].unpack_from(start, _ENTRY_AT)
 
 
 def _holds(file: BinaryIO, size: int, footer: bytes) -> bool:

@@ -243,7 +243,7 @@ def _data_place(linked: _Linked, number: int, r: Relocation) -> int:
 def _import_section(linked: _Linked) -> bytes:
     rows = [name_bytes("env") + name_bytes(name) + b"\x00" + uleb(t) for name, t in linked.imports.items()]
     rows += [
-        name_bytes("env") + name_bytes("memory") + b"\x02\x00\x00",
+        name_bytes("env") + name_bytes("memory") + b"\x02\x01\x00" + uleb(0xFFFF),  # limited, as shared memory is
         name_bytes("env") + name_bytes("__indirect_function_table") + b"\x01\x70\x00\x00",
         name_bytes("env") + name_bytes("__stack_pointer") + b"\x03\x7f\x01",
     ]

@@ -55,6 +55,18 @@ def test_forms_of_operations() -> None:
     same(found, np.minimum(x, np.minimum([[1.5, -2, np.inf]], [[1], [2]]).astype(np.float32))[:, ::2])
 
 
+def test_known_whole_numbers_lie_where_the_axes_say() -> None:
+    body = """
+    %c = stablehlo.constant dense<[1, 2]> : tensor<2xi32>
+    %0 = stablehlo.broadcast_in_dim %c, dims = [0] : (tensor<2xi32>) -> tensor<2x2xi32>
+    %1 = stablehlo.concatenate %0, %0, dim = 1 : (tensor<2x2xi32>, tensor<2x2xi32>) -> tensor<2x4xi32>
+    %2 = stablehlo.broadcast_in_dim %1, dims = [2, 0] : (tensor<2x4xi32>) -> tensor<4x1x2xi32>
+    %3 = stablehlo.add %2, %arg0 : tensor<4x1x2xi32>
+    return %3 : tensor<4x1x2xi32>"""
+    x = RNG.integers(-9, 9, (4, 1, 2)).astype(np.int32)
+    same(run(program("%arg0: tensor<4x1x2xi32>", body, "tensor<4x1x2xi32>"), x), np.int32([1, 2]) + x)
+
+
 @pytest.mark.parametrize("shape", [(3, 5), (0, 5), (1, 1), (3, 8)])
 def test_reduction_by_a_region_of_two_operands(shape: tuple[int, int]) -> None:
     rows, columns = shape

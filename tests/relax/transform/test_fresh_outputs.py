@@ -55,7 +55,7 @@ def tensors(value):
 
 
 def copies(executable):
-    return executable.as_text().count("call  vm.builtin.fresh_tensor")
+    return executable.as_text().count("call  vm.builtin.to_device")
 
 
 @pytest.mark.parametrize("pipeline", ["default", "zero"])

@@ -23,14 +23,18 @@ def _dynamic_reshape(node: Node) -> Any:
     return node.graph.reshape(node.x, node.sizes(1))
 
 
+def _spread(node: Node, own: Sequence[Any], rank: int) -> tuple[list[int], list[Any]]:
+    """Return the order of an operand's axes in the result, and its shape there."""
+    axes, spread = list(node.attr("dims", node.attr("broadcast_dimensions", []))), [1] * rank
+    for n, axis in zip(own, axes, strict=True):
+        spread[axis] = n
+    return np.argsort(axes).tolist(), spread
+
+
 @CONVERTERS.on("stablehlo.broadcast_in_dim", "chlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 def _broadcast(node: Node) -> Any:
     own, shape = node.dims(node.x), node.sizes(1) if node.name.startswith("dynamic") else node.shape
-    axes = list(node.attr("dims", node.attr("broadcast_dimensions", [])))
-    spread = [1] * len(shape)
-    for n, axis in zip(own, axes, strict=True):
-        spread[axis] = n
-    order = np.argsort(axes).tolist()
+    order, spread = _spread(node, own, len(shape))
     return node.graph.expand(node.graph.reshape(node.graph.permute(node.x, order), spread), shape)
 
 
@@ -263,6 +267,11 @@ def _each(f: Callable[..., Any], operands: int = 2) -> Callable[..., Any]:
     return lambda node, *sizes: of_arrays(*sizes)
 
 
+def _broadcast_sizes(node: Node, sizes: Any) -> Any:
+    order, spread = _spread(node, sizes.shape, len(node.shape))
+    return np.broadcast_to(sizes.transpose(order).reshape(spread), node.shape)
+
+
 _HOLDS = {"EQ": ir.equal, "NE": ir.not_equal, "LT": ir.less, "LE": ir.less_equal, "GT": ir.greater,
           "GE": ir.greater_equal}  # fmt: skip
 ON_SIZES.update({
@@ -271,6 +280,6 @@ ON_SIZES.update({
     "sign": _each(lambda a: ir.max_(ir.min_(a, 1), -1), 1), "and": _each(ir.logical_and), "or": _each(ir.logical_or),
     "select": _each(ir.select, 3), "compare": lambda node, *sizes: _each(_HOLDS[comparison(node.source)])(node, *sizes),
     "convert": lambda node, a: a, "reshape": lambda node, a: a,
-    "concatenate": lambda node, *parts: np.concatenate(parts),
-    "broadcast_in_dim": lambda node, a: np.broadcast_to(a, node.shape),
+    "concatenate": lambda node, *parts: np.concatenate(parts, node.attr("dim", node.attr("dimension"))),
+    "broadcast_in_dim": _broadcast_sizes,
 })  # fmt: skip

@@ -12,7 +12,7 @@ from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 
 _FOREIGN = frozenset((0,))
 """Memory that outlives the call: arguments, constants."""
-_FRESH = ("call_tir", "call_dps_packed", "builtin.alloc_tensor", "memory.alloc_tensor", "shape_to_tensor")
+_FRESH = ("to_vdevice", "call_tir", "call_dps_packed", "builtin.alloc_tensor", "memory.alloc_tensor", "shape_to_tensor")
 
 Memory = Any
 """What a value may lie in: a set of numbers, or, where the parts of a tuple are known, a tuple of them."""

@@ -16,7 +16,8 @@ from weft.relax.rename import variables
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.plan_memory import device_of, size_in_bytes
 from weft.relax.transform.to_non_dataflow import map_values
-from weft.runtime import device
+from weft.runtime import Device, device
+from weft.target import Target
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0)
@@ -136,8 +137,11 @@ def _on(*names: str) -> Callable[[Any], Any]:
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0, ensures="relax.runtime_calls")
-def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule) -> ir.Function:
+def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule, *, target: Target | None = None) -> ir.Function:
     """Turn the remaining operators into calls of ``vm.builtin.*`` functions.
+
+    Copies that are known to lie on a CPU, as all do with such a `target`, are made by ``to_device``, as Apache TVM's
+    machine has no ``fresh_tensor``.
 
     Requires: ``relax.planned`` after LowerAllocTensor.
     Ensures: Calls of functions only, but for those that the code generator knows (``vm.kill_object``).
@@ -157,8 +161,11 @@ def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     Cost: Linear.
     Source: TVM's ``LowerRuntimeBuiltin``.
     """
+    on_cpu = target is not None and target.kind.device == "cpu"
 
     def lower(value: Any) -> Any:
+        if is_op(value, "call_builtin") and getattr(value.args[0], "global_symbol", "") == "vm.builtin.fresh_tensor":
+            return _copy(value, on_cpu)
         if isinstance(value, ir.Call) and isinstance(value.op, ir.Op):
             return lower_call(value)
         if isinstance(value, ir.Call) and isinstance(value.op, ir.ExprVar):
@@ -182,6 +189,14 @@ def lower_call(call: ir.Call) -> ir.Call:
 
 def _typed(call: Any, origin: ir.Expr) -> ir.Call:
     return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=origin.span, ty=origin.ty)  # type: ignore[attr-defined]
+
+
+def _copy(call: Any, on_cpu: bool) -> ir.Call:
+    where = getattr(call.ty, "vdevice", None)
+    if not (on_cpu if where is None else where.target in ("llvm", "c")):
+        return call
+    place = (*call.args[1].fields, Device.kDLCPU, 0 if where is None else where.vdevice_id)
+    return _typed(call_builtin("vm.builtin.to_device", place, call.ty), call)
 
 
 @_on("memory.alloc_storage")

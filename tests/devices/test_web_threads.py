@@ -1,0 +1,119 @@
+"""Kernels' parallel loops on workers that share memory, in Node.js and in a page that other origins cannot reach."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import queue
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.devices.test_web import ROOT, _devices, node, opened_in_browser  # noqa: F401 - the fixture is for all here
+from weft import relax
+from weft.script import from_source
+
+SOURCE = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def told(x: T.Buffer((40000,), "float32")):
+        for i in T.parallel(40000):
+            T.evaluate(T.call_packed("test.tell", i))
+    @R.function
+    def main(x: R.Tensor(("n", 96), "float32"), w: R.Tensor((96, 130), "float32")):
+        y = R.nn.softmax(R.matmul(x, w))
+        return (y, R.cumsum(x, axis=1), R.exp(R.permute_dims(x)))
+"""
+ROWS = (1, 0, 257, 64, 3)
+RUN = """
+await weft.start(undefined, { threads: 3 });
+const main = (await weft.load(await read("model.wasm"))).getFunction("main");
+const f32 = async (n) => new Float32Array((await read(n)).buffer);
+const w = weft.tensor(await f32("w"), [96, 130]), found = [];
+for (const rows of [1, 0, 257, 64, 3, 257]) {
+  const x = weft.tensor((await f32("x")).slice(0, 96 * rows), [rows, 96]);
+  for (let k = 0; k < 20; ++k) found[rows] = main(x, w).map((t) => Array.from(t.data));
+}
+const result = [found, weft.threadPieces()];
+"""
+IN_NODE = "const read = async (n) => Uint8Array.from(readFileSync(n));"
+PAGE = f"""<script type="module">
+import * as weft from "/web/src/index.js";
+const read = async (n) => new Uint8Array(await (await fetch("/" + n)).arrayBuffer());
+let answer = null;
+try {{ {RUN} answer = result; }} catch (e) {{ answer = String(e); }}
+await fetch("/page", {{ method: "POST", body: JSON.stringify(answer) }});
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("threads")
+    relax.build(from_source(SOURCE), "wasm32 -num-cores=3").export_library(folder / "model.wasm")
+    for name, shape in (("x", (257, 96)), ("w", (96, 130))):
+        np.random.default_rng(3).standard_normal(shape, np.float32).tofile(folder / name)
+    return folder
+
+
+def compare(folder: Path, answer: object) -> None:
+    assert isinstance(answer, list), answer
+    found, pieces = answer
+    assert len(pieces) == 3 and sum(pieces) > 100 and sum(pieces[1:]) > 0
+    x, w = (np.fromfile(folder / n, np.float32).astype(float).reshape(-1, k) for n, k in (("x", 96), ("w", 130)))
+    for rows in ROWS:
+        e = np.exp((y := x[:rows] @ w) - y.max(1, keepdims=True))
+        expected = (e / e.sum(1, keepdims=True), x[:rows].cumsum(1), np.exp(x[:rows].T))
+        for got, array in zip(found[rows], expected, strict=True):
+            np.testing.assert_allclose(np.reshape(got, array.shape), array, rtol=2e-4, atol=2e-5)
+
+
+def test_threads_of_node_share_loops(model: Path) -> None:
+    compare(model, node(model, IN_NODE + RUN + "answer(result);"))
+
+
+def test_what_threads_cannot_do_is_refused(model: Path) -> None:
+    """Numbers that are none, and loops that call functions of JavaScript, which one thread has."""
+    wrong, stopped = node(model, """
+const wrong = await raisedLater(() => weft.start(undefined, { threads: 0 }));
+await weft.start(undefined, { threads: 2 });
+weft.registerFunction("test.tell", (i) => {
+  for (const t = performance.now(); i % 2500 === 0 && performance.now() < t + 20;);
+});
+const f = (await weft.load("model.wasm")).getFunction("told"), x = weft.zeros([40000]);
+answer([wrong, raised(() => f(x))]);""")  # fmt: skip
+    assert wrong[1] == "InvalidArgument" and "from 1 to 64, found 0" in wrong[2]
+    assert stopped[1] == "InternalError" and "packed function" in stopped[2]
+
+
+class Isolated(http.server.SimpleHTTPRequestHandler):
+    """Serves a page that may share memory, and takes what it found."""
+
+    answers: queue.Queue[object]
+    headers_sent = (("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Embedder-Policy", "require-corp"))
+
+    def end_headers(self) -> None:
+        for header in self.headers_sent:
+            self.send_header(*header)
+        super().end_headers()
+
+    def do_POST(self) -> None:
+        self.answers.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(204)
+        self.end_headers()
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_workers_of_a_page_share_loops(model: Path, tmp_path: Path, isolated: bool) -> None:
+    shutil.copytree(ROOT / "web", model / "web", dirs_exist_ok=True)
+    (model / "index.html").write_text(PAGE)
+    sent = Isolated.headers_sent if isolated else ()
+    handler = type("Handler", (Isolated,), {"answers": queue.Queue(), "headers_sent": sent})
+    with opened_in_browser(functools.partial(handler, directory=str(model)), tmp_path / "profile"):
+        answer = handler.answers.get(timeout=170)
+    if isolated:
+        return compare(model, answer)
+    assert "Cross-Origin-Opener-Policy" in str(answer)
