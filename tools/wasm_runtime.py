@@ -103,9 +103,18 @@ def build(out: Path) -> None:
         objects = list(pool.map(lambda s: compiled(s[0], [*s[1], "-c"]), _sources(zig, headers)))
     exports = [f"-Wl,--export={name}" for name in _EXPORTS]
     command = [str(zig / "zig"), "c++", *_FLAGS, "-mexec-model=reactor", "-s", "-o", str(out), *objects, *exports]
-    subprocess.run([*command, "-Wl,--export-table", "-Wl,--growable-table", "-Wl,--import-memory",
-                    "-Wl,--export-memory", "-Wl,-z,stack-size=1048576", "-Wl,--max-memory=4294901760"],
-                   check=True)  # fmt: skip
+    subprocess.run(
+        [
+            *command,
+            "-Wl,--export-table",
+            "-Wl,--growable-table",
+            "-Wl,--import-memory",
+            "-Wl,--export-memory",
+            "-Wl,-z,stack-size=1048576",
+            "-Wl,--max-memory=4294901760",
+        ],
+        check=True,
+    )
     size = out.stat().st_size
     print(f"{out}: {size:,} bytes")
     if size > LIMIT:

@@ -15,13 +15,40 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
-    "CodegenError", "DTypeMismatch", "DiagnosticError", "DuplicateSymbol", "ErrorGroup", "EvaluationError",
-    "ExecutableError", "IndexOutOfRange", "InternalError", "InvalidArgument", "LoweringError", "MissingDependency",
-    "ModelImportError", "NestedTooDeep", "NoDefect", "OutOfMemory", "ParseError", "RPCError",
-    "RPCSessionTimeoutError", "ScheduleError", "ScheduleWarning", "ShapeMismatch", "TVMError", "TypeInferenceError",
-    "UnsupportedForm", "UnsupportedOperator", "VerifyError", "WeftError", "WrongAttribute", "is_defect", "own_errors",
-    "render_where", "require",
-]  # fmt: skip
+    "CodegenError",
+    "DTypeMismatch",
+    "DiagnosticError",
+    "DuplicateSymbol",
+    "ErrorGroup",
+    "EvaluationError",
+    "ExecutableError",
+    "IndexOutOfRange",
+    "InternalError",
+    "InvalidArgument",
+    "LoweringError",
+    "MissingDependency",
+    "ModelImportError",
+    "NestedTooDeep",
+    "NoDefect",
+    "OutOfMemory",
+    "ParseError",
+    "RPCError",
+    "RPCSessionTimeoutError",
+    "ScheduleError",
+    "ScheduleWarning",
+    "ShapeMismatch",
+    "TVMError",
+    "TypeInferenceError",
+    "UnsupportedForm",
+    "UnsupportedOperator",
+    "VerifyError",
+    "WeftError",
+    "WrongAttribute",
+    "is_defect",
+    "own_errors",
+    "render_where",
+    "require",
+]
 
 
 class WeftError(RuntimeError):

@@ -77,14 +77,17 @@ def test_threads_of_node_share_loops(model: Path) -> None:
 
 def test_what_threads_cannot_do_is_refused(model: Path) -> None:
     """Numbers that are none, and loops that call functions of JavaScript, which one thread has."""
-    wrong, stopped = node(model, """
+    wrong, stopped = node(
+        model,
+        """
 const wrong = await raisedLater(() => weft.start(undefined, { threads: 0 }));
 await weft.start(undefined, { threads: 2 });
 weft.registerFunction("test.tell", (i) => {
   for (const t = performance.now(); i % 2500 === 0 && performance.now() < t + 20;);
 });
 const f = (await weft.load("model.wasm")).getFunction("told"), x = weft.zeros([40000]);
-answer([wrong, raised(() => f(x))]);""")  # fmt: skip
+answer([wrong, raised(() => f(x))]);""",
+    )
     assert wrong[1] == "InvalidArgument" and "from 1 to 64, found 0" in wrong[2]
     assert stopped[1] == "InternalError" and "packed function" in stopped[2]
 

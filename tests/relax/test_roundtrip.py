@@ -59,11 +59,15 @@ def computed_shapes():
 
 
 MODELS = {
-    "add": onnx_models.add, "empty": lambda: onnx_models.add((0, 4)), "scalar": lambda: onnx_models.add(()),
-    "linear": lambda: onnx_models.linear()[0], "convolutions": convolutions, "branches": branches,
+    "add": onnx_models.add,
+    "empty": lambda: onnx_models.add((0, 4)),
+    "scalar": lambda: onnx_models.add(()),
+    "linear": lambda: onnx_models.linear()[0],
+    "convolutions": convolutions,
+    "branches": branches,
     "computed_shapes": computed_shapes,
     **{f"graph {seed}": lambda seed=seed: graphs.Graph(seed, 8).model() for seed in (1001, 1002, 1003, 1007)},
-}  # fmt: skip
+}
 
 
 def same_functions(a, b):

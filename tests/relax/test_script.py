@@ -429,8 +429,10 @@ def test_fragments_print():
 def test_texts_of_fragments_and_of_what_has_a_type_read_as_in_tvm():
     x = relax.Var("x", R.Tensor((1, ir.Var("n", "int64")), "float32"))
     assert relax.op.exp(x).script(verbose_expr=True).splitlines() == [
-        "n = T.int64()", 'x: R.Tensor((1, n), dtype="float32")', "R.exp(x)"
-    ]  # fmt: skip
+        "n = T.int64()",
+        'x: R.Tensor((1, n), dtype="float32")',
+        "R.exp(x)",
+    ]
 
     @R.function(private=True)
     def main(x: R.Tensor((2,), "float32")):

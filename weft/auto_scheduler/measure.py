@@ -179,9 +179,15 @@ class LocalRunner(ProgramRunner):
     """
 
     def __init__(
-        self, timeout: float = 10, number: int = 3, repeat: int = 1, min_repeat_ms: int = 100,
-        cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False, device: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        timeout: float = 10,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 100,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int = 0,
+    ) -> None:
         self.timeout, self.number, self.repeat, self.min_repeat_ms = timeout, number, repeat, min_repeat_ms
         self.cooldown_interval, self.enable_cpu_cache_flush = cooldown_interval, enable_cpu_cache_flush
         self._timer = Timer()
@@ -224,9 +230,15 @@ class RPCRunner(LocalRunner):
     """
 
     def __init__(
-        self, key: str, host: str | None = None, port: int | None = None, priority: int = 1, n_parallel: int = 1,
-        *options: Any, **named: Any,
-    ) -> None:  # fmt: skip
+        self,
+        key: str,
+        host: str | None = None,
+        port: int | None = None,
+        priority: int = 1,
+        n_parallel: int = 1,
+        *options: Any,
+        **named: Any,
+    ) -> None:
         super().__init__(*options, **named)
         self.key, self.host, self.port, self.priority, self.n_parallel = key, host, port, priority, n_parallel
         self._timer = Timer.of_tracker(key, host, port, priority, n_parallel)
@@ -239,9 +251,17 @@ class LocalRPCMeasureContext:
     """
 
     def __init__(
-        self, priority: int = 1, n_parallel: int = 1, timeout: float = 10, number: int = 3, repeat: int = 1,
-        min_repeat_ms: int = 0, cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False, device: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        priority: int = 1,
+        n_parallel: int = 1,
+        timeout: float = 10,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int = 0,
+    ) -> None:
         self.runner = LocalRunner(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
 
 

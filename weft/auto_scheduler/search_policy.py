@@ -181,9 +181,14 @@ class SketchPolicy(SearchPolicy):
     }
 
     def __init__(
-        self, task: Any, program_cost_model: CostModel | None = None, params: dict[str, Any] | None = None,
-        seed: int | None = None, verbose: int = 1, init_search_callbacks: Sequence[SearchCallback] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        task: Any,
+        program_cost_model: CostModel | None = None,
+        params: dict[str, Any] | None = None,
+        seed: int | None = None,
+        verbose: int = 1,
+        init_search_callbacks: Sequence[SearchCallback] | None = None,
+    ) -> None:
         super().__init__(task, init_search_callbacks)
         self.program_cost_model = program_cost_model if program_cost_model is not None else RandomModel()
         self.params, self.verbose = {**self.DEFAULT_PARAMS, **(params or {})}, verbose

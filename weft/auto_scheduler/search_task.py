@@ -61,10 +61,15 @@ class TuningOptions:
     """
 
     def __init__(
-        self, num_measure_trials: int = 0, early_stopping: int | None = None, num_measures_per_round: int = 64,
-        verbose: int = 1, builder: Any = "local", runner: Any = "local",
+        self,
+        num_measure_trials: int = 0,
+        early_stopping: int | None = None,
+        num_measures_per_round: int = 64,
+        verbose: int = 1,
+        builder: Any = "local",
+        runner: Any = "local",
         measure_callbacks: Sequence[Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         for what, given in (("builder", builder), ("runner", runner)):
             if isinstance(given, str) and given != "local":
                 raise InvalidArgument(f"unknown {what} '{given}'", expected="'local' or an object")
@@ -100,11 +105,20 @@ class SearchTask:
     """
 
     def __init__(
-        self, func: Any = None, args: Sequence[Any] = (), compute_dag: ComputeDAG | None = None,
-        workload_key: str | None = None, target: Any = None, target_host: Any = None,
-        hardware_params: HardwareParams | None = None, layout_rewrite_option: Any = None, task_inputs: Any = None,
-        task_inputs_overwrite: bool = False, task_inputs_save_to_file: bool = False, desc: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        func: Any = None,
+        args: Sequence[Any] = (),
+        compute_dag: ComputeDAG | None = None,
+        workload_key: str | None = None,
+        target: Any = None,
+        target_host: Any = None,
+        hardware_params: HardwareParams | None = None,
+        layout_rewrite_option: Any = None,
+        task_inputs: Any = None,
+        task_inputs_overwrite: bool = False,
+        task_inputs_save_to_file: bool = False,
+        desc: str = "",
+    ) -> None:
         if func is None and workload_key is None:
             raise InvalidArgument("a task needs a function with arguments, or the key of a workload")
         self.workload_key = workload_key if workload_key is not None else make_workload_key(func, args)

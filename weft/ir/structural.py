@@ -29,21 +29,37 @@ from weft.ir.types import _STRUCTURE
 # ALIAS, a buffer that nothing introduces is one over memory that is known.
 _SIGHT, _BIND, _MEMORY, _ALIAS = 1, 2, 3, 4
 _BINDERS: dict[str, tuple[tuple[str, int], ...]] = {
-    "Function": (("params", _BIND),), "PrimFunc": (("params", _BIND), ("buffer_map", _SIGHT)),
-    "For": (("loop_var", _BIND),), "LetStmt": (("var", _BIND),), "Let": (("var", _BIND),),
+    "Function": (("params", _BIND),),
+    "PrimFunc": (("params", _BIND), ("buffer_map", _SIGHT)),
+    "For": (("loop_var", _BIND),),
+    "LetStmt": (("var", _BIND),),
+    "Let": (("var", _BIND),),
     "IterVar": (("var", _BIND),),
     "Block": (("iter_vars", _SIGHT), ("alloc_buffers", _MEMORY), ("match_buffers", _SIGHT)),
-    "MatchBufferRegion": (("buffer", _MEMORY),), "AllocBuffer": (("buffer", _MEMORY),),
-    "DeclBuffer": (("buffer", _BIND),), "VarBinding": (("var", _BIND),),
-    "MatchCast": (("var", _BIND), ("ty", _SIGHT)), "CommReducer": (("lhs", _BIND), ("rhs", _BIND)),
-    "Reduce": (("axis", _SIGHT),), "IndexMap": (("initial_indices", _BIND),), "FuncType": (("params", _SIGHT),),
-}  # fmt: skip
+    "MatchBufferRegion": (("buffer", _MEMORY),),
+    "AllocBuffer": (("buffer", _MEMORY),),
+    "DeclBuffer": (("buffer", _BIND),),
+    "VarBinding": (("var", _BIND),),
+    "MatchCast": (("var", _BIND), ("ty", _SIGHT)),
+    "CommReducer": (("lhs", _BIND), ("rhs", _BIND)),
+    "Reduce": (("axis", _SIGHT),),
+    "IndexMap": (("initial_indices", _BIND),),
+    "FuncType": (("params", _SIGHT),),
+}
 _DESCRIBED = {b"Buffer(", b"Tensor("}  # numbered by identity, but known by their fields where nothing defines them
 # Classes whose type follows from their other fields.
 _DERIVED_TYPE = (
-    exprs.Constant, exprs.DataTypeImm, exprs.ExprStringImm, exprs.ExternFunc, exprs.Function, exprs.GlobalVar,
-    exprs.PrimValue, exprs.ShapeExpr, exprs.Tuple, exprs.TupleGetItem,
-)  # fmt: skip
+    exprs.Constant,
+    exprs.DataTypeImm,
+    exprs.ExprStringImm,
+    exprs.ExternFunc,
+    exprs.Function,
+    exprs.GlobalVar,
+    exprs.PrimValue,
+    exprs.ShapeExpr,
+    exprs.Tuple,
+    exprs.TupleGetItem,
+)
 _DERIVED_NAMES = {"SeqExpr"}
 
 _PLAIN, _NUMBERED, _NAMED, _ATTRS, _CONSTANT, _TUPLE, _TENSOR, _SCALAR, _SEQUENCE = range(9)

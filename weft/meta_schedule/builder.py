@@ -67,9 +67,14 @@ class LocalBuilder(PyBuilder):
     """
 
     def __init__(
-        self, *, max_workers: int | None = None, timeout_sec: float = 30.0, f_build: Any = None, f_export: Any = None,
+        self,
+        *,
+        max_workers: int | None = None,
+        timeout_sec: float = 30.0,
+        f_build: Any = None,
+        f_export: Any = None,
         initializer: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.max_workers, self.timeout_sec = max_workers or os.cpu_count() or 1, timeout_sec
         self.f_build, self.f_export = f_build, f_export
         if initializer is not None:

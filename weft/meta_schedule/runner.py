@@ -96,9 +96,13 @@ class LocalRunner(PyRunner):
     """
 
     def __init__(
-        self, timeout_sec: float = 30.0, evaluator_config: EvaluatorConfig | None = None, cooldown_sec: float = 0.0,
-        alloc_repeat: int = 1, max_workers: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        timeout_sec: float = 30.0,
+        evaluator_config: EvaluatorConfig | None = None,
+        cooldown_sec: float = 0.0,
+        alloc_repeat: int = 1,
+        max_workers: int | None = None,
+    ) -> None:
         self.timeout_sec, self.evaluator_config = timeout_sec, evaluator_config or EvaluatorConfig()
         self._timer = Timer()
 
@@ -146,9 +150,14 @@ class RPCRunner(LocalRunner):
     """
 
     def __init__(
-        self, rpc_config: RPCConfig | None = None, evaluator_config: EvaluatorConfig | None = None,
-        cooldown_sec: float = 0.0, alloc_repeat: int = 1, *, max_workers: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        rpc_config: RPCConfig | None = None,
+        evaluator_config: EvaluatorConfig | None = None,
+        cooldown_sec: float = 0.0,
+        alloc_repeat: int = 1,
+        *,
+        max_workers: int | None = None,
+    ) -> None:
         self.rpc_config = where = rpc_config or RPCConfig()
         super().__init__(30.0, evaluator_config, cooldown_sec, alloc_repeat, max_workers)
         key = where.tracker_key or os.environ.get("TVM_TRACKER_KEY", "")

@@ -41,9 +41,15 @@ def weights(w: Array) -> Array:
 
 
 def deformable_conv2d_nchw_python(
-    a_np: Array, offset_np: Array, w_np: Array, stride: Numbers, padding: Padding, dilation: Numbers,
-    deformable_groups: int, groups: int,
-) -> Array:  # fmt: skip
+    a_np: Array,
+    offset_np: Array,
+    w_np: Array,
+    stride: Numbers,
+    padding: Padding,
+    dilation: Numbers,
+    deformable_groups: int,
+    groups: int,
+) -> Array:
     """Convolve NCHW data with OIHW weights, each tap of which is read where an offset points, linearly between pixels.
 
     Offsets are (batch, deformable_groups * kernel height * kernel width * 2, height, width), y before x; what lies
@@ -60,11 +66,17 @@ def deformable_conv2d_nchw_python(
     at_y, at_x = np.where(inside, at_y, -1) + 1, np.where(inside, at_x, -1) + 1
     n, c = (v.reshape(v.shape + (1,) * 4) for v in np.ogrid[:batch, :channels])
     low_y, low_x = np.floor(at_y).astype(int), np.floor(at_x).astype(int)
-    read = sum((1 - abs(at_y - low_y - v)) * (1 - abs(at_x - low_x - u)) *
-               x[n, c, np.minimum(low_y + v, height + 1), np.minimum(low_x + u, width + 1)]
-               for v in (0, 1) for u in (0, 1))  # fmt: skip
-    parts = [np.einsum("ncijhw,ocij->nohw", r, w) for r, w in
-             zip(np.split(np.asarray(read), groups, 1), np.split(w_np, groups), strict=True)]  # fmt: skip
+    read = sum(
+        (1 - abs(at_y - low_y - v))
+        * (1 - abs(at_x - low_x - u))
+        * x[n, c, np.minimum(low_y + v, height + 1), np.minimum(low_x + u, width + 1)]
+        for v in (0, 1)
+        for u in (0, 1)
+    )
+    parts = [
+        np.einsum("ncijhw,ocij->nohw", r, w)
+        for r, w in zip(np.split(np.asarray(read), groups, 1), np.split(w_np, groups), strict=True)
+    ]
     return np.concatenate(parts, 1).astype(a_np.dtype)
 
 
@@ -74,9 +86,15 @@ def deformable_conv2d_nhwc_python(a_np: Array, offset_np: Array, w_np: Array, *o
 
 
 def correlation_nchw_python(
-    data1: Array, data2: Array, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: int,
+    data1: Array,
+    data2: Array,
+    kernel_size: int,
+    max_displacement: int,
+    stride1: int,
+    stride2: int,
+    padding: int,
     is_multiply: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     """Compare windows of two images: means of products, or of absolute differences, one channel a displacement."""
     a, b = (np.pad(v.astype("float64"), [(0, 0), (0, 0), (padding,) * 2, (padding,) * 2]) for v in (data1, data2))
     border = max_displacement + (kernel_size - 1) // 2
@@ -86,22 +104,31 @@ def correlation_nchw_python(
     for q, h, w in np.ndindex(out.shape[1], kernel_size, kernel_size):
         y, x = max_displacement + h, max_displacement + w
         dy, dx = ((v - reach) * stride2 for v in divmod(q, 2 * reach + 1))
-        one, two = (v[:, :, at_y : at_y + oh * stride1 : stride1, at_x : at_x + ow * stride1 : stride1]
-                    for v, at_y, at_x in ((a, y, x), (b, y + dy, x + dx)))  # fmt: skip
+        one, two = (
+            v[:, :, at_y : at_y + oh * stride1 : stride1, at_x : at_x + ow * stride1 : stride1]
+            for v, at_y, at_x in ((a, y, x), (b, y + dy, x + dx))
+        )
         out[:, q] += (one * two if is_multiply else abs(one - two)).sum(1)
     return out / (kernel_size**2 * a.shape[1])
 
 
 def crop_and_resize_python(
-    image: Array, boxes: Array, box_indices: Array, crop_size: Sequence[int], layout: str, method: str = "bilinear",
+    image: Array,
+    boxes: Array,
+    box_indices: Array,
+    crop_size: Sequence[int],
+    layout: str,
+    method: str = "bilinear",
     extrapolation_value: float = 0,
-) -> Array:  # fmt: skip
+) -> Array:
     """Resize boxes of images, (top, left, bottom, right) as shares of the image, to one size."""
     x = image if layout == "NHWC" else last(image)
     out = np.full((len(boxes), *crop_size, x.shape[3]), float(extrapolation_value))
     for n, (box, number) in enumerate(zip(boxes, box_indices, strict=True)):
-        ys, xs = (box[i] * (size - 1) + np.arange(steps) * ((box[i + 2] - box[i]) * (size - 1) / (steps - 1))
-                  for i, (size, steps) in enumerate(zip(x.shape[1:3], crop_size, strict=True)))  # fmt: skip
+        ys, xs = (
+            box[i] * (size - 1) + np.arange(steps) * ((box[i + 2] - box[i]) * (size - 1) / (steps - 1))
+            for i, (size, steps) in enumerate(zip(x.shape[1:3], crop_size, strict=True))
+        )
         for i, j in np.ndindex(*crop_size):
             y, z = ys[i], xs[j]
             if not (0 <= y <= x.shape[1] - 1 and 0 <= z <= x.shape[2] - 1):

@@ -148,11 +148,15 @@ def _power_ref(a: Any, b: Any) -> Any:
 
 
 _BINARY_REFERENCES: dict[str, Any] = {
-    "atan2": np.arctan2, "divide": _guarded(_truncated, np.divide),
-    "floor_divide": _guarded(np.floor_divide, lambda a, b: np.floor(a / b)), "floor_mod": _guarded(np.mod, np.mod),
-    "fmod": _guarded(np.fmod, np.fmod), "log_add_exp": np.logaddexp, "mod": _guarded(np.mod, np.mod),
+    "atan2": np.arctan2,
+    "divide": _guarded(_truncated, np.divide),
+    "floor_divide": _guarded(np.floor_divide, lambda a, b: np.floor(a / b)),
+    "floor_mod": _guarded(np.mod, np.mod),
+    "fmod": _guarded(np.fmod, np.fmod),
+    "log_add_exp": np.logaddexp,
+    "mod": _guarded(np.mod, np.mod),
     "power": _power_ref,
-}  # fmt: skip
+}
 _BINARY_DOCS = {
     "divide": "Division; integers round towards zero and a zero divisor gives 0.",
     "floor_mod": "Remainder with the sign of the divisor.",

@@ -16,9 +16,14 @@ from weft.op.relations import demand_at_least
 from weft.topi.resize import full_size, resize, resize2d, spread, spread_roi
 
 _MODES = (
-    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn",
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
     "tf_crop_and_resize",
-)  # fmt: skip
+)
 _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "round", "")
 
 

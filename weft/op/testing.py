@@ -247,9 +247,16 @@ def poolnd_python(
     n = len(kernel)
     given = layout or {1: "NCW", 2: "NCHW", 3: "NCDHW"}[n]
     pads = (*padding_before, *padding_after)
-    pool = functools.partial(_ref, f"nn.{pool_type}_pool{n}d", pool_size=tuple(kernel), strides=tuple(strides),
-                             dilation=tuple(dilation), ceil_mode=ceil_mode, count_include_pad=count_include_pad,
-                             layout=given)  # fmt: skip
+    pool = functools.partial(
+        _ref,
+        f"nn.{pool_type}_pool{n}d",
+        pool_size=tuple(kernel),
+        strides=tuple(strides),
+        dilation=tuple(dilation),
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+        layout=given,
+    )
     found = pool(np_data, padding=pads)
     if pool_type == "max":  # what lies around counts as zero, or as the least number, as TVM's reference takes it
         space = [c for c in given if c in "DHW"]

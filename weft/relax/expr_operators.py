@@ -19,9 +19,13 @@ from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
 from weft.relax.transform.inline_private import inline_functions
 
 _BINARY = {
-    "__sub__": "subtract", "__mul__": "multiply", "__truediv__": "divide", "__floordiv__": "floor_divide",
-    "__mod__": "mod", "__pow__": "power",
-}  # fmt: skip
+    "__sub__": "subtract",
+    "__mul__": "multiply",
+    "__truediv__": "divide",
+    "__floordiv__": "floor_divide",
+    "__mod__": "mod",
+    "__pow__": "power",
+}
 _COMPARISONS = {"__lt__": "less", "__le__": "less_equal", "__gt__": "greater", "__ge__": "greater_equal"}
 
 

@@ -375,10 +375,16 @@ def _call_builtin(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
 
 
 _CORE: dict[str, Callable[[ir.Call, Interpreter, _Frame], Any]] = {
-    "call_tir": _call_tir, "call_tir_inplace": _call_tir, "call_dps_packed": _call_tir,
-    "call_pure_packed": _call_packed, "call_builtin": _call_builtin, "call_builtin_with_ctx": _call_builtin,
-    "memory.kill_storage": _kill, "memory.kill_tensor": _kill, "vm.kill_object": _kill,
-}  # fmt: skip
+    "call_tir": _call_tir,
+    "call_tir_inplace": _call_tir,
+    "call_dps_packed": _call_tir,
+    "call_pure_packed": _call_packed,
+    "call_builtin": _call_builtin,
+    "call_builtin_with_ctx": _call_builtin,
+    "memory.kill_storage": _kill,
+    "memory.kill_tensor": _kill,
+    "vm.kill_object": _kill,
+}
 
 
 # ---- functions of the language, and of the machine, whose arguments are values ---------------------------------------
@@ -456,16 +462,20 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     "weft.run.nonzero": _through_runtime("weft.run.nonzero"),
     "weft.run.view": _view,
     "vm.alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
-    "vm.alloc_tensor": _storage_tensor, "append": lambda run, rows, row, *_: np.concatenate([rows, row[None]]),
-    "fresh_tensor": lambda run, x: x.copy(), "reshape": lambda run, x, shape: x.reshape(shape),
-    "make_tuple": lambda run, *fields: fields, "tuple_getitem": lambda run, values, index: values[index],
+    "vm.alloc_tensor": _storage_tensor,
+    "append": lambda run, rows, row, *_: np.concatenate([rows, row[None]]),
+    "fresh_tensor": lambda run, x: x.copy(),
+    "reshape": lambda run, x, shape: x.reshape(shape),
+    "make_tuple": lambda run, *fields: fields,
+    "tuple_getitem": lambda run, values, index: values[index],
     "make_closure": lambda run, f, *captured: _Closure(f.func, f.frame, (*f.given, *captured)),
     "invoke_closure": lambda run, f, *args: run.call(f, args),
-    "builtin.alloc_tensor": lambda run, shape, dtype, *_: _fresh(shape, dtype), "memory.alloc_storage": _storage,
+    "builtin.alloc_tensor": lambda run, shape, dtype, *_: _fresh(shape, dtype),
+    "memory.alloc_storage": _storage,
     "memory.alloc_tensor": _storage_tensor,
     "alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
     "alloc_tensor": _storage_tensor,
-}  # fmt: skip
+}
 """By the names of operators and, less ``vm.builtin.``, of the machine's functions."""
 _SPREAD = {"make_closure": 1, "invoke_closure": 1, "invoke_pure_closure": 1}
 """Operators whose argument at a place is a tuple that their function takes spread."""

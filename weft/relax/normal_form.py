@@ -13,9 +13,15 @@ from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars
 
 ATOMS = (
-    ir.ExprVar, ir.Constant, ir.GlobalVar, ir.ShapeExpr, ir.PrimValue, ir.ExprStringImm, ir.DataTypeImm,
+    ir.ExprVar,
+    ir.Constant,
+    ir.GlobalVar,
+    ir.ShapeExpr,
+    ir.PrimValue,
+    ir.ExprStringImm,
+    ir.DataTypeImm,
     ir.ExternFunc,
-)  # fmt: skip
+)
 
 
 def is_atom(e: ir.Expr) -> bool:

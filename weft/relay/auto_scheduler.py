@@ -76,8 +76,9 @@ def extract_tasks(
         weights[key] += calls
         if key not in tasks:
             register_workload_tensors(key, dag.tensors)
-            tasks[key] = SearchTask(workload_key=key, compute_dag=dag, target=made, hardware_params=hardware_params,
-                                    desc=name)  # fmt: skip
+            tasks[key] = SearchTask(
+                workload_key=key, compute_dag=dag, target=made, hardware_params=hardware_params, desc=name
+            )
     if dump_workload_to_dag_log is not None:
         _dump(dump_workload_to_dag_log, tasks)
     return list(tasks.values()), [weights[k] for k in tasks]

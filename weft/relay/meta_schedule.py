@@ -35,9 +35,14 @@ def _kernels(mod: Any, target: Any, params: Mapping[str, Any] | None, context: i
 
 
 def extract_tasks(
-    mod: ir.IRModule | ir.BaseFunc, target: Target | str, params: Mapping[str, Any] | None = None, *,
-    opt_level: int = 3, pass_config: Mapping[str, Any] | None = None, **options: Any,
-) -> list[meta_schedule.ExtractedTask]:  # fmt: skip
+    mod: ir.IRModule | ir.BaseFunc,
+    target: Target | str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    opt_level: int = 3,
+    pass_config: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[meta_schedule.ExtractedTask]:
     """List the kernels of a program without control flow, each once, with how often it is called.
 
     Parameters
@@ -65,10 +70,18 @@ def extract_tasks(
 
 
 def tune_relay(
-    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: Target | str, work_dir: str,
-    max_trials_global: int, max_trials_per_task: int | None = None, op_names: Sequence[str] | None = None, *,
-    opt_level: int = 3, pass_config: Mapping[str, Any] | None = None, **options: Any,
-) -> meta_schedule.Database:  # fmt: skip
+    mod: ir.IRModule | ir.BaseFunc,
+    params: Mapping[str, Any] | None,
+    target: Target | str,
+    work_dir: str,
+    max_trials_global: int,
+    max_trials_per_task: int | None = None,
+    op_names: Sequence[str] | None = None,
+    *,
+    opt_level: int = 3,
+    pass_config: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> meta_schedule.Database:
     """Tune the kernels of a program and return the database with what was found.
 
     Parameters
@@ -91,10 +104,16 @@ def tune_relay(
 
 
 def compile_relay(
-    database: meta_schedule.Database, mod: ir.IRModule | ir.BaseFunc, target: Target | str,
-    params: Mapping[str, Any] | None = None, *, backend: str = "graph", opt_level: int = 3,
-    pass_config: Mapping[str, Any] | None = None, **options: Any,
-) -> Any:  # fmt: skip
+    database: meta_schedule.Database,
+    mod: ir.IRModule | ir.BaseFunc,
+    target: Target | str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    backend: str = "graph",
+    opt_level: int = 3,
+    pass_config: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
     """Compile a program with the schedules of a database; other kernels are scheduled as ever.
 
     Parameters

@@ -12,9 +12,15 @@ from pathlib import Path
 from weft.error import CodegenError, MissingDependency
 
 __all__ = [
-    "compiler", "create_executable", "create_shared", "create_staticlib", "cross_compiler", "get_cc",
-    "get_target_by_dump_machine", "run_compiler",
-]  # fmt: skip
+    "compiler",
+    "create_executable",
+    "create_shared",
+    "create_staticlib",
+    "cross_compiler",
+    "get_cc",
+    "get_target_by_dump_machine",
+    "run_compiler",
+]
 
 
 def compiler(cc: str | None = None) -> list[str]:
@@ -106,9 +112,12 @@ def get_target_by_dump_machine(compiler: str | None) -> Callable[[], str | None]
 
 
 def cross_compiler(
-    compile_func: str | Callable[..., object], options: Sequence[str] | None = None, output_format: str | None = None,
-    get_target_triple: Callable[[], str | None] | None = None, add_files: Sequence[str] | None = None,
-) -> Callable[..., object]:  # fmt: skip
+    compile_func: str | Callable[..., object],
+    options: Sequence[str] | None = None,
+    output_format: str | None = None,
+    get_target_triple: Callable[[], str | None] | None = None,
+    add_files: Sequence[str] | None = None,
+) -> Callable[..., object]:
     """Make a function that links, for ``export_library(fcompile=...)``.
 
     Parameters

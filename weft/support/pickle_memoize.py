@@ -27,8 +27,11 @@ def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[..., R]]
         def kept(*args: object, **kwargs: object) -> R:
             asked = repr((around, args))  # 1, 1.0 and True are not one question
             if kwargs or not _is_plain((around, args)):
-                raise InvalidArgument(f"{function.__name__} is memoized", found=f"{asked} {kwargs or ''}",
-                                      expected="strings, numbers and tuples of them, by position")  # fmt: skip
+                raise InvalidArgument(
+                    f"{function.__name__} is memoized",
+                    found=f"{asked} {kwargs or ''}",
+                    expected="strings, numbers and tuples of them, by position",
+                )
             if asked not in results:
                 results[asked] = function(*args)
             return results[asked]

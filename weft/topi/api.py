@@ -55,8 +55,10 @@ def strided_slice(
     steps = [1] * len(axes) if strides is None else [*strides, *[1] * (len(axes) - len(strides))]
     ends: Any = end
     if not isinstance(end, te.Tensor):  # None is behind the last element
-        ends = [(a.shape[d] if (as_int(s) or 1) > 0 else -1 - a.shape[d]) if e is None else e
-                for d, e, s in zip(axes, end, steps, strict=True)]  # fmt: skip
+        ends = [
+            (a.shape[d] if (as_int(s) or 1) > 0 else -1 - a.shape[d]) if e is None else e
+            for d, e, s in zip(axes, end, steps, strict=True)
+        ]
     return _strided_slice(a, axes, begin, ends, steps, assume_inbound)
 
 
@@ -82,9 +84,12 @@ def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> Any:
 
 
 def argsort(
-    data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: bool | int = 1,
+    data: te.Tensor,
+    valid_count: te.Tensor | None = None,
+    axis: int = -1,
+    is_ascend: bool | int = 1,
     dtype: str = "float32",
-) -> Any:  # fmt: skip
+) -> Any:
     """The positions that sort along an axis."""
     return _argsort(data, axis, bool(is_ascend), dtype)
 

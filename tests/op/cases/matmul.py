@@ -4,11 +4,17 @@ from tests.op.contract import Array, Case, Fixed, Sizes, call, case, cases
 from weft.relax.transform.compress_weights import compress
 
 RANKS = (
-    lambda s: ((s.a, s.b), (s.b, s.c)), lambda s: ((s.b,), (s.b, s.c)), lambda s: ((s.a, s.b), (s.b,)),
-    lambda s: ((s.b,), (s.b,)), lambda s: ((s.d, s.a, s.b), (s.b, s.c)), lambda s: ((s.a, s.b), (s.d, s.b, s.c)),
-    lambda s: ((s.d, 1, s.a, s.b), (3, s.b, s.c)), lambda s: ((s.d, s.a, s.b), (s.d, s.b, s.c)),
-    lambda s: ((s.b,), (s.d, s.b, s.c)), lambda s: ((s.d, s.a, s.b), (s.b,)),
-)  # fmt: skip
+    lambda s: ((s.a, s.b), (s.b, s.c)),
+    lambda s: ((s.b,), (s.b, s.c)),
+    lambda s: ((s.a, s.b), (s.b,)),
+    lambda s: ((s.b,), (s.b,)),
+    lambda s: ((s.d, s.a, s.b), (s.b, s.c)),
+    lambda s: ((s.a, s.b), (s.d, s.b, s.c)),
+    lambda s: ((s.d, 1, s.a, s.b), (3, s.b, s.c)),
+    lambda s: ((s.d, s.a, s.b), (s.d, s.b, s.c)),
+    lambda s: ((s.b,), (s.d, s.b, s.c)),
+    lambda s: ((s.d, s.a, s.b), (s.b,)),
+)
 
 
 def _product(ranks) -> None:
@@ -87,14 +93,19 @@ case("nn.matmul_compressed", make=lambda s: _compressed(s, (s.d, s.a, 16), 21))
 
 
 EINSUMS = (
-    ("ij,jk->ik", lambda s: ((s.a, s.b), (s.b, s.c))), ("ij->ji", lambda s: ((s.a, s.b),)),
-    ("ij->", lambda s: ((s.a, s.b),)), ("i,i", lambda s: ((s.b,), (s.b,))),
+    ("ij,jk->ik", lambda s: ((s.a, s.b), (s.b, s.c))),
+    ("ij->ji", lambda s: ((s.a, s.b),)),
+    ("ij->", lambda s: ((s.a, s.b),)),
+    ("i,i", lambda s: ((s.b,), (s.b,))),
     ("bij, bjk -> bik", lambda s: ((s.d, s.a, s.b), (s.d, s.b, s.c))),
-    ("...ij,...jk->...ik", lambda s: ((s.d, 2, s.a, s.b), (2, s.b, s.c))), ("ii->i", lambda s: ((s.b, s.b),)),
-    ("...ii", lambda s: ((s.a, s.b, s.b),)), ("i,j->ij", lambda s: ((s.a,), (s.b,))),
+    ("...ij,...jk->...ik", lambda s: ((s.d, 2, s.a, s.b), (2, s.b, s.c))),
+    ("ii->i", lambda s: ((s.b, s.b),)),
+    ("...ii", lambda s: ((s.a, s.b, s.b),)),
+    ("i,j->ij", lambda s: ((s.a,), (s.b,))),
     ("abc,cd,de->abe", lambda s: ((s.a, 2, s.b), (s.b, s.c), (s.c, 3))),
-    ("bhqd,bhkd->bhqk", lambda s: ((s.d, 2, s.a, 4), (s.d, 2, s.b, 4))), ("ba", lambda s: ((s.a, s.b),)),
-)  # fmt: skip
+    ("bhqd,bhkd->bhqk", lambda s: ((s.d, 2, s.a, 4), (s.d, 2, s.b, 4))),
+    ("ba", lambda s: ((s.a, s.b),)),
+)
 
 
 def _einsum(text: str, dims) -> None:

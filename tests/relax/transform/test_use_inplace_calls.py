@@ -28,8 +28,11 @@ class Chain:
 
 def _places(mod: ir.IRModule) -> dict[str, tuple[int, ...]]:
     bindings = mod["main"].body.blocks[0].bindings
-    return {b.var.name_hint: b.value.attrs["inplace_indices"] for b in bindings
-            if isinstance(b.value, ir.Call) and b.value.op.name == "relax.call_tir_inplace"}  # fmt: skip
+    return {
+        b.var.name_hint: b.value.attrs["inplace_indices"]
+        for b in bindings
+        if isinstance(b.value, ir.Call) and b.value.op.name == "relax.call_tir_inplace"
+    }
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])

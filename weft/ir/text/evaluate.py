@@ -32,24 +32,41 @@ PLACE = Dispatch("place of a call in a script")
 """Class of a call's result → ``rule(result, span)``, which returns it with its place."""
 
 _BINARY: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("add", operator.add), ast.Sub: ("subtract", operator.sub), ast.Mult: ("multiply", operator.mul),
-    ast.Div: ("divide", operator.truediv), ast.FloorDiv: ("floor_divide", operator.floordiv),
-    ast.Mod: ("floor_mod", operator.mod), ast.Pow: ("power", operator.pow),
-    ast.LShift: ("left_shift", operator.lshift), ast.RShift: ("right_shift", operator.rshift),
-    ast.BitAnd: ("bitwise_and", operator.and_), ast.BitOr: ("bitwise_or", operator.or_),
-    ast.BitXor: ("bitwise_xor", operator.xor), ast.MatMult: ("matmul", operator.matmul),
-    ast.Eq: ("equal", operator.eq), ast.NotEq: ("not_equal", operator.ne), ast.Lt: ("less", operator.lt),
-    ast.LtE: ("less_equal", operator.le), ast.Gt: ("greater", operator.gt), ast.GtE: ("greater_equal", operator.ge),
-    ast.Is: ("is", operator.is_), ast.IsNot: ("is_not", operator.is_not), ast.In: ("in", lambda a, b: a in b),
+    ast.Add: ("add", operator.add),
+    ast.Sub: ("subtract", operator.sub),
+    ast.Mult: ("multiply", operator.mul),
+    ast.Div: ("divide", operator.truediv),
+    ast.FloorDiv: ("floor_divide", operator.floordiv),
+    ast.Mod: ("floor_mod", operator.mod),
+    ast.Pow: ("power", operator.pow),
+    ast.LShift: ("left_shift", operator.lshift),
+    ast.RShift: ("right_shift", operator.rshift),
+    ast.BitAnd: ("bitwise_and", operator.and_),
+    ast.BitOr: ("bitwise_or", operator.or_),
+    ast.BitXor: ("bitwise_xor", operator.xor),
+    ast.MatMult: ("matmul", operator.matmul),
+    ast.Eq: ("equal", operator.eq),
+    ast.NotEq: ("not_equal", operator.ne),
+    ast.Lt: ("less", operator.lt),
+    ast.LtE: ("less_equal", operator.le),
+    ast.Gt: ("greater", operator.gt),
+    ast.GtE: ("greater_equal", operator.ge),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is_not", operator.is_not),
+    ast.In: ("in", lambda a, b: a in b),
     ast.NotIn: ("not_in", lambda a, b: a not in b),
-}  # fmt: skip
+}
 
 
 # Python asks the right operand of `1 < x` for `x > 1`; these keep the order.
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: arithmetic.equal, ast.NotEq: arithmetic.not_equal, ast.Lt: arithmetic.less,
-    ast.LtE: arithmetic.less_equal, ast.Gt: arithmetic.greater, ast.GtE: arithmetic.greater_equal,
-}  # fmt: skip
+    ast.Eq: arithmetic.equal,
+    ast.NotEq: arithmetic.not_equal,
+    ast.Lt: arithmetic.less,
+    ast.LtE: arithmetic.less_equal,
+    ast.Gt: arithmetic.greater,
+    ast.GtE: arithmetic.greater_equal,
+}
 
 
 def operator_of(name: str) -> Callable[[Any, Any], Any]:
@@ -247,12 +264,21 @@ class Evaluator:
 
 
 _EVALUATE: dict[type, Callable[[Evaluator, Any], Any]] = {
-    ast.Constant: Evaluator._constant, ast.Name: Evaluator._name, ast.Attribute: Evaluator._attribute,
-    ast.Tuple: Evaluator._tuple, ast.List: Evaluator._list, ast.Dict: Evaluator._dict, ast.Slice: Evaluator._slice,
-    ast.Subscript: Evaluator._subscript, ast.BinOp: Evaluator._binary, ast.Compare: Evaluator._compare,
-    ast.BoolOp: Evaluator._bool_op, ast.UnaryOp: Evaluator._unary, ast.IfExp: Evaluator._if_exp,
+    ast.Constant: Evaluator._constant,
+    ast.Name: Evaluator._name,
+    ast.Attribute: Evaluator._attribute,
+    ast.Tuple: Evaluator._tuple,
+    ast.List: Evaluator._list,
+    ast.Dict: Evaluator._dict,
+    ast.Slice: Evaluator._slice,
+    ast.Subscript: Evaluator._subscript,
+    ast.BinOp: Evaluator._binary,
+    ast.Compare: Evaluator._compare,
+    ast.BoolOp: Evaluator._bool_op,
+    ast.UnaryOp: Evaluator._unary,
+    ast.IfExp: Evaluator._if_exp,
     ast.Call: Evaluator._call,
-}  # fmt: skip
+}
 
 
 def _and(a: Any, b: Callable[[], Any]) -> Any:

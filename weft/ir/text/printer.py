@@ -46,9 +46,22 @@ FUNCTION = Dispatch(
 )
 
 _RESERVED = {
-    "T", "R", "I", "cls", "metadata", "range", "float", "int", "bool", "True", "False", "None", "tvm", "weft",
+    "T",
+    "R",
+    "I",
+    "cls",
+    "metadata",
+    "range",
+    "float",
+    "int",
+    "bool",
+    "True",
+    "False",
+    "None",
+    "tvm",
+    "weft",
     *keyword.kwlist,
-}  # fmt: skip
+}
 _NOT_NAME = re.compile(r"\W")
 
 

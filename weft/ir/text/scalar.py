@@ -19,13 +19,20 @@ from weft.ir.text.printer import EXPR, Printer, any_literal, quote
 from weft.ir.types import PointerType
 
 _INFIX: dict[type, tuple[str, int, Callable[[Any, Any], Any]]] = {
-    s.Add: ("+", ADD, arithmetic.add), s.Sub: ("-", ADD, arithmetic.sub), s.Mul: ("*", MUL, arithmetic.mul),
-    s.FloorDiv: ("//", MUL, arithmetic.floordiv), s.FloorMod: ("%", MUL, arithmetic.floormod),
-    s.EQ: ("==", COMPARE, arithmetic.equal), s.NE: ("!=", COMPARE, arithmetic.not_equal),
-    s.LT: ("<", COMPARE, arithmetic.less), s.LE: ("<=", COMPARE, arithmetic.less_equal),
-    s.GT: (">", COMPARE, arithmetic.greater), s.GE: (">=", COMPARE, arithmetic.greater_equal),
-    s.And: ("and", AND, arithmetic.logical_and), s.Or: ("or", OR, arithmetic.logical_or),
-}  # fmt: skip
+    s.Add: ("+", ADD, arithmetic.add),
+    s.Sub: ("-", ADD, arithmetic.sub),
+    s.Mul: ("*", MUL, arithmetic.mul),
+    s.FloorDiv: ("//", MUL, arithmetic.floordiv),
+    s.FloorMod: ("%", MUL, arithmetic.floormod),
+    s.EQ: ("==", COMPARE, arithmetic.equal),
+    s.NE: ("!=", COMPARE, arithmetic.not_equal),
+    s.LT: ("<", COMPARE, arithmetic.less),
+    s.LE: ("<=", COMPARE, arithmetic.less_equal),
+    s.GT: (">", COMPARE, arithmetic.greater),
+    s.GE: (">=", COMPARE, arithmetic.greater_equal),
+    s.And: ("and", AND, arithmetic.logical_and),
+    s.Or: ("or", OR, arithmetic.logical_or),
+}
 _NAMED: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
     s.Min: ("T.min", arithmetic.min_),
     s.Max: ("T.max", arithmetic.max_),

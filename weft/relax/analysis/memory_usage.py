@@ -44,8 +44,10 @@ def _of_function(func: ir.Function) -> str:
             kind = ir.DataType(dtype.value)
             single.append(prod(c for c in counts if c is not None) * ((kind.bits + 7) // 8) * kind.lanes)
             planned += single[-1:] if name == "relax.builtin.alloc_tensor" else []
-    sizes = [f"there are {len(s)} constant-size memory allocation(s) with total size {sum(s) / 2**30:.4} GB"
-             for s in (single, planned)]  # fmt: skip
+    sizes = [
+        f"there are {len(s)} constant-size memory allocation(s) with total size {sum(s) / 2**30:.4} GB"
+        for s in (single, planned)
+    ]
     other = f", and {dynamic} dynamic-size allocation(s)" if dynamic else ""
     lines = [f" * Without memory planning, {sizes[0]}{other}.", f" * With memory planning, {sizes[1]}."]
     share = (

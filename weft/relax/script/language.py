@@ -299,10 +299,15 @@ def _core(name: str) -> Any:
 
 
 _CONSTRUCTORS: dict[str, Any] = {
-    **COLLECTIVES, "memory.ensure_zero_offset": memory_ops.ensure_zero_offset, "memory.view": memory_ops.view,
-    "nonzero": data_ops.nonzero, "unique": data_ops.unique, "vm.alloc_storage": memory_ops.vm_alloc_storage,
-    "vm.alloc_tensor": memory_ops.vm_alloc_tensor, "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
-}  # fmt: skip
+    **COLLECTIVES,
+    "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
+    "memory.view": memory_ops.view,
+    "nonzero": data_ops.nonzero,
+    "unique": data_ops.unique,
+    "vm.alloc_storage": memory_ops.vm_alloc_storage,
+    "vm.alloc_tensor": memory_ops.vm_alloc_tensor,
+    "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
+}
 
 
 class _Namespace:

@@ -531,9 +531,17 @@ def _inner_function(p: Parser, node: ast.FunctionDef) -> None:
 
 
 _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
-    ast.Assign: _assignment, ast.AnnAssign: _annotated, ast.Expr: _expression, ast.With: _with, ast.Return: _return,
-    ast.If: _if, ast.For: _for, ast.Assert: _assert, ast.FunctionDef: _inner_function, ast.Pass: lambda p, node: None,
-}  # fmt: skip
+    ast.Assign: _assignment,
+    ast.AnnAssign: _annotated,
+    ast.Expr: _expression,
+    ast.With: _with,
+    ast.Return: _return,
+    ast.If: _if,
+    ast.For: _for,
+    ast.Assert: _assert,
+    ast.FunctionDef: _inner_function,
+    ast.Pass: lambda p, node: None,
+}
 
 
 # --- expressions ------------------------------------------------------------------------------------------------------

@@ -186,10 +186,16 @@ def _call_builtin(node: ir.Call, name: str, p: Printer) -> Doc | None:
 
 
 _SPELLED: dict[str, Callable[[ir.Call, str, Printer], Doc | None]] = {
-    "call_tir": _call_tir, "call_tir_inplace": _call_tir, "call_dps_packed": _call_tir,
-    "call_inplace_packed": _packed, "call_pure_packed": _packed, "invoke_closure": _invoke,
-    "invoke_pure_closure": _invoke, "call_builtin": _call_builtin, "call_builtin_with_ctx": _call_builtin,
-}  # fmt: skip
+    "call_tir": _call_tir,
+    "call_tir_inplace": _call_tir,
+    "call_dps_packed": _call_tir,
+    "call_inplace_packed": _packed,
+    "call_pure_packed": _packed,
+    "invoke_closure": _invoke,
+    "invoke_pure_closure": _invoke,
+    "call_builtin": _call_builtin,
+    "call_builtin_with_ctx": _call_builtin,
+}
 
 
 # --- bindings ---------------------------------------------------------------------------------------------------------

@@ -10,17 +10,25 @@ from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast,
 
 # The record of each class: its name, and its fields. Of expressions follows the type.
 _RECORDS: dict[type, tuple[str, tuple[str, ...]]] = {
-    ir.Constant: ("Constant", ("data",)), ir.Tuple: ("Tuple", ("fields",)), DataflowVar: ("DataflowVar", ("name",)),
-    ir.ExprVar: ("Var", ("name",)), ir.ShapeExpr: ("ShapeExpr", ("values",)),
+    ir.Constant: ("Constant", ("data",)),
+    ir.Tuple: ("Tuple", ("fields",)),
+    DataflowVar: ("DataflowVar", ("name",)),
+    ir.ExprVar: ("Var", ("name",)),
+    ir.ShapeExpr: ("ShapeExpr", ("values",)),
     ir.GlobalVar: ("GlobalVar", ("name_hint",)),
     ir.Function: ("Function", ("params", "body", "ret_ty", "is_pure", "attrs")),
-    ir.Call: ("Call", ("op", "args", "ty_args", "attrs")), SeqExpr: ("SeqExpr", ("blocks", "body")),
-    ir.If: ("If", ("cond", "true_branch", "false_branch")), ir.ExprStringImm: ("StringImm", ("value",)),
-    ir.TupleGetItem: ("TupleGetItem", ("tuple_value", "index")), ir.ExternFunc: ("ExternFunc", ("global_symbol",)),
-    ir.Op: ("Op", ("name",)), BindingBlock: ("BindingBlock", ("bindings",)),
-    DataflowBlock: ("DataflowBlock", ("bindings",)), VarBinding: ("VarBinding", ("var", "value")),
+    ir.Call: ("Call", ("op", "args", "ty_args", "attrs")),
+    SeqExpr: ("SeqExpr", ("blocks", "body")),
+    ir.If: ("If", ("cond", "true_branch", "false_branch")),
+    ir.ExprStringImm: ("StringImm", ("value",)),
+    ir.TupleGetItem: ("TupleGetItem", ("tuple_value", "index")),
+    ir.ExternFunc: ("ExternFunc", ("global_symbol",)),
+    ir.Op: ("Op", ("name",)),
+    BindingBlock: ("BindingBlock", ("bindings",)),
+    DataflowBlock: ("DataflowBlock", ("bindings",)),
+    VarBinding: ("VarBinding", ("var", "value")),
     MatchCast: ("MatchCast", ("var", "value", "ty")),
-}  # fmt: skip
+}
 _UNTYPED = (ir.ExternFunc, ir.Op, BindingBlock, VarBinding, MatchCast)
 _BARE = {"is_pure", "index", "data"}
 """Fields that are written without quotes."""

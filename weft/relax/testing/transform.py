@@ -12,8 +12,13 @@ from weft.relax.transform.use_inplace_calls import AliasSets, inplace_call
 from weft.relax.transform.use_inplace_calls import inplace_opportunities as dataflow_inplace_analysis
 from weft.relax.transform.use_inplace_calls import live_ranges as dataflow_liveness_analysis
 
-__all__ = ["ApplyEmptyCppMutator", "dataflow_alias_analysis", "dataflow_inplace_analysis",
-           "dataflow_liveness_analysis", "dataflow_single_inplace_call"]  # fmt: skip
+__all__ = [
+    "ApplyEmptyCppMutator",
+    "dataflow_alias_analysis",
+    "dataflow_inplace_analysis",
+    "dataflow_liveness_analysis",
+    "dataflow_single_inplace_call",
+]
 
 
 def dataflow_alias_analysis(

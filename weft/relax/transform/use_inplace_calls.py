@@ -22,8 +22,17 @@ from weft.relax.transform.block_pass import over_blocks
 from weft.relax.transform.legalize_ops.common import legalized
 from weft.tir import PrimFunc
 
-_SHARING = {*VIEWS, "call_inplace_packed", "call_tir_inplace", "expand_dims", "flatten", "invoke_pure_closure",
-            "nn.batch_flatten", "permute_dims", "squeeze"}  # fmt: skip
+_SHARING = {
+    *VIEWS,
+    "call_inplace_packed",
+    "call_tir_inplace",
+    "expand_dims",
+    "flatten",
+    "invoke_pure_closure",
+    "nn.batch_flatten",
+    "permute_dims",
+    "squeeze",
+}
 """Operators whose result may be, or hold, the memory of an operand, also where the machine makes views of them."""
 
 Opportunity = tuple[int, set[int]]

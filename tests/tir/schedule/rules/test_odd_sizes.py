@@ -150,9 +150,14 @@ def test_what_a_written_block_reads_is_computed_before_it():
 @pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize(
     ("shape", "window", "step", "pad"),
-    [((2, 5, 21, 37), (3, 3), (2, 2), 1), ((1, 9, 14, 31), (4, 5), (2, 3), 2), ((3, 7, 5, 53), (1, 7), (1, 5), 0),
-     ((1, 33, 9, 8), (4, 5), (2, 1), 1), ((1, 1, 40, 40), (3, 3), (2, 2), 1)],
-)  # fmt: skip
+    [
+        ((2, 5, 21, 37), (3, 3), (2, 2), 1),
+        ((1, 9, 14, 31), (4, 5), (2, 3), 2),
+        ((3, 7, 5, 53), (1, 7), (1, 5), 0),
+        ((1, 33, 9, 8), (4, 5), (2, 1), 1),
+        ((1, 1, 40, 40), (3, 3), (2, 2), 1),
+    ],
+)
 def test_windows_that_overlap_are_read_in_vectors(shape, window, step, pad, kind):
     x = te.placeholder(shape, name="x")
     func = te.create_prim_func([x, topi.nn.pool2d(x, window, step, 1, (pad,) * 4, kind)])
